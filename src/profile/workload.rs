@@ -1,0 +1,150 @@
+//! What was run, on what, and how it was recorded: the parts of a profile around its
+//! operations.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, GpuSlug, Micros};
+
+/// The job whose step a profile holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Workload {
+    /// A name for it.
+    pub name: String,
+    /// Training or inference.
+    pub mode: Mode,
+    /// Samples in one step on one GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u64>,
+    /// Tokens of one sample, for sequence models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence_length: Option<u64>,
+    /// What the step ran in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
+    /// Trainable parameters of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter_count: Option<u64>,
+}
+
+/// Training or inference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Forward, backward and (usually) optimizer.
+    Training,
+    /// Forward only.
+    Inference,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Training => "training",
+            Self::Inference => "inference",
+        })
+    }
+}
+
+/// The arithmetic a step ran in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// 32-bit floating point throughout.
+    Fp32,
+    /// 32-bit tensors, products in TF32 on tensor cores.
+    Tf32,
+    /// Automatic mixed precision with float16.
+    AmpFp16,
+    /// Automatic mixed precision with bfloat16.
+    AmpBf16,
+    /// float16 throughout.
+    Fp16,
+    /// bfloat16 throughout.
+    Bf16,
+    /// 8-bit floating-point products.
+    Fp8,
+}
+
+impl Precision {
+    /// The name in files and on screen.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Tf32 => "tf32",
+            Self::AmpFp16 => "amp-fp16",
+            Self::AmpBf16 => "amp-bf16",
+            Self::Fp16 => "fp16",
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The GPU and software a profile was measured on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Origin {
+    /// The GPU's slug in the catalog; left out where the recording does not name a GPU
+    /// that the catalog has (`gpu_name` says what it named, and `--origin` sets it).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuSlug>,
+    /// The GPU's name as the driver gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_name: Option<String>,
+    /// Framework and version, such as `pytorch 2.1.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub framework: Option<String>,
+    /// CUDA version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<String>,
+    /// Driver version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+}
+
+/// What was measured of the step as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// Wall time, median over the recorded steps.
+    #[serde(default, rename = "duration_us", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Micros>,
+    /// Shortest and longest recorded step, where there were several.
+    #[serde(default, rename = "duration_range_us", skip_serializing_if = "Option::is_none")]
+    pub duration_range: Option<[Micros; 2]>,
+    /// Union of the device's kernel and copy intervals in the step, median over steps.
+    #[serde(default, rename = "device_busy_us", skip_serializing_if = "Option::is_none")]
+    pub device_busy: Option<Micros>,
+    /// Largest device memory allocated in the step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<Bytes>,
+    /// Steps the medians are over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u32>,
+}
+
+/// How the profile came about: not needed by any predictor, shown to the user.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Recording {
+    /// The form it was made from, such as `kineto trace`.
+    pub source: String,
+    /// How the step's boundaries were found, such as `ProfilerStep marks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_marks: Option<String>,
+    /// Ranks whose traces were joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
+    /// Share of kernel time that was joined to an operator, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined_share: Option<f64>,
+    /// Anything the reader should know: what was missing, assumed or left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,41 @@
+//! Text from files made safe and short enough to show.
+
+/// `text` without control characters (terminal escape sequences among them), cut to at
+/// most `width` characters with an ellipsis.
+///
+/// ```
+/// assert_eq!(habitat_tui::text::clean("\u{1b}[31mred", 20), "�[31mred");
+/// assert_eq!(habitat_tui::text::clean("abcdef", 4), "abc…");
+/// ```
+pub fn clean(text: &str, width: usize) -> String {
+    // A name can be 100 kB long: look no further than what can be shown.
+    let mut shown: Vec<char> =
+        text.chars().take(width + 1).map(|c| if unsafe_to_show(c) { '\u{fffd}' } else { c }).collect();
+    if shown.len() > width {
+        shown.truncate(width.saturating_sub(1));
+        shown.push('…');
+    }
+    shown.into_iter().collect()
+}
+
+/// Control characters, and the invisible ones that reorder or hide text.
+fn unsafe_to_show(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// The members of `known` nearest to `name`, best first, at most `count` of them: for
+/// "did you mean" in errors.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: usize) -> Vec<&'a str> {
+    let name = name.to_lowercase();
+    let mut scored: Vec<(f64, &str)> = known
+        .into_iter()
+        .map(|candidate| {
+            let contains = if candidate.to_lowercase().contains(&name) { 1.0 } else { 0.0 };
+            (strsim::jaro_winkler(&name, &candidate.to_lowercase()) + contains, candidate)
+        })
+        .filter(|(score, _)| *score > 0.6)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    scored.into_iter().take(count).map(|(_, candidate)| candidate).collect()
+}

@@ -1,0 +1,349 @@
+//! Quantities with units, and the identifiers that several rooms share.
+//!
+//! Every quantity is a finite, non-negative `f64` in one unit that its name states; a
+//! value that is not is refused where it enters ([`QuantityError`]), so arithmetic inside
+//! the library never meets a NaN. Public signatures use these types in place of `f64`.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Sub};
+
+use serde::{Deserialize, Serialize};
+
+/// A number that cannot be the quantity it was meant to be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{value} is not a valid {what}: it must be a finite number of 0 or more, in {unit}")]
+pub struct QuantityError {
+    /// The quantity, in words.
+    pub what: &'static str,
+    /// The unit expected.
+    pub unit: &'static str,
+    /// The number refused.
+    pub value: f64,
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $unit:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+        #[serde(try_from = "f64", into = "f64")]
+        pub struct $name(f64);
+
+        impl $name {
+            /// Nothing of it.
+            pub const ZERO: Self = Self(0.0);
+
+            /// Checks that `value` is finite and not negative.
+            ///
+            /// # Errors
+            /// [`QuantityError`] naming the quantity, its unit and the value.
+            pub fn new(value: f64) -> Result<Self, QuantityError> {
+                if value.is_finite() && value >= 0.0 {
+                    Ok(Self(value))
+                } else {
+                    Err(QuantityError { what: $what, unit: $unit, value })
+                }
+            }
+
+            /// For results of arithmetic on checked quantities: rounding below zero becomes
+            /// zero and an overflow the largest finite number, so the invariant always holds.
+            pub(crate) fn known(value: f64) -> Self {
+                debug_assert!(!value.is_nan(), concat!($what, " computed as NaN"));
+                Self(if value > 0.0 { value.min(f64::MAX) } else { 0.0 })
+            }
+
+            /// The number, in the unit of the type.
+            pub const fn get(self) -> f64 {
+                self.0
+            }
+
+            /// Total order, for sorting (the value is never NaN).
+            pub fn total_cmp(&self, other: &Self) -> std::cmp::Ordering {
+                self.0.total_cmp(&other.0)
+            }
+
+            /// The larger of the two.
+            #[must_use]
+            pub fn max(self, other: Self) -> Self {
+                Self(self.0.max(other.0))
+            }
+
+            /// The smaller of the two.
+            #[must_use]
+            pub fn min(self, other: Self) -> Self {
+                Self(self.0.min(other.0))
+            }
+        }
+
+        impl TryFrom<f64> for $name {
+            type Error = QuantityError;
+            fn try_from(value: f64) -> Result<Self, QuantityError> {
+                Self::new(value)
+            }
+        }
+
+        impl From<$name> for f64 {
+            fn from(quantity: $name) -> f64 {
+                quantity.0
+            }
+        }
+
+        impl Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self::known(self.0 + other.0)
+            }
+        }
+
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                *self = *self + other;
+            }
+        }
+
+        /// Subtraction stops at zero: no quantity here can be negative.
+        impl Sub for $name {
+            type Output = Self;
+            fn sub(self, other: Self) -> Self {
+                Self::known(self.0 - other.0)
+            }
+        }
+
+        /// Scaling by a dimensionless factor, which must not be negative.
+        impl Mul<f64> for $name {
+            type Output = Self;
+            fn mul(self, factor: f64) -> Self {
+                Self::known(self.0 * factor)
+            }
+        }
+
+        /// The dimensionless ratio of two quantities of one kind.
+        impl Div for $name {
+            type Output = f64;
+            fn div(self, other: Self) -> f64 {
+                self.0 / other.0
+            }
+        }
+
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+                iter.fold(Self::ZERO, Add::add)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({
+                    "type": "number", "minimum": 0,
+                    "description": concat!($what, ", in ", $unit)
+                })
+            }
+        }
+    };
+}
+
+quantity!(
+    /// A time in microseconds.
+    Micros, "time", "microseconds"
+);
+quantity!(
+    /// A time in hours.
+    Hours, "time", "hours"
+);
+quantity!(
+    /// A size in bytes.
+    Bytes, "size", "bytes"
+);
+quantity!(
+    /// Floating-point operations; a fused multiply-add counts as two.
+    Flops, "operation count", "floating-point operations"
+);
+quantity!(
+    /// A compute rate in floating-point operations per second.
+    FlopsPerSecond, "compute rate", "floating-point operations per second"
+);
+quantity!(
+    /// A data rate in bytes per second.
+    BytesPerSecond, "data rate", "bytes per second"
+);
+quantity!(
+    /// A clock rate in MHz.
+    Megahertz, "clock rate", "MHz"
+);
+quantity!(
+    /// Electrical power in watts.
+    Watts, "power", "watts"
+);
+quantity!(
+    /// An amount of money in US dollars.
+    Usd, "amount of money", "US dollars"
+);
+quantity!(
+    /// A price in US dollars per hour.
+    UsdPerHour, "price", "US dollars per hour"
+);
+quantity!(
+    /// Training samples (or tokens, where the work is counted in tokens).
+    Samples, "amount of work", "samples"
+);
+quantity!(
+    /// Samples processed per second.
+    SamplesPerSecond, "throughput", "samples per second"
+);
+
+impl Micros {
+    /// From milliseconds.
+    ///
+    /// # Errors
+    /// As [`Micros::new`].
+    pub fn from_millis(millis: f64) -> Result<Self, QuantityError> {
+        Self::new(millis * 1e3)
+    }
+
+    /// In milliseconds.
+    pub fn as_millis(self) -> f64 {
+        self.get() / 1e3
+    }
+
+    /// In seconds.
+    pub fn as_secs(self) -> f64 {
+        self.get() / 1e6
+    }
+}
+
+impl Hours {
+    /// In seconds.
+    pub fn as_secs(self) -> f64 {
+        self.get() * 3600.0
+    }
+}
+
+impl From<Micros> for Hours {
+    fn from(time: Micros) -> Self {
+        Self::known(time.get() / 3.6e9)
+    }
+}
+
+impl Mul<Hours> for UsdPerHour {
+    type Output = Usd;
+    fn mul(self, hours: Hours) -> Usd {
+        Usd::known(self.get() * hours.get())
+    }
+}
+
+impl Div<FlopsPerSecond> for Flops {
+    type Output = Micros;
+    fn div(self, rate: FlopsPerSecond) -> Micros {
+        Micros::known(self.get() / rate.get() * 1e6)
+    }
+}
+
+impl Div<BytesPerSecond> for Bytes {
+    type Output = Micros;
+    fn div(self, rate: BytesPerSecond) -> Micros {
+        Micros::known(self.get() / rate.get() * 1e6)
+    }
+}
+
+impl SamplesPerSecond {
+    /// The time `samples` take at this rate; `None` at a rate of zero.
+    pub fn time_for(self, samples: Samples) -> Option<Hours> {
+        (self.get() > 0.0).then(|| Hours::known(samples.get() / self.get() / 3600.0))
+    }
+}
+
+/// Gibibyte, the unit in which GPU memory is sold ("80 GB").
+pub const GIB: f64 = 1_073_741_824.0;
+
+/// The identifier of a GPU in the catalog: lower-case letters, digits and dashes, as in
+/// `h100-sxm5-80gb`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+pub struct GpuSlug(String);
+
+/// A text that cannot be a GPU slug.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a GPU slug: use lower-case letters, digits and dashes, as in \"h100-sxm5-80gb\"")]
+pub struct SlugError(pub String);
+
+impl GpuSlug {
+    /// Checks the characters (at most 64, letters `a`–`z`, digits, dashes).
+    ///
+    /// # Errors
+    /// [`SlugError`] with the text refused.
+    pub fn new(slug: impl Into<String>) -> Result<Self, SlugError> {
+        let slug = slug.into();
+        let valid = !slug.is_empty()
+            && slug.len() <= 64
+            && slug.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if valid { Ok(Self(slug)) } else { Err(SlugError(slug)) }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for GpuSlug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl TryFrom<String> for GpuSlug {
+    type Error = SlugError;
+    fn try_from(slug: String) -> Result<Self, SlugError> {
+        Self::new(slug)
+    }
+}
+
+impl From<GpuSlug> for String {
+    fn from(slug: GpuSlug) -> String {
+        slug.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_refuse_what_is_no_number() {
+        for bad in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(Micros::new(bad).is_err(), "{bad}");
+            assert!(Usd::new(bad).is_err(), "{bad}");
+        }
+        assert_eq!(
+            Micros::new(-1.0).unwrap_err().to_string(),
+            "-1 is not a valid time: it must be a finite number of 0 or more, in microseconds"
+        );
+    }
+
+    #[test]
+    fn deserialising_checks_too() {
+        assert!(serde_json::from_str::<Micros>("-0.5").is_err());
+        assert_eq!(serde_json::from_str::<Micros>("12.5").unwrap().get(), 12.5);
+    }
+
+    #[test]
+    fn subtraction_stops_at_zero() {
+        assert_eq!(Hours::known(1.0) - Hours::known(2.0), Hours::ZERO);
+    }
+
+    #[test]
+    fn money_is_price_times_time() {
+        assert_eq!((UsdPerHour::known(2.0) * Hours::known(1.5)).get(), 3.0);
+    }
+
+    #[test]
+    fn slugs_are_plain() {
+        assert!(GpuSlug::new("h100-sxm5-80gb").is_ok());
+        for bad in ["", "H100", "a b", "a/b", "ü", &"a".repeat(65)] {
+            assert!(GpuSlug::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}
