@@ -1,4 +1,8 @@
 //! From one recorded training step to a costed plan.
+pub mod catalog;
+pub mod plan;
+pub mod predict;
+pub mod pricing;
 pub mod profile;
 pub mod text;
 pub mod units;

@@ -1,0 +1,159 @@
+//! The plan: which offers to use, for how long, at what cost, and why not the others.
+//!
+//! Predictions × offers × goal → configurations ([`problem`]) → an integer linear program
+//! ([`solve`]) → a rounded plan that a checker sharing no code with the model has
+//! re-computed ([`check`]). Hours, US dollars and thousands of samples throughout, so that
+//! the coefficients of the program stay within a few orders of magnitude.
+
+mod goal;
+
+use jiff::civil::Date;
+use serde::Serialize;
+
+pub use goal::{Assumptions, Confidence, Goal, Limits, Objective, Work};
+
+use crate::pricing::{OfferId, Tier};
+use crate::units::{GpuSlug, Hours, Samples, Usd, UsdPerHour};
+
+/// A value with the ends of its range.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Range<T> {
+    /// Lower end.
+    pub low: T,
+    /// Best single value.
+    pub mid: T,
+    /// Upper end.
+    pub high: T,
+}
+
+/// The answer to a [`Goal`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Whether it was found, and how good it is known to be.
+    pub status: PlanStatus,
+    /// What to run, one after another; empty when there is no plan.
+    pub parts: Vec<Part>,
+    /// Everything together; `None` when there is no plan.
+    pub total: Option<Total>,
+    /// The best single configurations next to the plan, best first, the plan's own left out.
+    pub alternatives: Vec<Part>,
+    /// Offers that were not used, with the reason, in the order of the price book.
+    pub rejected: Vec<Rejection>,
+    /// Why there is no plan and what would make one; empty otherwise.
+    pub reasons: Vec<String>,
+    /// The work in samples.
+    pub work: Samples,
+    /// The goal it answers.
+    pub goal: Goal,
+    /// How it was solved.
+    pub solver: SolverReport,
+    /// Fall-backs and assumptions the reader should know.
+    pub notes: Vec<String>,
+}
+
+/// Whether a plan was found, and how good it is known to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanStatus {
+    /// Proved best.
+    Optimal,
+    /// Within the allowed gap of the best.
+    GapLimit,
+    /// The best found when time ran out.
+    TimeLimit,
+    /// There is none; the reasons say why.
+    Infeasible,
+}
+
+/// One part of a plan: one configuration, used for some hours.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The offer.
+    pub offer: OfferId,
+    /// Provider.
+    pub provider: String,
+    /// Region.
+    pub region: String,
+    /// Instance type.
+    pub instance_type: String,
+    /// The GPU.
+    pub gpu: GpuSlug,
+    /// GPUs in all (offer's GPUs × nodes).
+    pub gpu_count: u32,
+    /// Machines.
+    pub nodes: u32,
+    /// How it is paid for.
+    pub tier: Tier,
+    /// Samples of one step on ONE GPU.
+    pub batch_size: u64,
+    /// Samples of one optimizer step on all GPUs.
+    pub global_batch_size: u64,
+    /// Samples this part processes.
+    pub samples: Samples,
+    /// Time of one step on all GPUs, communication included, in microseconds.
+    pub step_time_us: Range<f64>,
+    /// Elapsed hours, set-up, checkpoints and expected losses included.
+    pub hours: Range<Hours>,
+    /// Cost of those hours.
+    pub cost: Range<Usd>,
+    /// Price of all its machines.
+    pub price: UsdPerHour,
+    /// Date of the price; `None` where the source gives none.
+    pub price_as_of: Option<Date>,
+    /// What the hours and the step time are made of, in words.
+    pub notes: Vec<String>,
+}
+
+/// A whole plan's time and cost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Total {
+    /// Elapsed hours.
+    pub hours: Range<Hours>,
+    /// Cost.
+    pub cost: Range<Usd>,
+}
+
+/// An offer that was not used, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rejection {
+    /// The offer.
+    pub offer: OfferId,
+    /// The kind of reason, for counting.
+    pub kind: RejectionKind,
+    /// The reason, with the numbers.
+    pub reason: String,
+}
+
+/// Kinds of reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RejectionKind {
+    /// The price cannot be used (host-only, GPU-only, suspect).
+    UnusablePrice,
+    /// The board is not known or not in the catalog.
+    UnknownGpu,
+    /// No prediction for the GPU.
+    NoPrediction,
+    /// The step does not fit in memory, or it is not known whether it does.
+    Memory,
+    /// Excluded by the goal's limits.
+    Limits,
+    /// Too slow for the deadline.
+    Deadline,
+    /// Too dear for the budget.
+    Budget,
+    /// Possible, but another is better.
+    Dominated,
+}
+
+/// Which solver answered and how.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SolverReport {
+    /// Solver, or `filter and sort` where none was needed.
+    pub name: String,
+    /// Configurations in the model.
+    pub configurations: usize,
+    /// Relative gap still open at a gap or time limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<f64>,
+}

@@ -1,0 +1,122 @@
+//! What the user wants: how much work, by when, for how much, and with which machines.
+
+use serde::Serialize;
+
+use crate::pricing::Tier;
+use crate::units::{BytesPerSecond, GpuSlug, Hours, Samples, Usd, UsdPerHour};
+
+/// A job to be planned.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Goal {
+    /// How much is to be done.
+    pub work: Work,
+    /// Elapsed hours from the start, set-up included; `None` = no limit.
+    #[serde(rename = "deadline_hours")]
+    pub deadline: Option<Hours>,
+    /// Total cost; `None` = no limit.
+    #[serde(rename = "budget_usd")]
+    pub budget: Option<Usd>,
+    /// What is best among the plans within the limits.
+    pub objective: Objective,
+    /// Which end of the predicted range must meet the deadline.
+    pub confidence: Confidence,
+    /// Parts that may follow one another (1, or 2 for "spot, then on demand").
+    pub max_parts: u32,
+    /// Which offers may be used.
+    pub limits: Limits,
+    /// What is assumed where nothing is known.
+    pub assumptions: Assumptions,
+}
+
+/// An amount of training.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// So many samples.
+    Samples(Samples),
+    /// So many optimizer steps at the profile's batch size on one GPU.
+    Steps(u64),
+    /// So many passes over a data set.
+    Epochs {
+        /// Passes.
+        epochs: f64,
+        /// Samples of one pass.
+        dataset: Samples,
+    },
+    /// So many tokens (needs the profile's sequence length).
+    Tokens(f64),
+}
+
+/// What "best" means.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Objective {
+    /// Lowest expected cost; among equals (0.5 %) the earliest finish.
+    Cost,
+    /// Earliest finish; among equals (0.5 %) the lowest cost.
+    Time,
+    /// Cost plus what an hour of waiting is worth.
+    CostPlusTime(UsdPerHour),
+}
+
+/// Which end of the range of the step time has to meet the deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// The best single value: late about every second time.
+    Expected,
+    /// The upper end of the range.
+    High,
+}
+
+/// Which offers may be used.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Limits {
+    /// Ways to pay.
+    pub tiers: Vec<Tier>,
+    /// Only these GPUs; empty = all.
+    pub gpus: Vec<GpuSlug>,
+    /// Only these providers; empty = all.
+    pub providers: Vec<String>,
+    /// Never these providers.
+    pub exclude_providers: Vec<String>,
+    /// Only regions whose name begins with one of these; empty = all.
+    pub regions: Vec<String>,
+    /// Fewest GPUs.
+    pub min_gpus: u32,
+    /// Most GPUs; `None` = no limit.
+    pub max_gpus: Option<u32>,
+    /// Most dollars an hour; `None` = no limit.
+    #[serde(rename = "max_usd_per_hour")]
+    pub max_price: Option<UsdPerHour>,
+    /// Use offers where it is not known whether the step fits in memory.
+    pub allow_unknown_memory: bool,
+}
+
+/// Everything assumed rather than measured. All of it is printed with the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Assumptions {
+    /// Boot and set-up of a machine before useful work, billed.
+    #[serde(rename = "setup_hours")]
+    pub setup: Hours,
+    /// Spot losses per hour of ONE machine (planner B1, λ).
+    pub spot_losses_per_hour: f64,
+    /// Hours between checkpoints (κ).
+    #[serde(rename = "checkpoint_interval_hours")]
+    pub checkpoint_interval: Hours,
+    /// Hours to write one checkpoint (ω).
+    #[serde(rename = "checkpoint_write_hours")]
+    pub checkpoint_write: Hours,
+    /// Hours to boot and load after a loss (ρ).
+    #[serde(rename = "restart_hours")]
+    pub restart: Hours,
+    /// Unbilled hours to wait for spot capacity after a loss (δ).
+    #[serde(rename = "wait_hours")]
+    pub wait: Hours,
+    /// Probability with which spot losses stay within the deadline's allowance (1 − α).
+    pub spot_confidence: f64,
+    /// Gradient all-reduce bandwidth between the GPUs of one machine that a measurement
+    /// gave; `None` = by link, from the table of `predict::scale`.
+    #[serde(rename = "allreduce_bytes_per_second", skip_serializing_if = "Option::is_none")]
+    pub allreduce_bandwidth: Option<BytesPerSecond>,
+}

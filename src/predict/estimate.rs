@@ -1,0 +1,240 @@
+//! What a prediction is: a range with the method it came from, never a bare number.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::catalog::Vendor;
+use crate::profile::{Origin, Phase, Workload};
+use crate::units::{Bytes, BytesPerSecond, GpuSlug, Micros, SamplesPerSecond, Watts};
+
+/// A predicted value with its range and the method that gave it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Estimate<T> {
+    /// Lower end of the range.
+    pub low: T,
+    /// Best single value.
+    pub mid: T,
+    /// Upper end of the range.
+    pub high: T,
+    /// How it was obtained.
+    pub method: Method,
+}
+
+impl<T: Copy> Estimate<T> {
+    /// The same range in another quantity; `f` must be increasing.
+    pub fn map<U>(&self, f: impl Fn(T) -> U) -> Estimate<U> {
+        Estimate { low: f(self.low), mid: f(self.mid), high: f(self.high), method: self.method }
+    }
+
+    /// The same range in another quantity; `f` must be decreasing (time to throughput).
+    pub fn map_decreasing<U>(&self, f: impl Fn(T) -> U) -> Estimate<U> {
+        Estimate { low: f(self.high), mid: f(self.mid), high: f(self.low), method: self.method }
+    }
+}
+
+impl Estimate<Micros> {
+    /// `mid` with a symmetric relative band: low = mid·(1 − band), high = mid·(1 + band).
+    pub fn with_band(mid: Micros, band: f64, method: Method) -> Self {
+        Self { low: mid * (1.0 - band).max(0.0), mid, high: mid * (1.0 + band), method }
+    }
+}
+
+/// The methods a time can come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Recorded on this very GPU: no prediction at all.
+    Measured,
+    /// Habitat's wave scaling, kernel by kernel.
+    WaveScaling,
+    /// Ratio of memory bandwidths (operations whose launch is not known).
+    BandwidthScaling,
+    /// The larger of compute time and memory time, from shapes.
+    Roofline,
+    /// Several methods, operation by operation.
+    Mixed,
+}
+
+impl Method {
+    /// The name in files and on screen.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::WaveScaling => "wave-scaling",
+            Self::BandwidthScaling => "bandwidth-scaling",
+            Self::Roofline => "roofline",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Predictions of one workload on several GPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predictions {
+    /// The workload of the profile they start from.
+    pub workload: Workload,
+    /// Where that profile was measured, if it was.
+    pub origin: Option<Origin>,
+    /// One a GPU, in the order asked for.
+    pub predictions: Vec<Prediction>,
+    /// What the reader should know of all of them.
+    pub notes: Vec<String>,
+}
+
+/// The step of a workload on one GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// The GPU.
+    pub gpu: GpuFacts,
+    /// The time of one step on one GPU.
+    pub step: StepTime,
+    /// Samples (batch size ÷ step time); `None` where the batch size is not known.
+    pub throughput: Option<Estimate<SamplesPerSecond>>,
+    /// Part of the step in which the device waits for the host.
+    pub host_idle: Micros,
+    /// Device time by method: which part of the step came from which.
+    pub shares: Vec<MethodShare>,
+    /// Operation by operation, in the order of the profile.
+    pub operations: Vec<OperationPrediction>,
+    /// Whether the step's memory fits.
+    pub memory: MemoryFit,
+    /// Doubts and fall-backs that went into the numbers.
+    pub notes: Vec<String>,
+}
+
+/// A measurement or a prediction: the two cannot be mistaken for each other.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StepTime {
+    /// Recorded on this GPU, with the shortest and longest step where several were recorded.
+    Measured {
+        /// Median step.
+        median: Micros,
+        /// Shortest and longest.
+        range: Option<[Micros; 2]>,
+    },
+    /// Predicted for this GPU.
+    Predicted(Estimate<Micros>),
+}
+
+impl StepTime {
+    /// Low, mid and high with the method (`Method::Measured` for a measurement).
+    pub fn as_estimate(&self) -> Estimate<Micros> {
+        match self {
+            Self::Measured { median, range } => {
+                let [low, high] = range.unwrap_or([*median; 2]);
+                Estimate { low, mid: *median, high, method: Method::Measured }
+            }
+            Self::Predicted(estimate) => estimate.clone(),
+        }
+    }
+
+    /// The median or best single value.
+    pub const fn mid(&self) -> Micros {
+        match self {
+            Self::Measured { median, .. } => *median,
+            Self::Predicted(estimate) => estimate.mid,
+        }
+    }
+
+    /// Whether it was recorded, not predicted.
+    pub const fn is_measured(&self) -> bool {
+        matches!(self, Self::Measured { .. })
+    }
+}
+
+/// Device time that one method answers for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MethodShare {
+    /// The method.
+    pub method: Method,
+    /// Device time of one step by it.
+    #[serde(rename = "device_time_us")]
+    pub device_time: Micros,
+    /// Its share of the predicted device time, 0 to 1.
+    pub share: f64,
+}
+
+/// One operation on one GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OperationPrediction {
+    /// Index into the profile's operations.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// Occurrences in the step.
+    pub count: u32,
+    /// Device time of ONE occurrence; `None` where nothing can be said (no shapes, no
+    /// kernels), and then `why` says so and the step leaves it out.
+    pub time: Option<Estimate<Micros>>,
+    /// Measured device time of one occurrence on the origin, for comparison.
+    pub origin_time: Option<Micros>,
+    /// Why this method and which choices it made (γ and where it came from).
+    pub why: String,
+}
+
+/// What other rooms need to know of the GPU of a prediction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GpuFacts {
+    /// Identifier.
+    pub slug: GpuSlug,
+    /// The board's name.
+    pub name: String,
+    /// Maker.
+    pub vendor: Vendor,
+    /// Architecture.
+    pub architecture: String,
+    /// Device memory, nominal.
+    pub memory: Bytes,
+    /// NVLink, both directions together; `None` where not known.
+    pub nvlink: Option<BytesPerSecond>,
+    /// PCI Express generation.
+    pub pcie_generation: Option<u8>,
+    /// Board power limit.
+    pub power: Option<Watts>,
+    /// Whether the catalog row has unconfirmed figures.
+    pub doubtful: bool,
+}
+
+/// Whether the step fits in device memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemoryFit {
+    /// The answer.
+    pub fits: Fits,
+    /// What the step needs, where it is known.
+    pub needed: Option<Bytes>,
+    /// What may be used: 92 % of nominal.
+    pub usable: Bytes,
+    /// The reason in words.
+    pub reason: String,
+}
+
+/// Yes, no or unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fits {
+    /// It fits.
+    Yes,
+    /// It does not.
+    No,
+    /// Not enough is known.
+    Unknown,
+}
+
+impl fmt::Display for Fits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Unknown => "unknown",
+        })
+    }
+}

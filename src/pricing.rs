@@ -1,0 +1,53 @@
+//! Dated offers of GPU machines.
+//!
+//! A [`PriceBook`] is read from `pricing/<provider>.toml` snapshots (shipped, and overlaid
+//! by the user's own). Prices are of the whole offer, in US dollars per hour.
+
+mod offer;
+mod snapshot;
+
+pub use offer::{Offer, OfferId, Tier};
+pub use snapshot::{Snapshot, SnapshotError};
+
+use jiff::civil::Date;
+
+/// All offers known, the user's own included.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PriceBook {
+    offers: Vec<Offer>,
+}
+
+impl PriceBook {
+    /// A book of these offers; of two with one id the later wins (the user's overlay comes
+    /// after what is shipped).
+    pub fn new(offers: impl IntoIterator<Item = Offer>) -> Self {
+        let mut book: Vec<Offer> = Vec::new();
+        let mut places = std::collections::HashMap::new();
+        for offer in offers {
+            match places.entry(offer.id.clone()) {
+                std::collections::hash_map::Entry::Occupied(place) => book[*place.get()] = offer,
+                std::collections::hash_map::Entry::Vacant(place) => {
+                    place.insert(book.len());
+                    book.push(offer);
+                }
+            }
+        }
+        Self { offers: book }
+    }
+
+    /// The offers, in the order of the snapshots.
+    pub fn offers(&self) -> &[Offer] {
+        &self.offers
+    }
+
+    /// The offer of that name.
+    pub fn get(&self, id: &OfferId) -> Option<&Offer> {
+        self.offers.iter().find(|offer| offer.id == *id)
+    }
+
+    /// Oldest and newest date on a price.
+    pub fn dates(&self) -> Option<(Date, Date)> {
+        let dates = self.offers.iter().filter_map(|offer| offer.as_of);
+        Some((dates.clone().min()?, dates.max()?))
+    }
+}

@@ -1,0 +1,96 @@
+//! One offer: a machine with GPUs, where, and at what price on which date.
+
+use std::fmt;
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, GpuSlug, UsdPerHour};
+
+/// A priced offer: one tier of one instance type in one region.
+///
+/// The same machine on demand and on spot is two offers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offer {
+    /// Stable name, unique in a price book: `provider/region/instance_type/tier`.
+    pub id: OfferId,
+    /// Provider, such as `aws`.
+    pub provider: String,
+    /// Region as the provider names it.
+    pub region: String,
+    /// Instance type as the provider names it.
+    pub instance_type: String,
+    /// The provider's name of the GPU.
+    pub gpu_name: String,
+    /// The GPU's slug in the catalog; `None` where the board is not known.
+    pub gpu: Option<GpuSlug>,
+    /// GPUs of the whole offer.
+    pub gpu_count: u32,
+    /// Memory of one GPU, nominal.
+    pub gpu_memory: Option<Bytes>,
+    /// Virtual CPUs of the host.
+    pub vcpus: Option<f64>,
+    /// Memory of the host.
+    pub host_memory: Option<Bytes>,
+    /// How it is paid for.
+    pub tier: Tier,
+    /// Price of the whole offer, all its GPUs and the host.
+    pub price: UsdPerHour,
+    /// Date of the snapshot; `None` where the source gives none.
+    pub as_of: Option<Date>,
+    /// Where the price comes from: repository, path and commit.
+    pub source: String,
+    /// Why the price or its scope must not be trusted for a plan; such offers are kept
+    /// and rejected with this reason.
+    pub unusable: Option<String>,
+    /// Remarks.
+    pub note: Option<String>,
+}
+
+/// Name of an offer, unique in its price book.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct OfferId(String);
+
+impl OfferId {
+    /// `provider/region/instance_type/tier`.
+    pub fn new(provider: &str, region: &str, instance_type: &str, tier: Tier) -> Self {
+        Self(format!("{provider}/{region}/{instance_type}/{tier}"))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for OfferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// How an offer is paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tier {
+    /// Started and stopped at will, at list price.
+    OnDemand,
+    /// Cheaper, taken away at short notice.
+    Spot,
+    /// Paid for a term.
+    Reserved,
+    /// The user's own GPU.
+    Owned,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::OnDemand => "on-demand",
+            Self::Spot => "spot",
+            Self::Reserved => "reserved",
+            Self::Owned => "owned",
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! The file form of offers: one TOML file a provider, with date and source on every price.
+//!
+//! ```toml
+//! schema = 1
+//! provider = "aws"
+//!
+//! [[offer]]
+//! region = "us-east-1"
+//! instance_type = "g5.xlarge"
+//! gpu_name = "A10G"
+//! gpu = "a10g"                    # slug in the catalog; left out where the board is not known
+//! gpu_count = 1
+//! gpu_memory_gib = 24
+//! vcpus = 4
+//! host_memory_gib = 16
+//! on_demand_usd_per_hour = 1.006  # of the whole offer; at least one of the two prices
+//! spot_usd_per_hour = 0.5089
+//! scope = "instance_total"        # or composed, gpu_only, host_only: the last two are not used in plans
+//! suspect = "..."                 # why the price is doubted; such an offer is not used in plans
+//! note = "..."
+//! as_of = "2026-07-20"            # left out where the source gives no date
+//! source = "repository:path@commit"
+//! ```
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use super::offer::{Offer, OfferId, Tier};
+use crate::units::{Bytes, GIB, GpuSlug, UsdPerHour};
+
+/// The schema number of price files.
+const SCHEMA: u32 = 1;
+
+/// Why a text is not a price file; the message names key and place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SnapshotError(pub String);
+
+/// One provider's prices, as written in its file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// Version of the form, 1.
+    pub schema: u32,
+    /// Provider, such as `aws`.
+    pub provider: String,
+    /// Its offers.
+    #[serde(rename = "offer")]
+    pub offers: Vec<Row>,
+}
+
+/// One machine in one region, with its prices on demand and on spot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Region as the provider names it.
+    pub region: String,
+    /// Instance type as the provider names it.
+    pub instance_type: String,
+    /// The provider's name of the GPU; left out for hosts without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_name: Option<String>,
+    /// The GPU's slug in the catalog.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuSlug>,
+    /// GPUs of the whole offer.
+    pub gpu_count: u32,
+    /// Memory of one GPU, nominal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory_gib: Option<f64>,
+    /// Virtual CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vcpus: Option<f64>,
+    /// Memory of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_memory_gib: Option<f64>,
+    /// Price on demand.
+    #[serde(default, rename = "on_demand_usd_per_hour", skip_serializing_if = "Option::is_none")]
+    pub on_demand: Option<UsdPerHour>,
+    /// Price on spot.
+    #[serde(default, rename = "spot_usd_per_hour", skip_serializing_if = "Option::is_none")]
+    pub spot: Option<UsdPerHour>,
+    /// What the price covers.
+    pub scope: Scope,
+    /// Why the price is doubted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspect: Option<String>,
+    /// Remarks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Date of the snapshot, as `2026-07-20`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<Date>,
+    /// Where it comes from.
+    pub source: String,
+}
+
+/// What a price covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The whole machine.
+    InstanceTotal,
+    /// The whole machine, as a sum of a GPU price and a host price.
+    Composed,
+    /// The GPUs without a host.
+    GpuOnly,
+    /// A host without GPUs.
+    HostOnly,
+}
+
+impl Snapshot {
+    /// Reads a price file.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] naming the line or the offer, the key and the value.
+    pub fn parse(text: &str) -> Result<Self, SnapshotError> {
+        if text.trim().is_empty() {
+            return Err(SnapshotError("the file is empty; it needs schema, provider and [[offer]] tables".to_owned()));
+        }
+        let snapshot: Self =
+            toml::from_str(text).map_err(|error| SnapshotError(error.to_string().trim_end().to_owned()))?;
+        if snapshot.schema != SCHEMA {
+            return Err(SnapshotError(format!("schema: found {}, this program reads {SCHEMA}", snapshot.schema)));
+        }
+        for (index, row) in snapshot.offers.iter().enumerate() {
+            row.check().map_err(|problem| {
+                SnapshotError(format!("offer {} ({} in {}): {problem}", index + 1, row.instance_type, row.region))
+            })?;
+        }
+        Ok(snapshot)
+    }
+
+    /// The offers, one a tier.
+    pub fn offers(&self) -> impl Iterator<Item = Offer> + '_ {
+        self.offers.iter().flat_map(|row| {
+            [(Tier::OnDemand, row.on_demand), (Tier::Spot, row.spot)]
+                .into_iter()
+                .filter_map(|(tier, price)| Some(row.offer(&self.provider, tier, price?)))
+        })
+    }
+}
+
+impl Row {
+    fn check(&self) -> Result<(), String> {
+        for (key, price) in [("on_demand_usd_per_hour", self.on_demand), ("spot_usd_per_hour", self.spot)] {
+            if price.is_some_and(|price| price.get() == 0.0) && self.scope != Scope::HostOnly {
+                return Err(format!("{key}: 0 is no price; leave the key out where none is offered"));
+            }
+        }
+        if self.on_demand.is_none() && self.spot.is_none() {
+            return Err("on_demand_usd_per_hour: missing, and spot_usd_per_hour too; give at least one".to_owned());
+        }
+        if self.gpu_count == 0 && self.scope != Scope::HostOnly {
+            return Err("gpu_count: 0; an offer has at least one GPU (or scope = \"host_only\")".to_owned());
+        }
+        for (key, size) in
+            [("gpu_memory_gib", self.gpu_memory_gib), ("host_memory_gib", self.host_memory_gib), ("vcpus", self.vcpus)]
+        {
+            if let Some(size) = size
+                && !(size.is_finite() && size > 0.0)
+            {
+                return Err(format!(
+                    "{key}: {size}; it must be a number above 0 (leave the key out where it is not known)"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(&self, provider: &str, tier: Tier, price: UsdPerHour) -> Offer {
+        let unusable = match self.scope {
+            Scope::GpuOnly => Some("the price is of the GPUs alone, without a host".to_owned()),
+            Scope::HostOnly => Some("the price is of a host without GPUs".to_owned()),
+            Scope::InstanceTotal | Scope::Composed => self.suspect.as_ref().map(|why| format!("suspect price: {why}")),
+        };
+        let gib = |size: Option<f64>| size.map(|gib| Bytes::known(gib * GIB));
+        Offer {
+            id: OfferId::new(provider, &self.region, &self.instance_type, tier),
+            provider: provider.to_owned(),
+            region: self.region.clone(),
+            instance_type: self.instance_type.clone(),
+            gpu_name: self.gpu_name.clone().unwrap_or_else(|| "no GPU".to_owned()),
+            gpu: self.gpu.clone(),
+            gpu_count: self.gpu_count,
+            gpu_memory: gib(self.gpu_memory_gib),
+            vcpus: self.vcpus,
+            host_memory: gib(self.host_memory_gib),
+            tier,
+            price,
+            as_of: self.as_of,
+            source: self.source.clone(),
+            unusable,
+            note: self.note.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = r#"
+schema = 1
+provider = "aws"
+[[offer]]
+region = "us-east-1"
+instance_type = "g5.xlarge"
+gpu_name = "A10G"
+gpu = "a10g"
+gpu_count = 1
+on_demand_usd_per_hour = 1.006
+spot_usd_per_hour = 0.5089
+scope = "instance_total"
+as_of = "2026-07-20"
+source = "s"
+"#;
+
+    #[test]
+    fn one_row_is_an_offer_a_tier() {
+        let offers: Vec<_> = Snapshot::parse(ONE).unwrap().offers().collect();
+        assert_eq!(offers.len(), 2);
+        assert_eq!(offers[0].id.as_str(), "aws/us-east-1/g5.xlarge/on-demand");
+        assert_eq!(offers[1].price.get(), 0.5089);
+        assert_eq!(offers[0].as_of.unwrap().to_string(), "2026-07-20");
+        assert_eq!(offers[0].unusable, None);
+    }
+
+    #[test]
+    fn what_is_not_a_whole_machine_is_kept_but_marked() {
+        let text = ONE.replace("instance_total", "gpu_only");
+        assert!(Snapshot::parse(&text).unwrap().offers().all(|offer| offer.unusable.is_some()));
+        let text = ONE.replace("source = \"s\"", "source = \"s\"\nsuspect = \"below list\"");
+        assert!(
+            Snapshot::parse(&text)
+                .unwrap()
+                .offers()
+                .all(|offer| offer.unusable.as_deref() == Some("suspect price: below list"))
+        );
+    }
+
+    #[test]
+    fn errors_name_key_and_value() {
+        let error = |from: &str, to: &str| Snapshot::parse(&ONE.replace(from, to)).unwrap_err().to_string();
+        assert!(error("1.006", "-1.006").contains("on_demand_usd_per_hour"), "{}", error("1.006", "-1.006"));
+        assert!(error("1.006", "\"cheap\"").contains("on_demand_usd_per_hour"));
+        assert!(error("1.006", "nan").contains("not a valid price"), "{}", error("1.006", "nan"));
+        assert!(error("1.006", "0").contains("0 is no price"));
+        assert!(error("gpu_count = 1\n", "").contains("gpu_count"));
+        assert!(error("schema = 1", "schema = 7").contains("schema: found 7"));
+        assert!(Snapshot::parse("").unwrap_err().to_string().contains("empty"));
+    }
+}
