@@ -1,8 +1,10 @@
 //! From one recorded training step to a costed plan.
+pub mod action;
 pub mod catalog;
 pub mod plan;
 pub mod predict;
 pub mod pricing;
 pub mod profile;
+pub mod settings;
 pub mod text;
 pub mod units;
