@@ -6,6 +6,7 @@
 //! the coefficients of the program stay within a few orders of magnitude.
 
 mod goal;
+pub mod value;
 
 use jiff::civil::Date;
 use serde::Serialize;

@@ -172,7 +172,16 @@ impl Row {
         let unusable = match self.scope {
             Scope::GpuOnly => Some("the price is of the GPUs alone, without a host".to_owned()),
             Scope::HostOnly => Some("the price is of a host without GPUs".to_owned()),
-            Scope::InstanceTotal | Scope::Composed => self.suspect.as_ref().map(|why| format!("suspect price: {why}")),
+            Scope::InstanceTotal | Scope::Composed => match &self.suspect {
+                Some(why) => Some(format!("suspect price: {why}")),
+                // Some catalogs repeat the on-demand price where no spot price is published.
+                None if tier == Tier::Spot
+                    && self.on_demand.is_some_and(|on_demand| price.get() >= on_demand.get()) =>
+                {
+                    Some("the spot price is not below the on-demand price: no discount is published".to_owned())
+                }
+                None => None,
+            },
         };
         let gib = |size: Option<f64>| size.map(|gib| Bytes::known(gib * GIB));
         Offer {
@@ -237,6 +246,13 @@ source = "s"
                 .offers()
                 .all(|offer| offer.unusable.as_deref() == Some("suspect price: below list"))
         );
+    }
+
+    #[test]
+    fn a_spot_price_that_repeats_the_on_demand_price_is_no_spot_price() {
+        let offers: Vec<_> = Snapshot::parse(&ONE.replace("0.5089", "1.006")).unwrap().offers().collect();
+        assert_eq!(offers[0].unusable, None);
+        assert!(offers[1].unusable.as_deref().is_some_and(|why| why.contains("no discount")));
     }
 
     #[test]

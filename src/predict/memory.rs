@@ -1,0 +1,189 @@
+//! Does the step fit in a GPU's memory?
+//!
+//! A recorded peak decides. Without one, two certain answers are left: a step that ran on
+//! the origin fits wherever there is at least as much memory, and parameters with their
+//! gradients alone can be too large. Between them an upper estimate from shapes says yes
+//! where everything the forward pass writes, kept to the end, would fit.
+
+use crate::catalog::GpuSpec;
+use crate::profile::{DType, Mode, Operation, Phase, Profile};
+use crate::units::{Bytes, GIB};
+
+use super::estimate::{Fits, MemoryFit};
+use super::work::{Family, family};
+
+/// Share of nominal memory that a process can use.
+const USABLE_SHARE: f64 = 0.92;
+/// Context, libraries and workspaces of a process.
+const CONTEXT_BYTES: f64 = 1e9;
+/// Parameter, gradient and two moments of Adam in FP32; with mixed precision the same sum
+/// (`ZeRO` paper, section 3.1: 16 bytes a parameter).
+const TRAINING_BYTES_PER_PARAMETER: f64 = 16.0;
+/// Parameter and gradient in 16 bits: no training needs less.
+const LEAST_TRAINING_BYTES_PER_PARAMETER: f64 = 4.0;
+
+/// What a profile says of the memory of its step, worked out once for all GPUs.
+#[derive(Debug, Clone)]
+pub struct MemoryNeed {
+    recorded: Option<Bytes>,
+    least: Option<Bytes>,
+    most: Option<Bytes>,
+    ran_on: Option<(String, Bytes)>,
+}
+
+impl MemoryNeed {
+    /// From the recorded peak, the parameter count, the shapes and the origin.
+    pub fn of(profile: &Profile, origin: Option<&GpuSpec>) -> Self {
+        let training = profile.workload.mode == Mode::Training;
+        let parameters = profile.workload.parameter_count.map(|count| count as f64);
+        let context = Bytes::known(CONTEXT_BYTES);
+        let per_parameter = |bytes: f64| parameters.map(|count| Bytes::known(count * bytes));
+        Self {
+            recorded: profile.step.as_ref().and_then(|step| step.peak_memory_bytes).map(|peak| peak + context),
+            least: if training {
+                per_parameter(LEAST_TRAINING_BYTES_PER_PARAMETER).map(|bytes| bytes + context)
+            } else {
+                None
+            },
+            most: per_parameter(if training { TRAINING_BYTES_PER_PARAMETER } else { 4.0 })
+                .zip(activations(&profile.operations, training))
+                .map(|(states, activations)| states + activations + context),
+            ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
+        }
+    }
+
+    /// The answer for one GPU, with its reason.
+    pub fn fit(&self, gpu: &GpuSpec) -> MemoryFit {
+        let usable = gpu.memory * USABLE_SHARE;
+        let answer = |fits, needed, reason| MemoryFit { fits, needed, usable, reason };
+        let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
+        if let Some(needed) = self.recorded {
+            let (fits, word) =
+                if needed.get() <= usable.get() { (Fits::Yes, "needs") } else { (Fits::No, "does not fit: needs") };
+            return answer(
+                fits,
+                Some(needed),
+                format!("{word} {} GB (recorded peak and 1 GB for the process); {available}", gib(needed)),
+            );
+        }
+        if let Some((name, memory)) = &self.ran_on
+            && gpu.memory.get() >= memory.get()
+        {
+            return answer(
+                Fits::Yes,
+                None,
+                format!("it ran on the {name}, which has {} GB; no peak was recorded", gib(*memory)),
+            );
+        }
+        if let Some(least) = self.least
+            && least.get() > usable.get()
+        {
+            return answer(
+                Fits::No,
+                Some(least),
+                format!("does not fit: parameters and gradients alone need {} GB; {available}", gib(least)),
+            );
+        }
+        match self.most {
+            Some(most) if most.get() <= usable.get() => {
+                answer(Fits::Yes, Some(most), format!("at most {} GB, estimated from shapes; {available}", gib(most)))
+            }
+            Some(most) => answer(
+                Fits::Unknown,
+                None,
+                format!("no peak was recorded; up to {} GB by shapes; {available}", gib(most)),
+            ),
+            None => answer(
+                Fits::Unknown,
+                None,
+                "no peak memory was recorded, and the shapes or the parameter count do not tell".to_owned(),
+            ),
+        }
+    }
+}
+
+fn gib(bytes: Bytes) -> String {
+    format!("{:.1}", bytes.get() / GIB)
+}
+
+/// In training, everything that forward operations write, kept for backward, and the
+/// largest operation of backward twice over; in inference the largest operation. `None`
+/// unless shapes are known for most of the operations that write something.
+fn activations(operations: &[Operation], training: bool) -> Option<Bytes> {
+    let writing =
+        || operations.iter().filter(|operation| !matches!(family(operation), Family::View | Family::Communication));
+    let with_shapes = writing().filter(|operation| !operation.inputs.is_empty()).count();
+    if with_shapes * 10 < writing().count() * 9 {
+        return None;
+    }
+    let element = |operation: &Operation| operation.dtype.as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
+    let volume = |shape: &Vec<u64>| shape.iter().map(|&n| n as f64).product::<f64>();
+    let written = |operation: &Operation| {
+        let largest_input = operation.inputs.iter().map(volume).fold(0.0, f64::max);
+        let outputs: f64 = operation.outputs.iter().map(volume).sum();
+        (if operation.outputs.is_empty() { largest_input } else { outputs }) * element(operation)
+    };
+    let moved = |operation: &Operation| {
+        operation.inputs.iter().map(volume).sum::<f64>() * element(operation) + written(operation)
+    };
+    let largest = writing().map(moved).fold(0.0, f64::max);
+    let kept: f64 = if training {
+        writing()
+            .filter(|operation| operation.phase == Phase::Forward)
+            .map(|operation| written(operation) * f64::from(operation.count))
+            .sum()
+    } else {
+        0.0
+    };
+    Some(Bytes::known(kept + 2.0 * largest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Layer;
+    use crate::profile::{Step, Workload};
+
+    fn spec(slug: &str) -> GpuSpec {
+        let path = format!("{}/catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
+        GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap()
+    }
+
+    fn profile(peak_gib: Option<f64>, parameters: Option<u64>) -> Profile {
+        let json = r#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training"},
+            "operations": [{"name": "aten::relu", "phase": "forward", "inputs": [[268435456]], "outputs": [[268435456]], "dtype": "float32"}]}"#;
+        let mut profile = Profile::from_json(json.as_bytes()).unwrap().0;
+        profile.workload = Workload { parameter_count: parameters, ..profile.workload };
+        profile.step = Some(Step { peak_memory_bytes: peak_gib.map(|gib| Bytes::known(gib * GIB)), ..Step::default() });
+        profile
+    }
+
+    fn fits(profile: &Profile, origin: Option<&str>, gpu: &str) -> Fits {
+        MemoryNeed::of(profile, origin.map(spec).as_ref()).fit(&spec(gpu)).fits
+    }
+
+    #[test]
+    fn a_recorded_peak_decides() {
+        let twenty = profile(Some(20.0), None);
+        assert_eq!(fits(&twenty, None, "t4"), Fits::No);
+        assert_eq!(fits(&twenty, None, "a10"), Fits::Yes);
+        // 92 % of 24 GB is 22.08 GB; 21.5 and the process do not fit.
+        assert_eq!(fits(&profile(Some(21.5), None), None, "a10"), Fits::No);
+    }
+
+    #[test]
+    fn what_ran_on_the_origin_runs_where_there_is_as_much_memory() {
+        let unknown = profile(None, None);
+        assert_eq!(fits(&unknown, Some("v100-sxm2-32gb"), "a100-sxm4-40gb"), Fits::Yes);
+        assert_eq!(fits(&unknown, Some("v100-sxm2-32gb"), "t4"), Fits::Unknown);
+    }
+
+    #[test]
+    fn parameters_and_shapes_bound_the_need() {
+        // One forward tensor of 1 GiB, twice the largest operation, 1 GB and the states.
+        assert_eq!(fits(&profile(None, Some(1_000_000)), None, "t4"), Fits::Yes);
+        assert_eq!(fits(&profile(None, Some(1_000_000_000)), None, "t4"), Fits::Unknown);
+        assert_eq!(fits(&profile(None, Some(70_000_000_000)), None, "h200-sxm-141gb"), Fits::No);
+        assert_eq!(fits(&profile(None, None), None, "t4"), Fits::Unknown);
+    }
+}

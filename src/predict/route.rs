@@ -1,0 +1,194 @@
+//! Which method answers for which operation, and why.
+//!
+//! With a measured time: wave scaling where the kernels' launches are known and libraries
+//! run the same kernel everywhere; the ratio of rooflines where they choose another kernel
+//! on another GPU (gemm, convolution, recurrent, attention) or no launch was recorded; the
+//! ratio of bandwidths where not even shapes are known. Without: the roofline on shapes.
+
+use crate::catalog::{BandwidthKind, GpuSpec};
+use crate::profile::{Operation, Precision};
+use crate::units::Micros;
+
+use super::estimate::{Estimate, Method, OperationPrediction};
+use super::roofline::{SHORTEST_KERNEL_US, attained_bandwidth, roofline, sustained_rate};
+use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
+use super::work::{Family, Work, family, work};
+
+/// Which methods may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MethodChoice {
+    /// The best available for each operation.
+    #[default]
+    Auto,
+    /// Wave scaling wherever a launch is known, whatever the operation.
+    WaveScaling,
+    /// The roofline on shapes, even where times were measured.
+    Roofline,
+}
+
+/// An operation with what does not depend on the GPU worked out once.
+pub(super) struct Routed<'a> {
+    pub(super) operation: &'a Operation,
+    index: usize,
+    pub(super) family: Family,
+    work: Option<Work>,
+}
+
+impl<'a> Routed<'a> {
+    pub(super) fn new(index: usize, operation: &'a Operation) -> Self {
+        Self { operation, index, family: family(operation), work: work(operation) }
+    }
+}
+
+/// One way of getting from the profile to a destination.
+pub(super) struct Route<'a> {
+    pub(super) origin: Option<&'a GpuSpec>,
+    pub(super) destination: &'a GpuSpec,
+    pub(super) precision: Option<Precision>,
+    pub(super) choice: MethodChoice,
+    pub(super) form: WaveForm,
+}
+
+impl Route<'_> {
+    /// The device time of one occurrence on the destination.
+    pub(super) fn predict(&self, routed: &Routed<'_>) -> OperationPrediction {
+        let operation = routed.operation;
+        let (time, why) = match self.time(routed) {
+            Ok((time, method, why)) => (Some(Estimate::with_band(time, method.operation_band(), method)), why),
+            Err(why) => (None, why),
+        };
+        OperationPrediction {
+            index: routed.index,
+            name: operation.name.clone(),
+            phase: operation.phase,
+            count: operation.count,
+            time,
+            origin_time: operation.device_time,
+            why,
+        }
+    }
+
+    fn time(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {
+        if routed.family == Family::Communication {
+            return Err("communication between GPUs: added by the plan for its number of GPUs".to_owned());
+        }
+        let measured = self.origin.zip(routed.operation.device_time).filter(|_| self.choice != MethodChoice::Roofline);
+        let Some((origin, time)) = measured else { return self.from_shapes(routed) };
+        if time.get() == 0.0 {
+            return Ok((time, Method::WaveScaling, "no device time on the origin".to_owned()));
+        }
+        if is_host_copy(&routed.operation.name) {
+            return Ok((time, Method::BandwidthScaling, "copy over the host link, taken as on the origin".to_owned()));
+        }
+        let by_launch =
+            self.choice == MethodChoice::WaveScaling || !routed.family.varies_kernels() || routed.work.is_none();
+        let (scaled, method, why) = by_launch
+            .then(|| self.by_waves(routed, origin))
+            .flatten()
+            .unwrap_or_else(|| self.by_ratio(routed, origin, time));
+        // No launch is shorter than the shortest kernels, unless it already was.
+        let launches: u32 = routed.operation.kernels.iter().map(|kernel| kernel.count).sum::<u32>().max(1);
+        let floor = Micros::known(SHORTEST_KERNEL_US * f64::from(launches)).min(time);
+        if scaled.get() < floor.get() {
+            return Ok((floor, method, format!("{why}; raised to the shortest kernels")));
+        }
+        Ok((scaled, method, why))
+    }
+
+    /// Kernel by kernel; `None` unless every kernel's launch is known on GPUs with known
+    /// limits.
+    fn by_waves(&self, routed: &Routed<'_>, origin: &GpuSpec) -> Option<(Micros, Method, String)> {
+        let operation = routed.operation;
+        if operation.kernels.is_empty() {
+            return None;
+        }
+        let intensity = routed.work.as_ref().and_then(Work::intensity);
+        let (rate, _) =
+            sustained_rate(self.destination, routed.family.varies_kernels(), operation.dtype.as_ref(), self.precision);
+        let ridge = rate.get() / attained_bandwidth(self.destination).get();
+        let (mut before, mut after) = (Micros::ZERO, Micros::ZERO);
+        let (mut smallest, mut largest, mut source, mut refitted) =
+            (f64::INFINITY, 0.0_f64, GammaSource::Unknown, false);
+        for kernel in &operation.kernels {
+            let (gamma, from) = choose_gamma(kernel, intensity, ridge);
+            let scaled = scale_kernel(kernel, origin, self.destination, gamma, self.form)?;
+            before += kernel.duration * f64::from(kernel.count);
+            after += scaled.time * f64::from(kernel.count);
+            (smallest, largest, source) = (smallest.min(gamma), largest.max(gamma), from);
+            refitted |= scaled.refitted;
+        }
+        // Kernels and operation may have been averaged differently: scale by their ratio.
+        let time = if before.get() > 0.0 { operation.device_time? * (after / before) } else { after };
+        let gamma = if largest - smallest < 0.005 {
+            format!("γ {largest:.2}")
+        } else {
+            format!("γ {smallest:.2}–{largest:.2}")
+        };
+        let from = match source {
+            GammaSource::Counters => "from counters",
+            GammaSource::Shapes => "from shapes",
+            GammaSource::Unknown => "(intensity not known)",
+        };
+        let kernels = operation.kernels.len();
+        let plural = if kernels == 1 { "" } else { "s" };
+        let mut why = format!("{kernels} kernel{plural}, {gamma} {from}");
+        if refitted {
+            why.push_str("; a block does not fit there unchanged: one a multiprocessor taken");
+        }
+        Some((time, Method::WaveScaling, why))
+    }
+
+    fn by_ratio(&self, routed: &Routed<'_>, origin: &GpuSpec, time: Micros) -> (Micros, Method, String) {
+        let dtype = routed.operation.dtype.as_ref();
+        if let Some(work) = &routed.work {
+            let (there, note) = roofline(self.destination, work, dtype, self.precision);
+            let (here, _) = roofline(origin, work, dtype, self.precision);
+            let cause = if routed.family.varies_kernels() {
+                "libraries choose the kernel by GPU"
+            } else {
+                "no launch recorded"
+            };
+            let mut why =
+                format!("{}: {cause}; rooflines {:.1} → {:.1} µs", routed.family.name(), here.get(), there.get());
+            if let Some(note) = note {
+                why.push_str("; ");
+                why.push_str(&note);
+            }
+            return (time * (there / here), Method::RooflineRatio, why);
+        }
+        let ratio = attained_bandwidth(origin) / attained_bandwidth(self.destination);
+        (time * ratio, Method::BandwidthScaling, "no launch and no shapes: scaled by memory bandwidth".to_owned())
+    }
+
+    fn from_shapes(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {
+        if routed.family == Family::View {
+            return Ok((Micros::ZERO, Method::Roofline, "a view: nothing runs on the device".to_owned()));
+        }
+        let work = routed.work.as_ref().ok_or("no measured time and no shapes: left out of the step")?;
+        let (time, note) = roofline(self.destination, work, routed.operation.dtype.as_ref(), self.precision);
+        let mut why =
+            format!("{}: {:.3} GFLOP, {:.3} MB", routed.family.name(), work.flops.get() / 1e9, work.bytes.get() / 1e6);
+        if routed.family == Family::Unknown {
+            why = format!("operator not known, taken as memory-bound: {:.3} MB", work.bytes.get() / 1e6);
+        }
+        if let Some(note) = note {
+            why.push_str("; ");
+            why.push_str(&note);
+        }
+        Ok((time, Method::Roofline, why))
+    }
+}
+
+/// Which bandwidth figure a GPU is judged by, for notes.
+pub(super) fn bandwidth_kind(gpu: &GpuSpec) -> BandwidthKind {
+    if attained_bandwidth(gpu) == gpu.bandwidth().0 && gpu.bandwidth().1 == BandwidthKind::Measured {
+        BandwidthKind::Measured
+    } else {
+        BandwidthKind::Nominal
+    }
+}
+
+fn is_host_copy(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("htod") || name.contains("dtoh")
+}
