@@ -4,5 +4,6 @@ pub mod plan;
 pub mod predict;
 pub mod pricing;
 pub mod profile;
+pub mod settings;
 pub mod text;
 pub mod units;
