@@ -14,7 +14,7 @@
 //! - the operations: equal calls (name, shapes, type, attributes, phase, module group)
 //!   with equal kernels are one operation; the sum of count × device time over all of them
 //!   is the mean device time of a step;
-//! - the step time: from the first device work of a step to that of the next, median.
+//! - the step time: from the last device work of one step to that of the next, median.
 //!
 //! An event with an unusable time (negative, not finite) or broken text is left out and
 //! counted in the notes; more than one in a hundred of them is an error.
@@ -224,6 +224,7 @@ fn import_rank(
         part.overflowed = true;
         records = part;
     }
+    records.settle_grids();
     let source = build::Source { records: &records, marked, found, totals };
     if options.shapes_only { shapes_only::build(&source, options) } else { build::build(&source, options) }
 }

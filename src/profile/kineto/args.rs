@@ -30,6 +30,12 @@ pub(super) fn describe(name: &str, dims: &str, types: &str, values: &str, known_
     let (inputs, dtype) = tensors(dims, types);
     let attributes = attributes(name, values);
     let mut description = Description { name: name.to_owned(), inputs, dtype, attributes, ..Description::default() };
+    // With `out=` the result is an argument too.
+    description.inputs.truncate(match name {
+        "aten::mm" | "aten::bmm" => 2,
+        "aten::addmm" | "aten::baddbmm" => 3,
+        _ => TENSORS,
+    });
     present_name(&mut description);
     outputs::complete(&mut description, known_outputs);
     description

@@ -5,7 +5,7 @@ use super::join::{self, Joined, Launched};
 use super::nest::{self, Nesting};
 use super::scan::Totals;
 use super::steps::{self, Span, StepMarks};
-use super::timing::{self, StepWork, median};
+use super::timing::{self, StepWork, Wall, median};
 use super::{DeviceInfo, Import, ImportOptions, KinetoError, Summary, group, infer};
 use crate::profile::{Mode, Operation, Origin, Profile, Recording, Step, Workload};
 use crate::units::{Bytes, Micros};
@@ -38,6 +38,12 @@ impl Steps {
         Self { spans, marks, joined, work, kept, notes }
     }
 
+    /// Ranges of the program may mark anything: as steps they must hold most of the work.
+    fn cover(&self) -> bool {
+        let inside: u64 = self.work.iter().map(|work| work.kernels).sum();
+        self.marks != StepMarks::Annotation || inside >= self.joined.outside
+    }
+
     /// The mean of a measure over the steps kept.
     fn mean(&self, measure: impl Fn(&StepWork) -> f64) -> f64 {
         self.kept.iter().map(|step| measure(&self.work[*step])).sum::<f64>() / self.kept.len().max(1) as f64
@@ -52,7 +58,7 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
     let marked = source.marked.clone().map(|(spans, marks)| Steps::of(records, &nesting, &launched, spans, marks));
     // Marks around which nothing is launched (another process') are no better than none.
     let steps = match marked {
-        Some(steps) if !steps.kept.is_empty() => steps,
+        Some(steps) if !steps.kept.is_empty() && steps.cover() => steps,
         _ => {
             let main = join::main_device(&records.devices);
             let kernels: Vec<(f64, u32)> = launched
@@ -70,14 +76,15 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         return Err(KinetoError::NoWholeStep { kernels: records.kernels_seen });
     }
     let grouped = group::operations(records, &steps.joined, &nesting.modules, &steps.kept);
-    let durations = timing::durations(&steps.spans, &steps.work, &steps.kept);
+    let device = timing::Busy::of(records, steps.joined.device);
+    let walls = timing::walls(&steps.spans, &steps.work, &steps.kept, &device);
     let joined_share = joined_share(records, &steps);
     let mut notes = Notes::new(records, &nesting, &steps, without_launch);
-    notes.durations(&steps, &durations);
+    notes.durations(&steps, &walls);
     notes.joined(records, joined_share, grouped.inferred);
     let workload = workload(source, &nesting, &steps.spans[steps.kept[0]], &grouped.operations, options, &mut notes.0);
     let origin = origin(records, steps.joined.device, options, &mut notes.0);
-    let step = step(records, &steps, &durations);
+    let step = step(records, &steps, &walls);
     let summary = Summary {
         marks: steps.marks,
         steps_found: source.found.unwrap_or(steps.spans.len()),
@@ -101,8 +108,8 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
     Ok(Import { profile, summary })
 }
 
-fn step(records: &Records, steps: &Steps, durations: &[f64]) -> Step {
-    let fold = |start: f64, pick: fn(f64, f64) -> f64| durations.iter().copied().fold(start, pick);
+fn step(records: &Records, steps: &Steps, walls: &[Wall]) -> Step {
+    let fold = |start: f64, pick: fn(f64, f64) -> f64| walls.iter().map(|wall| wall.duration).fold(start, pick);
     let range = [Micros::known(fold(f64::INFINITY, f64::min)), Micros::known(fold(0.0, f64::max))];
     let peak = records
         .peak_memory
@@ -110,9 +117,9 @@ fn step(records: &Records, steps: &Steps, durations: &[f64]) -> Step {
         .or_else(|| records.peak_memory.values().max())
         .map(|bytes| Bytes::known(*bytes as f64));
     Step {
-        duration: Some(Micros::known(median(durations.iter().copied()))),
-        duration_range: (durations.len() > 1).then_some(range),
-        device_busy: Some(Micros::known(median(steps.kept.iter().map(|step| steps.work[*step].busy)))),
+        duration: Some(Micros::known(median(walls.iter().map(|wall| wall.duration)))),
+        duration_range: (walls.len() > 1).then_some(range),
+        device_busy: Some(Micros::known(median(walls.iter().map(|wall| wall.busy)))),
         peak_memory_bytes: peak,
         samples: u32::try_from(steps.kept.len()).ok(),
     }
@@ -266,8 +273,8 @@ impl Notes {
         }
     }
 
-    fn durations(&mut self, steps: &Steps, durations: &[f64]) {
-        let device = median(durations.iter().copied());
+    fn durations(&mut self, steps: &Steps, walls: &[Wall]) {
+        let device = median(walls.iter().map(|wall| wall.duration));
         let host = median(steps.kept.iter().map(|step| steps.spans[*step].duration));
         if device > 0.0 && ((host - device) / device).abs() > 0.03 {
             self.0.push(format!(

@@ -47,6 +47,8 @@ pub(super) struct Launch {
     pub(super) thread: u32,
     /// Grid and block, where the call has them (ROCm) and the kernel does not.
     pub(super) shape: u32,
+    /// The grid of the kernel is in threads, not in blocks.
+    pub(super) grid_in_threads: bool,
 }
 
 /// What a device does.
@@ -310,18 +312,19 @@ impl Records {
         }
         let mut correlation = None;
         let mut shape = LaunchShape::default();
-        // `hipExt…` calls give the grid in threads, the others in blocks.
-        let with_grid = event.name.starts_with(b"hip") && !event.name.starts_with(b"hipExt");
+        let hip = event.name.starts_with(b"hip");
+        // `hipExtModuleLaunchKernel` takes the grid in threads, and so traces show it.
+        let grid_in_threads = event.name.starts_with(b"hipExtModule");
         let _ = fields(event.args, |key, value| match key {
             b"correlation" => correlation = whole(value),
-            b"grid" if with_grid => shape.grid = extents(value),
-            b"block" if with_grid => shape.block = extents(value),
+            b"grid" if hip => shape.grid = extents(value),
+            b"block" if hip => shape.block = extents(value),
             _ => {}
         });
         let Some(correlation) = correlation else { return };
         let shape = self.shape_number(shape);
         let thread = self.thread(event);
-        self.launches.push(Launch { start, end, correlation, thread, shape });
+        self.launches.push(Launch { start, end, correlation, thread, shape, grid_in_threads });
     }
 
     fn device(&mut self, event: &Event<'_>, kind: DeviceKind, start: f64, end: f64, keep: &Keep) {
@@ -375,6 +378,36 @@ impl Records {
         number
     }
 
+    /// Takes the launch configurations that only the launch calls have (ROCm), and brings
+    /// grids in threads to blocks; once all events are read.
+    pub(super) fn settle_grids(&mut self) {
+        let calls: HashMap<u64, (u32, bool)> = self
+            .launches
+            .iter()
+            .filter(|launch| launch.shape != NONE || launch.grid_in_threads)
+            .map(|launch| (launch.correlation, (launch.shape, launch.grid_in_threads)))
+            .collect();
+        if calls.is_empty() {
+            return;
+        }
+        let mut devices = std::mem::take(&mut self.devices);
+        for device in devices.iter_mut().filter(|device| device.kind == DeviceKind::Kernel) {
+            let Some((call, in_threads)) = calls.get(&device.correlation).copied() else { continue };
+            let mut shape = self.shape(device.shape).clone();
+            if shape.grid.is_none() {
+                let call = self.shape(call);
+                (shape.grid, shape.block) = (call.grid, call.block);
+            }
+            if in_threads && let (Some(grid), Some(block)) = (&mut shape.grid, shape.block) {
+                for (extent, threads) in grid.iter_mut().zip(block) {
+                    *extent = extent.div_ceil(threads);
+                }
+            }
+            device.shape = self.shape_number(shape);
+        }
+        self.devices = devices;
+    }
+
     fn memory(&mut self, event: &Event<'_>) {
         let (mut kind, mut device, mut allocated) = (None, None, None);
         let _ = fields(event.args, |key, value| match key {
@@ -426,16 +459,18 @@ fn was_annotation(name: &[u8]) -> bool {
     [&b"ProfilerStep"[..], b"Optimizer.", b"enumerate(DataLoader)"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a range may mark a step.
+/// Whether a range may mark a step: the profiler's and the optimizers' own, and those of
+/// the program that say step, iteration or batch (and not batch norm).
 fn may_mark(event: &Event<'_>) -> bool {
-    event.name.starts_with(b"ProfilerStep")
-        || event.name.starts_with(b"Optimizer.step#")
-        || (event.category == b"user_annotation"
-            && event
-                .name
-                .windows(4)
-                .take(200)
-                .any(|part| [b"step", b"iter", b"batc"].iter().any(|word| part.eq_ignore_ascii_case(&word[..]))))
+    if event.name.starts_with(b"ProfilerStep") || event.name.starts_with(b"Optimizer.step#") {
+        return true;
+    }
+    if event.category != b"user_annotation" {
+        return false;
+    }
+    let name = &event.name[..event.name.len().min(200)];
+    let has = |word: &[u8]| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    has(b"step") || has(b"iter") || (has(b"batch") && !has(b"norm"))
 }
 
 fn properties(value: &serde_json::Value) -> Properties {

@@ -1,6 +1,6 @@
 //! What the trace says about the workload without naming it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::args::tensors;
 use super::collect::{HostKind, Records};
@@ -151,22 +151,30 @@ pub(super) fn precision(operations: &[Operation]) -> Option<(Precision, &'static
     })
 }
 
-/// Whether float32 tensors are copied to a 16-bit type as often as weights would be.
+/// Whether weights are cast in every forward pass, as autocast does: a copy to another
+/// type of the shape of a product's weight.
 fn casts(operations: &[Operation]) -> bool {
-    let products: u32 =
-        operations.iter().filter(|o| o.phase == Phase::Forward && o.name.contains("mm")).map(|o| o.count).sum();
-    let casts: u32 = operations
+    let weights: HashSet<&Shape> = operations
         .iter()
-        .filter(|o| {
-            o.phase == Phase::Forward
-                && o.name == "aten::copy_"
-                && o.kernels.iter().any(|kernel| {
-                    kernel.name.contains("bfloat16_copy")
-                        || kernel.name.contains("float16_copy")
-                        || kernel.name.contains("LoadWithCast")
-                })
+        .filter(|operation| operation.phase == Phase::Forward)
+        .filter_map(|operation| match operation.name.as_str() {
+            "aten::mm" | "aten::linear" | "aten::cudnn_convolution" | "aten::miopen_convolution" => {
+                operation.inputs.get(1)
+            }
+            "aten::addmm" => operation.inputs.get(2),
+            _ => None,
         })
-        .map(|o| o.count)
-        .sum();
-    products > 0 && casts * 2 >= products
+        .filter(|shape| shape.len() >= 2)
+        .collect();
+    operations
+        .iter()
+        .filter(|operation| operation.phase == Phase::Forward && operation.name == "aten::copy_")
+        .filter(|operation| {
+            operation
+                .kernels
+                .iter()
+                .any(|kernel| kernel.name.contains("float16_copy") || kernel.name.contains("LoadWithCast"))
+        })
+        .filter_map(|operation| operation.inputs.first())
+        .any(|shape| weights.contains(shape) || weights.contains(&shape.iter().rev().copied().collect::<Shape>()))
 }

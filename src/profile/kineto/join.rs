@@ -62,6 +62,7 @@ pub(super) struct Launched {
     pub(super) time: f64,
     pub(super) device: u32,
     pub(super) range: u32,
+    pub(super) thread: u32,
 }
 
 /// Finds the launch of every kernel, copy and fill.
@@ -79,10 +80,11 @@ pub(super) fn launched(records: &Records, nesting: &Nesting) -> (Vec<Launched>, 
                 time: records.launches[launch as usize].start,
                 device: device_index,
                 range: nesting.of_launch[launch as usize],
+                thread: records.launches[launch as usize].thread,
             }),
             // A trace without any launch calls: the device's own time must serve.
             None if records.launches.is_empty() => {
-                found.push(Launched { time: device.start, device: device_index, range: NO_RANGE });
+                found.push(Launched { time: device.start, device: device_index, range: NO_RANGE, thread: 0 });
             }
             None => without += u64::from(device.kind == DeviceKind::Kernel),
         }
@@ -150,7 +152,7 @@ pub(super) fn join(records: &Records, nesting: &Nesting, launched: &[Launched], 
                 within_range: collective
                     && (operator.is_some()
                         || nesting.contexts.get(launch.range as usize).is_some_and(|context| context.communication)),
-                phase: lone_phase(nesting, device, launch.range, collective),
+                phase: lone_phase(nesting, device, launch, collective),
                 module: 0,
                 work: vec![launch.device],
             });
@@ -301,14 +303,17 @@ pub(super) fn phase(records: &Records, nesting: &Nesting, operator: u32, work: &
 }
 
 /// The phase of device work that no operator launched.
-fn lone_phase(nesting: &Nesting, device: &Device, range: u32, collective: bool) -> Phase {
-    let context = nesting.contexts.get(range as usize).copied().unwrap_or_default();
+fn lone_phase(nesting: &Nesting, device: &Device, launch: &Launched, collective: bool) -> Phase {
+    let context = nesting.contexts.get(launch.range as usize).copied().unwrap_or_default();
     if collective || context.communication {
         Phase::Communication
     } else if device.kind != DeviceKind::Kernel {
         Phase::Copy
     } else if context.optimizer {
         Phase::Optimizer
+    } else if nesting.autograd_threads.contains(&launch.thread) {
+        // The engine itself adds gradients that meet in one place.
+        Phase::Backward
     } else {
         Phase::Other
     }

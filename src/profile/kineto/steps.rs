@@ -65,9 +65,9 @@ pub(super) fn from_marks(records: &Records) -> Option<(Vec<Span>, StepMarks)> {
 
 /// The steps of a trace without marks.
 pub(super) fn without_marks(records: &Records, launches: &[(f64, u32)]) -> (Vec<Span>, StepMarks) {
-    let (low, high) = records.span.unwrap_or((0.0, f64::MAX));
-    let low = launches.first().map_or(low, |(time, _)| time.min(low));
-    let high = launches.last().map_or(high, |(time, _)| time.max(high));
+    let first = launches.first().map_or(0.0, |(time, _)| *time);
+    let last = launches.last().map_or(first, |(time, _)| *time);
+    let (low, high) = records.span.map_or((first, last), |(low, high)| (low.min(first), high.max(last)));
     let names: Vec<u32> = launches.iter().map(|(_, name)| *name).collect();
     // One backward pass in the whole trace is one step, however regular its layers are.
     if let Some((first, period)) = pattern::period(&names)

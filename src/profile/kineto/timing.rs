@@ -87,24 +87,81 @@ pub(super) fn choose(work: &[StepWork]) -> (Vec<usize>, Vec<String>) {
     (kept, notes)
 }
 
-/// Wall time of the steps in `kept`.
+/// Wall time and busy device time of one step.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wall {
+    pub(super) duration: f64,
+    pub(super) busy: f64,
+}
+
+/// Wall time of the steps in `kept`, and how much of it the device was busy.
 ///
-/// The time from the first device work of a step to the first device work of the next:
+/// A step lasts from the last device work of the step before to its own last device work:
 /// that is the rate at which steps complete. The host marks say the same once the queue
 /// between host and device is full or always empty, but while it fills the host runs
-/// ahead and its marks are too short. Where no step is followed by another, the longer of
-/// the host range and the span of the device work.
-pub(super) fn durations(spans: &[Span], work: &[StepWork], kept: &[usize]) -> Vec<f64> {
-    let on_device: Vec<f64> = kept
+/// ahead and its marks are too short. Prefetched copies make the *first* work of a step
+/// a worse mark than the last. Where no step follows another: the longer of the host range
+/// and the span of the device work.
+pub(super) fn walls(spans: &[Span], work: &[StepWork], kept: &[usize], device: &Busy) -> Vec<Wall> {
+    let between: Vec<Wall> = kept
         .iter()
-        .filter(|step| spans[**step].followed && work.get(**step + 1).is_some_and(|next| next.device_time > 0.0))
-        .map(|step| work[*step + 1].first - work[*step].first)
-        .filter(|duration| *duration > 0.0)
+        .filter(|step| **step > 0 && spans[**step - 1].followed && work[**step - 1].device_time > 0.0)
+        .map(|step| (work[*step - 1].last, work[*step].last))
+        .filter(|(start, end)| end > start)
+        .map(|(start, end)| Wall { duration: end - start, busy: device.within(start, end) })
         .collect();
-    if !on_device.is_empty() {
-        return on_device;
+    if !between.is_empty() {
+        return between;
     }
-    kept.iter().map(|step| spans[*step].duration.max(work[*step].last - work[*step].first)).collect()
+    kept.iter()
+        .map(|step| Wall {
+            duration: spans[*step].duration.max(work[*step].last - work[*step].first),
+            busy: work[*step].busy,
+        })
+        .collect()
+}
+
+/// When a device was busy, with whatever.
+pub(super) struct Busy {
+    /// Disjoint intervals in order, each with the busy time before it.
+    intervals: Vec<(f64, f64, f64)>,
+}
+
+impl Busy {
+    pub(super) fn of(records: &Records, device: u32) -> Self {
+        let mut all: Vec<(f64, f64)> = records
+            .devices
+            .iter()
+            .filter(|event| event.device == device)
+            .map(|event| (event.start, event.end))
+            .collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut intervals: Vec<(f64, f64, f64)> = Vec::new();
+        let mut before = 0.0;
+        for (start, end) in all {
+            match intervals.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                last => {
+                    before += last.map_or(0.0, |last| last.1 - last.0);
+                    intervals.push((start, end, before));
+                }
+            }
+        }
+        Self { intervals }
+    }
+
+    /// Busy time from `start` to `end`.
+    fn within(&self, start: f64, end: f64) -> f64 {
+        self.until(end) - self.until(start)
+    }
+
+    fn until(&self, time: f64) -> f64 {
+        let after = self.intervals.partition_point(|interval| interval.0 < time);
+        after.checked_sub(1).map_or(0.0, |at| {
+            let (start, end, before) = self.intervals[at];
+            before + time.min(end) - start
+        })
+    }
 }
 
 /// The median; of an even number the mean of the two in the middle, 0 of none.
@@ -125,6 +182,14 @@ mod tests {
     #[test]
     fn a_union_counts_overlap_once() {
         assert_eq!(union(&[(0.0, 4.0), (1.0, 2.0), (3.0, 6.0), (10.0, 11.0)]), 7.0);
+    }
+
+    #[test]
+    fn busy_time_is_that_within_the_window() {
+        let busy = Busy { intervals: vec![(0.0, 4.0, 0.0), (6.0, 7.0, 4.0), (10.0, 12.0, 5.0)] };
+        assert_eq!(busy.within(2.0, 11.0), 2.0 + 1.0 + 1.0);
+        assert_eq!(busy.within(4.5, 5.5), 0.0);
+        assert_eq!(busy.within(-1.0, 100.0), 7.0);
     }
 
     #[test]
