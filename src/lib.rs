@@ -4,6 +4,7 @@ pub mod plan;
 pub mod predict;
 pub mod pricing;
 pub mod profile;
+pub mod report;
 pub mod settings;
 pub mod text;
 pub mod units;
