@@ -4,6 +4,7 @@
 //! one. The file form is JSON (`*.habitat.json`), described field by field by the JSON
 //! Schema that `habitat-tui schema` prints (generated from these types).
 
+pub mod breakdown;
 mod kernel;
 pub mod kineto;
 mod operation;

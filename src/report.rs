@@ -6,8 +6,8 @@
 pub mod format;
 pub mod gpus;
 pub mod offers;
-pub mod plans;
 pub mod plan_toml;
+pub mod plans;
 pub mod predictions;
 pub mod summary;
 pub mod table;

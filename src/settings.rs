@@ -2,4 +2,6 @@
 
 pub mod args;
 pub mod file;
+pub mod keymap;
+pub mod theme;
 pub mod values;

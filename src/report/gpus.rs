@@ -92,7 +92,8 @@ pub fn table<'a>(gpus: impl IntoIterator<Item = &'a GpuSpec>) -> Table {
         Column::text("doubts", "unconfirmed"),
     ]);
     for gpu in gpus {
-        let tera = |rate: crate::units::FlopsPerSecond| Cell::of(format!("{:.1}", rate.get() / 1e12), rate.get() / 1e12);
+        let tera =
+            |rate: crate::units::FlopsPerSecond| Cell::of(format!("{:.1}", rate.get() / 1e12), rate.get() / 1e12);
         let giga = |rate: crate::units::BytesPerSecond| Cell::of(format!("{:.0}", rate.get() / 1e9), rate.get() / 1e9);
         table.push(vec![
             Cell::same(&gpu.slug),

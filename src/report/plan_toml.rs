@@ -172,10 +172,17 @@ pub fn toml(plan: &Plan, predictions: &Predictions, created: jiff::Timestamp) ->
         rejected: plan
             .rejected
             .iter()
-            .map(|rejected| Rejected { offer: rejected.offer.as_str(), kind: rejection(rejected.kind), reason: &rejected.reason })
+            .map(|rejected| Rejected {
+                offer: rejected.offer.as_str(),
+                kind: rejection(rejected.kind),
+                reason: &rejected.reason,
+            })
             .collect(),
     };
-    let mut text = format!("# Made by habitat-tui {}. Hours and US dollars; low, mid and high of every range.\n", env!("CARGO_PKG_VERSION"));
+    let mut text = format!(
+        "# Made by habitat-tui {}. Hours and US dollars; low, mid and high of every range.\n",
+        env!("CARGO_PKG_VERSION")
+    );
     text.push_str(&toml::to_string(&file)?);
     Ok(text)
 }

@@ -166,12 +166,19 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         deadline_hours: plan.goal.deadline.map(Into::into),
         budget_usd: plan.goal.budget.map(Into::into),
         parts: plan.parts.iter().map(part).collect(),
-        total: plan.total.as_ref().map(|total| TotalJson { hours: Numbers::of_range(&total.hours), cost_usd: Numbers::of_range(&total.cost) }),
+        total: plan.total.as_ref().map(|total| TotalJson {
+            hours: Numbers::of_range(&total.hours),
+            cost_usd: Numbers::of_range(&total.cost),
+        }),
         alternatives: plan.alternatives.iter().map(part).collect(),
         rejected: plan
             .rejected
             .iter()
-            .map(|rejected| RejectedJson { offer: rejected.offer.as_str(), kind: rejection(rejected.kind), reason: &rejected.reason })
+            .map(|rejected| RejectedJson {
+                offer: rejected.offer.as_str(),
+                kind: rejection(rejected.kind),
+                reason: &rejected.reason,
+            })
             .collect(),
         reasons: &plan.reasons,
         assumptions: plan
@@ -181,7 +188,11 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
             .into_iter()
             .map(|assumed| AssumedJson { name: assumed.name, value: assumed.value, source: assumed.source })
             .collect(),
-        solver: SolverJson { name: &plan.solver.name, configurations: plan.solver.configurations, gap: plan.solver.gap },
+        solver: SolverJson {
+            name: &plan.solver.name,
+            configurations: plan.solver.configurations,
+            gap: plan.solver.gap,
+        },
         notes: &plan.notes,
     }
 }

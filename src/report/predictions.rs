@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::format;
 use super::table::{Cell, Column, Table};
-use crate::plan::value::{ValueTier, best_value};
 use crate::plan::Range;
+use crate::plan::value::{ValueTier, best_value};
 use crate::predict::{Estimate, Prediction, Predictions};
 use crate::pricing::PriceBook;
 use crate::profile::{Origin, Workload};
@@ -172,7 +172,11 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
         methods: prediction
             .shares
             .iter()
-            .map(|share| MethodJson { method: share.method.name(), device_time_us: share.device_time.get(), share: share.share })
+            .map(|share| MethodJson {
+                method: share.method.name(),
+                device_time_us: share.device_time.get(),
+                share: share.share,
+            })
             .collect(),
         notes: &prediction.notes,
         operations: operations.then(|| {
@@ -226,8 +230,12 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
             Cell::same(step.low.get()),
             Cell::same(step.high.get()),
             Cell::same(step.method),
-            Cell::maybe(prediction.throughput.as_ref(), |rate| Cell::of(format::significant(rate.mid.get()), rate.mid.get())),
-            Cell::maybe(value.as_ref(), |value| Cell::of(format!("{:.2}", value.price_per_gpu.get()), value.price_per_gpu.get())),
+            Cell::maybe(prediction.throughput.as_ref(), |rate| {
+                Cell::of(format::significant(rate.mid.get()), rate.mid.get())
+            }),
+            Cell::maybe(value.as_ref(), |value| {
+                Cell::of(format!("{:.2}", value.price_per_gpu.get()), value.price_per_gpu.get())
+            }),
             Cell::maybe(value.as_ref().and_then(|value| value.samples_per_usd), |per_usd| {
                 Cell::of(format::thousands(per_usd.mid), per_usd.mid)
             }),

@@ -145,7 +145,13 @@ impl Table {
     /// # Errors
     /// Those of the writer.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let keyed: Vec<usize> = self.columns.iter().enumerate().filter(|(_, column)| !column.key.is_empty()).map(|(index, _)| index).collect();
+        let keyed: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| !column.key.is_empty())
+            .map(|(index, _)| index)
+            .collect();
         let mut writer = csv::Writer::from_writer(out);
         writer.write_record(keyed.iter().map(|&index| self.columns[index].key)).map_err(io::Error::other)?;
         for row in &self.rows {
@@ -160,7 +166,8 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut table = Table::new(&[Column::text("GPU", "gpu"), Column::number("step", "step_us"), Column::text("", "note")]);
+        let mut table =
+            Table::new(&[Column::text("GPU", "gpu"), Column::number("step", "step_us"), Column::text("", "note")]);
         table.push(vec![Cell::same("t4"), Cell::of("12.3 ms", 12345.678), Cell::same("a|b")]);
         table.push(vec![Cell::same("h100-sxm5"), Cell::unknown(), Cell::same("x,\"y\"")]);
         table
@@ -175,7 +182,10 @@ mod tests {
     #[test]
     fn one_table_in_three_forms() {
         assert_eq!(text(Table::write_text), "GPU           step\nt4         12.3 ms\nh100-sxm5        –\n");
-        assert_eq!(text(Table::write_markdown), "| GPU | step |\n| --- | ---: |\n| t4 | 12.3 ms |\n| h100-sxm5 | – |\n");
+        assert_eq!(
+            text(Table::write_markdown),
+            "| GPU | step |\n| --- | ---: |\n| t4 | 12.3 ms |\n| h100-sxm5 | – |\n"
+        );
         assert_eq!(text(Table::write_csv), "gpu,step_us,note\nt4,12345.678,a|b\nh100-sxm5,,\"x,\"\"y\"\"\"\n");
     }
 }

@@ -5,6 +5,7 @@ use include_dir::{Dir, include_dir};
 use crate::catalog::{GpuSpec, Layer};
 use crate::pricing::{Offer, Snapshot};
 use crate::profile::Profile;
+use crate::units::GpuSlug;
 
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
 static PRICING: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pricing");
@@ -14,7 +15,8 @@ static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.
 pub const SAMPLE_LABEL: &str = "embedded sample: ResNet-50, batch 32, recorded on a Tesla V100 (not your program)";
 
 fn texts(folder: &'static Dir<'static>) -> impl Iterator<Item = &'static str> {
-    let mut files: Vec<_> = folder.files().filter(|file| file.path().extension().is_some_and(|extension| extension == "toml")).collect();
+    let mut files: Vec<_> =
+        folder.files().filter(|file| file.path().extension().is_some_and(|extension| extension == "toml")).collect();
     files.sort_by_key(|file| file.path());
     files.into_iter().filter_map(include_dir::File::contents_utf8)
 }
@@ -24,7 +26,14 @@ fn texts(folder: &'static Dir<'static>) -> impl Iterator<Item = &'static str> {
 /// # Panics
 /// If a shipped file is not valid, which a test rules out.
 pub fn gpus() -> Vec<GpuSpec> {
-    texts(&CATALOG).map(|text| GpuSpec::parse(text, Layer::Shipped).expect("shipped catalog files are checked by a test")).collect()
+    texts(&CATALOG)
+        .map(|text| GpuSpec::parse(text, Layer::Shipped).expect("shipped catalog files are checked by a test"))
+        .collect()
+}
+
+/// The text of a shipped GPU's file.
+pub fn gpu_text(slug: &GpuSlug) -> Option<&'static str> {
+    CATALOG.get_file(format!("{slug}.toml"))?.contents_utf8()
 }
 
 /// The shipped offers.
@@ -32,7 +41,11 @@ pub fn gpus() -> Vec<GpuSpec> {
 /// # Panics
 /// If a shipped file is not valid, which a test rules out.
 pub fn offers() -> Vec<Offer> {
-    texts(&PRICING).flat_map(|text| Snapshot::parse(text).expect("shipped price files are checked by a test").offers().collect::<Vec<_>>()).collect()
+    texts(&PRICING)
+        .flat_map(|text| {
+            Snapshot::parse(text).expect("shipped price files are checked by a test").offers().collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// The embedded profile: one real training step.
@@ -58,7 +71,8 @@ mod tests {
 
     #[test]
     fn every_catalog_file_is_named_by_its_slug() {
-        for file in CATALOG.files().filter(|file| file.path().extension().is_some_and(|extension| extension == "toml")) {
+        for file in CATALOG.files().filter(|file| file.path().extension().is_some_and(|extension| extension == "toml"))
+        {
             let spec = GpuSpec::parse(file.contents_utf8().unwrap(), Layer::Shipped).unwrap();
             assert_eq!(file.path().file_stem().unwrap().to_str(), Some(spec.slug.as_str()));
         }

@@ -196,7 +196,14 @@ pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf
         }
     }
     paths.sort();
-    paths.into_iter().map(|path| std::fs::read_to_string(&path).map(|text| (path.clone(), text)).map_err(|error| StoreError::read(&path, error))).collect()
+    paths
+        .into_iter()
+        .map(|path| {
+            std::fs::read_to_string(&path)
+                .map(|text| (path.clone(), text))
+                .map_err(|error| StoreError::read(&path, error))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -233,7 +240,11 @@ mod tests {
         save_atomically(&path, &[b'x'; 100_000], false).unwrap();
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        assert!(read_profile(&path).unwrap_err().to_string().contains("cut off"), "{}", read_profile(&path).unwrap_err());
+        assert!(
+            read_profile(&path).unwrap_err().to_string().contains("cut off"),
+            "{}",
+            read_profile(&path).unwrap_err()
+        );
     }
 
     #[test]

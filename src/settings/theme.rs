@@ -1,0 +1,492 @@
+//! Colours by meaning: a theme gives every [`Role`] a style, from a palette, on top of a
+//! parent theme; the colour level of the terminal decides what is left of it.
+//!
+//! ```toml
+//! name = "mine"
+//! parent = "dark"                     # roles left out come from here
+//! [palette]
+//! sky = { rgb = "#56b4e9", ansi = "bright-cyan" }
+//! [roles]
+//! title = { fg = "sky", bold = true }
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// What a colour means on screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Ordinary text, and the ground of the screen.
+    Text,
+    /// What matters less: labels, units, sources.
+    Muted,
+    /// Titles of panes.
+    Title,
+    /// Frames.
+    Border,
+    /// The frame of the pane in focus.
+    Focus,
+    /// The bar at the top.
+    Bar,
+    /// The screen in use, in the bar at the top.
+    Tab,
+    /// Headings of columns.
+    Header,
+    /// The selected row; reversed as well, so that it needs no colour.
+    Selection,
+    /// Keys in footer and help.
+    Key,
+    /// What was measured.
+    Measured,
+    /// What was predicted.
+    Predicted,
+    /// The recommended, the good.
+    Good,
+    /// Doubts, stale results.
+    Warning,
+    /// Failures, what does not fit.
+    Error,
+    /// Empty part of a bar.
+    Track,
+    /// Device busy; bars of time.
+    Busy,
+    /// Forward pass.
+    Forward,
+    /// Backward pass.
+    Backward,
+    /// Gradient accumulation.
+    Accumulation,
+    /// Parameter update.
+    Optimizer,
+    /// Collectives.
+    Communication,
+    /// Copies.
+    Copy,
+    /// Everything else.
+    Other,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Self; 24] = [
+        Self::Text,
+        Self::Muted,
+        Self::Title,
+        Self::Border,
+        Self::Focus,
+        Self::Bar,
+        Self::Tab,
+        Self::Header,
+        Self::Selection,
+        Self::Key,
+        Self::Measured,
+        Self::Predicted,
+        Self::Good,
+        Self::Warning,
+        Self::Error,
+        Self::Track,
+        Self::Busy,
+        Self::Forward,
+        Self::Backward,
+        Self::Accumulation,
+        Self::Optimizer,
+        Self::Communication,
+        Self::Copy,
+        Self::Other,
+    ];
+
+    const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// How many colours may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ColourLevel {
+    /// No colours; bold, reverse and the like stay.
+    None,
+    /// The 16 of the terminal.
+    Ansi16,
+    /// 256.
+    Ansi256,
+    /// 24 bits.
+    True,
+}
+
+/// What decides the colour level, as data.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ColourInputs<'a> {
+    /// The flag of the command line.
+    pub flag: Option<ColourLevel>,
+    /// The value of `NO_COLOR`, where set.
+    pub no_color: Option<&'a str>,
+    /// The configuration.
+    pub config: Option<ColourLevel>,
+    /// The value of `COLORTERM`.
+    pub colorterm: Option<&'a str>,
+    /// The value of `TERM`.
+    pub term: Option<&'a str>,
+}
+
+impl ColourLevel {
+    /// Flag, then `NO_COLOR` (when not empty), then configuration, then the terminal.
+    pub fn resolve(inputs: &ColourInputs<'_>) -> Self {
+        if let Some(level) = inputs.flag {
+            return level;
+        }
+        if inputs.no_color.is_some_and(|value| !value.is_empty()) {
+            return Self::None;
+        }
+        if let Some(level) = inputs.config {
+            return level;
+        }
+        let term = inputs.term.unwrap_or_default();
+        match inputs.colorterm.unwrap_or_default() {
+            "truecolor" | "24bit" => Self::True,
+            _ if term.ends_with("-direct") => Self::True,
+            _ if term.contains("256color") => Self::Ansi256,
+            _ if term == "dumb" => Self::None,
+            _ => Self::Ansi16,
+        }
+    }
+}
+
+/// A colour, as the terminal is told it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    /// One of the terminal's 16.
+    Ansi(u8),
+    /// One of the 256.
+    Indexed(u8),
+    /// Red, green, blue.
+    Rgb(u8, u8, u8),
+}
+
+/// How something is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Style {
+    /// Letters.
+    pub fg: Option<Colour>,
+    /// Ground.
+    pub bg: Option<Colour>,
+    /// Bold.
+    pub bold: bool,
+    /// Dim.
+    pub dim: bool,
+    /// Underlined.
+    pub underline: bool,
+    /// Letters and ground exchanged.
+    pub reverse: bool,
+}
+
+/// Why a theme cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ThemeError {
+    /// Not TOML, or an unknown key or role.
+    #[error("{0}")]
+    Form(String),
+    /// A colour the palette does not have.
+    #[error("roles.{role}: {colour:?} is neither in the palette nor a colour of the form \"#rrggbb\"")]
+    Colour {
+        /// The role.
+        role: String,
+        /// The colour refused.
+        colour: String,
+    },
+    /// No theme of that name.
+    #[error("no theme {name:?}; there are {known}")]
+    Unknown {
+        /// The name refused.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// Parents in a circle.
+    #[error("theme {0:?} is its own ancestor")]
+    Circle(String),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    #[serde(default)]
+    parent: Option<String>,
+    #[serde(default)]
+    palette: BTreeMap<String, PaletteEntry>,
+    #[serde(default)]
+    roles: BTreeMap<Role, WrittenStyle>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PaletteEntry {
+    rgb: String,
+    ansi: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenStyle {
+    fg: Option<String>,
+    bg: Option<String>,
+    #[serde(default)]
+    bold: bool,
+    #[serde(default)]
+    dim: bool,
+    #[serde(default)]
+    underline: bool,
+    #[serde(default)]
+    reverse: bool,
+}
+
+/// The names of the terminal's 16 colours, by number.
+const ANSI_NAMES: [&str; 16] = [
+    "black",
+    "red",
+    "green",
+    "yellow",
+    "blue",
+    "magenta",
+    "cyan",
+    "white",
+    "bright-black",
+    "bright-red",
+    "bright-green",
+    "bright-yellow",
+    "bright-blue",
+    "bright-magenta",
+    "bright-cyan",
+    "bright-white",
+];
+
+/// The themes that come with the program.
+const SHIPPED: [&str; 4] = [
+    include_str!("../../themes/dark.toml"),
+    include_str!("../../themes/light.toml"),
+    include_str!("../../themes/high-contrast.toml"),
+    include_str!("../../themes/none.toml"),
+];
+
+/// A palette colour with its fall-back for 16 colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Paint {
+    rgb: (u8, u8, u8),
+    ansi: Option<u8>,
+}
+
+/// A theme with its parents folded in: every role has its style.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Theme {
+    /// Its name.
+    pub name: String,
+    /// Styles with paints, by role.
+    roles: Vec<(Option<Paint>, Option<Paint>, Style)>,
+}
+
+/// The styles of a theme at one colour level.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Styles {
+    styles: Vec<Style>,
+}
+
+impl Styles {
+    /// The style of a role.
+    pub fn get(&self, role: Role) -> Style {
+        self.styles[role.index()]
+    }
+}
+
+impl Theme {
+    /// The shipped themes, and the user's own after them (a name of a shipped one
+    /// replaces it).
+    ///
+    /// # Errors
+    /// [`ThemeError`] of the first text that is no theme.
+    pub fn all(own: &[&str]) -> Result<Vec<Self>, ThemeError> {
+        let mut written: Vec<Written> = Vec::new();
+        for text in SHIPPED.iter().chain(own) {
+            let theme: Written = toml::from_str(text).map_err(|error| ThemeError::Form(error.to_string()))?;
+            written.retain(|other| other.name != theme.name);
+            written.push(theme);
+        }
+        written.iter().map(|theme| Self::fold(theme, &written)).collect()
+    }
+
+    /// The shipped themes.
+    pub fn shipped() -> Vec<Self> {
+        Self::all(&[]).expect("a test reads the shipped themes")
+    }
+
+    /// The position of the theme of that name.
+    ///
+    /// # Errors
+    /// [`ThemeError::Unknown`] with the names there are.
+    pub fn find(themes: &[Self], name: &str) -> Result<usize, ThemeError> {
+        themes.iter().position(|theme| theme.name == name).ok_or_else(|| ThemeError::Unknown {
+            name: name.to_owned(),
+            known: themes.iter().map(|theme| theme.name.as_str()).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    fn fold(theme: &Written, all: &[Written]) -> Result<Self, ThemeError> {
+        let mut roles = vec![(None, None, Style::default()); Role::ALL.len()];
+        let mut line = vec![theme];
+        while let Some(parent) = line.last().and_then(|last| last.parent.as_deref()) {
+            if line.iter().any(|ancestor| ancestor.name == parent) {
+                return Err(ThemeError::Circle(parent.to_owned()));
+            }
+            let found = all.iter().find(|other| other.name == parent).ok_or_else(|| ThemeError::Unknown {
+                name: parent.to_owned(),
+                known: all.iter().map(|other| other.name.as_str()).collect::<Vec<_>>().join(", "),
+            })?;
+            line.push(found);
+        }
+        for theme in line.into_iter().rev() {
+            for (role, style) in &theme.roles {
+                let paint = |name: &Option<String>| match name {
+                    None => Ok(None),
+                    Some(name) => paint(name, &theme.palette)
+                        .map(Some)
+                        .ok_or_else(|| ThemeError::Colour { role: format!("{role:?}"), colour: name.clone() }),
+                };
+                let flags = Style {
+                    fg: None,
+                    bg: None,
+                    bold: style.bold,
+                    dim: style.dim,
+                    underline: style.underline,
+                    reverse: style.reverse,
+                };
+                roles[role.index()] = (paint(&style.fg)?, paint(&style.bg)?, flags);
+            }
+        }
+        Ok(Self { name: theme.name.clone(), roles })
+    }
+
+    /// The styles at a colour level.
+    pub fn styles(&self, level: ColourLevel) -> Styles {
+        let colour = |paint: Option<Paint>| {
+            let paint = paint?;
+            match level {
+                ColourLevel::None => None,
+                ColourLevel::Ansi16 => paint.ansi.map(Colour::Ansi),
+                ColourLevel::Ansi256 => Some(Colour::Indexed(nearest_of_256(paint.rgb))),
+                ColourLevel::True => Some(Colour::Rgb(paint.rgb.0, paint.rgb.1, paint.rgb.2)),
+            }
+        };
+        let styles =
+            self.roles.iter().map(|(fg, bg, flags)| Style { fg: colour(*fg), bg: colour(*bg), ..*flags }).collect();
+        Styles { styles }
+    }
+}
+
+fn paint(name: &str, palette: &BTreeMap<String, PaletteEntry>) -> Option<Paint> {
+    match palette.get(name) {
+        Some(entry) => {
+            let ansi = match entry.ansi.as_str() {
+                "default" => None,
+                named => Some(ANSI_NAMES.iter().position(|known| *known == named)? as u8),
+            };
+            Some(Paint { rgb: rgb(&entry.rgb)?, ansi })
+        }
+        None => Some(Paint { rgb: rgb(name)?, ansi: None }),
+    }
+}
+
+fn rgb(text: &str) -> Option<(u8, u8, u8)> {
+    let digits = text.strip_prefix('#').filter(|digits| digits.len() == 6 && digits.is_ascii())?;
+    let part = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok();
+    Some((part(0)?, part(2)?, part(4)?))
+}
+
+/// The nearest of the 6×6×6 cube and the 24 greys of xterm's 256 colours.
+fn nearest_of_256((r, g, b): (u8, u8, u8)) -> u8 {
+    const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
+    let distance = |x: (u8, u8, u8)| {
+        let square = |a: u8, b: u8| (i32::from(a) - i32::from(b)).pow(2);
+        square(x.0, r) + square(x.1, g) + square(x.2, b)
+    };
+    let step = |value: u8| (0..6).min_by_key(|i| (i32::from(STEPS[*i]) - i32::from(value)).abs()).unwrap_or(0);
+    let (i, j, k) = (step(r), step(g), step(b));
+    let grey = ((u32::from(r) + u32::from(g) + u32::from(b)) / 3).saturating_sub(3) / 10;
+    let grey = grey.min(23) as u8;
+    let level = 8 + 10 * grey;
+    if distance((level, level, level)) < distance((STEPS[i], STEPS[j], STEPS[k])) {
+        232 + grey
+    } else {
+        (16 + 36 * i + 6 * j + k) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shipped_themes_give_every_role_a_style_of_its_own_file_or_its_parent() {
+        let themes = Theme::shipped();
+        assert_eq!(
+            themes.iter().map(|theme| theme.name.as_str()).collect::<Vec<_>>(),
+            ["dark", "light", "high-contrast", "none"]
+        );
+        for (index, role) in Role::ALL.iter().enumerate() {
+            assert_eq!(role.index(), index);
+        }
+        for theme in &themes {
+            let selection = theme.styles(ColourLevel::None).get(Role::Selection);
+            assert!(selection.reverse, "{}: selection must show without colour", theme.name);
+            assert_eq!((selection.fg, selection.bg), (None, None));
+        }
+        let none = themes.last().unwrap().styles(ColourLevel::True);
+        assert!(Role::ALL.iter().all(|role| none.get(*role).fg.is_none() && none.get(*role).bg.is_none()));
+    }
+
+    #[test]
+    fn the_colour_level_is_resolved_in_order() {
+        let terminal =
+            ColourInputs { colorterm: Some("truecolor"), term: Some("xterm-256color"), ..Default::default() };
+        assert_eq!(ColourLevel::resolve(&terminal), ColourLevel::True);
+        let config = ColourInputs { config: Some(ColourLevel::Ansi16), ..terminal };
+        assert_eq!(ColourLevel::resolve(&config), ColourLevel::Ansi16);
+        let no_color = ColourInputs { no_color: Some("1"), ..config };
+        assert_eq!(ColourLevel::resolve(&no_color), ColourLevel::None);
+        let empty = ColourInputs { no_color: Some(""), ..config };
+        assert_eq!(ColourLevel::resolve(&empty), ColourLevel::Ansi16);
+        let flag = ColourInputs { flag: Some(ColourLevel::Ansi256), ..no_color };
+        assert_eq!(ColourLevel::resolve(&flag), ColourLevel::Ansi256);
+        let screen = ColourInputs { term: Some("screen-256color"), ..Default::default() };
+        assert_eq!(ColourLevel::resolve(&screen), ColourLevel::Ansi256);
+        let dumb = ColourInputs { term: Some("dumb"), ..Default::default() };
+        assert_eq!(ColourLevel::resolve(&dumb), ColourLevel::None);
+    }
+
+    #[test]
+    fn a_theme_patches_its_parent() {
+        let own = "name = \"mine\"\nparent = \"dark\"\n[roles]\ntitle = { fg = \"#010203\" }\n";
+        let themes = Theme::all(&[own]).unwrap();
+        let (mine, dark) = (themes.last().unwrap(), &themes[0]);
+        let (mine, dark) = (mine.styles(ColourLevel::True), dark.styles(ColourLevel::True));
+        assert_eq!(mine.get(Role::Title).fg, Some(Colour::Rgb(1, 2, 3)));
+        assert_eq!(mine.get(Role::Error), dark.get(Role::Error));
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        let unknown = Theme::all(&["name = \"a\"\n[roles]\nfoo = { fg = \"#010203\" }"]).unwrap_err().to_string();
+        assert!(unknown.contains("foo"), "{unknown}");
+        let colour = Theme::all(&["name = \"a\"\n[roles]\ntitle = { fg = \"sky\" }"]).unwrap_err().to_string();
+        assert!(colour.contains("\"sky\""), "{colour}");
+        let circle = Theme::all(&["name = \"a\"\nparent = \"a\""]).unwrap_err();
+        assert_eq!(circle, ThemeError::Circle("a".to_owned()));
+    }
+
+    #[test]
+    fn colours_fall_back_to_256() {
+        assert_eq!(nearest_of_256((255, 0, 0)), 196);
+        assert_eq!(nearest_of_256((0, 0, 0)), 16);
+        assert_eq!(nearest_of_256((128, 128, 128)), 244);
+    }
+}
