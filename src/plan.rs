@@ -1,17 +1,36 @@
 //! The plan: which offers to use, for how long, at what cost, and why not the others.
 //!
-//! Predictions × offers × goal → configurations ([`problem`]) → an integer linear program
-//! ([`solve`]) → a rounded plan that a checker sharing no code with the model has
-//! re-computed ([`check`]). Hours, US dollars and thousands of samples throughout, so that
-//! the coefficients of the program stay within a few orders of magnitude.
+//! Predictions × offers × goal → configurations → an integer linear program ([`problem`])
+//! → its solution ([`search`], [`solve`]) → a plan that a checker sharing no code with the
+//! model has re-computed ([`check`]). Hours, US dollars and samples throughout; the solver
+//! sees them scaled.
+//!
+//! [`plan`] answers one goal. Where deadline or budget are moved about, [`Prepared`] does
+//! the part that depends on neither once.
 
+mod assumptions;
+pub mod check;
+mod configuration;
+mod error;
+mod explain;
+mod frontier;
 mod goal;
+mod prepared;
+pub mod problem;
+pub mod search;
+pub mod solve;
+mod spot;
 pub mod value;
 
 use jiff::civil::Date;
 use serde::Serialize;
 
+pub use assumptions::Assumed;
+pub use error::PlanError;
+pub use frontier::{FrontierPart, FrontierPoint};
 pub use goal::{Assumptions, Confidence, Goal, Limits, Objective, Work};
+
+pub use prepared::{Prepared, plan};
 
 use crate::pricing::{OfferId, Tier};
 use crate::units::{GpuSlug, Hours, Samples, Usd, UsdPerHour};

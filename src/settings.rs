@@ -1,4 +1,7 @@
-//! What the user can set: keys and themes as data.
+//! What the user can set: arguments, the settings file, keys and themes as data.
 
+pub mod args;
+pub mod file;
 pub mod keymap;
 pub mod theme;
+pub mod values;

@@ -51,9 +51,9 @@ pub enum Work {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// Lowest expected cost; among equals (0.5 %) the earliest finish.
+    /// Lowest expected cost; among equals the earliest finish.
     Cost,
-    /// Earliest finish; among equals (0.5 %) the lowest cost.
+    /// Earliest finish at the goal's confidence; among equals the lowest cost.
     Time,
     /// Cost plus what an hour of waiting is worth.
     CostPlusTime(UsdPerHour),

@@ -1,0 +1,308 @@
+//! The commands: everything the screens show, without a terminal.
+//!
+//! [`run`] answers with an exit code, or with the order to open the screens, which is the
+//! binary's business.
+
+mod check;
+mod evaluate;
+mod goal;
+mod import;
+mod input;
+mod print;
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::CommandFactory;
+
+use crate::catalog::Catalog;
+use crate::plan::{Goal, PlanStatus, Work};
+use crate::predict::{Options, Predictions};
+use crate::pricing::PriceBook;
+use crate::report::{plan_toml, plans, predictions, summary};
+use crate::settings::args::{
+    Cli, Command, ConfigArgs, InputArgs, PlanArgs, PredictArgs, SchemaArg, ScreensArgs, TableForm,
+};
+use crate::settings::file::SettingsFile;
+use crate::settings::keymap::Keymap;
+use crate::store::{self, Paths};
+use crate::units::Samples;
+
+pub use goal::{GoalError, default_work};
+pub use input::{Loaded, load};
+
+/// What a command ends with.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Done; the process ends with this code: 0 fine, 1 nothing found or infeasible.
+    Exit(u8),
+    /// Open the screens.
+    Screens(Box<Screens>),
+}
+
+/// Everything the screens start from.
+#[derive(Debug)]
+pub struct Screens {
+    /// What was typed.
+    pub args: ScreensArgs,
+    /// The settings file.
+    pub settings: SettingsFile,
+    /// The recorded step.
+    pub loaded: Loaded,
+    /// The GPUs.
+    pub catalog: Catalog,
+    /// The offers.
+    pub prices: PriceBook,
+    /// How to predict.
+    pub options: Options,
+    /// What to plan for.
+    pub goal: Goal,
+}
+
+/// Why a command failed; the process then ends with code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct CliError(pub String);
+
+impl CliError {
+    fn of(error: impl ToString) -> Self {
+        Self(error.to_string())
+    }
+
+    /// Whether nobody reads the output any more, which is no failure.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.0 == BROKEN_PIPE
+    }
+}
+
+const BROKEN_PIPE: &str = "standard output was closed";
+
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self(BROKEN_PIPE.to_owned())
+        } else {
+            Self(format!("standard output: {error}"))
+        }
+    }
+}
+
+impl From<store::StoreError> for CliError {
+    fn from(error: store::StoreError) -> Self {
+        Self::of(error)
+    }
+}
+
+impl From<crate::predict::PredictError> for CliError {
+    fn from(error: crate::predict::PredictError) -> Self {
+        Self::of(error)
+    }
+}
+
+impl From<crate::plan::PlanError> for CliError {
+    fn from(error: crate::plan::PlanError) -> Self {
+        Self::of(error)
+    }
+}
+
+/// Runs what was typed.
+///
+/// # Errors
+/// [`CliError`] with the file, the place, the value and the remedy.
+pub fn run(cli: Cli) -> Result<Outcome, CliError> {
+    let out = &mut io::BufWriter::new(io::stdout().lock());
+    let code = match cli.command {
+        None => return screens(cli.screens, out),
+        Some(Command::Import(args)) => import::run(&args, out)?,
+        Some(Command::Predict(args)) => predict(&args, out)?,
+        Some(Command::Plan(args)) => plan(&args, out)?,
+        Some(Command::Gpus(args)) => print::gpus(&args, out)?,
+        Some(Command::Offers(args)) => print::offers(&args, out)?,
+        Some(Command::Schema(args)) => print_json(&schema(args.of), out)?,
+        Some(Command::Check(args)) => check::run(&args, out)?,
+        Some(Command::Models(args)) => evaluate::run(&args.command, out)?,
+        Some(Command::Completions(args)) => {
+            clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", out);
+            0
+        }
+        Some(Command::Man) => {
+            clap_mangen::Man::new(Cli::command()).render(out)?;
+            0
+        }
+        Some(Command::Config(args)) => config(&args, out)?,
+    };
+    out.flush()?;
+    Ok(Outcome::Exit(code))
+}
+
+/// The settings file, where there is one.
+fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
+    let path = paths.settings();
+    match std::fs::read_to_string(&path) {
+        Ok(text) => SettingsFile::parse(&text).map_err(|problem| CliError(format!("{}: {problem}", path.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SettingsFile::default()),
+        Err(error) => Err(CliError(format!("{}: {error}", path.display()))),
+    }
+}
+
+fn options(input: &InputArgs, to: &[String], catalog: &Catalog) -> Result<Options, CliError> {
+    let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
+    Ok(Options {
+        targets: to.iter().map(slug).collect::<Result<_, _>>()?,
+        ignore_origin: input.ignore_origin,
+        origin: input.origin.as_ref().map(slug).transpose()?,
+        method: input.method.into(),
+        wave_form: input.waves.into(),
+    })
+}
+
+fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let paths = Paths::find();
+    let settings = settings(&paths)?;
+    let catalog = store::catalog(&paths)?;
+    let prices = store::prices(&paths)?;
+    let loaded = load(&args.input, &catalog)?;
+    let options = options(&args.input, &[], &catalog)?;
+    let goal = goal::goal(&args.goal, &settings.plan, &catalog)?.unwrap_or_else(|| {
+        let mut goal = Goal::new(default_work(&loaded.profile));
+        goal::apply(&args.goal, &settings.plan, &mut goal);
+        goal
+    });
+    if args.screenshot.is_some() || io::stdout().is_terminal() {
+        return Ok(Outcome::Screens(Box::new(Screens { args, settings, loaded, catalog, prices, options, goal })));
+    }
+    loaded.warn();
+    let predictions = sorted(crate::predict::predict(&loaded.profile, &catalog, &options)?);
+    summary::write_profile(&loaded.profile, &loaded.label, out)?;
+    writeln!(out)?;
+    summary::write_predictions(&predictions, &prices, out)?;
+    writeln!(out)?;
+    match crate::plan::plan(&predictions, &prices, &goal) {
+        Ok(plan) => summary::write_plan(&plan, false, out)?,
+        Err(error) => writeln!(out, "no plan: {error}")?,
+    }
+    out.flush()?;
+    Ok(Outcome::Exit(0))
+}
+
+/// Fastest first, for answers about all GPUs.
+fn sorted(mut predictions: Predictions) -> Predictions {
+    predictions
+        .predictions
+        .sort_by(|a, b| a.step.mid().total_cmp(&b.step.mid()).then_with(|| a.gpu.slug.cmp(&b.gpu.slug)));
+    predictions
+}
+
+fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let catalog = store::catalog(&paths)?;
+    let prices = store::prices(&paths)?;
+    let loaded = load(&args.input, &catalog)?;
+    loaded.warn();
+    let options = options(&args.input, &args.to, &catalog)?;
+    let mut answers = crate::predict::predict(&loaded.profile, &catalog, &options)?;
+    if args.to.is_empty() {
+        answers = sorted(answers);
+    }
+    match args.form {
+        TableForm { json: true, .. } => return print_json(&predictions::json(&answers, &prices, args.operations), out),
+        TableForm { csv: true, .. } if args.operations => {
+            for (index, prediction) in answers.predictions.iter().enumerate() {
+                let mut text = Vec::new();
+                predictions::operations_table(prediction).write_csv(&mut text)?;
+                // One heading line for all GPUs.
+                let from =
+                    if index == 0 { 0 } else { text.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1) };
+                out.write_all(&text[from..])?;
+            }
+        }
+        TableForm { csv: true, .. } => predictions::table(&answers, &prices).write_csv(out)?,
+        TableForm { markdown: true, .. } => {
+            predictions::table(&answers, &prices).write_markdown(out)?;
+            for prediction in answers.predictions.iter().filter(|_| args.operations) {
+                writeln!(out, "\n### {}\n", prediction.gpu.slug)?;
+                predictions::operations_table(prediction).write_markdown(out)?;
+            }
+        }
+        _ => {
+            summary::write_profile(&loaded.profile, &loaded.label, out)?;
+            writeln!(out)?;
+            summary::write_predictions(&answers, &prices, out)?;
+            for prediction in answers.predictions.iter().filter(|_| args.operations) {
+                writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
+                predictions::operations_table(prediction).write_text(out)?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let settings = settings(&paths)?;
+    let catalog = store::catalog(&paths)?;
+    let prices = store::prices(&paths)?;
+    let loaded = load(&args.input, &catalog)?;
+    loaded.warn();
+    let goal = goal::goal(&args.goal, &settings.plan, &catalog)?.ok_or_else(|| {
+        CliError("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
+    })?;
+    let answers = crate::predict::predict(&loaded.profile, &catalog, &options(&args.input, &[], &catalog)?)?;
+    let plan = crate::plan::plan(&answers, &prices, &goal)?;
+    let mut text = Vec::new();
+    if args.json {
+        print_json(&plans::json(&plan, &answers.workload.name), &mut text)?;
+    } else if args.toml || args.output.is_some() {
+        let toml = plan_toml::toml(&plan, &answers, jiff::Timestamp::now()).map_err(CliError::of)?;
+        text.extend_from_slice(toml.as_bytes());
+    } else {
+        summary::write_plan(&plan, args.all, &mut text)?;
+    }
+    match &args.output {
+        Some(path) => store::save_atomically(path, &text, args.force)?,
+        None => out.write_all(&text)?,
+    }
+    Ok(u8::from(plan.status == PlanStatus::Infeasible))
+}
+
+fn schema(of: SchemaArg) -> serde_json::Value {
+    match of {
+        SchemaArg::Profile => crate::profile::Profile::json_schema(),
+        SchemaArg::Predictions => schemars::schema_for!(predictions::PredictionsJson<'_>).to_value(),
+        SchemaArg::Plan => schemars::schema_for!(plans::PlanJson<'_>).to_value(),
+    }
+}
+
+fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let settings = settings(&paths)?;
+    if args.keys {
+        let keymap = Keymap::patched(&settings.keys)
+            .map_err(|error| CliError(format!("{}: {error}", paths.settings().display())))?;
+        write!(out, "{}", keymap.to_toml())?;
+        return Ok(0);
+    }
+    for (what, path) in
+        [("settings", paths.settings()), ("catalog overlay", paths.catalog()), ("price overlay", paths.pricing())]
+    {
+        let state = if path.exists() { "" } else { "  (not there)" };
+        writeln!(out, "{what:<16} {}{state}", path.display())?;
+    }
+    Ok(0)
+}
+
+fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<u8, CliError> {
+    serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(0)
+}
+
+/// The work a screen starts with where none was given: 1,000 steps.
+pub(crate) const DEFAULT_STEPS: u64 = 1000;
+
+fn samples(count: f64) -> Result<Samples, CliError> {
+    Samples::new(count).map_err(CliError::of)
+}
+
+fn work_of(work: Option<Work>) -> Option<Goal> {
+    work.map(Goal::new)
+}

@@ -1,0 +1,54 @@
+//! `habitat-tui check`: is this file what it should be?
+
+use std::io::Write;
+use std::path::Path;
+
+use super::CliError;
+use crate::catalog::{GpuSpec, Layer};
+use crate::pricing::Snapshot;
+use crate::settings::args::CheckArgs;
+use crate::store;
+
+pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let mut failed = 0;
+    for path in &args.files {
+        match check(path) {
+            Ok(what) => writeln!(out, "{}: {what}", path.display())?,
+            Err(error) => {
+                failed += 1;
+                out.flush()?;
+                eprintln!("error: {error}");
+            }
+        }
+    }
+    if failed > 0 {
+        return Err(CliError(format!("{failed} of {} files cannot be used", args.files.len())));
+    }
+    Ok(0)
+}
+
+fn check(path: &Path) -> Result<String, CliError> {
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        let text = std::fs::read_to_string(path).map_err(|error| store::StoreError::read(path, error))?;
+        let named = |problem: String| CliError(format!("{}: {problem}", path.display()));
+        // A price file names its provider, a catalog file its slug.
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| named(error.to_string()))?;
+        if table.contains_key("provider") || table.contains_key("offer") {
+            let snapshot = Snapshot::parse(&text).map_err(|error| named(error.to_string()))?;
+            return Ok(format!("price file of {}, {} offers", snapshot.provider, snapshot.offers().count()));
+        }
+        let spec =
+            GpuSpec::parse(&text, Layer::User(path.display().to_string())).map_err(|error| named(error.to_string()))?;
+        return Ok(format!("catalog file of {} ({})", spec.slug, spec.name));
+    }
+    let (profile, warnings) = store::read_profile(path)?;
+    for warning in warnings {
+        eprintln!("warning: {}: {warning}", path.display());
+    }
+    let measured = profile.operations.iter().filter(|operation| operation.device_time.is_some()).count();
+    Ok(format!(
+        "profile of {}, {} operations, {measured} measured",
+        crate::text::clean(&profile.workload.name, 60),
+        profile.operations.len()
+    ))
+}

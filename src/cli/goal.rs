@@ -1,0 +1,83 @@
+//! From arguments and the settings file to a goal: flags win over the file, the file over
+//! the defaults.
+
+use super::{CliError, DEFAULT_STEPS, samples, work_of};
+use crate::catalog::Catalog;
+use crate::plan::{Confidence, Goal, Objective, Work};
+use crate::profile::Profile;
+use crate::settings::args::{ConfidenceArg, GoalArgs, ObjectiveArg};
+use crate::settings::file::PlanDefaults;
+use crate::units::BytesPerSecond;
+
+/// Why a goal cannot be made.
+pub type GoalError = CliError;
+
+/// The work the screens start with where none was given.
+pub fn default_work(_profile: &Profile) -> Work {
+    Work::Steps(DEFAULT_STEPS)
+}
+
+/// The goal asked for; `None` where no amount of work was given.
+pub(super) fn goal(args: &GoalArgs, defaults: &PlanDefaults, catalog: &Catalog) -> Result<Option<Goal>, CliError> {
+    let work = match args {
+        GoalArgs { samples: Some(count), .. } => Some(Work::Samples(samples(*count)?)),
+        GoalArgs { steps: Some(steps), .. } => Some(Work::Steps(*steps)),
+        GoalArgs { epochs: Some(epochs), dataset: Some(dataset), .. } => {
+            Some(Work::Epochs { epochs: *epochs, dataset: samples(*dataset)? })
+        }
+        GoalArgs { tokens: Some(tokens), .. } => Some(Work::Tokens(*tokens)),
+        _ => None,
+    };
+    let Some(mut goal) = work_of(work) else { return Ok(None) };
+    apply(args, defaults, &mut goal);
+    for name in &args.gpus {
+        goal.limits.gpus.push(catalog.find(name).map_err(CliError::of)?.slug.clone());
+    }
+    Ok(Some(goal))
+}
+
+/// Everything but the work and the GPUs.
+pub(super) fn apply(args: &GoalArgs, defaults: &PlanDefaults, goal: &mut Goal) {
+    goal.deadline = args.deadline.or(goal.deadline);
+    goal.budget = args.budget.or(goal.budget);
+    if let Some(value) = args.hour_value {
+        goal.objective = Objective::CostPlusTime(value);
+    }
+    match args.objective {
+        Some(ObjectiveArg::Cost) => goal.objective = Objective::Cost,
+        Some(ObjectiveArg::Time) => goal.objective = Objective::Time,
+        None => {}
+    }
+    match args.confidence {
+        Some(ConfidenceArg::Expected) => goal.confidence = Confidence::Expected,
+        Some(ConfidenceArg::High) => goal.confidence = Confidence::High,
+        None => {}
+    }
+    set(&mut goal.max_parts, args.max_parts.or(defaults.max_parts));
+    let limits = &mut goal.limits;
+    set(&mut limits.tiers, given(&args.tiers).or_else(|| defaults.tiers.clone()));
+    set(&mut limits.providers, given(&args.providers).or_else(|| defaults.providers.clone()));
+    set(&mut limits.exclude_providers, given(&args.exclude_providers).or_else(|| defaults.exclude_providers.clone()));
+    set(&mut limits.regions, given(&args.regions).or_else(|| defaults.regions.clone()));
+    set(&mut limits.min_gpus, args.min_gpus);
+    limits.max_gpus = args.max_gpus.or(limits.max_gpus);
+    limits.max_price = args.max_price.or(defaults.max_usd_per_hour).or(limits.max_price);
+    limits.allow_unknown_memory |= args.allow_unknown_memory || defaults.allow_unknown_memory.unwrap_or(false);
+    let assumptions = &mut goal.assumptions;
+    set(&mut assumptions.setup, args.setup.or(defaults.setup_hours));
+    set(&mut assumptions.spot_losses_per_hour, args.spot_losses_per_hour.or(defaults.spot_losses_per_hour));
+    set(&mut assumptions.checkpoint_interval, args.checkpoint_interval.or(defaults.checkpoint_interval_hours));
+    let gbps = args.allreduce_gbps.or(defaults.allreduce_gbps).filter(|&gbps| gbps > 0.0);
+    assumptions.allreduce_bandwidth =
+        gbps.map(|gbps| BytesPerSecond::known(gbps * 1e9)).or(assumptions.allreduce_bandwidth);
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn given<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+    (!list.is_empty()).then(|| list.to_vec())
+}

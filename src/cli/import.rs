@@ -1,0 +1,164 @@
+//! `habitat-tui import`.
+
+use std::io::{IsTerminal, Read, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{CliError, print_json};
+use crate::catalog::{Catalog, DeviceIdentity};
+use crate::profile::kineto::{self, DeviceInfo, Import, ImportOptions, KinetoError};
+use crate::report::format;
+use crate::settings::args::ImportArgs;
+use crate::store::{self, Paths};
+use crate::units::GpuSlug;
+
+#[derive(Serialize)]
+struct Found<'a> {
+    format: &'static str,
+    version: u32,
+    trace: Vec<String>,
+    profile: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_name: Option<&'a str>,
+    step_marks: String,
+    steps_found: usize,
+    steps_used: usize,
+    operations: usize,
+    kernels_per_step: f64,
+    kernel_time_us: f64,
+    joined_share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_time_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_busy_us: Option<f64>,
+    notes: &'a [String],
+}
+
+pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let catalog = store::catalog(&Paths::find())?;
+    if !args.force && args.output.exists() {
+        return Err(store::StoreError::Exists { path: args.output.clone() }.into());
+    }
+    let origin = args
+        .origin
+        .as_ref()
+        .map(|name| catalog.find(name).map(|gpu| gpu.slug.clone()))
+        .transpose()
+        .map_err(CliError::of)?;
+    let find = |device: &DeviceInfo| resolve(device, &catalog);
+    let options = ImportOptions {
+        workload: args.name.clone().unwrap_or_else(|| workload_name(&args.traces[0])),
+        mode: args.mode,
+        batch_size: args.batch_size,
+        sequence_length: args.sequence_length,
+        precision: args.precision,
+        parameter_count: args.parameters,
+        origin,
+        resolve_gpu: Some(&find),
+        max_steps: args.max_steps,
+        shapes_only: args.shapes_only,
+        max_records: None,
+    };
+    let import = import(args, &options)?;
+    let json = import.profile.to_json().map_err(CliError::of)?;
+    store::save_atomically(&args.output, &json, args.force)?;
+    report(args, &import, out)
+}
+
+fn import(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliError> {
+    let show = std::io::stderr().is_terminal();
+    let mut progress = |progress: kineto::Progress| {
+        if show && progress.events.is_multiple_of(1 << 17) {
+            eprint!(
+                "\rtrace {}, pass {}: {} events, {} MB ",
+                progress.rank + 1,
+                progress.pass,
+                progress.events,
+                progress.bytes >> 20
+            );
+        }
+        ControlFlow::Continue(())
+    };
+    let named = |rank: usize, error: &KinetoError| CliError(format!("{}: {error}", args.traces[rank].display()));
+    let result = if let [trace] = args.traces.as_slice() {
+        kineto::import(&mut || store::open(trace), options, &mut progress).map_err(|error| named(0, &error))
+    } else {
+        let mut opens: Vec<_> =
+            args.traces.iter().map(|trace| move || -> std::io::Result<Box<dyn Read>> { store::open(trace) }).collect();
+        let mut sources: Vec<&mut kineto::Open<'_>> =
+            opens.iter_mut().map(|open| open as &mut kineto::Open<'_>).collect();
+        kineto::import_ranks(&mut sources, options, &mut progress).map_err(|error| match error {
+            KinetoError::Rank { rank, source } => named(rank, &source),
+            other => CliError::of(other),
+        })
+    };
+    if show {
+        eprint!("\r\x1b[K");
+    }
+    result
+}
+
+fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8, CliError> {
+    let (profile, summary) = (&import.profile, &import.summary);
+    let step = profile.step.as_ref();
+    let origin = profile.origin.as_ref();
+    let notes = profile.recording.as_ref().map_or(&[] as &[String], |recording| &recording.notes);
+    if args.json {
+        let found = Found {
+            format: "habitat-import",
+            version: 1,
+            trace: args.traces.iter().map(|trace| trace.display().to_string()).collect(),
+            profile: args.output.display().to_string(),
+            gpu: origin.and_then(|origin| origin.gpu.as_ref()).map(GpuSlug::as_str),
+            gpu_name: origin.and_then(|origin| origin.gpu_name.as_deref()),
+            step_marks: summary.marks.name().to_owned(),
+            steps_found: summary.steps_found,
+            steps_used: summary.steps_used,
+            operations: profile.operations.len(),
+            kernels_per_step: summary.kernels_per_step,
+            kernel_time_us: summary.kernel_time.get(),
+            joined_share: summary.joined_share,
+            step_time_us: step.and_then(|step| step.duration).map(Into::into),
+            device_busy_us: step.and_then(|step| step.device_busy).map(Into::into),
+            notes,
+        };
+        return print_json(&found, out);
+    }
+    crate::report::summary::write_profile(profile, &args.output.display().to_string(), out)?;
+    writeln!(out, "  steps by {}: {} found, {} used", summary.marks.name(), summary.steps_found, summary.steps_used)?;
+    writeln!(
+        out,
+        "  {} operations, {} kernels a step, {} of kernel time joined to an operator",
+        profile.operations.len(),
+        format::thousands(summary.kernels_per_step),
+        format::percent(summary.joined_share)
+    )?;
+    writeln!(out, "\nwritten to {}; next: habitat-tui {}", args.output.display(), args.output.display())?;
+    Ok(0)
+}
+
+/// The catalog's slug of what a trace says of its GPU.
+pub(super) fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Option<GpuSlug> {
+    let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));
+    let identity = DeviceIdentity {
+        name: device.name.clone(),
+        compute_capability: device.compute_capability.and_then(narrow),
+        sm_count: device.multiprocessors,
+        memory_bytes: device.memory_bytes,
+    };
+    catalog.identify(&identity).map(|gpu| gpu.slug.clone())
+}
+
+/// The trace's file name without its endings.
+pub(super) fn workload_name(path: &Path) -> String {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let mut stem = name.as_str();
+    for ending in [".gz", ".zst", ".json", ".trace", ".pt"] {
+        stem = stem.strip_suffix(ending).unwrap_or(stem);
+    }
+    if stem.is_empty() { "imported".to_owned() } else { stem.to_owned() }
+}

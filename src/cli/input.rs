@@ -1,0 +1,92 @@
+//! Loading the recorded step: a profile, a trace, or the embedded sample.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::CliError;
+use super::import::resolve;
+use crate::catalog::Catalog;
+use crate::profile::kineto::{self, ImportOptions};
+use crate::profile::{Profile, Step, Warning};
+use crate::settings::args::InputArgs;
+use crate::store::{self, StoreError, bundled};
+
+/// A recorded step and where it is from.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The step.
+    pub profile: Profile,
+    /// Where it is from, in the words the screens show.
+    pub label: String,
+    /// Whether it is the embedded sample, not the user's own.
+    pub embedded: bool,
+    /// What was unusual about the file.
+    pub warnings: Vec<Warning>,
+}
+
+impl Loaded {
+    /// Tells the warnings on standard error.
+    pub(super) fn warn(&self) {
+        for warning in &self.warnings {
+            eprintln!("warning: {}: {warning}", self.label);
+        }
+    }
+}
+
+/// Loads what `input` names; facts given as flags complete or replace those of the file.
+///
+/// # Errors
+/// [`CliError`] naming the file, the place and the remedy.
+pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
+    let mut loaded = match &input.file {
+        None => Loaded {
+            profile: bundled::sample(),
+            label: bundled::SAMPLE_LABEL.to_owned(),
+            embedded: true,
+            warnings: Vec::new(),
+        },
+        Some(path) => load_file(path, catalog)?,
+    };
+    let profile = &mut loaded.profile;
+    let workload = &mut profile.workload;
+    if input.batch_size == Some(0) {
+        return Err(CliError("--batch-size: 0; a step processes at least one sample".to_owned()));
+    }
+    workload.batch_size = input.batch_size.or(workload.batch_size);
+    workload.sequence_length = input.sequence_length.or(workload.sequence_length);
+    workload.parameter_count = input.parameters.or(workload.parameter_count);
+    if let Some(peak) = input.peak_memory {
+        profile.step = Some(Step { peak_memory_bytes: Some(peak), ..profile.step.take().unwrap_or_default() });
+    }
+    Ok(loaded)
+}
+
+fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
+    let label = path.display().to_string();
+    if looks_like_trace(path)? {
+        let find = |device: &kineto::DeviceInfo| resolve(device, catalog);
+        let options = ImportOptions {
+            workload: super::import::workload_name(path),
+            resolve_gpu: Some(&find),
+            ..ImportOptions::default()
+        };
+        let import = kineto::import(&mut || store::open(path), &options, &mut |_| ControlFlow::Continue(()))
+            .map_err(|error| CliError(format!("{label}: {error}")))?;
+        return Ok(Loaded { profile: import.profile, label, embedded: false, warnings: Vec::new() });
+    }
+    let (profile, warnings) = store::read_profile(path)?;
+    Ok(Loaded { profile, label, embedded: false, warnings })
+}
+
+/// Whether the beginning of the file has the marks of a trace and none of a profile.
+fn looks_like_trace(path: &Path) -> Result<bool, CliError> {
+    let mut head = Vec::new();
+    store::open(path)
+        .and_then(|reader| reader.take(1 << 16).read_to_end(&mut head))
+        .map_err(|error| StoreError::read(path, error))?;
+    let has = |mark: &str| head.windows(mark.len()).any(|window| window == mark.as_bytes());
+    let traces = ["\"traceEvents\"", "\"deviceProperties\"", "\"schemaVersion\"", "\"baseTimeNanoseconds\""];
+    Ok(!has(crate::profile::FORMAT)
+        && (traces.iter().any(|mark| has(mark)) || head.trim_ascii_start().starts_with(b"[")))
+}

@@ -1,0 +1,158 @@
+//! Defaults of what is assumed, and where each comes from.
+
+use super::goal::{Assumptions, Confidence, Goal, Limits, Objective, Work};
+use crate::pricing::Tier;
+use crate::units::Hours;
+
+/// One assumption as it is printed with a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assumed {
+    /// What is assumed.
+    pub name: &'static str,
+    /// The value with its unit.
+    pub value: String,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+const SET: &str = "set by the user";
+
+impl Default for Assumptions {
+    /// The measured figures are of single V100 machines on AWS spot, kept running in four
+    /// zones in April 2023 (`skypilot-org/spot-traces` at 221da1a, "Can't Be Late",
+    /// NSDI 2024).
+    fn default() -> Self {
+        Self {
+            setup: Hours::known(0.1),
+            // 0.31, 0.44, 0.57 and 0.74 in the four zones: mean 0.51.
+            spot_losses_per_hour: 0.5,
+            // √(2ω/λ) = 0.26 h.
+            checkpoint_interval: Hours::known(0.25),
+            checkpoint_write: Hours::known(1.0 / 60.0),
+            restart: Hours::known(0.2),
+            // Mean down times 0.82, 0.82, 1.19 and 2.90 h: median 1.0.
+            wait: Hours::known(1.0),
+            spot_confidence: 0.95,
+            allreduce_bandwidth: None,
+        }
+    }
+}
+
+impl Assumptions {
+    /// All of them with value, unit and source, in a fixed order.
+    pub fn describe(&self) -> Vec<Assumed> {
+        let default = Self::default();
+        let hours = |name, now: Hours, usual: Hours, source| Assumed {
+            name,
+            value: format!("{} h", trimmed(now.get())),
+            source: if now == usual { source } else { SET },
+        };
+        let same = |now: f64, usual: f64, source| if now.total_cmp(&usual).is_eq() { source } else { SET };
+        vec![
+            hours(
+                "setup",
+                self.setup,
+                default.setup,
+                "a guess, not measured: boot, image and data in 6 minutes; none on owned machines",
+            ),
+            Assumed {
+                name: "spot losses",
+                value: format!("{} per hour and machine", trimmed(self.spot_losses_per_hour)),
+                source: same(
+                    self.spot_losses_per_hour,
+                    default.spot_losses_per_hour,
+                    "measured: mean 0.51 (0.31 to 0.74) of one V100 in four AWS zones, April 2023, skypilot-org/spot-traces",
+                ),
+            },
+            hours(
+                "checkpoint interval",
+                self.checkpoint_interval,
+                default.checkpoint_interval,
+                "sqrt(2 x checkpoint write / spot losses) of the defaults, rounded; only spot machines write checkpoints",
+            ),
+            hours(
+                "checkpoint write",
+                self.checkpoint_write,
+                default.checkpoint_write,
+                "a guess, not measured: 1 minute",
+            ),
+            hours(
+                "restart after a loss",
+                self.restart,
+                default.restart,
+                "restart overhead simulated in \"Can't Be Late\" (NSDI 2024)",
+            ),
+            hours(
+                "wait for spot capacity",
+                self.wait,
+                default.wait,
+                "measured: median of the mean waits of one V100 in four AWS zones, April 2023, skypilot-org/spot-traces",
+            ),
+            Assumed {
+                name: "spot confidence",
+                value: format!("{} %", trimmed(self.spot_confidence * 100.0)),
+                source: same(self.spot_confidence, default.spot_confidence, "a choice; losses taken as Poisson"),
+            },
+            Assumed {
+                name: "all-reduce bandwidth",
+                value: self
+                    .allreduce_bandwidth
+                    .map_or_else(|| "by link".to_owned(), |b| format!("{} GB/s", trimmed(b.get() / 1e9))),
+                source: if self.allreduce_bandwidth.is_some() { SET } else { "table of the scaling model" },
+            },
+        ]
+    }
+}
+
+/// At most four decimals, without trailing zeros.
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+impl Goal {
+    /// The cheapest way to do `work` with one offer, with no other limit.
+    pub fn new(work: Work) -> Self {
+        Self {
+            work,
+            deadline: None,
+            budget: None,
+            objective: Objective::Cost,
+            confidence: Confidence::High,
+            max_parts: 1,
+            limits: Limits::default(),
+            assumptions: Assumptions::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    /// Everything may be used, as long as the step is known to fit in memory.
+    fn default() -> Self {
+        Self {
+            tiers: vec![Tier::OnDemand, Tier::Spot, Tier::Reserved, Tier::Owned],
+            gpus: Vec::new(),
+            providers: Vec::new(),
+            exclude_providers: Vec::new(),
+            regions: Vec::new(),
+            min_gpus: 1,
+            max_gpus: None,
+            max_price: None,
+            allow_unknown_memory: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_names_a_source_and_a_change_is_the_users() {
+        assert!(Assumptions::default().describe().iter().all(|a| a.source != SET && !a.value.is_empty()));
+        let changed = Assumptions { spot_losses_per_hour: 0.1, setup: Hours::known(0.5), ..Assumptions::default() };
+        let set: Vec<_> = changed.describe().into_iter().filter(|a| a.source == SET).collect();
+        assert_eq!(set.iter().map(|a| a.name).collect::<Vec<_>>(), ["setup", "spot losses"]);
+        assert_eq!(set[1].value, "0.1 per hour and machine");
+    }
+}

@@ -1,0 +1,245 @@
+//! Re-computes a plan from its offers, step times and assumptions, and refuses one that
+//! breaks a limit or states a wrong number.
+//!
+//! The solver is not trusted, nor is the model builder: nothing here is shared with either.
+//! [`check`] needs the plan alone; [`check_sources`] compares its parts with the predictions
+//! and prices they claim to come from.
+
+use super::{Assumptions, Confidence, Part, Plan, PlanStatus, Range};
+use crate::predict::scale::scaled_step;
+use crate::predict::{Fits, Predictions};
+use crate::pricing::{OfferId, PriceBook, Tier};
+
+/// Relative difference allowed between a stated number and the one found here.
+const TOLERANCE: f64 = 1e-6;
+
+/// What is wrong with a plan.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CheckError {
+    /// The parts do not do the work.
+    #[error("the parts process {planned} of {wanted} samples")]
+    Work {
+        /// Samples of the parts.
+        planned: f64,
+        /// Samples of the goal.
+        wanted: f64,
+    },
+    /// Too many parts, or parts without a plan.
+    #[error("{found} parts, {allowed} allowed")]
+    Parts {
+        /// Parts.
+        found: usize,
+        /// Most allowed.
+        allowed: usize,
+    },
+    /// A stated number is not what comes out.
+    #[error("{what}: {stated} is stated, {found} comes out")]
+    Number {
+        /// Which number, of which offer.
+        what: String,
+        /// As the plan states it.
+        stated: f64,
+        /// As computed here.
+        found: f64,
+    },
+    /// The deadline is missed.
+    #[error("{hours} h, the deadline is {deadline} h")]
+    Deadline {
+        /// Hours at the goal's confidence.
+        hours: f64,
+        /// The deadline.
+        deadline: f64,
+    },
+    /// The budget is exceeded.
+    #[error("${cost}, the budget is ${budget}")]
+    Budget {
+        /// Expected cost.
+        cost: f64,
+        /// The budget.
+        budget: f64,
+    },
+    /// A part uses what the goal's limits exclude, or an offer that is not there.
+    #[error("{offer}: {what}")]
+    Offer {
+        /// The offer.
+        offer: OfferId,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+/// Re-computes hours and cost of every part and the totals, and compares them with what
+/// the plan states and with the limits of its goal.
+///
+/// # Errors
+/// The first [`CheckError`] found.
+pub fn check(plan: &Plan) -> Result<(), CheckError> {
+    let Some(total) = &plan.total else {
+        let empty = plan.parts.is_empty() && plan.status == PlanStatus::Infeasible;
+        return if empty { Ok(()) } else { Err(CheckError::Parts { found: plan.parts.len(), allowed: 0 }) };
+    };
+    let allowed = plan.goal.max_parts as usize;
+    if plan.parts.is_empty() || plan.parts.len() > allowed {
+        return Err(CheckError::Parts { found: plan.parts.len(), allowed });
+    }
+    let (mut hours, mut cost, mut samples) = ([0.0; 3], [0.0; 3], 0.0);
+    for part in &plan.parts {
+        within_limits(part, plan)?;
+        let own = recompute(part, &plan.goal.assumptions);
+        compare(&format!("hours of {}", part.offer), &numbers(&part.hours), &own.0)?;
+        compare(&format!("cost of {}", part.offer), &numbers(&part.cost), &own.1)?;
+        for end in 0..3 {
+            hours[end] += own.0[end];
+            cost[end] += own.1[end];
+        }
+        samples += part.samples.get();
+    }
+    compare("total hours", &numbers(&total.hours), &hours)?;
+    compare("total cost", &numbers(&total.cost), &cost)?;
+    if differs(samples, plan.work.get()) {
+        return Err(CheckError::Work { planned: samples, wanted: plan.work.get() });
+    }
+    let finish = if plan.goal.confidence == Confidence::High { hours[2] } else { hours[1] };
+    if let Some(deadline) = plan.goal.deadline
+        && finish > deadline.get() * (1.0 + TOLERANCE)
+    {
+        return Err(CheckError::Deadline { hours: finish, deadline: deadline.get() });
+    }
+    if let Some(budget) = plan.goal.budget
+        && cost[1] > budget.get() * (1.0 + TOLERANCE)
+    {
+        return Err(CheckError::Budget { cost: cost[1], budget: budget.get() });
+    }
+    Ok(())
+}
+
+/// Compares every part with the offer and the prediction it names: price, GPUs, tier, batch
+/// and step time, and that the price is usable and the step not known not to fit.
+///
+/// # Errors
+/// The first [`CheckError`] found.
+pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook) -> Result<(), CheckError> {
+    for part in &plan.parts {
+        let wrong = |what| CheckError::Offer { offer: part.offer.clone(), what };
+        let offer = prices.get(&part.offer).ok_or_else(|| wrong("not in the price book"))?;
+        if offer.unusable.is_some() {
+            return Err(wrong("its price is marked as unusable"));
+        }
+        if offer.gpu.as_ref() != Some(&part.gpu)
+            || offer.gpu_count * part.nodes != part.gpu_count
+            || offer.tier != part.tier
+        {
+            return Err(wrong("GPU, count or tier is not the offer's"));
+        }
+        let price = offer.price.get() * f64::from(part.nodes);
+        compare(&format!("price of {}", part.offer), &[part.price.get()], &[price])?;
+        let prediction = predictions
+            .predictions
+            .iter()
+            .find(|prediction| prediction.gpu.slug == part.gpu)
+            .ok_or_else(|| wrong("no prediction for its GPU"))?;
+        if prediction.memory.fits == Fits::No {
+            return Err(wrong("the step does not fit in its memory"));
+        }
+        if predictions.workload.batch_size != Some(part.batch_size) {
+            return Err(wrong("the batch is not the profile's"));
+        }
+        let step = scaled_step(
+            &prediction.step.as_estimate(),
+            &prediction.gpu,
+            part.gpu_count,
+            predictions.workload.parameter_count,
+            plan.goal.assumptions.allreduce_bandwidth,
+        )
+        .map_err(|_| wrong("its step cannot be scaled to its GPUs"))?
+        .step;
+        let expected = [step.low.get(), step.mid.get(), step.high.get()];
+        let stated = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high];
+        compare(&format!("step time of {}", part.offer), &stated, &expected)?;
+    }
+    Ok(())
+}
+
+/// Hours and cost, low to high, from the number of steps.
+fn recompute(part: &Part, assumed: &Assumptions) -> ([f64; 3], [f64; 3]) {
+    let steps = part.samples.get() / (part.batch_size as f64 * f64::from(part.gpu_count));
+    let running = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high].map(|us| steps * us / 3.6e9);
+    let setup = if part.tier == Tier::Owned { 0.0 } else { assumed.setup.get() };
+    let mut elapsed = running;
+    let mut waiting = [0.0; 3];
+    if part.tier == Tier::Spot {
+        let rate = assumed.spot_losses_per_hour * f64::from(part.nodes);
+        let interval = assumed.checkpoint_interval.get();
+        let write = assumed.checkpoint_write.get() / interval;
+        let restart = assumed.restart.get();
+        let wait = assumed.wait.get();
+        let [low, mid, high] = running.map(|hours| hours + hours * write);
+        let lost = fewest_losses(rate * high, assumed.spot_confidence);
+        // Expected: each hour of running is lost at the rate, half an interval at a time;
+        // the wait is counted per useful hour, as in planner note B1.
+        elapsed = [low, mid + mid * rate * (interval / 2.0 + restart), high + lost * (interval + restart)];
+        waiting = [0.0, running[1] * rate * wait, lost * wait];
+    }
+    let billed = elapsed.map(|hours| hours + setup);
+    let cost = billed.map(|hours| hours * part.price.get());
+    let hours = [billed[0] + waiting[0], billed[1] + waiting[1], billed[2] + waiting[2]];
+    (hours, cost)
+}
+
+/// The least number that a Poisson number with this mean exceeds with at most 1 − c, found
+/// from the logarithms of its terms (the model's own computation recurs on the terms).
+fn fewest_losses(mean: f64, confidence: f64) -> f64 {
+    if mean <= 0.0 {
+        return 0.0;
+    }
+    if mean > 1e7 {
+        return (mean + 9.0 * mean.sqrt()).ceil();
+    }
+    let (mut n, mut log_term, mut below) = (0.0, -mean, 0.0);
+    loop {
+        below += f64::exp(log_term);
+        if below >= confidence || n > mean + 40.0 * mean.sqrt() + 40.0 {
+            return n;
+        }
+        n += 1.0;
+        log_term += f64::ln(mean / n);
+    }
+}
+
+fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
+    let limits = &plan.goal.limits;
+    let is = |name: &String| name.eq_ignore_ascii_case(&part.provider);
+    let broken = [
+        (!limits.tiers.contains(&part.tier), "its tier is not allowed"),
+        (!limits.gpus.is_empty() && !limits.gpus.contains(&part.gpu), "its GPU is not allowed"),
+        (!limits.providers.is_empty() && !limits.providers.iter().any(is), "its provider is not allowed"),
+        (limits.exclude_providers.iter().any(is), "its provider is excluded"),
+        (
+            !limits.regions.is_empty() && !limits.regions.iter().any(|start| part.region.starts_with(start)),
+            "its region is not allowed",
+        ),
+        (part.gpu_count < limits.min_gpus, "it has too few GPUs"),
+        (limits.max_gpus.is_some_and(|most| part.gpu_count > most), "it has too many GPUs"),
+        (limits.max_price.is_some_and(|most| part.price.get() > most.get()), "it costs too much an hour"),
+    ];
+    match broken.into_iter().find(|(broken, _)| *broken) {
+        Some((_, what)) => Err(CheckError::Offer { offer: part.offer.clone(), what }),
+        None => Ok(()),
+    }
+}
+
+fn numbers<T: Copy + Into<f64>>(range: &Range<T>) -> [f64; 3] {
+    [range.low.into(), range.mid.into(), range.high.into()]
+}
+
+fn compare(what: &str, stated: &[f64], found: &[f64]) -> Result<(), CheckError> {
+    match stated.iter().zip(found).find(|(stated, found)| differs(**stated, **found)) {
+        Some((stated, found)) => Err(CheckError::Number { what: what.to_owned(), stated: *stated, found: *found }),
+        None => Ok(()),
+    }
+}
+
+/// NaN differs from everything.
+fn differs(a: f64, b: f64) -> bool {
+    !((a - b).abs() <= TOLERANCE * a.abs().max(b.abs()) + 1e-12)
+}

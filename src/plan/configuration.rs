@@ -1,0 +1,360 @@
+//! Predictions × offers × goal → what could be run, and why the rest could not.
+//!
+//! Everything nonlinear (scaling to several GPUs, memory, spot losses) is computed here,
+//! per configuration, so that the model stays linear (planner note B0). A configuration is
+//! the whole of one offer: all its GPUs, one machine.
+
+use std::collections::HashMap;
+
+use jiff::civil::Date;
+
+use super::goal::{Assumptions, Confidence, Goal, Limits, Work};
+use super::problem::Choice;
+use super::spot::Losses;
+use super::{Part, PlanError, Range, Rejection, RejectionKind};
+use crate::predict::scale::scaled_step;
+use crate::predict::{Estimate, Fits, Prediction, Predictions};
+use crate::pricing::{Offer, OfferId, PriceBook, Tier};
+use crate::units::{GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour};
+
+/// More than anyone will train on, and far from what arithmetic can hold.
+const MOST_WORK: f64 = 1e18;
+/// Dollars an hour above which a number is no price.
+const MOST_PRICE: f64 = 1e9;
+
+/// One offer with the step on all its GPUs.
+#[derive(Debug, Clone)]
+pub(crate) struct Configuration {
+    /// Place in the price book.
+    pub(crate) place: usize,
+    pub(crate) offer: OfferId,
+    pub(crate) provider: String,
+    region: String,
+    instance_type: String,
+    pub(crate) gpu: GpuSlug,
+    pub(crate) gpu_count: u32,
+    pub(crate) tier: Tier,
+    pub(crate) price: UsdPerHour,
+    price_as_of: Option<Date>,
+    batch_size: u64,
+    step: Estimate<Micros>,
+    scaling: String,
+    memory_unknown: bool,
+    losses: Losses,
+    setup: f64,
+}
+
+/// An offer left out before the model.
+#[derive(Debug, Clone)]
+pub(crate) struct Excluded {
+    /// Place in the price book.
+    pub(crate) place: usize,
+    pub(crate) rejection: Rejection,
+    /// How far from acceptable, as a factor above 1; `None` where there is no "nearly".
+    pub(crate) miss: Option<f64>,
+}
+
+/// The work in samples.
+///
+/// # Errors
+/// [`PlanError`] for a missing batch size or sequence length, or no amount of work.
+pub(crate) fn work_in_samples(predictions: &Predictions, work: Work) -> Result<Samples, PlanError> {
+    let workload = &predictions.workload;
+    let batch = workload.batch_size.filter(|batch| *batch > 0).ok_or(PlanError::NoBatchSize)?;
+    let samples = match work {
+        Work::Samples(samples) => samples.get(),
+        Work::Steps(steps) => steps as f64 * batch as f64,
+        Work::Epochs { epochs, dataset } => epochs * dataset.get(),
+        Work::Tokens(tokens) => {
+            let length = workload.sequence_length.filter(|length| *length > 0);
+            tokens / length.ok_or(PlanError::NoSequenceLength)? as f64
+        }
+    };
+    let valid = samples > 0.0 && samples <= MOST_WORK;
+    Samples::new(samples).ok().filter(|_| valid).ok_or(PlanError::Work(samples))
+}
+
+/// Checks the assumptions that are bare numbers or divisors.
+///
+/// # Errors
+/// [`PlanError::Assumption`].
+pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanError> {
+    let wrong = |name, value, expected| Err(PlanError::Assumption { name, value, expected });
+    let losses = assumptions.spot_losses_per_hour;
+    if !(0.0..=1e4).contains(&losses) {
+        return wrong("spot losses per hour", losses, "between 0 and 10,000");
+    }
+    let interval = assumptions.checkpoint_interval.get();
+    if interval <= 0.0 {
+        return wrong("checkpoint interval", interval, "more than 0 hours");
+    }
+    for (name, hours) in [
+        ("setup", assumptions.setup),
+        ("checkpoint interval", assumptions.checkpoint_interval),
+        ("checkpoint write", assumptions.checkpoint_write),
+        ("restart after a loss", assumptions.restart),
+        ("wait for spot capacity", assumptions.wait),
+    ] {
+        if hours.get() > 1e6 {
+            return wrong(name, hours.get(), "at most 1,000,000 hours");
+        }
+    }
+    let confidence = assumptions.spot_confidence;
+    if !(confidence > 0.0 && confidence < 1.0) {
+        return wrong("spot confidence", confidence, "between 0 and 1, both excluded");
+    }
+    let bandwidth = assumptions.allreduce_bandwidth.map(crate::units::BytesPerSecond::get);
+    if bandwidth == Some(0.0) {
+        return wrong("all-reduce bandwidth", 0.0, "more than 0 bytes per second");
+    }
+    Ok(())
+}
+
+/// Every offer either as a configuration or with the reason why not; configurations sorted
+/// by the name of the offer, so that the order of the price book decides nothing.
+pub(crate) fn configurations(
+    predictions: &Predictions,
+    prices: &PriceBook,
+    goal: &Goal,
+) -> Result<(Vec<Configuration>, Vec<Excluded>), PlanError> {
+    let batch_size = predictions.workload.batch_size.filter(|batch| *batch > 0).ok_or(PlanError::NoBatchSize)?;
+    let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
+    let (mut possible, mut excluded) = (Vec::new(), Vec::new());
+    for (place, offer) in prices.offers().iter().enumerate() {
+        match configuration(offer, &by_gpu, predictions.workload.parameter_count, goal) {
+            Ok((prediction, step, scaling)) => possible.push(Configuration {
+                place,
+                offer: offer.id.clone(),
+                provider: offer.provider.clone(),
+                region: offer.region.clone(),
+                instance_type: offer.instance_type.clone(),
+                gpu: prediction.gpu.slug.clone(),
+                gpu_count: offer.gpu_count,
+                tier: offer.tier,
+                price: offer.price,
+                price_as_of: offer.as_of,
+                batch_size,
+                step,
+                scaling,
+                memory_unknown: prediction.memory.fits == Fits::Unknown,
+                losses: Losses::of(offer.tier, &goal.assumptions),
+                setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
+            }),
+            Err((kind, reason, miss)) => {
+                excluded.push(Excluded { place, rejection: Rejection { offer: offer.id.clone(), kind, reason }, miss });
+            }
+        }
+    }
+    possible.sort_by(|a, b| a.offer.cmp(&b.offer));
+    Ok((possible, excluded))
+}
+
+type Reason = (RejectionKind, String, Option<f64>);
+
+/// The filters, in the order in which a reader would want to hear of them.
+fn configuration<'p>(
+    offer: &Offer,
+    by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
+    parameters: Option<u64>,
+    goal: &Goal,
+) -> Result<(&'p Prediction, Estimate<Micros>, String), Reason> {
+    use RejectionKind as Kind;
+    if let Some(why) = &offer.unusable {
+        return Err((Kind::UnusablePrice, why.clone(), None));
+    }
+    if offer.price.get() > MOST_PRICE {
+        return Err((Kind::UnusablePrice, format!("${:e}/h is no price", offer.price.get()), None));
+    }
+    let Some(gpu) = &offer.gpu else {
+        return Err((Kind::UnknownGpu, format!("{} is not a GPU of the catalog", offer.gpu_name), None));
+    };
+    if offer.gpu_count == 0 {
+        return Err((Kind::UnusablePrice, "the offer has no GPU".to_owned(), None));
+    }
+    limits(offer, gpu, &goal.limits)?;
+    let Some(prediction) = by_gpu.get(gpu).copied() else {
+        return Err((Kind::NoPrediction, format!("no prediction for {gpu}"), None));
+    };
+    let memory = &prediction.memory;
+    match memory.fits {
+        Fits::Yes => {}
+        Fits::Unknown if goal.limits.allow_unknown_memory => {}
+        Fits::Unknown => {
+            return Err((Kind::Memory, format!("not known whether it fits: {}", memory.reason), None));
+        }
+        Fits::No => {
+            let reason = memory.needed.map_or_else(
+                || memory.reason.clone(),
+                |needed| {
+                    format!(
+                        "needs {:.1} GB, the card may use {:.1} of {:.0}",
+                        needed.get() / GIB,
+                        memory.usable.get() / GIB,
+                        prediction.gpu.memory.get() / GIB
+                    )
+                },
+            );
+            return Err((Kind::Memory, reason, memory.needed.map(|needed| needed / memory.usable)));
+        }
+    }
+    let single = prediction.step.as_estimate();
+    if single.mid.get() <= 0.0 {
+        return Err((Kind::NoPrediction, format!("the predicted step on {gpu} takes no time"), None));
+    }
+    let bandwidth = goal.assumptions.allreduce_bandwidth;
+    let scaled = scaled_step(&single, &prediction.gpu, offer.gpu_count, parameters, bandwidth)
+        .map_err(|error| (Kind::NoPrediction, format!("{} GPUs: {error}", offer.gpu_count), None))?;
+    Ok((prediction, scaled.step, scaled.why))
+}
+
+fn limits(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Result<(), Reason> {
+    let refuse = |reason: String, miss| Err((RejectionKind::Limits, reason, miss));
+    let named = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(&offer.provider));
+    if !limits.tiers.contains(&offer.tier) {
+        return refuse(format!("{} offers are not allowed", offer.tier), None);
+    }
+    if !limits.gpus.is_empty() && !limits.gpus.contains(gpu) {
+        return refuse(format!("{gpu} is not among the GPUs allowed"), None);
+    }
+    if !limits.providers.is_empty() && !named(&limits.providers) {
+        return refuse(format!("{} is not among the providers allowed", offer.provider), None);
+    }
+    if named(&limits.exclude_providers) {
+        return refuse(format!("{} is excluded", offer.provider), None);
+    }
+    if !limits.regions.is_empty() && !limits.regions.iter().any(|start| offer.region.starts_with(start.as_str())) {
+        return refuse(format!("region {} is not among those allowed", offer.region), None);
+    }
+    let count = offer.gpu_count;
+    if count < limits.min_gpus {
+        let miss = f64::from(limits.min_gpus) / f64::from(count);
+        return refuse(format!("{count} GPUs, fewer than the {} wanted", limits.min_gpus), Some(miss));
+    }
+    if let Some(most) = limits.max_gpus
+        && count > most
+    {
+        let miss = f64::from(count) / f64::from(most.max(1));
+        return refuse(format!("{count} GPUs, more than the {most} allowed"), Some(miss));
+    }
+    if let Some(most) = limits.max_price
+        && offer.price.get() > most.get()
+    {
+        let miss = (most.get() > 0.0).then(|| offer.price / most);
+        return refuse(format!("${:.2}/h, more than the ${:.2}/h allowed", offer.price.get(), most.get()), miss);
+    }
+    Ok(())
+}
+
+impl Configuration {
+    /// Samples of one step on all GPUs.
+    fn global_batch(&self) -> f64 {
+        self.batch_size as f64 * f64::from(self.gpu_count)
+    }
+
+    /// Samples in one useful hour at the middle step time (r).
+    pub(crate) fn rate(&self) -> f64 {
+        self.global_batch() / Hours::from(self.step.mid).get()
+    }
+
+    /// The model's numbers, for at most `share` of the work.
+    ///
+    /// At high confidence the allowance for spot losses is of that share, so that a part of
+    /// the work is charged for its own losses and never for too few of them.
+    pub(crate) fn choice(&self, work: f64, confidence: Confidence, share: f64) -> Choice {
+        let price = self.price.get();
+        let useful = share * work / self.rate();
+        let (hours, lost) = match confidence {
+            Confidence::Expected => (self.losses.elapsed(), 0.0),
+            Confidence::High => {
+                let running = (self.step.high / self.step.mid) * (1.0 + self.losses.writing);
+                (running, self.losses.allowance(useful * running) * self.losses.each())
+            }
+        };
+        Choice {
+            rate: self.rate(),
+            hours,
+            hours_once: self.setup + lost,
+            usd: price * self.losses.billed(),
+            usd_once: price * self.setup,
+            most_hours: if share < 1.0 { useful } else { f64::INFINITY },
+        }
+    }
+
+    /// Shares of the work for which [`Self::choice`] differs.
+    pub(crate) fn shares(&self, confidence: Confidence) -> &'static [f64] {
+        match confidence {
+            Confidence::High if self.losses.per_hour > 0.0 => &[0.25, 0.5, 0.75, 1.0],
+            _ => &[1.0],
+        }
+    }
+
+    /// Elapsed hours and cost of so many useful hours, set-up included: without losses at
+    /// the lower step time, expected at the middle, and the quantile of the losses at the
+    /// upper one.
+    pub(crate) fn ranges(&self, useful: f64) -> (Range<Hours>, Range<Usd>) {
+        let low = useful * (self.step.low / self.step.mid) * (1.0 + self.losses.writing);
+        let high = useful * (self.step.high / self.step.mid) * (1.0 + self.losses.writing);
+        let lost = self.losses.allowance(high);
+        let hours = [
+            low + self.setup,
+            useful * self.losses.elapsed() + self.setup,
+            high + lost * self.losses.each() + self.setup,
+        ]
+        .map(Hours::known);
+        let billed = [
+            low + self.setup,
+            useful * self.losses.billed() + self.setup,
+            high + lost * self.losses.each_billed() + self.setup,
+        ];
+        let cost = billed.map(|hours| self.price * Hours::known(hours));
+        (range(hours), range(cost))
+    }
+
+    /// The part of a plan that uses this for so many useful hours.
+    pub(crate) fn part(&self, useful: f64) -> Part {
+        let (hours, cost) = self.ranges(useful);
+        let mut notes = vec![self.scaling.clone()];
+        if self.losses.per_hour > 0.0 {
+            let lost = self.losses.allowance(useful * (self.step.high / self.step.mid) * (1.0 + self.losses.writing));
+            notes.push(format!(
+                "spot: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.0} losses",
+                self.losses.elapsed(),
+                self.losses.billed(),
+            ));
+        }
+        if self.setup > 0.0 {
+            notes.push(format!("set-up {:.2} h, billed", self.setup));
+        }
+        if self.memory_unknown {
+            notes.push("not known whether the step fits in memory".to_owned());
+        }
+        Part {
+            offer: self.offer.clone(),
+            provider: self.provider.clone(),
+            region: self.region.clone(),
+            instance_type: self.instance_type.clone(),
+            gpu: self.gpu.clone(),
+            gpu_count: self.gpu_count,
+            nodes: 1,
+            tier: self.tier,
+            batch_size: self.batch_size,
+            global_batch_size: self.batch_size.saturating_mul(u64::from(self.gpu_count)),
+            samples: Samples::known(useful * self.rate()),
+            step_time_us: Range { low: self.step.low.get(), mid: self.step.mid.get(), high: self.step.high.get() },
+            hours,
+            cost,
+            price: self.price,
+            price_as_of: self.price_as_of,
+            notes,
+        }
+    }
+
+    /// In a sentence: `2 × h100-sxm5-80gb at aws us-east-1, spot`.
+    pub(crate) fn label(&self) -> String {
+        format!("{} × {} at {} {}, {}", self.gpu_count, self.gpu, self.provider, self.region, self.tier)
+    }
+}
+
+fn range<T: Copy>(values: [T; 3]) -> Range<T> {
+    Range { low: values[0], mid: values[1], high: values[2] }
+}

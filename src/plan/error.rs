@@ -1,0 +1,35 @@
+//! Why no plan can even be sought.
+
+use super::check::CheckError;
+
+/// What is missing or wrong in the goal.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// Samples of a step unknown.
+    #[error("the profile does not say how many samples a step has; give it with --batch-size")]
+    NoBatchSize,
+    /// Work in tokens, tokens of a sample unknown.
+    #[error(
+        "work is given in tokens, but the profile does not say how many tokens a sample has; give it with --sequence-length"
+    )]
+    NoSequenceLength,
+    /// No amount of work.
+    #[error("{0} is not an amount of work: it must be more than 0 and at most 1e18 samples")]
+    Work(f64),
+    /// No parts.
+    #[error("a plan has at least one part; 0 were allowed")]
+    NoParts,
+    /// An assumption outside its range.
+    #[error("assumption {name}: {value} is not {expected}")]
+    Assumption {
+        /// Which.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// The planner contradicted itself: a fault of this program, told instead of a plan.
+    #[error("the plan found does not pass its own check: {0}")]
+    Check(#[from] CheckError),
+}

@@ -1,0 +1,229 @@
+//! Why there is no plan, and what would make one: planner note B6.
+//!
+//! One limit at a time is made elastic, the others kept hard, and the least excess of it is
+//! found by a solve; where no single one suffices, deadline and budget together, each
+//! excess counted in units of a tenth of its limit. Amounts are rounded up, so that what is
+//! proposed does suffice.
+
+use super::configuration::Excluded;
+use super::prepared::Prepared;
+use super::problem::{Aim, Limit};
+use super::search::{SAME, most_work, solve_one};
+use super::{Confidence, Objective, RejectionKind};
+use crate::units::{Hours, Usd};
+
+/// `12.3 h`, with two decimals below ten hours and three below one.
+pub(super) fn hours(value: f64) -> String {
+    let decimals = if value < 1.0 { 3 } else { usize::from(value < 10.0) + 1 };
+    format!("{value:.decimals$} h")
+}
+
+/// `$12.30`.
+pub(super) fn dollars(value: f64) -> String {
+    format!("${value:.2}")
+}
+
+/// The next higher multiple of `step`, rounding noise aside.
+fn up(value: f64, step: f64) -> f64 {
+    ((value / step) * (1.0 - SAME) - SAME).ceil().max(0.0) * step
+}
+
+fn more_hours(value: f64) -> String {
+    let step: f64 = if value < 1.0 { 0.001 } else { 0.1 };
+    let decimals = if value < 1.0 { 3 } else { 1 };
+    format!("+{:.decimals$} h", up(value, step).max(step))
+}
+
+fn more_dollars(value: f64) -> String {
+    format!("+${:.2}", up(value, 0.01).max(0.01))
+}
+
+/// The reasons, most useful first.
+pub(super) fn reasons(prepared: &Prepared, deadline: Option<Hours>, budget: Option<Usd>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if prepared.configurations.is_empty() {
+        reasons.push("no offer can be used at all".to_owned());
+    } else {
+        let limit = Prepared::limit(deadline, budget);
+        let later = relaxed_deadline(prepared, &limit);
+        let dearer = relaxed_budget(prepared, &limit);
+        let neither = later.is_err() && dearer.is_err();
+        for relaxed in [later, dearer] {
+            reasons.extend(relaxed.unwrap_or_else(Some));
+        }
+        if neither && limit.deadline.is_some() && limit.budget.is_some() {
+            reasons.extend(both_relaxed(prepared, &limit));
+        }
+        reasons.extend(less_work(prepared, &limit));
+        reasons.extend(less_confidence(prepared, &limit));
+    }
+    reasons.extend(filters(&prepared.excluded));
+    reasons
+}
+
+/// The plan's offers in words with the hours and dollars given.
+fn label(prepared: &Prepared, parts: &[(usize, f64)]) -> String {
+    parts.iter().map(|(c, _)| prepared.configurations[*c].label()).collect::<Vec<_>>().join(", then ")
+}
+
+/// What a longer deadline alone would do; `Err` where it does not suffice. The text is
+/// missing where there is no deadline to extend.
+fn relaxed_deadline(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, String> {
+    let Some(deadline) = limit.deadline else { return Ok(None) };
+    let relaxed = Limit { deadline: None, ..limit.clone() };
+    let Some((found, parts)) = prepared.found(Objective::Time, &relaxed) else {
+        let cheapest = prepared.found(Objective::Cost, &Limit::default());
+        return Err(cheapest.map_or_else(
+            || "no deadline helps".to_owned(),
+            |(found, parts)| {
+                let cost = prepared.problem().value(Aim::Cost, &found.hours);
+                let label = label(prepared, &parts);
+                format!("no deadline helps: the cheapest plan costs {} ({label})", dollars(cost))
+            },
+        ));
+    };
+    let finish = prepared.problem().value(Aim::Finish, &found.hours);
+    let cost = prepared.problem().value(Aim::Cost, &found.hours);
+    Ok(Some(format!(
+        "deadline {} would suffice ({}, {})",
+        more_hours(finish - deadline),
+        label(prepared, &parts),
+        dollars(cost)
+    )))
+}
+
+/// What a larger budget alone would do, as [`relaxed_deadline`].
+fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, String> {
+    let Some(budget) = limit.budget else {
+        // Without a budget, the deadline alone stands in the way: say how fast it can be.
+        return limit.deadline.map_or(Ok(None), |_| Err(fastest(prepared)));
+    };
+    let relaxed = Limit { budget: None, ..limit.clone() };
+    let Some((found, parts)) = prepared.found(Objective::Cost, &relaxed) else {
+        return Err(fastest(prepared));
+    };
+    let finish = prepared.problem().value(Aim::Finish, &found.hours);
+    let cost = prepared.problem().value(Aim::Cost, &found.hours);
+    Ok(Some(format!(
+        "budget {} would suffice ({}, {})",
+        more_dollars(cost - budget),
+        label(prepared, &parts),
+        hours(finish)
+    )))
+}
+
+fn fastest(prepared: &Prepared) -> String {
+    prepared.found(Objective::Time, &Limit::default()).map_or_else(
+        || "no budget helps".to_owned(),
+        |(found, parts)| {
+            let finish = prepared.problem().value(Aim::Finish, &found.hours);
+            let label = label(prepared, &parts);
+            format!("no budget helps: the fastest plan needs {}{} ({label})", hours(finish), prepared.basis())
+        },
+    )
+}
+
+/// The least excess of deadline and budget together.
+fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<String> {
+    let (deadline, budget) = (limit.deadline?, limit.budget?);
+    let problem = prepared.problem();
+    // A limit of nothing has no tenth: then an hour or a dollar counts as one.
+    let unit = |limit: f64| if limit > 0.0 { limit / 10.0 } else { 1.0 };
+    let excess = |finish: f64, cost: f64| {
+        (finish - deadline).max(0.0) / unit(deadline) + (cost - budget).max(0.0) / unit(budget)
+    };
+    let hours = if problem.max_parts > 1 {
+        let aim = Aim::Excess { hours: unit(deadline), usd: unit(budget) };
+        solve_one(problem, aim, limit).ok()?.hours
+    } else {
+        let (choice, _) = problem
+            .choices
+            .iter()
+            .enumerate()
+            .filter_map(|(c, choice)| choice.whole(problem.work).map(|(finish, cost)| (c, excess(finish, cost))))
+            .min_by(|a, b| a.1.total_cmp(&b.1))?;
+        vec![(choice, problem.work / problem.choices[choice].rate)]
+    };
+    let (finish, cost) = (problem.value(Aim::Finish, &hours), problem.value(Aim::Cost, &hours));
+    Some(format!(
+        "deadline {} and budget {} together would suffice ({})",
+        more_hours((finish - deadline).max(0.0)),
+        more_dollars((cost - budget).max(0.0)),
+        label(prepared, &prepared.by_configuration(&hours))
+    ))
+}
+
+/// How much of the work fits into the limits.
+fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
+    let work = prepared.work.get();
+    let most = most_work(prepared.problem(), limit).ok()?;
+    let less = work - most;
+    if most <= SAME * work {
+        return Some("no amount of work fits into the limits".to_owned());
+    }
+    (less > 0.0).then(|| {
+        let share = less / work * 100.0;
+        format!("{} samples less work ({share:.1} %) would suffice", up(less, if less < 10.0 { 0.1 } else { 1.0 }))
+    })
+}
+
+/// Whether one offer would do at its expected times.
+fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
+    let deadline = limit.deadline.filter(|_| prepared.goal.confidence == Confidence::High)?;
+    prepared
+        .configurations
+        .iter()
+        .map(|configuration| {
+            let (time, cost) = configuration.ranges(prepared.work.get() / configuration.rate());
+            (configuration, time.mid.get(), cost.mid.get())
+        })
+        .filter(|(_, time, cost)| *time <= deadline && limit.budget.is_none_or(|budget| *cost <= budget))
+        .min_by(|a, b| a.2.total_cmp(&b.2))
+        .map(|(configuration, time, cost)| {
+            format!(
+                "with expected times in place of the upper end, {} would do: {}, {}",
+                configuration.label(),
+                hours(time),
+                dollars(cost)
+            )
+        })
+}
+
+/// Offers left out before the model: how many by kind, with the nearest miss of each.
+fn filters(excluded: &[Excluded]) -> Vec<String> {
+    let mut kinds: Vec<RejectionKind> = excluded.iter().map(|e| e.rejection.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+        .into_iter()
+        .map(|kind| {
+            let of_kind = || excluded.iter().filter(|e| e.rejection.kind == kind);
+            let count = of_kind().count();
+            let nearest = of_kind()
+                .min_by(|a, b| {
+                    a.miss
+                        .unwrap_or(f64::INFINITY)
+                        .total_cmp(&b.miss.unwrap_or(f64::INFINITY))
+                        .then(a.place.cmp(&b.place))
+                })
+                .map(|e| {
+                    let which = if e.miss.is_some() { "nearest" } else { "such as" };
+                    format!(", {which} {}: {}", e.rejection.offer, e.rejection.reason)
+                });
+            format!("{count} offers {}{}", because(kind), nearest.unwrap_or_default())
+        })
+        .collect()
+}
+
+const fn because(kind: RejectionKind) -> &'static str {
+    match kind {
+        RejectionKind::UnusablePrice => "without a usable price",
+        RejectionKind::UnknownGpu => "with a GPU that is not known",
+        RejectionKind::NoPrediction => "without a prediction",
+        RejectionKind::Memory => "without enough memory",
+        RejectionKind::Limits => "outside the limits set",
+        RejectionKind::Deadline => "too slow",
+        RejectionKind::Budget => "too dear",
+        RejectionKind::Dominated => "not the best",
+    }
+}

@@ -1,0 +1,158 @@
+//! The cost–time frontier: plans that none beats in both finish and cost.
+//!
+//! For one part it is a sort. For more it is the ε-constraint method (planner note B4):
+//! the deadline is bisected between the fastest and the cheapest plan, the largest gap
+//! first; where both ends of a gap use the same offers, what lies between is a mixture of
+//! them and is not split further.
+
+use serde::Serialize;
+
+use super::prepared::Prepared;
+use super::problem::{Aim, Limit};
+use super::search::{SAME, best, solve_one};
+use super::{Objective, Range};
+use crate::pricing::{OfferId, Tier};
+use crate::units::{GpuSlug, Hours, Samples, Usd};
+
+/// Solves for one frontier of plans with several parts, the two ends included.
+const SOLVES: usize = 16;
+
+/// A plan on the frontier.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FrontierPoint {
+    /// Elapsed hours.
+    #[serde(rename = "hours")]
+    pub hours: Range<Hours>,
+    /// Cost.
+    #[serde(rename = "cost_usd")]
+    pub cost: Range<Usd>,
+    /// What it uses, one after another.
+    pub parts: Vec<FrontierPart>,
+}
+
+/// A part of a plan on the frontier: enough to name it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FrontierPart {
+    /// The offer.
+    pub offer: OfferId,
+    /// The GPU.
+    pub gpu: GpuSlug,
+    /// GPUs in all.
+    pub gpu_count: u32,
+    /// How it is paid for.
+    pub tier: Tier,
+    /// Samples it processes.
+    pub samples: Samples,
+    /// Elapsed hours.
+    pub hours: Range<Hours>,
+    /// Cost.
+    #[serde(rename = "cost_usd")]
+    pub cost: Range<Usd>,
+}
+
+/// Hours by choice, with finish and cost.
+#[derive(Debug, Clone)]
+struct Candidate {
+    hours: Vec<(usize, f64)>,
+    finish: f64,
+    cost: f64,
+}
+
+impl Prepared {
+    /// The frontier from the fastest to the cheapest plan, without regard to deadline and
+    /// budget (a screen draws them as lines). Time is that of the goal's confidence; every
+    /// next point is later and cheaper.
+    pub fn frontier(&self) -> Vec<FrontierPoint> {
+        let mut candidates = if self.goal.max_parts > 1 { self.bisected() } else { self.sorted() };
+        candidates.sort_by(|a, b| a.finish.total_cmp(&b.finish).then(a.cost.total_cmp(&b.cost)));
+        let mut lowest = f64::INFINITY;
+        candidates.retain(|candidate| {
+            let better = candidate.cost < lowest * (1.0 - SAME);
+            lowest = lowest.min(candidate.cost);
+            better
+        });
+        candidates.iter().map(|candidate| self.point(candidate)).collect()
+    }
+
+    fn sorted(&self) -> Vec<Candidate> {
+        let problem = self.problem();
+        let whole = |c: usize| Some((c, problem.choices[c].whole(problem.work)?));
+        (0..problem.choices.len())
+            .filter_map(whole)
+            .map(|(c, (finish, cost))| Candidate {
+                hours: vec![(c, problem.work / problem.choices[c].rate)],
+                finish,
+                cost,
+            })
+            .collect()
+    }
+
+    fn bisected(&self) -> Vec<Candidate> {
+        let problem = self.problem();
+        let candidate = |hours: Vec<(usize, f64)>| {
+            let (finish, cost) = (problem.value(Aim::Finish, &hours), problem.value(Aim::Cost, &hours));
+            Candidate { hours, finish, cost }
+        };
+        let end = |objective| best(problem, objective, &Limit::default()).map(|found| candidate(found.hours));
+        let (Some(fastest), Some(cheapest)) = (end(Objective::Time), end(Objective::Cost)) else { return Vec::new() };
+        let mut points = vec![fastest, cheapest];
+        // Offers used at both ends: the plans between are their mixtures.
+        let split = |a: &Candidate, b: &Candidate| {
+            let same = a.hours.iter().map(|(c, _)| c).eq(b.hours.iter().map(|(c, _)| c));
+            !same && b.finish > a.finish * (1.0 + 1e-6) && a.cost > b.cost * (1.0 + 1e-6)
+        };
+        let mut done: Vec<f64> = Vec::new();
+        for _ in 2..SOLVES {
+            let (from, span) = (points[0].finish, points[points.len() - 1].finish - points[0].finish);
+            let range = (points[0].cost - points[points.len() - 1].cost).max(f64::MIN_POSITIVE);
+            let size = |a: &Candidate, b: &Candidate| (b.finish - a.finish) / span + (a.cost - b.cost) / range;
+            let widest = points
+                .windows(2)
+                .filter(|pair| split(&pair[0], &pair[1]))
+                .map(|pair| (f64::midpoint(pair[0].finish, pair[1].finish), size(&pair[0], &pair[1])))
+                .filter(|(middle, _)| !done.iter().any(|tried| (tried - middle).abs() <= 1e-9 * (middle - from).abs()))
+                .max_by(|a, b| a.1.total_cmp(&b.1));
+            let Some((middle, _)) = widest else { break };
+            done.push(middle);
+            let limit = Limit { deadline: Some(middle), ..Limit::default() };
+            if let Ok(found) = solve_one(problem, Aim::Cost, &limit) {
+                points.push(candidate(found.hours));
+                points.sort_by(|a, b| a.finish.total_cmp(&b.finish));
+            }
+        }
+        points
+    }
+
+    fn point(&self, candidate: &Candidate) -> FrontierPoint {
+        let parts: Vec<FrontierPart> = self
+            .by_configuration(&candidate.hours)
+            .into_iter()
+            .map(|(c, useful)| {
+                let configuration = &self.configurations[c];
+                let (hours, cost) = configuration.ranges(useful);
+                FrontierPart {
+                    offer: configuration.offer.clone(),
+                    gpu: configuration.gpu.clone(),
+                    gpu_count: configuration.gpu_count,
+                    tier: configuration.tier,
+                    samples: Samples::known(useful * configuration.rate()),
+                    hours,
+                    cost,
+                }
+            })
+            .collect();
+        FrontierPoint {
+            hours: Range {
+                low: parts.iter().map(|part| part.hours.low).sum(),
+                mid: parts.iter().map(|part| part.hours.mid).sum(),
+                high: parts.iter().map(|part| part.hours.high).sum(),
+            },
+            cost: Range {
+                low: parts.iter().map(|part| part.cost.low).sum(),
+                mid: parts.iter().map(|part| part.cost.mid).sum(),
+                high: parts.iter().map(|part| part.cost.high).sum(),
+            },
+            parts,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The model: choices of configurations as an integer linear program, in our own words.
+//!
+//! A [`Problem`] is what planner note B2 calls Level 1 for one job: the work, the choices
+//! with their coefficients and the most parts. [`Problem::program`] writes it down as a
+//! [`Program`] — variables, rows and an objective, independent of any solver:
+//!
+//! | row | formula |
+//! | --- | --- |
+//! | work | Σ r·h = W |
+//! | link | h ≤ H·y with H = min(W/r, most hours, (D − u)/ε), never a loose constant |
+//! | deadline | Σ (ε·h + u·y) ≤ D: parts run one after another |
+//! | parts | Σ y ≤ K |
+//! | budget | Σ (p·β·h + (p·û + o)·y) ≤ B |
+//!
+//! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for every choice. The cap on the
+//! hourly price is a filter before the model, since parts never overlap. Units: hours, US
+//! dollars and samples; scaling for the solver is `solve`'s own business.
+
+/// The numbers of one configuration in the model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// Samples in one useful hour (r).
+    pub rate: f64,
+    /// Hours on the deadline's clock for one useful hour (ε, or ε^α at high confidence).
+    pub hours: f64,
+    /// Hours on the deadline's clock once, if used at all (u).
+    pub hours_once: f64,
+    /// Dollars for one useful hour (p·β).
+    pub usd: f64,
+    /// Dollars once, if used at all (p·û + o).
+    pub usd_once: f64,
+    /// Most useful hours; infinite where nothing limits them.
+    pub most_hours: f64,
+}
+
+impl Choice {
+    /// Finish and cost when this choice alone does all the work; `None` where it cannot.
+    pub fn whole(&self, work: f64) -> Option<(f64, f64)> {
+        let useful = work / self.rate;
+        (useful <= self.most_hours * (1.0 + 1e-12))
+            .then(|| (self.hours * useful + self.hours_once, self.usd * useful + self.usd_once))
+    }
+}
+
+/// One job's choices.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// Samples to be processed (W).
+    pub work: f64,
+    /// What may be used.
+    pub choices: Vec<Choice>,
+    /// Most parts of a plan (K).
+    pub max_parts: u32,
+}
+
+/// What a solve minimises (or, for the work, maximises).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Aim {
+    /// Dollars.
+    Cost,
+    /// Hours until all parts are done, on the deadline's clock.
+    Finish,
+    /// Dollars plus so many dollars an hour until the finish.
+    Weighted(f64),
+    /// Parts.
+    Parts,
+    /// As many samples as possible, up to the work wanted.
+    Work,
+    /// How far deadline and budget are exceeded together, each in units of its own.
+    Excess {
+        /// Hours that count as one.
+        hours: f64,
+        /// Dollars that count as one.
+        usd: f64,
+    },
+}
+
+/// One solve: the aim and the limits of this time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limit {
+    /// Hours on the deadline's clock (D).
+    pub deadline: Option<f64>,
+    /// Dollars (B).
+    pub budget: Option<f64>,
+    /// Values of earlier aims that must not be exceeded (lexicographic solves, B4).
+    pub ceilings: Vec<(Aim, f64)>,
+}
+
+/// How a row compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// At most the bound.
+    AtMost,
+    /// At least the bound.
+    AtLeast,
+    /// The bound.
+    Equal,
+}
+
+/// A variable between 0 and a bound.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Variable {
+    /// Largest value; finite.
+    pub upper: f64,
+    /// Whether only whole numbers are allowed.
+    pub integer: bool,
+}
+
+/// A sum of variables compared with a bound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Variable and coefficient, each variable at most once.
+    pub terms: Vec<(usize, f64)>,
+    /// How it compares.
+    pub relation: Relation,
+    /// The bound.
+    pub bound: f64,
+}
+
+/// An integer linear program, to be minimised.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Program {
+    /// Variables.
+    pub variables: Vec<Variable>,
+    /// Rows.
+    pub rows: Vec<Row>,
+    /// Objective.
+    pub objective: Vec<(usize, f64)>,
+}
+
+impl Program {
+    /// The same without integrality: its optimum bounds the program's.
+    #[must_use]
+    pub fn relaxed(mut self) -> Self {
+        for variable in &mut self.variables {
+            variable.integer = false;
+        }
+        self
+    }
+
+    fn row(&mut self, terms: Vec<(usize, f64)>, relation: Relation, bound: f64) {
+        self.rows.push(Row { terms, relation, bound });
+    }
+}
+
+impl Problem {
+    /// The model of one solve. Of `n` choices, variable `c` is whether choice `c` is used
+    /// and variable `n + c` its useful hours.
+    pub fn program(&self, aim: Aim, limit: &Limit) -> Program {
+        let n = self.choices.len();
+        let elastic = matches!(aim, Aim::Excess { .. });
+        let caps: Vec<f64> =
+            self.choices.iter().map(|choice| self.cap(choice, limit.deadline.filter(|_| !elastic))).collect();
+        let mut program = Program::default();
+        program.variables.extend(caps.iter().map(|cap| Variable { upper: f64::from(*cap > 0.0), integer: true }));
+        program.variables.extend(caps.iter().map(|cap| Variable { upper: *cap, integer: false }));
+
+        let amount = self.choices.iter().enumerate().map(|(c, choice)| (n + c, choice.rate)).collect();
+        let enough = if aim == Aim::Work { Relation::AtMost } else { Relation::Equal };
+        program.row(amount, enough, self.work);
+        for (c, cap) in caps.iter().enumerate() {
+            program.row(vec![(n + c, 1.0), (c, -cap)], Relation::AtMost, 0.0);
+        }
+        program.row((0..n).map(|c| (c, 1.0)).collect(), Relation::AtMost, f64::from(self.max_parts));
+
+        let mut excess = Vec::new();
+        if let Aim::Excess { hours, usd } = aim {
+            // Nobody needs to exceed a limit by more than everything in sequence takes.
+            let most = self.choices.iter().filter_map(|choice| choice.whole(self.work));
+            let (finish, cost) = most.fold((0.0, 0.0), |sum, whole| (sum.0 + whole.0, sum.1 + whole.1));
+            excess = vec![(2 * n, 1.0 / hours), (2 * n + 1, 1.0 / usd)];
+            program.variables.push(Variable { upper: finish, integer: false });
+            program.variables.push(Variable { upper: cost, integer: false });
+        }
+        for (kind, bound, slack) in [(Aim::Finish, limit.deadline, 2 * n), (Aim::Cost, limit.budget, 2 * n + 1)] {
+            if let Some(bound) = bound {
+                let mut terms = self.terms(kind);
+                if elastic {
+                    terms.push((slack, -1.0));
+                }
+                program.row(terms, Relation::AtMost, bound);
+            }
+        }
+        for (kind, ceiling) in &limit.ceilings {
+            program.row(self.terms(*kind), Relation::AtMost, *ceiling);
+        }
+        program.objective = if elastic { excess } else { self.terms(aim) };
+        program
+    }
+
+    /// The value of an aim at these useful hours by choice.
+    pub fn value(&self, aim: Aim, hours: &[(usize, f64)]) -> f64 {
+        let sum = |of: fn(&Choice, f64) -> f64| hours.iter().map(|(c, h)| of(&self.choices[*c], *h)).sum::<f64>();
+        match aim {
+            Aim::Cost => sum(|choice, h| choice.usd * h + choice.usd_once),
+            Aim::Finish => sum(|choice, h| choice.hours * h + choice.hours_once),
+            Aim::Weighted(worth) => self.value(Aim::Cost, hours) + worth * self.value(Aim::Finish, hours),
+            Aim::Parts => hours.len() as f64,
+            Aim::Work => sum(|choice, h| choice.rate * h),
+            Aim::Excess { .. } => f64::NAN,
+        }
+    }
+
+    /// Choices that any plan can do without: another one that can do all the work alone is
+    /// no slower and no dearer, per sample and once. Replacing the one by the other worsens
+    /// no row, so no optimum changes. Of equals the first stays.
+    pub fn undominated(&self) -> Vec<usize> {
+        let per_sample = |c: &Choice| [c.hours / c.rate, c.hours_once, c.usd / c.rate, c.usd_once];
+        let mut order: Vec<usize> = (0..self.choices.len()).collect();
+        order.sort_by(|a, b| {
+            let (a, b) = (per_sample(&self.choices[*a]), per_sample(&self.choices[*b]));
+            a[2].total_cmp(&b[2]).then(a[0].total_cmp(&b[0])).then(a[3].total_cmp(&b[3])).then(a[1].total_cmp(&b[1]))
+        });
+        let mut kept: Vec<usize> = Vec::new();
+        for c in order {
+            let candidate = per_sample(&self.choices[c]);
+            let dominated = kept.iter().any(|k| {
+                let keeper = &self.choices[*k];
+                keeper.whole(self.work).is_some() && per_sample(keeper).iter().zip(candidate).all(|(k, c)| *k <= c)
+            });
+            if !dominated {
+                kept.push(c);
+            }
+        }
+        kept.sort_unstable();
+        kept
+    }
+
+    /// Most useful hours of a choice: all the work, its own limit, or the deadline.
+    fn cap(&self, choice: &Choice, deadline: Option<f64>) -> f64 {
+        let within = deadline.map_or(f64::INFINITY, |d| (d - choice.hours_once) / choice.hours);
+        (self.work / choice.rate).min(choice.most_hours).min(within).max(0.0)
+    }
+
+    fn terms(&self, aim: Aim) -> Vec<(usize, f64)> {
+        let n = self.choices.len();
+        let both = |of: fn(&Choice) -> (f64, f64)| {
+            self.choices
+                .iter()
+                .enumerate()
+                .flat_map(|(c, choice)| {
+                    let (hourly, once) = of(choice);
+                    [(n + c, hourly), (c, once)]
+                })
+                .collect::<Vec<_>>()
+        };
+        match aim {
+            Aim::Cost => both(|choice| (choice.usd, choice.usd_once)),
+            Aim::Finish => both(|choice| (choice.hours, choice.hours_once)),
+            Aim::Weighted(worth) => {
+                let mut terms = both(|choice| (choice.usd, choice.usd_once));
+                for (term, time) in terms.iter_mut().zip(self.terms(Aim::Finish)) {
+                    term.1 += worth * time.1;
+                }
+                terms
+            }
+            Aim::Parts => (0..n).map(|c| (c, 1.0)).collect(),
+            // A program is minimised.
+            Aim::Work => self.choices.iter().enumerate().map(|(c, choice)| (n + c, -choice.rate)).collect(),
+            Aim::Excess { .. } => Vec::new(),
+        }
+    }
+}

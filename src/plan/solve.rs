@@ -1,0 +1,166 @@
+//! Solving a [`Program`]: the only file that names `good_lp`.
+//!
+//! microlp is always there; HiGHS comes with the feature `highs` and answers where microlp
+//! ran out of time. Every continuous variable is scaled to 0…100 by its upper bound and
+//! every row by its largest coefficient (planner note B5), which makes the answer
+//! independent of the units of the model up to rounding.
+
+use good_lp::solvers::SolutionStatus;
+use good_lp::{
+    Constraint, Expression, ProblemVariables, ResolutionError, Solution, Solver, SolverModel, WithMipGap,
+    WithTimeLimit, variable,
+};
+
+use super::problem::{Program, Relation};
+
+/// Range of a scaled continuous variable.
+const SCALED: f64 = 100.0;
+
+/// When to stop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Seconds for one solve.
+    pub seconds: f64,
+    /// Relative gap to the best possible at which to stop; 0 = prove the optimum.
+    pub gap: f32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { seconds: 5.0, gap: 0.0 }
+    }
+}
+
+/// How good an answer is known to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// Proved best.
+    Optimal,
+    /// Within the allowed gap.
+    Gap,
+    /// The best when time ran out.
+    Time,
+}
+
+/// Values of the variables.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// One a variable, whole ones rounded.
+    pub values: Vec<f64>,
+    /// The objective at these values.
+    pub objective: f64,
+    /// How good it is known to be.
+    pub proof: Proof,
+    /// The solver that gave it.
+    pub solver: &'static str,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SolveError {
+    /// No values satisfy all rows.
+    #[error("no values satisfy all rows")]
+    Infeasible,
+    /// Time ran out before any answer was found.
+    #[error("time ran out before any answer was found")]
+    OutOfTime,
+    /// The solver failed.
+    #[error("the solver failed: {0}")]
+    Failed(String),
+}
+
+/// Solves with microlp and, where that runs out of time and the feature is on, HiGHS.
+///
+/// # Errors
+/// [`SolveError`], infeasibility told apart from lack of time.
+pub fn solve(program: &Program, settings: Settings) -> Result<Answer, SolveError> {
+    let answer = solve_with_microlp(program, settings);
+    #[cfg(feature = "highs")]
+    if matches!(&answer, Err(SolveError::OutOfTime) | Ok(Answer { proof: Proof::Time, .. })) {
+        return solve_with_highs(program, settings).or(answer);
+    }
+    answer
+}
+
+/// Solves with microlp.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_with_microlp(program: &Program, settings: Settings) -> Result<Answer, SolveError> {
+    run(program, settings, good_lp::microlp, "microlp")
+}
+
+/// Solves with HiGHS.
+///
+/// # Errors
+/// As [`solve`].
+#[cfg(feature = "highs")]
+pub fn solve_with_highs(program: &Program, settings: Settings) -> Result<Answer, SolveError> {
+    run(program, settings, good_lp::highs, "HiGHS")
+}
+
+fn run<S>(program: &Program, settings: Settings, solver: S, name: &'static str) -> Result<Answer, SolveError>
+where
+    S: Solver,
+    S::Model: SolverModel<Error = ResolutionError> + WithTimeLimit + WithMipGap,
+{
+    let mut variables = ProblemVariables::new();
+    let scales: Vec<f64> =
+        program.variables.iter().map(|v| if v.integer || v.upper <= 0.0 { 1.0 } else { v.upper / SCALED }).collect();
+    let handles: Vec<_> = program
+        .variables
+        .iter()
+        .zip(&scales)
+        .map(|(v, scale)| {
+            let definition = variable().clamp(0.0, v.upper / scale);
+            variables.add(if v.integer { definition.integer() } else { definition })
+        })
+        .collect();
+    let sum = |terms: &[(usize, f64)]| -> (Expression, f64) {
+        let size = terms.iter().map(|(v, factor)| (factor * scales[*v]).abs()).fold(0.0, f64::max);
+        let size = if size > 0.0 { size } else { 1.0 };
+        let mut expression = Expression::with_capacity(terms.len());
+        for (v, factor) in terms {
+            expression.add_mul(factor * scales[*v] / size, handles[*v]);
+        }
+        (expression, size)
+    };
+    let mut model = variables
+        .minimise(sum(&program.objective).0)
+        .using(solver)
+        .with_time_limit(settings.seconds)
+        .with_mip_gap(settings.gap)
+        .map_err(|error| SolveError::Failed(error.to_string()))?;
+    for row in &program.rows {
+        let (expression, size) = sum(&row.terms);
+        let bound = row.bound / size;
+        let constraint: Constraint = match row.relation {
+            Relation::AtMost => expression.leq(bound),
+            Relation::AtLeast => expression.geq(bound),
+            Relation::Equal => expression.eq(bound),
+        };
+        model.add_constraint(constraint);
+    }
+    let solution = model.solve().map_err(|error| match error {
+        ResolutionError::Infeasible => SolveError::Infeasible,
+        // good_lp's word for microlp's time limit without an answer.
+        ResolutionError::Other(text) if text.contains("Time limit") => SolveError::OutOfTime,
+        other => SolveError::Failed(other.to_string()),
+    })?;
+    let proof = match solution.status() {
+        SolutionStatus::Optimal => Proof::Optimal,
+        SolutionStatus::GapLimit => Proof::Gap,
+        SolutionStatus::TimeLimit => Proof::Time,
+    };
+    let values: Vec<f64> = handles
+        .iter()
+        .zip(&program.variables)
+        .zip(&scales)
+        .map(|((handle, v), scale)| {
+            let value = solution.value(*handle) * scale;
+            if v.integer { value.round() } else { value.clamp(0.0, v.upper) }
+        })
+        .collect();
+    let objective = program.objective.iter().map(|(v, factor)| factor * values[*v]).sum();
+    Ok(Answer { values, objective, proof, solver: name })
+}

@@ -1,0 +1,299 @@
+//! The profile of a trace with GPU work.
+
+use super::collect::{DeviceKind, Properties, Records};
+use super::join::{self, Joined, Launched};
+use super::nest::{self, Nesting};
+use super::scan::Totals;
+use super::steps::{self, Span, StepMarks};
+use super::timing::{self, StepWork, Wall, median};
+use super::{DeviceInfo, Import, ImportOptions, KinetoError, Summary, group, infer};
+use crate::profile::{Mode, Operation, Origin, Profile, Recording, Step, Workload};
+use crate::units::{Bytes, Micros};
+
+/// A trace as read, and its steps where they are marked.
+pub(super) struct Source<'a> {
+    pub(super) records: &'a Records,
+    /// The steps to use, of those found.
+    pub(super) marked: Option<(Vec<Span>, StepMarks)>,
+    /// Steps marked in the trace.
+    pub(super) found: Option<usize>,
+    pub(super) totals: Totals,
+}
+
+/// The steps of a trace and what was launched in them.
+struct Steps {
+    spans: Vec<Span>,
+    marks: StepMarks,
+    joined: Joined,
+    work: Vec<StepWork>,
+    kept: Vec<usize>,
+    notes: Vec<String>,
+}
+
+impl Steps {
+    fn of(records: &Records, nesting: &Nesting, launched: &[Launched], spans: Vec<Span>, marks: StepMarks) -> Self {
+        let joined = join::join(records, nesting, launched, &spans);
+        let work = timing::work_of(records, &joined, spans.len());
+        let (kept, notes) = timing::choose(&work);
+        Self { spans, marks, joined, work, kept, notes }
+    }
+
+    /// Ranges of the program may mark anything: as steps they must hold most of the work.
+    fn cover(&self) -> bool {
+        let inside: u64 = self.work.iter().map(|work| work.kernels).sum();
+        self.marks != StepMarks::Annotation || inside >= self.joined.outside
+    }
+
+    /// The mean of a measure over the steps kept.
+    fn mean(&self, measure: impl Fn(&StepWork) -> f64) -> f64 {
+        self.kept.iter().map(|step| measure(&self.work[*step])).sum::<f64>() / self.kept.len().max(1) as f64
+    }
+}
+
+/// Makes the profile.
+pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<Import, KinetoError> {
+    let records = source.records;
+    let nesting = nest::nest(records);
+    let (launched, without_launch) = join::launched(records, &nesting);
+    let marked = source.marked.clone().map(|(spans, marks)| Steps::of(records, &nesting, &launched, spans, marks));
+    // Marks around which nothing is launched (another process') are no better than none.
+    let steps = match marked {
+        Some(steps) if !steps.kept.is_empty() && steps.cover() => steps,
+        _ => {
+            let main = join::main_device(&records.devices);
+            let kernels: Vec<(f64, u32)> = launched
+                .iter()
+                .map(|launched| (launched.time, &records.devices[launched.device as usize]))
+                .filter(|(_, device)| device.kind == DeviceKind::Kernel && device.device == main)
+                .map(|(time, device)| (time, device.name))
+                .collect();
+            let (mut spans, marks) = steps::without_marks(records, &kernels);
+            spans.truncate(options.max_steps.unwrap_or(usize::MAX).max(1));
+            Steps::of(records, &nesting, &launched, spans, marks)
+        }
+    };
+    if steps.kept.is_empty() {
+        return Err(KinetoError::NoWholeStep { kernels: records.kernels_seen });
+    }
+    let grouped = group::operations(records, &steps.joined, &nesting.modules, &steps.kept);
+    let device = timing::Busy::of(records, steps.joined.device);
+    let walls = timing::walls(&steps.spans, &steps.work, &steps.kept, &device);
+    let joined_share = joined_share(records, &steps);
+    let mut notes = Notes::new(records, &nesting, &steps, without_launch);
+    notes.durations(&steps, &walls);
+    notes.joined(records, joined_share, grouped.inferred);
+    let workload = workload(source, &nesting, &steps.spans[steps.kept[0]], &grouped.operations, options, &mut notes.0);
+    let origin = origin(records, steps.joined.device, options, &mut notes.0);
+    let step = step(records, &steps, &walls);
+    let summary = Summary {
+        marks: steps.marks,
+        steps_found: source.found.unwrap_or(steps.spans.len()),
+        steps_used: steps.kept.len(),
+        events: source.totals.events,
+        bytes: source.totals.bytes,
+        kernels_per_step: steps.mean(|work| work.kernels as f64),
+        kernel_time: Micros::known(steps.mean(|work| work.kernel_time)),
+        device_time: Micros::known(steps.mean(|work| work.device_time)),
+        joined_share,
+        overlaps: nesting.overlaps,
+    };
+    let mut profile = Profile::new(workload, Some(origin), Some(step), grouped.operations)?;
+    profile.recording = Some(Recording {
+        source: "kineto trace".to_owned(),
+        step_marks: Some(steps.marks.name().to_owned()),
+        ranks: None,
+        joined_share: Some(joined_share),
+        notes: notes.0,
+    });
+    Ok(Import { profile, summary })
+}
+
+fn step(records: &Records, steps: &Steps, walls: &[Wall]) -> Step {
+    let fold = |start: f64, pick: fn(f64, f64) -> f64| walls.iter().map(|wall| wall.duration).fold(start, pick);
+    let range = [Micros::known(fold(f64::INFINITY, f64::min)), Micros::known(fold(0.0, f64::max))];
+    let peak = records
+        .peak_memory
+        .get(&steps.joined.device)
+        .or_else(|| records.peak_memory.values().max())
+        .map(|bytes| Bytes::known(*bytes as f64));
+    Step {
+        duration: Some(Micros::known(median(walls.iter().map(|wall| wall.duration)))),
+        duration_range: (walls.len() > 1).then_some(range),
+        device_busy: Some(Micros::known(median(walls.iter().map(|wall| wall.busy)))),
+        peak_memory_bytes: peak,
+        samples: u32::try_from(steps.kept.len()).ok(),
+    }
+}
+
+/// Share of the kernel time whose launch lies in an operator (or, for collectives, in the
+/// range of its collective).
+fn joined_share(records: &Records, steps: &Steps) -> f64 {
+    let (mut all, mut joined) = (0.0, 0.0);
+    for occurrence in &steps.joined.occurrences {
+        if steps.kept.binary_search(&(occurrence.step as usize)).is_err() {
+            continue;
+        }
+        let time: f64 = occurrence
+            .work
+            .iter()
+            .map(|index| &records.devices[*index as usize])
+            .filter(|device| device.kind == DeviceKind::Kernel)
+            .map(|device| device.end - device.start)
+            .sum();
+        all += time;
+        if occurrence.operator.is_some() || occurrence.within_range {
+            joined += time;
+        }
+    }
+    if all > 0.0 { joined / all } else { 0.0 }
+}
+
+/// What the trace and the caller say about the workload.
+pub(super) fn workload(
+    source: &Source<'_>,
+    nesting: &Nesting,
+    span: &Span,
+    operations: &[Operation],
+    options: &ImportOptions<'_>,
+    notes: &mut Vec<String>,
+) -> Workload {
+    let records = source.records;
+    let mode = options.mode.unwrap_or_else(|| infer::mode(records, nesting));
+    let inferred = infer::batch(records, nesting, span);
+    let batch_size = options.batch_size.or_else(|| {
+        let (batch, _) = inferred?;
+        notes.push(format!("batch size {batch} is read off the first layer's input; --batch-size sets it"));
+        Some(batch)
+    });
+    let sequence_length = options.sequence_length.or_else(|| {
+        let (_, length) = inferred?;
+        let length = length?;
+        notes.push(format!("sequence length {length} is read off the first layer's input"));
+        Some(length)
+    });
+    let precision = options.precision.or_else(|| {
+        let (precision, how) = infer::precision(operations)?;
+        notes.push(format!("precision {precision} is told {how}; --precision sets it"));
+        Some(precision)
+    });
+    let parameter_count = options.parameter_count.or_else(|| {
+        let count = (mode == Mode::Training).then(|| infer::parameters(records, span)).flatten()?;
+        notes.push(format!("{count} parameters are counted from the gradients that the backward pass accumulates"));
+        Some(count)
+    });
+    let name = if options.workload.trim().is_empty() { "imported".to_owned() } else { options.workload.clone() };
+    Workload { name, mode, batch_size, sequence_length, precision, parameter_count }
+}
+
+fn origin(records: &Records, device: u32, options: &ImportOptions<'_>, notes: &mut Vec<String>) -> Origin {
+    let info = device_info(&records.properties, device);
+    let found = info.as_ref().and_then(|info| options.resolve_gpu.and_then(|resolve| resolve(info)));
+    let gpu = options.origin.clone().or(found);
+    if gpu.is_none() {
+        notes.push(match &info {
+            Some(info) if options.resolve_gpu.is_some() => {
+                format!("the catalog has no GPU that is {:?}; --origin sets it", info.name)
+            }
+            Some(info) => format!("the GPU is {:?}; --origin sets which of the catalog that is", info.name),
+            None => "the trace does not name its GPU; --origin sets it".to_owned(),
+        });
+    }
+    let cuda = records.versions.get("cuda_runtime").map(|version| cuda_version(*version));
+    let hip = records.versions.get("hip_runtime").map(|version| hip_version(*version));
+    Origin {
+        gpu,
+        gpu_name: info.map(|info| info.name),
+        framework: Some("pytorch".to_owned()),
+        cuda: cuda.or(hip),
+        driver: records.versions.get("cuda_driver").map(|version| format!("CUDA {}", cuda_version(*version))),
+    }
+}
+
+/// The properties of a device: those with its number, else those of all devices if they
+/// are of one kind (ROCm numbers devices differently in its events).
+fn device_info(properties: &[Properties], device: u32) -> Option<DeviceInfo> {
+    let own = properties.iter().find(|one| one.id == Some(u64::from(device)));
+    let any = || properties.first().filter(|first| properties.iter().all(|one| one.name == first.name));
+    let found = own.or_else(any).filter(|found| !found.name.is_empty())?;
+    Some(DeviceInfo {
+        name: found.name.clone(),
+        compute_capability: found.major.zip(found.minor),
+        multiprocessors: found.multiprocessors,
+        memory_bytes: found.memory_bytes,
+    })
+}
+
+/// 12040 → 12.4
+fn cuda_version(version: u64) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// 60443483 → HIP 6.4.43483
+fn hip_version(version: u64) -> String {
+    format!("HIP {}.{}.{}", version / 10_000_000, version / 100_000 % 100, version % 100_000)
+}
+
+/// What the reader of the profile should know.
+struct Notes(Vec<String>);
+
+impl Notes {
+    fn new(records: &Records, nesting: &Nesting, steps: &Steps, without_launch: u64) -> Self {
+        let mut notes = Self(steps.notes.clone());
+        notes.count(without_launch, "kernels were launched before the recording began and belong to no step");
+        notes.count(steps.joined.outside, "kernels were launched outside the steps and are left out");
+        notes.count(steps.joined.elsewhere, "kernels ran on other devices than the step's and are left out");
+        notes.count(nesting.overlaps, "host ranges overlap others of their thread without nesting");
+        if records.overflowed {
+            notes.0.push("the trace is large: a few whole steps from its middle were read".to_owned());
+        }
+        let bad = &records.bad_times;
+        if bad.count > 0 {
+            notes.0.push(format!(
+                "{} events with unusable times were left out, the first is event {} ({:?}, {} = {})",
+                bad.count, bad.index, bad.name, bad.field, bad.value
+            ));
+        }
+        let bad = &records.malformed;
+        if bad.count > 0 {
+            notes.0.push(format!("{} malformed events were left out, the first is event {}", bad.count, bad.index));
+        }
+        notes.count(
+            records.names.overflowed + records.texts.overflowed,
+            "names or shapes were not kept: the trace has too many different ones",
+        );
+        if steps.marks == StepMarks::WholeTrace {
+            notes.0.push("no step marks: the whole trace is taken as one step".to_owned());
+        }
+        notes
+    }
+
+    fn count(&mut self, count: u64, what: &str) {
+        if count > 0 {
+            self.0.push(format!("{count} {what}"));
+        }
+    }
+
+    fn durations(&mut self, steps: &Steps, walls: &[Wall]) {
+        let device = median(walls.iter().map(|wall| wall.duration));
+        let host = median(steps.kept.iter().map(|step| steps.spans[*step].duration));
+        if device > 0.0 && ((host - device) / device).abs() > 0.03 {
+            self.0.push(format!(
+                "the step time is that of the device ({:.3} ms from step to step); the host marks are {:.3} ms apart",
+                device / 1e3,
+                host / 1e3
+            ));
+        }
+    }
+
+    fn joined(&mut self, records: &Records, share: f64, inferred: usize) {
+        if share < 0.99 {
+            self.0.push(format!("{:.1} % of the kernel time could be joined to operators", share * 100.0));
+        }
+        if !records.shapes_seen {
+            self.0.push("the trace has no shapes: record it with record_shapes=True for better predictions".to_owned());
+        }
+        if inferred > 0 {
+            self.0.push(format!("stride and padding of {inferred} convolutions are worked out from shapes"));
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! The events of a trace that matter, as small records.
+//!
+//! About 45 bytes an event in place of the 250 of its text. Traces of more records than
+//! the budget are read again for a few whole steps ([`Keep`]), so memory stays bounded
+//! whatever the size of the file.
+
+use std::collections::{HashMap, HashSet};
+
+use super::event::{Event, extents, fields, number, unquote, whole};
+use super::intern::{NONE, Pool};
+
+/// What a host record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HostKind {
+    /// An operator of the framework.
+    Operator,
+    /// A named range: profiler steps, optimizer steps, `record_function`.
+    Annotation,
+    /// A call of an `nn.Module`.
+    Module,
+}
+
+/// A range on a host thread.
+#[derive(Debug, Clone)]
+pub(super) struct Host {
+    pub(super) start: f64,
+    pub(super) end: f64,
+    /// Autograd's sequence number, -1 where there is none.
+    pub(super) sequence: i64,
+    pub(super) thread: u32,
+    pub(super) name: u32,
+    /// `Input Dims`, `Input type` and `Concrete Inputs`, as texts.
+    pub(super) dims: u32,
+    pub(super) types: u32,
+    pub(super) values: u32,
+    pub(super) kind: HostKind,
+    /// Runs for a forward operator of another thread (`Fwd thread id` is not 0).
+    pub(super) of_forward: bool,
+}
+
+/// A call that starts work on a device.
+#[derive(Debug, Clone)]
+pub(super) struct Launch {
+    pub(super) start: f64,
+    pub(super) end: f64,
+    pub(super) correlation: u64,
+    pub(super) thread: u32,
+    /// Grid and block, where the call has them (ROCm) and the kernel does not.
+    pub(super) shape: u32,
+    /// The grid of the kernel is in threads, not in blocks.
+    pub(super) grid_in_threads: bool,
+}
+
+/// What a device does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DeviceKind {
+    Kernel,
+    Copy,
+    Set,
+}
+
+/// A kernel, copy or fill on a device.
+#[derive(Debug, Clone)]
+pub(super) struct Device {
+    pub(super) start: f64,
+    pub(super) end: f64,
+    pub(super) correlation: u64,
+    pub(super) name: u32,
+    pub(super) shape: u32,
+    pub(super) device: u32,
+    pub(super) kind: DeviceKind,
+}
+
+/// A kernel's launch configuration; number 0 is the empty one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct LaunchShape {
+    pub(super) grid: Option<[u32; 3]>,
+    pub(super) block: Option<[u32; 3]>,
+    pub(super) registers: Option<u32>,
+    pub(super) shared_memory: Option<u64>,
+    /// Of collectives: name, elements and ranks, as texts.
+    pub(super) collective: u32,
+    pub(super) elements: Option<u64>,
+    pub(super) group_size: Option<u64>,
+}
+
+/// A device as `deviceProperties` describes it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Properties {
+    pub(super) id: Option<u64>,
+    pub(super) name: String,
+    pub(super) major: Option<u32>,
+    pub(super) minor: Option<u32>,
+    pub(super) multiprocessors: Option<u32>,
+    pub(super) memory_bytes: Option<u64>,
+}
+
+/// Which events a pass keeps.
+#[derive(Debug)]
+pub(super) enum Keep {
+    /// Everything, until the budget is spent; then only marks.
+    WithinBudget(usize),
+    /// Host events of a window of time, for a second pass.
+    HostOf { from: f64, to: f64 },
+    /// Device events of the launches kept, for a third pass.
+    DevicesOf(HashSet<u64>),
+}
+
+/// The first event that could not be used, and how many there were.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bad {
+    pub(super) count: u64,
+    pub(super) index: u64,
+    pub(super) name: String,
+    pub(super) field: &'static str,
+    pub(super) value: String,
+}
+
+/// Everything read from a trace.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    pub(super) host: Vec<Host>,
+    pub(super) launches: Vec<Launch>,
+    pub(super) devices: Vec<Device>,
+    /// Ranges that can mark steps, kept even when the budget is spent.
+    pub(super) marks: Vec<Host>,
+    pub(super) names: Pool,
+    pub(super) texts: Pool,
+    shapes: Shapes,
+    pub(super) properties: Vec<Properties>,
+    pub(super) versions: HashMap<&'static str, u64>,
+    /// Largest device memory allocated, by device.
+    pub(super) peak_memory: HashMap<u32, u64>,
+    /// Relevant events seen, whether kept or not.
+    pub(super) seen: u64,
+    pub(super) kernels_seen: u64,
+    pub(super) operators_seen: u64,
+    pub(super) shapes_seen: bool,
+    /// The budget was spent and the records dropped.
+    pub(super) overflowed: bool,
+    /// Span of the host events.
+    pub(super) span: Option<(f64, f64)>,
+    pub(super) bad_times: Bad,
+    pub(super) malformed: Bad,
+    pub(super) events: u64,
+}
+
+#[derive(Debug)]
+struct Shapes {
+    numbers: HashMap<LaunchShape, u32>,
+    list: Vec<LaunchShape>,
+}
+
+impl Default for Shapes {
+    fn default() -> Self {
+        Self { numbers: HashMap::from([(LaunchShape::default(), NONE)]), list: vec![LaunchShape::default()] }
+    }
+}
+
+/// Marks kept at most: a trace of a million steps is no trace of a training job.
+const MARKS: usize = 1 << 20;
+/// Raw shapes longer than this are not kept.
+const LONGEST_TEXT: usize = 256 << 10;
+
+enum Category {
+    Host(HostKind),
+    Launch,
+    Device(DeviceKind),
+}
+
+impl Records {
+    /// The launch configuration of a number.
+    pub(super) fn shape(&self, number: u32) -> &LaunchShape {
+        &self.shapes.list[number as usize]
+    }
+
+    /// Reads a top-level property.
+    pub(super) fn property(&mut self, key: &str, value: &[u8]) {
+        match key {
+            "deviceProperties" => {
+                if let Ok(serde_json::Value::Array(list)) = serde_json::from_slice(value) {
+                    self.properties = list.iter().map(properties).collect();
+                }
+            }
+            "cuda_runtime_version" => self.version("cuda_runtime", value),
+            "cuda_driver_version" => self.version("cuda_driver", value),
+            "hip_runtime_version" => self.version("hip_runtime", value),
+            _ => {}
+        }
+    }
+
+    fn version(&mut self, key: &'static str, value: &[u8]) {
+        if let Some(version) = whole(value).filter(|version| *version > 0) {
+            self.versions.insert(key, version);
+        }
+    }
+
+    /// Reads one event and keeps it if `keep` says so.
+    pub(super) fn event(&mut self, text: &[u8], keep: &Keep) {
+        let index = self.events;
+        self.events += 1;
+        let Some(event) = Event::read(text) else {
+            note(&mut self.malformed, index, "", "event", text);
+            return;
+        };
+        match event.ph {
+            b'X' => {}
+            b'i' if event.name == b"[memory]" => return self.memory(&event),
+            _ => return,
+        }
+        let Some(category) = category(&event) else { return };
+        let Some(start) = number(event.ts).filter(|time| time.is_finite() && *time >= 0.0) else {
+            return self.bad_time(index, &event, "ts", event.ts);
+        };
+        let duration = if event.dur.is_empty() { Some(0.0) } else { number(event.dur) };
+        // Beyond a year something is wrong with the number.
+        let Some(duration) = duration.filter(|time| (0.0..3.2e13).contains(time)) else {
+            return self.bad_time(index, &event, "dur", event.dur);
+        };
+        self.seen += 1;
+        let end = start + duration;
+        match category {
+            Category::Host(kind) => self.host(&event, kind, start, end, keep),
+            Category::Launch => self.launch(&event, start, end, keep),
+            Category::Device(kind) => self.device(&event, kind, start, end, keep),
+        }
+        if let Keep::WithinBudget(budget) = keep
+            && !self.overflowed
+            && self.host.len() + self.launches.len() + self.devices.len() > *budget
+        {
+            self.overflowed = true;
+            self.host = Vec::new();
+            self.launches = Vec::new();
+            self.devices = Vec::new();
+        }
+    }
+
+    fn bad_time(&mut self, index: u64, event: &Event<'_>, field: &'static str, value: &[u8]) {
+        let name = super::event::unescape(&event.name[..event.name.len().min(200)]);
+        note(&mut self.bad_times, index, &name, field, value);
+    }
+
+    fn thread(&mut self, event: &Event<'_>) -> u32 {
+        let mut key = [0_u8; 48];
+        let pid = &event.pid[..event.pid.len().min(23)];
+        let tid = &event.tid[..event.tid.len().min(24)];
+        key[..pid.len()].copy_from_slice(pid);
+        key[pid.len()] = b'/';
+        key[pid.len() + 1..=pid.len() + tid.len()].copy_from_slice(tid);
+        self.texts.raw(&key[..=pid.len() + tid.len()])
+    }
+
+    fn host(&mut self, event: &Event<'_>, kind: HostKind, start: f64, end: f64, keep: &Keep) {
+        if kind == HostKind::Operator {
+            self.operators_seen += 1;
+        }
+        let (low, high) = self.span.unwrap_or((start, end));
+        self.span = Some((low.min(start), high.max(end)));
+        let is_mark = kind != HostKind::Module && may_mark(event);
+        let wanted = match keep {
+            Keep::WithinBudget(_) => !self.overflowed,
+            Keep::HostOf { from, to } => end > *from && start < *to,
+            Keep::DevicesOf(_) => false,
+        };
+        if !wanted && !(is_mark && matches!(keep, Keep::WithinBudget(_))) {
+            return;
+        }
+        let mut host = Host {
+            start,
+            end,
+            sequence: -1,
+            thread: self.thread(event),
+            name: self.names.name(event.name),
+            dims: NONE,
+            types: NONE,
+            values: NONE,
+            kind: if kind == HostKind::Operator && was_annotation(event.name) { HostKind::Annotation } else { kind },
+            of_forward: false,
+        };
+        if !event.args.is_empty() && kind != HostKind::Module {
+            let texts = &mut self.texts;
+            let mut keep_text = |value: &[u8]| {
+                if value.len() <= LONGEST_TEXT && !matches!(value, b"[]" | b"\"\"") { texts.raw(value) } else { NONE }
+            };
+            // A malformed `args` leaves what was read before the fault.
+            let _ = fields(event.args, |key, value| match key {
+                b"Input Dims" | b"Input dims" => host.dims = keep_text(value),
+                b"Input type" | b"Input Types" => host.types = keep_text(value),
+                b"Concrete Inputs" => host.values = keep_text(value),
+                b"Sequence number" => host.sequence = whole(value).map_or(-1, |number| number as i64),
+                b"Fwd thread id" | b"Fwd thread ID" => host.of_forward = whole(value).is_some_and(|id| id != 0),
+                _ => {}
+            });
+            self.shapes_seen |= host.dims != NONE && kind == HostKind::Operator;
+        }
+        if is_mark && matches!(keep, Keep::WithinBudget(_)) && self.marks.len() < MARKS {
+            self.marks.push(host.clone());
+        }
+        if wanted {
+            self.host.push(host);
+        }
+    }
+
+    fn launch(&mut self, event: &Event<'_>, start: f64, end: f64, keep: &Keep) {
+        let wanted = match keep {
+            Keep::WithinBudget(_) => !self.overflowed,
+            Keep::HostOf { from, to } => start >= *from && start < *to,
+            Keep::DevicesOf(_) => false,
+        };
+        if !wanted {
+            return;
+        }
+        let mut correlation = None;
+        let mut shape = LaunchShape::default();
+        let hip = event.name.starts_with(b"hip");
+        // `hipExtModuleLaunchKernel` takes the grid in threads, and so traces show it.
+        let grid_in_threads = event.name.starts_with(b"hipExtModule");
+        let _ = fields(event.args, |key, value| match key {
+            b"correlation" => correlation = whole(value),
+            b"grid" if hip => shape.grid = extents(value),
+            b"block" if hip => shape.block = extents(value),
+            _ => {}
+        });
+        let Some(correlation) = correlation else { return };
+        let shape = self.shape_number(shape);
+        let thread = self.thread(event);
+        self.launches.push(Launch { start, end, correlation, thread, shape, grid_in_threads });
+    }
+
+    fn device(&mut self, event: &Event<'_>, kind: DeviceKind, start: f64, end: f64, keep: &Keep) {
+        if kind == DeviceKind::Kernel {
+            self.kernels_seen += 1;
+        }
+        match keep {
+            Keep::WithinBudget(_) if !self.overflowed => {}
+            Keep::DevicesOf(_) => {}
+            _ => return,
+        }
+        let mut correlation = 0;
+        let mut device = None;
+        let mut collective = NONE;
+        let mut shape = LaunchShape::default();
+        let names = &mut self.names;
+        let _ = fields(event.args, |key, value| match key {
+            b"correlation" => correlation = whole(value).unwrap_or(0),
+            b"device" => device = whole(value),
+            b"grid" => shape.grid = extents(value),
+            b"block" => shape.block = extents(value),
+            b"registers per thread" => shape.registers = whole(value).and_then(|n| n.try_into().ok()),
+            b"shared memory" => shape.shared_memory = whole(value),
+            b"Collective name" => collective = names.name(unquote(value)),
+            b"In msg nelems" => shape.elements = whole(value),
+            b"Group size" => shape.group_size = whole(value),
+            _ => {}
+        });
+        if matches!(keep, Keep::DevicesOf(wanted) if !wanted.contains(&correlation)) {
+            return;
+        }
+        shape.collective = collective;
+        let shape = self.shape_number(shape);
+        let name = self.names.name(event.name);
+        let device = device.or_else(|| whole(event.pid)).unwrap_or(0) as u32;
+        self.devices.push(Device { start, end, correlation, name, shape, device, kind });
+    }
+
+    fn shape_number(&mut self, mut shape: LaunchShape) -> u32 {
+        // The profile has both or neither, and no extent of zero.
+        let whole = |extent: Option<[u32; 3]>| extent.is_some_and(|extent| !extent.contains(&0));
+        if !(whole(shape.grid) && whole(shape.block)) {
+            (shape.grid, shape.block) = (None, None);
+        }
+        if let Some(&number) = self.shapes.numbers.get(&shape) {
+            return number;
+        }
+        let number = self.shapes.list.len() as u32;
+        self.shapes.list.push(shape.clone());
+        self.shapes.numbers.insert(shape, number);
+        number
+    }
+
+    /// Takes the launch configurations that only the launch calls have (ROCm), and brings
+    /// grids in threads to blocks; once all events are read.
+    pub(super) fn settle_grids(&mut self) {
+        let calls: HashMap<u64, (u32, bool)> = self
+            .launches
+            .iter()
+            .filter(|launch| launch.shape != NONE || launch.grid_in_threads)
+            .map(|launch| (launch.correlation, (launch.shape, launch.grid_in_threads)))
+            .collect();
+        if calls.is_empty() {
+            return;
+        }
+        let mut devices = std::mem::take(&mut self.devices);
+        for device in devices.iter_mut().filter(|device| device.kind == DeviceKind::Kernel) {
+            let Some((call, in_threads)) = calls.get(&device.correlation).copied() else { continue };
+            let mut shape = self.shape(device.shape).clone();
+            if shape.grid.is_none() {
+                let call = self.shape(call);
+                (shape.grid, shape.block) = (call.grid, call.block);
+            }
+            if in_threads && let (Some(grid), Some(block)) = (&mut shape.grid, shape.block) {
+                for (extent, threads) in grid.iter_mut().zip(block) {
+                    *extent = extent.div_ceil(threads);
+                }
+            }
+            device.shape = self.shape_number(shape);
+        }
+        self.devices = devices;
+    }
+
+    fn memory(&mut self, event: &Event<'_>) {
+        let (mut kind, mut device, mut allocated) = (None, None, None);
+        let _ = fields(event.args, |key, value| match key {
+            b"Device Type" => kind = whole(value),
+            b"Device Id" => device = whole(value),
+            b"Total Allocated" => allocated = whole(value),
+            _ => {}
+        });
+        // Type 1 is CUDA (and ROCm under its name).
+        if let (Some(1), Some(device), Some(allocated)) = (kind, device, allocated) {
+            let peak = self.peak_memory.entry(device as u32).or_default();
+            *peak = allocated.max(*peak);
+        }
+    }
+}
+
+fn note(bad: &mut Bad, index: u64, name: &str, field: &'static str, value: &[u8]) {
+    if bad.count == 0 {
+        let value = String::from_utf8_lossy(&value[..value.len().min(100)]);
+        let value = if value.is_empty() { "missing".to_owned() } else { crate::text::clean(&value, 40) };
+        *bad = Bad { count: 0, index, name: crate::text::clean(name, 80), field, value };
+    }
+    bad.count += 1;
+}
+
+/// The kind of an event by its category, in the old names and the present ones.
+fn category(event: &Event<'_>) -> Option<Category> {
+    Some(match event.category {
+        b"cpu_op" | b"Operator" => Category::Host(HostKind::Operator),
+        b"user_annotation" => Category::Host(HostKind::Annotation),
+        b"python_function" if event.name.starts_with(b"nn.Module: ") => Category::Host(HostKind::Module),
+        b"cuda_runtime" | b"cuda_driver" | b"Runtime" if launches(event.name) => Category::Launch,
+        b"kernel" | b"Kernel" => Category::Device(DeviceKind::Kernel),
+        b"gpu_memcpy" | b"Memcpy" => Category::Device(DeviceKind::Copy),
+        b"gpu_memset" | b"Memset" => Category::Device(DeviceKind::Set),
+        _ => return None,
+    })
+}
+
+/// Whether a runtime or driver call can start work on the device: `cudaLaunchKernel`,
+/// `cuLaunchKernelEx`, `hipModuleLaunchKernel`, `cudaGraphLaunch`, `cudaMemcpyAsync`,
+/// `cuMemsetD8Async` …
+fn launches(name: &[u8]) -> bool {
+    name.windows(4).any(|part| matches!(part, b"aunc" | b"emcp" | b"emse"))
+}
+
+/// Ranges that traces until 2022 list among the operators.
+fn was_annotation(name: &[u8]) -> bool {
+    [&b"ProfilerStep"[..], b"Optimizer.", b"enumerate(DataLoader)"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a range may mark a step: the profiler's and the optimizers' own, and those of
+/// the program that say step, iteration or batch (and not batch norm).
+fn may_mark(event: &Event<'_>) -> bool {
+    if event.name.starts_with(b"ProfilerStep") || event.name.starts_with(b"Optimizer.step#") {
+        return true;
+    }
+    if event.category != b"user_annotation" {
+        return false;
+    }
+    let name = &event.name[..event.name.len().min(200)];
+    let has = |word: &[u8]| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    has(b"step") || has(b"iter") || (has(b"batch") && !has(b"norm"))
+}
+
+fn properties(value: &serde_json::Value) -> Properties {
+    let number = |key: &str| value.get(key).and_then(serde_json::Value::as_u64);
+    let small = |key: &str| number(key).and_then(|number| u32::try_from(number).ok());
+    Properties {
+        id: number("id"),
+        name: crate::text::clean(value.get("name").and_then(serde_json::Value::as_str).unwrap_or(""), 120),
+        major: small("computeMajor"),
+        minor: small("computeMinor"),
+        multiprocessors: small("numSms"),
+        memory_bytes: number("totalGlobalMem"),
+    }
+}

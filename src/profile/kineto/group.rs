@@ -1,0 +1,287 @@
+//! Equal occurrences made one operation.
+//!
+//! Occurrences of one call (name, shapes, type, attributes), phase and module group are
+//! one operation if they launch the same kernels; where the library chose different
+//! kernels in different places they are several. Nothing is lost or counted twice: the
+//! sum of `count` × `device_time` over all operations is the mean device time of a step.
+
+use std::collections::HashMap;
+
+use super::args::{Description, describe, tensors};
+use super::collect::Records;
+use super::intern::NONE;
+use super::join::{Joined, Occurrence};
+use crate::profile::{Attribute, Kernel, Operation, Phase, Shape};
+use crate::units::Micros;
+
+/// Occurrences that launch the same kernels.
+#[derive(Debug, Clone)]
+struct Variant {
+    /// Name and launch configuration of each kernel, in launch order.
+    kernels: Vec<(u32, u32)>,
+    /// Device time of each, summed over the occurrences.
+    times: Vec<f64>,
+    occurrences: u64,
+    time: f64,
+    first: usize,
+}
+
+type Key = (u32, Phase, u32);
+
+/// Calls described so far: the same texts need to be read only once.
+#[derive(Default)]
+struct Descriptions {
+    by_texts: HashMap<[u32; 6], u32>,
+    by_value: HashMap<String, u32>,
+    list: Vec<Description>,
+}
+
+/// The operations of a step, from the occurrences of the `kept` steps.
+pub(super) fn operations(records: &Records, joined: &Joined, modules: &[String], kept: &[usize]) -> Grouped {
+    let mut descriptions = Descriptions::default();
+    let mut groups: HashMap<Key, Vec<Variant>> = HashMap::new();
+    let outputs = OutputsOf::new(records, joined);
+    for (order, occurrence) in joined.occurrences.iter().enumerate() {
+        if kept.binary_search(&(occurrence.step as usize)).is_err() {
+            continue;
+        }
+        let description = descriptions.of(records, occurrence, &outputs);
+        let key = (description, occurrence.phase, occurrence.module);
+        add(groups.entry(key).or_default(), records, occurrence, order);
+    }
+    let steps = kept.len().max(1) as f64;
+    let mut grouped: Vec<(usize, Operation)> = Vec::new();
+    let mut inferred = 0;
+    for ((description, phase, module), variants) in groups {
+        let description = &descriptions.list[description as usize];
+        inferred += usize::from(description.inferred);
+        for variant in settle(variants, steps) {
+            let module = modules.get(module as usize).filter(|module| !module.is_empty()).cloned();
+            grouped.push((variant.first, operation(records, description, phase, module, &variant, steps)));
+        }
+    }
+    grouped.sort_by_key(|(first, _)| *first);
+    Grouped { operations: grouped.into_iter().map(|(_, operation)| operation).collect(), inferred }
+}
+
+/// The result of [`operations`].
+pub(super) struct Grouped {
+    pub(super) operations: Vec<Operation>,
+    /// Operations whose stride and padding were worked out from shapes.
+    pub(super) inferred: usize,
+}
+
+fn add(variants: &mut Vec<Variant>, records: &Records, occurrence: &Occurrence, order: usize) {
+    let work = || occurrence.work.iter().map(|index| &records.devices[*index as usize]);
+    let same = |variant: &Variant| {
+        variant.kernels.len() == occurrence.work.len()
+            && variant.kernels.iter().zip(work()).all(|(known, device)| *known == (device.name, device.shape))
+    };
+    let time: f64 = work().map(|device| device.end - device.start).sum();
+    match variants.iter().position(same) {
+        Some(index) => {
+            let variant = &mut variants[index];
+            for (sum, device) in variant.times.iter_mut().zip(work()) {
+                *sum += device.end - device.start;
+            }
+            variant.occurrences += 1;
+            variant.time += time;
+        }
+        None if variants.len() < VARIANTS => variants.push(Variant {
+            kernels: work().map(|device| (device.name, device.shape)).collect(),
+            times: work().map(|device| device.end - device.start).collect(),
+            occurrences: 1,
+            time,
+            first: order,
+        }),
+        None => {
+            variants[0].occurrences += 1;
+            variants[0].time += time;
+        }
+    }
+}
+
+/// Variants of one call told apart; an operator that never repeats its kernels (a graph
+/// launch) must not make the search quadratic.
+const VARIANTS: usize = 64;
+
+/// Variants that occur in fewer than half of the steps join the most frequent one.
+fn settle(mut variants: Vec<Variant>, steps: f64) -> Vec<Variant> {
+    variants.sort_by(|a, b| b.occurrences.cmp(&a.occurrences).then(a.first.cmp(&b.first)));
+    let (mut major, minor): (Vec<Variant>, Vec<Variant>) =
+        variants.into_iter().partition(|variant| variant.occurrences as f64 / steps >= 0.5);
+    let mut minor = minor.into_iter();
+    if major.is_empty() {
+        major.extend(minor.next());
+    }
+    if let Some(first) = major.first_mut() {
+        for variant in minor {
+            first.occurrences += variant.occurrences;
+            first.time += variant.time;
+            first.first = first.first.min(variant.first);
+        }
+    }
+    major
+}
+
+fn operation(
+    records: &Records,
+    description: &Description,
+    phase: Phase,
+    module: Option<String>,
+    variant: &Variant,
+    steps: f64,
+) -> Operation {
+    let count = ((variant.occurrences as f64 / steps).round() as u32).max(1);
+    let device_time = variant.time / steps / f64::from(count);
+    // Where variants were merged the kernels are those of the most frequent one, scaled
+    // so that they still add up to the device time.
+    let own: f64 = variant.times.iter().sum();
+    let scale = if own > 0.0 { device_time / own } else { 0.0 };
+    let mut kernels: Vec<((u32, u32), u32, f64)> = Vec::new();
+    for (kernel, time) in variant.kernels.iter().zip(&variant.times) {
+        match kernels.iter_mut().take(KERNELS).find(|(known, ..)| known == kernel) {
+            Some((_, count, sum)) => {
+                *count += 1;
+                *sum += time;
+            }
+            None => kernels.push((*kernel, 1, *time)),
+        }
+    }
+    let kernels = kernels.into_iter().map(|(kernel, count, time)| self::kernel(records, kernel, count, time * scale));
+    Operation {
+        name: description.name.clone(),
+        module,
+        phase,
+        count,
+        inputs: description.inputs.clone(),
+        outputs: description.outputs.clone(),
+        dtype: description.dtype.clone(),
+        attributes: description.attributes.clone(),
+        device_time: (!variant.kernels.is_empty()).then(|| Micros::known(device_time)),
+        kernels: kernels.collect(),
+    }
+}
+
+/// Different kernels of one occurrence that are searched for repetitions.
+const KERNELS: usize = 256;
+
+fn kernel(records: &Records, (name, shape): (u32, u32), count: u32, time: f64) -> Kernel {
+    let shape = records.shape(shape);
+    Kernel {
+        name: shown_name(records.names.text(name)),
+        count,
+        duration: Micros::known(time / f64::from(count)),
+        grid: shape.grid,
+        block: shape.block,
+        registers_per_thread: shape.registers,
+        static_shared_memory_bytes: shape.shared_memory,
+        dynamic_shared_memory_bytes: None,
+        flops: None,
+        dram_bytes: None,
+    }
+}
+
+fn shown_name(name: &str) -> String {
+    if name.trim().is_empty() { "(unnamed)".to_owned() } else { name.to_owned() }
+}
+
+impl Descriptions {
+    fn of(&mut self, records: &Records, occurrence: &Occurrence, outputs: &OutputsOf<'_>) -> u32 {
+        let texts = match occurrence.operator {
+            Some(operator) => {
+                let host = &records.host[operator as usize];
+                let (dims, types) = outputs.texts(operator);
+                [host.name, host.dims, host.types, host.values, dims, types]
+            }
+            None => {
+                let device = &records.devices[occurrence.work[0] as usize];
+                let range = occurrence.shapes_of.map(|range| &records.host[range as usize]);
+                let dims = range.map_or(NONE, |range| range.dims);
+                // Told apart from operators of the same texts by the last number.
+                [device.name, dims, range.map_or(NONE, |range| range.types), device.shape, NONE, u32::MAX]
+            }
+        };
+        if let Some(&number) = self.by_texts.get(&texts) {
+            return number;
+        }
+        let text = |number: u32| records.texts.text(number);
+        let mut description = if occurrence.operator.is_some() {
+            let (known, _) = tensors(text(texts[4]), text(texts[5]));
+            // The gradient of the first result comes first; others may be absent.
+            let known: Vec<Shape> = known.into_iter().take(1).filter(|shape| !shape.is_empty()).collect();
+            describe(records.names.text(texts[0]), text(texts[1]), text(texts[2]), text(texts[3]), &known)
+        } else {
+            lone(records, texts)
+        };
+        description.name = shown_name(&description.name);
+        let value = format!("{description:?}");
+        let list = &mut self.list;
+        let number = *self.by_value.entry(value).or_insert_with(|| {
+            list.push(description);
+            list.len() as u32 - 1
+        });
+        self.by_texts.insert(texts, number);
+        number
+    }
+}
+
+/// Work without an operator is an operation named by its kernel.
+fn lone(records: &Records, [name, dims, types, shape, ..]: [u32; 6]) -> Description {
+    let (inputs, dtype) = tensors(records.texts.text(dims), records.texts.text(types));
+    let mut description =
+        Description { name: records.names.text(name).to_owned(), inputs, dtype, ..Description::default() };
+    let shape = records.shape(shape);
+    let mut note = |name: &str, value: Option<Attribute>| {
+        if let Some(value) = value {
+            description.attributes.insert(name.to_owned(), value);
+        }
+    };
+    let whole = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok()).map(Attribute::Int);
+    note("elements", whole(shape.elements));
+    note("group_size", whole(shape.group_size));
+    let collective = records.names.text(shape.collective);
+    note("collective", (!collective.is_empty()).then(|| Attribute::Text(collective.to_owned())));
+    description
+}
+
+/// Finds the shapes of an operator's results in the autograd node they come back to: the
+/// gradients the node takes have the shapes of the results.
+struct OutputsOf<'a> {
+    records: &'a Records,
+    /// Node by the sequence number of the operator that made it.
+    nodes: HashMap<i64, (u32, u32)>,
+    joined: &'a Joined,
+}
+
+impl<'a> OutputsOf<'a> {
+    fn new(records: &'a Records, joined: &'a Joined) -> Self {
+        let nodes = joined
+            .node_of
+            .iter()
+            .map(|(maker, node)| (records.host[*maker as usize].sequence, (*maker, *node)))
+            .collect();
+        Self { records, nodes, joined }
+    }
+
+    fn texts(&self, operator: u32) -> (u32, u32) {
+        let node = self.joined.node_of.get(&operator).copied().or_else(|| self.through_maker(operator));
+        node.map_or((NONE, NONE), |node| {
+            let node = &self.records.host[node as usize];
+            (node.dims, node.types)
+        })
+    }
+
+    /// A convolution is made a node by `aten::convolution` and carried out two levels
+    /// below; the result is the same.
+    fn through_maker(&self, operator: u32) -> Option<u32> {
+        let host = &self.records.host[operator as usize];
+        let name = self.records.names.text(host.name);
+        if !name.ends_with("_convolution") && !name.ends_with("::convolution") {
+            return None;
+        }
+        let parent = self.joined.around.get(&operator)?;
+        let (maker, node) = self.nodes.get(&self.records.host[*parent as usize].sequence)?;
+        (maker == parent).then_some(*node)
+    }
+}

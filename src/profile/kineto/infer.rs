@@ -1,0 +1,180 @@
+//! What the trace says about the workload without naming it.
+
+use std::collections::{HashMap, HashSet};
+
+use super::args::tensors;
+use super::collect::{HostKind, Records};
+use super::nest::Nesting;
+use super::steps::Span;
+use crate::profile::{DType, Mode, Operation, Phase, Precision, Shape};
+
+/// Training if anything runs backward.
+pub(super) fn mode(records: &Records, nesting: &Nesting) -> Mode {
+    let backward = nesting.contexts.iter().any(|context| context.backward || context.accumulation)
+        || records.host.iter().any(|host| host.of_forward);
+    if backward { Mode::Training } else { Mode::Inference }
+}
+
+/// Operators whose first input has the batch as its leading extent, as far as they come
+/// before anything reshapes it.
+const FIRST: [&str; 8] = [
+    "aten::conv1d",
+    "aten::conv2d",
+    "aten::conv3d",
+    "aten::convolution",
+    "aten::embedding",
+    "aten::linear",
+    "aten::lstm",
+    "aten::gru",
+];
+
+/// Samples of a step, and tokens of a sample where the input is two-dimensional.
+pub(super) fn batch(records: &Records, nesting: &Nesting, span: &Span) -> Option<(u64, Option<u64>)> {
+    let first = records
+        .host
+        .iter()
+        .zip(&nesting.contexts)
+        .filter(|(host, context)| {
+            host.kind == HostKind::Operator
+                && host.start >= span.start
+                && host.start < span.end
+                && !context.backward
+                && !context.optimizer
+                && FIRST.contains(&records.names.text(host.name))
+        })
+        .min_by(|(a, _), (b, _)| a.start.total_cmp(&b.start))?
+        .0;
+    let (shapes, _) = tensors(records.texts.text(first.dims), records.texts.text(first.types));
+    let lead = |shape: &Shape, at: usize| shape.get(at).copied().filter(|extent| *extent > 0);
+    match records.names.text(first.name) {
+        "aten::embedding" => {
+            let indices = shapes.get(1).filter(|shape| shape.len() == 2)?;
+            Some((lead(indices, 0)?, lead(indices, 1)))
+        }
+        "aten::linear" => {
+            let input = shapes.first()?;
+            match input.len() {
+                2 => Some((lead(input, 0)?, None)),
+                3 => Some((lead(input, 0)?, lead(input, 1))),
+                _ => None,
+            }
+        }
+        // Recurrent layers may have the batch first or second.
+        "aten::lstm" | "aten::gru" => None,
+        _ => {
+            let (input, weight) = (shapes.first()?, shapes.get(1)?);
+            (input.len() == weight.len()).then(|| lead(input, 0))?.map(|batch| (batch, None))
+        }
+    }
+}
+
+/// Parameters with a gradient: autograd accumulates each exactly once in a backward pass.
+/// `None` where shapes are missing or several backward passes make it uncertain.
+pub(super) fn parameters(records: &Records, span: &Span) -> Option<u64> {
+    let mut total = 0_u64;
+    let mut backward_passes = 0_u64;
+    let mut sinks = 0_u64;
+    for host in records.host.iter().filter(|host| host.start >= span.start && host.start < span.end) {
+        let name = records.names.text(host.name);
+        if name == "torch::autograd::AccumulateGrad" {
+            let (shapes, _) = tensors(records.texts.text(host.dims), records.texts.text(host.types));
+            total = total.checked_add(shapes.first()?.iter().try_fold(1_u64, |a, b| a.checked_mul(*b))?)?;
+            sinks += 1;
+        }
+        // The loss of a step is differentiated once per micro-batch.
+        if host.of_forward && is_loss(name) {
+            backward_passes += 1;
+        }
+    }
+    (sinks > 0 && total > 0 && backward_passes == 1).then_some(total)
+}
+
+fn is_loss(name: &str) -> bool {
+    !name.starts_with("autograd::")
+        && ["NllLoss", "MseLoss", "CrossEntropyLoss", "BinaryCrossEntropy", "L1Loss", "SmoothL1Loss", "KlDiv"]
+            .iter()
+            .any(|loss| name.starts_with(loss))
+}
+
+/// The arithmetic of the products, and how it was told.
+pub(super) fn precision(operations: &[Operation]) -> Option<(Precision, &'static str)> {
+    let is_product = |operation: &&Operation| {
+        let name = operation.name.as_str();
+        ["mm", "linear", "matmul", "conv", "attention", "rnn", "lstm"].iter().any(|part| name.contains(part))
+            && matches!(operation.phase, Phase::Forward | Phase::Backward)
+    };
+    let weight = |operation: &Operation| operation.total_device_time().map_or(1.0, |time| time.get() + 1e-9);
+    let mut by_type: HashMap<&DType, f64> = HashMap::new();
+    let mut kernels: Vec<(&str, f64)> = Vec::new();
+    for operation in operations.iter().filter(is_product) {
+        if let Some(dtype) = &operation.dtype {
+            *by_type.entry(dtype).or_default() += weight(operation);
+        }
+        let count = f64::from(operation.count);
+        kernels.extend(
+            operation
+                .kernels
+                .iter()
+                .map(|kernel| (kernel.name.as_str(), kernel.duration.get() * f64::from(kernel.count) * count)),
+        );
+    }
+    let share = |test: &dyn Fn(&str) -> bool| -> f64 {
+        let total: f64 = kernels.iter().map(|(_, time)| time).sum();
+        let of: f64 = kernels.iter().filter(|(name, _)| test(name)).map(|(_, time)| time).sum();
+        if total > 0.0 { of / total } else { 0.0 }
+    };
+    let tf32 = share(&|name| name.contains("tf32") || (name.contains("s1688") && !name.contains("fp16")));
+    let dtype = by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(dtype, _)| dtype);
+    // Master weights in float32 tell mixed precision from a model cast as a whole.
+    let mixed = || {
+        operations.iter().any(|operation| {
+            operation.phase == Phase::Optimizer
+                && operation.dtype == Some(DType::Float32)
+                && operation.inputs.iter().any(|s| !s.is_empty())
+        }) || casts(operations)
+    };
+    let from_types = "from the element types of the matrix products";
+    Some(match dtype {
+        Some(DType::Float32) if tf32 > 0.5 => (Precision::Tf32, "float32 products in kernels named tf32"),
+        Some(DType::Float32 | DType::Float64) => (Precision::Fp32, from_types),
+        Some(DType::Float16) if mixed() => (Precision::AmpFp16, from_types),
+        Some(DType::Float16) => (Precision::Fp16, from_types),
+        Some(DType::Bfloat16) if mixed() => (Precision::AmpBf16, from_types),
+        Some(DType::Bfloat16) => (Precision::Bf16, from_types),
+        Some(DType::Float8E4m3 | DType::Float8E5m2) => (Precision::Fp8, from_types),
+        Some(_) => return None,
+        None if tf32 > 0.5 => (Precision::Tf32, "from kernel names"),
+        None if share(&|name| name.contains("sgemm") || name.contains("scudnn") || name.contains("<float")) > 0.5 => {
+            (Precision::Fp32, "from kernel names")
+        }
+        None => return None,
+    })
+}
+
+/// Whether weights are cast in every forward pass, as autocast does: a copy to another
+/// type of the shape of a product's weight.
+fn casts(operations: &[Operation]) -> bool {
+    let weights: HashSet<&Shape> = operations
+        .iter()
+        .filter(|operation| operation.phase == Phase::Forward)
+        .filter_map(|operation| match operation.name.as_str() {
+            "aten::mm" | "aten::linear" | "aten::cudnn_convolution" | "aten::miopen_convolution" => {
+                operation.inputs.get(1)
+            }
+            "aten::addmm" => operation.inputs.get(2),
+            _ => None,
+        })
+        .filter(|shape| shape.len() >= 2)
+        .collect();
+    operations
+        .iter()
+        .filter(|operation| operation.phase == Phase::Forward && operation.name == "aten::copy_")
+        .filter(|operation| {
+            operation
+                .kernels
+                .iter()
+                .any(|kernel| kernel.name.contains("float16_copy") || kernel.name.contains("LoadWithCast"))
+        })
+        .filter_map(|operation| operation.inputs.first())
+        .any(|shape| weights.contains(shape) || weights.contains(&shape.iter().rev().copied().collect::<Shape>()))
+}

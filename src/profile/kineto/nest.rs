@@ -1,0 +1,204 @@
+//! Which range contains which, on every host thread.
+//!
+//! One sweep over all ranges by start time gives every operator its parent, every launch
+//! its innermost range, and to each what the ranges around it say: the phase and the
+//! module. Times are integers in traces until 2023, so ranges touch; see [`Sweep::place`].
+
+use std::collections::{HashMap, HashSet};
+
+use super::collect::{Host, HostKind, Records};
+use super::intern::NONE;
+
+/// No range.
+pub(super) const NO_RANGE: u32 = u32::MAX;
+
+/// What the ranges around a range say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Context {
+    pub(super) backward: bool,
+    pub(super) accumulation: bool,
+    pub(super) optimizer: bool,
+    pub(super) communication: bool,
+    /// Number of the module path in [`Nesting::modules`], 0 outside modules.
+    pub(super) module: u32,
+    /// The autograd node around it.
+    pub(super) node: Option<u32>,
+}
+
+/// The result of the sweep.
+#[derive(Debug, Default)]
+pub(super) struct Nesting {
+    /// For each host range the one around it.
+    pub(super) parents: Vec<u32>,
+    /// For each launch the innermost range around it.
+    pub(super) of_launch: Vec<u32>,
+    pub(super) contexts: Vec<Context>,
+    /// Module paths, as `Model.Block.Linear`.
+    pub(super) modules: Vec<String>,
+    /// Ranges that overlap another of their thread without containing it.
+    pub(super) overlaps: u64,
+    /// Threads that only run backward work.
+    pub(super) autograd_threads: HashSet<u32>,
+}
+
+/// How far up the sweep looks for a range that contains an overlapping one.
+const SEARCH: usize = 64;
+/// Characters of a module path.
+const PATH: usize = 240;
+
+#[derive(Clone, Copy)]
+enum Range {
+    Host(u32),
+    Launch(u32),
+}
+
+/// Nests all ranges of `records`.
+pub(super) fn nest(records: &Records) -> Nesting {
+    let mut order: Vec<(u32, f64, f64, Range)> = Vec::with_capacity(records.host.len() + records.launches.len());
+    for (index, host) in records.host.iter().enumerate() {
+        order.push((host.thread, host.start, host.end, Range::Host(index as u32)));
+    }
+    for (index, launch) in records.launches.iter().enumerate() {
+        order.push((launch.thread, launch.start, launch.end, Range::Launch(index as u32)));
+    }
+    // Outer ranges before inner ones; the sort is stable, so of equal ranges the first in
+    // the file is the outer one, and launches are innermost.
+    order.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(b.2.total_cmp(&a.2)));
+    let mut sweep = Sweep {
+        records,
+        stack: Vec::new(),
+        paths: HashMap::new(),
+        nesting: Nesting {
+            parents: vec![NO_RANGE; records.host.len()],
+            of_launch: vec![NO_RANGE; records.launches.len()],
+            contexts: vec![Context::default(); records.host.len()],
+            modules: vec![String::new()],
+            overlaps: 0,
+            autograd_threads: HashSet::new(),
+        },
+    };
+    let mut thread = None;
+    for (on, start, end, range) in order {
+        if thread != Some(on) {
+            sweep.stack.clear();
+            thread = Some(on);
+        }
+        sweep.place(start, end, range);
+    }
+    sweep.nesting
+}
+
+struct Sweep<'a> {
+    records: &'a Records,
+    stack: Vec<u32>,
+    paths: HashMap<(u32, u32), u32>,
+    nesting: Nesting,
+}
+
+impl Sweep<'_> {
+    fn place(&mut self, start: f64, end: f64, range: Range) {
+        let host = &self.records.host;
+        let end_of = |index: u32| host[index as usize].end;
+        while let Some(&top) = self.stack.last() {
+            // A range of no length at the end of another is taken to be inside it.
+            let over = if end > start { end_of(top) <= start } else { end_of(top) < start };
+            if !over {
+                break;
+            }
+            self.stack.pop();
+        }
+        // Rounding to whole microseconds can let an inner range end one later.
+        let contains = |index: u32| end_of(index) + 1.0 >= end && end_of(index) >= start;
+        let parent = match self.stack.last() {
+            None => NO_RANGE,
+            Some(&top) if contains(top) => top,
+            Some(_) => {
+                self.nesting.overlaps += 1;
+                self.stack.iter().rev().take(SEARCH).copied().find(|index| contains(*index)).unwrap_or(NO_RANGE)
+            }
+        };
+        match range {
+            Range::Launch(index) => self.nesting.of_launch[index as usize] = parent,
+            Range::Host(index) => {
+                self.nesting.parents[index as usize] = parent;
+                self.nesting.contexts[index as usize] = self.context(index, parent);
+                self.stack.push(index);
+            }
+        }
+    }
+
+    fn context(&mut self, index: u32, parent: u32) -> Context {
+        let host = &self.records.host[index as usize];
+        let mut context = if parent == NO_RANGE { Context::default() } else { self.nesting.contexts[parent as usize] };
+        let name = self.records.names.text(host.name);
+        match host.kind {
+            HostKind::Module => context.module = self.path(context.module, host),
+            HostKind::Annotation => {
+                context.optimizer |= is_optimizer(name);
+                context.communication |= name.starts_with("nccl:") || name.starts_with("rccl:");
+            }
+            HostKind::Operator => {
+                if is_autograd_node(name) {
+                    context.backward = true;
+                    if parent == NO_RANGE {
+                        self.nesting.autograd_threads.insert(host.thread);
+                    }
+                    if host.sequence >= 0 && host.of_forward {
+                        context.node = Some(index);
+                    }
+                }
+                context.accumulation |= name.contains("AccumulateGrad");
+                context.communication |=
+                    name.starts_with("c10d::") || name == "record_param_comms" || name.starts_with("nccl:");
+            }
+        }
+        context
+    }
+
+    /// The path of a module called within another; calls are told by class, not by number,
+    /// so that equal layers are one group.
+    fn path(&mut self, outer: u32, host: &Host) -> u32 {
+        if let Some(&path) = self.paths.get(&(outer, host.name)) {
+            return path;
+        }
+        let name = self.records.names.text(host.name);
+        let class = name.strip_prefix("nn.Module: ").unwrap_or(name);
+        let class =
+            class.rsplit_once('_').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(class, |c| c.0);
+        let outer_path = &self.nesting.modules[outer as usize];
+        let path = if outer_path.is_empty() {
+            class.to_owned()
+        } else if outer_path.len() + class.len() < PATH {
+            format!("{outer_path}.{class}")
+        } else {
+            outer_path.clone()
+        };
+        let number = self.nesting.modules.iter().position(|known| *known == path).unwrap_or_else(|| {
+            self.nesting.modules.push(path);
+            self.nesting.modules.len() - 1
+        }) as u32;
+        self.paths.insert((outer, host.name), number);
+        number
+    }
+}
+
+/// Whether a user range is the parameter update or the zeroing of gradients.
+fn is_optimizer(name: &str) -> bool {
+    name.starts_with("Optimizer.") || {
+        let name = name.to_ascii_lowercase();
+        name.contains("optimizer") || name.contains("zero_grad")
+    }
+}
+
+/// Whether an operator is a node of the backward graph: `AddmmBackward0`,
+/// `CudnnConvolutionBackward`, or the engine's wrapper around one.
+pub(super) fn is_autograd_node(name: &str) -> bool {
+    if name.starts_with("autograd::engine::evaluate_function") || name.contains("AccumulateGrad") {
+        return true;
+    }
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    stem.ends_with("Backward") && !name.contains("::_") && !name.starts_with("aten::")
+}
+
+/// The number of no module.
+pub(super) const NO_MODULE: u32 = NONE;

@@ -1,0 +1,172 @@
+//! The profile of a trace of which only operators and shapes are wanted.
+
+use std::collections::HashSet;
+
+use super::build::{self, Source};
+use super::collect::{HostKind, Records};
+use super::join::{self, Joined, Occurrence};
+use super::nest::{self, NO_RANGE, Nesting, is_autograd_node};
+use super::steps::{Span, StepMarks};
+use super::{Import, ImportOptions, KinetoError, Summary, group};
+use crate::profile::{Profile, Recording};
+use crate::units::Micros;
+
+/// Makes a profile without origin: the operators that do work, with their shapes.
+pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<Import, KinetoError> {
+    let records = source.records;
+    let nesting = nest::nest(records);
+    let (spans, marks) = source.marked.clone().unwrap_or_else(|| {
+        let (low, high) = records.span.unwrap_or((0.0, 0.0));
+        (vec![Span { start: low, end: f64::MAX, duration: high - low, followed: false }], StepMarks::WholeTrace)
+    });
+    let joined = occurrences(records, &nesting, &spans);
+    if joined.occurrences.is_empty() {
+        return Err(KinetoError::NoShapes);
+    }
+    let mut kept: Vec<usize> = joined.occurrences.iter().map(|occurrence| occurrence.step as usize).collect();
+    kept.dedup();
+    kept.sort_unstable();
+    kept.dedup();
+    let grouped = group::operations(records, &joined, &nesting.modules, &kept);
+    let mut notes = vec!["shapes only: nothing was measured on a GPU, all times are predicted".to_owned()];
+    if grouped.inferred > 0 {
+        notes.push(format!("stride and padding of {} convolutions are worked out from shapes", grouped.inferred));
+    }
+    let workload = build::workload(source, &nesting, &spans[kept[0]], &grouped.operations, options, &mut notes);
+    let summary = Summary {
+        marks,
+        steps_found: source.found.unwrap_or(spans.len()),
+        steps_used: kept.len(),
+        events: source.totals.events,
+        bytes: source.totals.bytes,
+        kernels_per_step: 0.0,
+        kernel_time: Micros::ZERO,
+        device_time: Micros::ZERO,
+        joined_share: 0.0,
+        overlaps: nesting.overlaps,
+    };
+    let mut profile = Profile::new(workload, None, None, grouped.operations)?;
+    profile.recording = Some(Recording {
+        source: "kineto trace, shapes only".to_owned(),
+        step_marks: Some(marks.name().to_owned()),
+        ranks: None,
+        joined_share: None,
+        notes,
+    });
+    Ok(Import { profile, summary })
+}
+
+/// The innermost operators that do work and have shapes.
+fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
+    let name = |index: u32| records.names.text(records.host[index as usize].name);
+    let works = |index: u32| {
+        records.host[index as usize].kind == HostKind::Operator
+            && !is_autograd_node(name(index))
+            && !only_looks(name(index))
+    };
+    // Operators around another that does the work.
+    let mut outer = vec![false; records.host.len()];
+    for index in (0..records.host.len() as u32).filter(|index| works(*index)) {
+        let mut around = nesting.parents[index as usize];
+        while around != NO_RANGE && !outer[around as usize] {
+            outer[around as usize] = true;
+            around = nesting.parents[around as usize];
+        }
+    }
+    let node_of = join::makers(records);
+    let maker_of = node_of.iter().map(|(maker, node)| (*node, *maker)).collect();
+    let mut joined = Joined { node_of, maker_of, ..Joined::default() };
+    let mut order: Vec<u32> =
+        (0..records.host.len() as u32).filter(|index| works(*index) && !outer[*index as usize]).collect();
+    order.sort_by(|a, b| records.host[*a as usize].start.total_cmp(&records.host[*b as usize].start));
+    let mut taken = HashSet::new();
+    for innermost in order {
+        let operator = join::level(records, nesting, innermost);
+        let start = records.host[operator as usize].start;
+        let Some(step) = spans.partition_point(|span| span.start <= start).checked_sub(1) else { continue };
+        if start >= spans[step].end || !join::has_shapes(records, operator) || !taken.insert(operator) {
+            continue;
+        }
+        joined.occurrences.push(Occurrence {
+            step: step as u32,
+            operator: Some(operator),
+            shapes_of: None,
+            within_range: false,
+            phase: join::phase(records, nesting, operator, &[]),
+            module: join::module(nesting, operator, &joined.maker_of),
+            work: Vec::new(),
+        });
+    }
+    joined
+}
+
+/// Operators that only look at a tensor in another way, allocate or ask: no device work.
+fn only_looks(name: &str) -> bool {
+    let Some(name) = name.strip_prefix("aten::") else {
+        // Dispatcher keys ("detach") and profiler helpers; operators have a namespace.
+        return !name.contains("::");
+    };
+    matches!(
+        name,
+        "view"
+            | "_unsafe_view"
+            | "view_as"
+            | "reshape"
+            | "_reshape_alias"
+            | "reshape_as"
+            | "t"
+            | "transpose"
+            | "permute"
+            | "expand"
+            | "expand_as"
+            | "as_strided"
+            | "as_strided_"
+            | "slice"
+            | "select"
+            | "narrow"
+            | "split"
+            | "split_with_sizes"
+            | "chunk"
+            | "unbind"
+            | "unsqueeze"
+            | "squeeze"
+            | "squeeze_"
+            | "unsqueeze_"
+            | "unflatten"
+            | "flatten"
+            | "detach"
+            | "detach_"
+            | "alias"
+            | "lift_fresh"
+            | "empty"
+            | "empty_like"
+            | "empty_strided"
+            | "new_empty"
+            | "new_empty_strided"
+            | "resize_"
+            | "resize_as_"
+            | "set_"
+            | "result_type"
+            | "item"
+            | "_local_scalar_dense"
+            | "is_nonzero"
+            | "to"
+            | "_to_copy"
+            | "contiguous"
+            | "numpy_T"
+            | "movedim"
+            | "swapaxes"
+            | "diagonal"
+            | "unfold"
+            | "view_as_real"
+            | "view_as_complex"
+            | "_nested_tensor_from_mask"
+            | "size"
+            | "stride"
+            | "numel"
+            | "is_contiguous"
+            | "can_cast"
+            | "_has_compatible_shallow_copy_type"
+            | "requires_grad_"
+    )
+}

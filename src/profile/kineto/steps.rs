@@ -1,0 +1,174 @@
+//! Where the steps of a trace begin and end.
+//!
+//! A step is a window of *host* time: the work of a step is what is launched in it, not
+//! what runs on the device in it, since the device may be several milliseconds behind.
+
+use super::collect::{Host, Records};
+use super::pattern;
+
+/// How the steps were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepMarks {
+    /// `ProfilerStep#n` ranges, which `torch.profiler` writes when `step()` is called.
+    ProfilerStep,
+    /// Ends of `Optimizer.step#…` ranges.
+    OptimizerStep,
+    /// Ranges of the program whose names say step, iteration or batch.
+    Annotation,
+    /// The sequence of kernels repeats.
+    Pattern,
+    /// Nothing: the whole trace is one step.
+    WholeTrace,
+}
+
+impl StepMarks {
+    /// In words, as written to the profile.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ProfilerStep => "ProfilerStep marks",
+            Self::OptimizerStep => "ends of Optimizer.step",
+            Self::Annotation => "annotated ranges",
+            Self::Pattern => "repeating sequence of kernels",
+            Self::WholeTrace => "none: the whole trace is one step",
+        }
+    }
+}
+
+/// One step on the host.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) start: f64,
+    /// Launches before this time belong to the step.
+    pub(super) end: f64,
+    /// Its wall time on the host.
+    pub(super) duration: f64,
+    /// The next span is the next step of the program.
+    pub(super) followed: bool,
+}
+
+/// The steps that marks tell, in order; `None` where there are no marks.
+pub(super) fn from_marks(records: &Records) -> Option<(Vec<Span>, StepMarks)> {
+    let named = |prefix: &str| -> Vec<&Host> {
+        records.marks.iter().filter(|mark| records.names.text(mark.name).starts_with(prefix)).collect()
+    };
+    let profiler = on_one_thread(named("ProfilerStep"));
+    if !profiler.is_empty() {
+        return Some((ranges(&profiler), StepMarks::ProfilerStep));
+    }
+    let optimizer = last_named(on_one_thread(named("Optimizer.step#")));
+    if !optimizer.is_empty() {
+        return Some((between_ends(&optimizer, records.span), StepMarks::OptimizerStep));
+    }
+    let annotated = repeated(records);
+    (annotated.len() >= 2).then(|| (ranges(&annotated), StepMarks::Annotation))
+}
+
+/// The steps of a trace without marks.
+pub(super) fn without_marks(records: &Records, launches: &[(f64, u32)]) -> (Vec<Span>, StepMarks) {
+    let first = launches.first().map_or(0.0, |(time, _)| *time);
+    let last = launches.last().map_or(first, |(time, _)| *time);
+    let (low, high) = records.span.map_or((first, last), |(low, high)| (low.min(first), high.max(last)));
+    let names: Vec<u32> = launches.iter().map(|(_, name)| *name).collect();
+    // One backward pass in the whole trace is one step, however regular its layers are.
+    if let Some((first, period)) = pattern::period(&names)
+        && (!has_backward(records) || backward_in_each(records, launches, first, period))
+    {
+        let starts: Vec<f64> = launches.iter().skip(first).step_by(period).map(|(time, _)| *time).collect();
+        let spans = starts
+            .windows(2)
+            .map(|pair| Span { start: pair[0], end: pair[1], duration: pair[1] - pair[0], followed: true })
+            .collect::<Vec<_>>();
+        if spans.len() >= 2 {
+            return (spans, StepMarks::Pattern);
+        }
+    }
+    let whole = Span { start: low, end: f64::MAX, duration: (high - low).max(0.0), followed: false };
+    (vec![whole], StepMarks::WholeTrace)
+}
+
+fn has_backward(records: &Records) -> bool {
+    records.host.iter().any(|host| host.of_forward)
+}
+
+fn backward_in_each(records: &Records, launches: &[(f64, u32)], first: usize, period: usize) -> bool {
+    let mut times: Vec<f64> = records.host.iter().filter(|host| host.of_forward).map(|host| host.start).collect();
+    times.sort_by(f64::total_cmp);
+    let starts: Vec<f64> = launches.iter().skip(first).step_by(period).map(|(time, _)| *time).collect();
+    starts.windows(2).all(|pair| {
+        let from = times.partition_point(|time| *time < pair[0]);
+        times.get(from).is_some_and(|time| *time < pair[1])
+    })
+}
+
+/// The marks of the thread that has most of them, in order.
+fn on_one_thread(marks: Vec<&Host>) -> Vec<&Host> {
+    let mut counts = std::collections::BTreeMap::<u32, usize>::new();
+    for mark in &marks {
+        *counts.entry(mark.thread).or_default() += 1;
+    }
+    let Some((&thread, _)) = counts.iter().max_by_key(|(_, count)| **count) else { return marks };
+    let mut marks: Vec<&Host> = marks.into_iter().filter(|mark| mark.thread == thread).collect();
+    marks.sort_by(|a, b| a.start.total_cmp(&b.start));
+    marks
+}
+
+/// Of several optimizers, the one that steps last.
+fn last_named(marks: Vec<&Host>) -> Vec<&Host> {
+    let Some(last) = marks.last().map(|mark| mark.name) else { return marks };
+    marks.into_iter().filter(|mark| mark.name == last).collect()
+}
+
+/// Each range is a step that lasts until the next one, unless the profiler paused.
+fn ranges(marks: &[&Host]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::with_capacity(marks.len());
+    for (index, mark) in marks.iter().enumerate() {
+        let length = mark.end - mark.start;
+        let next = marks.get(index + 1).map(|next| next.start);
+        // Marks follow one another within microseconds while the profiler is on.
+        let followed = next.is_some_and(|next| next - mark.end <= 0.5 * length.max(1.0));
+        let end = match next {
+            Some(next) if followed => next,
+            _ => mark.end,
+        };
+        if end > mark.start {
+            spans.push(Span { start: mark.start, end, duration: end - mark.start, followed });
+        }
+    }
+    spans
+}
+
+/// A step reaches from the end of one optimizer step to the end of the next. What is
+/// before the first end may be part of a step only.
+fn between_ends(marks: &[&Host], span: Option<(f64, f64)>) -> Vec<Span> {
+    let between = |start: f64, end: f64| Span { start, end, duration: end - start, followed: true };
+    match marks {
+        [only] => {
+            let start = span.map_or(only.start, |(low, _)| low.min(only.start));
+            vec![Span { followed: false, ..between(start, only.end) }]
+        }
+        _ => marks
+            .windows(2)
+            .map(|pair| between(pair[0].end, pair[1].end))
+            .filter(|span| span.end > span.start)
+            .collect(),
+    }
+}
+
+/// Ranges of one name (numbers aside) that repeat on the thread with most of them.
+fn repeated(records: &Records) -> Vec<&Host> {
+    let stem = |mark: &Host| -> String {
+        records.names.text(mark.name).chars().filter(|c| !c.is_ascii_digit()).take(80).collect()
+    };
+    let mut groups = std::collections::BTreeMap::<(String, u32), Vec<&Host>>::new();
+    for mark in &records.marks {
+        groups.entry((stem(mark), mark.thread)).or_default().push(mark);
+    }
+    let longest = |marks: &Vec<&Host>| -> f64 { marks.iter().map(|mark| mark.end - mark.start).sum() };
+    let Some(mut marks) =
+        groups.into_values().filter(|marks| marks.len() >= 2).max_by(|a, b| longest(a).total_cmp(&longest(b)))
+    else {
+        return Vec::new();
+    };
+    marks.sort_by(|a, b| a.start.total_cmp(&b.start));
+    marks
+}

@@ -1,0 +1,15 @@
+//! Results in forms to read and to process: JSON, CSV, Markdown, TOML and plain tables.
+//!
+//! Everything a screen shows can be had here without a terminal. Numbers are rounded in
+//! the forms for people and left whole in JSON, CSV and TOML.
+
+pub mod format;
+pub mod gpus;
+pub mod offers;
+pub mod plan_toml;
+pub mod plans;
+pub mod predictions;
+pub mod summary;
+pub mod table;
+
+pub use table::{Column, Table};

@@ -1,0 +1,245 @@
+//! A plan as tables and as JSON (`habitat-plan`, version 1).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::format;
+use super::predictions::Numbers;
+use super::table::{Cell, Column, Table};
+use crate::plan::{Part, Plan, PlanStatus, RejectionKind};
+
+/// What `plan --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "habitat-tui plan")]
+pub struct PlanJson<'a> {
+    /// Always `habitat-plan`.
+    pub format: &'static str,
+    /// Version of the form, 1.
+    pub version: u32,
+    /// `optimal`, `gap_limit`, `time_limit` or `infeasible`.
+    pub status: &'static str,
+    /// Name of the workload.
+    pub workload: &'a str,
+    /// The work in samples.
+    pub work_samples: f64,
+    /// Latest finish asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_hours: Option<f64>,
+    /// Most to spend, as asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_usd: Option<f64>,
+    /// What to run, one after another; empty where there is no plan.
+    pub parts: Vec<PartJson<'a>>,
+    /// Everything together; absent where there is no plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<TotalJson>,
+    /// The next best offers.
+    pub alternatives: Vec<PartJson<'a>>,
+    /// Offers not used, with the reason.
+    pub rejected: Vec<RejectedJson<'a>>,
+    /// Why there is no plan, and what would make one.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub reasons: &'a [String],
+    /// What was assumed, with its source.
+    pub assumptions: Vec<AssumedJson>,
+    /// Which solver answered.
+    pub solver: SolverJson<'a>,
+    /// Fall-backs the reader should know.
+    pub notes: &'a [String],
+}
+
+/// One part of a plan.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PartJson<'a> {
+    /// Name of the offer.
+    pub offer: &'a str,
+    /// Provider.
+    pub provider: &'a str,
+    /// Region.
+    pub region: &'a str,
+    /// Instance type.
+    pub instance_type: &'a str,
+    /// Slug of the GPU.
+    pub gpu: &'a str,
+    /// GPUs in all.
+    pub gpu_count: u32,
+    /// Machines.
+    pub nodes: u32,
+    /// `on-demand`, `spot`, `reserved` or `owned`.
+    pub tier: String,
+    /// Samples of one step on one GPU.
+    pub batch_size: u64,
+    /// Samples of one step on all GPUs.
+    pub global_batch_size: u64,
+    /// Samples this part processes.
+    pub samples: f64,
+    /// Time of one step on all GPUs.
+    pub step_time_us: Numbers,
+    /// Elapsed hours.
+    pub hours: Numbers,
+    /// Cost.
+    pub cost_usd: Numbers,
+    /// Price of all its machines.
+    pub price_usd_per_hour: f64,
+    /// Date of the price; absent where the source gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_as_of: Option<String>,
+    /// What the numbers are made of.
+    pub notes: &'a [String],
+}
+
+/// A plan's time and cost.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TotalJson {
+    /// Elapsed hours.
+    pub hours: Numbers,
+    /// Cost.
+    pub cost_usd: Numbers,
+}
+
+/// An offer that was not used.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RejectedJson<'a> {
+    /// Name of the offer.
+    pub offer: &'a str,
+    /// Kind of reason.
+    pub kind: &'static str,
+    /// The reason, with the numbers.
+    pub reason: &'a str,
+}
+
+/// An assumption.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AssumedJson {
+    /// What is assumed.
+    pub name: &'static str,
+    /// The value with its unit.
+    pub value: String,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+/// How a plan was solved.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SolverJson<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// Configurations it chose from.
+    pub configurations: usize,
+    /// Relative gap still open; absent where the plan is proved best.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<f64>,
+}
+
+/// The name of a status in files.
+pub const fn status(status: PlanStatus) -> &'static str {
+    match status {
+        PlanStatus::Optimal => "optimal",
+        PlanStatus::GapLimit => "gap_limit",
+        PlanStatus::TimeLimit => "time_limit",
+        PlanStatus::Infeasible => "infeasible",
+    }
+}
+
+/// The name of a kind of rejection in files.
+pub const fn rejection(kind: RejectionKind) -> &'static str {
+    match kind {
+        RejectionKind::UnusablePrice => "unusable_price",
+        RejectionKind::UnknownGpu => "unknown_gpu",
+        RejectionKind::NoPrediction => "no_prediction",
+        RejectionKind::Memory => "memory",
+        RejectionKind::Limits => "limits",
+        RejectionKind::Deadline => "deadline",
+        RejectionKind::Budget => "budget",
+        RejectionKind::Dominated => "dominated",
+    }
+}
+
+/// The JSON form.
+pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
+    PlanJson {
+        format: "habitat-plan",
+        version: 1,
+        status: status(plan.status),
+        workload,
+        work_samples: plan.work.get(),
+        deadline_hours: plan.goal.deadline.map(Into::into),
+        budget_usd: plan.goal.budget.map(Into::into),
+        parts: plan.parts.iter().map(part).collect(),
+        total: plan.total.as_ref().map(|total| TotalJson {
+            hours: Numbers::of_range(&total.hours),
+            cost_usd: Numbers::of_range(&total.cost),
+        }),
+        alternatives: plan.alternatives.iter().map(part).collect(),
+        rejected: plan
+            .rejected
+            .iter()
+            .map(|rejected| RejectedJson {
+                offer: rejected.offer.as_str(),
+                kind: rejection(rejected.kind),
+                reason: &rejected.reason,
+            })
+            .collect(),
+        reasons: &plan.reasons,
+        assumptions: plan
+            .goal
+            .assumptions
+            .describe()
+            .into_iter()
+            .map(|assumed| AssumedJson { name: assumed.name, value: assumed.value, source: assumed.source })
+            .collect(),
+        solver: SolverJson {
+            name: &plan.solver.name,
+            configurations: plan.solver.configurations,
+            gap: plan.solver.gap,
+        },
+        notes: &plan.notes,
+    }
+}
+
+fn part(part: &Part) -> PartJson<'_> {
+    PartJson {
+        offer: part.offer.as_str(),
+        provider: &part.provider,
+        region: &part.region,
+        instance_type: &part.instance_type,
+        gpu: part.gpu.as_str(),
+        gpu_count: part.gpu_count,
+        nodes: part.nodes,
+        tier: part.tier.to_string(),
+        batch_size: part.batch_size,
+        global_batch_size: part.global_batch_size,
+        samples: part.samples.get(),
+        step_time_us: Numbers::of_range(&part.step_time_us),
+        hours: Numbers::of_range(&part.hours),
+        cost_usd: Numbers::of_range(&part.cost),
+        price_usd_per_hour: part.price.get(),
+        price_as_of: part.price_as_of.map(|date| date.to_string()),
+        notes: &part.notes,
+    }
+}
+
+/// Parts or alternatives, one a row.
+pub fn parts_table(parts: &[Part]) -> Table {
+    let mut table = Table::new(&[
+        Column::text("offer", "offer"),
+        Column::text("GPUs", "gpus"),
+        Column::number("step", "step_time_us"),
+        Column::number("hours", "hours"),
+        Column::number("cost", "cost_usd"),
+        Column::number("price", "price_usd_per_hour"),
+        Column::text("as of", "price_as_of"),
+    ]);
+    for part in parts {
+        table.push(vec![
+            Cell::same(&part.offer),
+            Cell::same(format!("{} × {}", part.gpu_count, part.gpu)),
+            Cell::of(format::time(crate::units::Micros::known(part.step_time_us.mid)), part.step_time_us.mid),
+            Cell::of(format::range(&part.hours, format::hours), part.hours.mid.get()),
+            Cell::of(format::range(&part.cost, format::usd), part.cost.mid.get()),
+            Cell::of(format::price(part.price), part.price.get()),
+            Cell::maybe(part.price_as_of, Cell::same),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,281 @@
+//! Predictions as a table and as JSON (`habitat-predictions`, version 1).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::format;
+use super::table::{Cell, Column, Table};
+use crate::plan::Range;
+use crate::plan::value::{ValueTier, best_value};
+use crate::predict::{Estimate, Prediction, Predictions};
+use crate::pricing::PriceBook;
+use crate::profile::{Origin, Workload};
+use crate::text;
+
+/// What `predict --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "habitat-tui predictions")]
+pub struct PredictionsJson<'a> {
+    /// Always `habitat-predictions`.
+    pub format: &'static str,
+    /// Version of the form, 1.
+    pub version: u32,
+    /// What was run.
+    pub workload: &'a Workload,
+    /// Where it was measured; absent where it was not, or was ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<&'a Origin>,
+    /// What holds for all predictions.
+    pub notes: &'a [String],
+    /// One a GPU.
+    pub predictions: Vec<PredictionJson<'a>>,
+}
+
+/// The step on one GPU.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PredictionJson<'a> {
+    /// Slug of the GPU.
+    pub gpu: &'a str,
+    /// Name of the board.
+    pub gpu_name: &'a str,
+    /// Time of one step on one GPU.
+    pub step_time_us: Numbers,
+    /// How it was obtained; `measured` where it was recorded on this very GPU.
+    pub method: &'static str,
+    /// Part of the step in which the device waits for the host.
+    pub host_idle_us: f64,
+    /// Throughput; absent where the batch size is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_samples_per_s: Option<Numbers>,
+    /// Samples for one dollar at the cheapest offer on demand, one GPU; absent where none
+    /// is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_usd: Option<Numbers>,
+    /// The cheapest offer on demand, per GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cheapest_offer: Option<CheapestJson<'a>>,
+    /// `yes`, `no` or `unknown`.
+    pub fits_in_memory: &'static str,
+    /// Why.
+    pub memory_reason: &'a str,
+    /// Which part of the device time came from which method.
+    pub methods: Vec<MethodJson>,
+    /// Doubts and fall-backs.
+    pub notes: &'a [String],
+    /// Operation by operation, with `--operations`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Vec<OperationJson<'a>>>,
+}
+
+/// The cheapest offer of a GPU.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheapestJson<'a> {
+    /// Name of the offer.
+    pub offer: &'a str,
+    /// Its price divided by its GPUs.
+    pub usd_per_gpu_hour: f64,
+    /// Date of the price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<String>,
+}
+
+/// Device time that one method answers for.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MethodJson {
+    /// The method.
+    pub method: &'static str,
+    /// Device time of one step by it.
+    pub device_time_us: f64,
+    /// Its share, 0 to 1.
+    pub share: f64,
+}
+
+/// One operation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OperationJson<'a> {
+    /// Index in the profile.
+    pub index: usize,
+    /// Operator.
+    pub name: &'a str,
+    /// Part of the step.
+    pub phase: &'static str,
+    /// Occurrences.
+    pub count: u32,
+    /// Device time of one occurrence; absent where nothing can be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_time_us: Option<Numbers>,
+    /// How it was obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<&'static str>,
+    /// Measured time of one occurrence on the origin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin_device_time_us: Option<f64>,
+    /// Why this method.
+    pub why: &'a str,
+}
+
+/// A value with its range.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+pub struct Numbers {
+    /// Lower end.
+    pub low: f64,
+    /// Best single value.
+    pub mid: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Numbers {
+    fn of<T: Copy + Into<f64>>(estimate: &Estimate<T>) -> Self {
+        Self { low: estimate.low.into(), mid: estimate.mid.into(), high: estimate.high.into() }
+    }
+
+    pub(super) fn of_range<T: Copy + Into<f64>>(range: &Range<T>) -> Self {
+        Self { low: range.low.into(), mid: range.mid.into(), high: range.high.into() }
+    }
+}
+
+/// The JSON form; `operations` adds every operation of every GPU.
+pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations: bool) -> PredictionsJson<'a> {
+    PredictionsJson {
+        format: "habitat-predictions",
+        version: 1,
+        workload: &predictions.workload,
+        origin: predictions.origin.as_ref(),
+        notes: &predictions.notes,
+        predictions: predictions.predictions.iter().map(|prediction| one(prediction, prices, operations)).collect(),
+    }
+}
+
+fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) -> PredictionJson<'a> {
+    let step = prediction.step.as_estimate();
+    let value = best_value(prediction, prices, ValueTier::OnDemand);
+    PredictionJson {
+        gpu: prediction.gpu.slug.as_str(),
+        gpu_name: &prediction.gpu.name,
+        step_time_us: Numbers::of(&step),
+        method: step.method.name(),
+        host_idle_us: prediction.host_idle.get(),
+        throughput_samples_per_s: prediction.throughput.as_ref().map(Numbers::of),
+        samples_per_usd: value.as_ref().and_then(|value| value.samples_per_usd.as_ref()).map(Numbers::of_range),
+        cheapest_offer: value.as_ref().map(|value| CheapestJson {
+            offer: value.offer.id.as_str(),
+            usd_per_gpu_hour: value.price_per_gpu.get(),
+            as_of: value.offer.as_of.map(|date| date.to_string()),
+        }),
+        fits_in_memory: match prediction.memory.fits {
+            crate::predict::Fits::Yes => "yes",
+            crate::predict::Fits::No => "no",
+            crate::predict::Fits::Unknown => "unknown",
+        },
+        memory_reason: &prediction.memory.reason,
+        methods: prediction
+            .shares
+            .iter()
+            .map(|share| MethodJson {
+                method: share.method.name(),
+                device_time_us: share.device_time.get(),
+                share: share.share,
+            })
+            .collect(),
+        notes: &prediction.notes,
+        operations: operations.then(|| {
+            prediction
+                .operations
+                .iter()
+                .map(|operation| OperationJson {
+                    index: operation.index,
+                    name: &operation.name,
+                    phase: operation.phase.name(),
+                    count: operation.count,
+                    device_time_us: operation.time.as_ref().map(Numbers::of),
+                    method: operation.time.as_ref().map(|time| time.method.name()),
+                    origin_device_time_us: operation.origin_time.map(crate::units::Micros::get),
+                    why: &operation.why,
+                })
+                .collect()
+        }),
+    }
+}
+
+/// One row a GPU.
+pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
+    let mut table = Table::new(&[
+        Column::text("GPU", "gpu"),
+        Column::number("step", "step_time_us_mid"),
+        Column::number("low–high", ""),
+        Column::number("", "step_time_us_low"),
+        Column::number("", "step_time_us_high"),
+        Column::text("method", "method"),
+        Column::number("samples/s", "throughput_samples_per_s_mid"),
+        Column::number("$/GPU-h", "usd_per_gpu_hour"),
+        Column::number("samples/$", "samples_per_usd_mid"),
+        Column::text("fits", "fits_in_memory"),
+        Column::text("", "memory_reason"),
+        Column::text("cheapest offer on demand", "cheapest_offer"),
+        Column::text("", "notes"),
+    ]);
+    for prediction in &predictions.predictions {
+        let step = prediction.step.as_estimate();
+        let value = best_value(prediction, prices, ValueTier::OnDemand);
+        let range = if prediction.step.is_measured() && step.low == step.high {
+            "measured".to_owned()
+        } else {
+            format!("{}–{}", format::time(step.low), format::time(step.high))
+        };
+        table.push(vec![
+            Cell::same(&prediction.gpu.slug),
+            Cell::of(format::time(step.mid), step.mid.get()),
+            Cell::same(range),
+            Cell::same(step.low.get()),
+            Cell::same(step.high.get()),
+            Cell::same(step.method),
+            Cell::maybe(prediction.throughput.as_ref(), |rate| {
+                Cell::of(format::significant(rate.mid.get()), rate.mid.get())
+            }),
+            Cell::maybe(value.as_ref(), |value| {
+                Cell::of(format!("{:.2}", value.price_per_gpu.get()), value.price_per_gpu.get())
+            }),
+            Cell::maybe(value.as_ref().and_then(|value| value.samples_per_usd), |per_usd| {
+                Cell::of(format::thousands(per_usd.mid), per_usd.mid)
+            }),
+            Cell::same(prediction.memory.fits),
+            Cell::same(&prediction.memory.reason),
+            Cell::maybe(value.as_ref(), |value| Cell::same(&value.offer.id)),
+            Cell::same(prediction.notes.join("; ")),
+        ]);
+    }
+    table
+}
+
+/// One row an operation of one GPU.
+pub fn operations_table(prediction: &Prediction) -> Table {
+    let mut table = Table::new(&[
+        Column::text("", "gpu"),
+        Column::text("operation", "operation"),
+        Column::text("phase", "phase"),
+        Column::number("count", "count"),
+        Column::number("time", "device_time_us_mid"),
+        Column::number("", "device_time_us_low"),
+        Column::number("", "device_time_us_high"),
+        Column::number("on origin", "origin_device_time_us"),
+        Column::text("method", "method"),
+        Column::text("why", "why"),
+    ]);
+    for operation in &prediction.operations {
+        let time = operation.time.as_ref();
+        table.push(vec![
+            Cell::same(&prediction.gpu.slug),
+            Cell::of(text::clean(&operation.name, 44), text::clean(&operation.name, 512)),
+            Cell::same(operation.phase),
+            Cell::same(operation.count),
+            Cell::maybe(time, |time| Cell::of(format::time(time.mid), time.mid.get())),
+            Cell::maybe(time, |time| Cell::same(time.low.get())),
+            Cell::maybe(time, |time| Cell::same(time.high.get())),
+            Cell::maybe(operation.origin_time, |time| Cell::of(format::time(time), time.get())),
+            Cell::maybe(time, |time| Cell::same(time.method)),
+            Cell::same(&operation.why),
+        ]);
+    }
+    table
+}

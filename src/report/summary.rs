@@ -1,0 +1,146 @@
+//! The report printed where there is no terminal: what was recorded, where it would run,
+//! what it would cost.
+
+use std::io::{self, Write};
+
+use super::{format, plans, predictions};
+use crate::plan::{Plan, PlanStatus};
+use crate::predict::Predictions;
+use crate::pricing::PriceBook;
+use crate::profile::Profile;
+use crate::profile::breakdown::{Breakdown, GroupBy};
+use crate::text;
+
+/// Operations listed.
+const TOP: usize = 8;
+/// Rejected offers listed, unless all are asked for.
+const REJECTED: usize = 8;
+
+/// What was recorded: workload, origin, step, phases and the longest operations.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Result<()> {
+    let workload = &profile.workload;
+    writeln!(out, "{} ({label})", text::clean(&workload.name, 80))?;
+    let mut facts = vec![workload.mode.to_string()];
+    facts.extend(workload.batch_size.map(|batch| format!("batch {batch}")));
+    facts.extend(workload.sequence_length.map(|length| format!("sequence {length}")));
+    facts.extend(workload.precision.map(|precision| precision.to_string()));
+    facts.extend(
+        workload.parameter_count.map(|count| format!("{} M parameters", format::significant(count as f64 / 1e6))),
+    );
+    writeln!(out, "  {}", facts.join(" · "))?;
+    if let Some(origin) = &profile.origin {
+        let slug = origin.gpu.as_ref().map_or("not in the catalog", |slug| slug.as_str());
+        let name = origin
+            .gpu_name
+            .as_deref()
+            .map_or_else(|| slug.to_owned(), |name| format!("{} ({slug})", text::clean(name, 60)));
+        writeln!(out, "  recorded on {name}")?;
+    } else {
+        writeln!(out, "  shapes only: nothing was measured on a GPU")?;
+    }
+    let breakdown = Breakdown::of(profile);
+    if let Some(split) = &breakdown.busy_idle {
+        let samples = profile.step.as_ref().and_then(|step| step.samples);
+        let over = samples.map_or_else(String::new, |samples| format!(", median of {samples} steps"));
+        writeln!(
+            out,
+            "  step {} measured{over}; device busy {} ({})",
+            format::time(split.step),
+            format::time(split.busy),
+            format::percent(split.busy / split.step)
+        )?;
+    }
+    if breakdown.total.get() > 0.0 {
+        let phases: Vec<_> =
+            breakdown.phases.iter().map(|phase| format!("{} {}", phase.phase, format::percent(phase.share))).collect();
+        writeln!(out, "  {}", phases.join(" · "))?;
+        let entries = Breakdown::entries(profile, GroupBy::Name, None, |operation| {
+            crate::predict::work::family(operation).name()
+        });
+        for entry in entries.iter().take(TOP) {
+            let name = text::clean(&entry.label, 48);
+            writeln!(
+                out,
+                "    {name:<48} {:>9}  {:>7}  ×{}",
+                format::time(entry.time),
+                format::percent(entry.share),
+                entry.count
+            )?;
+        }
+    }
+    if let Some(recording) = &profile.recording {
+        for note in &recording.notes {
+            writeln!(out, "  note: {}", text::clean(note, 400))?;
+        }
+    }
+    Ok(())
+}
+
+/// The table of predictions and what holds for all of them.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_predictions(predictions: &Predictions, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
+    predictions::table(predictions, prices).write_text(out)?;
+    if !predictions.notes.is_empty() {
+        writeln!(out)?;
+    }
+    for note in &predictions.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    Ok(())
+}
+
+/// The plan, its alternatives and why other offers were not taken.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::Result<()> {
+    match (plan.status, &plan.total) {
+        (PlanStatus::Infeasible, _) | (_, None) => {
+            writeln!(out, "No plan for {} samples within these limits.", format::thousands(plan.work.get()))?;
+            for reason in &plan.reasons {
+                writeln!(out, "  {reason}")?;
+            }
+        }
+        (status, Some(total)) => {
+            writeln!(
+                out,
+                "{} samples: {} for {} ({})",
+                format::thousands(plan.work.get()),
+                format::range(&total.cost, format::usd),
+                format::range(&total.hours, format::hours),
+                plans::status(status).replace('_', " ")
+            )?;
+            plans::parts_table(&plan.parts).write_text(out)?;
+            for note in plan.parts.iter().flat_map(|part| &part.notes) {
+                writeln!(out, "  {note}")?;
+            }
+        }
+    }
+    for note in &plan.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    if !plan.alternatives.is_empty() {
+        writeln!(out, "\nNext best:")?;
+        plans::parts_table(&plan.alternatives).write_text(out)?;
+    }
+    if !plan.rejected.is_empty() {
+        let shown = if all_rejected { plan.rejected.len() } else { REJECTED };
+        writeln!(out, "\nNot taken ({} offers):", plan.rejected.len())?;
+        for rejected in plan.rejected.iter().take(shown) {
+            writeln!(out, "  {}: {}", rejected.offer, rejected.reason)?;
+        }
+        if plan.rejected.len() > shown {
+            writeln!(out, "  … {} more with --all", plan.rejected.len() - shown)?;
+        }
+    }
+    writeln!(out, "\nAssumed:")?;
+    for assumed in plan.goal.assumptions.describe() {
+        writeln!(out, "  {}: {} ({})", assumed.name, assumed.value, assumed.source)?;
+    }
+    Ok(())
+}

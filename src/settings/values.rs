@@ -1,0 +1,153 @@
+//! Values as people write them: `24h`, `$300`, `1.2M`, `120x40`.
+
+use jiff::{Span, SpanRelativeTo, Unit};
+
+use crate::units::{Bytes, Hours, Usd, UsdPerHour};
+
+/// A time span: `24h`, `1d 12h`, `90m`, `2w`; a bare number is hours.
+///
+/// # Errors
+/// The text, with examples of what is understood.
+pub fn hours(text: &str) -> Result<Hours, String> {
+    let trimmed = text.trim();
+    let value = if let Ok(number) = trimmed.parse::<f64>() {
+        number
+    } else {
+        trimmed
+            .parse::<Span>()
+            .ok()
+            .and_then(|span| span.total((Unit::Second, SpanRelativeTo::days_are_24_hours())).ok())
+            .ok_or_else(|| {
+                format!("{text:?} is no time span; write 24h, 90m, \"1d 12h\" or 2w (a bare number is hours)")
+            })?
+            / 3600.0
+    };
+    Hours::new(value).map_err(|error| error.to_string())
+}
+
+/// Money in US dollars: `300`, `$300`, `1.5k`.
+///
+/// # Errors
+/// The text, with examples of what is understood.
+pub fn usd(text: &str) -> Result<Usd, String> {
+    Usd::new(
+        count(text.trim().trim_start_matches('$'))
+            .map_err(|_| format!("{text:?} is no amount of money; write 300, $300 or 1.5k"))?,
+    )
+    .map_err(|error| error.to_string())
+}
+
+/// A price in US dollars an hour.
+///
+/// # Errors
+/// As [`usd`].
+pub fn usd_per_hour(text: &str) -> Result<UsdPerHour, String> {
+    usd(text.trim().trim_end_matches("/h"))
+        .and_then(|amount| UsdPerHour::new(amount.get()).map_err(|error| error.to_string()))
+}
+
+/// A count: `300000`, `300k`, `1.2M`, `1e9`, `3B`.
+///
+/// # Errors
+/// The text, with examples of what is understood.
+pub fn count(text: &str) -> Result<f64, String> {
+    let trimmed = text.trim().replace('_', "");
+    let (digits, factor) = match trimmed.chars().last() {
+        Some('k' | 'K') => (&trimmed[..trimmed.len() - 1], 1e3),
+        Some('m' | 'M') => (&trimmed[..trimmed.len() - 1], 1e6),
+        Some('b' | 'B' | 'g' | 'G') => (&trimmed[..trimmed.len() - 1], 1e9),
+        Some('t' | 'T') => (&trimmed[..trimmed.len() - 1], 1e12),
+        _ => (trimmed.as_str(), 1.0),
+    };
+    match digits.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number * factor),
+        _ => Err(format!("{text:?} is no count; write 300000, 300k, 1.2M or 1e9")),
+    }
+}
+
+/// A count of whole things.
+///
+/// # Errors
+/// As [`count`], and where it is not whole.
+pub fn whole(text: &str) -> Result<u64, String> {
+    let number = count(text)?;
+    if number.fract() == 0.0 && number <= 9e15 {
+        Ok(number as u64)
+    } else {
+        Err(format!("{text:?} is not a whole number"))
+    }
+}
+
+/// A size of memory: `24GB`, `512MB` (1 GB = 2³⁰ bytes, as GPU memory is sold).
+///
+/// # Errors
+/// The text, with examples of what is understood.
+pub fn bytes(text: &str) -> Result<Bytes, String> {
+    let upper = text.trim().to_ascii_uppercase();
+    let (digits, factor) = [("GIB", 30), ("GB", 30), ("G", 30), ("MIB", 20), ("MB", 20), ("M", 20)]
+        .iter()
+        .find_map(|(unit, power)| Some((upper.strip_suffix(unit)?, 2f64.powi(*power))))
+        .ok_or_else(|| format!("{text:?} is no size of memory; write 24GB or 512MB"))?;
+    let number: f64 =
+        digits.trim().parse().map_err(|_| format!("{text:?} is no size of memory; write 24GB or 512MB"))?;
+    Bytes::new(number * factor).map_err(|error| error.to_string())
+}
+
+/// Columns and rows: `120x40`.
+///
+/// # Errors
+/// The text, with an example.
+pub fn size(text: &str) -> Result<(u16, u16), String> {
+    text.split_once(['x', 'X', '×'])
+        .and_then(|(columns, rows)| Some((columns.trim().parse().ok()?, rows.trim().parse().ok()?)))
+        .filter(|&(columns, rows)| (20..=500).contains(&columns) && (5..=200).contains(&rows))
+        .ok_or_else(|| format!("{text:?} is no size; write columns x rows, as 120x40 (20x5 to 500x200)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_spans() {
+        for (text, expected) in [
+            ("24h", 24.0),
+            ("24", 24.0),
+            ("1.5", 1.5),
+            ("90m", 1.5),
+            ("1d 12h", 36.0),
+            ("1d12h", 36.0),
+            ("2w", 336.0),
+            ("30 min", 0.5),
+            ("0", 0.0),
+        ] {
+            assert!((hours(text).unwrap().get() - expected).abs() < 1e-9, "{text}: {:?}", hours(text));
+        }
+        for bad in ["", "soon", "-1", "-3h", "nan", "inf", "5 parsecs"] {
+            assert!(hours(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn money_and_counts() {
+        assert_eq!(usd("$1.5k").unwrap().get(), 1500.0);
+        assert_eq!(usd_per_hour("$3/h").unwrap().get(), 3.0);
+        assert_eq!(count("1.2M").unwrap(), 1_200_000.0);
+        assert_eq!(whole("1e9").unwrap(), 1_000_000_000);
+        assert_eq!(whole("300_000").unwrap(), 300_000);
+        for bad in ["", "-5", "ten", "nan", "$", "1.5.2", "k", "é"] {
+            assert!(count(bad).is_err(), "{bad}");
+        }
+        assert!(whole("1.5").is_err());
+        assert_eq!(bytes("24GB").unwrap().get(), 24.0 * 1_073_741_824.0);
+        assert!(bytes("24").is_err());
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("120x40").unwrap(), (120, 40));
+        for bad in ["120", "0x0", "axb", "9999x40"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Files: what is shipped inside the program, what the user added, and safe writing.
+
+pub mod bundled;
+pub mod files;
+pub mod paths;
+
+pub use files::{Compression, StoreError, open, read_profile, save_atomically};
+pub use paths::Paths;
+
+use crate::catalog::{Catalog, GpuSpec, Layer};
+use crate::pricing::{PriceBook, Snapshot};
+
+/// The shipped catalog overlaid by the user's `catalog/*.toml`.
+///
+/// # Errors
+/// [`StoreError`] naming the user's file and key.
+pub fn catalog(paths: &Paths) -> Result<Catalog, StoreError> {
+    let mut gpus = bundled::gpus();
+    for (path, text) in files::read_folder(&paths.catalog(), "toml")? {
+        let layer = Layer::User(path.display().to_string());
+        gpus.push(GpuSpec::parse(&text, layer).map_err(|error| StoreError::content(&path, error))?);
+    }
+    Ok(Catalog::new(gpus))
+}
+
+/// The shipped prices overlaid by the user's `pricing/*.toml`.
+///
+/// # Errors
+/// [`StoreError`] naming the user's file and key.
+pub fn prices(paths: &Paths) -> Result<PriceBook, StoreError> {
+    let mut offers = bundled::offers();
+    for (path, text) in files::read_folder(&paths.pricing(), "toml")? {
+        let snapshot = Snapshot::parse(&text).map_err(|error| StoreError::content(&path, error))?;
+        offers.extend(snapshot.offers());
+    }
+    Ok(PriceBook::new(offers))
+}

@@ -1,0 +1,88 @@
+//! What is shipped inside the program: GPUs, prices and a recorded step.
+
+use include_dir::{Dir, include_dir};
+
+use crate::catalog::{GpuSpec, Layer};
+use crate::pricing::{Offer, Snapshot};
+use crate::profile::Profile;
+use crate::units::GpuSlug;
+
+static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
+static PRICING: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pricing");
+static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.gz");
+
+/// What the embedded profile is, in the words the screens show.
+pub const SAMPLE_LABEL: &str = "embedded sample: ResNet-50, batch 32, recorded on a Tesla V100 (not your program)";
+
+fn texts(folder: &'static Dir<'static>) -> impl Iterator<Item = &'static str> {
+    let mut files: Vec<_> =
+        folder.files().filter(|file| file.path().extension().is_some_and(|extension| extension == "toml")).collect();
+    files.sort_by_key(|file| file.path());
+    files.into_iter().filter_map(include_dir::File::contents_utf8)
+}
+
+/// The shipped GPUs.
+///
+/// # Panics
+/// If a shipped file is not valid, which a test rules out.
+pub fn gpus() -> Vec<GpuSpec> {
+    texts(&CATALOG)
+        .map(|text| GpuSpec::parse(text, Layer::Shipped).expect("shipped catalog files are checked by a test"))
+        .collect()
+}
+
+/// The text of a shipped GPU's file.
+pub fn gpu_text(slug: &GpuSlug) -> Option<&'static str> {
+    CATALOG.get_file(format!("{slug}.toml"))?.contents_utf8()
+}
+
+/// The shipped offers.
+///
+/// # Panics
+/// If a shipped file is not valid, which a test rules out.
+pub fn offers() -> Vec<Offer> {
+    texts(&PRICING)
+        .flat_map(|text| {
+            Snapshot::parse(text).expect("shipped price files are checked by a test").offers().collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The embedded profile: one real training step.
+///
+/// # Panics
+/// If the shipped file is not valid, which a test rules out.
+pub fn sample() -> Profile {
+    let json = super::files::decompress(SAMPLE).expect("the shipped profile is checked by a test");
+    Profile::from_json(&json).expect("the shipped profile is checked by a test").0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_shipped_is_valid() {
+        assert_eq!(gpus().len(), 64);
+        assert!(offers().len() > 500);
+        assert!(sample().operations.len() > 10);
+        assert!(sample().measured_step().is_some());
+    }
+
+    #[test]
+    fn every_catalog_file_is_named_by_its_slug() {
+        for file in CATALOG.files().filter(|file| file.path().extension().is_some_and(|extension| extension == "toml"))
+        {
+            let spec = GpuSpec::parse(file.contents_utf8().unwrap(), Layer::Shipped).unwrap();
+            assert_eq!(file.path().file_stem().unwrap().to_str(), Some(spec.slug.as_str()));
+        }
+    }
+
+    #[test]
+    fn every_gpu_that_is_offered_is_in_the_catalog() {
+        let known: std::collections::BTreeSet<_> = gpus().into_iter().map(|gpu| gpu.slug).collect();
+        for offer in offers() {
+            assert!(offer.gpu.as_ref().is_none_or(|slug| known.contains(slug)), "{}", offer.id);
+        }
+    }
+}

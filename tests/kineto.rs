@@ -1,0 +1,5 @@
+//! Importing PyTorch profiler traces: small ones with known answers, broken ones, and
+//! every public trace where the folder with them is at hand.
+
+#[path = "kineto/public.rs"]
+mod public;
