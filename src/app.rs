@@ -15,7 +15,7 @@ mod update;
 
 use std::sync::Arc;
 
-pub use engine::{Engine, SaveOutcome};
+pub use engine::{Engine, SaveOutcome, Solved};
 use job::Job;
 use list::Table;
 use modal::Modal;
@@ -26,7 +26,7 @@ use screen::predict::PredictState;
 use screen::profile::ProfileState;
 
 use crate::catalog::Catalog;
-use crate::plan::{Goal, Plan};
+use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::Predictions;
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
@@ -115,6 +115,8 @@ pub struct App {
     pub predictions: Job<Predictions>,
     /// The plan.
     pub plan: Job<Plan>,
+    /// The plans there would be without deadline and budget, from the fastest to the cheapest.
+    pub frontier: Arc<Vec<FrontierPoint>>,
     /// First screen.
     pub overview: OverviewState,
     /// Second screen.
@@ -143,6 +145,7 @@ impl App {
             message: None,
             predictions: Job::default(),
             plan: Job::default(),
+            frontier: Arc::default(),
             overview: OverviewState::new(&setup.profile),
             profile: ProfileState::new(&setup.profile),
             predict: PredictState { wanted: setup.gpu.clone(), ..PredictState::default() },

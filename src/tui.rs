@@ -2,6 +2,7 @@
 
 mod clipboard;
 mod input;
+mod launch;
 mod paint;
 mod runner;
 mod screenshot;
@@ -11,6 +12,7 @@ mod widget;
 
 use std::io;
 
+pub use launch::open;
 pub use screenshot::{render, screenshot};
 
 use crate::app::{App, Engine, Setup};
@@ -22,6 +24,8 @@ pub struct Launch {
     pub setup: Setup,
     /// What predicts, plans and writes files.
     pub engine: Engine,
+    /// Whether flag or settings say how many colours (else the terminal does).
+    pub colours_asked: bool,
 }
 
 /// Why the terminal program could not run.
@@ -30,6 +34,12 @@ pub enum TuiError {
     /// The terminal refused.
     #[error("the terminal cannot be used ({0}); run `habitat-tui report` for the same answers without one")]
     Terminal(#[from] io::Error),
+    /// A setting cannot be used.
+    #[error("{0}")]
+    Setting(String),
+    /// The picture was not written.
+    #[error("{0}")]
+    Picture(String),
 }
 
 /// Runs until the user leaves.

@@ -4,18 +4,27 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::plan::{Goal, Plan};
+use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::Predictions;
 use crate::profile::Profile;
 
 /// Predicts every GPU of the catalog.
 pub type PredictFn = dyn Fn(&Profile) -> Result<Predictions, String> + Send + Sync;
 /// Answers a goal.
-pub type PlanFn = dyn Fn(&Predictions, &Goal) -> Result<Plan, String> + Send + Sync;
+pub type PlanFn = dyn Fn(&Arc<Predictions>, &Goal) -> Result<Solved, String> + Send + Sync;
 /// Writes a plan as TOML text.
-pub type ExportFn = dyn Fn(&Plan) -> Result<String, String> + Send + Sync;
+pub type ExportFn = dyn Fn(&Plan, &Predictions) -> Result<String, String> + Send + Sync;
 /// Writes a text to a file: path, text, whether an existing file may be replaced.
 pub type SaveFn = dyn Fn(&str, &str, bool) -> SaveOutcome + Send + Sync;
+
+/// The answer to a goal, with the plans to choose from were there no deadline and budget.
+#[derive(Debug, Clone)]
+pub struct Solved {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// From the fastest to the cheapest.
+    pub frontier: Arc<Vec<FrontierPoint>>,
+}
 
 /// What came of writing a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

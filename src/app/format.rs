@@ -152,7 +152,7 @@ fn dollars(value: f64) -> String {
 /// A memory size in the unit GPU memory is sold in.
 pub fn memory(bytes: Bytes) -> String {
     let gib = bytes.get() / GIB;
-    if gib >= 9.95 && (gib - gib.round()).abs() < 0.05 { format!("{gib:.0} GiB") } else { format!("{gib:.1} GiB") }
+    if gib >= 9.95 && (gib - gib.round()).abs() < 0.05 { format!("{gib:.0} GB") } else { format!("{gib:.1} GB") }
 }
 
 /// A share as a percentage.
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(hours(Hours::new(1234.4).unwrap()), "1,234 h");
         assert_eq!(usd(Usd::new(12.5).unwrap()), "$12.50");
         assert_eq!(usd(Usd::new(1_234_567.0).unwrap()), "$1,234,567");
-        assert_eq!(memory(Bytes::new(80.0 * GIB).unwrap()), "80 GiB");
+        assert_eq!(memory(Bytes::new(80.0 * GIB).unwrap()), "80 GB");
         assert_eq!(short_count(335_000_000.0), "335 M");
         assert_eq!(short_count(1234.0), "1,234");
         assert_eq!(shape(&[4096, 1024]), "[4096×1024]");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::action::Action;
-use crate::app::engine::SaveOutcome;
+use crate::app::engine::{SaveOutcome, Solved};
 use crate::app::slider::Knob;
 use crate::plan::{Goal, Plan};
 use crate::predict::Predictions;
@@ -95,7 +95,7 @@ pub enum Msg {
         /// Generation of its inputs.
         generation: u64,
         /// The result.
-        result: Result<Arc<Plan>, String>,
+        result: Result<Solved, String>,
     },
     /// A file was written, or not.
     Saved(SaveOutcome),
@@ -126,6 +126,8 @@ pub enum Effect {
     Save {
         /// The plan.
         plan: Arc<Plan>,
+        /// The predictions it rests on.
+        predictions: Arc<Predictions>,
         /// Where to.
         path: String,
         /// Whether an existing file may be replaced.

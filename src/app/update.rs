@@ -41,7 +41,12 @@ impl App {
                 }
             }
             Msg::Planned { generation, result } => {
-                if self.plan.finish(generation, result) {
+                let (plan, frontier) = match result {
+                    Ok(solved) => (Ok(solved.plan), Some(solved.frontier)),
+                    Err(why) => (Err(why), None),
+                };
+                if self.plan.finish(generation, plan) {
+                    self.frontier = frontier.unwrap_or_else(|| self.frontier.clone());
                     let rows = self.table().map_or(0, |table| table.rows.len());
                     if self.screen == Screen::Plan {
                         self.planner.list.step(0, rows);
@@ -186,10 +191,10 @@ impl App {
             Some(Modal::Export { input, exists, .. }) => {
                 let path = input.text().trim().to_owned();
                 let error = path.is_empty().then(|| "write the path of the file".to_owned());
-                let plan = self.plan.shared().filter(|_| error.is_none());
+                let plan = self.plan.shared().zip(self.predictions.shared()).filter(|_| error.is_none());
                 let saving = plan.is_some();
-                if let Some(plan) = plan {
-                    effects.push(Effect::Save { plan, path, overwrite: exists });
+                if let Some((plan, predictions)) = plan {
+                    effects.push(Effect::Save { plan, predictions, path, overwrite: exists });
                 }
                 self.modal = Some(Modal::Export { input, exists: false, error, saving });
             }

@@ -155,10 +155,10 @@ impl Runner {
                 );
             }
             Effect::Solve { generation, predictions, goal } => self.solve(generation, predictions, goal),
-            Effect::Save { plan, path, overwrite } => {
+            Effect::Save { plan, predictions, path, overwrite } => {
                 let Engine { export, save, .. } = self.engine.clone();
                 self.work(
-                    move || match export(&plan) {
+                    move || match export(&plan, &predictions) {
                         Ok(text) => save(&path, &text, overwrite),
                         Err(why) => SaveOutcome::Failed(why),
                     },
@@ -189,7 +189,7 @@ impl Runner {
         self.solving = true;
         let plan = self.engine.plan.clone();
         self.work(
-            move || plan(&predictions, &goal).map(Arc::new),
+            move || plan(&predictions, &goal),
             move |result| Msg::Planned { generation, result: result.and_then(|result| result) },
         );
     }

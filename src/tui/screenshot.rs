@@ -46,7 +46,7 @@ fn settle(app: &mut App, launch: &Launch, msg: Msg) {
                     waiting.push(Msg::Predicted { generation, result });
                 }
                 Effect::Solve { generation, predictions, goal } => {
-                    let result = (launch.engine.plan)(&predictions, &goal).map(Arc::new);
+                    let result = (launch.engine.plan)(&predictions, &goal);
                     waiting.push(Msg::Planned { generation, result });
                 }
                 // A picture writes no files and leaves the clipboard alone.
@@ -210,6 +210,8 @@ fn shape(symbol: &str, left: f64, top: f64) -> Option<Vec<(f64, f64, f64, f64)>>
         '▍' => eighths(3.0),
         '▎' => eighths(2.0),
         '▏' => eighths(1.0),
+        '┊' => vec![(middle_x - 0.5, top + 2.0, 1.0, 5.0), (middle_x - 0.5, top + 11.0, 1.0, 5.0)],
+        '┈' => vec![(left + 1.0, middle_y - 0.5, 2.4, 1.0), (left + 5.2, middle_y - 0.5, 2.4, 1.0)],
         '░' => vec![(left, middle_y - 0.6, wide, 1.2)],
         '\u{2801}'..='\u{28ff}' => braille(c as u32 - 0x2800, left, top),
         _ => return None,

@@ -258,7 +258,7 @@ fn cells(row: &Row, longest: f64) -> Vec<Cell> {
         Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),
         Cell::text(value.map_or_else(|| "–".to_owned(), |value| format::grouped(value.per_usd.mid))),
         Cell::of(Role::Muted, value.map_or_else(|| "no offer".to_owned(), |value| format!("{:.3}", value.price.get()))),
-        Cell::of(Role::Muted, format!("{:.0} GiB", row.memory_gib)),
+        Cell::of(Role::Muted, format!("{:.0} GB", row.memory_gib)),
         Cell::of(fits_role, fits),
         Cell::of(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name()),
     ]

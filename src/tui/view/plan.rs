@@ -12,7 +12,7 @@ use crate::plan::{Plan, PlanStatus};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Canvas, wrap};
-use crate::tui::widget::chart::{self, Point};
+use crate::tui::widget::chart::{self, Lines, Point};
 use crate::tui::widget::{bars, table};
 use crate::units::{Hours, Usd};
 
@@ -241,5 +241,8 @@ fn draw_chart(canvas: &mut Canvas<'_>, area: Rect) {
         .collect();
     let hours = |value: f64| Hours::new(value).map_or_else(|_| String::new(), format::hours);
     let money = |value: f64| Usd::new(value).map_or_else(|_| String::new(), format::usd);
-    chart::draw(canvas, area, &points, &hours, &money);
+    let stair: Vec<(f64, f64)> =
+        app.frontier.iter().map(|point| (point.hours.mid.get(), point.cost.mid.get())).collect();
+    let lines = Lines { stair: &stair, limits: (plan::value(app, Knob::Deadline), plan::value(app, Knob::Budget)) };
+    chart::draw(canvas, area, &points, &lines, &hours, &money);
 }

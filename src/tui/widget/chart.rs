@@ -66,11 +66,20 @@ impl Axis {
 /// Dots of a braille cell, by column and row, as bits of U+2800.
 const DOTS: [[u32; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
+/// What is drawn besides the points.
+pub(in crate::tui) struct Lines<'a> {
+    /// Corners of the stair, by x ascending.
+    pub(in crate::tui) stair: &'a [(f64, f64)],
+    /// Deadline and budget.
+    pub(in crate::tui) limits: (Option<f64>, Option<f64>),
+}
+
 /// Draws the chart; `x_text` and `y_text` write a value with its unit.
 pub(in crate::tui) fn draw(
     canvas: &mut Canvas<'_>,
     area: Rect,
     points: &[Point],
+    lines: &Lines<'_>,
     x_text: &dyn Fn(f64) -> String,
     y_text: &dyn Fn(f64) -> String,
 ) {
@@ -78,8 +87,8 @@ pub(in crate::tui) fn draw(
         canvas.wrapped(area, "No offers to draw.", Role::Muted);
         return;
     }
-    let xs = Axis::new(points.iter().map(|point| point.x));
-    let ys = Axis::new(points.iter().map(|point| point.y));
+    let xs = Axis::new(points.iter().map(|point| point.x).chain(lines.stair.iter().map(|corner| corner.0)));
+    let ys = Axis::new(points.iter().map(|point| point.y).chain(lines.stair.iter().map(|corner| corner.1)));
     let labels = [y_text(ys.high), y_text(ys.low)];
     let margin = labels.iter().map(|label| label.width()).max().unwrap_or(0) as u16 + 1;
     let plot = Rect::new(area.x + margin + 1, area.y, area.width - margin - 1, area.height - 3);
@@ -94,22 +103,23 @@ pub(in crate::tui) fn draw(
     canvas.text(plot.x, plot.bottom() + 1, plot.width, &x_text(xs.low), Role::Muted);
     canvas.text_right(plot.right(), plot.bottom() + 1, plot.width, &x_text(xs.high), Role::Muted);
 
+    limits(canvas, plot, lines, &xs, &ys);
     let stairs = frontier(points);
     if canvas.glyphs.braille {
-        stair(canvas, plot, &stairs, &xs, &ys);
+        stair(canvas, plot, lines.stair, &xs, &ys);
+    } else {
+        for (x, y) in lines.stair {
+            let (x, y) = cell_of(plot, &xs, &ys, *x, *y);
+            canvas.text(x, y, 1, canvas.glyphs.points[2], Role::Busy);
+        }
     }
-    let cell = |point: &Point| {
-        let x = plot.x + (xs.place(point.x) * f64::from(plot.width - 1)).round() as u16;
-        let y = plot.y + ((1.0 - ys.place(point.y)) * f64::from(plot.height - 1)).round() as u16;
-        (x, y)
-    };
     let [plan, best, dominated, chosen] = canvas.glyphs.points;
     let mut order: Vec<&Point> = points.iter().collect();
     // The more telling points are drawn over the others.
     let on_stairs = |point: &Point| stairs.iter().any(|other| other.x == point.x && other.y == point.y);
     order.sort_by_key(|point| (point.plan, point.selected, on_stairs(point)));
     for point in order {
-        let (x, y) = cell(point);
+        let (x, y) = cell_of(plot, &xs, &ys, point.x, point.y);
         let (glyph, role) = match point {
             Point { plan: true, .. } => (plan, Role::Good),
             Point { selected: true, .. } => (chosen, Role::Focus),
@@ -131,8 +141,35 @@ pub(in crate::tui) fn draw(
     canvas.pieces(plot.x, plot.bottom() + 2, plot.width, &legend);
 }
 
+/// The cell of a point.
+fn cell_of(plot: Rect, xs: &Axis, ys: &Axis, x: f64, y: f64) -> (u16, u16) {
+    let column = plot.x + (xs.place(x) * f64::from(plot.width - 1)).round() as u16;
+    let row = plot.y + ((1.0 - ys.place(y)) * f64::from(plot.height - 1)).round() as u16;
+    (column, row)
+}
+
+/// Deadline and budget as lines, where they are within the chart.
+fn limits(canvas: &mut Canvas<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, ys: &Axis) {
+    let (deadline, budget) = lines.limits;
+    let [vertical, horizontal] = canvas.glyphs.limits;
+    if let Some(hours) = deadline.filter(|hours| (xs.low..=xs.high).contains(hours)) {
+        let (x, _) = cell_of(plot, xs, ys, hours, ys.low);
+        for y in plot.y..plot.bottom() {
+            canvas.text(x, y, 1, vertical, Role::Warning);
+        }
+        let label = "deadline";
+        let x = if x + 1 + label.len() as u16 <= plot.right() { x + 1 } else { x.saturating_sub(label.len() as u16) };
+        canvas.text(x, plot.y, label.len() as u16, label, Role::Warning);
+    }
+    if let Some(money) = budget.filter(|money| (ys.low..=ys.high).contains(money)) {
+        let (_, y) = cell_of(plot, xs, ys, xs.low, money);
+        canvas.text(plot.x, y, plot.width, &horizontal.repeat(plot.width as usize), Role::Warning);
+        canvas.text_right(plot.right(), y, 8, " budget", Role::Warning);
+    }
+}
+
 /// The stair of the frontier in braille dots.
-fn stair(canvas: &mut Canvas<'_>, plot: Rect, stairs: &[Point], xs: &Axis, ys: &Axis) {
+fn stair(canvas: &mut Canvas<'_>, plot: Rect, stairs: &[(f64, f64)], xs: &Axis, ys: &Axis) {
     let (wide, high) = (usize::from(plot.width) * 2, usize::from(plot.height) * 4);
     let mut cells = vec![0u32; usize::from(plot.width) * usize::from(plot.height)];
     let column = |x: f64| (xs.place(x) * (wide - 1) as f64).round() as usize;
@@ -141,7 +178,7 @@ fn stair(canvas: &mut Canvas<'_>, plot: Rect, stairs: &[Point], xs: &Axis, ys: &
         cells[y / 4 * usize::from(plot.width) + x / 2] |= DOTS[x % 2][y % 4];
     };
     for pair in stairs.windows(2) {
-        let (x1, x2, y1, y2) = (column(pair[0].x), column(pair[1].x), line(pair[0].y), line(pair[1].y));
+        let (x1, x2, y1, y2) = (column(pair[0].0), column(pair[1].0), line(pair[0].1), line(pair[1].1));
         (x1..=x2).for_each(|x| dot(x, y1));
         (y1.min(y2)..=y1.max(y2)).for_each(|y| dot(x2, y));
     }

@@ -29,6 +29,8 @@ pub(in crate::tui) struct Glyphs {
     pub(in crate::tui) braille: bool,
     /// Axis of a chart: vertical, horizontal, corner.
     pub(in crate::tui) axis: [&'static str; 3],
+    /// Limits of a chart: vertical, horizontal.
+    pub(in crate::tui) limits: [&'static str; 2],
 }
 
 const BRAILLE: Glyphs = Glyphs {
@@ -44,6 +46,7 @@ const BRAILLE: Glyphs = Glyphs {
     points: ["◆", "●", "·", "◎"],
     braille: true,
     axis: ["│", "─", "└"],
+    limits: ["┊", "┈"],
 };
 
 const BLOCK: Glyphs = Glyphs {
@@ -72,6 +75,7 @@ const ASCII: Glyphs = Glyphs {
     points: ["#", "o", ".", "@"],
     braille: false,
     axis: ["|", "-", "+"],
+    limits: [":", "."],
 };
 
 impl Glyphs {

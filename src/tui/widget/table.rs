@@ -14,25 +14,14 @@ const GAP: u16 = 2;
 /// Cells of the marker before the rows.
 const MARGIN: u16 = 2;
 
-/// Which rows of how many are seen, as text; empty where all are.
-pub(in crate::tui) fn seen(offset: usize, height: usize, len: usize) -> String {
-    if len <= height { String::new() } else { format!("{}–{} of {len}", offset + 1, (offset + height).min(len)) }
-}
-
-/// Draws the table; the first row seen and the number of rows there is room for.
-pub(in crate::tui) fn draw(
-    canvas: &mut Canvas<'_>,
-    area: Rect,
-    name: &'static str,
-    table: &Table,
-    focus: bool,
-) -> (usize, usize) {
+/// Draws the table.
+pub(in crate::tui) fn draw(canvas: &mut Canvas<'_>, area: Rect, name: &'static str, table: &Table, focus: bool) {
     if area.height < 2 || area.width < 8 {
-        return (0, 0);
+        return;
     }
     if table.rows.is_empty() {
         canvas.wrapped(area, &table.empty, Role::Muted);
-        return (0, 0);
+        return;
     }
     let widths = table.widths(area.width - MARGIN, GAP);
     header(canvas, area, table, &widths);
@@ -44,7 +33,6 @@ pub(in crate::tui) fn draw(
         row(canvas, Rect::new(area.x, y, area.width, 1), table, &widths, cells, selected, focus);
         canvas.hit(Rect::new(area.x, y, area.width, 1), Target::Row(index));
     }
-    (offset, height)
 }
 
 fn header(canvas: &mut Canvas<'_>, area: Rect, table: &Table, widths: &[u16]) {
