@@ -136,7 +136,15 @@ impl<'a> Canvas<'a> {
         let room = area.width.saturating_sub(4);
         let title_end = self.text(area.x + 2, area.y, room, &format!(" {title} "), Role::Title);
         let left = (area.right() - 2).saturating_sub(title_end + 1);
-        if !right.is_empty() && left as usize >= right.width() + 2 {
+        // What does not fit goes part by part, never in the middle of a number.
+        let mut right = right;
+        while right.width() + 2 > usize::from(left) {
+            right = right.rsplit_once(" · ").map_or("", |(kept, _)| kept);
+            if right.is_empty() {
+                break;
+            }
+        }
+        if !right.is_empty() {
             self.text_right(area.right() - 2, area.y, left, &format!(" {right} "), Role::Muted);
         }
         Rect::new(area.x + 2, area.y + 1, area.width - 4, area.height - 2)
