@@ -224,6 +224,18 @@ pub(in crate::tui) fn cut(text: &str, width: usize) -> String {
     kept
 }
 
+/// As many parts between ` · ` as `width` cells hold, so that no number is ever cut.
+pub(in crate::tui) fn fit(text: &str, width: usize) -> String {
+    let mut kept = text;
+    while kept.width() > width {
+        match kept.rsplit_once(" · ") {
+            Some((before, _)) => kept = before,
+            None => return cut(kept, width),
+        }
+    }
+    kept.to_owned()
+}
+
 /// Words in lines of at most `width` cells; longer words are broken.
 pub(in crate::tui) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
@@ -277,6 +289,7 @@ mod tests {
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("abc", 3), "abc");
         assert_eq!(cut("abcd", 0), "");
+        assert_eq!(fit("ab · 12.3 ms · 4 h", 13), "ab · 12.3 ms");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::app::screen::profile::{phase_role, phase_word};
 use crate::profile::breakdown::PhaseTime;
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::tui::paint::{Canvas, wrap};
+use crate::tui::paint::{Canvas, fit, wrap};
 use crate::tui::widget::bars;
 
 /// Cells of the labels of the recording.
@@ -73,7 +73,9 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
     let profile = &app.setup.profile;
     let width = area.width;
     let mut y = area.y;
-    canvas.text(area.x, y, width, &overview::workload(profile), Role::Text);
+    let sample = !phases && matches!(app.setup.source, Source::Sample(_));
+    let words = format!("{}{}", if sample { "embedded sample: " } else { "" }, overview::workload(profile));
+    canvas.text(area.x, y, width, &fit(&words, width as usize), if sample { Role::Warning } else { Role::Text });
     y += 1;
     if !phases {
         canvas.text(area.x, y, width, &overview::origin(profile), Role::Muted);
@@ -84,7 +86,8 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
         Some((time, rest)) => {
             let x = canvas.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
             let rest = if rest.is_empty() { " measured".to_owned() } else { format!(" measured · {rest}") };
-            canvas.text(x, y, (area.right()).saturating_sub(x), &rest, Role::Muted);
+            let room = area.right().saturating_sub(x);
+            canvas.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
         }
         None => {
             canvas.text(area.x + LABEL, y, width - LABEL, "wall time not measured", Role::Muted);
