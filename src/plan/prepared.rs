@@ -8,6 +8,7 @@ use super::explain::{self, dollars, hours};
 use super::problem::{Aim, Choice, Limit, Problem};
 use super::search::{Found, SAME, aims, best, best_single};
 use super::solve::Proof;
+use super::spot::Ladder;
 use super::{
     Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Range, Rejection, RejectionKind, SolverReport,
     Total,
@@ -41,7 +42,7 @@ pub struct Prepared {
     /// Every configuration with all the work, in their order; one part.
     pub(super) singles: Problem,
     /// What plans of several parts choose from: dominated choices left out, spot offers
-    /// once a share of the work.
+    /// once a number of losses allowed for.
     pub(super) mixed: Problem,
     /// The configuration of each choice of `mixed`.
     owners: Vec<usize>,
@@ -61,20 +62,19 @@ impl Prepared {
         check_assumptions(&goal.assumptions)?;
         let work = work_in_samples(predictions, goal.work)?;
         let (configurations, excluded) = configurations(predictions, prices, goal)?;
-        let choice = |c: &Configuration, share| c.choice(work.get(), goal.confidence, share);
         let singles = Problem {
             work: work.get(),
-            choices: configurations.iter().map(|c| choice(c, 1.0)).collect(),
+            choices: configurations.iter().map(|c| c.choice(work.get(), goal.confidence)).collect(),
             max_parts: 1,
         };
         let (mut mixed, mut owners) =
             (Problem { work: work.get(), choices: Vec::new(), max_parts: goal.max_parts }, Vec::new());
         if goal.max_parts > 1 {
+            let most = configurations.iter().map(|c| c.most_losses(work.get(), goal.confidence)).fold(0.0, f64::max);
+            let ladder = Ladder::new(goal.assumptions.spot_confidence, most);
             for (index, configuration) in configurations.iter().enumerate() {
-                for share in configuration.shares(goal.confidence) {
-                    mixed.choices.push(choice(configuration, *share));
-                    owners.push(index);
-                }
+                mixed.choices.extend(configuration.choices(work.get(), goal.confidence, &ladder));
+                owners.resize(mixed.choices.len(), index);
             }
             let kept = mixed.undominated();
             mixed.choices = kept.iter().map(|c| mixed.choices[*c]).collect();

@@ -201,27 +201,46 @@ impl Problem {
         }
     }
 
-    /// Choices that any plan can do without: another one that can do all the work alone is
-    /// no slower and no dearer, per sample and once. Replacing the one by the other worsens
-    /// no row, so no optimum changes. Of equals the first stays.
+    /// All choices but those that any plan can do without: no others are slower or dearer,
+    /// per sample or once, and either one of those can do all the work alone or as many as a
+    /// plan has parts can each do as much as this one — then one of them is not in the plan
+    /// already. Putting that one in its place worsens no row, so no optimum changes. Of
+    /// equals the first stay.
     pub fn undominated(&self) -> Vec<usize> {
-        let per_sample = |c: &Choice| [c.hours / c.rate, c.hours_once, c.usd / c.rate, c.usd_once];
-        let mut order: Vec<usize> = (0..self.choices.len()).collect();
-        order.sort_by(|a, b| {
-            let (a, b) = (per_sample(&self.choices[*a]), per_sample(&self.choices[*b]));
-            a[2].total_cmp(&b[2]).then(a[0].total_cmp(&b[0])).then(a[3].total_cmp(&b[3])).then(a[1].total_cmp(&b[1]))
+        struct Measures {
+            /// Dollars and hours a sample, dollars and hours once.
+            each: [f64; 4],
+            most_samples: f64,
+        }
+        let measure = |c: &Choice| Measures {
+            each: [c.usd / c.rate, c.hours / c.rate, c.usd_once, c.hours_once],
+            most_samples: c.most_hours * c.rate,
+        };
+        let mut order: Vec<(usize, Measures)> = self.choices.iter().map(measure).enumerate().collect();
+        order.sort_by(|(_, a), (_, b)| {
+            let differing = a.each.iter().zip(&b.each).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne());
+            differing.unwrap_or_else(|| b.most_samples.total_cmp(&a.most_samples))
         });
-        let mut kept: Vec<usize> = Vec::new();
-        for c in order {
-            let candidate = per_sample(&self.choices[c]);
-            let dominated = kept.iter().any(|k| {
-                let keeper = &self.choices[*k];
-                keeper.whole(self.work).is_some() && per_sample(keeper).iter().zip(candidate).all(|(k, c)| *k <= c)
-            });
-            if !dominated {
-                kept.push(c);
+        let mut kept: Vec<(usize, Measures)> = Vec::new();
+        for (c, candidate) in order {
+            let mut as_good = 0;
+            for (_, keeper) in &kept {
+                if keeper.each.iter().zip(&candidate.each).all(|(k, c)| k <= c) {
+                    if keeper.most_samples >= self.work {
+                        as_good = self.max_parts;
+                    } else if keeper.most_samples >= candidate.most_samples {
+                        as_good += 1;
+                    }
+                }
+                if as_good >= self.max_parts {
+                    break;
+                }
+            }
+            if as_good < self.max_parts {
+                kept.push((c, candidate));
             }
         }
+        let mut kept: Vec<usize> = kept.into_iter().map(|(c, _)| c).collect();
         kept.sort_unstable();
         kept
     }
