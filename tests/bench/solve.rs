@@ -9,7 +9,6 @@ use divan::{Bencher, black_box};
 use habitat_tui::plan::{Goal, Prepared, plan};
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
-use habitat_tui::units::UsdPerHour;
 
 fn main() {
     divan::main();

@@ -36,7 +36,7 @@ fn one_part_meets_each_deadline_at_the_known_cost() {
         assert_eq!(plan.solver.name, "filter and sort");
 
         let prepared = Prepared::new(&predictions, &prices, &goal(12.0, 1)).unwrap();
-        let problem = Problem { work: 12.0, choices: prepared.choices().to_vec(), max_parts: 1 };
+        let problem = Problem::new(12.0, prepared.choices().to_vec(), 1);
         let limit = Limit { deadline: Some(deadline), ..Limit::default() };
         let sorted = best(&problem, Objective::Cost, &limit).unwrap();
         let solved = solve_in_sequence(&problem, Objective::Cost, &limit).unwrap();
@@ -149,23 +149,19 @@ fn resnet50_at_skypilots_times_and_prices() {
         ("V100×8", 6.97, 24.48),
         ("TPU v3-8", 5.216, 8.00),
     ];
-    let problem = |egress: bool| Problem {
-        work: 1.0,
-        max_parts: 1,
-        choices: table
-            .iter()
-            .map(|(name, hours, price)| {
-                let tpu = egress && *name == "TPU v3-8";
-                Choice {
-                    rate: 1.0 / hours,
-                    hours: 1.0,
-                    hours_once: if tpu { 480.0 / 3600.0 } else { 0.0 },
-                    usd: *price,
-                    usd_once: if tpu { 600.0 * 0.09 } else { 0.0 },
-                    most_hours: f64::INFINITY,
-                }
-            })
-            .collect(),
+    let problem = |egress: bool| {
+        let choices = table.iter().map(|(name, hours, price)| {
+            let tpu = egress && *name == "TPU v3-8";
+            Choice {
+                rate: 1.0 / hours,
+                hours: 1.0,
+                hours_once: if tpu { 480.0 / 3600.0 } else { 0.0 },
+                usd: *price,
+                usd_once: if tpu { 600.0 * 0.09 } else { 0.0 },
+                most_hours: f64::INFINITY,
+            }
+        });
+        Problem::new(1.0, choices.collect(), 1)
     };
     let answer = |egress: bool, deadline: Option<f64>| {
         let problem = problem(egress);
@@ -199,7 +195,7 @@ fn a_contract_breaks_even_where_it_should() {
     let cloud = Choice { rate: 1.0, hours: 1.0, hours_once: 0.0, usd: 4.0, usd_once: 0.0, most_hours: f64::INFINITY };
     let contract = Choice { usd: 0.0, usd_once: 720.0 * 1.5, most_hours: 720.0, ..cloud };
     let cheapest = |work: f64, max_parts: u32| -> Found {
-        let problem = Problem { work, max_parts, choices: vec![cloud, contract] };
+        let problem = Problem::new(work, vec![cloud, contract], max_parts);
         best(&problem, Objective::Cost, &Limit::default()).unwrap()
     };
     for max_parts in [1, 2] {

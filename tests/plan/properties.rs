@@ -38,11 +38,15 @@ fn choice() -> impl Strategy<Value = Choice> {
         })
 }
 
+/// Some choices exclude each other: in a quarter of the problems, groups are drawn at random.
 fn problem() -> impl Strategy<Value = Problem> {
-    (prop::collection::vec(choice(), 2..=6), 1..=2u32).prop_map(|(choices, max_parts)| Problem {
-        work: WORK,
-        choices,
-        max_parts,
+    let groups = prop_oneof![3 => Just(None), 1 => prop::collection::vec(0..6usize, 6).prop_map(Some)];
+    (prop::collection::vec(choice(), 2..=6), 1..=2u32, groups).prop_map(|(choices, max_parts, groups)| {
+        let mut problem = Problem::new(WORK, choices, max_parts);
+        if let Some(groups) = groups {
+            problem.groups = groups[..problem.choices.len()].to_vec();
+        }
+        problem
     })
 }
 
@@ -69,7 +73,8 @@ fn brute_force(problem: &Problem, deadline: f64, budget: f64) -> Option<f64> {
         return lowest;
     }
     for (i, a) in problem.choices.iter().enumerate() {
-        for b in &problem.choices[i + 1..] {
+        let others = problem.choices.iter().enumerate().skip(i + 1);
+        for (_, b) in others.filter(|(j, _)| problem.groups[i] != problem.groups[*j]) {
             // At share 0 and 1 of a; both machines are set up.
             let line = |of: fn(&Choice) -> (f64, f64)| {
                 let ((a_hourly, a_once), (b_hourly, b_once)) = (of(a), of(b));
@@ -148,9 +153,9 @@ proptest! {
         let deadline = limit.deadline.map(|d| d * more);
         let later = cost(&problem, &Limit { deadline, ..limit.clone() });
         let richer = cost(&problem, &Limit { budget: limit.budget.map(|b| b * more), ..limit.clone() });
-        let mut offered = problem.clone();
-        offered.choices.push(extra);
-        let offered = cost(&offered, &limit);
+        let choices = problem.choices.iter().copied().chain([extra]).collect();
+        let groups = problem.groups.iter().copied().chain([99]).collect();
+        let offered = cost(&Problem { choices, groups, ..problem.clone() }, &limit);
         let mut cheaper = problem.clone();
         let index = which % cheaper.choices.len();
         cheaper.choices[index].usd /= more;
@@ -212,6 +217,7 @@ proptest! {
         let limit = limit(&problem, factors);
         let mut turned = problem.clone();
         turned.choices.reverse();
+        turned.groups.reverse();
         match (cost(&problem, &limit), cost(&turned, &limit)) {
             (Some(a), Some(b)) => prop_assert!(close(a, b), "{a} {b}"),
             (a, b) => prop_assert_eq!(a.is_some(), b.is_some()),
@@ -221,8 +227,7 @@ proptest! {
     #[test]
     fn leaving_out_dominated_choices_changes_no_optimum(problem in problem(), factors in limits()) {
         let limit = limit(&problem, factors);
-        let mut pruned = problem.clone();
-        pruned.choices = problem.undominated().into_iter().map(|c| problem.choices[c]).collect();
+        let pruned = problem.only(&problem.undominated());
         for objective in [Objective::Cost, Objective::Time] {
             let aim = if objective == Objective::Cost { Aim::Cost } else { Aim::Finish };
             let value = |problem: &Problem| best(problem, objective, &limit).map(|f| problem.value(aim, &f.hours));
