@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 
 use super::collect::{Host, HostKind, Records};
-use super::intern::NONE;
 
 /// No range.
 pub(super) const NO_RANGE: u32 = u32::MAX;
@@ -199,6 +198,3 @@ pub(super) fn is_autograd_node(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     stem.ends_with("Backward") && !name.contains("::_") && !name.starts_with("aten::")
 }
-
-/// The number of no module.
-pub(super) const NO_MODULE: u32 = NONE;

@@ -64,9 +64,10 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
             && !is_autograd_node(name(index))
             && !only_looks(name(index))
     };
-    // Operators around another that does the work.
+    // Operators around another that does the work. What an operator fills or copies on
+    // the way (the bias of a product) is its own business.
     let mut outer = vec![false; records.host.len()];
-    for index in (0..records.host.len() as u32).filter(|index| works(*index)) {
+    for index in (0..records.host.len() as u32).filter(|index| works(*index) && !helps(name(*index))) {
         let mut around = nesting.parents[index as usize];
         while around != NO_RANGE && !outer[around as usize] {
             outer[around as usize] = true;
@@ -76,8 +77,18 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
     let node_of = join::makers(records);
     let maker_of = node_of.iter().map(|(maker, node)| (*node, *maker)).collect();
     let mut joined = Joined { node_of, maker_of, ..Joined::default() };
-    let mut order: Vec<u32> =
-        (0..records.host.len() as u32).filter(|index| works(*index) && !outer[*index as usize]).collect();
+    let part_of_another = |index: u32| {
+        helps(name(index))
+            && std::iter::successors(Some(nesting.parents[index as usize]), |range| {
+                nesting.parents.get(*range as usize).copied()
+            })
+            .take_while(|range| *range != NO_RANGE)
+            .find(|range| works(*range))
+            .is_some_and(|around| !outer[around as usize])
+    };
+    let mut order: Vec<u32> = (0..records.host.len() as u32)
+        .filter(|index| works(*index) && !outer[*index as usize] && !part_of_another(*index))
+        .collect();
     order.sort_by(|a, b| records.host[*a as usize].start.total_cmp(&records.host[*b as usize].start));
     let mut taken = HashSet::new();
     for innermost in order {
@@ -98,6 +109,11 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
         });
     }
     joined
+}
+
+/// Operators that prepare or move data for another.
+fn helps(name: &str) -> bool {
+    matches!(name, "aten::copy_" | "aten::fill_" | "aten::zero_")
 }
 
 /// Operators that only look at a tensor in another way, allocate or ask: no device work.
@@ -168,5 +184,16 @@ fn only_looks(name: &str) -> bool {
             | "can_cast"
             | "_has_compatible_shallow_copy_type"
             | "requires_grad_"
+            | "clone"
+            | "zeros"
+            | "zeros_like"
+            | "ones"
+            | "ones_like"
+            | "full"
+            | "full_like"
+            | "new_zeros"
+            | "new_ones"
+            | "new_full"
+            | "scalar_tensor"
     )
 }
