@@ -100,7 +100,8 @@ fn is_loss(name: &str) -> bool {
 pub(super) fn precision(operations: &[Operation]) -> Option<(Precision, &'static str)> {
     let works = |operation: &Operation| matches!(operation.phase, Phase::Forward | Phase::Backward);
     let is_product = |operation: &Operation| {
-        let name = operation.name.as_str();
+        // Without the namespace: "fbgemm" is no product.
+        let name = operation.name.rsplit("::").next().unwrap_or_default();
         works(operation)
             && ["mm", "linear", "matmul", "conv", "attention", "rnn", "lstm"].iter().any(|part| name.contains(part))
     };

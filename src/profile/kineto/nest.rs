@@ -67,6 +67,7 @@ pub(super) fn nest(records: &Records) -> Nesting {
         records,
         stack: Vec::new(),
         paths: HashMap::new(),
+        forward_threads: HashSet::new(),
         nesting: Nesting {
             parents: vec![NO_RANGE; records.host.len()],
             of_launch: vec![NO_RANGE; records.launches.len()],
@@ -84,13 +85,16 @@ pub(super) fn nest(records: &Records) -> Nesting {
         }
         sweep.place(start, end, range);
     }
-    sweep.nesting
+    let Sweep { mut nesting, forward_threads, .. } = sweep;
+    nesting.autograd_threads.retain(|thread| !forward_threads.contains(thread));
+    nesting
 }
 
 struct Sweep<'a> {
     records: &'a Records,
     stack: Vec<u32>,
     paths: HashMap<(u32, u32), u32>,
+    forward_threads: HashSet<u32>,
     nesting: Nesting,
 }
 
@@ -145,6 +149,10 @@ impl Sweep<'_> {
                     if host.sequence >= 0 && host.of_forward {
                         context.node = Some(index);
                     }
+                }
+                // Without CUDA the backward pass runs on the thread that asks for it.
+                if !context.backward && host.sequence >= 0 && !host.of_forward {
+                    self.forward_threads.insert(host.thread);
                 }
                 context.accumulation |= name.contains("AccumulateGrad");
                 context.communication |=

@@ -65,13 +65,15 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
             && !only_looks(name(index))
     };
     // Operators around another that does the work. What an operator fills or copies on
-    // the way (the bias of a product) is its own business.
+    // the way (the bias of a product) is its own business, as is how it computes a product.
     let mut outer = vec![false; records.host.len()];
+    let mut inner = vec![false; records.host.len()];
     for index in (0..records.host.len() as u32).filter(|index| works(*index) && !helps(name(*index))) {
-        let mut around = nesting.parents[index as usize];
-        while around != NO_RANGE && !outer[around as usize] {
-            outer[around as usize] = true;
-            around = nesting.parents[around as usize];
+        inner[index as usize] = around(nesting, index).any(|range| is_whole(name(range)));
+        if !inner[index as usize] {
+            for range in around(nesting, index) {
+                outer[range as usize] = true;
+            }
         }
     }
     let node_of = join::makers(records);
@@ -79,16 +81,11 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
     let mut joined = Joined { node_of, maker_of, ..Joined::default() };
     let part_of_another = |index: u32| {
         helps(name(index))
-            && std::iter::successors(Some(nesting.parents[index as usize]), |range| {
-                nesting.parents.get(*range as usize).copied()
-            })
-            .take_while(|range| *range != NO_RANGE)
-            .find(|range| works(*range))
-            .is_some_and(|around| !outer[around as usize])
+            && around(nesting, index).find(|range| works(*range)).is_some_and(|range| !outer[range as usize])
     };
-    let mut order: Vec<u32> = (0..records.host.len() as u32)
-        .filter(|index| works(*index) && !outer[*index as usize] && !part_of_another(*index))
-        .collect();
+    let is_leaf =
+        |index: u32| works(index) && !outer[index as usize] && !inner[index as usize] && !part_of_another(index);
+    let mut order: Vec<u32> = (0..records.host.len() as u32).filter(|index| is_leaf(*index)).collect();
     order.sort_by(|a, b| records.host[*a as usize].start.total_cmp(&records.host[*b as usize].start));
     let mut taken = HashSet::new();
     for innermost in order {
@@ -109,6 +106,32 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
         });
     }
     joined
+}
+
+/// The ranges around one, innermost first.
+fn around(nesting: &Nesting, range: u32) -> impl Iterator<Item = u32> + '_ {
+    std::iter::successors(nesting.parents.get(range as usize).copied(), |range| {
+        nesting.parents.get(*range as usize).copied()
+    })
+    .take_while(|range| *range != NO_RANGE)
+    .take(DEEPEST)
+}
+
+/// Operators nest a dozen deep; Python's modules some more.
+const DEEPEST: usize = 200;
+
+/// Operators that are one piece of work on a GPU however the CPU computes them.
+fn is_whole(name: &str) -> bool {
+    matches!(
+        name,
+        "aten::mm"
+            | "aten::addmm"
+            | "aten::bmm"
+            | "aten::baddbmm"
+            | "aten::convolution_backward"
+            | "aten::native_layer_norm"
+    ) || name.starts_with("aten::_foreach_")
+        || name.starts_with("aten::_fused_")
 }
 
 /// Operators that prepare or move data for another.
@@ -184,6 +207,9 @@ fn only_looks(name: &str) -> bool {
             | "can_cast"
             | "_has_compatible_shallow_copy_type"
             | "requires_grad_"
+            | "resolve_conj"
+            | "resolve_neg"
+            | "conj"
             | "clone"
             | "zeros"
             | "zeros_like"
