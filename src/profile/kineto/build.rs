@@ -276,7 +276,15 @@ impl Notes {
     fn durations(&mut self, steps: &Steps, walls: &[Wall]) {
         let device = median(walls.iter().map(|wall| wall.duration));
         let host = median(steps.kept.iter().map(|step| steps.spans[*step].duration));
-        if device > 0.0 && ((host - device) / device).abs() > 0.03 {
+        if steps.marks == StepMarks::WholeTrace {
+            let busy = median(walls.iter().map(|wall| wall.busy));
+            if busy < 0.5 * device {
+                self.0.push(format!(
+                    "the GPU is busy for {:.1} % of the trace: its length says little about the time of a step",
+                    100.0 * busy / device
+                ));
+            }
+        } else if device > 0.0 && ((host - device) / device).abs() > 0.03 {
             self.0.push(format!(
                 "the step time is that of the device ({:.3} ms from step to step); the host marks are {:.3} ms apart",
                 device / 1e3,

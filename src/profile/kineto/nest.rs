@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 
 use super::collect::{Host, HostKind, Records};
-use super::intern::NONE;
 
 /// No range.
 pub(super) const NO_RANGE: u32 = u32::MAX;
@@ -68,6 +67,7 @@ pub(super) fn nest(records: &Records) -> Nesting {
         records,
         stack: Vec::new(),
         paths: HashMap::new(),
+        forward_threads: HashSet::new(),
         nesting: Nesting {
             parents: vec![NO_RANGE; records.host.len()],
             of_launch: vec![NO_RANGE; records.launches.len()],
@@ -85,13 +85,16 @@ pub(super) fn nest(records: &Records) -> Nesting {
         }
         sweep.place(start, end, range);
     }
-    sweep.nesting
+    let Sweep { mut nesting, forward_threads, .. } = sweep;
+    nesting.autograd_threads.retain(|thread| !forward_threads.contains(thread));
+    nesting
 }
 
 struct Sweep<'a> {
     records: &'a Records,
     stack: Vec<u32>,
     paths: HashMap<(u32, u32), u32>,
+    forward_threads: HashSet<u32>,
     nesting: Nesting,
 }
 
@@ -147,6 +150,10 @@ impl Sweep<'_> {
                         context.node = Some(index);
                     }
                 }
+                // Without CUDA the backward pass runs on the thread that asks for it.
+                if !context.backward && host.sequence >= 0 && !host.of_forward {
+                    self.forward_threads.insert(host.thread);
+                }
                 context.accumulation |= name.contains("AccumulateGrad");
                 context.communication |=
                     name.starts_with("c10d::") || name == "record_param_comms" || name.starts_with("nccl:");
@@ -199,6 +206,3 @@ pub(super) fn is_autograd_node(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     stem.ends_with("Backward") && !name.contains("::_") && !name.starts_with("aten::")
 }
-
-/// The number of no module.
-pub(super) const NO_MODULE: u32 = NONE;
