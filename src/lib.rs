@@ -19,6 +19,7 @@
 //! ```
 
 pub mod action;
+pub mod app;
 pub mod catalog;
 pub mod cli;
 pub mod plan;
@@ -29,4 +30,5 @@ pub mod report;
 pub mod settings;
 pub mod store;
 pub mod text;
+pub mod tui;
 pub mod units;

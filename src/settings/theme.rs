@@ -153,6 +153,40 @@ impl ColourLevel {
     }
 }
 
+/// Which characters drawings are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GlyphSet {
+    /// Braille dots for charts, eighths of blocks for bars.
+    #[default]
+    Braille,
+    /// Blocks only, for fonts without braille.
+    Block,
+    /// ASCII only.
+    Ascii,
+}
+
+impl GlyphSet {
+    /// What was asked for, else ASCII where the locale is not UTF-8 or the terminal plain.
+    ///
+    /// `locale` is the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not empty.
+    pub fn resolve(asked: Option<Self>, locale: Option<&str>, term: Option<&str>) -> Self {
+        if let Some(set) = asked {
+            return set;
+        }
+        let utf8 = locale.is_none_or(|locale| {
+            let locale = locale.to_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        });
+        match term {
+            Some("dumb") => Self::Ascii,
+            // The Linux console's font has blocks and no braille.
+            Some("linux") if utf8 => Self::Block,
+            _ if utf8 => Self::Braille,
+            _ => Self::Ascii,
+        }
+    }
+}
+
 /// A colour, as the terminal is told it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {

@@ -1,0 +1,198 @@
+//! The front end's state and how it changes: [`App::update`] takes a [`Msg`] and gives the
+//! [`Effect`]s to carry out. No terminal, no async runtime, no input or output here.
+
+pub mod available;
+pub mod engine;
+pub mod format;
+pub mod input;
+pub mod job;
+pub mod list;
+pub mod modal;
+pub mod msg;
+pub mod screen;
+pub mod slider;
+mod update;
+
+use std::sync::Arc;
+
+pub use engine::{Engine, SaveOutcome, Solved};
+use job::Job;
+use list::Table;
+use modal::Modal;
+pub use msg::{Effect, Msg, Screen, Target};
+use screen::overview::OverviewState;
+use screen::plan::PlanState;
+use screen::predict::PredictState;
+use screen::profile::ProfileState;
+
+use crate::catalog::Catalog;
+use crate::plan::{FrontierPoint, Goal, Plan};
+use crate::predict::Predictions;
+use crate::pricing::PriceBook;
+use crate::profile::Profile;
+use crate::settings::keymap::Keymap;
+use crate::settings::theme::{ColourLevel, GlyphSet, Styles, Theme};
+use crate::units::GpuSlug;
+
+/// Smallest terminal in which every answer can be shown.
+pub const SMALLEST: (u16, u16) = (50, 15);
+
+/// Where the profile came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A file or another place the user named.
+    Given(String),
+    /// A sample inside the program, by its description: never to be taken for the user's.
+    Sample(String),
+}
+
+impl Source {
+    /// How it is named on screen.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Given(place) => place.clone(),
+            Self::Sample(about) => format!("embedded sample: {about}"),
+        }
+    }
+}
+
+/// Everything the app starts from.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The profile.
+    pub profile: Arc<Profile>,
+    /// Where it came from.
+    pub source: Source,
+    /// The GPUs.
+    pub catalog: Arc<Catalog>,
+    /// The offers.
+    pub prices: Arc<PriceBook>,
+    /// What is to be planned.
+    pub goal: Goal,
+    /// Keys.
+    pub keymap: Keymap,
+    /// Themes to cycle through, at least one.
+    pub themes: Vec<Theme>,
+    /// The first theme, by position.
+    pub theme: usize,
+    /// Colours of the terminal.
+    pub colours: ColourLevel,
+    /// Characters of drawings.
+    pub glyphs: GlyphSet,
+    /// Whether the mouse is taken.
+    pub mouse: bool,
+    /// The first screen.
+    pub screen: Screen,
+    /// GPU selected on the predict screen at first.
+    pub gpu: Option<GpuSlug>,
+    /// Filter of the first screen's list.
+    pub filter: Option<String>,
+}
+
+/// Whether a message is good news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Done.
+    Good,
+    /// Not possible here and now.
+    Hint,
+    /// Failed.
+    Bad,
+}
+
+/// The state of the front end.
+#[derive(Debug, Clone)]
+pub struct App {
+    /// What it started from; the goal in it is the one being edited.
+    pub setup: Setup,
+    /// The screen shown.
+    pub screen: Screen,
+    /// The dialog on top.
+    pub modal: Option<Modal>,
+    /// The last message.
+    pub message: Option<(Tone, String)>,
+    /// The prediction.
+    pub predictions: Job<Predictions>,
+    /// The plan.
+    pub plan: Job<Plan>,
+    /// The plans there would be without deadline and budget, from the fastest to the cheapest.
+    pub frontier: Arc<Vec<FrontierPoint>>,
+    /// First screen.
+    pub overview: OverviewState,
+    /// Second screen.
+    pub profile: ProfileState,
+    /// Third screen.
+    pub predict: PredictState,
+    /// Fourth screen.
+    pub planner: PlanState,
+    /// Columns and rows of the terminal.
+    pub size: (u16, u16),
+    /// The theme in use, by position.
+    pub theme: usize,
+    /// Whether the mouse is taken.
+    pub mouse: bool,
+    styles: Styles,
+}
+
+impl App {
+    /// The state before anything has run.
+    pub fn new(setup: Setup) -> Self {
+        let theme = setup.theme.min(setup.themes.len().saturating_sub(1));
+        let themes = if setup.themes.is_empty() { Theme::shipped() } else { setup.themes.clone() };
+        let mut app = Self {
+            screen: setup.screen,
+            modal: None,
+            message: None,
+            predictions: Job::default(),
+            plan: Job::default(),
+            frontier: Arc::default(),
+            overview: OverviewState::new(&setup.profile),
+            profile: ProfileState::new(&setup.profile),
+            predict: PredictState { wanted: setup.gpu.clone(), ..PredictState::default() },
+            planner: PlanState::default(),
+            size: (80, 24),
+            theme,
+            mouse: setup.mouse,
+            styles: themes[theme].styles(setup.colours),
+            setup: Setup { themes, ..setup },
+        };
+        if let Some(filter) = app.setup.filter.clone() {
+            match app.screen {
+                Screen::Profile => app.profile.list.filter = filter,
+                _ => app.predict.list.filter = filter,
+            }
+        }
+        app
+    }
+
+    /// The styles in use.
+    pub const fn styles(&self) -> &Styles {
+        &self.styles
+    }
+
+    /// The goal being edited.
+    pub const fn goal(&self) -> &Goal {
+        &self.setup.goal
+    }
+
+    /// The table in focus, as it is shown and copied; `None` where there is none.
+    pub fn table(&self) -> Option<Table> {
+        match self.screen {
+            Screen::Overview => None,
+            Screen::Profile => Some(screen::profile::table(self)),
+            Screen::Predict if self.predict.opened.is_some() => Some(screen::predict::operations_table(self)),
+            Screen::Predict => Some(screen::predict::table(self)),
+            Screen::Plan => screen::plan::lower_table(self),
+        }
+    }
+
+    /// Rows of one page of a list.
+    fn page(&self) -> isize {
+        isize::try_from(self.size.1).unwrap_or(24).saturating_sub(12).max(3)
+    }
+
+    fn set_theme(&mut self, theme: usize) {
+        self.theme = theme % self.setup.themes.len();
+        self.styles = self.setup.themes[self.theme].styles(self.setup.colours);
+    }
+}

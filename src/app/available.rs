@@ -1,0 +1,67 @@
+//! What works here and now: the rules of the action table evaluated on the state.
+
+use crate::action::{ACTIONS, Action, Needs, Spec};
+use crate::app::screen::plan::Pane;
+use crate::app::slider::Knob;
+use crate::app::{App, Screen};
+
+impl App {
+    /// Why the action does nothing here and now; `None` if it works.
+    pub fn unavailable(&self, action: Action) -> Option<&'static str> {
+        let on = |screen| self.screen == screen;
+        let slider = on(Screen::Plan) && self.planner.pane == Pane::Goal;
+        match action.spec().needs {
+            Needs::Nothing => None,
+            Needs::Table if on(Screen::Overview) => Some("there is no table on this screen"),
+            Needs::SortableTable if !on(Screen::Profile) && !on(Screen::Predict) => {
+                Some("works on the tables of profile and predict")
+            }
+            Needs::Detail if !on(Screen::Profile) && !on(Screen::Predict) => Some("nothing to open here"),
+            Needs::Panes if !on(Screen::Profile) && !on(Screen::Plan) => Some("this screen has one pane"),
+            Needs::ProfileScreen if !on(Screen::Profile) => Some("works on the profile screen"),
+            Needs::PlanScreen if !on(Screen::Plan) => Some("works on the plan screen"),
+            Needs::Slider if !slider => Some("works on the sliders of the plan screen"),
+            Needs::Limit if !slider || self.planner.knob == Knob::Work => {
+                Some("works on the deadline and budget of the plan screen")
+            }
+            Needs::Plan if self.plan.value().is_none() => Some("there is no plan yet"),
+            Needs::Plan if self.plan.value().is_some_and(|plan| plan.parts.is_empty()) => {
+                Some("no plan meets the limits, so there is nothing to write")
+            }
+            Needs::RunningJob if !self.plan.is_running() && !self.predictions.is_running() => Some("no job is running"),
+            Needs::Closable if !self.closable() => Some("nothing to close or clear"),
+            _ => None,
+        }
+    }
+
+    fn closable(&self) -> bool {
+        self.modal.is_some()
+            || match self.screen {
+                Screen::Profile => self.profile.zoomed || !self.profile.list.filter.is_empty(),
+                Screen::Predict => self.predict.opened.is_some() || !self.predict.list.filter.is_empty(),
+                Screen::Overview | Screen::Plan => false,
+            }
+    }
+
+    /// The actions for the footer: what works here and has a word and a key, the more
+    /// particular to the screen first, the ever-present last.
+    pub fn footer(&self) -> Vec<&'static Spec> {
+        let mut shown: Vec<&Spec> = ACTIONS
+            .iter()
+            .filter(|spec| {
+                !spec.short.is_empty()
+                    && self.unavailable(spec.action).is_none()
+                    && !self.setup.keymap.keys(spec.action).is_empty()
+            })
+            .collect();
+        // The way to more first, so that a narrow footer still has it.
+        let place = |spec: &Spec| match spec.action {
+            Action::Help => 0,
+            Action::Palette | Action::Back => 3,
+            Action::Open | Action::Left | Action::Right | Action::SetValue | Action::NoLimit => 1,
+            _ => 2,
+        };
+        shown.sort_by_key(|spec| place(spec));
+        shown
+    }
+}

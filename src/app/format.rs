@@ -1,0 +1,191 @@
+//! Quantities as text, always with their unit; rounding happens here and nowhere earlier.
+
+use crate::plan::Range;
+use crate::units::{Bytes, GIB, Hours, Micros, Usd, UsdPerHour};
+
+/// Digits grouped by thousands.
+pub fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// About three significant digits: `1,234`, `123`, `12.3`, `1.23`, `0.123`.
+pub fn number(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => grouped(v),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v if v >= 0.9995 || v == 0.0 => format!("{v:.2}"),
+        v if v >= 0.001 => format!("{v:.3}"),
+        v => format!("{v:.1e}"),
+    }
+}
+
+/// A large count in words: `335 M`, `12.4 k`.
+pub fn short_count(value: f64) -> String {
+    for (scale, unit) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")] {
+        if value >= scale {
+            let scale = if unit == "k" { 1e3 } else { scale };
+            return format!("{} {unit}", number(value / scale));
+        }
+    }
+    grouped(value)
+}
+
+/// The unit that suits a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Microseconds.
+    Micros,
+    /// Milliseconds.
+    Millis,
+    /// Seconds.
+    Seconds,
+}
+
+impl TimeUnit {
+    /// The unit in which `time` has one to three digits before the point.
+    pub fn for_time(time: Micros) -> Self {
+        match time.get() {
+            t if t < 1e3 => Self::Micros,
+            t if t < 1e6 => Self::Millis,
+            _ => Self::Seconds,
+        }
+    }
+
+    /// Its symbol.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::Micros => "µs",
+            Self::Millis => "ms",
+            Self::Seconds => "s",
+        }
+    }
+
+    /// The number in this unit.
+    pub fn value(self, time: Micros) -> f64 {
+        match self {
+            Self::Micros => time.get(),
+            Self::Millis => time.as_millis(),
+            Self::Seconds => time.as_secs(),
+        }
+    }
+
+    /// Decimals that make the steps of this unit visible.
+    const fn decimals(self) -> usize {
+        match self {
+            Self::Micros | Self::Millis => 1,
+            Self::Seconds => 2,
+        }
+    }
+
+    /// The number in this unit without the symbol.
+    pub fn bare(self, time: Micros) -> String {
+        let value = self.value(time);
+        if value >= 9999.5 { grouped(value) } else { format!("{value:.*}", self.decimals()) }
+    }
+}
+
+/// A time with its unit.
+pub fn time(time: Micros) -> String {
+    let unit = TimeUnit::for_time(time);
+    format!("{} {}", unit.bare(time), unit.symbol())
+}
+
+/// A range of times with one unit.
+pub fn time_range(low: Micros, high: Micros) -> String {
+    let unit = TimeUnit::for_time(high);
+    format!("{}–{} {}", unit.bare(low), unit.bare(high), unit.symbol())
+}
+
+/// Hours, as minutes where there are few.
+pub fn hours(hours: Hours) -> String {
+    match hours.get() {
+        h if h < 0.995 => format!("{:.0} min", h * 60.0),
+        _ => format!("{} h", bare_hours(hours)),
+    }
+}
+
+fn bare_hours(hours: Hours) -> String {
+    match hours.get() {
+        h if h < 99.95 => {
+            let text = format!("{h:.1}");
+            text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+        }
+        h => grouped(h),
+    }
+}
+
+/// A range of hours with one unit.
+pub fn hours_range(range: &Range<Hours>) -> String {
+    if range.high.get() < 0.995 {
+        return format!("{:.0}–{:.0} min", range.low.get() * 60.0, range.high.get() * 60.0);
+    }
+    format!("{}–{} h", bare_hours(range.low), bare_hours(range.high))
+}
+
+/// Money: cents below a hundred dollars.
+pub fn usd(money: Usd) -> String {
+    dollars(money.get())
+}
+
+/// A range of money.
+pub fn usd_range(range: &Range<Usd>) -> String {
+    format!("{}–{}", usd(range.low), usd(range.high).trim_start_matches('$'))
+}
+
+/// A price.
+pub fn price(price: UsdPerHour) -> String {
+    format!("${:.*}/h", if price.get() < 10.0 { 3 } else { 2 }, price.get())
+}
+
+fn dollars(value: f64) -> String {
+    if value < 99.995 { format!("${value:.2}") } else { format!("${}", grouped(value)) }
+}
+
+/// A memory size in the unit GPU memory is sold in.
+pub fn memory(bytes: Bytes) -> String {
+    let gib = bytes.get() / GIB;
+    if gib >= 9.95 && (gib - gib.round()).abs() < 0.05 { format!("{gib:.0} GB") } else { format!("{gib:.1} GB") }
+}
+
+/// A share as a percentage.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// A tensor shape.
+pub fn shape(shape: &[u64]) -> String {
+    let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
+    format!("[{}]", extents.join("×"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_carry_their_unit() {
+        let micros = |value| Micros::new(value).unwrap();
+        assert_eq!(time(micros(12.34)), "12.3 µs");
+        assert_eq!(time(micros(841_123.6)), "841.1 ms");
+        assert_eq!(time(micros(2_345_678.0)), "2.35 s");
+        assert_eq!(time_range(micros(830_000.0), micros(1_010_000.0)), "0.83–1.01 s");
+        assert_eq!(hours(Hours::new(0.5).unwrap()), "30 min");
+        assert_eq!(hours(Hours::new(48.0).unwrap()), "48 h");
+        assert_eq!(hours(Hours::new(1234.4).unwrap()), "1,234 h");
+        assert_eq!(usd(Usd::new(12.5).unwrap()), "$12.50");
+        assert_eq!(usd(Usd::new(1_234_567.0).unwrap()), "$1,234,567");
+        assert_eq!(memory(Bytes::new(80.0 * GIB).unwrap()), "80 GB");
+        assert_eq!(short_count(335_000_000.0), "335 M");
+        assert_eq!(short_count(1234.0), "1,234");
+        assert_eq!(shape(&[4096, 1024]), "[4096×1024]");
+        assert_eq!(number(0.0), "0.00");
+    }
+}

@@ -1,0 +1,112 @@
+//! Dialogs on top of a screen.
+
+use crate::action::{ACTIONS, Group, Spec};
+use crate::app::App;
+use crate::app::input::Input;
+use crate::app::slider::Knob;
+
+/// A dialog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Modal {
+    /// The keys, searchable.
+    Help {
+        /// Words searched for.
+        input: Input,
+        /// First row shown.
+        scroll: usize,
+    },
+    /// Actions to search and run.
+    Palette {
+        /// Words searched for.
+        input: Input,
+        /// Position among the actions shown.
+        selected: usize,
+    },
+    /// The filter of the list, being typed; the list follows at once.
+    Filter {
+        /// The text.
+        input: Input,
+        /// The filter before, restored by Esc.
+        before: String,
+    },
+    /// The value of a slider.
+    Value {
+        /// Which.
+        knob: Knob,
+        /// The text.
+        input: Input,
+        /// Why it cannot be used.
+        error: Option<String>,
+    },
+    /// The path of an export.
+    Export {
+        /// The path.
+        input: Input,
+        /// Whether to ask before replacing the file.
+        exists: bool,
+        /// Why it was not written.
+        error: Option<String>,
+        /// While it is being written.
+        saving: bool,
+    },
+}
+
+impl Modal {
+    /// The help.
+    pub fn help() -> Self {
+        Self::Help { input: Input::default(), scroll: 0 }
+    }
+
+    /// The line being typed.
+    pub const fn input_mut(&mut self) -> &mut Input {
+        match self {
+            Self::Help { input, .. }
+            | Self::Palette { input, .. }
+            | Self::Filter { input, .. }
+            | Self::Value { input, .. }
+            | Self::Export { input, .. } => input,
+        }
+    }
+}
+
+/// The actions whose name, words or keys contain all words of `query`.
+pub fn matching(app: &App, query: &str) -> Vec<&'static Spec> {
+    let query = query.to_lowercase();
+    ACTIONS
+        .iter()
+        .filter(|spec| {
+            let keys: Vec<String> =
+                app.setup.keymap.keys(spec.action).iter().map(|key| key.to_string().to_lowercase()).collect();
+            let text = format!("{} {} {} {}", spec.name, spec.text, spec.group.title(), keys.join(" ")).to_lowercase();
+            query.split_whitespace().all(|word| text.contains(word))
+        })
+        .collect()
+}
+
+/// A line of the help.
+#[derive(Debug, Clone, Copy)]
+pub enum HelpLine {
+    /// A heading.
+    Heading(Group),
+    /// An action.
+    Entry(&'static Spec),
+    /// Space between groups.
+    Space,
+}
+
+/// The lines of the help for the words searched for.
+pub fn help_lines(app: &App, query: &str) -> Vec<HelpLine> {
+    let found = matching(app, query);
+    let mut lines = Vec::new();
+    for group in Group::ALL {
+        let mut entries = found.iter().filter(|spec| spec.group == group).peekable();
+        if entries.peek().is_some() {
+            if !lines.is_empty() {
+                lines.push(HelpLine::Space);
+            }
+            lines.push(HelpLine::Heading(group));
+            lines.extend(entries.map(|spec| HelpLine::Entry(spec)));
+        }
+    }
+    lines
+}

@@ -1,0 +1,151 @@
+//! What reaches the app and what it asks to be done.
+
+use std::sync::Arc;
+
+use crate::action::Action;
+use crate::app::engine::{SaveOutcome, Solved};
+use crate::app::slider::Knob;
+use crate::plan::{Goal, Plan};
+use crate::predict::Predictions;
+use crate::profile::Profile;
+use crate::settings::keymap::Key;
+
+/// The screens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Screen {
+    /// What was recorded and the answer so far.
+    #[default]
+    Overview,
+    /// Where the time goes.
+    Profile,
+    /// Every GPU.
+    Predict,
+    /// Which offer.
+    Plan,
+}
+
+impl Screen {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Overview, Self::Profile, Self::Predict, Self::Plan];
+
+    /// Its name on screen and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "overview",
+            Self::Profile => "profile",
+            Self::Predict => "predict",
+            Self::Plan => "plan",
+        }
+    }
+
+    /// The action that goes there.
+    pub const fn action(self) -> Action {
+        match self {
+            Self::Overview => Action::Overview,
+            Self::Profile => Action::Profile,
+            Self::Predict => Action::Predict,
+            Self::Plan => Action::Plan,
+        }
+    }
+}
+
+/// What can be under the mouse.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target {
+    /// The name of a screen.
+    Tab(Screen),
+    /// A row of the screen's list, by position among the rows shown.
+    Row(usize),
+    /// The heading of a sortable column.
+    Header(usize),
+    /// A slider, at a position from 0 to 1.
+    Slider(Knob, f64),
+    /// Something that does what a key does.
+    Do(Action),
+    /// A row of the open dialog's list.
+    DialogRow(usize),
+}
+
+/// A message to the app.
+#[derive(Debug, Clone)]
+pub enum Msg {
+    /// The front end is up.
+    Start,
+    /// A key was pressed.
+    Key(Key),
+    /// An action, whatever key it is on.
+    Do(Action),
+    /// Text was pasted.
+    Paste(String),
+    /// A click.
+    Click(Target),
+    /// The wheel turned, so many rows down.
+    Wheel(isize),
+    /// The terminal has this many columns and rows.
+    Resize(u16, u16),
+    /// The prediction is done.
+    Predicted {
+        /// Generation of its inputs.
+        generation: u64,
+        /// The result.
+        result: Result<Arc<Predictions>, String>,
+    },
+    /// The plan is done.
+    Planned {
+        /// Generation of its inputs.
+        generation: u64,
+        /// The result.
+        result: Result<Solved, String>,
+    },
+    /// A file was written, or not.
+    Saved(SaveOutcome),
+    /// Something was copied (what), or not (why).
+    Copied(Result<String, String>),
+}
+
+/// Something the runner is asked to do.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// Predict, and answer with [`Msg::Predicted`].
+    Predict {
+        /// Generation to answer with.
+        generation: u64,
+        /// The profile.
+        profile: Arc<Profile>,
+    },
+    /// Plan, and answer with [`Msg::Planned`].
+    Solve {
+        /// Generation to answer with.
+        generation: u64,
+        /// The predictions.
+        predictions: Arc<Predictions>,
+        /// The goal.
+        goal: Box<Goal>,
+    },
+    /// Write the plan as TOML, and answer with [`Msg::Saved`].
+    Save {
+        /// The plan.
+        plan: Arc<Plan>,
+        /// The predictions it rests on.
+        predictions: Arc<Predictions>,
+        /// Where to.
+        path: String,
+        /// Whether an existing file may be replaced.
+        overwrite: bool,
+    },
+    /// Put text on the clipboard, and answer with [`Msg::Copied`].
+    Copy {
+        /// The text.
+        text: String,
+        /// What it is, in words.
+        what: String,
+    },
+    /// Switch the mouse.
+    Mouse(bool),
+    /// Draw everything anew.
+    Redraw,
+    /// Stop until continued.
+    Suspend,
+    /// Leave.
+    Quit,
+}

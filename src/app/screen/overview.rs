@@ -1,0 +1,172 @@
+//! First screen: what was recorded, where its time goes and the answer so far.
+
+use crate::app::App;
+use crate::app::format;
+use crate::app::screen::{plan, predict};
+use crate::plan::Plan;
+use crate::predict::work;
+use crate::profile::Profile;
+use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
+use crate::text::clean;
+
+/// What is computed once.
+#[derive(Debug, Clone)]
+pub struct OverviewState {
+    /// Phases, busy and idle.
+    pub breakdown: Breakdown,
+    /// Device time by operator name, the most first.
+    pub top: Vec<Entry>,
+}
+
+impl OverviewState {
+    /// Of a profile.
+    pub fn new(profile: &Profile) -> Self {
+        let top = Breakdown::entries(profile, GroupBy::Name, None, |operation| work::family(operation).name());
+        Self { breakdown: Breakdown::of(profile), top }
+    }
+}
+
+/// The workload in one line.
+pub fn workload(profile: &Profile) -> String {
+    let workload = &profile.workload;
+    let mut parts = vec![clean(&workload.name, 40), workload.mode.to_string()];
+    parts.extend(workload.precision.map(|precision| precision.to_string()));
+    parts.extend(workload.batch_size.map(|batch| format!("batch {batch}")));
+    parts.extend(workload.sequence_length.map(|length| format!("sequence {length}")));
+    parts.extend(workload.parameter_count.map(|count| format!("{} parameters", format::short_count(count as f64))));
+    parts.join(" · ")
+}
+
+/// GPU and software of the recording in one line.
+pub fn origin(profile: &Profile) -> String {
+    let Some(origin) = &profile.origin else {
+        return "not measured on a GPU: shapes only".to_owned();
+    };
+    let mut parts: Vec<String> = Vec::new();
+    let gpu = origin.gpu_name.clone().or_else(|| origin.gpu.as_ref().map(ToString::to_string));
+    parts.push(gpu.map_or_else(|| "GPU not named".to_owned(), |gpu| clean(&gpu, 40)));
+    parts.extend(origin.framework.as_ref().map(|framework| clean(framework, 24)));
+    parts.extend(origin.cuda.as_ref().map(|cuda| format!("CUDA {}", clean(cuda, 12))));
+    parts.extend(origin.driver.as_ref().map(|driver| format!("driver {}", clean(driver, 16))));
+    parts.join(" · ")
+}
+
+/// The measured step in words: time, range, number of steps, throughput, memory.
+pub fn step(profile: &Profile) -> Option<(String, String)> {
+    let step = profile.step.as_ref()?;
+    let duration = step.duration?;
+    let mut rest = Vec::new();
+    if let Some([low, high]) = step.duration_range {
+        rest.push(format::time_range(low, high));
+    }
+    if let Some(samples) = step.samples {
+        rest.push(if samples == 1 { "1 step".to_owned() } else { format!("median of {samples} steps") });
+    }
+    if let Some(batch) = profile.workload.batch_size.filter(|_| duration.get() > 0.0) {
+        rest.push(format!("{} samples/s", format::number(batch as f64 / duration.as_secs())));
+    }
+    if let Some(peak) = step.peak_memory_bytes {
+        rest.push(format!("peak memory {}", format::memory(peak)));
+    }
+    Some((format::time(duration), rest.join(" · ")))
+}
+
+/// One answer: a heading, the answer, its range and method, and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The question.
+    pub question: &'static str,
+    /// The answer; `None` while there is none.
+    pub answer: Option<String>,
+    /// Range, method and circumstances, or why there is no answer.
+    pub detail: Vec<String>,
+    /// Whether it answers earlier inputs.
+    pub stale: bool,
+}
+
+/// The three answers.
+pub fn answers(app: &App) -> Vec<Answer> {
+    vec![fastest(app), best_value(app), recommended(app)]
+}
+
+fn waiting(app: &App) -> Vec<String> {
+    vec![predict::state_line(app).unwrap_or_else(|| "no prediction yet".to_owned())]
+}
+
+fn fastest(app: &App) -> Answer {
+    let question = "Fastest GPU";
+    let stale = app.predictions.is_stale();
+    let Some(row) = predict::fastest(app) else {
+        return Answer { question, answer: None, detail: waiting(app), stale };
+    };
+    let measured = app.setup.profile.measured_step();
+    let times = measured
+        .filter(|_| !row.measured && row.step.mid.get() > 0.0)
+        .map(|measured| format!(", {}× the recorded speed", format::number(measured / row.step.mid)));
+    Answer {
+        question,
+        answer: Some(format!("{}  {}", clean(&row.name, 30), format::time(row.step.mid))),
+        detail: vec![format!("{}{}", predict::range_and_method(&row.step), times.unwrap_or_default())],
+        stale,
+    }
+}
+
+fn best_value(app: &App) -> Answer {
+    let question = "Most work per dollar";
+    let stale = app.predictions.is_stale();
+    let Some((row, value)) = predict::best_value(app) else {
+        let detail = if app.predictions.value().is_some() {
+            vec!["no usable offer, or the batch size is not known".to_owned()]
+        } else {
+            waiting(app)
+        };
+        return Answer { question, answer: None, detail, stale };
+    };
+    let per_usd = &value.per_usd;
+    Answer {
+        question,
+        answer: Some(format!("{}  {} samples/$", clean(&row.name, 30), format::short_count(per_usd.mid))),
+        detail: vec![
+            format!(
+                "{}–{} · {}",
+                format::short_count(per_usd.low),
+                format::short_count(per_usd.high),
+                predict::method_words(&row.step)
+            ),
+            format!("{} {} at {} per GPU", clean(&value.provider, 16), value.tier, format::price(value.price)),
+        ],
+        stale,
+    }
+}
+
+fn recommended(app: &App) -> Answer {
+    let question = "Recommended offer";
+    let stale = app.plan.is_stale();
+    let found = app.plan.value().and_then(|plan: &Plan| Some((plan, plan.parts.first()?, plan.total.as_ref()?)));
+    let Some((plan, first, total)) = found else {
+        let detail = match app.plan.value() {
+            Some(plan) => plan
+                .reasons
+                .first()
+                .map_or_else(|| vec!["no plan meets the limits".to_owned()], |reason| vec![clean(reason, 200)]),
+            None => vec![plan::state_line(app).unwrap_or_else(|| "waits for the prediction".to_owned())],
+        };
+        return Answer { question, answer: None, detail, stale };
+    };
+    let more = if plan.parts.len() > 1 { format!(" and {} more", plan.parts.len() - 1) } else { String::new() };
+    Answer {
+        question,
+        answer: Some(format!("{} in {}", format::usd(total.cost.mid), format::hours(total.hours.mid))),
+        detail: vec![
+            format!("{}{more}", plan::offer_words(first)),
+            format!(
+                "{} · {} · {}",
+                format::usd_range(&total.cost),
+                format::hours_range(&total.hours),
+                plan::method_of(app, first),
+            ),
+            format!("for {}", plan::work_words(app)),
+        ],
+        stale,
+    }
+}

@@ -1,0 +1,419 @@
+//! Third screen: the step on every GPU, its value for money, and how it was predicted.
+
+use std::collections::HashMap;
+
+use crate::app::job::JobState;
+use crate::app::list::{Cell, Column, Graphic, ListState, Table};
+use crate::app::screen::profile::{phase_role, phase_word};
+use crate::app::{App, format};
+use crate::plan::Range;
+use crate::plan::value::{ValueTier, best_value as value_of};
+use crate::predict::{Estimate, Fits, Method, Prediction};
+use crate::pricing::Tier;
+use crate::settings::theme::Role;
+use crate::text::clean;
+use crate::units::{GpuSlug, Micros, SamplesPerSecond, UsdPerHour};
+
+/// What the list can be sorted by, in the order of `s`.
+pub const SORTS: [&str; 4] = ["step time", "samples per dollar", "memory", "name"];
+
+/// What the operations of one GPU can be sorted by.
+pub const OPERATION_SORTS: [&str; 3] = ["predicted time", "measured time", "name"];
+
+/// The state of the screen.
+#[derive(Debug, Clone, Default)]
+pub struct PredictState {
+    /// Selection, filter, order of the GPUs.
+    pub list: ListState,
+    /// The rows before filter and order.
+    pub rows: Vec<Row>,
+    /// The GPU whose operations are shown.
+    pub opened: Option<GpuSlug>,
+    /// Selection, filter, order of those operations.
+    pub operations: ListState,
+    /// The GPU to select once there are rows.
+    pub wanted: Option<GpuSlug>,
+}
+
+/// What a dollar buys.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowValue {
+    /// Price of one GPU.
+    pub price: UsdPerHour,
+    /// Samples for a dollar.
+    pub per_usd: Range<f64>,
+    /// Who sells it.
+    pub provider: String,
+    /// How it is paid for.
+    pub tier: Tier,
+    /// The offer's full name, with its date.
+    pub offer: String,
+}
+
+/// One GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Position in the predictions.
+    pub index: usize,
+    /// The GPU.
+    pub slug: GpuSlug,
+    /// Its name.
+    pub name: String,
+    /// Whether the step was recorded on it.
+    pub measured: bool,
+    /// Whether its catalog row has doubtful figures.
+    pub doubtful: bool,
+    /// The step.
+    pub step: Estimate<Micros>,
+    /// Samples a second.
+    pub throughput: Option<Estimate<SamplesPerSecond>>,
+    /// The cheapest usable offer.
+    pub value: Option<RowValue>,
+    /// Whether the step fits in memory.
+    pub fits: Fits,
+    /// Device memory in GiB.
+    pub memory_gib: f64,
+}
+
+impl PredictState {
+    /// Makes the rows anew from predictions and prices.
+    pub fn rebuild(app: &mut App) {
+        let before = selected(app).map(|row| row.slug.clone()).or_else(|| app.predict.wanted.take());
+        let tier = if app.setup.goal.limits.tiers.contains(&Tier::Spot) { ValueTier::Any } else { ValueTier::OnDemand };
+        let Some(predictions) = app.predictions.shared() else { return };
+        let row = |(index, prediction): (usize, &Prediction)| Row {
+            index,
+            slug: prediction.gpu.slug.clone(),
+            name: clean(&prediction.gpu.name, 60),
+            measured: prediction.step.is_measured(),
+            doubtful: prediction.gpu.doubtful,
+            step: prediction.step.as_estimate(),
+            throughput: prediction.throughput.clone(),
+            value: value_of(prediction, &app.setup.prices, tier).and_then(|value| {
+                Some(RowValue {
+                    price: value.price_per_gpu,
+                    per_usd: value.samples_per_usd?,
+                    provider: clean(&value.offer.provider, 24),
+                    tier: value.offer.tier,
+                    offer: format!(
+                        "{}{}",
+                        clean(value.offer.id.as_str(), 100),
+                        value.offer.as_of.map_or_else(|| ", no date".to_owned(), |date| format!(", {date}")),
+                    ),
+                })
+            }),
+            fits: prediction.memory.fits,
+            memory_gib: prediction.gpu.memory.get() / crate::units::GIB,
+        };
+        app.predict.rows = predictions.predictions.iter().enumerate().map(row).collect();
+        app.predict.list.selected =
+            before.and_then(|slug| rows(app).iter().position(|row| row.slug == slug)).unwrap_or(0);
+    }
+}
+
+/// The rows shown, filtered and in order.
+pub fn rows(app: &App) -> Vec<&Row> {
+    let list = &app.predict.list;
+    let words = |row: &Row| {
+        let fits = match row.fits {
+            Fits::Yes => "fits",
+            Fits::No => "too small",
+            Fits::Unknown => "memory unknown",
+        };
+        let sold = row.value.as_ref().map(|value| value.provider.as_str()).unwrap_or_default();
+        format!("{} {} {fits} {} {sold}", row.name, row.slug, row.step.method)
+    };
+    let mut rows: Vec<&Row> = app.predict.rows.iter().filter(|row| list.passes(&words(row))).collect();
+    // Where nothing is known the row goes last, whichever the order.
+    let known = |row: &Row| row.step.mid.get() > 0.0;
+    match list.sort {
+        1 => rows.sort_by(|a, b| {
+            let per_usd = |row: &Row| row.value.as_ref().map_or(0.0, |value| value.per_usd.mid);
+            per_usd(b).total_cmp(&per_usd(a))
+        }),
+        2 => rows.sort_by(|a, b| b.memory_gib.total_cmp(&a.memory_gib).then(a.step.mid.total_cmp(&b.step.mid))),
+        3 => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        _ => rows.sort_by(|a, b| known(b).cmp(&known(a)).then(a.step.mid.total_cmp(&b.step.mid))),
+    }
+    if list.reversed {
+        rows.reverse();
+    }
+    rows
+}
+
+/// The selected row.
+pub fn selected(app: &App) -> Option<&Row> {
+    rows(app).get(app.predict.list.selected).copied()
+}
+
+/// The prediction of the selected row, or of the opened GPU.
+pub fn selected_prediction(app: &App) -> Option<&Prediction> {
+    let predictions = app.predictions.value()?;
+    match &app.predict.opened {
+        Some(slug) => predictions.predictions.iter().find(|prediction| prediction.gpu.slug == *slug),
+        None => predictions.predictions.get(selected(app)?.index),
+    }
+}
+
+/// The fastest GPU the step fits on (or may fit on).
+pub fn fastest(app: &App) -> Option<&Row> {
+    let usable = |row: &&Row| row.fits != Fits::No && row.step.mid.get() > 0.0;
+    app.predict.rows.iter().filter(usable).min_by(|a, b| a.step.mid.total_cmp(&b.step.mid))
+}
+
+/// The GPU with the most work for a dollar among those the step fits on (or may fit on).
+pub fn best_value(app: &App) -> Option<(&Row, &RowValue)> {
+    let usable = |row: &&Row| row.fits != Fits::No && row.step.mid.get() > 0.0;
+    app.predict
+        .rows
+        .iter()
+        .filter(usable)
+        .filter_map(|row| Some((row, row.value.as_ref()?)))
+        .max_by(|a, b| a.1.per_usd.mid.total_cmp(&b.1.per_usd.mid))
+}
+
+/// What the job does, where it is not simply done.
+pub fn state_line(app: &App) -> Option<String> {
+    match app.predictions.state() {
+        JobState::Running => Some(format!("predicting the step on {} GPUs …", app.setup.catalog.len())),
+        JobState::Failed(reason) => Some(format!("prediction failed: {}", clean(reason, 300))),
+        JobState::Cancelled => {
+            Some(format!("cancelled; {} runs it again", app.setup.keymap.hint(crate::action::Action::Rerun)))
+        }
+        JobState::Idle => None,
+    }
+}
+
+/// Low–high and method of a step.
+pub fn range_and_method(step: &Estimate<Micros>) -> String {
+    format!("{} · {}", format::time_range(step.low, step.high), method_words(step))
+}
+
+/// The method in words that cannot be misread.
+pub fn method_words(step: &Estimate<Micros>) -> String {
+    match step.method {
+        Method::Measured => "measured".to_owned(),
+        method => format!("predicted, {method}"),
+    }
+}
+
+/// The table of GPUs.
+pub fn table(app: &App) -> Table {
+    let shown = rows(app);
+    let longest = shown.iter().map(|row| row.step.high.get()).fold(0.0, f64::max);
+    let columns = vec![
+        Column::words("GPU", 14, 0).sorts(3),
+        Column::number("step, ms", 0).sorts(0),
+        Column::number("low–high, ms", 1),
+        Column::graphic("0 to slowest", 12, 6),
+        Column::number("samples/s", 4),
+        Column::number("samples/$", 2).sorts(1),
+        Column::number("$/h per GPU", 5),
+        Column::number("memory", 3).sorts(2),
+        Column::words("fits", 4, 3),
+        Column::words("how", 8, 1),
+    ];
+    let rows = shown.iter().map(|row| cells(row, longest)).collect();
+    Table {
+        columns,
+        rows,
+        selected: app.predict.list.selected,
+        sorted: Some((app.predict.list.sort, (1..=2).contains(&app.predict.list.sort) != app.predict.list.reversed)),
+        empty: if app.predict.rows.is_empty() {
+            state_line(app).unwrap_or_else(|| "No prediction yet; r runs it.".to_owned())
+        } else {
+            "No GPU passes the filter; Esc clears it.".to_owned()
+        },
+    }
+}
+
+fn cells(row: &Row, longest: f64) -> Vec<Cell> {
+    let known = row.step.mid.get() > 0.0;
+    let role = if row.measured { Role::Measured } else { Role::Predicted };
+    let millis = |time: Micros| format!("{:.1}", time.as_millis());
+    let mark = if row.doubtful { " ?" } else { "" };
+    let part = |time: Micros| if longest > 0.0 { time.get() / longest } else { 0.0 };
+    let range = Graphic::Range { low: part(row.step.low), mid: part(row.step.mid), high: part(row.step.high) };
+    let range_text = if row.step.low == row.step.high {
+        "one value".to_owned()
+    } else {
+        format!("{}–{}", millis(row.step.low), millis(row.step.high))
+    };
+    let value = row.value.as_ref();
+    let (fits_role, fits) = match row.fits {
+        Fits::Yes => (Role::Muted, "yes"),
+        Fits::No => (Role::Error, "no"),
+        Fits::Unknown => (Role::Warning, "?"),
+    };
+    if !known {
+        let mut cells = vec![Cell::of(Role::Muted, row.name.clone()), Cell::of(Role::Muted, "unknown")];
+        cells.resize(10, Cell::text(""));
+        return cells;
+    }
+    vec![
+        Cell::of(role, format!("{}{mark}", row.name)),
+        Cell::of(role, millis(row.step.mid)),
+        Cell::of(Role::Muted, range_text),
+        Cell::draw(role, range),
+        Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),
+        Cell::text(value.map_or_else(|| "–".to_owned(), |value| format::grouped(value.per_usd.mid))),
+        Cell::of(Role::Muted, value.map_or_else(|| "no offer".to_owned(), |value| format!("{:.3}", value.price.get()))),
+        Cell::of(Role::Muted, format!("{:.0} GB", row.memory_gib)),
+        Cell::of(fits_role, fits),
+        Cell::of(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name()),
+    ]
+}
+
+/// Facts and doubts about the selected GPU, a line each: a label and a text.
+pub fn facts(app: &App) -> Vec<(String, String)> {
+    let Some(prediction) = selected_prediction(app) else { return Vec::new() };
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let step = prediction.step.as_estimate();
+    let mut line = |label: &str, text: String| lines.push((label.to_owned(), text));
+    let mut words = format!("{} ({})", format::time(step.mid), range_and_method(&step));
+    if let Some(rate) = &prediction.throughput {
+        words.push_str(&format!(
+            " · {} samples/s ({}–{})",
+            format::number(rate.mid.get()),
+            format::number(rate.low.get()),
+            format::number(rate.high.get())
+        ));
+    }
+    line("step", words);
+    let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
+    if let Some(value) = row.and_then(|row| row.value.as_ref()) {
+        line(
+            "value",
+            format!(
+                "{} samples/$ ({}–{}) · {} per GPU · {}",
+                format::grouped(value.per_usd.mid),
+                format::grouped(value.per_usd.low),
+                format::grouped(value.per_usd.high),
+                format::price(value.price),
+                value.offer
+            ),
+        );
+    } else {
+        line("value", "no usable offer in the price book".to_owned());
+    }
+    line("memory", clean(&prediction.memory.reason, 300));
+    if prediction.shares.len() > 1 {
+        let shares: Vec<String> = prediction
+            .shares
+            .iter()
+            .map(|share| format!("{} {}", share.method, format::percent(share.share)))
+            .collect();
+        line("methods", format!("{} of device time", shares.join(" · ")));
+    }
+    if prediction.host_idle.get() > 0.0 {
+        line("host", format!("{} of the step the device waits for the host", format::time(prediction.host_idle)));
+    }
+    for note in &prediction.notes {
+        line("note", clean(note, 400));
+    }
+    if let Some(spec) = app.setup.catalog.get(&prediction.gpu.slug) {
+        for doubt in &spec.unconfirmed {
+            line("doubt", clean(doubt, 300));
+        }
+    }
+    if let Some(predictions) = app.predictions.value() {
+        for note in &predictions.notes {
+            line("note", clean(note, 400));
+        }
+    }
+    lines
+}
+
+/// The rows of the opened GPU's operations, filtered and in order.
+fn operation_rows(app: &App) -> Vec<&crate::predict::OperationPrediction> {
+    let list = &app.predict.operations;
+    let Some(prediction) = selected_prediction(app) else { return Vec::new() };
+    let total = |time: Option<Micros>, count: u32| time.map_or(0.0, |time| time.get() * f64::from(count));
+    let words = |operation: &crate::predict::OperationPrediction| {
+        let method = operation.time.as_ref().map_or("unknown", |time| time.method.name());
+        format!("{} {} {method} {}", clean(&operation.name, 200), operation.phase.name(), clean(&operation.why, 300))
+    };
+    let mut rows: Vec<_> = prediction.operations.iter().filter(|operation| list.passes(&words(operation))).collect();
+    match list.sort {
+        1 => rows.sort_by(|a, b| total(b.origin_time, b.count).total_cmp(&total(a.origin_time, a.count))),
+        2 => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        _ => rows.sort_by(|a, b| {
+            let mid = |operation: &crate::predict::OperationPrediction| {
+                total(operation.time.as_ref().map(|time| time.mid), operation.count)
+            };
+            mid(b).total_cmp(&mid(a))
+        }),
+    }
+    if list.reversed {
+        rows.reverse();
+    }
+    rows
+}
+
+/// Operation by operation on the opened GPU.
+pub fn operations_table(app: &App) -> Table {
+    let shown = operation_rows(app);
+    let origin = "measured, ms";
+    let columns = vec![
+        Column::words("operation", 14, 0).sorts(2),
+        Column::number("count", 4),
+        Column::number(origin, 2).sorts(1),
+        Column::number("here, ms", 0).sorts(0),
+        Column::number("low–high, ms", 1),
+        Column::number("speed-up", 3),
+        Column::words("how", 8, 1),
+        Column::words("phase", 8, 5),
+    ];
+    let rows = shown
+        .iter()
+        .map(|operation| {
+            let count = f64::from(operation.count);
+            let millis = |time: Micros| format!("{:.3}", (time * count).as_millis());
+            let time = operation.time.as_ref();
+            let speed_up = operation
+                .origin_time
+                .zip(time)
+                .filter(|(origin, here)| origin.get() > 0.0 && here.mid.get() > 0.0)
+                .map(|(origin, here)| format!("{}×", format::number(origin / here.mid)));
+            vec![
+                Cell::text(clean(&operation.name, 200)),
+                Cell::of(Role::Muted, operation.count.to_string()),
+                Cell::of(Role::Muted, operation.origin_time.map_or_else(|| "–".to_owned(), millis)),
+                Cell::text(time.map_or_else(|| "left out".to_owned(), |time| millis(time.mid))),
+                Cell::of(
+                    Role::Muted,
+                    time.map_or_else(String::new, |time| format!("{}–{}", millis(time.low), millis(time.high))),
+                ),
+                Cell::text(speed_up.unwrap_or_default()),
+                Cell::of(Role::Muted, time.map_or("unknown", |time| time.method.name())),
+                Cell::of(phase_role(Some(operation.phase)), phase_word(operation.phase)),
+            ]
+        })
+        .collect();
+    let list = &app.predict.operations;
+    Table {
+        columns,
+        rows,
+        selected: list.selected,
+        sorted: Some((list.sort, (list.sort != 2) != list.reversed)),
+        empty: "No operation passes the filter; Esc clears it.".to_owned(),
+    }
+}
+
+/// Why the selected operation of the opened GPU has its time.
+pub fn why(app: &App) -> Option<String> {
+    operation_rows(app).get(app.predict.operations.selected).map(|operation| clean(&operation.why, 600))
+}
+
+/// How many rows each method answers for, for the line above the table.
+pub fn summary(app: &App) -> String {
+    let shown = rows(app);
+    let mut methods: HashMap<&str, usize> = HashMap::new();
+    for row in &shown {
+        *methods.entry(row.step.method.name()).or_default() += 1;
+    }
+    let mut words: Vec<(&str, usize)> = methods.into_iter().collect();
+    words.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let words: Vec<String> = words.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    format!("{} of {} GPUs · {}", shown.len(), app.predict.rows.len(), words.join(", "))
+}

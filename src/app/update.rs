@@ -1,0 +1,543 @@
+//! How the state changes: one message in, effects out.
+
+use crate::action::Action;
+use crate::app::engine::SaveOutcome;
+use crate::app::input::Input;
+use crate::app::list::ListState;
+use crate::app::modal::{self, Modal};
+use crate::app::msg::{Effect, Msg, Screen, Target};
+use crate::app::screen::plan::{self as plan_screen, Lower, Pane};
+use crate::app::screen::predict::{self as predict_screen, PredictState};
+use crate::app::screen::profile as profile_screen;
+use crate::app::slider::{self, Knob};
+use crate::app::{App, Tone};
+use crate::plan::{Confidence, Objective};
+use crate::pricing::Tier;
+use crate::settings::keymap::{Code, Key};
+
+/// File name offered for an export.
+const EXPORT_PATH: &str = "plan.toml";
+/// Most parts a plan may be asked to have.
+const MOST_PARTS: u32 = 3;
+
+impl App {
+    /// Takes one message in.
+    pub fn update(&mut self, msg: Msg) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match msg {
+            Msg::Start => self.start_predict(&mut effects),
+            Msg::Key(key) => self.key(key, &mut effects),
+            Msg::Do(action) => self.act(action, &mut effects),
+            Msg::Paste(text) => self.paste(&text),
+            Msg::Click(target) => self.click(target, &mut effects),
+            Msg::Wheel(rows) => self.wheel(rows),
+            Msg::Resize(columns, rows) => self.size = (columns, rows),
+            Msg::Predicted { generation, result } => {
+                if self.predictions.finish(generation, result) && self.predictions.value().is_some() {
+                    PredictState::rebuild(self);
+                    if !self.predictions.is_stale() {
+                        self.start_plan(&mut effects);
+                    }
+                }
+            }
+            Msg::Planned { generation, result } => {
+                let (plan, frontier) = match result {
+                    Ok(solved) => (Ok(solved.plan), Some(solved.frontier)),
+                    Err(why) => (Err(why), None),
+                };
+                if self.plan.finish(generation, plan) {
+                    self.frontier = frontier.unwrap_or_else(|| self.frontier.clone());
+                    let rows = self.table().map_or(0, |table| table.rows.len());
+                    if self.screen == Screen::Plan {
+                        self.planner.list.step(0, rows);
+                    }
+                }
+            }
+            Msg::Saved(outcome) => self.saved(outcome),
+            Msg::Copied(Ok(what)) => self.message = Some((Tone::Good, format!("copied {what}"))),
+            Msg::Copied(Err(why)) => self.message = Some((Tone::Bad, format!("not copied: {why}"))),
+        }
+        effects
+    }
+
+    fn start_predict(&mut self, effects: &mut Vec<Effect>) {
+        let generation = self.predictions.start();
+        effects.push(Effect::Predict { generation, profile: self.setup.profile.clone() });
+    }
+
+    fn start_plan(&mut self, effects: &mut Vec<Effect>) {
+        let Some(predictions) = self.predictions.shared() else { return };
+        let generation = self.plan.start();
+        effects.push(Effect::Solve { generation, predictions, goal: Box::new(self.setup.goal.clone()) });
+    }
+
+    fn key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        self.message = None;
+        if self.modal.is_some() {
+            self.modal_key(key, effects);
+        } else if let Some(action) = self.setup.keymap.action(key) {
+            self.act(action, effects);
+        } else {
+            let help = self.setup.keymap.hint(Action::Help);
+            self.message = Some((Tone::Hint, format!("{key} does nothing; {help} lists the keys")));
+        }
+    }
+
+    fn paste(&mut self, text: &str) {
+        let Some(modal) = &mut self.modal else { return };
+        modal.input_mut().insert(text);
+        self.input_changed();
+    }
+
+    /// What follows from the line being typed.
+    fn input_changed(&mut self) {
+        match &mut self.modal {
+            Some(Modal::Filter { input, .. }) => {
+                let text = input.text();
+                if let Some(list) = self.list_mut() {
+                    list.filter = text;
+                    list.selected = 0;
+                }
+            }
+            Some(Modal::Help { scroll, .. }) => *scroll = 0,
+            Some(Modal::Palette { selected, .. }) => *selected = 0,
+            Some(Modal::Value { error, .. }) => *error = None,
+            Some(Modal::Export { exists, error, .. }) => {
+                *exists = false;
+                *error = None;
+            }
+            None => {}
+        }
+    }
+
+    fn modal_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        match self.setup.keymap.action(key) {
+            // Leaving, stopping and redrawing work wherever the user is; a character is text.
+            Some(action @ (Action::Quit | Action::Suspend | Action::Redraw)) if key.ctrl => {
+                return self.act(action, effects);
+            }
+            _ => {}
+        }
+        let page = self.page();
+        match key.code {
+            Code::Esc => {
+                if let Some(Modal::Filter { before, .. }) = self.modal.take()
+                    && let Some(list) = self.list_mut()
+                {
+                    list.filter = before;
+                }
+                return;
+            }
+            Code::Enter => return self.confirm(effects),
+            Code::Up | Code::Down | Code::PageUp | Code::PageDown => {
+                let by = match key.code {
+                    Code::Up => -1,
+                    Code::Down => 1,
+                    Code::PageUp => -page,
+                    _ => page,
+                };
+                return self.modal_scroll(by);
+            }
+            _ => {}
+        }
+        if let Some(modal) = &mut self.modal {
+            if matches!(modal, Modal::Help { input, .. } if input.text().is_empty())
+                && matches!(key.code, Code::Char('q' | '?'))
+            {
+                // In the help nothing is lost by leaving with the key that opened it.
+                self.modal = None;
+            } else if modal.input_mut().key(key) {
+                self.input_changed();
+            }
+        }
+    }
+
+    fn modal_scroll(&mut self, by: isize) {
+        let query = self.modal.as_mut().map(|modal| modal.input_mut().text()).unwrap_or_default();
+        let help = modal::help_lines(self, &query).len();
+        let actions = modal::matching(self, &query).len();
+        let moved = |at: usize, len: usize| at.saturating_add_signed(by).min(len.saturating_sub(1));
+        match &mut self.modal {
+            Some(Modal::Help { scroll, .. }) => *scroll = moved(*scroll, help),
+            Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, actions),
+            _ => {}
+        }
+    }
+
+    /// Enter in a dialog.
+    fn confirm(&mut self, effects: &mut Vec<Effect>) {
+        match self.modal.take() {
+            Some(Modal::Palette { input, selected }) => {
+                if let Some(spec) = modal::matching(self, &input.text()).get(selected) {
+                    self.act(spec.action, effects);
+                }
+            }
+            Some(Modal::Value { knob, input, .. }) => {
+                let text = input.text();
+                match slider::parse(&text, knob == Knob::Deadline) {
+                    Some(value) => self.set_knob(knob, Some(value), effects),
+                    None if text.trim().is_empty() && knob != Knob::Work => self.set_knob(knob, None, effects),
+                    None => {
+                        let hint = match knob {
+                            Knob::Deadline => "a number of hours above 0, such as 48, 2d or 90m",
+                            Knob::Budget => "a number of dollars above 0, such as 500 or 2.5k",
+                            Knob::Work => "a number above 0, such as 1,000,000 or 2.5M",
+                        };
+                        let error = Some(format!("write {hint}"));
+                        self.modal = Some(Modal::Value { knob, input, error });
+                    }
+                }
+            }
+            Some(Modal::Export { input, exists, .. }) => {
+                let path = input.text().trim().to_owned();
+                let error = path.is_empty().then(|| "write the path of the file".to_owned());
+                let plan = self.plan.shared().zip(self.predictions.shared()).filter(|_| error.is_none());
+                let saving = plan.is_some();
+                if let Some((plan, predictions)) = plan {
+                    effects.push(Effect::Save { plan, predictions, path, overwrite: exists });
+                }
+                self.modal = Some(Modal::Export { input, exists: false, error, saving });
+            }
+            Some(Modal::Help { .. } | Modal::Filter { .. }) | None => {}
+        }
+    }
+
+    fn saved(&mut self, outcome: SaveOutcome) {
+        match (outcome, &mut self.modal) {
+            (SaveOutcome::Saved(path), modal) => {
+                if matches!(modal, Some(Modal::Export { .. })) {
+                    *modal = None;
+                }
+                self.message = Some((Tone::Good, format!("wrote {}", crate::text::clean(&path, 200))));
+            }
+            (SaveOutcome::Exists, Some(Modal::Export { exists, saving, .. })) => {
+                *exists = true;
+                *saving = false;
+            }
+            (SaveOutcome::Failed(why), Some(Modal::Export { error, saving, .. })) => {
+                *error = Some(crate::text::clean(&why, 300));
+                *saving = false;
+            }
+            (SaveOutcome::Failed(why), _) => {
+                self.message = Some((Tone::Bad, format!("not written: {}", crate::text::clean(&why, 300))));
+            }
+            (SaveOutcome::Exists, _) => {
+                self.message = Some((Tone::Bad, "not written: there is a file of that name".to_owned()));
+            }
+        }
+    }
+
+    /// The list in focus and its state.
+    fn list_mut(&mut self) -> Option<&mut ListState> {
+        match self.screen {
+            Screen::Overview => None,
+            Screen::Profile => Some(&mut self.profile.list),
+            Screen::Predict if self.predict.opened.is_some() => Some(&mut self.predict.operations),
+            Screen::Predict => Some(&mut self.predict.list),
+            Screen::Plan => Some(&mut self.planner.list),
+        }
+    }
+
+    fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if let Some(why) = self.unavailable(action) {
+            self.message = Some((Tone::Hint, format!("{}: {why}", action.spec().text)));
+            return;
+        }
+        match action {
+            Action::Quit => effects.push(Effect::Quit),
+            Action::Suspend => effects.push(Effect::Suspend),
+            Action::Redraw => effects.push(Effect::Redraw),
+            Action::Back => {
+                if !self.close_one() {
+                    effects.push(Effect::Quit);
+                }
+            }
+            Action::Close => {
+                if !self.close_one()
+                    && let Some(list) = self.list_mut()
+                {
+                    list.filter.clear();
+                    list.selected = 0;
+                }
+            }
+            Action::Help => self.modal = Some(Modal::help()),
+            Action::Palette => self.modal = Some(Modal::Palette { input: Input::default(), selected: 0 }),
+            Action::Theme => {
+                self.set_theme(self.theme + 1);
+                self.message = Some((Tone::Good, format!("theme {}", self.setup.themes[self.theme].name)));
+            }
+            Action::Mouse => {
+                self.mouse = !self.mouse;
+                effects.push(Effect::Mouse(self.mouse));
+                let text = if self.mouse { "mouse on" } else { "mouse off: the terminal selects text again" };
+                self.message = Some((Tone::Good, text.to_owned()));
+            }
+            Action::Overview => self.screen = Screen::Overview,
+            Action::Profile => self.screen = Screen::Profile,
+            Action::Predict => self.screen = Screen::Predict,
+            Action::Plan => self.screen = Screen::Plan,
+            Action::Up => self.step(-1),
+            Action::Down => self.step(1),
+            Action::PageUp => self.step(-self.page()),
+            Action::PageDown => self.step(self.page()),
+            Action::Top => self.step(isize::MIN / 2),
+            Action::Bottom => self.step(isize::MAX / 2),
+            Action::NextPane | Action::PreviousPane => self.next_pane(),
+            Action::Open => self.open(),
+            Action::Filter => {
+                if let Some(list) = self.list_mut() {
+                    let before = list.filter.clone();
+                    self.modal = Some(Modal::Filter { input: Input::new(&before), before });
+                }
+            }
+            Action::Sort => self.sort(None),
+            Action::Reverse => {
+                if let Some(list) = self.list_mut() {
+                    list.reversed = !list.reversed;
+                    list.selected = 0;
+                }
+            }
+            Action::Phase => self.profile.next_phase(&self.setup.profile),
+            Action::Group => self.profile.next_group(&self.setup.profile),
+            Action::Left | Action::Decrease => self.move_knob(false, false, effects),
+            Action::Right | Action::Increase => self.move_knob(true, false, effects),
+            Action::FarLeft => self.move_knob(false, true, effects),
+            Action::FarRight => self.move_knob(true, true, effects),
+            Action::NoLimit => self.set_knob(self.planner.knob, None, effects),
+            Action::SetValue => {
+                self.modal = Some(Modal::Value { knob: self.planner.knob, input: Input::default(), error: None });
+            }
+            Action::Objective | Action::OnDemand | Action::Spot | Action::Confidence | Action::Parts => {
+                self.toggle(action);
+                self.start_plan(effects);
+            }
+            Action::Lower => {
+                let place = Lower::ALL.iter().position(|lower| *lower == self.planner.lower).unwrap_or(0);
+                self.planner.lower = Lower::ALL[(place + 1) % Lower::ALL.len()];
+                self.planner.list.selected = 0;
+            }
+            Action::Rerun => {
+                if self.screen == Screen::Plan && self.predictions.value().is_some() {
+                    self.start_plan(effects);
+                } else {
+                    self.start_predict(effects);
+                }
+            }
+            Action::Cancel => {
+                self.predictions.cancel();
+                self.plan.cancel();
+            }
+            Action::CopyRow => {
+                if let Some(text) = self.table().and_then(|table| table.row_tsv()) {
+                    effects.push(Effect::Copy { text, what: "the row".to_owned() });
+                }
+            }
+            Action::CopyTable => {
+                if let Some(table) = self.table() {
+                    let what = format!("the table, {} rows", table.rows.len());
+                    effects.push(Effect::Copy { text: table.to_tsv(), what });
+                }
+            }
+            Action::Export => {
+                self.modal =
+                    Some(Modal::Export { input: Input::new(EXPORT_PATH), exists: false, error: None, saving: false });
+            }
+        }
+    }
+
+    /// Closes the innermost thing open; `false` if there is none.
+    fn close_one(&mut self) -> bool {
+        if self.modal.take().is_some() {
+            return true;
+        }
+        match self.screen {
+            Screen::Predict if self.predict.opened.is_some() => {
+                if self.predict.operations.filter.is_empty() {
+                    self.predict.opened = None;
+                } else {
+                    self.predict.operations.filter.clear();
+                }
+                true
+            }
+            Screen::Profile if self.profile.zoomed => {
+                self.profile.zoomed = false;
+                self.profile.in_detail = false;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn step(&mut self, by: isize) {
+        match self.screen {
+            Screen::Overview => {
+                self.message = Some((Tone::Hint, "nothing to scroll here; 2, 3 and 4 show more".to_owned()));
+            }
+            Screen::Profile if self.profile.in_detail || self.profile.zoomed => {
+                let lines = profile_screen::detail(self).len();
+                self.profile.scroll = self.profile.scroll.saturating_add_signed(by).min(lines.saturating_sub(1));
+            }
+            Screen::Plan if self.planner.pane == Pane::Goal => {
+                let place = Knob::ALL.iter().position(|knob| *knob == self.planner.knob).unwrap_or(0);
+                match place.saturating_add_signed(by) {
+                    next if by > 0 && next >= Knob::ALL.len() => self.planner.pane = Pane::Lower,
+                    next => self.planner.knob = Knob::ALL[next.min(Knob::ALL.len() - 1)],
+                }
+            }
+            Screen::Plan if by < 0 && self.planner.list.selected == 0 => {
+                self.planner.pane = Pane::Goal;
+                self.planner.knob = Knob::Budget;
+            }
+            _ => {
+                let rows = match self.planner.lower {
+                    Lower::Notes if self.screen == Screen::Plan => plan_screen::notes(self).len(),
+                    _ => self.table().map_or(0, |table| table.rows.len()),
+                };
+                if let Some(list) = self.list_mut() {
+                    list.step(by, rows);
+                }
+                self.profile.scroll = 0;
+            }
+        }
+    }
+
+    fn next_pane(&mut self) {
+        match self.screen {
+            Screen::Profile => self.profile.in_detail = !self.profile.in_detail,
+            Screen::Plan => {
+                self.planner.pane = if self.planner.pane == Pane::Goal { Pane::Lower } else { Pane::Goal };
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self) {
+        match self.screen {
+            Screen::Profile => {
+                self.profile.zoomed = !self.profile.zoomed;
+                self.profile.in_detail = false;
+                self.profile.scroll = 0;
+            }
+            Screen::Predict if self.predict.opened.is_none() => {
+                self.predict.opened = predict_screen::selected(self).map(|row| row.slug.clone());
+                self.predict.operations = ListState::default();
+            }
+            _ => {}
+        }
+    }
+
+    /// Sorts by a column, or by the next one; the column in use is reversed.
+    fn sort(&mut self, column: Option<usize>) {
+        let columns = match self.screen {
+            Screen::Profile => profile_screen::SORTS.as_slice(),
+            Screen::Predict if self.predict.opened.is_some() => predict_screen::OPERATION_SORTS.as_slice(),
+            _ => predict_screen::SORTS.as_slice(),
+        };
+        if let Some(list) = self.list_mut() {
+            match column {
+                Some(column) if column == list.sort => list.reversed = !list.reversed,
+                Some(column) => (list.sort, list.reversed) = (column, false),
+                None => (list.sort, list.reversed) = ((list.sort + 1) % columns.len(), false),
+            }
+            list.selected = 0;
+            let text = format!("sorted by {}", columns[list.sort]);
+            self.message = Some((Tone::Good, text));
+        }
+    }
+
+    fn move_knob(&mut self, up: bool, far: bool, effects: &mut Vec<Effect>) {
+        let knob = self.planner.knob;
+        if let Some(value) = plan_screen::moved(self, knob, up, far) {
+            self.set_knob(knob, value, effects);
+        }
+    }
+
+    fn set_knob(&mut self, knob: Knob, value: Option<f64>, effects: &mut Vec<Effect>) {
+        let before = self.setup.goal.clone();
+        plan_screen::set_value(self, knob, value);
+        if self.setup.goal != before {
+            self.start_plan(effects);
+        }
+    }
+
+    fn toggle(&mut self, action: Action) {
+        let goal = &mut self.setup.goal;
+        match action {
+            Action::Objective => {
+                goal.objective = match goal.objective {
+                    Objective::Cost => Objective::Time,
+                    Objective::Time | Objective::CostPlusTime(_) => Objective::Cost,
+                };
+            }
+            Action::Confidence => {
+                goal.confidence = match goal.confidence {
+                    Confidence::Expected => Confidence::High,
+                    Confidence::High => Confidence::Expected,
+                };
+            }
+            Action::Parts => goal.max_parts = goal.max_parts % MOST_PARTS + 1,
+            Action::OnDemand | Action::Spot => {
+                let tier = if action == Action::Spot { Tier::Spot } else { Tier::OnDemand };
+                if goal.limits.tiers.contains(&tier) {
+                    goal.limits.tiers.retain(|other| *other != tier);
+                } else {
+                    goal.limits.tiers.push(tier);
+                    goal.limits.tiers.sort();
+                }
+                PredictState::rebuild(self);
+            }
+            _ => {}
+        }
+    }
+
+    fn click(&mut self, target: Target, effects: &mut Vec<Effect>) {
+        self.message = None;
+        if let Target::DialogRow(row) = target {
+            if let Some(Modal::Palette { selected, .. }) = &mut self.modal {
+                *selected = row;
+                self.confirm(effects);
+            }
+            return;
+        }
+        if self.modal.is_some() {
+            return;
+        }
+        match target {
+            Target::Tab(screen) => self.screen = screen,
+            Target::Row(row) => {
+                let again = self.list_mut().is_some_and(|list| list.selected == row);
+                if self.screen == Screen::Plan {
+                    self.planner.pane = Pane::Lower;
+                }
+                self.profile.in_detail = false;
+                if again && self.unavailable(Action::Open).is_none() {
+                    self.open();
+                } else if let Some(list) = self.list_mut() {
+                    list.selected = row;
+                    self.profile.scroll = 0;
+                }
+            }
+            Target::Header(column) => self.sort(Some(column)),
+            Target::Slider(knob, position) => {
+                self.planner.pane = Pane::Goal;
+                self.planner.knob = knob;
+                let value = plan_screen::ladder(self, knob).at_position(position);
+                let open_end = position >= 0.995 && knob != Knob::Work;
+                self.set_knob(knob, (!open_end).then_some(value), effects);
+            }
+            Target::Do(action) => self.act(action, effects),
+            Target::DialogRow(_) => {}
+        }
+    }
+
+    fn wheel(&mut self, rows: isize) {
+        if self.modal.is_some() {
+            self.modal_scroll(rows);
+        } else if self.screen == Screen::Plan {
+            let count = self.table().map_or(0, |table| table.rows.len());
+            self.planner.list.step(rows, count);
+        } else if self.screen != Screen::Overview {
+            self.step(rows);
+        }
+    }
+}

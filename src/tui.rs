@@ -1,0 +1,60 @@
+//! The terminal program: everything that names ratatui or crossterm is below this module.
+
+mod clipboard;
+mod input;
+mod launch;
+mod paint;
+mod runner;
+mod screenshot;
+mod terminal;
+mod view;
+mod widget;
+
+use std::io;
+
+pub use launch::open;
+pub use screenshot::{render, screenshot};
+
+use crate::app::{App, Engine, Setup};
+
+/// What the program starts with.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Data and settings.
+    pub setup: Setup,
+    /// What predicts, plans and writes files.
+    pub engine: Engine,
+    /// Whether flag or settings say how many colours (else the terminal does).
+    pub colours_asked: bool,
+}
+
+/// Why the terminal program could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum TuiError {
+    /// The terminal refused.
+    #[error("the terminal cannot be used ({0}); run `habitat-tui report` for the same answers without one")]
+    Terminal(#[from] io::Error),
+    /// A setting cannot be used.
+    #[error("{0}")]
+    Setting(String),
+    /// The picture was not written.
+    #[error("{0}")]
+    Picture(String),
+}
+
+/// Runs until the user leaves.
+///
+/// # Errors
+/// [`TuiError`] where the terminal cannot be put in order or read.
+pub fn run(launch: Launch) -> Result<(), TuiError> {
+    // Under NO_COLOR crossterm 0.29 turns every colour change into an empty SGR, which
+    // also ends reverse and bold, so the selection would vanish. The theme leaves colours
+    // out by itself; crossterm must pass on what it is given.
+    crossterm::style::force_color_output(true);
+    terminal::install_panic_hook();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(runner::run(App::new(launch.setup), launch.engine));
+    // A solve that is still running must not keep the shell waiting.
+    runtime.shutdown_background();
+    Ok(result?)
+}

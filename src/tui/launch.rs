@@ -1,0 +1,186 @@
+//! From the command line's order to open the screens to a [`Launch`], with the functions
+//! that predict, plan and write files.
+
+use std::env;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Launch, TuiError, run, screenshot};
+use crate::app::engine::Solved;
+use crate::app::{Engine, SaveOutcome, Screen, Setup, Source};
+use crate::catalog::Catalog;
+use crate::cli::Screens;
+use crate::plan::{FrontierPoint, Goal, Prepared};
+use crate::predict::{Options, Predictions, predict};
+use crate::pricing::PriceBook;
+use crate::report::plan_toml;
+use crate::settings::args::{ColorArg, ScreenArg};
+use crate::settings::keymap::{Key, Keymap};
+use crate::settings::theme::{ColourInputs, ColourLevel, GlyphSet, Theme};
+use crate::store::{StoreError, save_atomically};
+
+/// Opens the screens, or writes the picture asked for.
+///
+/// # Errors
+/// [`TuiError`] for a setting that cannot be used, a picture that cannot be written, or a
+/// terminal that refuses.
+pub fn open(screens: Screens) -> Result<(), TuiError> {
+    let picture = screens.args.screenshot.clone();
+    let (size, keys, force) = (screens.args.size, screens.args.keys.clone(), screens.args.force);
+    let mut launch = Launch::new(screens)?;
+    let Some(path) = picture else { return run(launch) };
+    let keys: Vec<Key> = keys
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .map_err(|error| TuiError::Setting(format!("--keys: {error}")))?;
+    // A picture is no terminal: only the flag and the settings say how many colours.
+    if launch.setup.colours < ColourLevel::True && !launch.colours_asked {
+        launch.setup.colours = ColourLevel::True;
+    }
+    let text = screenshot(&launch, &keys, size);
+    save_atomically(&path, text.as_bytes(), force).map_err(|error| TuiError::Picture(error.to_string()))
+}
+
+impl Launch {
+    /// The launch of what was typed, set and loaded.
+    ///
+    /// # Errors
+    /// [`TuiError::Setting`] for keys, a theme or a colour level that cannot be used.
+    pub fn new(screens: Screens) -> Result<Self, TuiError> {
+        let Screens { args, settings, loaded, catalog, prices, options, goal } = screens;
+        let variable = |name: &str| env::var(name).ok();
+        let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
+        let config = settings.color.as_deref().map(level_of).transpose()?.flatten();
+        let flag = args.color.and_then(level_of_arg);
+        let colours = ColourLevel::resolve(&ColourInputs {
+            flag,
+            no_color: no_color.as_deref(),
+            config,
+            colorterm: colorterm.as_deref(),
+            term: term.as_deref(),
+        });
+        let asked = (args.ascii || settings.ascii == Some(true)).then_some(GlyphSet::Ascii);
+        let themes = Theme::shipped();
+        let name = args.theme.as_deref().or(settings.theme.as_deref()).unwrap_or("dark");
+        let theme = Theme::find(&themes, name).map_err(|error| TuiError::Setting(error.to_string()))?;
+        let keymap = Keymap::patched(&settings.keys).map_err(|error| TuiError::Setting(error.to_string()))?;
+        let gpu = args
+            .gpu
+            .as_deref()
+            .map(|name| catalog.find(name).map(|gpu| gpu.slug.clone()))
+            .transpose()
+            .map_err(|error| TuiError::Setting(error.to_string()))?;
+        let source = if loaded.embedded {
+            let label = loaded.label.strip_prefix("embedded sample: ").unwrap_or(&loaded.label);
+            Source::Sample(label.to_owned())
+        } else {
+            Source::Given(loaded.label)
+        };
+        let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
+        let engine = engine(&catalog, &prices, options);
+        let setup = Setup {
+            profile: Arc::new(loaded.profile),
+            source,
+            catalog,
+            prices,
+            goal,
+            keymap,
+            themes,
+            theme,
+            colours,
+            glyphs: GlyphSet::resolve(asked, locale.as_deref(), term.as_deref()),
+            mouse: !args.no_mouse && settings.mouse != Some(false),
+            screen: match args.screen {
+                ScreenArg::Overview => Screen::Overview,
+                ScreenArg::Profile => Screen::Profile,
+                ScreenArg::Predict => Screen::Predict,
+                ScreenArg::Plan => Screen::Plan,
+            },
+            gpu,
+            filter: args.filter,
+        };
+        Ok(Self { setup, engine, colours_asked: flag.is_some() || config.is_some() })
+    }
+}
+
+fn level_of_arg(arg: ColorArg) -> Option<ColourLevel> {
+    match arg {
+        ColorArg::None => Some(ColourLevel::None),
+        ColorArg::Sixteen => Some(ColourLevel::Ansi16),
+        ColorArg::Indexed => Some(ColourLevel::Ansi256),
+        ColorArg::True => Some(ColourLevel::True),
+        ColorArg::Auto => None,
+    }
+}
+
+fn level_of(text: &str) -> Result<Option<ColourLevel>, TuiError> {
+    Ok(match text {
+        "none" => Some(ColourLevel::None),
+        "16" => Some(ColourLevel::Ansi16),
+        "256" => Some(ColourLevel::Ansi256),
+        "true" => Some(ColourLevel::True),
+        "auto" => None,
+        _ => {
+            return Err(TuiError::Setting(format!(
+                "color = {text:?}: write \"none\", \"16\", \"256\", \"true\" or \"auto\""
+            )));
+        }
+    })
+}
+
+/// What a plan needs that neither deadline nor budget changes, kept while they are moved.
+struct Kept {
+    predictions: Arc<Predictions>,
+    goal: Goal,
+    prepared: Prepared,
+    frontier: Arc<Vec<FrontierPoint>>,
+}
+
+fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options) -> Engine {
+    let (catalog, prices) = (catalog.clone(), prices.clone());
+    let kept: Mutex<Option<Kept>> = Mutex::new(None);
+    Engine {
+        predict: Arc::new(move |profile| predict(profile, &catalog, &options).map_err(|error| error.to_string())),
+        plan: Arc::new(move |predictions, goal| solve(&kept, predictions, &prices, goal)),
+        export: Arc::new(|plan, predictions| {
+            plan_toml::toml(plan, predictions, jiff::Timestamp::now()).map_err(|error| error.to_string())
+        }),
+        save: Arc::new(|path, text, replace| {
+            let path = Path::new(path);
+            match save_atomically(path, text.as_bytes(), replace) {
+                Ok(()) => SaveOutcome::Saved(
+                    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string(),
+                ),
+                Err(StoreError::Exists { .. }) => SaveOutcome::Exists,
+                Err(error) => SaveOutcome::Failed(error.to_string()),
+            }
+        }),
+    }
+}
+
+fn solve(
+    kept: &Mutex<Option<Kept>>,
+    predictions: &Arc<Predictions>,
+    prices: &PriceBook,
+    goal: &Goal,
+) -> Result<Solved, String> {
+    let without_limits = Goal { deadline: None, budget: None, ..goal.clone() };
+    // One plan is solved at a time, so nobody waits here; after a panic the value is whole.
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let usable = |kept: &Kept| Arc::ptr_eq(&kept.predictions, predictions) && kept.goal == without_limits;
+    if !kept.as_ref().is_some_and(usable) {
+        *kept = None;
+    }
+    let kept = match &mut *kept {
+        Some(kept) => kept,
+        empty => {
+            let prepared = Prepared::new(predictions, prices, &without_limits).map_err(|error| error.to_string())?;
+            let frontier = Arc::new(prepared.frontier());
+            empty.insert(Kept { predictions: predictions.clone(), goal: without_limits, prepared, frontier })
+        }
+    };
+    let plan = kept.prepared.solve(goal.deadline, goal.budget).map_err(|error| error.to_string())?;
+    Ok(Solved { plan: Arc::new(plan), frontier: kept.frontier.clone() })
+}

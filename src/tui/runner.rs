@@ -1,0 +1,251 @@
+//! The loop: input and results in, one picture out when something changed.
+
+use std::io::{self, stdout};
+use std::sync::Arc;
+
+use crossterm::event::EventStream;
+use crossterm::execute;
+use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::paint::Memory;
+use super::terminal::Screen;
+use super::{clipboard, input, view};
+use crate::app::{App, Effect, Engine, Msg, SaveOutcome};
+use crate::plan::Goal;
+use crate::predict::Predictions;
+
+/// Messages taken in before the next picture, at most.
+const BURST: usize = 256;
+
+/// A planning request that waits for the running one.
+type Waiting = (u64, Arc<Predictions>, Box<Goal>);
+
+struct Runner {
+    app: App,
+    engine: Engine,
+    sender: UnboundedSender<Msg>,
+    /// One plan is solved at a time; of the requests that come meanwhile the newest waits.
+    solving: bool,
+    waiting: Option<Waiting>,
+    leave: bool,
+    redraw: bool,
+    suspend: bool,
+}
+
+/// Runs until the user leaves or the system asks to.
+pub(super) async fn run(app: App, engine: Engine) -> io::Result<()> {
+    let mut screen = Screen::new(app.mouse)?;
+    let (sender, mut results) = unbounded_channel();
+    let mut memory = Memory::default();
+    let mut runner =
+        Runner { app, engine, sender, solving: false, waiting: None, leave: false, redraw: false, suspend: false };
+    let size = screen.terminal.size()?;
+    runner.handle(Msg::Resize(size.width, size.height));
+    runner.handle(Msg::Start);
+    let mut events = EventStream::new();
+    let mut stop = Stop::new()?;
+    let mut dirty = true;
+    while !runner.leave {
+        if std::mem::take(&mut runner.redraw) {
+            screen.terminal.clear()?;
+            dirty = true;
+        }
+        if dirty {
+            draw(&mut screen, &runner.app, &mut memory)?;
+        }
+        dirty = runner.wait(&mut events, &mut results, &mut stop, &memory).await?;
+        if std::mem::take(&mut runner.suspend) {
+            // The stream reads the terminal in the background; nobody may while stopped.
+            drop(events);
+            #[cfg(unix)]
+            screen.suspend(runner.app.mouse)?;
+            events = EventStream::new();
+            let size = screen.terminal.size()?;
+            runner.handle(Msg::Resize(size.width, size.height));
+            dirty = true;
+        }
+    }
+    Ok(())
+}
+
+fn draw(screen: &mut Screen, app: &App, memory: &mut Memory) -> io::Result<()> {
+    execute!(stdout(), BeginSynchronizedUpdate)?;
+    let drawn = screen.terminal.draw(|frame| {
+        let area = frame.area();
+        if let Some(cursor) = view::draw(app, area, frame.buffer_mut(), memory) {
+            frame.set_cursor_position(cursor);
+        }
+    });
+    // The update must end even where drawing failed.
+    execute!(stdout(), EndSynchronizedUpdate)?;
+    drawn.map(|_| ())
+}
+
+impl Runner {
+    /// Waits for something, then takes in all that is there; whether to draw.
+    async fn wait(
+        &mut self,
+        events: &mut EventStream,
+        results: &mut UnboundedReceiver<Msg>,
+        stop: &mut Stop,
+        memory: &Memory,
+    ) -> io::Result<bool> {
+        let mut dirty = false;
+        let mut take = |runner: &mut Self, event: Option<io::Result<crossterm::event::Event>>| -> io::Result<()> {
+            match event {
+                Some(event) => {
+                    if let Some(msg) = input::message(event?, &memory.hits) {
+                        runner.handle(msg);
+                        dirty = true;
+                    }
+                }
+                // The terminal is gone.
+                None => runner.leave = true,
+            }
+            Ok(())
+        };
+        tokio::select! {
+            event = events.next() => take(self, event)?,
+            Some(msg) = results.recv() => {
+                self.handle(msg);
+                dirty = true;
+            }
+            () = stop.asked() => self.leave = true,
+        }
+        for _ in 0..BURST {
+            if self.leave || self.suspend {
+                break;
+            }
+            if let Ok(msg) = results.try_recv() {
+                self.handle(msg);
+                dirty = true;
+            } else if let Some(Some(event)) = events.next().now_or_never() {
+                if let Some(msg) = input::message(event?, &memory.hits) {
+                    self.handle(msg);
+                    dirty = true;
+                }
+            } else {
+                break;
+            }
+        }
+        Ok(dirty)
+    }
+
+    fn handle(&mut self, msg: Msg) {
+        if matches!(msg, Msg::Planned { .. }) {
+            self.solving = false;
+            if let Some((generation, predictions, goal)) = self.waiting.take() {
+                self.solve(generation, predictions, goal);
+            }
+        }
+        for effect in self.app.update(msg) {
+            self.execute(effect);
+        }
+    }
+
+    fn execute(&mut self, effect: Effect) {
+        match effect {
+            Effect::Predict { generation, profile } => {
+                let predict = self.engine.predict.clone();
+                self.work(
+                    move || predict(&profile).map(Arc::new),
+                    move |result| Msg::Predicted { generation, result: result.and_then(|result| result) },
+                );
+            }
+            Effect::Solve { generation, predictions, goal } => self.solve(generation, predictions, goal),
+            Effect::Save { plan, predictions, path, overwrite } => {
+                let Engine { export, save, .. } = self.engine.clone();
+                self.work(
+                    move || match export(&plan, &predictions) {
+                        Ok(text) => save(&path, &text, overwrite),
+                        Err(why) => SaveOutcome::Failed(why),
+                    },
+                    |result| Msg::Saved(result.unwrap_or_else(SaveOutcome::Failed)),
+                );
+            }
+            Effect::Copy { text, what } => {
+                let copied = clipboard::copy(&mut stdout(), &text).map(|()| what);
+                // The channel outlives the loop.
+                let _ = self.sender.send(Msg::Copied(copied));
+            }
+            Effect::Mouse(on) => {
+                if let Err(error) = Screen::mouse(on) {
+                    let _ = self.sender.send(Msg::Copied(Err(error.to_string())));
+                }
+            }
+            Effect::Redraw => self.redraw = true,
+            Effect::Suspend => self.suspend = cfg!(unix),
+            Effect::Quit => self.leave = true,
+        }
+    }
+
+    fn solve(&mut self, generation: u64, predictions: Arc<Predictions>, goal: Box<Goal>) {
+        if self.solving {
+            self.waiting = Some((generation, predictions, goal));
+            return;
+        }
+        self.solving = true;
+        let plan = self.engine.plan.clone();
+        self.work(
+            move || plan(&predictions, &goal),
+            move |result| Msg::Planned { generation, result: result.and_then(|result| result) },
+        );
+    }
+
+    /// Runs `job` on a worker thread and sends what `answer` makes of its result; a panic
+    /// is a failed job.
+    fn work<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+        answer: impl FnOnce(Result<T, String>) -> Msg + Send + 'static,
+    ) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let result = tokio::task::spawn_blocking(job).await.map_err(|error| {
+                format!("the program has a fault ({error}); please report it, your data is untouched")
+            });
+            let _ = sender.send(answer(result));
+        });
+    }
+}
+
+/// The system's wish that the program end.
+#[cfg(unix)]
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Stop {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, hang_up: signal(SignalKind::hangup())? })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Stop;
+
+#[cfg(not(unix))]
+impl Stop {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn asked(&mut self) {
+        // Ctrl-C arrives as a key; an error here means that no signal can come.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The terminal's state: entered once, always left in order.
+
+use std::io::{self, Stdout, Write, stdout};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ThreadId;
+
+use crossterm::cursor::Show;
+use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
+use crossterm::execute;
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+
+/// Whether the screen is ours: shared by guard and panic hook, so that it is given back once.
+static ENTERED: AtomicBool = AtomicBool::new(false);
+/// The thread that draws.
+static UI_THREAD: OnceLock<ThreadId> = OnceLock::new();
+
+/// Before raw mode: a panic of the drawing thread gives the screen back, then reports as
+/// before. A panic of a worker becomes a failed job and must not write over the screen.
+pub(super) fn install_panic_hook() {
+    if UI_THREAD.set(std::thread::current().id()).is_err() {
+        return;
+    }
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if UI_THREAD.get() == Some(&std::thread::current().id()) {
+            restore();
+            before(info);
+        } else if !ENTERED.load(Ordering::SeqCst) {
+            before(info);
+        }
+    }));
+}
+
+/// Gives everything back that was taken; does nothing the second time.
+fn restore() {
+    if ENTERED.swap(false, Ordering::SeqCst) {
+        let mut out = stdout();
+        // Nothing can be done about a terminal that is gone.
+        let _ = execute!(out, DisableMouseCapture, DisableBracketedPaste, LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+        let _ = out.flush();
+    }
+}
+
+fn enter(mouse: bool) -> io::Result<()> {
+    enable_raw_mode()?;
+    ENTERED.store(true, Ordering::SeqCst);
+    execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste)?;
+    set_mouse(mouse)
+}
+
+fn set_mouse(mouse: bool) -> io::Result<()> {
+    if mouse { execute!(stdout(), EnableMouseCapture) } else { execute!(stdout(), DisableMouseCapture) }
+}
+
+/// The screen while it is ours; dropped, it is given back.
+pub(super) struct Screen {
+    /// To draw on.
+    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Screen {
+    /// Takes the screen.
+    pub(super) fn new(mouse: bool) -> io::Result<Self> {
+        let entered = enter(mouse).and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+        entered.map(|terminal| Self { terminal }).inspect_err(|_| restore())
+    }
+
+    /// Takes or leaves the mouse.
+    pub(super) fn mouse(on: bool) -> io::Result<()> {
+        set_mouse(on)
+    }
+
+    /// Gives the screen back, stops the process group until it is continued, and takes the
+    /// screen again.
+    #[cfg(unix)]
+    pub(super) fn suspend(&mut self, mouse: bool) -> io::Result<()> {
+        restore();
+        // The whole group, so that a wrapper such as `cargo run` stops too. The shell is
+        // stopped with it, so waiting for the shell is waiting to be continued.
+        std::process::Command::new("sh").args(["-c", "kill -TSTP 0"]).status()?;
+        enter(mouse)?;
+        self.terminal.clear()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore();
+    }
+}

@@ -1,0 +1,108 @@
+//! What surrounds every screen: the bar at the top, the line of news, the keys.
+
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+use crate::app::screen::{plan, predict};
+use crate::app::{SMALLEST, Screen, Source, Target, Tone};
+use crate::settings::theme::Role;
+use crate::text::clean;
+use crate::tui::paint::{Canvas, wrap};
+
+/// Draws it; what is left for the screen.
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) -> Rect {
+    bar(canvas, Rect { height: 1, ..area });
+    let two = area.height >= 20;
+    let news = news(canvas);
+    let bottom = area.bottom() - 1;
+    let footer_is_news = !two && news.is_some();
+    if let (Some((role, text)), y) = (&news, if two { bottom - 1 } else { bottom }) {
+        canvas.text(area.x + 1, y, area.width - 2, text, *role);
+    }
+    if !footer_is_news {
+        footer(canvas, Rect { y: bottom, height: 1, ..area });
+    }
+    Rect { y: area.y + 1, height: area.height - if two { 3 } else { 2 }, ..area }
+}
+
+fn bar(canvas: &mut Canvas<'_>, area: Rect) {
+    let style = canvas.style(Role::Bar);
+    canvas.buffer.set_style(area, style);
+    let mut x = area.x + 1;
+    if area.width >= 70 {
+        x = canvas.text(x, area.y, 14, "habitat-tui", Role::Bar) + 2;
+    }
+    for (index, screen) in Screen::ALL.into_iter().enumerate() {
+        let text = format!(" {} {} ", index + 1, screen.name());
+        let role = if screen == canvas.app.screen { Role::Tab } else { Role::Bar };
+        let start = x;
+        x = canvas.text(x, area.y, area.right().saturating_sub(x), &text, role);
+        canvas.hit(Rect::new(start, area.y, x - start, 1), Target::Tab(screen));
+    }
+    let name = clean(&canvas.app.setup.profile.workload.name, 40);
+    let sample = match &canvas.app.setup.source {
+        Source::Sample(_) => "sample: ",
+        Source::Given(_) => "",
+    };
+    let room = area.right().saturating_sub(x + 2);
+    let text = format!("{sample}{name}");
+    if usize::from(room) > text.width() {
+        canvas.text_right(area.right() - 1, area.y, room, &text, Role::Bar);
+    }
+}
+
+/// The last message, else what the jobs do.
+fn news(canvas: &Canvas<'_>) -> Option<(Role, String)> {
+    let app = canvas.app;
+    if let Some((tone, text)) = &app.message {
+        let (role, sign) = match tone {
+            Tone::Good => (Role::Good, "✓ "),
+            Tone::Hint => (Role::Muted, ""),
+            Tone::Bad => (Role::Error, "error: "),
+        };
+        return Some((role, format!("{sign}{text}")));
+    }
+    let stop = app.setup.keymap.hint(crate::action::Action::Cancel);
+    if app.predictions.is_running() {
+        return Some((Role::Muted, format!("{} ({stop} cancels)", predict::state_line(app)?)));
+    }
+    if app.plan.is_running() {
+        return Some((Role::Muted, format!("{} ({stop} cancels)", plan::state_line(app)?)));
+    }
+    match (predict::state_line(app), plan::state_line(app)) {
+        (Some(text), _) | (None, Some(text)) => Some((Role::Warning, text)),
+        (None, None) => match &app.setup.source {
+            Source::Sample(about) => Some((
+                Role::Warning,
+                format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120)),
+            )),
+            Source::Given(_) => None,
+        },
+    }
+}
+
+fn footer(canvas: &mut Canvas<'_>, area: Rect) {
+    let mut x = area.x + 1;
+    for spec in canvas.app.footer() {
+        let key = canvas.app.setup.keymap.hint(spec.action);
+        let wide = (key.width() + 1 + spec.short.width()) as u16;
+        if x + wide > area.right() - 1 {
+            continue;
+        }
+        let start = x;
+        x = canvas.pieces(x, area.y, wide, &[(&key, Role::Key), (" ", Role::Muted), (spec.short, Role::Muted)]);
+        canvas.hit(Rect::new(start, area.y, wide, 1), Target::Do(spec.action));
+        x += 2;
+    }
+}
+
+/// Says what size is needed.
+pub(super) fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
+    let text = format!(
+        "The terminal has {}×{} cells; habitat-tui needs {}×{} or more. Enlarge it, or run `habitat-tui report`.",
+        area.width, area.height, SMALLEST.0, SMALLEST.1
+    );
+    let lines = wrap(&text, area.width as usize).len() as u16;
+    let top = area.y + area.height.saturating_sub(lines) / 2;
+    canvas.wrapped(Rect { y: top, height: area.bottom() - top, ..area }, &text, Role::Warning);
+}

@@ -1,0 +1,151 @@
+//! Dialogs: help, palette, filter, value, export.
+
+use ratatui::layout::{Position, Rect};
+use unicode_width::UnicodeWidthStr;
+
+use crate::app::Target;
+use crate::app::input::Input;
+use crate::app::modal::{HelpLine, Modal, help_lines, matching};
+use crate::app::slider::Knob;
+use crate::settings::theme::Role;
+use crate::text::clean;
+use crate::tui::paint::Canvas;
+
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
+    let app = canvas.app;
+    match &app.modal {
+        None => {}
+        Some(Modal::Help { input, scroll }) => help(canvas, area, input, *scroll),
+        Some(Modal::Palette { input, selected }) => palette(canvas, area, input, *selected),
+        Some(Modal::Filter { input, .. }) => {
+            // One line, so that the list under it is seen to follow.
+            let line = Rect { x: area.x, y: area.bottom() - 1, width: area.width, height: 1 };
+            clear(canvas, line);
+            let x = canvas.text(line.x + 1, line.y, 9, "filter: ", Role::Key);
+            field(canvas, Rect { x, width: line.width - 10, ..line }, input);
+            let hint = "Enter keeps, Esc restores, ! inverts";
+            if usize::from(line.width) > input.text().width() + hint.len() + 14 {
+                canvas.text_right(line.right() - 1, line.y, 40, hint, Role::Muted);
+            }
+        }
+        Some(Modal::Value { knob, input, error }) => {
+            let (title, hint) = match knob {
+                Knob::Work => ("amount of work", "such as 1,000,000 or 2.5M"),
+                Knob::Deadline => ("deadline, hours", "such as 48, 2d or 90m; empty = no limit"),
+                Knob::Budget => ("budget, US dollars", "such as 500 or 2.5k; empty = no limit"),
+            };
+            small(canvas, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);
+        }
+        Some(Modal::Export { input, exists, error, saving }) => {
+            let note = match error {
+                Some(error) => Some((error.as_str(), Role::Error)),
+                None if *exists => {
+                    Some(("There is a file of that name: Enter replaces it, Esc leaves it.", Role::Warning))
+                }
+                None if *saving => Some(("writing …", Role::Muted)),
+                None => None,
+            };
+            small(canvas, area, "write the plan (TOML) to", input, note, "Enter writes, Esc closes");
+        }
+    }
+}
+
+fn clear(canvas: &mut Canvas<'_>, area: Rect) {
+    let ground = canvas.style(Role::Text);
+    for y in area.y..area.bottom() {
+        canvas.styled(area.x, y, area.width, &" ".repeat(area.width as usize), ratatui::style::Style::reset());
+    }
+    canvas.buffer.set_style(area, ratatui::style::Style::reset());
+    canvas.buffer.set_style(area, ground);
+}
+
+/// A frame in the middle; the area inside.
+fn frame(canvas: &mut Canvas<'_>, area: Rect, width: u16, height: u16, title: &str, right: &str) -> Rect {
+    let (width, height) = (width.min(area.width), height.min(area.height));
+    let place = Rect::new(area.x + (area.width - width) / 2, area.y + (area.height - height) / 3, width, height);
+    clear(canvas, place);
+    canvas.pane(place, title, right, true)
+}
+
+/// A line being typed, with the cursor; its end is shown where it is too long.
+fn field(canvas: &mut Canvas<'_>, area: Rect, input: &Input) {
+    let (before, behind) = input.split();
+    let room = area.width.saturating_sub(1) as usize;
+    let mut start: String = before;
+    while start.width() > room {
+        start.remove(0);
+    }
+    let x = canvas.text(area.x, area.y, area.width, &start, Role::Text);
+    canvas.cursor = Some(Position::new(x, area.y));
+    canvas.text(x, area.y, area.right().saturating_sub(x), &behind, Role::Text);
+}
+
+fn small(canvas: &mut Canvas<'_>, area: Rect, title: &str, input: &Input, note: Option<(&str, Role)>, hint: &str) {
+    let inside = frame(canvas, area, 64, 6, title, "");
+    field(canvas, Rect { height: 1, ..inside }, input);
+    let (text, role) = note.unwrap_or((hint, Role::Muted));
+    let below = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
+    canvas.wrapped(below, &clean(text, 300), role);
+}
+
+fn help(canvas: &mut Canvas<'_>, area: Rect, input: &Input, scroll: usize) {
+    let lines = help_lines(canvas.app, &input.text());
+    let inside =
+        frame(canvas, area, 92, area.height.saturating_sub(2), "keys", "type to search · ↑↓ scroll · Esc closes");
+    let x = canvas.text(inside.x, inside.y, 8, "search: ", Role::Key);
+    field(canvas, Rect { x, width: inside.width - 8, height: 1, ..inside }, input);
+    let list = Rect { y: inside.y + 2, height: inside.height.saturating_sub(2), ..inside };
+    if lines.is_empty() {
+        canvas.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
+    }
+    let scroll = scroll.min(lines.len().saturating_sub(usize::from(list.height)));
+    for (row, line) in lines.iter().skip(scroll).take(usize::from(list.height)).enumerate() {
+        let y = list.y + row as u16;
+        match line {
+            HelpLine::Space => {}
+            HelpLine::Heading(group) => {
+                canvas.text(list.x, y, list.width, group.title(), Role::Title);
+            }
+            HelpLine::Entry(spec) => {
+                let why = canvas.app.unavailable(spec.action);
+                let keys: Vec<String> =
+                    canvas.app.setup.keymap.keys(spec.action).iter().map(ToString::to_string).collect();
+                let keys = if keys.is_empty() { "–".to_owned() } else { keys.join(" ") };
+                canvas.text(list.x + 2, y, 16, &keys, Role::Key);
+                let role = if why.is_none() { Role::Text } else { Role::Muted };
+                canvas.text(list.x + 19, y, list.width.saturating_sub(19), spec.text, role);
+            }
+        }
+    }
+}
+
+fn palette(canvas: &mut Canvas<'_>, area: Rect, input: &Input, selected: usize) {
+    let found = matching(canvas.app, &input.text());
+    let height = (found.len() as u16 + 4).clamp(6, area.height.saturating_sub(4).min(18));
+    let inside = frame(canvas, area, 84, height, "actions", "Enter runs · Esc closes");
+    let x = canvas.text(inside.x, inside.y, 2, ": ", Role::Key);
+    field(canvas, Rect { x, width: inside.width - 2, height: 1, ..inside }, input);
+    let list = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
+    if found.is_empty() {
+        canvas.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
+        return;
+    }
+    let offset = canvas.memory.offset("palette", selected, found.len(), usize::from(list.height));
+    for (row, (index, spec)) in found.iter().enumerate().skip(offset).take(usize::from(list.height)).enumerate() {
+        let line = Rect { y: list.y + row as u16, height: 1, ..list };
+        let why = canvas.app.unavailable(spec.action);
+        let base = canvas.style(if why.is_none() { Role::Text } else { Role::Muted });
+        let chosen = index == selected;
+        let style = if chosen { base.patch(canvas.style(Role::Selection)) } else { base };
+        if chosen {
+            canvas.buffer.set_style(line, style);
+            canvas.styled(line.x, line.y, 1, canvas.glyphs.marker, style);
+        }
+        let key = canvas.app.setup.keymap.hint(spec.action);
+        let text = why.map_or_else(|| spec.text.to_owned(), |why| format!("{} – {why}", spec.text));
+        canvas.styled(line.x + 2, line.y, line.width.saturating_sub(14), &text, style);
+        let key_x = line.right().saturating_sub(key.width() as u16);
+        canvas.styled(key_x, line.y, 12, &key, style);
+        canvas.hit(line, Target::DialogRow(index));
+    }
+}

@@ -1,0 +1,245 @@
+//! First screen.
+
+use ratatui::layout::Rect;
+
+use super::Density;
+use crate::app::Source;
+use crate::app::format;
+use crate::app::screen::overview::{self, Answer};
+use crate::app::screen::profile::{phase_role, phase_word};
+use crate::settings::theme::Role;
+use crate::text::clean;
+use crate::tui::paint::{Canvas, wrap};
+use crate::tui::widget::bars;
+
+/// Cells of the labels of the recording.
+const LABEL: u16 = 9;
+
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
+    let density = Density::of(canvas.buffer.area);
+    if density == Density::Minimal {
+        let used = recorded(canvas, area, false);
+        let left = Rect { y: area.y + used + 1, height: area.height.saturating_sub(used + 1), ..area };
+        answers(canvas, inset(left));
+        return;
+    }
+    let source = match &canvas.app.setup.source {
+        Source::Given(place) => format!("from {}", clean(place, 60)),
+        Source::Sample(_) => "embedded sample, not your own recording".to_owned(),
+    };
+    let top = Rect { height: RECORDED + 2, ..area };
+    let inside = canvas.pane(top, "recorded", &source, false);
+    recorded(canvas, inside, true);
+    let rest = Rect { y: top.bottom(), height: area.height - top.height, ..area };
+    if density == Density::Full {
+        let left = rest.width * 9 / 20;
+        operations(canvas, Rect { width: left, ..rest }, 1);
+        let right = Rect { x: rest.x + left, width: rest.width - left, ..rest };
+        let inside = canvas.pane(right, "the answer so far", "", false);
+        let used = answers(canvas, inside);
+        next_steps(canvas, Rect { y: inside.y + used + 1, height: inside.height.saturating_sub(used + 1), ..inside });
+    } else {
+        // The answers take what they need; the operations get the rest.
+        let needed = answer_lines(canvas, rest.width - 4) + 2;
+        let below = needed.min(rest.height.saturating_sub(4));
+        operations(canvas, Rect { height: rest.height - below, ..rest }, 2);
+        let inside = canvas.pane(
+            Rect { y: rest.bottom() - below, height: below, ..rest },
+            "the answer so far",
+            "3 compares GPUs, 4 plans",
+            false,
+        );
+        answers(canvas, inside);
+    }
+}
+
+fn inset(area: Rect) -> Rect {
+    Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }
+}
+
+/// Lines of the recording in a pane.
+const RECORDED: u16 = 6;
+
+/// What was recorded; the lines used.
+fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
+    let area = if phases { area } else { inset(area) };
+    let app = canvas.app;
+    let profile = &app.setup.profile;
+    let width = area.width;
+    let mut y = area.y;
+    canvas.text(area.x, y, width, &overview::workload(profile), Role::Text);
+    y += 1;
+    canvas.text(area.x, y, width, &overview::origin(profile), Role::Muted);
+    y += 1;
+    canvas.text(area.x, y, LABEL, "step", Role::Muted);
+    match overview::step(profile) {
+        Some((time, rest)) => {
+            let x = canvas.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
+            let rest = if rest.is_empty() { " measured".to_owned() } else { format!(" measured · {rest}") };
+            canvas.text(x, y, (area.right()).saturating_sub(x), &rest, Role::Muted);
+        }
+        None => {
+            canvas.text(area.x + LABEL, y, width - LABEL, "wall time not measured", Role::Muted);
+        }
+    }
+    y += 1;
+    let breakdown = &app.overview.breakdown;
+    canvas.text(area.x, y, LABEL, "device", Role::Muted);
+    match breakdown.busy_idle {
+        Some(split) if split.step.get() > 0.0 => {
+            let busy = split.busy / split.step;
+            let words = format!(
+                "busy {} · idle {} ({})",
+                format::percent(busy),
+                format::percent(1.0 - busy),
+                format::time(split.idle)
+            );
+            let room = width.saturating_sub(LABEL + words.chars().count() as u16 + 2);
+            bars::stacked(canvas, area.x + LABEL, y, room, &[(busy, Role::Busy)]);
+            canvas.text(area.x + LABEL + room + 2, y, width, &words, Role::Text);
+        }
+        _ => {
+            let words = if breakdown.total.get() > 0.0 {
+                format!("{} of device time in operations", format::time(breakdown.total))
+            } else {
+                "nothing was measured on a device: every time here is predicted from shapes".to_owned()
+            };
+            canvas.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
+        }
+    }
+    y += 1;
+    if !phases {
+        return y - area.y;
+    }
+    if breakdown.phases.is_empty() {
+        return y - area.y;
+    }
+    canvas.text(area.x, y, LABEL, "phases", Role::Muted);
+    let parts: Vec<(f64, Role)> =
+        breakdown.phases.iter().map(|phase| (phase.share, phase_role(Some(phase.phase)))).collect();
+    bars::stacked(canvas, area.x + LABEL, y, width - LABEL, &parts);
+    y += 1;
+    let mut x = area.x + LABEL;
+    for phase in &breakdown.phases {
+        let text = format!(
+            "{} {} {}",
+            phase_word(phase.phase),
+            format::percent(phase.share),
+            if width > 100 { format::time(phase.time) } else { String::new() }
+        );
+        let text = text.trim_end();
+        let wide = text.chars().count() as u16 + 4;
+        if x + wide > area.right() + 2 {
+            continue;
+        }
+        x = canvas.text(x, y, 2, canvas.glyphs.full, phase_role(Some(phase.phase))) + 1;
+        x = canvas.text(x, y, wide, text, Role::Text) + 2;
+    }
+    y + 1 - area.y
+}
+
+/// The operators with the most time, in one or two columns.
+fn operations(canvas: &mut Canvas<'_>, area: Rect, columns: u16) {
+    let unmeasured = canvas.app.overview.breakdown.unmeasured;
+    let right = if unmeasured > 0 { format!("{unmeasured} operations not measured") } else { "2 shows all".to_owned() };
+    let inside = canvas.pane(area, "where the time goes", &right, false);
+    let top = &canvas.app.overview.top;
+    if top.iter().all(|entry| entry.time.get() == 0.0) {
+        let text = "No device times were recorded. Record the step with the profiler's CUDA activity on, or go on with predictions from shapes.";
+        canvas.wrapped(inside, text, Role::Muted);
+        return;
+    }
+    let gap = 3;
+    let wide = (inside.width - gap * (columns - 1)) / columns;
+    let most = top.first().map_or(0.0, |entry| entry.share);
+    let rows = usize::from(inside.height);
+    for (index, entry) in top.iter().take(rows * usize::from(columns)).enumerate() {
+        let x = inside.x + (index / rows) as u16 * (wide + gap);
+        let y = inside.y + (index % rows) as u16;
+        let numbers = format!("{:>9}  {:>6}", format::time(entry.time), format::percent(entry.share));
+        let bar = if wide >= 50 { wide - 44 } else { 6 };
+        let name = wide.saturating_sub(bar + 18 + 2);
+        let label = clean(&entry.label, 80);
+        let short = label.strip_prefix("aten::").unwrap_or(&label);
+        canvas.text(x, y, name, short, Role::Text);
+        bars::bar(canvas, x + name + 1, y, bar, if most > 0.0 { entry.share / most } else { 0.0 }, Role::Busy);
+        canvas.text_right(x + wide, y, 18, &numbers, Role::Text);
+    }
+}
+
+/// Cells of the questions.
+const QUESTION: u16 = 22;
+
+fn answer_lines(canvas: &Canvas<'_>, width: u16) -> u16 {
+    let lines = |answer: &Answer| {
+        let details: usize =
+            answer.detail.iter().map(|text| wrap(text, width.saturating_sub(QUESTION) as usize).len()).sum();
+        details + usize::from(answer.answer.is_some())
+    };
+    overview::answers(canvas.app).iter().map(lines).sum::<usize>() as u16
+}
+
+/// The answers; the lines used.
+fn answers(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
+    let roomy = area.height >= 16;
+    let narrow = area.width < 60;
+    let left = if narrow { 0 } else { QUESTION };
+    let mut y = area.y;
+    for answer in overview::answers(canvas.app) {
+        if y >= area.bottom() {
+            break;
+        }
+        let x = canvas.text(area.x, y, area.width, answer.question, Role::Muted);
+        let indent = area.x + left;
+        let room = area.width.saturating_sub(left);
+        if let Some(text) = &answer.answer {
+            let at = if narrow { x + 1 } else { indent };
+            let end = canvas.text(at, y, area.right().saturating_sub(at), text, Role::Good);
+            if answer.stale {
+                canvas.text(end + 1, y, area.right().saturating_sub(end + 1), "stale", Role::Warning);
+            }
+            y += 1;
+        } else if narrow {
+            y += 1;
+        }
+        for (index, text) in answer.detail.iter().enumerate() {
+            // Where there is little room, the range and the method stay and the rest goes.
+            if narrow && index > 0 && answer.answer.is_some() && answer.detail.len() == 2 {
+                continue;
+            }
+            if y >= area.bottom() {
+                break;
+            }
+            let lines = Rect::new(indent, y, room, area.bottom() - y);
+            let role = if answer.answer.is_some() { Role::Text } else { Role::Muted };
+            y += canvas.wrapped(lines, text, role);
+        }
+        if roomy {
+            y += 1;
+        }
+    }
+    y - area.y
+}
+
+/// What to do next, where there is room to say it.
+fn next_steps(canvas: &mut Canvas<'_>, area: Rect) {
+    if area.height < 5 {
+        return;
+    }
+    let steps: [(&str, &str); 4] = [
+        ("2", "see which operations and kernels take the time"),
+        ("3", "compare all GPUs: time, throughput, samples per dollar, memory"),
+        ("4", "set work, deadline and budget, and find the offer"),
+        ("?", "all keys"),
+    ];
+    canvas.text(area.x, area.y, area.width, "Next", Role::Muted);
+    for (row, (key, text)) in steps.iter().enumerate() {
+        let y = area.y + row as u16;
+        canvas.pieces(
+            area.x + QUESTION,
+            y,
+            area.width.saturating_sub(QUESTION),
+            &[(key, Role::Key), ("  ", Role::Muted), (text, Role::Muted)],
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! Fourth screen.
+
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+use super::{Density, labelled};
+use crate::action::Action;
+use crate::app::screen::plan::{self, Lower, Pane};
+use crate::app::slider::Knob;
+use crate::app::{Target, format};
+use crate::plan::{Plan, PlanStatus};
+use crate::settings::theme::Role;
+use crate::text::clean;
+use crate::tui::paint::{Canvas, wrap};
+use crate::tui::widget::chart::{self, Lines, Point};
+use crate::tui::widget::{bars, table};
+use crate::units::{Hours, Usd};
+
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
+    let density = Density::of(canvas.buffer.area);
+    let app = canvas.app;
+    let framed = density != Density::Minimal;
+    let goal_height = 4 + if framed { 2 } else { 0 };
+    let goal_area = Rect { height: goal_height, ..area };
+    let focus = app.planner.pane == Pane::Goal;
+    let inside = if framed { canvas.pane(goal_area, "goal", "", focus) } else { bare(goal_area) };
+    goal(canvas, inside, focus);
+
+    let needed = answer_height(canvas, area.width - 4);
+    let answer_area = Rect { y: goal_area.bottom(), height: needed + if framed { 2 } else { 0 }, ..area };
+    let inside = if framed {
+        let (title, right) = answer_title(canvas);
+        canvas.pane(answer_area, &title, &right, false)
+    } else {
+        bare(answer_area)
+    };
+    answer(canvas, inside);
+
+    let rest = Rect { y: answer_area.bottom(), height: area.bottom().saturating_sub(answer_area.bottom()), ..area };
+    if density == Density::Full && !matches!(app.planner.lower, Lower::Rejected | Lower::Notes) {
+        let chart_width = (rest.width * 2 / 5).clamp(46, 70);
+        lower(canvas, Rect { width: rest.width - chart_width, ..rest }, Lower::Alternatives);
+        let right = Rect { x: rest.right() - chart_width, width: chart_width, ..rest };
+        let inside = canvas.pane(right, Lower::Chart.name(), "", false);
+        draw_chart(canvas, inside);
+    } else {
+        lower(canvas, rest, app.planner.lower);
+    }
+}
+
+fn bare(area: Rect) -> Rect {
+    Rect { x: area.x + 1, width: area.width - 2, ..area }
+}
+
+/// Cells of a slider's name and value.
+const NAME: u16 = 12;
+
+fn goal(canvas: &mut Canvas<'_>, area: Rect, focus: bool) {
+    let app = canvas.app;
+    let values: Vec<String> = Knob::ALL.iter().map(|knob| plan::knob_words(app, *knob)).collect();
+    let wide = values.iter().map(|text| text.width()).max().unwrap_or(0) as u16;
+    for (row, (knob, value)) in Knob::ALL.into_iter().zip(&values).enumerate() {
+        let y = area.y + row as u16;
+        let chosen = focus && app.planner.knob == knob;
+        if chosen {
+            canvas.text(area.x, y, 1, canvas.glyphs.marker, Role::Focus);
+        }
+        let name_role = if chosen { Role::Focus } else { Role::Muted };
+        canvas.text(area.x + 2, y, NAME - 2, knob.name(), name_role);
+        canvas.text(area.x + NAME, y, wide, value, if chosen { Role::Title } else { Role::Text });
+        let x = area.x + NAME + wide + 2;
+        let room = area.right().saturating_sub(x);
+        if room >= 8 {
+            let position = plan::value(app, knob).map(|value| plan::ladder(app, knob).position(value));
+            bars::slider(canvas, Rect::new(x, y, room, 1), knob, position, chosen);
+        }
+    }
+    let y = area.y + 3;
+    let mut x = area.x + 2;
+    let narrow = area.width < 72;
+    for (action, name, value, on) in plan::toggles(app) {
+        let key = app.setup.keymap.hint(action);
+        let is_switch = matches!(action, Action::OnDemand | Action::Spot);
+        let sign = canvas.glyphs.switch[usize::from(on)];
+        let shown = if is_switch { sign.to_owned() } else { value };
+        // On a narrow screen the words that explain themselves are left out.
+        let name = if narrow && matches!(action, Action::Objective | Action::Confidence) { "" } else { name };
+        let start = x;
+        let role = if on { Role::Text } else { Role::Muted };
+        let space = if name.is_empty() { "" } else { " " };
+        let pieces =
+            [(key.as_str(), Role::Key), (" ", Role::Muted), (name, Role::Muted), (space, Role::Muted), (&shown, role)];
+        let room = area.right().saturating_sub(x);
+        x = canvas.pieces(x, y, room, &pieces);
+        canvas.hit(Rect::new(start, y, x.saturating_sub(start), 1), Target::Do(action));
+        x += if narrow { 2 } else { 3 };
+    }
+}
+
+fn answer_title(canvas: &Canvas<'_>) -> (String, String) {
+    let app = canvas.app;
+    let mut title = match app.plan.value() {
+        Some(plan) if plan.status == PlanStatus::Infeasible => "no plan".to_owned(),
+        _ => "recommended".to_owned(),
+    };
+    if app.plan.is_stale() {
+        title.push_str(" (stale)");
+    }
+    let right = app.plan.value().map_or_else(String::new, |plan| plan::status_words(plan.status).to_owned());
+    (title, right)
+}
+
+/// Lines the answer needs.
+fn answer_height(canvas: &Canvas<'_>, width: u16) -> u16 {
+    match canvas.app.plan.value() {
+        Some(plan) if !plan.parts.is_empty() => 1 + 2 * plan.parts.len().min(3) as u16,
+        Some(plan) => {
+            let lines: usize = plan.reasons.iter().map(|reason| wrap(&bullet(reason), width as usize).len()).sum();
+            lines.clamp(1, 7) as u16
+        }
+        None => 3,
+    }
+}
+
+fn bullet(reason: &str) -> String {
+    format!("• {}", clean(reason, 400))
+}
+
+fn answer(canvas: &mut Canvas<'_>, area: Rect) {
+    let app = canvas.app;
+    let Some(plan) = app.plan.value() else {
+        let text = plan::state_line(app).unwrap_or_else(|| "No plan yet.".to_owned());
+        canvas.wrapped(area, &text, Role::Muted);
+        return;
+    };
+    let Some(total) = &plan.total else {
+        let mut y = area.y;
+        if plan.reasons.is_empty() {
+            canvas.text(area.x, y, area.width, "No plan meets the limits.", Role::Error);
+        }
+        for reason in &plan.reasons {
+            let left = Rect { y, height: area.bottom().saturating_sub(y), ..area };
+            y += canvas.wrapped(left, &bullet(reason), Role::Warning);
+        }
+        return;
+    };
+    let cost = format::usd(total.cost.mid);
+    let hours = format::hours(total.hours.mid);
+    let ranges = format!("  ({}, {})", format::usd_range(&total.cost), format::hours_range(&total.hours));
+    let headline = [
+        (cost.as_str(), Role::Good),
+        (" in ", Role::Muted),
+        (hours.as_str(), Role::Good),
+        (ranges.as_str(), Role::Text),
+    ];
+    canvas.pieces(area.x, area.y, area.width, &headline);
+    parts(canvas, Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }, plan);
+}
+
+fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
+    for (index, part) in plan.parts.iter().take(3).enumerate() {
+        let y = area.y + 2 * index as u16;
+        if y + 1 >= area.bottom() + 1 {
+            break;
+        }
+        let gpus = plan::gpus_words(part);
+        let rest = format!(
+            "  {} {} · {} · {}",
+            clean(&part.provider, 20),
+            clean(&part.region, 30),
+            clean(&part.instance_type, 40),
+            part.tier
+        );
+        canvas.pieces(area.x, y, area.width, &[(&gpus, Role::Title), (&rest, Role::Text)]);
+        if y + 1 >= area.bottom() {
+            break;
+        }
+        let date =
+            part.price_as_of.map_or_else(|| "no date on the price".to_owned(), |date| format!("price of {date}"));
+        let share = if plan.parts.len() > 1 {
+            format!("{} {} · ", format::hours(part.hours.mid), format::usd(part.cost.mid))
+        } else {
+            String::new()
+        };
+        let unit = |value: f64| crate::units::Micros::new(value).map_or_else(|_| String::new(), format::time);
+        let words = format!(
+            "  {share}{} · {date} · step {} {}",
+            format::price(part.price),
+            unit(part.step_time_us.mid),
+            plan::method_of(canvas.app, part)
+        );
+        canvas.text(area.x, y + 1, area.width, &words, Role::Muted);
+    }
+}
+
+fn lower(canvas: &mut Canvas<'_>, area: Rect, what: Lower) {
+    let app = canvas.app;
+    let focus = app.planner.pane == Pane::Lower;
+    let key = app.setup.keymap.hint(Action::Lower);
+    let place = Lower::ALL.iter().position(|lower| *lower == what).unwrap_or(0);
+    let next = Lower::ALL[(place + 1) % Lower::ALL.len()].name();
+    let count = app.plan.value().map_or(0, |plan| match what {
+        Lower::Rejected => plan.rejected.len(),
+        _ => plan.alternatives.len(),
+    });
+    let title = match what {
+        Lower::Alternatives => format!("the plan and {count} alternatives"),
+        Lower::Rejected => format!("{count} offers rejected"),
+        Lower::Chart | Lower::Notes => what.name().to_owned(),
+    };
+    let inside = canvas.pane(area, &title, &format!("{key}: {next}"), focus);
+    match what {
+        Lower::Chart => draw_chart(canvas, inside),
+        Lower::Notes => {
+            let lines = plan::notes(app);
+            labelled(canvas, inside, &lines, app.planner.list.selected);
+        }
+        Lower::Alternatives => {
+            table::draw(canvas, inside, "alternatives", &plan::alternatives_table(app), focus);
+        }
+        Lower::Rejected => {
+            if let Some(shown) = plan::lower_table(app) {
+                table::draw(canvas, inside, "rejected", &shown, focus);
+            }
+        }
+    }
+}
+
+fn draw_chart(canvas: &mut Canvas<'_>, area: Rect) {
+    let app = canvas.app;
+    let selected = app.planner.list.selected;
+    let points: Vec<Point> = plan::candidates(app)
+        .iter()
+        .enumerate()
+        .map(|(index, (part, own))| Point {
+            x: part.hours.mid.get(),
+            y: part.cost.mid.get(),
+            plan: *own,
+            selected: index == selected,
+        })
+        .collect();
+    let hours = |value: f64| Hours::new(value).map_or_else(|_| String::new(), format::hours);
+    let money = |value: f64| Usd::new(value).map_or_else(|_| String::new(), format::usd);
+    let stair: Vec<(f64, f64)> =
+        app.frontier.iter().map(|point| (point.hours.mid.get(), point.cost.mid.get())).collect();
+    let lines = Lines { stair: &stair, limits: (plan::value(app, Knob::Deadline), plan::value(app, Knob::Budget)) };
+    chart::draw(canvas, area, &points, &lines, &hours, &money);
+}

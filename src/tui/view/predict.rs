@@ -1,0 +1,75 @@
+//! Third screen.
+
+use ratatui::layout::Rect;
+
+use super::{Density, labelled};
+use crate::app::screen::predict;
+use crate::settings::theme::Role;
+use crate::tui::paint::Canvas;
+use crate::tui::widget::table;
+
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
+    if canvas.app.predict.opened.is_some() {
+        opened(canvas, area);
+        return;
+    }
+    let density = Density::of(canvas.buffer.area);
+    let below = match density {
+        Density::Minimal => 0,
+        Density::Compact => 6,
+        Density::Full => 10,
+    };
+    let app = canvas.app;
+    let top = Rect { height: area.height - below, ..area };
+    let mut title = String::from("step on one GPU");
+    if app.predictions.is_stale() {
+        title.push_str(" (stale)");
+    }
+    if !app.predict.list.filter.is_empty() {
+        title.push_str(&format!(" · filter {:?}", crate::text::clean(&app.predict.list.filter, 24)));
+    }
+    let inside = canvas.pane(top, &title, &predict::summary(app), true);
+    table::draw(canvas, inside, "predict", &predict::table(app), true);
+    if below > 0 {
+        let area = Rect { y: top.bottom(), height: below, ..area };
+        let name = predict::selected(app).map_or_else(|| "selected".to_owned(), |row| row.name.clone());
+        let inside = canvas.pane(area, &name, "Enter: operation by operation", false);
+        labelled(canvas, inside, &predict::facts(app), 0);
+    }
+}
+
+/// One GPU, operation by operation.
+fn opened(canvas: &mut Canvas<'_>, area: Rect) {
+    let app = canvas.app;
+    let Some(prediction) = predict::selected_prediction(app) else {
+        canvas.text(area.x + 2, area.y, area.width, "No prediction of this GPU; q goes back.", Role::Muted);
+        return;
+    };
+    let name = crate::text::clean(&prediction.gpu.name, 60);
+    let facts = predict::facts(app);
+    let head = match Density::of(canvas.buffer.area) {
+        Density::Minimal => 0,
+        Density::Compact => 6,
+        Density::Full => 12,
+    };
+    if head > 0 {
+        let inside = canvas.pane(Rect { height: head, ..area }, &name, "q: back to all GPUs", false);
+        labelled(canvas, inside, &facts, 0);
+    }
+    let why = predict::why(app).unwrap_or_default();
+    let foot = if area.height > 16 { 4 } else { 0 };
+    let middle = Rect { y: area.y + head, height: area.height - head - foot, ..area };
+    let mut title = String::from("operation by operation, all occurrences of the step");
+    if head == 0 {
+        title = format!("{name}: operations");
+    }
+    if !app.predict.operations.filter.is_empty() {
+        title.push_str(&format!(" · filter {:?}", crate::text::clean(&app.predict.operations.filter, 24)));
+    }
+    let inside = canvas.pane(middle, &title, "", true);
+    table::draw(canvas, inside, "operations", &predict::operations_table(app), true);
+    if foot > 0 {
+        let inside = canvas.pane(Rect { y: middle.bottom(), height: foot, ..area }, "why this method", "", false);
+        canvas.wrapped(inside, &why, Role::Text);
+    }
+}

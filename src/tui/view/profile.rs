@@ -1,0 +1,49 @@
+//! Second screen.
+
+use ratatui::layout::Rect;
+
+use super::{Density, labelled};
+use crate::app::screen::profile;
+use crate::settings::theme::Role;
+use crate::tui::paint::Canvas;
+use crate::tui::widget::table;
+
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
+    let app = canvas.app;
+    let state = &app.profile;
+    if state.zoomed {
+        detail(canvas, area);
+        return;
+    }
+    let density = Density::of(canvas.buffer.area);
+    let below = match density {
+        Density::Minimal => 0,
+        Density::Compact => 8,
+        Density::Full => (area.height * 2 / 5).max(12),
+    };
+    let top = Rect { height: area.height - below, ..area };
+    let phase = state.phase.map_or("all phases", profile::phase_word);
+    let mut title = format!("by {} · {phase}", state.by.name());
+    if !state.list.filter.is_empty() {
+        title.push_str(&format!(" · filter {:?}", crate::text::clean(&state.list.filter, 24)));
+    }
+    let shown = profile::table(app);
+    let inside = canvas.pane(top, &title, &profile::summary(app), !state.in_detail);
+    table::draw(canvas, inside, "profile", &shown, !state.in_detail);
+    if below > 0 {
+        detail(canvas, Rect { y: top.bottom(), height: below, ..area });
+    }
+}
+
+fn detail(canvas: &mut Canvas<'_>, area: Rect) {
+    let state = &canvas.app.profile;
+    let lines = profile::detail(canvas.app);
+    let focus = state.in_detail || state.zoomed;
+    let right = if state.zoomed { "Enter or q: back to the table" } else { "Enter: whole screen" };
+    let inside = canvas.pane(area, "selected", right, focus);
+    if lines.is_empty() {
+        canvas.text(inside.x, inside.y, inside.width, "Nothing is selected.", Role::Muted);
+        return;
+    }
+    labelled(canvas, inside, &lines, state.scroll);
+}

@@ -1,0 +1,6 @@
+//! Drawings that several screens use.
+
+pub(super) mod bars;
+pub(super) mod chart;
+pub(super) mod glyphs;
+pub(super) mod table;

@@ -1,0 +1,203 @@
+//! Cost against time: offers as points, the undominated ones joined by a stair.
+
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+use crate::settings::theme::Role;
+use crate::tui::paint::Canvas;
+
+/// A point of the chart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::tui) struct Point {
+    /// Hours.
+    pub(in crate::tui) x: f64,
+    /// Dollars.
+    pub(in crate::tui) y: f64,
+    /// Whether it is (part of) the plan.
+    pub(in crate::tui) plan: bool,
+    /// Whether it is the selected row.
+    pub(in crate::tui) selected: bool,
+}
+
+/// The points that no other point beats in both, by x ascending.
+pub(in crate::tui) fn frontier(points: &[Point]) -> Vec<Point> {
+    let mut sorted: Vec<Point> = points.to_vec();
+    sorted.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.y.total_cmp(&b.y)));
+    let mut best = f64::INFINITY;
+    sorted.retain(|point| {
+        let better = point.y < best;
+        best = best.min(point.y);
+        better
+    });
+    sorted
+}
+
+/// An axis: logarithmic where the values span more than a decade.
+struct Axis {
+    low: f64,
+    high: f64,
+    log: bool,
+}
+
+impl Axis {
+    fn new(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let low = values.clone().fold(f64::INFINITY, f64::min);
+        let high = values.fold(0.0, f64::max);
+        let log = low > 0.0 && high / low > 10.0;
+        // A little air, so that no point sits on an axis.
+        if log {
+            Self { low: low / 1.15, high: high * 1.15, log }
+        } else {
+            let air = if high > low { (high - low) * 0.08 } else { high.max(1.0) * 0.2 };
+            Self { low: (low - air).max(0.0), high: high + air, log }
+        }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        let part = if self.log {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        part.clamp(0.0, 1.0)
+    }
+}
+
+/// Dots of a braille cell, by column and row, as bits of U+2800.
+const DOTS: [[u32; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
+
+/// What is drawn besides the points.
+pub(in crate::tui) struct Lines<'a> {
+    /// Corners of the stair, by x ascending.
+    pub(in crate::tui) stair: &'a [(f64, f64)],
+    /// Deadline and budget.
+    pub(in crate::tui) limits: (Option<f64>, Option<f64>),
+}
+
+/// Draws the chart; `x_text` and `y_text` write a value with its unit.
+pub(in crate::tui) fn draw(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    points: &[Point],
+    lines: &Lines<'_>,
+    x_text: &dyn Fn(f64) -> String,
+    y_text: &dyn Fn(f64) -> String,
+) {
+    if points.is_empty() || area.height < 5 || area.width < 24 {
+        canvas.wrapped(area, "No offers to draw.", Role::Muted);
+        return;
+    }
+    let xs = Axis::new(points.iter().map(|point| point.x).chain(lines.stair.iter().map(|corner| corner.0)));
+    let ys = Axis::new(points.iter().map(|point| point.y).chain(lines.stair.iter().map(|corner| corner.1)));
+    let labels = [y_text(ys.high), y_text(ys.low)];
+    let margin = labels.iter().map(|label| label.width()).max().unwrap_or(0) as u16 + 1;
+    let plot = Rect::new(area.x + margin + 1, area.y, area.width - margin - 1, area.height - 3);
+    let [vertical, horizontal, corner] = canvas.glyphs.axis;
+    for y in plot.y..plot.bottom() {
+        canvas.text(plot.x - 1, y, 1, vertical, Role::Border);
+    }
+    canvas.text(plot.x - 1, plot.bottom(), 1, corner, Role::Border);
+    canvas.text(plot.x, plot.bottom(), plot.width, &horizontal.repeat(plot.width as usize), Role::Border);
+    canvas.text_right(plot.x - 1, plot.y, margin, &labels[0], Role::Muted);
+    canvas.text_right(plot.x - 1, plot.bottom() - 1, margin, &labels[1], Role::Muted);
+    canvas.text(plot.x, plot.bottom() + 1, plot.width, &x_text(xs.low), Role::Muted);
+    canvas.text_right(plot.right(), plot.bottom() + 1, plot.width, &x_text(xs.high), Role::Muted);
+
+    limits(canvas, plot, lines, &xs, &ys);
+    let stairs = frontier(points);
+    if canvas.glyphs.braille {
+        stair(canvas, plot, lines.stair, &xs, &ys);
+    } else {
+        for (x, y) in lines.stair {
+            let (x, y) = cell_of(plot, &xs, &ys, *x, *y);
+            canvas.text(x, y, 1, canvas.glyphs.points[2], Role::Busy);
+        }
+    }
+    let [plan, best, dominated, chosen] = canvas.glyphs.points;
+    let mut order: Vec<&Point> = points.iter().collect();
+    // The more telling points are drawn over the others.
+    let on_stairs = |point: &Point| stairs.iter().any(|other| other.x == point.x && other.y == point.y);
+    order.sort_by_key(|point| (point.plan, point.selected, on_stairs(point)));
+    for point in order {
+        let (x, y) = cell_of(plot, &xs, &ys, point.x, point.y);
+        let (glyph, role) = match point {
+            Point { plan: true, .. } => (plan, Role::Good),
+            Point { selected: true, .. } => (chosen, Role::Focus),
+            point if on_stairs(point) => (best, Role::Text),
+            _ => (dominated, Role::Muted),
+        };
+        canvas.text(x, y, 1, glyph, role);
+    }
+    let legend = [
+        (plan, Role::Good),
+        (" plan  ", Role::Muted),
+        (chosen, Role::Focus),
+        (" selected  ", Role::Muted),
+        (best, Role::Text),
+        (" undominated  ", Role::Muted),
+        (dominated, Role::Muted),
+        (" dominated", Role::Muted),
+    ];
+    canvas.pieces(plot.x, plot.bottom() + 2, plot.width, &legend);
+}
+
+/// The cell of a point.
+fn cell_of(plot: Rect, xs: &Axis, ys: &Axis, x: f64, y: f64) -> (u16, u16) {
+    let column = plot.x + (xs.place(x) * f64::from(plot.width - 1)).round() as u16;
+    let row = plot.y + ((1.0 - ys.place(y)) * f64::from(plot.height - 1)).round() as u16;
+    (column, row)
+}
+
+/// Deadline and budget as lines, where they are within the chart.
+fn limits(canvas: &mut Canvas<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, ys: &Axis) {
+    let (deadline, budget) = lines.limits;
+    let [vertical, horizontal] = canvas.glyphs.limits;
+    if let Some(hours) = deadline.filter(|hours| (xs.low..=xs.high).contains(hours)) {
+        let (x, _) = cell_of(plot, xs, ys, hours, ys.low);
+        for y in plot.y..plot.bottom() {
+            canvas.text(x, y, 1, vertical, Role::Warning);
+        }
+        let label = "deadline";
+        let x = if x + 1 + label.len() as u16 <= plot.right() { x + 1 } else { x.saturating_sub(label.len() as u16) };
+        canvas.text(x, plot.y, label.len() as u16, label, Role::Warning);
+    }
+    if let Some(money) = budget.filter(|money| (ys.low..=ys.high).contains(money)) {
+        let (_, y) = cell_of(plot, xs, ys, xs.low, money);
+        canvas.text(plot.x, y, plot.width, &horizontal.repeat(plot.width as usize), Role::Warning);
+        canvas.text_right(plot.right(), y, 8, " budget", Role::Warning);
+    }
+}
+
+/// The stair of the frontier in braille dots.
+fn stair(canvas: &mut Canvas<'_>, plot: Rect, stairs: &[(f64, f64)], xs: &Axis, ys: &Axis) {
+    let (wide, high) = (usize::from(plot.width) * 2, usize::from(plot.height) * 4);
+    let mut cells = vec![0u32; usize::from(plot.width) * usize::from(plot.height)];
+    let column = |x: f64| (xs.place(x) * (wide - 1) as f64).round() as usize;
+    let line = |y: f64| ((1.0 - ys.place(y)) * (high - 1) as f64).round() as usize;
+    let mut dot = |x: usize, y: usize| {
+        cells[y / 4 * usize::from(plot.width) + x / 2] |= DOTS[x % 2][y % 4];
+    };
+    for pair in stairs.windows(2) {
+        let (x1, x2, y1, y2) = (column(pair[0].0), column(pair[1].0), line(pair[0].1), line(pair[1].1));
+        (x1..=x2).for_each(|x| dot(x, y1));
+        (y1.min(y2)..=y1.max(y2)).for_each(|y| dot(x2, y));
+    }
+    for (index, bits) in cells.into_iter().enumerate().filter(|(_, bits)| *bits > 0) {
+        let (x, y) = (index % usize::from(plot.width), index / usize::from(plot.width));
+        let glyph = char::from_u32(0x2800 + bits).unwrap_or(' ');
+        canvas.text(plot.x + x as u16, plot.y + y as u16, 1, glyph.encode_utf8(&mut [0; 4]), Role::Busy);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frontier_leaves_dominated_points_out() {
+        let point = |x: f64, y: f64| Point { x, y, plan: false, selected: false };
+        let points = [point(4.0, 8.0), point(1.0, 20.0), point(5.0, 9.0), point(2.0, 12.0), point(2.0, 13.0)];
+        let kept: Vec<f64> = frontier(&points).iter().map(|point| point.x).collect();
+        assert_eq!(kept, [1.0, 2.0, 4.0]);
+    }
+}
