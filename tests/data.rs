@@ -42,9 +42,14 @@ fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts() {
     assert_eq!(rows.len(), gpus.len());
     for row in rows {
         let gpu = &gpus[&row["slug"]];
-        let check = |key: &str, ours: Option<f64>| assert!(close(ours, number(&row, key)), "{} {key}: {ours:?} {}", row["slug"], row[key]);
+        let check = |key: &str, ours: Option<f64>| {
+            assert!(close(ours, number(&row, key)), "{} {key}: {ours:?} {}", row["slug"], row[key])
+        };
         assert_eq!((&gpu.name, &gpu.architecture), (&row["name"], &row["architecture"]));
-        assert_eq!(gpu.compute_capability.map_or(String::new(), |(major, minor)| format!("{major}.{minor}")), row["compute_capability"]);
+        assert_eq!(
+            gpu.compute_capability.map_or(String::new(), |(major, minor)| format!("{major}.{minor}")),
+            row["compute_capability"]
+        );
         check("sm_count", Some(f64::from(gpu.sm_count)));
         check("fp32_cores_per_sm", Some(f64::from(gpu.fp32_cores_per_sm)));
         check("boost_clock_mhz", Some(gpu.boost_clock.get()));
@@ -64,7 +69,13 @@ fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts() {
         check("shared_memory_per_sm_kb", gpu.limits.map(|limits| limits.shared_memory_bytes as f64 / 1024.0));
         check("nvlink_gbps_bidirectional", gpu.nvlink.map(|rate| rate.get() / 1e9));
         check("tdp_w", gpu.power.map(|watts| watts.get()));
-        for doubt in row["source"].split_once("unconfirmed:").map_or("", |(_, doubts)| doubts).split(';').map(str::trim).filter(|doubt| !doubt.is_empty()) {
+        for doubt in row["source"]
+            .split_once("unconfirmed:")
+            .map_or("", |(_, doubts)| doubts)
+            .split(';')
+            .map(str::trim)
+            .filter(|doubt| !doubt.is_empty())
+        {
             assert!(gpu.unconfirmed.iter().any(|kept| kept == doubt), "{}: {doubt:?} is lost", row["slug"]);
         }
     }
@@ -84,15 +95,25 @@ fn every_offer_of_the_table_is_shipped_with_price_date_and_scope() {
     }
     let mut shipped: Vec<(String, String, String)> = bundled::offers()
         .iter()
-        .map(|offer| (offer.id.to_string(), format!("{}", offer.price.get()), offer.as_of.map_or(String::new(), |date| date.to_string())))
+        .map(|offer| {
+            (
+                offer.id.to_string(),
+                format!("{}", offer.price.get()),
+                offer.as_of.map_or(String::new(), |date| date.to_string()),
+            )
+        })
         .collect();
     expected.sort();
     shipped.sort();
     assert_eq!(expected, shipped);
-    let by_machine: BTreeMap<_, _> = rows.iter().map(|row| (format!("{}/{}/{}", row["provider"], row["region"], row["instance_type"]), row)).collect();
+    let by_machine: BTreeMap<_, _> = rows
+        .iter()
+        .map(|row| (format!("{}/{}/{}", row["provider"], row["region"], row["instance_type"]), row))
+        .collect();
     for offer in bundled::offers() {
         let row = by_machine[&format!("{}/{}/{}", offer.provider, offer.region, offer.instance_type)];
-        let whole = matches!(row["price_scope"].as_str(), "instance_total" | "composed") && !row["price_note"].contains("SUSPECT");
+        let whole = matches!(row["price_scope"].as_str(), "instance_total" | "composed")
+            && !row["price_note"].contains("SUSPECT");
         if !whole {
             assert!(offer.unusable.is_some(), "{} must not be used: {}", offer.id, row["price_note"]);
         } else if offer.tier == Tier::OnDemand {

@@ -12,7 +12,8 @@
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
 //!    choices (a tier, a precision) and nothing that computes.
 //! 5. app: core, report, action and settings; neither a terminal nor an async runtime.
-//! 6. cli: everything but app and tui. tui: everything but cli. Only `main.rs` knows both.
+//! 6. cli: everything but app and tui. tui: everything; of cli only what it orders to be
+//!    opened (`cli::Screens`). Only `main.rs` knows both.
 //!
 //! And one crate, one file, for those that a reader should find in one place.
 
@@ -141,7 +142,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
         ("app", with(&["report", "action", "settings"])),
         ("cli", with(&["report", "store", "action", "settings"])),
-        ("tui", with(&["report", "store", "action", "settings", "app"])),
+        ("tui", with(&["report", "store", "action", "settings", "app", "cli"])),
     ])
 }
 
@@ -197,6 +198,15 @@ fn only_main_knows_the_screens_and_the_commands() {
         &["crate::tui", "habitat_tui::tui"],
     );
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn the_screens_take_only_their_order_from_the_commands() {
+    for source in read_all().iter().filter(|source| room(&source.path) == "tui") {
+        for (number, line) in source.code.iter().filter(|(_, line)| mentions(line, "crate::cli")) {
+            assert!(line.contains("crate::cli::Screens"), "src/{}:{number}: {line}", source.path);
+        }
+    }
 }
 
 /// The test's own eyes: it must see what it forbids.
