@@ -3,6 +3,8 @@
 
 #[path = "kineto/broken.rs"]
 mod broken;
+#[path = "kineto/large.rs"]
+mod large;
 #[path = "kineto/public.rs"]
 mod public;
 #[path = "kineto/small.rs"]

@@ -1,4 +1,5 @@
 //! Small traces with known answers.
+#![expect(clippy::float_cmp, reason = "sums of whole microseconds are exact")]
 
 use habitat_tui::profile::kineto::{DeviceInfo, ImportOptions, StepMarks, import_ranks};
 use habitat_tui::profile::{Attribute, DType, Mode, Operation, Phase, Precision, Profile};
@@ -8,7 +9,7 @@ use crate::trace::{AUTOGRAD, MAIN, Trace, read, training_step, two_steps};
 
 fn operation<'a>(profile: &'a Profile, name: &str, phase: Phase) -> &'a Operation {
     let mut found = profile.operations.iter().filter(|operation| operation.name == name && operation.phase == phase);
-    let operation = found.next().unwrap_or_else(|| panic!("no {name} in {phase}: {:#?}", profile.operations));
+    let operation = found.next().expect("the operation is in the profile");
     assert!(found.next().is_none(), "{name} twice in {phase}");
     operation
 }
@@ -356,4 +357,16 @@ fn ranks_are_joined_by_their_medians() {
     assert_eq!(import.profile.measured_step().unwrap().get(), 200.0 + 0.0);
     assert_eq!(import.profile.operations[0].device_time.unwrap().get(), 20.0);
     assert_eq!(import.profile.recording.unwrap().ranks, Some(3));
+}
+
+#[test]
+fn the_sample_that_comes_with_the_program_reads() {
+    let packed = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
+    let json = zstd::decode_all(&packed[..]).unwrap();
+    let (profile, warnings) = Profile::from_json(&json).unwrap();
+    assert!(warnings.is_empty());
+    assert_eq!((profile.workload.name.as_str(), profile.workload.batch_size), ("resnet50", Some(32)));
+    assert_eq!(profile.origin.as_ref().unwrap().gpu.as_ref().unwrap().as_str(), "v100-sxm2-32gb");
+    let busy = profile.step.as_ref().unwrap().device_busy.unwrap();
+    assert!((profile.total_device_time() / busy - 1.0).abs() < 0.01);
 }

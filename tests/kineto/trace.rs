@@ -73,7 +73,7 @@ impl Trace {
             r#"{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-16GB", "totalGlobalMem": 16945512448, "computeMajor": 7, "computeMinor": 0, "numSms": 80}], "cuda_runtime_version": 12040, "traceEvents": ["#,
         );
         for (index, event) in self.events.iter().enumerate() {
-            write!(json, "{}{event}", if index > 0 { ",\n" } else { "" }).unwrap();
+            write!(json, "{}{event}", if index > 0 { ",\n" } else { "" }).expect("a String takes any text");
         }
         json.push_str("]}");
         json

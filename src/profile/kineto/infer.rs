@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::args::tensors;
-use super::collect::{HostKind, Records};
+use super::collect::Records;
 use super::nest::Nesting;
+use super::record::HostKind;
 use super::steps::Span;
 use crate::profile::{DType, Mode, Operation, Phase, Precision, Shape};
 
@@ -147,12 +148,11 @@ pub(super) fn precision(operations: &[Operation]) -> Option<(Precision, &'static
         Some(DType::Bfloat16) if mixed() => (Precision::AmpBf16, from_types),
         Some(DType::Bfloat16) => (Precision::Bf16, from_types),
         Some(DType::Float8E4m3 | DType::Float8E5m2) => (Precision::Fp8, from_types),
-        Some(_) => return None,
         None if tf32 > 0.5 => (Precision::Tf32, "from kernel names"),
         None if share(&|name| name.contains("sgemm") || name.contains("scudnn") || name.contains("<float")) > 0.5 => {
             (Precision::Fp32, "from kernel names")
         }
-        None => return None,
+        _ => return None,
     })
 }
 

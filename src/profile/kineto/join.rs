@@ -17,8 +17,9 @@
 use std::collections::HashMap;
 
 use super::args::carried_out_for;
-use super::collect::{Device, DeviceKind, HostKind, Records};
+use super::collect::Records;
 use super::nest::{NO_RANGE, Nesting, is_autograd_node};
+use super::record::{Device, DeviceKind, HostKind};
 use super::steps::Span;
 use crate::profile::Phase;
 
@@ -99,7 +100,7 @@ pub(super) fn launched(records: &Records, nesting: &Nesting) -> (Vec<Launched>, 
 pub(super) fn main_device(devices: &[Device]) -> u32 {
     let mut times = std::collections::BTreeMap::<u32, f64>::new();
     for device in devices {
-        *times.entry(device.device).or_default() += device.end - device.start;
+        *times.entry(device.on).or_default() += device.end - device.start;
     }
     times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map_or(0, |(device, _)| device)
 }
@@ -113,7 +114,7 @@ pub(super) fn join(records: &Records, nesting: &Nesting, launched: &[Launched], 
     for launch in launched {
         let device = &records.devices[launch.device as usize];
         let is_kernel = u64::from(device.kind == DeviceKind::Kernel);
-        if device.device != joined.device {
+        if device.on != joined.device {
             joined.elsewhere += is_kernel;
             continue;
         }
@@ -197,7 +198,7 @@ fn innermost_operator(records: &Records, nesting: &Nesting, mut range: u32) -> O
 }
 
 /// The optimizer's step around work that no operator launched: fused optimizers outside
-/// PyTorch (Apex, DeepSpeed) call their kernels directly.
+/// PyTorch (as Apex has them) call their kernels directly.
 fn optimizer_range(records: &Records, nesting: &Nesting, range: u32) -> Option<u32> {
     std::iter::successors(Some(range), |range| nesting.parents.get(*range as usize).copied())
         .take_while(|range| *range != NO_RANGE)

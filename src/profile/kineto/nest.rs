@@ -6,12 +6,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::collect::{Host, HostKind, Records};
+use super::collect::Records;
+use super::record::{Host, HostKind};
 
 /// No range.
 pub(super) const NO_RANGE: u32 = u32::MAX;
 
 /// What the ranges around a range say.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: an optimizer can run within backward")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Context {
     pub(super) backward: bool,
@@ -67,6 +69,7 @@ pub(super) fn nest(records: &Records) -> Nesting {
         records,
         stack: Vec::new(),
         paths: HashMap::new(),
+        numbers: HashMap::new(),
         forward_threads: HashSet::new(),
         nesting: Nesting {
             parents: vec![NO_RANGE; records.host.len()],
@@ -93,7 +96,9 @@ pub(super) fn nest(records: &Records) -> Nesting {
 struct Sweep<'a> {
     records: &'a Records,
     stack: Vec<u32>,
+    /// Paths by the outer path and the call's name, and by their text.
     paths: HashMap<(u32, u32), u32>,
+    numbers: HashMap<String, u32>,
     forward_threads: HashSet<u32>,
     nesting: Nesting,
 }
@@ -180,10 +185,11 @@ impl Sweep<'_> {
         } else {
             outer_path.clone()
         };
-        let number = self.nesting.modules.iter().position(|known| *known == path).unwrap_or_else(|| {
-            self.nesting.modules.push(path);
-            self.nesting.modules.len() - 1
-        }) as u32;
+        let modules = &mut self.nesting.modules;
+        let number = *self.numbers.entry(path).or_insert_with_key(|path| {
+            modules.push(path.clone());
+            modules.len() as u32 - 1
+        });
         self.paths.insert((outer, host.name), number);
         number
     }

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use super::build::{self, Source};
-use super::collect::{HostKind, Records};
+use super::collect::Records;
 use super::join::{self, Joined, Occurrence};
 use super::nest::{self, NO_RANGE, Nesting, is_autograd_node};
+use super::record::HostKind;
 use super::steps::{Span, StepMarks};
 use super::{Import, ImportOptions, KinetoError, Summary, group};
 use crate::profile::{Profile, Recording};

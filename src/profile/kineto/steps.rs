@@ -3,8 +3,9 @@
 //! A step is a window of *host* time: the work of a step is what is launched in it, not
 //! what runs on the device in it, since the device may be several milliseconds behind.
 
-use super::collect::{Host, Records};
+use super::collect::Records;
 use super::pattern;
+use super::record::Host;
 
 /// How the steps were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
