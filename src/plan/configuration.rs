@@ -10,7 +10,7 @@ use jiff::civil::Date;
 
 use super::goal::{Assumptions, Confidence, Goal, Limits, Work};
 use super::problem::Choice;
-use super::spot::Losses;
+use super::spot::{Ladder, Losses};
 use super::{Part, PlanError, Range, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Estimate, Fits, Prediction, Predictions};
@@ -256,35 +256,49 @@ impl Configuration {
         self.global_batch() / Hours::from(self.step.mid).get()
     }
 
-    /// The model's numbers, for at most `share` of the work.
-    ///
-    /// At high confidence the allowance for spot losses is of that share, so that a part of
-    /// the work is charged for its own losses and never for too few of them.
-    pub(crate) fn choice(&self, work: f64, confidence: Confidence, share: f64) -> Choice {
-        let price = self.price.get();
-        let useful = share * work / self.rate();
-        let (hours, lost) = match confidence {
-            Confidence::Expected => (self.losses.elapsed(), 0.0),
-            Confidence::High => {
-                let running = (self.step.high / self.step.mid) * (1.0 + self.losses.writing);
-                (running, self.losses.allowance(useful * running) * self.losses.each())
-            }
-        };
-        Choice {
-            rate: self.rate(),
-            hours,
-            hours_once: self.setup + lost,
-            usd: price * self.losses.billed(),
-            usd_once: price * self.setup,
-            most_hours: if share < 1.0 { useful } else { f64::INFINITY },
+    /// The model's numbers for all the work.
+    pub(crate) fn choice(&self, work: f64, confidence: Confidence) -> Choice {
+        self.with_allowance(confidence, self.most_losses(work, confidence), f64::INFINITY)
+    }
+
+    /// The model's numbers for all of the work and, of a spot machine at high confidence,
+    /// for the part of it that stays within each step of the ladder: losses are charged in
+    /// steps, since their quantile is not linear in the hours.
+    pub(crate) fn choices(&self, work: f64, confidence: Confidence, ladder: &Ladder) -> Vec<Choice> {
+        let most = self.most_losses(work, confidence);
+        let parts = ladder.below(most).map(|(losses, mean)| {
+            // A hair less, so that rounding does not add a loss when the plan is checked.
+            let useful = mean / self.losses.per_hour / self.running() * (1.0 - 1e-9);
+            self.with_allowance(confidence, losses, useful)
+        });
+        parts.chain([self.choice(work, confidence)]).collect()
+    }
+
+    /// Losses to allow for with all the work.
+    pub(crate) fn most_losses(&self, work: f64, confidence: Confidence) -> f64 {
+        match confidence {
+            Confidence::Expected => 0.0,
+            Confidence::High => self.losses.allowance(work / self.rate() * self.running()),
         }
     }
 
-    /// Shares of the work for which [`Self::choice`] differs.
-    pub(crate) fn shares(&self, confidence: Confidence) -> &'static [f64] {
-        match confidence {
-            Confidence::High if self.losses.per_hour > 0.0 => &[0.25, 0.5, 0.75, 1.0],
-            _ => &[1.0],
+    /// Hours of running, checkpoints included, at the upper step time per useful hour.
+    fn running(&self) -> f64 {
+        (self.step.high / self.step.mid) * (1.0 + self.losses.writing)
+    }
+
+    fn with_allowance(&self, confidence: Confidence, lost: f64, most_hours: f64) -> Choice {
+        let price = self.price.get();
+        Choice {
+            rate: self.rate(),
+            hours: match confidence {
+                Confidence::Expected => self.losses.elapsed(),
+                Confidence::High => self.running(),
+            },
+            hours_once: self.setup + lost * self.losses.each(),
+            usd: price * self.losses.billed(),
+            usd_once: price * self.setup,
+            most_hours,
         }
     }
 
@@ -293,7 +307,7 @@ impl Configuration {
     /// upper one.
     pub(crate) fn ranges(&self, useful: f64) -> (Range<Hours>, Range<Usd>) {
         let low = useful * (self.step.low / self.step.mid) * (1.0 + self.losses.writing);
-        let high = useful * (self.step.high / self.step.mid) * (1.0 + self.losses.writing);
+        let high = useful * self.running();
         let lost = self.losses.allowance(high);
         let hours = [
             low + self.setup,
@@ -315,7 +329,7 @@ impl Configuration {
         let (hours, cost) = self.ranges(useful);
         let mut notes = vec![self.scaling.clone()];
         if self.losses.per_hour > 0.0 {
-            let lost = self.losses.allowance(useful * (self.step.high / self.step.mid) * (1.0 + self.losses.writing));
+            let lost = self.losses.allowance(useful * self.running());
             notes.push(format!(
                 "spot: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.0} losses",
                 self.losses.elapsed(),

@@ -8,6 +8,7 @@ use super::explain::{self, dollars, hours};
 use super::problem::{Aim, Choice, Limit, Problem};
 use super::search::{Found, SAME, aims, best, best_single};
 use super::solve::Proof;
+use super::spot::Ladder;
 use super::{
     Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Range, Rejection, RejectionKind, SolverReport,
     Total,
@@ -41,10 +42,8 @@ pub struct Prepared {
     /// Every configuration with all the work, in their order; one part.
     pub(super) singles: Problem,
     /// What plans of several parts choose from: dominated choices left out, spot offers
-    /// once a share of the work.
+    /// once a number of losses allowed for; its groups are the configurations.
     pub(super) mixed: Problem,
-    /// The configuration of each choice of `mixed`.
-    owners: Vec<usize>,
 }
 
 impl Prepared {
@@ -61,26 +60,19 @@ impl Prepared {
         check_assumptions(&goal.assumptions)?;
         let work = work_in_samples(predictions, goal.work)?;
         let (configurations, excluded) = configurations(predictions, prices, goal)?;
-        let choice = |c: &Configuration, share| c.choice(work.get(), goal.confidence, share);
-        let singles = Problem {
-            work: work.get(),
-            choices: configurations.iter().map(|c| choice(c, 1.0)).collect(),
-            max_parts: 1,
-        };
-        let (mut mixed, mut owners) =
-            (Problem { work: work.get(), choices: Vec::new(), max_parts: goal.max_parts }, Vec::new());
+        let whole = configurations.iter().map(|c| c.choice(work.get(), goal.confidence)).collect();
+        let singles = Problem::new(work.get(), whole, 1);
+        let mut mixed = Problem::new(work.get(), Vec::new(), goal.max_parts);
         if goal.max_parts > 1 {
+            let most = configurations.iter().map(|c| c.most_losses(work.get(), goal.confidence)).fold(0.0, f64::max);
+            let ladder = Ladder::new(goal.assumptions.spot_confidence, most);
             for (index, configuration) in configurations.iter().enumerate() {
-                for share in configuration.shares(goal.confidence) {
-                    mixed.choices.push(choice(configuration, *share));
-                    owners.push(index);
-                }
+                mixed.choices.extend(configuration.choices(work.get(), goal.confidence, &ladder));
+                mixed.groups.resize(mixed.choices.len(), index);
             }
-            let kept = mixed.undominated();
-            mixed.choices = kept.iter().map(|c| mixed.choices[*c]).collect();
-            owners = kept.iter().map(|c| owners[*c]).collect();
+            mixed = mixed.only(&mixed.undominated());
         }
-        Ok(Self { goal: goal.clone(), work, configurations, excluded, singles, mixed, owners })
+        Ok(Self { goal: goal.clone(), work, configurations, excluded, singles, mixed })
     }
 
     /// The best plan within this deadline and budget.
@@ -129,11 +121,6 @@ impl Prepared {
         if self.goal.max_parts > 1 { &self.mixed } else { &self.singles }
     }
 
-    /// The configuration of a choice of [`Self::problem`].
-    pub(super) fn owner(&self, choice: usize) -> usize {
-        if self.goal.max_parts > 1 { self.owners[choice] } else { choice }
-    }
-
     /// Useful hours by configuration of the best plan.
     pub(super) fn found(&self, objective: Objective, limit: &Limit) -> Option<(Found, Vec<(usize, f64)>)> {
         let found = best(self.problem(), objective, limit)?;
@@ -141,23 +128,17 @@ impl Prepared {
         Some((found, hours))
     }
 
-    /// Hours of choices as hours of configurations, each once.
+    /// Hours of choices as hours of configurations, in the order in which to run them.
     pub(super) fn by_configuration(&self, hours: &[(usize, f64)]) -> Vec<(usize, f64)> {
-        let mut merged: Vec<(usize, f64)> = Vec::new();
-        for (choice, useful) in hours {
-            let owner = self.owner(*choice);
-            match merged.iter_mut().find(|(c, _)| *c == owner) {
-                Some((_, sum)) => *sum += useful,
-                None => merged.push((owner, *useful)),
-            }
-        }
+        let groups = &self.problem().groups;
+        let mut hours: Vec<(usize, f64)> = hours.iter().map(|(choice, useful)| (groups[*choice], *useful)).collect();
         // What may be lost goes first, then what is cheapest per sample.
         let per_sample = |c: usize| self.singles.choices[c].usd / self.singles.choices[c].rate;
-        merged.sort_by(|(a, _), (b, _)| {
+        hours.sort_by(|(a, _), (b, _)| {
             let spot = |c: usize| self.configurations[c].tier != Tier::Spot;
             spot(*a).cmp(&spot(*b)).then(per_sample(*a).total_cmp(&per_sample(*b))).then(a.cmp(b))
         });
-        merged
+        hours
     }
 
     /// The best plan, checked; a plan of several parts that fails the check gives way to
@@ -167,7 +148,7 @@ impl Prepared {
         let plan = self.build(goal, &found, &hours);
         let used = hours.iter().map(|(c, _)| *c).collect();
         let Err(error) = check(&plan) else { return Ok(Some((plan, used))) };
-        let single = best_single(&self.singles, plan.goal.objective, limit).filter(|_| hours.len() > 1);
+        let single = best_single(&self.singles, plan.goal.objective, limit).filter(|_| plan.goal.max_parts > 1);
         let Some(mut single) = single else { return Err(error.into()) };
         single.proof = Proof::Time;
         single

@@ -10,11 +10,14 @@
 //! | link | h ≤ H·y with H = min(W/r, most hours, (D − u)/ε), never a loose constant |
 //! | deadline | Σ (ε·h + u·y) ≤ D: parts run one after another |
 //! | parts | Σ y ≤ K |
+//! | group | Σ y of the choices of one offer ≤ 1 |
 //! | budget | Σ (p·β·h + (p·û + o)·y) ≤ B |
 //!
 //! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for every choice. The cap on the
 //! hourly price is a filter before the model, since parts never overlap. Units: hours, US
 //! dollars and samples; scaling for the solver is `solve`'s own business.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The numbers of one configuration in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,6 +52,9 @@ pub struct Problem {
     pub work: f64,
     /// What may be used.
     pub choices: Vec<Choice>,
+    /// The group of each choice: of one group at most one choice is used. A spot offer is a
+    /// group, since two of its choices together would count their losses apart.
+    pub groups: Vec<usize>,
     /// Most parts of a plan (K).
     pub max_parts: u32,
 }
@@ -144,6 +150,22 @@ impl Program {
 }
 
 impl Problem {
+    /// A problem whose choices do not exclude each other.
+    pub fn new(work: f64, choices: Vec<Choice>, max_parts: u32) -> Self {
+        Self { work, groups: (0..choices.len()).collect(), choices, max_parts }
+    }
+
+    /// The same with these choices only.
+    #[must_use]
+    pub fn only(&self, choices: &[usize]) -> Self {
+        Self {
+            work: self.work,
+            choices: choices.iter().map(|c| self.choices[*c]).collect(),
+            groups: choices.iter().map(|c| self.groups[*c]).collect(),
+            max_parts: self.max_parts,
+        }
+    }
+
     /// The model of one solve. Of `n` choices, variable `c` is whether choice `c` is used
     /// and variable `n + c` its useful hours.
     pub fn program(&self, aim: Aim, limit: &Limit) -> Program {
@@ -162,6 +184,14 @@ impl Problem {
             program.row(vec![(n + c, 1.0), (c, -cap)], Relation::AtMost, 0.0);
         }
         program.row((0..n).map(|c| (c, 1.0)).collect(), Relation::AtMost, f64::from(self.max_parts));
+
+        let mut groups: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
+        for (c, group) in self.groups.iter().enumerate() {
+            groups.entry(*group).or_default().push((c, 1.0));
+        }
+        for (_, choices) in groups.into_iter().filter(|(_, choices)| choices.len() > 1) {
+            program.row(choices, Relation::AtMost, 1.0);
+        }
 
         let mut excess = Vec::new();
         if let Aim::Excess { hours, usd } = aim {
@@ -201,27 +231,48 @@ impl Problem {
         }
     }
 
-    /// Choices that any plan can do without: another one that can do all the work alone is
-    /// no slower and no dearer, per sample and once. Replacing the one by the other worsens
-    /// no row, so no optimum changes. Of equals the first stays.
+    /// All choices but those that any plan can do without, because others are no slower and
+    /// no dearer, per sample and once, and either
+    /// - one of these can do all the work: it takes the place of the choice and of any other
+    ///   of its own group; or
+    /// - as many groups as a plan has parts have one that can do as much: one group of them
+    ///   is not in the plan yet and takes the place.
+    ///
+    /// No row gets worse by that, so no optimum changes. Of equals the first stay.
     pub fn undominated(&self) -> Vec<usize> {
-        let per_sample = |c: &Choice| [c.hours / c.rate, c.hours_once, c.usd / c.rate, c.usd_once];
-        let mut order: Vec<usize> = (0..self.choices.len()).collect();
-        order.sort_by(|a, b| {
-            let (a, b) = (per_sample(&self.choices[*a]), per_sample(&self.choices[*b]));
-            a[2].total_cmp(&b[2]).then(a[0].total_cmp(&b[0])).then(a[3].total_cmp(&b[3])).then(a[1].total_cmp(&b[1]))
+        struct Measures {
+            /// Dollars and hours a sample, dollars and hours once.
+            each: [f64; 4],
+            most_samples: f64,
+        }
+        let measure = |c: &Choice| Measures {
+            each: [c.usd / c.rate, c.hours / c.rate, c.usd_once, c.hours_once],
+            most_samples: c.most_hours * c.rate,
+        };
+        let mut order: Vec<(usize, Measures)> = self.choices.iter().map(measure).enumerate().collect();
+        order.sort_by(|(_, a), (_, b)| {
+            let differing = a.each.iter().zip(&b.each).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne());
+            differing.unwrap_or_else(|| b.most_samples.total_cmp(&a.most_samples))
         });
-        let mut kept: Vec<usize> = Vec::new();
-        for c in order {
-            let candidate = per_sample(&self.choices[c]);
-            let dominated = kept.iter().any(|k| {
-                let keeper = &self.choices[*k];
-                keeper.whole(self.work).is_some() && per_sample(keeper).iter().zip(candidate).all(|(k, c)| *k <= c)
-            });
-            if !dominated {
-                kept.push(c);
+        let mut kept: Vec<(usize, Measures)> = Vec::new();
+        for (c, candidate) in order {
+            let (mut groups, mut alone) = (BTreeSet::new(), false);
+            for (k, keeper) in &kept {
+                if keeper.each.iter().zip(&candidate.each).all(|(k, c)| k <= c) {
+                    alone = keeper.most_samples >= self.work;
+                    if keeper.most_samples >= candidate.most_samples {
+                        groups.insert(self.groups[*k]);
+                    }
+                }
+                if alone || groups.len() >= self.max_parts as usize {
+                    break;
+                }
+            }
+            if !alone && groups.len() < self.max_parts as usize {
+                kept.push((c, candidate));
             }
         }
+        let mut kept: Vec<usize> = kept.into_iter().map(|(c, _)| c).collect();
         kept.sort_unstable();
         kept
     }

@@ -46,7 +46,7 @@ pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Fo
     if problem.max_parts <= 1 {
         return single;
     }
-    match solve_in_sequence(problem, aims(objective), limit) {
+    match solve_in_sequence(problem, objective, limit) {
         Ok(found) => match single {
             Some(single) if worse(problem, objective, &found, &single) => Some(fall_back(
                 single,
@@ -111,11 +111,12 @@ pub(crate) fn aims(objective: Objective) -> [Aim; 3] {
     }
 }
 
-/// Solves for each aim in turn, the earlier values as rows.
+/// The solver's answer alone: each aim in turn, the earlier values as rows.
 ///
 /// # Errors
 /// As [`solve`], of the first aim; a later one that fails leaves the plan before it.
-pub fn solve_in_sequence(problem: &Problem, aims: [Aim; 3], limit: &Limit) -> Result<Found, SolveError> {
+pub fn solve_in_sequence(problem: &Problem, objective: Objective, limit: &Limit) -> Result<Found, SolveError> {
+    let aims = aims(objective);
     let mut limit = limit.clone();
     let mut found = solve_one(problem, aims[0], &limit)?;
     for (stage, aim) in aims.into_iter().enumerate().skip(1) {

@@ -90,6 +90,48 @@ pub(crate) fn poisson_quantile(mean: f64, confidence: f64) -> f64 {
     n
 }
 
+/// Numbers of losses a part may be charged for, with the largest mean that stays within
+/// each: about half as much again from step to step, so that a part of the work is charged
+/// for little more than its own losses and never for fewer.
+#[derive(Debug, Clone)]
+pub(crate) struct Ladder(Vec<(f64, f64)>);
+
+impl Ladder {
+    /// The steps below `most` losses.
+    pub(crate) fn new(confidence: f64, most: f64) -> Self {
+        let mut steps = Vec::new();
+        let mut losses = 1.0f64;
+        while losses < most {
+            steps.push((losses, largest_mean(losses, confidence)));
+            losses = (losses * 1.5).ceil();
+        }
+        Self(steps)
+    }
+
+    /// Losses and largest mean of the steps below `most` losses.
+    pub(crate) fn below(&self, most: f64) -> impl Iterator<Item = (f64, f64)> + '_ {
+        self.0.iter().copied().take_while(move |(losses, _)| *losses < most)
+    }
+}
+
+/// The largest mean whose quantile is at most `losses`, by bisection, from below.
+fn largest_mean(losses: f64, confidence: f64) -> f64 {
+    let within = |mean: f64| poisson_quantile(mean, confidence) <= losses;
+    let (mut low, mut high) = (0.0, losses + 1.0);
+    while within(high) && high < 1e7 {
+        (low, high) = (high, high * 2.0);
+    }
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        if within(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
 /// ln n! : the product for small n, Stirling's series (error below 1e-10) for others.
 fn ln_factorial(n: f64) -> f64 {
     if n < 20.0 {
@@ -147,6 +189,19 @@ mod tests {
         for (confidence, mean, expected) in cases {
             assert_eq!(poisson_quantile(mean, confidence), expected, "{mean} {confidence}");
         }
+    }
+
+    /// P(N ≤ n) at the largest mean is the confidence itself.
+    #[test]
+    fn each_step_of_the_ladder_is_as_far_as_it_goes() {
+        let ladder = Ladder::new(0.95, 100.0);
+        assert!((ladder.below(2.0).next().unwrap().1 - 0.355_361).abs() < 1e-6);
+        for (losses, mean) in ladder.below(100.0) {
+            assert_eq!(poisson_quantile(mean, 0.95), losses);
+            assert_eq!(poisson_quantile(mean + 1e-6, 0.95), losses + 1.0);
+        }
+        let steps: Vec<f64> = ladder.below(30.0).map(|(losses, _)| losses).collect();
+        assert_eq!(steps, [1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 18.0, 27.0]);
     }
 
     #[test]

@@ -19,9 +19,11 @@ use super::roofline::attained_bandwidth;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WaveForm {
     /// Equation 1: whole waves on both GPUs.
-    #[default]
     WholeWaves,
-    /// Equation 2: the limit of many waves.
+    /// Equation 2: the limit of many waves. The default, as in Habitat: on the operator
+    /// tables of `habitat-tui models evaluate ops` it is as good as equation 1 for
+    /// memory-bound operations and far better for matrix products.
+    #[default]
     ManyWaves,
 }
 

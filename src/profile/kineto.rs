@@ -32,6 +32,7 @@ mod nest;
 mod outputs;
 mod pattern;
 mod ranks;
+mod record;
 mod scan;
 mod shapes_only;
 mod steps;
@@ -55,7 +56,7 @@ use crate::units::{GpuSlug, Micros};
 pub type Open<'a> = dyn FnMut() -> io::Result<Box<dyn Read>> + 'a;
 
 /// Finds the catalog's slug of a GPU, by what a trace says of it.
-pub type ResolveGpu<'a> = dyn Fn(&DeviceInfo) -> Option<GpuSlug> + 'a;
+pub type ResolveGpu<'a> = dyn Fn(&DeviceInfo) -> Option<GpuSlug> + Sync + 'a;
 
 /// What a trace says of the GPU it was recorded on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

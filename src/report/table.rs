@@ -153,11 +153,19 @@ impl Table {
             .map(|(index, _)| index)
             .collect();
         let mut writer = csv::Writer::from_writer(out);
-        writer.write_record(keyed.iter().map(|&index| self.columns[index].key)).map_err(io::Error::other)?;
+        writer.write_record(keyed.iter().map(|&index| self.columns[index].key)).map_err(io_error)?;
         for row in &self.rows {
-            writer.write_record(keyed.iter().map(|&index| row[index].value.as_str())).map_err(io::Error::other)?;
+            writer.write_record(keyed.iter().map(|&index| row[index].value.as_str())).map_err(io_error)?;
         }
         writer.flush()
+    }
+}
+
+/// The writer's own error, so that a closed pipe is known as one.
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 

@@ -89,7 +89,7 @@ pub struct InputArgs {
     #[arg(long, value_enum, default_value_t = MethodArg::Auto, help_heading = "Prediction")]
     pub method: MethodArg,
     /// Which equation of wave scaling is used (Habitat's 1 or 2).
-    #[arg(long, value_enum, default_value_t = WaveArg::Whole, help_heading = "Prediction")]
+    #[arg(long, value_enum, default_value_t = WaveArg::Many, help_heading = "Prediction")]
     pub waves: WaveArg,
 }
 
@@ -119,9 +119,9 @@ impl From<MethodArg> for MethodChoice {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum WaveArg {
     /// Whole waves (equation 1).
-    #[default]
     Whole,
     /// Many waves (equation 2).
+    #[default]
     Many,
 }
 

@@ -9,7 +9,7 @@ use crate::units::GpuSlug;
 
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
 static PRICING: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pricing");
-static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.gz");
+static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
 
 /// What the embedded profile is, in the words the screens show.
 pub const SAMPLE_LABEL: &str = "embedded sample: ResNet-50, batch 32, recorded on a Tesla V100 (not your program)";

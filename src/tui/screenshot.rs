@@ -29,10 +29,16 @@ pub fn render(launch: &Launch, keys: &[Key], size: (u16, u16)) -> (App, Buffer) 
     for key in keys {
         settle(&mut app, launch, Msg::Key(*key));
     }
+    let buffer = draw(&app, size);
+    (app, buffer)
+}
+
+/// One picture of the state.
+pub fn draw(app: &App, size: (u16, u16)) -> Buffer {
     let area = Rect::new(0, 0, size.0, size.1);
     let mut buffer = Buffer::empty(area);
-    view::draw(&app, area, &mut buffer, &mut Memory::default());
-    (app, buffer)
+    view::draw(app, area, &mut buffer, &mut Memory::default());
+    buffer
 }
 
 /// Takes in a message and all that follows from it.

@@ -1,13 +1,19 @@
 //! Public traces of real GPUs, in a folder beside the checkout; skipped without it.
+//!
+//! The expected figures are those of the folder's README, or were counted from the JSON
+//! with a few lines of Python (launches between the marks, by correlation).
 
+use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use habitat_tui::profile::kineto::{Import, ImportOptions, KinetoError, import};
+use flate2::read::MultiGzDecoder;
+use habitat_tui::profile::kineto::{Import, ImportOptions, KinetoError, StepMarks, import};
+use habitat_tui::profile::{Mode, Phase, Precision, Profile};
 
-fn folder() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces");
+fn folder(name: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces").join(name);
     if folder.is_dir() {
         return Some(folder);
     }
@@ -16,80 +22,162 @@ fn folder() -> Option<PathBuf> {
 }
 
 fn read(path: &Path, options: &ImportOptions<'_>) -> Result<Import, KinetoError> {
-    let mut open = || -> std::io::Result<Box<dyn Read>> {
-        let file = std::fs::File::open(path)?;
-        Ok(Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(file))))
-    };
+    let mut open =
+        || -> std::io::Result<Box<dyn Read>> { Ok(Box::new(MultiGzDecoder::new(BufReader::new(File::open(path)?)))) };
     import(&mut open, options, &mut |_| ControlFlow::Continue(()))
 }
 
+struct Expected {
+    file: &'static str,
+    marks: StepMarks,
+    /// Found in the trace, used for the medians.
+    steps: (usize, usize),
+    kernels: f64,
+    /// Kernel time of a step in ms.
+    kernel_time: f64,
+    /// Wall time of a step in ms.
+    duration: f64,
+    joined: f64,
+    mode: Mode,
+    batch: Option<u64>,
+    precision: Option<Precision>,
+}
+
+#[rustfmt::skip]
+const EXPECTED: &[Expected] = &[
+    Expected { file: "a100-80gb_recsys_ddp16_rank0", marks: StepMarks::ProfilerStep, steps: (5, 5), kernels: 1075.0, kernel_time: 69.019, duration: 215.9, joined: 0.99, mode: Mode::Training, batch: Some(4096), precision: Some(Precision::Tf32) },
+    Expected { file: "a100_alexnet_fwd", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 79.0, kernel_time: 10.692, duration: 12_840.0, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Fp32) },
+    Expected { file: "b200_gptoss_infer_tp8_rank0", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 768.0, kernel_time: 10.863, duration: 87.0, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Bf16) },
+    // Without operators around the sums of the autograd engine, as 2.5 % of the time are.
+    Expected { file: "gpu_unknown_resnet50_b32_2021_oldest", marks: StepMarks::ProfilerStep, steps: (6, 6), kernels: 1476.0, kernel_time: 100.868, duration: 158.4, joined: 0.97, mode: Mode::Training, batch: Some(32), precision: Some(Precision::Fp32) },
+    Expected { file: "h100_bert-small_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 60.0, kernel_time: 0.307, duration: 4.426, joined: 0.99, mode: Mode::Inference, batch: Some(1), precision: Some(Precision::Bf16) },
+    Expected { file: "h100_owlv2-large_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 4330.0, kernel_time: 551.452, duration: 1211.182, joined: 0.99, mode: Mode::Inference, batch: Some(1), precision: Some(Precision::Bf16) },
+    Expected { file: "h100_qwen1.5-0.5b_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 1029.0, kernel_time: 31.760, duration: 47.151, joined: 0.99, mode: Mode::Inference, batch: Some(16), precision: Some(Precision::Bf16) },
+    // Kernels and launches only.
+    Expected { file: "mi210_gpu_only", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 562.0, kernel_time: 5.343, duration: 5.98, joined: 0.0, mode: Mode::Inference, batch: None, precision: None },
+    Expected { file: "mi250_toy_train_rocm6.2", marks: StepMarks::ProfilerStep, steps: (2, 1), kernels: 14.0, kernel_time: 0.111, duration: 9.3, joined: 0.99, mode: Mode::Training, batch: Some(5), precision: Some(Precision::Fp32) },
+    Expected { file: "mi300x_bert-small_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 60.0, kernel_time: 0.388, duration: 4.007, joined: 0.99, mode: Mode::Inference, batch: Some(1), precision: Some(Precision::Bf16) },
+    Expected { file: "mi300x_compile_triton", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 12.0, kernel_time: 12.549, duration: 12.55, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Bf16) },
+    Expected { file: "mi300x_norm_layers_fwdbwd", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 168.0, kernel_time: 0.992, duration: 1055.0, joined: 0.99, mode: Mode::Training, batch: None, precision: Some(Precision::Fp32) },
+    Expected { file: "mi300x_owlv2-large_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 4255.0, kernel_time: 327.420, duration: 1096.36, joined: 0.99, mode: Mode::Inference, batch: Some(1), precision: Some(Precision::Bf16) },
+    Expected { file: "mi300x_qwen1.5-0.5b_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 1053.0, kernel_time: 29.743, duration: 42.739, joined: 0.99, mode: Mode::Inference, batch: Some(16), precision: Some(Precision::Bf16) },
+    // The device is behind the host: its marks are 16 ms apart.
+    Expected { file: "mi300x_resnet_ckpt_ddp8_rank0", marks: StepMarks::ProfilerStep, steps: (3, 3), kernels: 746.0, kernel_time: 22.145, duration: 18.77, joined: 0.99, mode: Mode::Training, batch: Some(10), precision: Some(Precision::Bf16) },
+    Expected { file: "rtx2080ti_linear_train", marks: StepMarks::OptimizerStep, steps: (39, 39), kernels: 220.0, kernel_time: 9.243, duration: 24.65, joined: 0.99, mode: Mode::Training, batch: None, precision: Some(Precision::Fp32) },
+    // The README's 136.8 ms are the mean with the first step, which tries algorithms.
+    Expected { file: "rtx2080ti_resnet_train", marks: StepMarks::OptimizerStep, steps: (29, 29), kernels: 321.0, kernel_time: 136.8, duration: 219.5, joined: 0.99, mode: Mode::Training, batch: None, precision: Some(Precision::Fp32) },
+    Expected { file: "v100_dlrm_ddp2_rank1", marks: StepMarks::ProfilerStep, steps: (6, 6), kernels: 1555.0, kernel_time: 124.298, duration: 116.7, joined: 0.98, mode: Mode::Training, batch: Some(1024), precision: Some(Precision::Fp32) },
+    // The last step waits for the other rank and is left out.
+    Expected { file: "v100_recsys_ddp2_rank1_memory", marks: StepMarks::ProfilerStep, steps: (5, 4), kernels: 3874.0, kernel_time: 183.690, duration: 346.2, joined: 0.99, mode: Mode::Training, batch: None, precision: Some(Precision::Fp32) },
+    Expected { file: "v100_resnet50_b32_2021", marks: StepMarks::ProfilerStep, steps: (6, 6), kernels: 1462.0, kernel_time: 98.589, duration: 175.15, joined: 0.99, mode: Mode::Training, batch: Some(32), precision: Some(Precision::Fp32) },
+    Expected { file: "v100_resnet_ddp1_2024", marks: StepMarks::ProfilerStep, steps: (5, 5), kernels: 870.0, kernel_time: 93.6, duration: 95.62, joined: 0.99, mode: Mode::Training, batch: None, precision: Some(Precision::Fp32) },
+];
+
 #[test]
-fn table() {
-    let Some(folder) = folder() else { return };
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder.join("gpu"))
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .filter(|p| p.extension().is_some_and(|e| e == "gz"))
-        .collect();
-    paths.sort();
-    for path in paths {
-        let started = std::time::Instant::now();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        match read(&path, &ImportOptions::default()) {
-            Ok(Import { profile, summary }) => {
-                let step = profile.step.unwrap();
-                println!(
-                    "{name}: {:?} {:?} {}/{} steps, {} ops, {:.1} kernels, joined {:.4}, step {:.3} ms, busy {:.3}, kernel time {:.3}, {:?} b{:?} s{:?} {:?} p{:?} mem {:?}, overlaps {} {:.0} MB/s",
-                    profile.origin.as_ref().unwrap().gpu_name,
-                    summary.marks,
-                    summary.steps_used,
-                    summary.steps_found,
-                    profile.operations.len(),
-                    summary.kernels_per_step,
-                    summary.joined_share,
-                    step.duration.unwrap().as_millis(),
-                    step.device_busy.unwrap().as_millis(),
-                    summary.kernel_time.as_millis(),
-                    profile.workload.mode,
-                    profile.workload.batch_size,
-                    profile.workload.sequence_length,
-                    profile.workload.precision,
-                    profile.workload.parameter_count,
-                    step.peak_memory_bytes,
-                    summary.overlaps,
-                    summary.bytes as f64 / 1e6 / started.elapsed().as_secs_f64()
-                );
-                for note in &profile.recording.unwrap().notes {
-                    println!("    - {note}");
-                }
-                let mut times = std::collections::BTreeMap::<_, f64>::new();
-                for op in &profile.operations {
-                    *times.entry(op.phase).or_default() += op.total_device_time().unwrap().get();
-                }
-                println!("    {times:?}");
-                let mut ops = profile.operations.clone();
-                ops.sort_by(|a, b| b.total_device_time().unwrap().total_cmp(&a.total_device_time().unwrap()));
-                for op in ops.iter().take(4) {
-                    println!(
-                        "      {} {:?} x{} {:?} -> {:?} {:?} {:?} {:.1} us m={:?} k={:?}",
-                        op.name,
-                        op.phase,
-                        op.count,
-                        &op.inputs.iter().take(4).collect::<Vec<_>>(),
-                        op.outputs,
-                        op.dtype,
-                        op.attributes,
-                        op.device_time.unwrap().get(),
-                        op.module,
-                        op.kernels
-                            .iter()
-                            .map(|k| (k.name.chars().take(40).collect::<String>(), k.count, k.grid))
-                            .take(3)
-                            .collect::<Vec<_>>()
-                    );
-                }
+fn every_public_trace_imports_with_the_known_facts() {
+    let Some(folder) = folder("gpu") else { return };
+    let mut wrong = Vec::new();
+    for expected in EXPECTED {
+        let Import { profile, summary } =
+            read(&folder.join(format!("{}.json.gz", expected.file)), &ImportOptions::default()).unwrap();
+        let step = profile.step.as_ref().unwrap();
+        let (duration, busy) = (step.duration.unwrap(), step.device_busy.unwrap());
+        println!(
+            "{} | {} | {}/{} {:?} | {} operations | {:.0} kernels | joined {:.4} | step {:.3} ms | busy {:.1} %",
+            expected.file,
+            profile.origin.as_ref().and_then(|origin| origin.gpu_name.as_deref()).unwrap_or("-"),
+            summary.steps_used,
+            summary.steps_found,
+            summary.marks,
+            profile.operations.len(),
+            summary.kernels_per_step,
+            summary.joined_share,
+            duration.as_millis(),
+            100.0 * (busy / duration),
+        );
+        for note in &profile.recording.as_ref().unwrap().notes {
+            println!("    {note}");
+        }
+        let mut check = |what: &str, holds: bool| {
+            if !holds {
+                wrong.push(format!("{}: {what}", expected.file));
             }
-            Err(error) => println!("{name}: ERROR {error}"),
+        };
+        let near = |value: f64, known: f64, tolerance: f64| (value / known - 1.0).abs() <= tolerance;
+        check("marks", summary.marks == expected.marks);
+        check("steps", (summary.steps_found, summary.steps_used) == expected.steps);
+        check("kernels", (summary.kernels_per_step - expected.kernels).abs() < 0.01);
+        check("kernel time", near(summary.kernel_time.as_millis(), expected.kernel_time, 0.01));
+        check("step time", near(duration.as_millis(), expected.duration, 0.1));
+        check("joined share", summary.joined_share >= expected.joined);
+        check("mode", profile.workload.mode == expected.mode);
+        check("batch", profile.workload.batch_size == expected.batch);
+        check(&format!("precision {:?}", profile.workload.precision), profile.workload.precision == expected.precision);
+        check("busy", busy.get() <= duration.get() * 1.000_001 && busy.get() > 0.0);
+        check("nothing lost", near(profile.total_device_time().get(), summary.device_time.get(), 1e-9));
+        check("reads back", Profile::from_json(&profile.to_json().unwrap()).is_ok());
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn resnet50_has_its_layers() {
+    let Some(folder) = folder("gpu") else { return };
+    let profile = read(&folder.join("v100_resnet50_b32_2021.json.gz"), &ImportOptions::default()).unwrap().profile;
+    let count = |name: &str, phase: Phase| -> u32 {
+        profile.operations.iter().filter(|o| o.name == name && o.phase == phase).map(|o| o.count).sum()
+    };
+    // 53 convolutions and batch norms, one linear layer, 161 parameters.
+    assert_eq!(count("aten::cudnn_convolution", Phase::Forward), 53);
+    assert_eq!(count("aten::convolution_backward", Phase::Backward), 53);
+    assert_eq!(count("aten::cudnn_batch_norm", Phase::Forward), 53);
+    assert_eq!(count("aten::cudnn_batch_norm_backward", Phase::Backward), 53);
+    assert_eq!(count("aten::addmm", Phase::Forward), 1);
+    assert_eq!(count("aten::mul_", Phase::Optimizer), 161);
+    assert_eq!(profile.workload.parameter_count, Some(25_557_032));
+    // The first one: 7 x 7, stride 2, padding 3; worked out from the shapes.
+    let first = profile.operations.iter().find(|o| o.name == "aten::cudnn_convolution").unwrap();
+    assert_eq!(first.inputs, [vec![32, 3, 224, 224], vec![64, 3, 7, 7]]);
+    assert_eq!(first.outputs, [[32, 64, 112, 112]]);
+    assert_eq!(first.attributes["stride"].as_ints(), Some(vec![2, 2]));
+    assert_eq!(first.attributes["padding"].as_ints(), Some(vec![3, 3]));
+}
+
+#[test]
+fn cpu_traces_give_their_shapes() {
+    let Some(folder) = folder("torch-cpu") else { return };
+    let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
+    // Products of GPT-2 with 4 layers: 4 a layer and the head forward, twice as many back.
+    for (file, batch) in
+        [("gpt2tiny_b2_adamw", Some(2)), ("kineto_ondemand_gpt_2steps", Some(1)), ("resnet18_b8_sgd", Some(8))]
+    {
+        let path = folder.join(format!("{file}.json.gz"));
+        assert!(matches!(
+            read(&path, &ImportOptions::default()),
+            Err(KinetoError::NoKernels { with_shapes: true, .. })
+        ));
+        let Import { profile, summary } = read(&path, &options).unwrap();
+        println!("{file}: {:?}, {} operations", summary.marks, profile.operations.len());
+        for note in &profile.recording.as_ref().unwrap().notes {
+            println!("    {note}");
+        }
+        assert_eq!(profile.workload.batch_size, batch, "{file}");
+        assert_eq!(profile.workload.mode, Mode::Training);
+        let count = |names: &[&str], phase: Phase| -> u32 {
+            profile
+                .operations
+                .iter()
+                .filter(|o| names.contains(&o.name.as_str()) && o.phase == phase)
+                .map(|o| o.count)
+                .sum()
+        };
+        if file.starts_with("resnet18") {
+            assert_eq!(count(&["aten::convolution"], Phase::Forward), 20);
+            assert_eq!(count(&["aten::convolution_backward"], Phase::Backward), 20);
+        } else {
+            let forward = count(&["aten::addmm", "aten::mm", "aten::linear"], Phase::Forward);
+            let backward = count(&["aten::addmm", "aten::mm"], Phase::Backward);
+            assert_eq!((forward, backward), (17, 34), "{file}");
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::app::format;
 use crate::app::screen::{plan, predict};
 use crate::plan::Plan;
 use crate::predict::work;
+use crate::pricing::Tier;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
 use crate::text::clean;
@@ -127,12 +128,12 @@ fn best_value(app: &App) -> Answer {
         question,
         answer: Some(format!("{}  {} samples/$", clean(&row.name, 30), format::short_count(per_usd.mid))),
         detail: vec![format!(
-            "{} · {} · {} {} {}",
+            "{} · {} · {} {}{}",
             format::short_range(per_usd.low, per_usd.high),
             predict::method_words(&row.step),
             clean(&value.provider, 16),
-            value.tier,
-            format::price(value.price)
+            format::price(value.price),
+            if value.tier == Tier::OnDemand { String::new() } else { format!(" {}", value.tier) }
         )],
         stale,
     }

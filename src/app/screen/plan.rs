@@ -254,7 +254,7 @@ pub fn alternatives_table(app: &App) -> Table {
         Column::number("low–high, $", 3),
         Column::number("$/h", 5),
         Column::words("tier", 9, 1),
-        Column::words("provider", 8, 2),
+        Column::words("provider", 11, 2),
         Column::words("region", 10, 6),
         Column::words("machine", 12, 8),
         Column::number("price of", 7),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::app::job::JobState;
 use crate::app::list::{Cell, Column, Graphic, ListState, Table};
-use crate::app::screen::profile::{phase_role, phase_word};
+use crate::app::screen::profile::{phase_role, phase_word, short_name};
 use crate::app::{App, format};
 use crate::plan::Range;
 use crate::plan::value::{ValueTier, best_value as value_of};
@@ -359,7 +359,7 @@ pub fn operations_table(app: &App) -> Table {
         Column::number("here, ms", 0).sorts(0),
         Column::number("low–high, ms", 1),
         Column::number("speed-up", 3),
-        Column::words("how", 8, 1),
+        Column::words("how", 14, 1),
         Column::words("phase", 8, 5),
     ];
     let rows = shown
@@ -374,7 +374,7 @@ pub fn operations_table(app: &App) -> Table {
                 .filter(|(origin, here)| origin.get() > 0.0 && here.mid.get() > 0.0)
                 .map(|(origin, here)| format!("{}×", format::number(origin / here.mid)));
             vec![
-                Cell::text(clean(&operation.name, 200)),
+                Cell::text(short_name(&clean(&operation.name, 200)).to_owned()),
                 Cell::of(Role::Muted, operation.count.to_string()),
                 Cell::of(Role::Muted, operation.origin_time.map_or_else(|| "–".to_owned(), millis)),
                 Cell::text(time.map_or_else(|| "left out".to_owned(), |time| millis(time.mid))),

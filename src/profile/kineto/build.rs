@@ -1,8 +1,9 @@
 //! The profile of a trace with GPU work.
 
-use super::collect::{DeviceKind, Properties, Records};
+use super::collect::Records;
 use super::join::{self, Joined, Launched};
 use super::nest::{self, Nesting};
+use super::record::{DeviceKind, Properties};
 use super::scan::Totals;
 use super::steps::{self, Span, StepMarks};
 use super::timing::{self, StepWork, Wall, median};
@@ -64,7 +65,7 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
             let kernels: Vec<(f64, u32)> = launched
                 .iter()
                 .map(|launched| (launched.time, &records.devices[launched.device as usize]))
-                .filter(|(_, device)| device.kind == DeviceKind::Kernel && device.device == main)
+                .filter(|(_, device)| device.kind == DeviceKind::Kernel && device.on == main)
                 .map(|(time, device)| (time, device.name))
                 .collect();
             let (mut spans, marks) = steps::without_marks(records, &kernels);
@@ -210,7 +211,7 @@ fn origin(records: &Records, device: u32, options: &ImportOptions<'_>, notes: &m
 }
 
 /// The properties of a device: those with its number, else those of all devices if they
-/// are of one kind (ROCm numbers devices differently in its events).
+/// are of one kind (AMD numbers devices differently in its events).
 fn device_info(properties: &[Properties], device: u32) -> Option<DeviceInfo> {
     let own = properties.iter().find(|one| one.id == Some(u64::from(device)));
     let any = || properties.first().filter(|first| properties.iter().all(|one| one.name == first.name));
@@ -276,7 +277,15 @@ impl Notes {
     fn durations(&mut self, steps: &Steps, walls: &[Wall]) {
         let device = median(walls.iter().map(|wall| wall.duration));
         let host = median(steps.kept.iter().map(|step| steps.spans[*step].duration));
-        if device > 0.0 && ((host - device) / device).abs() > 0.03 {
+        if steps.marks == StepMarks::WholeTrace {
+            let busy = median(walls.iter().map(|wall| wall.busy));
+            if busy < 0.5 * device {
+                self.0.push(format!(
+                    "the GPU is busy for {:.1} % of the trace: its length says little about the time of a step",
+                    100.0 * busy / device
+                ));
+            }
+        } else if device > 0.0 && ((host - device) / device).abs() > 0.03 {
             self.0.push(format!(
                 "the step time is that of the device ({:.3} ms from step to step); the host marks are {:.3} ms apart",
                 device / 1e3,

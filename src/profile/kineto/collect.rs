@@ -8,92 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::event::{Event, extents, fields, number, unquote, whole};
 use super::intern::{NONE, Pool};
-
-/// What a host record is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HostKind {
-    /// An operator of the framework.
-    Operator,
-    /// A named range: profiler steps, optimizer steps, `record_function`.
-    Annotation,
-    /// A call of an `nn.Module`.
-    Module,
-}
-
-/// A range on a host thread.
-#[derive(Debug, Clone)]
-pub(super) struct Host {
-    pub(super) start: f64,
-    pub(super) end: f64,
-    /// Autograd's sequence number, -1 where there is none.
-    pub(super) sequence: i64,
-    pub(super) thread: u32,
-    pub(super) name: u32,
-    /// `Input Dims`, `Input type` and `Concrete Inputs`, as texts.
-    pub(super) dims: u32,
-    pub(super) types: u32,
-    pub(super) values: u32,
-    pub(super) kind: HostKind,
-    /// Runs for a forward operator of another thread (`Fwd thread id` is not 0).
-    pub(super) of_forward: bool,
-}
-
-/// A call that starts work on a device.
-#[derive(Debug, Clone)]
-pub(super) struct Launch {
-    pub(super) start: f64,
-    pub(super) end: f64,
-    pub(super) correlation: u64,
-    pub(super) thread: u32,
-    /// Grid and block, where the call has them (ROCm) and the kernel does not.
-    pub(super) shape: u32,
-    /// The grid of the kernel is in threads, not in blocks.
-    pub(super) grid_in_threads: bool,
-}
-
-/// What a device does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DeviceKind {
-    Kernel,
-    Copy,
-    Set,
-}
-
-/// A kernel, copy or fill on a device.
-#[derive(Debug, Clone)]
-pub(super) struct Device {
-    pub(super) start: f64,
-    pub(super) end: f64,
-    pub(super) correlation: u64,
-    pub(super) name: u32,
-    pub(super) shape: u32,
-    pub(super) device: u32,
-    pub(super) kind: DeviceKind,
-}
-
-/// A kernel's launch configuration; number 0 is the empty one.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct LaunchShape {
-    pub(super) grid: Option<[u32; 3]>,
-    pub(super) block: Option<[u32; 3]>,
-    pub(super) registers: Option<u32>,
-    pub(super) shared_memory: Option<u64>,
-    /// Of collectives: name, elements and ranks, as texts.
-    pub(super) collective: u32,
-    pub(super) elements: Option<u64>,
-    pub(super) group_size: Option<u64>,
-}
-
-/// A device as `deviceProperties` describes it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Properties {
-    pub(super) id: Option<u64>,
-    pub(super) name: String,
-    pub(super) major: Option<u32>,
-    pub(super) minor: Option<u32>,
-    pub(super) multiprocessors: Option<u32>,
-    pub(super) memory_bytes: Option<u64>,
-}
+use super::record::{Device, DeviceKind, Host, HostKind, Launch, LaunchShape, Properties, Shapes};
 
 /// Which events a pass keeps.
 #[derive(Debug)]
@@ -145,18 +60,6 @@ pub(super) struct Records {
     pub(super) events: u64,
 }
 
-#[derive(Debug)]
-struct Shapes {
-    numbers: HashMap<LaunchShape, u32>,
-    list: Vec<LaunchShape>,
-}
-
-impl Default for Shapes {
-    fn default() -> Self {
-        Self { numbers: HashMap::from([(LaunchShape::default(), NONE)]), list: vec![LaunchShape::default()] }
-    }
-}
-
 /// Marks kept at most: a trace of a million steps is no trace of a training job.
 const MARKS: usize = 1 << 20;
 /// Raw shapes longer than this are not kept.
@@ -171,7 +74,7 @@ enum Category {
 impl Records {
     /// The launch configuration of a number.
     pub(super) fn shape(&self, number: u32) -> &LaunchShape {
-        &self.shapes.list[number as usize]
+        self.shapes.get(number)
     }
 
     /// Reads a top-level property.
@@ -179,7 +82,7 @@ impl Records {
         match key {
             "deviceProperties" => {
                 if let Ok(serde_json::Value::Array(list)) = serde_json::from_slice(value) {
-                    self.properties = list.iter().map(properties).collect();
+                    self.properties = list.iter().map(Properties::of).collect();
                 }
             }
             "cuda_runtime_version" => self.version("cuda_runtime", value),
@@ -262,7 +165,8 @@ impl Records {
             Keep::HostOf { from, to } => end > *from && start < *to,
             Keep::DevicesOf(_) => false,
         };
-        if !wanted && !(is_mark && matches!(keep, Keep::WithinBudget(_))) {
+        let is_first_pass = matches!(keep, Keep::WithinBudget(_));
+        if !(wanted || is_mark && is_first_pass) {
             return;
         }
         let mut host = Host {
@@ -287,13 +191,15 @@ impl Records {
                 b"Input Dims" | b"Input dims" => host.dims = keep_text(value),
                 b"Input type" | b"Input Types" => host.types = keep_text(value),
                 b"Concrete Inputs" => host.values = keep_text(value),
-                b"Sequence number" => host.sequence = whole(value).map_or(-1, |number| number as i64),
+                b"Sequence number" => {
+                    host.sequence = whole(value).and_then(|number| i64::try_from(number).ok()).unwrap_or(-1);
+                }
                 b"Fwd thread id" | b"Fwd thread ID" => host.of_forward = whole(value).is_some_and(|id| id != 0),
                 _ => {}
             });
             self.shapes_seen |= host.dims != NONE && kind == HostKind::Operator;
         }
-        if is_mark && matches!(keep, Keep::WithinBudget(_)) && self.marks.len() < MARKS {
+        if is_mark && is_first_pass && self.marks.len() < MARKS {
             self.marks.push(host.clone());
         }
         if wanted {
@@ -322,7 +228,7 @@ impl Records {
             _ => {}
         });
         let Some(correlation) = correlation else { return };
-        let shape = self.shape_number(shape);
+        let shape = self.shapes.number(shape);
         let thread = self.thread(event);
         self.launches.push(Launch { start, end, correlation, thread, shape, grid_in_threads });
     }
@@ -357,28 +263,13 @@ impl Records {
             return;
         }
         shape.collective = collective;
-        let shape = self.shape_number(shape);
+        let shape = self.shapes.number(shape);
         let name = self.names.name(event.name);
         let device = device.or_else(|| whole(event.pid)).unwrap_or(0) as u32;
-        self.devices.push(Device { start, end, correlation, name, shape, device, kind });
+        self.devices.push(Device { start, end, correlation, name, shape, on: device, kind });
     }
 
-    fn shape_number(&mut self, mut shape: LaunchShape) -> u32 {
-        // The profile has both or neither, and no extent of zero.
-        let whole = |extent: Option<[u32; 3]>| extent.is_some_and(|extent| !extent.contains(&0));
-        if !(whole(shape.grid) && whole(shape.block)) {
-            (shape.grid, shape.block) = (None, None);
-        }
-        if let Some(&number) = self.shapes.numbers.get(&shape) {
-            return number;
-        }
-        let number = self.shapes.list.len() as u32;
-        self.shapes.list.push(shape.clone());
-        self.shapes.numbers.insert(shape, number);
-        number
-    }
-
-    /// Takes the launch configurations that only the launch calls have (ROCm), and brings
+    /// Takes the launch configurations that only the launch calls have (AMD), and brings
     /// grids in threads to blocks; once all events are read.
     pub(super) fn settle_grids(&mut self) {
         let calls: HashMap<u64, (u32, bool)> = self
@@ -403,7 +294,7 @@ impl Records {
                     *extent = extent.div_ceil(threads);
                 }
             }
-            device.shape = self.shape_number(shape);
+            device.shape = self.shapes.number(shape);
         }
         self.devices = devices;
     }
@@ -471,17 +362,4 @@ fn may_mark(event: &Event<'_>) -> bool {
     let name = &event.name[..event.name.len().min(200)];
     let has = |word: &[u8]| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
     has(b"step") || has(b"iter") || (has(b"batch") && !has(b"norm"))
-}
-
-fn properties(value: &serde_json::Value) -> Properties {
-    let number = |key: &str| value.get(key).and_then(serde_json::Value::as_u64);
-    let small = |key: &str| number(key).and_then(|number| u32::try_from(number).ok());
-    Properties {
-        id: number("id"),
-        name: crate::text::clean(value.get("name").and_then(serde_json::Value::as_str).unwrap_or(""), 120),
-        major: small("computeMajor"),
-        minor: small("computeMinor"),
-        multiprocessors: small("numSms"),
-        memory_bytes: number("totalGlobalMem"),
-    }
 }

@@ -188,19 +188,16 @@ fn shown_name(name: &str) -> String {
 
 impl Descriptions {
     fn of(&mut self, records: &Records, occurrence: &Occurrence, outputs: &OutputsOf<'_>) -> u32 {
-        let texts = match occurrence.operator {
-            Some(operator) => {
-                let host = &records.host[operator as usize];
-                let (dims, types) = outputs.texts(operator);
-                [host.name, host.dims, host.types, host.values, dims, types]
-            }
-            None => {
-                let device = &records.devices[occurrence.work[0] as usize];
-                let range = occurrence.shapes_of.map(|range| &records.host[range as usize]);
-                let dims = range.map_or(NONE, |range| range.dims);
-                // Told apart from operators of the same texts by the last number.
-                [device.name, dims, range.map_or(NONE, |range| range.types), device.shape, NONE, u32::MAX]
-            }
+        let texts = if let Some(operator) = occurrence.operator {
+            let host = &records.host[operator as usize];
+            let (dims, types) = outputs.texts(operator);
+            [host.name, host.dims, host.types, host.values, dims, types]
+        } else {
+            let device = &records.devices[occurrence.work[0] as usize];
+            let range = occurrence.shapes_of.map(|range| &records.host[range as usize]);
+            let dims = range.map_or(NONE, |range| range.dims);
+            // Told apart from operators of the same texts by the last number.
+            [device.name, dims, range.map_or(NONE, |range| range.types), device.shape, NONE, u32::MAX]
         };
         if let Some(&number) = self.by_texts.get(&texts) {
             return number;

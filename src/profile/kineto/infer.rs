@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::args::tensors;
-use super::collect::{HostKind, Records};
+use super::collect::Records;
 use super::nest::Nesting;
+use super::record::HostKind;
 use super::steps::Span;
 use crate::profile::{DType, Mode, Operation, Phase, Precision, Shape};
 
@@ -98,15 +99,19 @@ fn is_loss(name: &str) -> bool {
 
 /// The arithmetic of the products, and how it was told.
 pub(super) fn precision(operations: &[Operation]) -> Option<(Precision, &'static str)> {
-    let is_product = |operation: &&Operation| {
-        let name = operation.name.as_str();
-        ["mm", "linear", "matmul", "conv", "attention", "rnn", "lstm"].iter().any(|part| name.contains(part))
-            && matches!(operation.phase, Phase::Forward | Phase::Backward)
+    let works = |operation: &Operation| matches!(operation.phase, Phase::Forward | Phase::Backward);
+    let is_product = |operation: &Operation| {
+        // Without the namespace: "fbgemm" is no product.
+        let name = operation.name.rsplit("::").next().unwrap_or_default();
+        works(operation)
+            && ["mm", "linear", "matmul", "conv", "attention", "rnn", "lstm"].iter().any(|part| name.contains(part))
     };
+    // In a compiled graph the products have no names of their own.
+    let any_product = operations.iter().any(is_product);
     let weight = |operation: &Operation| operation.total_device_time().map_or(1.0, |time| time.get() + 1e-9);
     let mut by_type: HashMap<&DType, f64> = HashMap::new();
     let mut kernels: Vec<(&str, f64)> = Vec::new();
-    for operation in operations.iter().filter(is_product) {
+    for operation in operations.iter().filter(|o| if any_product { is_product(o) } else { works(o) }) {
         if let Some(dtype) = &operation.dtype {
             *by_type.entry(dtype).or_default() += weight(operation);
         }
@@ -115,6 +120,7 @@ pub(super) fn precision(operations: &[Operation]) -> Option<(Precision, &'static
             operation
                 .kernels
                 .iter()
+                .filter(|kernel| any_product || multiplies(&kernel.name))
                 .map(|kernel| (kernel.name.as_str(), kernel.duration.get() * f64::from(kernel.count) * count)),
         );
     }
@@ -142,13 +148,18 @@ pub(super) fn precision(operations: &[Operation]) -> Option<(Precision, &'static
         Some(DType::Bfloat16) if mixed() => (Precision::AmpBf16, from_types),
         Some(DType::Bfloat16) => (Precision::Bf16, from_types),
         Some(DType::Float8E4m3 | DType::Float8E5m2) => (Precision::Fp8, from_types),
-        Some(_) => return None,
         None if tf32 > 0.5 => (Precision::Tf32, "from kernel names"),
         None if share(&|name| name.contains("sgemm") || name.contains("scudnn") || name.contains("<float")) > 0.5 => {
             (Precision::Fp32, "from kernel names")
         }
-        None => return None,
+        _ => return None,
     })
+}
+
+/// Whether a kernel is a matrix product or a convolution, by the names that the libraries
+/// give them.
+fn multiplies(kernel: &str) -> bool {
+    ["gemm", "tensorop", "xmma", "conv"].iter().any(|part| kernel.contains(part))
 }
 
 /// Whether weights are cast in every forward pass, as autocast does: a copy to another

@@ -10,12 +10,16 @@
 //!   [`args::carried_out_for`](super::args::carried_out_for);
 //! - in a trace with shapes, an operator without any gives way to the innermost operator
 //!   around it that has them, as far as the autograd node.
+//!
+//! Kernels that an optimizer's step launches without any operator belong to the step's
+//! range. Collectives are operations of their own, named by their kernels.
 
 use std::collections::HashMap;
 
 use super::args::carried_out_for;
-use super::collect::{Device, DeviceKind, HostKind, Records};
+use super::collect::Records;
 use super::nest::{NO_RANGE, Nesting, is_autograd_node};
+use super::record::{Device, DeviceKind, HostKind};
 use super::steps::Span;
 use crate::profile::Phase;
 
@@ -42,8 +46,6 @@ pub(super) struct Joined {
     pub(super) occurrences: Vec<Occurrence>,
     /// Device the step runs on.
     pub(super) device: u32,
-    /// Kernels without a launch in the trace: launched before the window opened.
-    pub(super) without_launch: u64,
     /// Kernels launched outside every step.
     pub(super) outside: u64,
     /// Kernels on other devices than the step's.
@@ -98,7 +100,7 @@ pub(super) fn launched(records: &Records, nesting: &Nesting) -> (Vec<Launched>, 
 pub(super) fn main_device(devices: &[Device]) -> u32 {
     let mut times = std::collections::BTreeMap::<u32, f64>::new();
     for device in devices {
-        *times.entry(device.device).or_default() += device.end - device.start;
+        *times.entry(device.on).or_default() += device.end - device.start;
     }
     times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map_or(0, |(device, _)| device)
 }
@@ -112,7 +114,7 @@ pub(super) fn join(records: &Records, nesting: &Nesting, launched: &[Launched], 
     for launch in launched {
         let device = &records.devices[launch.device as usize];
         let is_kernel = u64::from(device.kind == DeviceKind::Kernel);
-        if device.device != joined.device {
+        if device.on != joined.device {
             joined.elsewhere += is_kernel;
             continue;
         }
@@ -122,7 +124,8 @@ pub(super) fn join(records: &Records, nesting: &Nesting, launched: &[Launched], 
             continue;
         };
         let operator = innermost_operator(records, nesting, launch.range)
-            .map(|innermost| *levels.entry(innermost).or_insert_with(|| level(records, nesting, innermost)));
+            .map(|innermost| *levels.entry(innermost).or_insert_with(|| level(records, nesting, innermost)))
+            .or_else(|| optimizer_range(records, nesting, launch.range));
         let collective = device.kind == DeviceKind::Kernel && is_collective(records.names.text(device.name));
         // A collective is an operation of its own, named by its kernel.
         if let (Some(operator), false) = (operator, collective) {
@@ -192,6 +195,14 @@ fn innermost_operator(records: &Records, nesting: &Nesting, mut range: u32) -> O
         range = nesting.parents[range as usize];
     }
     None
+}
+
+/// The optimizer's step around work that no operator launched: fused optimizers outside
+/// PyTorch (as Apex has them) call their kernels directly.
+fn optimizer_range(records: &Records, nesting: &Nesting, range: u32) -> Option<u32> {
+    std::iter::successors(Some(range), |range| nesting.parents.get(*range as usize).copied())
+        .take_while(|range| *range != NO_RANGE)
+        .find(|range| records.names.text(records.host[*range as usize].name).starts_with("Optimizer."))
 }
 
 pub(super) fn has_shapes(records: &Records, range: u32) -> bool {

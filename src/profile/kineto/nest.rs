@@ -6,13 +6,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::collect::{Host, HostKind, Records};
-use super::intern::NONE;
+use super::collect::Records;
+use super::record::{Host, HostKind};
 
 /// No range.
 pub(super) const NO_RANGE: u32 = u32::MAX;
 
 /// What the ranges around a range say.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: an optimizer can run within backward")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Context {
     pub(super) backward: bool,
@@ -68,6 +69,8 @@ pub(super) fn nest(records: &Records) -> Nesting {
         records,
         stack: Vec::new(),
         paths: HashMap::new(),
+        numbers: HashMap::new(),
+        forward_threads: HashSet::new(),
         nesting: Nesting {
             parents: vec![NO_RANGE; records.host.len()],
             of_launch: vec![NO_RANGE; records.launches.len()],
@@ -85,13 +88,18 @@ pub(super) fn nest(records: &Records) -> Nesting {
         }
         sweep.place(start, end, range);
     }
-    sweep.nesting
+    let Sweep { mut nesting, forward_threads, .. } = sweep;
+    nesting.autograd_threads.retain(|thread| !forward_threads.contains(thread));
+    nesting
 }
 
 struct Sweep<'a> {
     records: &'a Records,
     stack: Vec<u32>,
+    /// Paths by the outer path and the call's name, and by their text.
     paths: HashMap<(u32, u32), u32>,
+    numbers: HashMap<String, u32>,
+    forward_threads: HashSet<u32>,
     nesting: Nesting,
 }
 
@@ -147,6 +155,10 @@ impl Sweep<'_> {
                         context.node = Some(index);
                     }
                 }
+                // Without CUDA the backward pass runs on the thread that asks for it.
+                if !context.backward && host.sequence >= 0 && !host.of_forward {
+                    self.forward_threads.insert(host.thread);
+                }
                 context.accumulation |= name.contains("AccumulateGrad");
                 context.communication |=
                     name.starts_with("c10d::") || name == "record_param_comms" || name.starts_with("nccl:");
@@ -173,10 +185,11 @@ impl Sweep<'_> {
         } else {
             outer_path.clone()
         };
-        let number = self.nesting.modules.iter().position(|known| *known == path).unwrap_or_else(|| {
-            self.nesting.modules.push(path);
-            self.nesting.modules.len() - 1
-        }) as u32;
+        let modules = &mut self.nesting.modules;
+        let number = *self.numbers.entry(path).or_insert_with_key(|path| {
+            modules.push(path.clone());
+            modules.len() as u32 - 1
+        });
         self.paths.insert((outer, host.name), number);
         number
     }
@@ -199,6 +212,3 @@ pub(super) fn is_autograd_node(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     stem.ends_with("Backward") && !name.contains("::_") && !name.starts_with("aten::")
 }
-
-/// The number of no module.
-pub(super) const NO_MODULE: u32 = NONE;

@@ -22,12 +22,13 @@ pub(super) fn complete(call: &mut Description, known: &[Shape]) {
         if let Some((Some(input), Some(weight), Some(output))) = shapes
             && let Some(geometry) = geometry(input, weight, output)
         {
-            let list = |values: &[u64]| Attribute::List(values.iter().map(|v| Attribute::Int(*v as i64)).collect());
+            let list =
+                |values: &[u64]| Attribute::List(values.iter().map(|v| Attribute::Int(v.cast_signed())).collect());
             let dilation = vec![1; geometry.stride.len()];
             call.attributes.insert("stride".to_owned(), list(&geometry.stride));
             call.attributes.insert("padding".to_owned(), list(&geometry.padding));
             call.attributes.insert("dilation".to_owned(), list(&dilation));
-            call.attributes.insert("groups".to_owned(), Attribute::Int(geometry.groups as i64));
+            call.attributes.insert("groups".to_owned(), Attribute::Int(geometry.groups.cast_signed()));
             call.inferred = true;
         }
     }
@@ -160,7 +161,7 @@ fn geometry(input: &[u64], weight: &[u64], output: &[u64]) -> Option<Geometry> {
         && output[1] == weight[0]
         && output[0] == input[0]
         && weight[1] > 0
-        && input[1] % weight[1] == 0;
+        && input[1].is_multiple_of(weight[1]);
     if !fits {
         return None;
     }
@@ -189,7 +190,8 @@ mod tests {
 
     #[test]
     fn products_give_their_shape() {
-        let cases: [(&str, &[&[u64]], &[u64]); 5] = [
+        type Case = (&'static str, &'static [&'static [u64]], &'static [u64]);
+        let cases: [Case; 5] = [
             ("aten::mm", &[&[2, 3], &[3, 4]], &[2, 4]),
             ("aten::addmm", &[&[4], &[2, 3], &[3, 4]], &[2, 4]),
             ("aten::bmm", &[&[7, 2, 3], &[7, 3, 4]], &[7, 2, 4]),

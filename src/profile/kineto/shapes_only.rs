@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use super::build::{self, Source};
-use super::collect::{HostKind, Records};
+use super::collect::Records;
 use super::join::{self, Joined, Occurrence};
 use super::nest::{self, NO_RANGE, Nesting, is_autograd_node};
+use super::record::HostKind;
 use super::steps::{Span, StepMarks};
 use super::{Import, ImportOptions, KinetoError, Summary, group};
 use crate::profile::{Profile, Recording};
@@ -64,20 +65,28 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
             && !is_autograd_node(name(index))
             && !only_looks(name(index))
     };
-    // Operators around another that does the work.
+    // Operators around another that does the work. What an operator fills or copies on
+    // the way (the bias of a product) is its own business, as is how it computes a product.
     let mut outer = vec![false; records.host.len()];
-    for index in (0..records.host.len() as u32).filter(|index| works(*index)) {
-        let mut around = nesting.parents[index as usize];
-        while around != NO_RANGE && !outer[around as usize] {
-            outer[around as usize] = true;
-            around = nesting.parents[around as usize];
+    let mut inner = vec![false; records.host.len()];
+    for index in (0..records.host.len() as u32).filter(|index| works(*index) && !helps(name(*index))) {
+        inner[index as usize] = around(nesting, index).any(|range| is_whole(name(range)));
+        if !inner[index as usize] {
+            for range in around(nesting, index) {
+                outer[range as usize] = true;
+            }
         }
     }
     let node_of = join::makers(records);
     let maker_of = node_of.iter().map(|(maker, node)| (*node, *maker)).collect();
     let mut joined = Joined { node_of, maker_of, ..Joined::default() };
-    let mut order: Vec<u32> =
-        (0..records.host.len() as u32).filter(|index| works(*index) && !outer[*index as usize]).collect();
+    let part_of_another = |index: u32| {
+        helps(name(index))
+            && around(nesting, index).find(|range| works(*range)).is_some_and(|range| !outer[range as usize])
+    };
+    let is_leaf =
+        |index: u32| works(index) && !outer[index as usize] && !inner[index as usize] && !part_of_another(index);
+    let mut order: Vec<u32> = (0..records.host.len() as u32).filter(|index| is_leaf(*index)).collect();
     order.sort_by(|a, b| records.host[*a as usize].start.total_cmp(&records.host[*b as usize].start));
     let mut taken = HashSet::new();
     for innermost in order {
@@ -98,6 +107,37 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
         });
     }
     joined
+}
+
+/// The ranges around one, innermost first.
+fn around(nesting: &Nesting, range: u32) -> impl Iterator<Item = u32> + '_ {
+    std::iter::successors(nesting.parents.get(range as usize).copied(), |range| {
+        nesting.parents.get(*range as usize).copied()
+    })
+    .take_while(|range| *range != NO_RANGE)
+    .take(DEEPEST)
+}
+
+/// Operators nest a dozen deep; Python's modules some more.
+const DEEPEST: usize = 200;
+
+/// Operators that are one piece of work on a GPU however the CPU computes them.
+fn is_whole(name: &str) -> bool {
+    matches!(
+        name,
+        "aten::mm"
+            | "aten::addmm"
+            | "aten::bmm"
+            | "aten::baddbmm"
+            | "aten::convolution_backward"
+            | "aten::native_layer_norm"
+    ) || name.starts_with("aten::_foreach_")
+        || name.starts_with("aten::_fused_")
+}
+
+/// Operators that prepare or move data for another.
+fn helps(name: &str) -> bool {
+    matches!(name, "aten::copy_" | "aten::fill_" | "aten::zero_")
 }
 
 /// Operators that only look at a tensor in another way, allocate or ask: no device work.
@@ -168,5 +208,19 @@ fn only_looks(name: &str) -> bool {
             | "can_cast"
             | "_has_compatible_shallow_copy_type"
             | "requires_grad_"
+            | "resolve_conj"
+            | "resolve_neg"
+            | "conj"
+            | "clone"
+            | "zeros"
+            | "zeros_like"
+            | "ones"
+            | "ones_like"
+            | "full"
+            | "full_like"
+            | "new_zeros"
+            | "new_ones"
+            | "new_full"
+            | "scalar_tensor"
     )
 }

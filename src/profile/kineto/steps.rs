@@ -3,8 +3,9 @@
 //! A step is a window of *host* time: the work of a step is what is launched in it, not
 //! what runs on the device in it, since the device may be several milliseconds behind.
 
-use super::collect::{Host, Records};
+use super::collect::Records;
 use super::pattern;
+use super::record::Host;
 
 /// How the steps were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,9 +66,6 @@ pub(super) fn from_marks(records: &Records) -> Option<(Vec<Span>, StepMarks)> {
 
 /// The steps of a trace without marks.
 pub(super) fn without_marks(records: &Records, launches: &[(f64, u32)]) -> (Vec<Span>, StepMarks) {
-    let first = launches.first().map_or(0.0, |(time, _)| *time);
-    let last = launches.last().map_or(first, |(time, _)| *time);
-    let (low, high) = records.span.map_or((first, last), |(low, high)| (low.min(first), high.max(last)));
     let names: Vec<u32> = launches.iter().map(|(_, name)| *name).collect();
     // One backward pass in the whole trace is one step, however regular its layers are.
     if let Some((first, period)) = pattern::period(&names)
@@ -82,7 +80,9 @@ pub(super) fn without_marks(records: &Records, launches: &[(f64, u32)]) -> (Vec<
             return (spans, StepMarks::Pattern);
         }
     }
-    let whole = Span { start: low, end: f64::MAX, duration: (high - low).max(0.0), followed: false };
+    // What the host does before the first launch and after the last work is not known to
+    // be part of a step: the device's own span is the step time.
+    let whole = Span { start: f64::NEG_INFINITY, end: f64::INFINITY, duration: 0.0, followed: false };
     (vec![whole], StepMarks::WholeTrace)
 }
 

@@ -1,7 +1,8 @@
 //! What each step took, and which steps are alike enough to be one profile.
 
-use super::collect::{DeviceKind, Records};
+use super::collect::Records;
 use super::join::Joined;
+use super::record::DeviceKind;
 use super::steps::Span;
 
 /// What the device did for one step.
@@ -129,12 +130,8 @@ pub(super) struct Busy {
 
 impl Busy {
     pub(super) fn of(records: &Records, device: u32) -> Self {
-        let mut all: Vec<(f64, f64)> = records
-            .devices
-            .iter()
-            .filter(|event| event.device == device)
-            .map(|event| (event.start, event.end))
-            .collect();
+        let mut all: Vec<(f64, f64)> =
+            records.devices.iter().filter(|event| event.on == device).map(|event| (event.start, event.end)).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut intervals: Vec<(f64, f64, f64)> = Vec::new();
         let mut before = 0.0;
@@ -177,6 +174,8 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::float_cmp, reason = "sums of small whole numbers are exact")]
+
     use super::*;
 
     #[test]

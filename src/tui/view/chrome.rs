@@ -13,7 +13,7 @@ use crate::tui::paint::{Canvas, wrap};
 pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) -> Rect {
     bar(canvas, Rect { height: 1, ..area });
     let two = area.height >= 20;
-    let news = news(canvas);
+    let news = news(canvas, two);
     let bottom = area.bottom() - 1;
     let footer_is_news = !two && news.is_some();
     if let (Some((role, text)), y) = (&news, if two { bottom - 1 } else { bottom }) {
@@ -52,7 +52,7 @@ fn bar(canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 /// The last message, else what the jobs do.
-fn news(canvas: &Canvas<'_>) -> Option<(Role, String)> {
+fn news(canvas: &Canvas<'_>, own_line: bool) -> Option<(Role, String)> {
     let app = canvas.app;
     if let Some((tone, text)) = &app.message {
         let (role, sign) = match tone {
@@ -72,6 +72,8 @@ fn news(canvas: &Canvas<'_>) -> Option<(Role, String)> {
     match (predict::state_line(app), plan::state_line(app)) {
         (Some(text), _) | (None, Some(text)) => Some((Role::Warning, text)),
         (None, None) => match &app.setup.source {
+            // On one line the keys matter more; the overview says it there.
+            Source::Sample(_) if !own_line => None,
             Source::Sample(about) => {
                 let long = format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120));
                 let short = about.split(" (").next().unwrap_or(about);

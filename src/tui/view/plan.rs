@@ -11,7 +11,7 @@ use crate::app::{Target, format};
 use crate::plan::{Plan, PlanStatus};
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::tui::paint::{Canvas, wrap};
+use crate::tui::paint::{Canvas, fit, wrap};
 use crate::tui::widget::chart::{self, Lines, Point};
 use crate::tui::widget::{bars, table};
 use crate::units::{Hours, Usd};
@@ -38,7 +38,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
 
     let rest = Rect { y: answer_area.bottom(), height: area.bottom().saturating_sub(answer_area.bottom()), ..area };
     if plan::chart_beside(app) && !matches!(app.planner.lower, Lower::Rejected | Lower::Notes) {
-        let chart_width = (rest.width * 2 / 5).clamp(46, 70);
+        let chart_width = (rest.width * 11 / 30).clamp(44, 70);
         lower(canvas, Rect { width: rest.width - chart_width, ..rest }, Lower::Alternatives);
         let right = Rect { x: rest.right() - chart_width, width: chart_width, ..rest };
         let inside = canvas.pane(right, Lower::Chart.name(), "", false);
@@ -78,13 +78,20 @@ fn goal(canvas: &mut Canvas<'_>, area: Rect, focus: bool) {
     let y = area.y + 3;
     let mut x = area.x + 2;
     let narrow = area.width < 84;
+    let tight = area.width < 60;
     for (action, name, value, on) in plan::toggles(app) {
         let key = app.setup.keymap.hint(action);
         let is_switch = matches!(action, Action::OnDemand | Action::Spot);
         let sign = canvas.glyphs.switch[usize::from(on)];
         let shown = if is_switch { sign.to_owned() } else { value };
         // On a narrow screen the words that explain themselves are left out.
-        let name = if narrow && matches!(action, Action::Objective | Action::Confidence) { "" } else { name };
+        let name = match action {
+            Action::Objective | Action::Confidence if narrow => "",
+            Action::Parts if tight => "",
+            Action::OnDemand if tight => "demand",
+            _ => name,
+        };
+        let shown = if tight { shown.trim_end_matches(" end").to_owned() } else { shown };
         let start = x;
         let role = if on { Role::Text } else { Role::Muted };
         let space = if name.is_empty() { "" } else { " " };
@@ -93,7 +100,7 @@ fn goal(canvas: &mut Canvas<'_>, area: Rect, focus: bool) {
         let room = area.right().saturating_sub(x);
         x = canvas.pieces(x, y, room, &pieces);
         canvas.hit(Rect::new(start, y, x.saturating_sub(start), 1), Target::Do(action));
-        x += if narrow { 2 } else { 3 };
+        x += if tight { 1 } else { 2 + u16::from(!narrow) };
     }
 }
 
@@ -189,7 +196,7 @@ fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
             unit(part.step_time_us.mid),
             plan::method_of(canvas.app, part)
         );
-        canvas.text(area.x, y + 1, area.width, &words, Role::Muted);
+        canvas.text(area.x, y + 1, area.width, &fit(&words, area.width as usize), Role::Muted);
     }
 }
 
@@ -228,16 +235,21 @@ fn lower(canvas: &mut Canvas<'_>, area: Rect, what: Lower) {
 fn draw_chart(canvas: &mut Canvas<'_>, area: Rect) {
     let app = canvas.app;
     let selected = app.planner.list.selected;
-    let points: Vec<Point> = plan::candidates(app)
-        .iter()
-        .enumerate()
-        .map(|(index, (part, own))| Point {
-            x: part.hours.mid.get(),
-            y: part.cost.mid.get(),
-            plan: *own,
-            selected: index == selected,
-        })
-        .collect();
+    // The plan is one point, however many parts it has.
+    let whole = app.plan.value().and_then(|plan| plan.total).map(|total| Point {
+        x: total.hours.mid.get(),
+        y: total.cost.mid.get(),
+        plan: true,
+        selected: false,
+    });
+    let others = plan::candidates(app).into_iter().enumerate().filter(|(_, (_, own))| !own);
+    let others = others.map(|(index, (part, _))| Point {
+        x: part.hours.mid.get(),
+        y: part.cost.mid.get(),
+        plan: false,
+        selected: index == selected,
+    });
+    let points: Vec<Point> = whole.into_iter().chain(others).collect();
     let hours = |value: f64| Hours::new(value).map_or_else(|_| String::new(), format::hours);
     let money = |value: f64| Usd::new(value).map_or_else(|_| String::new(), format::usd);
     let stair: Vec<(f64, f64)> =

@@ -103,6 +103,14 @@ pub(in crate::tui) fn draw(
     canvas.text(plot.x, plot.bottom() + 1, plot.width, &x_text(xs.low), Role::Muted);
     canvas.text_right(plot.right(), plot.bottom() + 1, plot.width, &x_text(xs.high), Role::Muted);
 
+    let scale = match (xs.log, ys.log) {
+        (true, true) => "both axes logarithmic",
+        (true, false) => "time logarithmic",
+        (false, true) => "cost logarithmic",
+        (false, false) => "",
+    };
+    let start = plot.x + plot.width.saturating_sub(scale.len() as u16) / 2;
+    canvas.text(start, plot.bottom() + 1, plot.width / 2, scale, Role::Muted);
     limits(canvas, plot, lines, &xs, &ys);
     let stairs = frontier(points);
     if canvas.glyphs.braille {

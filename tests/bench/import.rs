@@ -1,0 +1,53 @@
+//! How fast traces are imported: `cargo bench --bench import`.
+
+use std::io::{Cursor, Read};
+use std::ops::ControlFlow;
+
+use divan::counter::BytesCount;
+use habitat_tui::profile::kineto::{ImportOptions, import};
+
+mod generated;
+
+fn main() {
+    divan::main();
+}
+
+/// A training trace of about `megabytes` MB.
+fn trace(megabytes: usize) -> String {
+    let mut json = generated::head();
+    for step in 0.. {
+        json.push_str(&generated::step(step));
+        if json.len() > megabytes << 20 {
+            break;
+        }
+    }
+    json.push_str(generated::TAIL);
+    json
+}
+
+/// Reads `text`, which must be a valid trace.
+fn run(text: &'static [u8], options: &ImportOptions<'_>) -> usize {
+    let mut open = || Ok(Box::new(Cursor::new(text)) as Box<dyn Read>);
+    let import = import(&mut open, options, &mut |_| ControlFlow::Continue(())).expect("the trace is valid");
+    import.profile.operations.len()
+}
+
+/// The generated text lives as long as the process: every sample reads the same one.
+fn text() -> &'static [u8] {
+    static TEXT: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    TEXT.get_or_init(|| trace(20)).as_bytes()
+}
+
+#[divan::bench]
+fn whole_in_one_pass(bencher: divan::Bencher<'_, '_>) {
+    let text = text();
+    bencher.counter(BytesCount::new(text.len())).bench(|| run(text, &ImportOptions::default()));
+}
+
+/// Three passes, as for a trace beyond the budget.
+#[divan::bench]
+fn a_part_in_three_passes(bencher: divan::Bencher<'_, '_>) {
+    let text = text();
+    let options = ImportOptions { max_records: Some(10_000), ..ImportOptions::default() };
+    bencher.counter(BytesCount::new(text.len())).bench(|| run(text, &options));
+}

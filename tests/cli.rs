@@ -1,0 +1,399 @@
+//! The program as it is called: arguments in; text, files and exit codes out.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+            .args(args)
+            .current_dir(self.folder.path())
+            .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
+            .env_remove("HABITAT_TUI_THEME")
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(args)).unwrap()
+    }
+
+    /// Exit code 2 and the message.
+    fn error(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stdout));
+        text(&output.stderr)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A step of two operations measured on a V100.
+const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
+  "workload": {"name": "tiny", "mode": "training", "batch_size": 64, "precision": "fp32", "parameter_count": 1000000},
+  "origin": {"gpu": "v100-sxm2-16gb"},
+  "step": {"duration_us": 1000.0, "device_busy_us": 900.0, "peak_memory_bytes": 4000000000},
+  "operations": [
+    {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 700.0},
+    {"name": "aten::relu", "phase": "forward", "count": 2, "inputs": [[4096, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 100.0,
+     "kernels": [{"name": "relu", "duration_us": 100.0, "grid": [4096, 1, 1], "block": [256, 1, 1], "registers_per_thread": 32}]}]}"#;
+
+#[test]
+fn without_a_terminal_the_report_is_printed() {
+    let report = Bench::new().ok(&[]);
+    assert!(report.contains("embedded sample"), "{report}");
+    assert!(report.contains("h100-sxm5-80gb"));
+    assert!(report.contains("measured"));
+}
+
+#[test]
+fn predictions_as_json() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let all = bench.json(&["predict", path(&profile), "--json"]);
+    assert_eq!((all["format"].as_str(), all["version"].as_u64()), (Some("habitat-predictions"), Some(1)));
+    assert_eq!(all["predictions"].as_array().unwrap().len(), 64);
+    assert_eq!(all["origin"]["gpu"], "v100-sxm2-16gb");
+    let one =
+        bench.json(&["predict", path(&profile), "--to", "h100-sxm5-80gb,v100-sxm2-16gb", "--json", "--operations"]);
+    let [h100, v100] = one["predictions"].as_array().unwrap().as_slice() else { panic!("{one}") };
+    assert_eq!(h100["gpu"], "h100-sxm5-80gb");
+    let number = |value: &Value| value.as_f64().unwrap();
+    let step = &h100["step_time_us"];
+    assert!(number(&step["low"]) < number(&step["mid"]) && number(&step["mid"]) < number(&step["high"]));
+    assert!(number(&step["mid"]) < 1000.0, "an H100 is faster: {step}");
+    assert_eq!(h100["fits_in_memory"], "yes");
+    assert_eq!(h100["operations"].as_array().unwrap().len(), 2);
+    assert_eq!(h100["operations"][0]["method"], "roofline-ratio");
+    assert_eq!(h100["operations"][1]["method"], "wave-scaling");
+    let throughput = number(&h100["throughput_samples_per_s"]["mid"]);
+    assert!((throughput - 64.0 / (number(&step["mid"]) * 1e-6)).abs() < 1e-6 * throughput);
+    // The origin itself gets its measurement, labelled so.
+    assert_eq!((v100["method"].as_str(), number(&v100["step_time_us"]["mid"])), (Some("measured"), 1000.0));
+    // Without it, everything is predicted from shapes.
+    let bare = bench.json(&["predict", path(&profile), "--ignore-origin", "--to", "v100-sxm2-16gb", "--json"]);
+    assert_eq!(bare.get("origin"), None);
+    assert_eq!(bare["predictions"][0]["method"], "roofline");
+    assert_ne!(number(&bare["predictions"][0]["step_time_us"]["mid"]), 1000.0);
+}
+
+#[test]
+fn predictions_in_other_forms() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let csv = bench.ok(&["predict", path(&profile), "--csv"]);
+    assert_eq!(csv.lines().count(), 65);
+    assert!(csv.starts_with("gpu,step_time_us_mid,"));
+    let markdown = bench.ok(&["predict", path(&profile), "--markdown", "--to", "t4"]);
+    assert_eq!(markdown.lines().count(), 3);
+    let operations = bench.ok(&["predict", path(&profile), "--csv", "--operations", "--to", "t4,l4"]);
+    assert_eq!(operations.lines().count(), 5);
+}
+
+#[test]
+fn a_plan_as_json_and_toml() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let args = ["plan", path(&profile), "--samples", "1e9", "--deadline", "48h", "--budget", "5000"];
+    let plan = bench.json(&[&args[..], &["--json"]].concat());
+    assert_eq!(
+        (plan["format"].as_str(), plan["version"].as_u64(), plan["status"].as_str()),
+        (Some("habitat-plan"), Some(1), Some("optimal"))
+    );
+    let part = &plan["parts"][0];
+    for key in
+        ["provider", "region", "instance_type", "gpu", "gpu_count", "nodes", "tier", "batch_size", "price_usd_per_hour"]
+    {
+        assert!(!part[key].is_null(), "{key}: {part}");
+    }
+    let hours = |end: &str| plan["total"]["hours"][end].as_f64().unwrap();
+    assert!(hours("low") <= hours("mid") && hours("mid") <= hours("high") && hours("high") <= 48.0);
+    let rejected = plan["rejected"].as_array().unwrap();
+    assert!(rejected.iter().all(|rejected| !rejected["reason"].as_str().unwrap().is_empty()));
+    assert!(rejected.iter().any(|rejected| rejected["kind"] == "unusable_price"));
+    let toml: toml::Table = bench.ok(&[&args[..], &["--toml"]].concat()).parse().unwrap();
+    assert_eq!(toml["plan"]["status"].as_str(), Some("optimal"));
+    assert_eq!(toml["part"][0]["offer"].as_str(), part["offer"].as_str());
+    assert_eq!(toml["totals"]["hours"]["mid"].as_float(), Some(hours("mid")));
+    assert_eq!(toml["rejected"].as_array().unwrap().len(), rejected.len());
+    let cost: f64 = toml["totals"]["cost_usd"]["mid"].as_str().unwrap().parse().unwrap();
+    assert!((cost - plan["total"]["cost_usd"]["mid"].as_f64().unwrap()).abs() < 1e-5);
+}
+
+#[test]
+fn a_plan_is_written_to_a_file_and_never_over_one_unasked() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let args = ["plan", path(&profile), "--steps", "1000", "-o", "plan.toml"];
+    bench.ok(&args);
+    let first = std::fs::read_to_string(bench.path("plan.toml")).unwrap();
+    assert!(bench.error(&args).contains("exists already"));
+    assert_eq!(std::fs::read_to_string(bench.path("plan.toml")).unwrap(), first);
+    bench.ok(&[&args[..], &["--force"]].concat());
+}
+
+#[test]
+fn what_cannot_be_met_is_told_with_exit_code_1() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    for limit in [["--deadline", "1m"], ["--budget", "0"]] {
+        let output = bench.run(&[&["plan", path(&profile), "--samples", "1e9", "--json"], &limit[..]].concat());
+        assert_eq!(output.status.code(), Some(1), "{limit:?}");
+        let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(plan["status"], "infeasible");
+        assert!(!plan["reasons"].as_array().unwrap().is_empty());
+        assert_eq!(plan.get("total"), None);
+    }
+    let output = bench.run(&["plan", path(&profile)]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--samples"));
+}
+
+#[test]
+fn an_unknown_gpu_is_met_with_near_names() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let error = bench.error(&["predict", path(&profile), "--to", "h100"]);
+    assert!(error.contains("h100-sxm5-80gb") && error.contains("habitat-tui gpus"), "{error}");
+    let foreign = bench
+        .file("f.habitat.json", PROFILE.replace(r#""gpu": "v100-sxm2-16gb""#, r#""gpu_name": "Tesla V100 Mystery""#));
+    let error = bench.error(&["predict", path(&foreign)]);
+    assert!(
+        error.contains("--origin") && error.contains("--ignore-origin") && error.contains("Tesla V100 Mystery"),
+        "{error}"
+    );
+    bench.ok(&["predict", path(&foreign), "--origin", "v100-sxm2-16gb"]);
+    bench.ok(&["predict", path(&foreign), "--ignore-origin"]);
+}
+
+#[test]
+fn bad_files_are_named_with_place_and_remedy() {
+    let bench = Bench::new();
+    let mut cut = Vec::new();
+    std::io::Write::write_all(
+        &mut flate2::write::GzEncoder::new(&mut cut, flate2::Compression::default()),
+        PROFILE.repeat(50).as_bytes(),
+    )
+    .unwrap();
+    cut.truncate(cut.len() / 2);
+    for (name, content, expected) in [
+        ("empty.json", Vec::new(), "empty"),
+        ("prose.json", b"hello".to_vec(), "line 1"),
+        ("cut.json", PROFILE.as_bytes()[..300].to_vec(), "line"),
+        ("cut.json.gz", cut, "cut off"),
+        ("nan.json", PROFILE.replace("700.0", "NaN").into_bytes(), "line"),
+        ("negative.json", PROFILE.replace("700.0", "-700.0").into_bytes(), "operations[0].device_time_us: -700"),
+        ("huge.json", PROFILE.replace("700.0", "1e999").into_bytes(), "out of range"),
+        ("version.json", PROFILE.replace("\"version\": 1", "\"version\": 2").into_bytes(), "version: found 2"),
+        ("none.json", PROFILE.split("\"operations\"").next().unwrap().to_owned().into_bytes(), "line"),
+        ("text.json", PROFILE.replace("700.0", "\"long\"").into_bytes(), "operations[0].device_time_us"),
+    ] {
+        let file = bench.file(name, content);
+        for command in ["predict", "check"] {
+            let error = bench.error(&[command, path(&file)]);
+            assert!(error.contains(name) && error.contains(expected), "{name}: {error}");
+        }
+    }
+    assert!(bench.error(&["predict", "missing.json"]).contains("missing.json: no such file"));
+    assert!(bench.error(&["predict", "."]).contains("folder"));
+}
+
+#[test]
+fn bad_catalog_and_price_files_are_named_with_key() {
+    for (name, content, expected) in [
+        ("config/catalog/mine.toml", "schema = 1\nslug = \"mine\"\n", "missing field"),
+        ("config/pricing/mine.toml", "schema = 1\nprovider = \"mine\"\n[[offer]]\nregion = \"r\"\n", "missing field"),
+        (
+            "config/pricing/neg.toml",
+            "schema = 1\nprovider = \"mine\"\n[[offer]]\nregion = \"r\"\ninstance_type = \"i\"\ngpu_count = 1\nscope = \"instance_total\"\nsource = \"s\"\non_demand_usd_per_hour = -3\n",
+            "on_demand_usd_per_hour",
+        ),
+    ] {
+        let bench = Bench::new();
+        bench.file(name, content);
+        let error = bench.error(&["plan", "--steps", "1"]);
+        assert!(
+            error.contains(Path::new(name).file_name().unwrap().to_str().unwrap()) && error.contains(expected),
+            "{error}"
+        );
+    }
+    let bench = Bench::new();
+    let valid = bench.ok(&["gpus", "--toml", "t4"]);
+    for (from, to) in [
+        ("sm_count = 40", "sm_count = -1"),
+        ("boost_clock_mhz = 1590", "boost_clock_mhz = \"fast\""),
+        ("memory_bandwidth_gbps = 320", "memory_bandwidth_gbps = 0"),
+    ] {
+        let file = bench.file("t4.toml", valid.replace(from, to));
+        let error = bench.error(&["check", path(&file)]);
+        assert!(error.contains("t4.toml") && error.contains(from.split(' ').next().unwrap()), "{error}");
+    }
+    let file = bench.file("config.toml", "");
+    assert!(bench.error(&["check", path(&file)]).contains("empty"));
+}
+
+#[test]
+fn the_users_own_gpu_and_price_count() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let gpu = bench
+        .ok(&["gpus", "--toml", "h100-sxm5-80gb"])
+        .replace("\"h100-sxm5-80gb\"", "\"my-h100\"")
+        .replace("H100 SXM5 80GB", "My H100");
+    bench.file("config/catalog/my-h100.toml", gpu);
+    bench.file(
+        "config/pricing/lab.toml",
+        "schema = 1\nprovider = \"lab\"\n[[offer]]\nregion = \"here\"\ninstance_type = \"box\"\ngpu_name = \"H100\"\ngpu = \"my-h100\"\ngpu_count = 1\non_demand_usd_per_hour = 0.001\nscope = \"instance_total\"\nas_of = \"2026-11-01\"\nsource = \"contract\"\n",
+    );
+    assert_eq!(bench.json(&["gpus", "--json"])["gpus"].as_array().unwrap().len(), 65);
+    let plan = bench.json(&["plan", path(&profile), "--samples", "1e9", "--json"]);
+    assert_eq!(
+        (plan["parts"][0]["provider"].as_str(), plan["parts"][0]["price_as_of"].as_str()),
+        (Some("lab"), Some("2026-11-01"))
+    );
+}
+
+#[test]
+fn settings_flags_win_over_environment_over_file() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    bench.file("config/config.toml", "[plan]\nproviders = [\"aws\"]\n");
+    let provider = |args: &[&str]| {
+        bench.json(&[&["plan", path(&profile), "--steps", "1000000", "--json"], args].concat())["parts"][0]["provider"]
+            .clone()
+    };
+    assert_eq!(provider(&[]), "aws");
+    assert_eq!(provider(&["--providers", "gcp"]), "gcp");
+    bench.file("config/config.toml", "colour = \"red\"\n");
+    let error = bench.error(&["plan", path(&profile), "--steps", "1"]);
+    assert!(error.contains("config.toml") && error.contains("colour"), "{error}");
+}
+
+#[test]
+fn lists_and_schemas() {
+    let bench = Bench::new();
+    assert!(bench.ok(&["gpus", "hopper"]).contains("h200-sxm-141gb"));
+    assert_eq!(bench.run(&["gpus", "nonsense"]).status.code(), Some(1));
+    let offers = bench.json(&["offers", "--gpu", "t4", "--json"]);
+    assert!(
+        offers["offers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|offer| offer["gpu"] == "t4" && offer.get("unusable").is_none())
+    );
+    for form in ["profile", "predictions", "plan"] {
+        let schema = bench.json(&["schema", form]);
+        assert!(schema["properties"]["version"].is_object(), "{schema}");
+    }
+    assert!(bench.ok(&["man"]).starts_with(".ie"));
+    assert!(bench.ok(&["completions", "bash"]).contains("habitat-tui"));
+    assert!(bench.ok(&["config"]).contains("config.toml"));
+}
+
+/// Every JSON that the program prints follows the schema that it prints: the same keys.
+#[test]
+fn printed_json_has_no_key_outside_its_schema() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    for (form, value) in [
+        ("predictions", bench.json(&["predict", path(&profile), "--json", "--operations", "--to", "t4"])),
+        ("plan", bench.json(&["plan", path(&profile), "--steps", "1000", "--json"])),
+    ] {
+        let schema = bench.json(&["schema", form]);
+        let known = &schema["properties"];
+        for key in value.as_object().unwrap().keys() {
+            assert!(known[key].is_object(), "{form}: {key}");
+        }
+    }
+}
+
+#[test]
+fn a_trace_is_imported_and_opened_directly() {
+    let bench = Bench::new();
+    let trace = bench.file(
+        "run.pt.trace.json",
+        r#"{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Tesla T4", "totalGlobalMem": 15843721216, "computeMajor": 7, "computeMinor": 5, "numSms": 40}],
+        "traceEvents": [
+        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 1000},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 50, "args": {"External id": 1, "Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"]}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 20, "dur": 5, "args": {"correlation": 7}},
+        {"ph": "X", "cat": "kernel", "name": "sgemm", "pid": 0, "tid": 7, "ts": 40, "dur": 200, "args": {"correlation": 7, "device": 0, "stream": 7, "grid": [4, 1, 1], "block": [128, 1, 1], "registers per thread": 64, "shared memory": 1024}}]}"#,
+    );
+    let found = bench.json(&["import", path(&trace), "-o", "run.habitat.json.gz", "--json"]);
+    assert_eq!(
+        (found["gpu"].as_str(), found["steps_found"].as_u64(), found["joined_share"].as_f64()),
+        (Some("t4"), Some(1), Some(1.0))
+    );
+    assert!(bench.ok(&["check", "run.habitat.json.gz"]).contains("1 measured"));
+    assert!(bench.error(&["import", path(&trace), "-o", "run.habitat.json.gz"]).contains("exists already"));
+    let direct = bench.json(&["predict", path(&trace), "--to", "t4", "--json"]);
+    assert_eq!(direct["predictions"][0]["method"], "measured");
+    // Without kernels: said so, and shapes only is offered.
+    let kernelless = bench.file(
+        "cpu.json",
+        std::fs::read_to_string(&trace).unwrap().replace("\"cat\": \"kernel\"", "\"cat\": \"cpu_instant_event\""),
+    );
+    let error = bench.error(&["import", path(&kernelless), "-o", "cpu.habitat.json"]);
+    assert!(error.contains("--shapes-only") && !bench.path("cpu.habitat.json").exists(), "{error}");
+    bench.ok(&["import", path(&kernelless), "-o", "cpu.habitat.json", "--shapes-only"]);
+    assert_eq!(
+        bench.json(&["predict", "cpu.habitat.json", "--to", "t4", "--json"])["predictions"][0]["method"],
+        "roofline"
+    );
+}
+
+/// `habitat-tui … | head` ends quietly.
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let bench = Bench::new();
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            &format!(
+                "{} offers --csv | head -1; {} gpus --json | head -1",
+                env!("CARGO_BIN_EXE_habitat-tui"),
+                env!("CARGO_BIN_EXE_habitat-tui")
+            ),
+        ])
+        .current_dir(bench.folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stderr), "");
+}

@@ -1,0 +1,124 @@
+//! What is shipped against the tables it was made from.
+//!
+//! The tables lie beside a checkout (`../shared/data`), not in it: without them each test
+//! says what it skipped.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use habitat_tui::pricing::Tier;
+use habitat_tui::store::bundled;
+
+type Row = BTreeMap<String, String>;
+
+fn table(name: &str) -> Option<Vec<Row>> {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", name].iter().collect();
+    if !path.exists() {
+        eprintln!("skipped: {} is not there", path.display());
+        return None;
+    }
+    let mut reader = csv::Reader::from_path(path).unwrap();
+    Some(reader.deserialize().map(Result::unwrap).collect())
+}
+
+fn number(row: &Row, key: &str) -> Option<f64> {
+    row[key].parse().ok()
+}
+
+fn close(a: Option<f64>, b: Option<f64>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * b.abs(),
+        _ => false,
+    }
+}
+
+#[test]
+fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts() {
+    let Some(rows) = table("gpus/gpus.csv") else { return };
+    let gpus: BTreeMap<String, _> = bundled::gpus().into_iter().map(|gpu| (gpu.slug.to_string(), gpu)).collect();
+    assert_eq!(rows.len(), gpus.len());
+    for row in rows {
+        let gpu = &gpus[&row["slug"]];
+        let check = |key: &str, ours: Option<f64>| {
+            assert!(close(ours, number(&row, key)), "{} {key}: {ours:?} {}", row["slug"], row[key])
+        };
+        assert_eq!((&gpu.name, &gpu.architecture), (&row["name"], &row["architecture"]));
+        assert_eq!(
+            gpu.compute_capability.map_or(String::new(), |(major, minor)| format!("{major}.{minor}")),
+            row["compute_capability"]
+        );
+        check("sm_count", Some(f64::from(gpu.sm_count)));
+        check("fp32_cores_per_sm", Some(f64::from(gpu.fp32_cores_per_sm)));
+        check("boost_clock_mhz", Some(gpu.boost_clock.get()));
+        check("memory_gb", Some(gpu.memory_gib()));
+        check("memory_bandwidth_gbps", Some(gpu.memory_bandwidth.get() / 1e9));
+        check("measured_bandwidth_gbps", gpu.measured_bandwidth.map(|rate| rate.get() / 1e9));
+        check("l2_cache_mb", gpu.l2_cache.map(|size| size.get() / 1_048_576.0));
+        check("fp32_tflops", Some(gpu.peak.fp32.get() / 1e12));
+        check("tf32_tensor_tflops_dense", gpu.peak.tf32_tensor.map(|rate| rate.get() / 1e12));
+        check("fp16_tensor_tflops_dense", gpu.peak.fp16_tensor.map(|rate| rate.get() / 1e12));
+        check("bf16_tensor_tflops_dense", gpu.peak.bf16_tensor.map(|rate| rate.get() / 1e12));
+        check("fp8_tensor_tflops_dense", gpu.peak.fp8_tensor.map(|rate| rate.get() / 1e12));
+        check("max_threads_per_sm", gpu.limits.map(|limits| f64::from(limits.threads)));
+        check("max_blocks_per_sm", gpu.limits.map(|limits| f64::from(limits.blocks)));
+        check("max_warps_per_sm", gpu.limits.map(|limits| f64::from(limits.warps)));
+        check("registers_per_sm", gpu.limits.map(|limits| f64::from(limits.registers)));
+        check("shared_memory_per_sm_kb", gpu.limits.map(|limits| limits.shared_memory_bytes as f64 / 1024.0));
+        check("nvlink_gbps_bidirectional", gpu.nvlink.map(|rate| rate.get() / 1e9));
+        check("tdp_w", gpu.power.map(|watts| watts.get()));
+        for doubt in row["source"]
+            .split_once("unconfirmed:")
+            .map_or("", |(_, doubts)| doubts)
+            .split(';')
+            .map(str::trim)
+            .filter(|doubt| !doubt.is_empty())
+        {
+            assert!(gpu.unconfirmed.iter().any(|kept| kept == doubt), "{}: {doubt:?} is lost", row["slug"]);
+        }
+    }
+}
+
+#[test]
+fn every_offer_of_the_table_is_shipped_with_price_date_and_scope() {
+    let Some(rows) = table("prices/offers.csv") else { return };
+    let mut expected: Vec<(String, String, String)> = Vec::new();
+    for row in &rows {
+        for (tier, key) in [("on-demand", "on_demand_usd_per_hour"), ("spot", "spot_usd_per_hour")] {
+            if let Some(price) = number(row, key) {
+                let id = format!("{}/{}/{}/{tier}", row["provider"], row["region"], row["instance_type"]);
+                expected.push((id, format!("{price}"), row["as_of"].clone()));
+            }
+        }
+    }
+    let mut shipped: Vec<(String, String, String)> = bundled::offers()
+        .iter()
+        .map(|offer| {
+            (
+                offer.id.to_string(),
+                format!("{}", offer.price.get()),
+                offer.as_of.map_or(String::new(), |date| date.to_string()),
+            )
+        })
+        .collect();
+    expected.sort();
+    shipped.sort();
+    assert_eq!(expected, shipped);
+    let by_machine: BTreeMap<_, _> = rows
+        .iter()
+        .map(|row| (format!("{}/{}/{}", row["provider"], row["region"], row["instance_type"]), row))
+        .collect();
+    for offer in bundled::offers() {
+        let row = by_machine[&format!("{}/{}/{}", offer.provider, offer.region, offer.instance_type)];
+        let whole = matches!(row["price_scope"].as_str(), "instance_total" | "composed")
+            && !row["price_note"].contains("SUSPECT");
+        if !whole {
+            assert!(offer.unusable.is_some(), "{} must not be used: {}", offer.id, row["price_note"]);
+        } else if offer.tier == Tier::OnDemand {
+            assert_eq!(offer.unusable, None, "{}", offer.id);
+        }
+        assert!(!offer.source.is_empty());
+    }
+}

@@ -1,0 +1,153 @@
+//! What is no trace, or a damaged one, is said in words and never a crash.
+
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+
+use habitat_tui::profile::kineto::{ImportOptions, KinetoError, import};
+use proptest::prelude::*;
+
+use crate::trace::{MAIN, Trace, read, two_steps};
+
+fn error(text: &str) -> KinetoError {
+    read(text.as_bytes(), &ImportOptions::default()).expect_err("must be refused")
+}
+
+#[test]
+fn files_that_are_no_traces() {
+    assert!(matches!(error(""), KinetoError::Empty));
+    assert!(matches!(error("  \n"), KinetoError::Empty));
+    assert!(error("PK\u{3}\u{4}").to_string().starts_with("byte 0 is"));
+    assert!(error("{\"a\": 1}").to_string().contains("no \"traceEvents\" (its keys are a)"));
+    assert!(error("{\"format\": \"habitat-profile\"}").to_string().contains("open it as it is"));
+    assert!(matches!(error("{\"traceEvents\": []}"), KinetoError::NoKernels { operators: 0, with_shapes: false }));
+}
+
+#[test]
+fn a_trace_cut_off_says_how_far_it_went() {
+    let whole = two_steps();
+    let json = whole.json();
+    let cut = &json[..json.len() - 40];
+    let KinetoError::Truncated { events, bytes } = error(cut) else { panic!("not told as cut off") };
+    assert_eq!((events, bytes), (whole.events.len() as u64 - 1, cut.len() as u64));
+}
+
+#[test]
+fn a_reader_that_fails_is_passed_on() {
+    struct Cut(io::Cursor<Vec<u8>>);
+    impl Read for Cut {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(out)? {
+                0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "corrupt gzip stream")),
+                count => Ok(count),
+            }
+        }
+    }
+    let text = two_steps().json();
+    let half = text.as_bytes()[..text.len() / 2].to_vec();
+    let mut open = || Ok(Box::new(Cut(io::Cursor::new(half.clone()))) as Box<dyn Read>);
+    let error = import(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("corrupt gzip stream") && message.contains("cut off"), "{message}");
+    let mut closed = || Err(io::Error::new(io::ErrorKind::NotFound, "no such file"));
+    let error = import(&mut closed, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(error, KinetoError::Io { events: 0, .. }));
+}
+
+#[test]
+fn a_trace_of_the_cpu_offers_its_shapes() {
+    let mut trace = Trace::default();
+    trace.operator(MAIN, "aten::mm", 1.0, 5.0, r#""Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]"#);
+    let error = trace.import().unwrap_err();
+    assert!(matches!(error, KinetoError::NoKernels { operators: 1, with_shapes: true }));
+    assert!(error.to_string().contains("--shapes-only"), "{error}");
+    // And where there are none, says so.
+    let mut bare = Trace::default();
+    bare.operator(MAIN, "aten::mm", 1.0, 5.0, "");
+    let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
+    assert!(matches!(read(bare.json().as_bytes(), &options), Err(KinetoError::NoShapes)));
+}
+
+#[test]
+fn unusable_times_name_the_event() {
+    for (bad, field, value) in
+        [("-5.0", "dur", "-5.0"), ("NaN", "dur", "NaN"), ("1e999", "dur", "1e999"), ("\"x\"", "dur", "\"x\"")]
+    {
+        let json = two_steps().json().replacen("\"dur\": 90", &format!("\"dur\": {bad}"), 1);
+        let KinetoError::BadTimes { count: 1, index: 0, name, field: found, value: shown, .. } = error(&json) else {
+            panic!("{bad} accepted")
+        };
+        assert_eq!((name.as_str(), found, shown.as_str()), ("ProfilerStep#1", field, value));
+    }
+    let json = two_steps().json().replacen("\"ts\": 1000", "\"ts\": -1000", 1);
+    assert!(error(&json).to_string().contains("event 0 (\"ProfilerStep#1\"): ts is -1000"));
+}
+
+#[test]
+fn one_bad_event_in_many_is_left_out_and_noted() {
+    let mut trace = two_steps();
+    for n in 0..500 {
+        trace.operator(MAIN, "aten::view", 2000.0 + f64::from(n), 0.5, "");
+    }
+    trace.operator(MAIN, "aten::odd", 2600.0, -1.0, "");
+    trace.events.push(r#"{"ph": "X", "name": }"#.to_owned());
+    let notes = trace.import().unwrap().profile.recording.unwrap().notes.join("\n");
+    assert!(
+        notes.contains("1 events with unusable times were left out") && notes.contains("\"aten::odd\", dur = -1"),
+        "{notes}"
+    );
+    assert!(notes.contains("1 malformed events were left out"), "{notes}");
+}
+
+#[test]
+fn an_import_can_be_stopped() {
+    let text = two_steps().json();
+    let mut open = || Ok(Box::new(io::Cursor::new(text.clone().into_bytes())) as Box<dyn Read>);
+    let error = import(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Break(())).unwrap_err();
+    assert!(matches!(error, KinetoError::Cancelled));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = read(&bytes, &ImportOptions::default());
+    }
+
+    #[test]
+    fn any_json_like_text_is_survived(text in r#"[\[\]{},:"\\ a-e0-9.\-]{0,200}"#) {
+        let _ = read(text.as_bytes(), &ImportOptions::default());
+        let _ = read(format!("{{\"traceEvents\": [{text}").as_bytes(), &ImportOptions::default());
+    }
+
+    #[test]
+    fn mutated_traces_never_panic(
+        edits in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..12),
+        shapes_only: bool,
+        max_records in proptest::option::of(1_usize..80),
+    ) {
+        let mut bytes = two_steps().json().into_bytes();
+        for (at, byte) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let options = ImportOptions { shapes_only, max_records, ..ImportOptions::default() };
+        if let Ok(import) = read(&bytes, &options) {
+            // What is accepted is a profile that reads back.
+            let json = import.profile.to_json().expect("finite numbers");
+            prop_assert!(habitat_tui::profile::Profile::from_json(&json).is_ok());
+        }
+    }
+
+    #[test]
+    fn numbers_may_be_anything(
+        values in proptest::collection::vec(prop_oneof![Just("1e308"), Just("-1"), Just("NaN"), Just("0"), Just("1e15"), Just("\"inf\""), Just("null"), Just("[1]")], 4),
+        at in 0_usize..4,
+    ) {
+        let mut json = two_steps().json();
+        for (value, field) in values.iter().zip(["\"ts\": 1010", "\"dur\": 20", "\"correlation\": 3", "\"grid\": [8, 2, 1]"]).skip(at) {
+            json = json.replacen(field, &format!("{}: {value}", field.split(':').next().unwrap_or_default()), 1);
+        }
+        let _ = read(json.as_bytes(), &ImportOptions::default());
+    }
+}

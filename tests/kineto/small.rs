@@ -1,0 +1,372 @@
+//! Small traces with known answers.
+#![expect(clippy::float_cmp, reason = "sums of whole microseconds are exact")]
+
+use habitat_tui::profile::kineto::{DeviceInfo, ImportOptions, StepMarks, import_ranks};
+use habitat_tui::profile::{Attribute, DType, Mode, Operation, Phase, Precision, Profile};
+use habitat_tui::units::GpuSlug;
+
+use crate::trace::{AUTOGRAD, MAIN, Trace, read, training_step, two_steps};
+
+fn operation<'a>(profile: &'a Profile, name: &str, phase: Phase) -> &'a Operation {
+    let mut found = profile.operations.iter().filter(|operation| operation.name == name && operation.phase == phase);
+    let operation = found.next().expect("the operation is in the profile");
+    assert!(found.next().is_none(), "{name} twice in {phase}");
+    operation
+}
+
+#[test]
+fn two_training_steps() {
+    let import = two_steps().import().unwrap();
+    let profile = &import.profile;
+    assert_eq!(import.summary.marks, StepMarks::ProfilerStep);
+    assert_eq!((import.summary.steps_found, import.summary.steps_used), (2, 2));
+    assert_eq!(import.summary.kernels_per_step, 5.0);
+    assert_eq!(import.summary.joined_share, 1.0);
+    assert_eq!(profile.workload.mode, Mode::Training);
+    assert_eq!(profile.workload.precision, Some(Precision::Fp32));
+    assert_eq!(profile.workload.batch_size, Some(2));
+
+    let forward = operation(profile, "aten::addmm", Phase::Forward);
+    assert_eq!(forward.inputs, [vec![4], vec![2, 3], vec![3, 4]]);
+    assert_eq!(forward.outputs, [[2, 4]]);
+    assert_eq!(forward.dtype, Some(DType::Float32));
+    assert_eq!(forward.device_time.unwrap().get(), 20.0);
+    let kernel = &forward.kernels[0];
+    assert_eq!((kernel.grid, kernel.block), (Some([8, 2, 1]), Some([128, 1, 1])));
+    assert_eq!((kernel.registers_per_thread, kernel.static_shared_memory_bytes), (Some(32), Some(1024)));
+
+    assert_eq!(operation(profile, "aten::mm", Phase::Backward).outputs, [[3, 4]]);
+    let sum = operation(profile, "aten::sum", Phase::Backward);
+    assert_eq!(sum.attributes["keepdim"], Attribute::Bool(true));
+    assert_eq!(operation(profile, "aten::add_", Phase::GradientAccumulation).device_time.unwrap().get(), 4.0);
+    assert_eq!(operation(profile, "aten::add_", Phase::Optimizer).device_time.unwrap().get(), 10.0);
+    assert_eq!(operation(profile, "aten::copy_", Phase::Copy).device_time.unwrap().get(), 2.0);
+    assert_eq!(profile.operations.len(), 6);
+
+    // 2 + 20 + 15 (10 and 10 that overlap for 5) + 4 + 10.
+    let step = profile.step.as_ref().unwrap();
+    assert_eq!(step.device_busy.unwrap().get(), 51.0);
+    assert_eq!(step.duration.unwrap().get(), 100.0);
+    assert_eq!(step.samples, Some(2));
+    assert_eq!(profile.total_device_time().get(), 56.0);
+    assert_eq!(import.summary.device_time.get(), 56.0);
+    assert_eq!(profile.origin.as_ref().unwrap().cuda.as_deref(), Some("12.4"));
+    // The profile survives its own file form.
+    let (again, warnings) = Profile::from_json(&profile.to_json().unwrap()).unwrap();
+    assert_eq!((&again, warnings.len()), (profile, 0));
+}
+
+#[test]
+fn work_belongs_to_the_step_that_launched_it() {
+    // The device is a step behind: kernels of the first step run while the second is
+    // launched.
+    let mut trace = Trace::default();
+    for n in 0..4 {
+        let t = 1000.0 + 50.0 * f64::from(n);
+        trace.mark(&format!("ProfilerStep#{n}"), t, 49.0);
+        trace.operator(MAIN, "aten::relu", t + 1.0, 5.0, r#""Input Dims": [[8]], "Input type": ["float"]"#);
+        trace.kernel(MAIN, t + 2.0, "relu", 1100.0 + 80.0 * f64::from(n), 80.0);
+    }
+    let import = trace.import().unwrap();
+    assert_eq!(import.summary.kernels_per_step, 1.0);
+    // The host is at 50 us a step, the device at 80.
+    let step = import.profile.step.unwrap();
+    assert_eq!(step.duration.unwrap().get(), 80.0);
+    assert_eq!(step.device_busy.unwrap().get(), 80.0);
+    let notes = import.profile.recording.unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains("host marks are 0.050 ms apart")), "{notes:?}");
+}
+
+#[test]
+fn kernels_launched_before_the_recording_belong_to_no_step() {
+    let mut trace = two_steps();
+    trace.events.push(
+        r#"{"ph": "X", "cat": "kernel", "name": "stray", "pid": 0, "tid": 7, "ts": 1001, "dur": 5, "args": {"device": 0, "correlation": 777}}"#.to_owned(),
+    );
+    let import = trace.import().unwrap();
+    assert_eq!(import.summary.kernels_per_step, 5.0);
+    let notes = import.profile.recording.unwrap().notes;
+    assert!(notes.iter().any(|note| note.starts_with("1 kernels were launched before the recording")), "{notes:?}");
+}
+
+#[test]
+fn a_step_cut_off_is_left_out() {
+    let mut trace = Trace::default();
+    for n in 1..=4 {
+        training_step(&mut trace, n, 1000.0 + 100.0 * f64::from(n));
+    }
+    trace.mark("ProfilerStep#5", 1500.0, 20.0);
+    trace.operator(MAIN, "aten::addmm", 1505.0, 5.0, "");
+    trace.kernel(MAIN, 1506.0, "volta_sgemm_32x32_tn", 1507.0, 20.0);
+    let import = trace.import().unwrap();
+    assert_eq!((import.summary.steps_found, import.summary.steps_used), (5, 4));
+    assert_eq!(import.summary.kernels_per_step, 5.0);
+}
+
+#[test]
+fn without_profiler_steps_the_optimizer_marks_them() {
+    let mut trace = Trace::default();
+    for n in 1..=4 {
+        training_step(&mut trace, n, 1000.0 + 100.0 * f64::from(n));
+    }
+    trace.events.retain(|event| !event.contains("ProfilerStep"));
+    let import = trace.import().unwrap();
+    assert_eq!(import.summary.marks, StepMarks::OptimizerStep);
+    assert_eq!(import.summary.steps_used, 3);
+    assert_eq!(import.profile.measured_step().unwrap().get(), 100.0);
+    assert_eq!(import.profile.total_device_time().get(), 56.0);
+}
+
+#[test]
+fn without_marks_the_pattern_of_kernels_tells() {
+    let mut trace = Trace::default();
+    for n in 1..=5 {
+        training_step(&mut trace, n, 1000.0 + 100.0 * f64::from(n));
+    }
+    trace.events.retain(|event| !event.contains("ProfilerStep") && !event.contains("Optimizer"));
+    let import = trace.import().unwrap();
+    assert_eq!(import.summary.marks, StepMarks::Pattern);
+    assert_eq!(import.summary.kernels_per_step, 5.0);
+    assert_eq!(import.profile.measured_step().unwrap().get(), 100.0);
+}
+
+#[test]
+fn without_any_repetition_the_trace_is_one_step() {
+    let mut trace = Trace::default();
+    training_step(&mut trace, 1, 1000.0);
+    trace.events.retain(|event| !event.contains("ProfilerStep") && !event.contains("Optimizer"));
+    let import = trace.import().unwrap();
+    assert_eq!(import.summary.marks, StepMarks::WholeTrace);
+    assert_eq!(import.profile.total_device_time().get(), 56.0);
+}
+
+#[test]
+fn the_names_of_2021_read_the_same() {
+    let old = |json: String| {
+        json.replace("\"cpu_op\"", "\"Operator\"")
+            .replace("\"user_annotation\"", "\"Operator\"")
+            .replace("\"kernel\"", "\"Kernel\"")
+            .replace("\"cuda_runtime\"", "\"Runtime\"")
+            .replace("\"gpu_memcpy\"", "\"Memcpy\"")
+            .replace("\"External id\"", "\"external id\"")
+            .replace("\"tid\": 7", "\"tid\": \"stream 7\"")
+    };
+    let new = two_steps();
+    let import = read(old(new.json()).as_bytes(), &ImportOptions::default()).unwrap();
+    assert_eq!(import.profile, new.import().unwrap().profile);
+}
+
+#[test]
+fn nothing_is_lost_when_kernels_vary() {
+    // The library picks another kernel now and then, and one step launches one more.
+    let mut trace = Trace::default();
+    for n in 0..9_u32 {
+        let t = 1000.0 + 100.0 * f64::from(n);
+        trace.mark(&format!("ProfilerStep#{n}"), t, 99.0);
+        for k in 0..12 + u32::from(n == 3) {
+            let at = t + 2.0 * f64::from(k);
+            trace.operator(
+                MAIN,
+                "aten::mm",
+                at,
+                1.5,
+                r#""Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]"#,
+            );
+            let name = if (n + k) % 4 == 0 { "gemm_a" } else { "gemm_b" };
+            trace.kernel(MAIN, at + 0.2, name, at + 1.0, 0.5 + f64::from(k % 3));
+        }
+    }
+    let import = trace.import().unwrap();
+    assert_eq!(import.summary.steps_used, 9);
+    let total = import.profile.total_device_time().get();
+    assert!((total - import.summary.device_time.get()).abs() < 1e-6 * total);
+    for operation in &import.profile.operations {
+        let kernels: f64 = operation.kernels.iter().map(|k| k.duration.get() * f64::from(k.count)).sum();
+        assert!((kernels - operation.device_time.unwrap().get()).abs() < 1e-6);
+    }
+    assert_eq!(import.profile.operations.iter().map(|operation| operation.count).sum::<u32>(), 12);
+}
+
+#[test]
+fn collectives_are_communication() {
+    let mut trace = two_steps();
+    for t in [1000.0, 1100.0] {
+        trace.range(
+            "user_annotation",
+            AUTOGRAD,
+            "nccl:all_reduce",
+            t + 50.0,
+            3.0,
+            r#""Input Dims": [[1000]], "Input type": ["float"]"#,
+        );
+        trace.kernel(AUTOGRAD, t + 51.0, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", t + 57.0, 12.0);
+        trace.work("gpu_memset", "cudaMemsetAsync", MAIN, t + 64.0, "Memset (Device)", t + 81.0, 1.0, 7);
+    }
+    let profile = trace.import().unwrap().profile;
+    let reduce = operation(&profile, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", Phase::Communication);
+    assert_eq!(reduce.inputs, [[1000]]);
+    operation(&profile, "Memset (Device)", Phase::Copy);
+}
+
+#[test]
+fn modules_join_forward_and_backward() {
+    let mut trace = two_steps();
+    for t in [1000.0, 1100.0] {
+        trace.range("python_function", MAIN, "nn.Module: Model_0", t + 4.0, 17.0, "");
+        trace.range("python_function", MAIN, "nn.Module: Linear_3", t + 4.5, 16.0, "");
+    }
+    let profile = trace.import().unwrap().profile;
+    assert_eq!(operation(&profile, "aten::addmm", Phase::Forward).module.as_deref(), Some("Model.Linear"));
+    assert_eq!(operation(&profile, "aten::mm", Phase::Backward).module.as_deref(), Some("Model.Linear"));
+    assert_eq!(operation(&profile, "aten::add_", Phase::Optimizer).module, None);
+}
+
+#[test]
+fn an_operator_without_shapes_gives_way_to_the_one_around_it() {
+    let mut trace = Trace::default();
+    trace.mark("ProfilerStep#1", 0.0, 100.0);
+    trace.operator(MAIN, "custom::layer", 1.0, 50.0, r#""Input Dims": [[8, 8]], "Input type": ["c10::BFloat16"]"#);
+    trace.operator(MAIN, "helper", 2.0, 40.0, "");
+    trace.kernel(MAIN, 3.0, "k", 10.0, 5.0);
+    // A gap-filling copy inside has shapes and stays itself.
+    trace.operator(
+        MAIN,
+        "aten::copy_",
+        10.0,
+        5.0,
+        r#""Input Dims": [[4], [4], []], "Input type": ["float", "float", "Scalar"]"#,
+    );
+    trace.kernel(MAIN, 11.0, "copy", 20.0, 1.0);
+    let profile = trace.import().unwrap().profile;
+    let names: Vec<&str> = profile.operations.iter().map(|operation| operation.name.as_str()).collect();
+    assert_eq!(names, ["custom::layer", "aten::copy_"]);
+    assert_eq!(profile.operations[0].dtype, Some(DType::Bfloat16));
+}
+
+#[test]
+fn overlapping_ranges_do_not_confuse_the_join() {
+    let mut trace = Trace::default();
+    trace.mark("ProfilerStep#1", 0.0, 100.0);
+    trace.operator(MAIN, "aten::relu", 10.0, 20.0, r#""Input Dims": [[8]], "Input type": ["float"]"#);
+    trace.operator(MAIN, "aten::tanh", 20.0, 20.0, r#""Input Dims": [[9]], "Input type": ["float"]"#);
+    trace.kernel(MAIN, 12.0, "relu", 15.0, 5.0);
+    trace.kernel(MAIN, 35.0, "tanh", 40.0, 5.0);
+    let import = trace.import().unwrap();
+    assert_eq!(import.summary.overlaps, 1);
+    let shapes: Vec<u64> = import.profile.operations.iter().map(|operation| operation.inputs[0][0]).collect();
+    assert_eq!(shapes, [8, 9]);
+}
+
+#[test]
+fn long_names_and_escape_sequences_are_made_safe() {
+    let mut trace = Trace::default();
+    trace.mark("ProfilerStep#1", 0.0, 100.0);
+    trace.operator(MAIN, "aten::relu", 1.0, 20.0, "");
+    trace.kernel(MAIN, 2.0, &format!("k{}", "<int, ".repeat(20_000)), 3.0, 5.0);
+    trace.kernel(MAIN, 4.0, r"\u001b[31mred\n\ud83d\ude00\ud800", 10.0, 5.0);
+    let profile = trace.import().unwrap().profile;
+    let names: Vec<&str> = profile.operations[0].kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    assert_eq!(names[0].chars().count(), 512);
+    assert_eq!(names[1], "\u{fffd}[31mred\u{fffd}\u{1f600}\u{fffd}");
+}
+
+#[test]
+fn the_caller_knows_better() {
+    let resolve = |info: &DeviceInfo| {
+        assert_eq!(
+            *info,
+            DeviceInfo {
+                name: "Tesla V100-SXM2-16GB".to_owned(),
+                compute_capability: Some((7, 0)),
+                multiprocessors: Some(80),
+                memory_bytes: Some(16_945_512_448),
+            }
+        );
+        GpuSlug::new("v100-sxm2-16gb").ok()
+    };
+    let options = ImportOptions {
+        workload: "toy".to_owned(),
+        mode: Some(Mode::Inference),
+        batch_size: Some(64),
+        sequence_length: Some(7),
+        precision: Some(Precision::Tf32),
+        parameter_count: Some(16),
+        resolve_gpu: Some(&resolve),
+        max_steps: Some(1),
+        ..ImportOptions::default()
+    };
+    let import = read(two_steps().json().as_bytes(), &options).unwrap();
+    assert_eq!(import.summary.steps_used, 1);
+    let workload = &import.profile.workload;
+    assert_eq!((workload.name.as_str(), workload.mode, workload.batch_size), ("toy", Mode::Inference, Some(64)));
+    assert_eq!(workload.parameter_count, Some(16));
+    assert_eq!(import.profile.origin.unwrap().gpu.unwrap().as_str(), "v100-sxm2-16gb");
+}
+
+#[test]
+fn a_trace_over_the_budget_is_read_in_passes() {
+    let mut trace = Trace::default();
+    for n in 1..=40 {
+        training_step(&mut trace, n, 1000.0 + 100.0 * f64::from(n));
+    }
+    let whole = trace.import().unwrap();
+    let options = ImportOptions { max_records: Some(200), ..ImportOptions::default() };
+    let part = read(trace.json().as_bytes(), &options).unwrap();
+    assert_eq!(part.summary.steps_found, 40);
+    assert!((2..=20).contains(&part.summary.steps_used), "{}", part.summary.steps_used);
+    assert_eq!(part.profile.operations, whole.profile.operations);
+    assert_eq!(part.profile.measured_step(), whole.profile.measured_step());
+    assert!(part.profile.recording.unwrap().notes.iter().any(|note| note.contains("large")));
+}
+
+#[test]
+fn shapes_alone_make_a_profile_without_origin() {
+    let mut trace = two_steps();
+    trace.events.retain(|event| !event.contains("cuda_runtime") && !event.contains("\"pid\": 0"));
+    let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
+    let profile = read(trace.json().as_bytes(), &options).unwrap().profile;
+    assert_eq!(profile.origin, None);
+    assert_eq!(profile.step, None);
+    let forward = operation(&profile, "aten::addmm", Phase::Forward);
+    assert_eq!((forward.count, forward.device_time), (1, None));
+    assert_eq!(operation(&profile, "aten::mm", Phase::Backward).inputs, [[3, 2], [2, 4]]);
+    assert!(profile.operations.iter().all(|operation| operation.name != "aten::linear" && operation.name != "aten::t"));
+}
+
+#[test]
+fn ranks_are_joined_by_their_medians() {
+    let rank = |stretch: f64| {
+        let mut trace = Trace::default();
+        for n in 0..3_u32 {
+            let t = 1000.0 + stretch * 100.0 * f64::from(n);
+            trace.mark(&format!("ProfilerStep#{n}"), t, stretch * 99.0);
+            trace.operator(MAIN, "aten::relu", t, 9.0, "");
+            trace.kernel(MAIN, t + 1.0, "relu", t + 2.0, stretch * 10.0);
+        }
+        trace.json()
+    };
+    let texts = [rank(1.0), rank(3.0), rank(2.0)];
+    let mut opens: Vec<_> = texts
+        .iter()
+        .map(|text| || Ok(Box::new(std::io::Cursor::new(text.clone().into_bytes())) as Box<dyn std::io::Read>))
+        .collect();
+    let mut sources: Vec<&mut habitat_tui::profile::kineto::Open<'_>> =
+        opens.iter_mut().map(|open| open as &mut habitat_tui::profile::kineto::Open<'_>).collect();
+    let import =
+        import_ranks(&mut sources, &ImportOptions::default(), &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    assert_eq!(import.profile.measured_step().unwrap().get(), 200.0 + 0.0);
+    assert_eq!(import.profile.operations[0].device_time.unwrap().get(), 20.0);
+    assert_eq!(import.profile.recording.unwrap().ranks, Some(3));
+}
+
+#[test]
+fn the_sample_that_comes_with_the_program_reads() {
+    let packed = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
+    let json = zstd::decode_all(&packed[..]).unwrap();
+    let (profile, warnings) = Profile::from_json(&json).unwrap();
+    assert!(warnings.is_empty());
+    assert_eq!((profile.workload.name.as_str(), profile.workload.batch_size), ("resnet50", Some(32)));
+    assert_eq!(profile.origin.as_ref().unwrap().gpu.as_ref().unwrap().as_str(), "v100-sxm2-32gb");
+    let busy = profile.step.as_ref().unwrap().device_busy.unwrap();
+    assert!((profile.total_device_time() / busy - 1.0).abs() < 0.01);
+}

@@ -1,0 +1,222 @@
+//! Who may import whom. A single crate has no walls, so this test reads `src/` and fails
+//! on a forbidden name.
+//!
+//! The rooms, from the ground up:
+//!
+//! 1. Core: units, text, profile, catalog, predict, pricing, plan. Bytes and values in,
+//!    values out: no files, environment, network, processes, threads, clock or printing, no
+//!    front-end crate. Arrows point one way: units → {profile, catalog, pricing};
+//!    profile and catalog → predict; predict and pricing → plan.
+//! 2. report: core → text.
+//! 3. store: files and folders; knows profile, catalog and pricing.
+//! 4. action, settings: what can be done and set, as data; they know the core's plain
+//!    choices (a tier, a precision) and nothing that computes.
+//! 5. app: core, report, action and settings; neither a terminal nor an async runtime.
+//! 6. cli: everything but app and tui. tui: everything; of cli only what it orders to be
+//!    opened (`cli::Screens`). Only `main.rs` knows both.
+//!
+//! And one crate, one file, for those that a reader should find in one place.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A source file: its path under `src/`, and its lines without comments and tests.
+struct Source {
+    path: String,
+    code: Vec<(usize, String)>,
+}
+
+fn read_all() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources(&root)
+        .into_iter()
+        .map(|file| {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let path = file.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
+            Source { path, code: code_lines(&text) }
+        })
+        .collect()
+}
+
+/// Lines with their numbers, up to the unit tests at the end of a file (which may read
+/// files), comments left out.
+fn code_lines(text: &str) -> Vec<(usize, String)> {
+    text.lines()
+        .enumerate()
+        .take_while(|(_, line)| line.trim_end() != "#[cfg(test)]")
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .map(|(index, line)| (index + 1, line.split(" // ").next().unwrap_or(line).to_owned()))
+        .collect()
+}
+
+/// The room a file belongs to: the first part of its path.
+fn room(path: &str) -> &str {
+    path.split('/').next().unwrap().trim_end_matches(".rs")
+}
+
+fn offences(allowed_at: impl Fn(&str) -> bool, forbidden: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for source in read_all().iter().filter(|source| !allowed_at(&source.path)) {
+        for (number, line) in &source.code {
+            for name in forbidden.iter().filter(|name| mentions(line, name)) {
+                found.push(format!("src/{}:{number} names {name}: {}", source.path, line.trim()));
+            }
+        }
+    }
+    found
+}
+
+/// Whether `line` has `name` as a whole path, not as part of a longer word.
+fn mentions(line: &str, name: &str) -> bool {
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(name).any(|(start, _)| {
+        let before = line[..start].chars().next_back();
+        let after = line[start + name.len()..].chars().next();
+        let starts = !name.starts_with(word) || before.is_none_or(|c| !word(c));
+        let ends = !name.ends_with(word) || after.is_none_or(|c| !word(c));
+        starts && ends
+    })
+}
+
+const CORE: [&str; 7] = ["units", "text", "profile", "catalog", "predict", "pricing", "plan"];
+
+#[test]
+fn the_core_computes_and_nothing_else() {
+    let forbidden = [
+        "std::fs",
+        "std::env",
+        "std::net",
+        "std::process",
+        "std::thread",
+        "std::time::Instant",
+        "std::time::SystemTime",
+        "SystemTime::now",
+        "Instant::now",
+        "Timestamp::now",
+        "Zoned::now",
+        "println!",
+        "print!",
+        "eprintln!",
+        "eprint!",
+        "tokio",
+        "ratatui",
+        "crossterm",
+        "cudarc",
+        "directories",
+        "clap",
+        "tempfile",
+    ];
+    let found = offences(|path| !CORE.contains(&room(path)), &forbidden);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Which rooms a room may name with `crate::`.
+fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
+    let all_core = CORE.to_vec();
+    let with = |more: &[&'static str]| [all_core.clone(), more.to_vec()].concat();
+    BTreeMap::from([
+        ("units", vec![]),
+        ("text", vec![]),
+        ("profile", vec!["units", "text"]),
+        ("catalog", vec!["units", "text"]),
+        ("pricing", vec!["units", "text"]),
+        ("predict", vec!["units", "text", "profile", "catalog"]),
+        ("plan", vec!["units", "text", "predict", "pricing"]),
+        ("report", all_core.clone()),
+        ("store", vec!["units", "text", "profile", "catalog", "pricing"]),
+        ("action", vec!["units"]),
+        ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
+        ("app", with(&["report", "action", "settings"])),
+        ("cli", with(&["report", "store", "action", "settings"])),
+        ("tui", with(&["report", "store", "action", "settings", "app", "cli"])),
+    ])
+}
+
+#[test]
+fn arrows_between_rooms_point_one_way() {
+    let rules = may_import();
+    let rooms: Vec<&str> = rules.keys().copied().collect();
+    let mut found = Vec::new();
+    for source in read_all() {
+        let own = room(&source.path);
+        if matches!(own, "lib" | "main") {
+            continue;
+        }
+        let allowed = rules.get(own).unwrap_or_else(|| panic!("src/{} belongs to no room of this test", source.path));
+        for (number, line) in &source.code {
+            for other in rooms.iter().filter(|&&other| other != own && !allowed.contains(&other)) {
+                if mentions(line, &format!("crate::{other}")) {
+                    found.push(format!("src/{}:{number}: {own} may not import {other}: {}", source.path, line.trim()));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// `use crate::{a, b}` would hide a room from the test above.
+#[test]
+fn rooms_are_imported_one_a_line() {
+    let found = offences(|path| path == "main.rs", &["crate::{"]);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn one_crate_one_place() {
+    for (names, place) in [
+        (vec!["good_lp", "microlp::"], "plan/solve.rs"),
+        (vec!["candle_core"], "predict/mlp.rs"),
+        (vec!["cudarc"], "capture/device.rs"),
+        (vec!["directories"], "store/paths.rs"),
+        (vec!["include_dir"], "store/bundled.rs"),
+    ] {
+        let found = offences(|path| path == place, &names);
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+    let found = offences(|path| room(path) == "tui", &["ratatui", "crossterm", "tokio"]);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn only_main_knows_the_screens_and_the_commands() {
+    let found = offences(
+        |path| room(path) == "tui" || path == "main.rs" || path == "lib.rs",
+        &["crate::tui", "habitat_tui::tui"],
+    );
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn the_screens_take_only_their_order_from_the_commands() {
+    for source in read_all().iter().filter(|source| room(&source.path) == "tui") {
+        for (number, line) in source.code.iter().filter(|(_, line)| mentions(line, "crate::cli")) {
+            assert!(line.contains("crate::cli::Screens"), "src/{}:{number}: {line}", source.path);
+        }
+    }
+}
+
+/// The test's own eyes: it must see what it forbids.
+#[test]
+fn the_scanner_sees() {
+    assert!(mentions("use std::fs::File;", "std::fs"));
+    assert!(mentions("    println!(\"x\")", "println!"));
+    assert!(!mentions("eprintln!()", "println!"));
+    assert!(!mentions("use crate::plans::X;", "crate::plan"));
+    assert!(mentions("crate::plan::Goal", "crate::plan"));
+    assert_eq!(code_lines("a // b\n// c\nd\n#[cfg(test)]\ne"), [(1, "a".to_owned()), (3, "d".to_owned())]);
+    assert!(read_all().len() > 30);
+}

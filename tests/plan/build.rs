@@ -1,0 +1,128 @@
+//! Predictions, prices and goals made of plain numbers.
+
+use habitat_tui::catalog::Vendor;
+use habitat_tui::plan::{Assumptions, Confidence, Goal, Work};
+use habitat_tui::predict::{Estimate, Fits, GpuFacts, MemoryFit, Method, Prediction, Predictions, StepTime};
+use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
+use habitat_tui::profile::{Mode, Workload};
+use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour};
+
+pub(crate) fn gpu(name: &str) -> GpuFacts {
+    GpuFacts {
+        slug: GpuSlug::new(name).unwrap(),
+        name: name.to_uppercase(),
+        vendor: Vendor::Nvidia,
+        architecture: "Test".into(),
+        memory: Bytes::new(16.0 * GIB).unwrap(),
+        nvlink: None,
+        pcie_generation: Some(4),
+        power: None,
+        doubtful: false,
+    }
+}
+
+/// A GPU that processes so many samples an hour, one a step, measured.
+pub(crate) fn measured(name: &str, samples_per_hour: f64) -> Prediction {
+    let median = Micros::new(3.6e9 / samples_per_hour).unwrap();
+    prediction(name, StepTime::Measured { median, range: None })
+}
+
+/// The same, predicted with a symmetric band.
+pub(crate) fn predicted(name: &str, samples_per_hour: f64, band: f64) -> Prediction {
+    let mid = 3.6e9 / samples_per_hour;
+    let micros = |value| Micros::new(value).unwrap();
+    let estimate = Estimate {
+        low: micros(mid * (1.0 - band)),
+        mid: micros(mid),
+        high: micros(mid * (1.0 + band)),
+        method: Method::Roofline,
+    };
+    prediction(name, StepTime::Predicted(estimate))
+}
+
+fn prediction(name: &str, step: StepTime) -> Prediction {
+    let gpu = gpu(name);
+    Prediction {
+        step,
+        throughput: None,
+        host_idle: Micros::ZERO,
+        shares: Vec::new(),
+        operations: Vec::new(),
+        memory: MemoryFit { fits: Fits::Yes, needed: None, usable: gpu.memory * 0.92, reason: "small".into() },
+        notes: Vec::new(),
+        gpu,
+    }
+}
+
+pub(crate) fn predictions(all: impl IntoIterator<Item = Prediction>) -> Predictions {
+    Predictions {
+        workload: Workload {
+            name: "test".into(),
+            mode: Mode::Training,
+            batch_size: Some(1),
+            sequence_length: None,
+            precision: None,
+            parameter_count: None,
+        },
+        origin: None,
+        predictions: all.into_iter().collect(),
+        notes: Vec::new(),
+    }
+}
+
+pub(crate) fn offer(gpu: &str, price: f64, tier: Tier) -> Offer {
+    offer_in("us-1", gpu, price, tier)
+}
+
+pub(crate) fn offer_in(region: &str, gpu: &str, price: f64, tier: Tier) -> Offer {
+    Offer {
+        id: OfferId::new("cloud", region, gpu, tier),
+        provider: "cloud".into(),
+        region: region.into(),
+        instance_type: gpu.into(),
+        gpu_name: gpu.to_uppercase(),
+        gpu: Some(GpuSlug::new(gpu).unwrap()),
+        gpu_count: 1,
+        gpu_memory: None,
+        vcpus: None,
+        host_memory: None,
+        tier,
+        price: UsdPerHour::new(price).unwrap(),
+        as_of: None,
+        source: "test".into(),
+        unusable: None,
+        note: None,
+    }
+}
+
+/// On-demand configurations as (samples an hour, $ an hour), one GPU each.
+pub(crate) fn configurations(rates_and_prices: &[(f64, f64)]) -> (Predictions, PriceBook) {
+    let names: Vec<String> = (0..rates_and_prices.len()).map(|index| format!("gpu-{index}")).collect();
+    let all = names.iter().zip(rates_and_prices).map(|(name, (rate, _))| measured(name, *rate));
+    let offers = names.iter().zip(rates_and_prices).map(|(name, (_, price))| offer(name, *price, Tier::OnDemand));
+    (predictions(all), PriceBook::new(offers))
+}
+
+/// A goal in samples without any assumed overhead.
+pub(crate) fn goal(samples: f64, max_parts: u32) -> Goal {
+    Goal {
+        max_parts,
+        assumptions: Assumptions { setup: Hours::ZERO, ..Assumptions::default() },
+        confidence: Confidence::High,
+        ..Goal::new(Work::Samples(Samples::new(samples).unwrap()))
+    }
+}
+
+pub(crate) fn hours(value: f64) -> Hours {
+    Hours::new(value).unwrap()
+}
+
+pub(crate) fn usd(value: f64) -> Usd {
+    Usd::new(value).unwrap()
+}
+
+/// Equal to the cent.
+#[track_caller]
+pub(crate) fn assert_cents(found: Usd, expected: f64) {
+    assert!((found.get() - expected).abs() < 0.005, "${} instead of ${expected}", found.get());
+}

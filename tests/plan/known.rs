@@ -1,0 +1,275 @@
+//! Problems whose answers are known: section C of the planner note.
+
+use habitat_tui::plan::problem::{Choice, Limit, Problem};
+use habitat_tui::plan::search::{Found, best, solve_in_sequence};
+use habitat_tui::plan::{Goal, Objective, Plan, PlanStatus, Prepared, plan};
+use habitat_tui::pricing::{PriceBook, Tier};
+
+use crate::build::{assert_cents, configurations, goal, hours, measured, offer, predictions, usd};
+
+const THREE: [(f64, f64); 3] = [(1.0, 1.0), (2.0, 3.0), (4.0, 8.0)];
+const DEADLINES: [f64; 5] = [12.0, 9.0, 6.0, 4.5, 3.0];
+
+fn by(goal: &Goal, deadline: f64) -> Plan {
+    let (predictions, prices) = configurations(&THREE);
+    plan(&predictions, &prices, &Goal { deadline: Some(hours(deadline)), ..goal.clone() }).unwrap()
+}
+
+/// C.1, parts mixed.
+#[test]
+fn two_parts_meet_each_deadline_at_the_known_cost() {
+    for (deadline, cost) in DEADLINES.into_iter().zip([12.0, 15.0, 18.0, 21.0, 24.0]) {
+        let plan = by(&goal(12.0, 2), deadline);
+        assert_eq!(plan.status, PlanStatus::Optimal, "{deadline} h");
+        assert_cents(plan.total.unwrap().cost.mid, cost);
+        assert!(plan.total.unwrap().hours.high.get() <= deadline + 1e-6);
+    }
+}
+
+/// C.1, one part only; the solver and the sort agree.
+#[test]
+fn one_part_meets_each_deadline_at_the_known_cost() {
+    let (predictions, prices) = configurations(&THREE);
+    for (deadline, cost) in DEADLINES.into_iter().zip([12.0, 18.0, 18.0, 24.0, 24.0]) {
+        let plan = by(&goal(12.0, 1), deadline);
+        assert_cents(plan.total.unwrap().cost.mid, cost);
+        assert_eq!(plan.solver.name, "filter and sort");
+
+        let prepared = Prepared::new(&predictions, &prices, &goal(12.0, 1)).unwrap();
+        let problem = Problem::new(12.0, prepared.choices().to_vec(), 1);
+        let limit = Limit { deadline: Some(deadline), ..Limit::default() };
+        let sorted = best(&problem, Objective::Cost, &limit).unwrap();
+        let solved = solve_in_sequence(&problem, Objective::Cost, &limit).unwrap();
+        assert_eq!(solved.hours.len(), 1);
+        assert_eq!((sorted.hours[0].0, solved.solver), (solved.hours[0].0, "microlp"), "{deadline} h");
+    }
+}
+
+/// C.1, a quarter of an hour of set-up a part.
+#[test]
+fn set_up_is_billed_for_each_part() {
+    let mut with_setup = goal(12.0, 2);
+    with_setup.assumptions.setup = hours(0.25);
+    for (deadline, cost) in DEADLINES.into_iter().zip([13.50, 16.50, 21.75, 24.75]) {
+        assert_cents(by(&with_setup, deadline).total.unwrap().cost.mid, cost);
+    }
+    let none = by(&with_setup, 3.0);
+    assert_eq!((none.status, none.total), (PlanStatus::Infeasible, None));
+}
+
+/// C.1: an hour is worth $2 below 6 h, $1 up to 12 h and nothing above.
+#[test]
+fn an_hour_of_deadline_has_the_known_worth() {
+    let (predictions, prices) = configurations(&THREE);
+    let prepared = Prepared::new(&predictions, &prices, &goal(12.0, 2)).unwrap();
+    for (deadline, saved) in [(3.5, 2.0), (5.0, 2.0), (6.5, 1.0), (10.0, 1.0), (12.0, 0.0), (20.0, 0.0)] {
+        let plan = prepared.solve(Some(hours(deadline)), None).unwrap();
+        assert_cents(prepared.marginal_hour(&plan).unwrap(), saved);
+        assert_eq!(plan.notes.iter().any(|note| note.contains("one more hour saves")), saved > 0.0, "{deadline}");
+    }
+}
+
+fn limited(max_parts: u32, deadline: f64, budget: f64) -> Plan {
+    let (predictions, prices) = configurations(&THREE);
+    let goal = Goal { deadline: Some(hours(deadline)), budget: Some(usd(budget)), ..goal(12.0, max_parts) };
+    plan(&predictions, &prices, &goal).unwrap()
+}
+
+#[track_caller]
+fn assert_says(plan: &Plan, texts: &[&str]) {
+    assert_eq!(plan.status, PlanStatus::Infeasible);
+    for text in texts {
+        assert!(plan.reasons.iter().any(|reason| reason.contains(text)), "{text:?} in {:#?}", plan.reasons);
+    }
+}
+
+/// C.2: too short a deadline.
+#[test]
+fn a_deadline_that_no_money_meets_is_explained() {
+    for max_parts in [1, 2] {
+        let plan = limited(max_parts, 2.0, 100.0);
+        let texts = [
+            "deadline +1.0 h would suffice (1 × gpu-2 at cloud us-1, on-demand, $24.00)",
+            "no budget helps: the fastest plan needs 3.00 h",
+            "4 samples less work (33.3 %) would suffice",
+        ];
+        assert_says(&plan, &texts);
+    }
+}
+
+/// C.2: too small a budget.
+#[test]
+fn a_budget_that_no_time_meets_is_explained() {
+    let plan = limited(2, 6.0, 10.0);
+    assert_says(&plan, &["budget +$8.00 would suffice", "no deadline helps: the cheapest plan costs $12.00"]);
+    assert_says(&plan, &["4 samples less work (33.3 %) would suffice"]);
+    assert_says(&limited(1, 6.0, 10.0), &["budget +$8.00 would suffice (1 × gpu-1 at cloud us-1, on-demand, 6.00 h)"]);
+}
+
+#[test]
+fn a_deadline_and_a_budget_that_only_help_together_are_both_named() {
+    for max_parts in [1, 2] {
+        let plan = limited(max_parts, 2.0, 10.0);
+        assert_says(&plan, &["no deadline helps", "no budget helps", "together would suffice"]);
+    }
+    // With one part: 2 h + 10 units of a tenth and $10 + 8 at rate 2 (6 h, $18), 20 + 8 tenths;
+    // rate 4 (3 h, $24): 5 + 14 tenths is the least.
+    assert_says(&limited(1, 2.0, 10.0), &["deadline +1.0 h and budget +$14.00 together would suffice (1 × gpu-2"]);
+}
+
+#[test]
+fn nothing_at_all_is_explained_too() {
+    for max_parts in [1, 2] {
+        assert_says(&limited(max_parts, 0.0, 100.0), &["deadline +3.0 h would suffice", "no budget helps"]);
+        assert_says(&limited(max_parts, 100.0, 0.0), &["budget +$12.00 would suffice", "no deadline helps"]);
+        assert_says(&limited(max_parts, 0.0, 0.0), &["together would suffice", "no amount of work fits"]);
+    }
+}
+
+/// What a text proposes does suffice: the very deadline and budget named give a plan.
+#[test]
+fn what_is_proposed_suffices() {
+    for max_parts in [1, 2] {
+        assert_eq!(limited(max_parts, 3.0, 100.0).status, PlanStatus::Optimal);
+        assert_eq!(limited(max_parts, 6.0, 18.0).status, PlanStatus::Optimal);
+        assert_eq!(limited(1, 3.0, 24.0).status, PlanStatus::Optimal);
+    }
+}
+
+/// C.3: SkyPilot's ResNet-50 estimator (`examples/time_estimators.py`), with egress and its
+/// time for the TPU. Hours of the whole work are given, so one unit of work an item.
+#[test]
+fn resnet50_at_skypilots_times_and_prices() {
+    let table = [
+        ("T4×1", 33.70, 0.526),
+        ("T4×4", 13.12, 3.912),
+        ("T4×8", 8.90, 7.824),
+        ("V100×1", 18.25, 3.06),
+        ("V100×4", 9.25, 12.24),
+        ("V100×8", 6.97, 24.48),
+        ("TPU v3-8", 5.216, 8.00),
+    ];
+    let problem = |egress: bool| {
+        let choices = table.iter().map(|(name, hours, price)| {
+            let tpu = egress && *name == "TPU v3-8";
+            Choice {
+                rate: 1.0 / hours,
+                hours: 1.0,
+                hours_once: if tpu { 480.0 / 3600.0 } else { 0.0 },
+                usd: *price,
+                usd_once: if tpu { 600.0 * 0.09 } else { 0.0 },
+                most_hours: f64::INFINITY,
+            }
+        });
+        Problem::new(1.0, choices.collect(), 1)
+    };
+    let answer = |egress: bool, deadline: Option<f64>| {
+        let problem = problem(egress);
+        let found = best(&problem, Objective::Cost, &Limit { deadline, ..Limit::default() }).unwrap();
+        let (finish, cost) = problem.choices[found.hours[0].0].whole(1.0).unwrap();
+        (table[found.hours[0].0].0, cost, (finish * 100.0).round() / 100.0)
+    };
+    // The hours above are rounded to 0.01 h (0.001 h for the TPU), the costs of the note
+    // come from unrounded ones.
+    let is = |deadline, expected: (&str, f64), price: f64| {
+        let (name, cost, _) = answer(true, deadline);
+        assert!(name == expected.0 && (cost - expected.1).abs() <= price * 0.005 + 0.005, "{name} {cost}");
+    };
+    is(None, ("T4×1", 17.73), 0.526);
+    is(Some(20.0), ("T4×4", 51.31), 3.912);
+    is(Some(9.0), ("T4×8", 69.66), 7.824);
+    is(Some(8.0), ("TPU v3-8", 95.72), 0.8);
+    assert_eq!(answer(true, Some(8.0)).2, 5.35);
+    for deadline in [5.22, 8.0, 20.0, 33.69] {
+        let (name, cost, _) = answer(false, Some(deadline));
+        assert!(name == "TPU v3-8" && (cost - 41.72).abs() < 0.015, "{name} {cost}");
+    }
+    assert_eq!(answer(false, Some(33.70)).0, "T4×1");
+    assert!(best(&problem(false), Objective::Cost, &Limit { deadline: Some(5.2), ..Limit::default() }).is_none());
+}
+
+/// C.5: 720 h reserved at 1.5 $/h, paid whether used or not, against 4 $/h: worth it from
+/// 270 h on. The contract is a choice with a cost once and a cap on its hours.
+#[test]
+fn a_contract_breaks_even_where_it_should() {
+    let cloud = Choice { rate: 1.0, hours: 1.0, hours_once: 0.0, usd: 4.0, usd_once: 0.0, most_hours: f64::INFINITY };
+    let contract = Choice { usd: 0.0, usd_once: 720.0 * 1.5, most_hours: 720.0, ..cloud };
+    let cheapest = |work: f64, max_parts: u32| -> Found {
+        let problem = Problem::new(work, vec![cloud, contract], max_parts);
+        best(&problem, Objective::Cost, &Limit::default()).unwrap()
+    };
+    for max_parts in [1, 2] {
+        assert_eq!(cheapest(269.0, max_parts).hours, [(0, 269.0)]);
+        assert_eq!(cheapest(271.0, max_parts).hours, [(1, 271.0)]);
+        assert_eq!(cheapest(720.0, max_parts).hours, [(1, 720.0)]);
+    }
+    // Above the contract's hours the rest is bought: 720 h + 80 h × $4.
+    let mixed = cheapest(800.0, 2);
+    assert!((mixed.hours[0].1 - 80.0).abs() < 1e-6 && (mixed.hours[1].1 - 720.0).abs() < 1e-6, "{mixed:?}");
+}
+
+/// C.5: a GPU of one's own, 0.35 kW at 0.20 $/kWh, five times slower than a 1 $/h offer.
+#[test]
+fn an_own_gpu_is_mixed_with_the_cloud_as_far_as_the_deadline_asks() {
+    let predictions = predictions([measured("own", 0.2), measured("cloud", 1.0)]);
+    let prices = PriceBook::new([offer("own", 0.35 * 0.20, Tier::Owned), offer("cloud", 1.0, Tier::OnDemand)]);
+    let by = |deadline: f64| {
+        let goal = Goal { deadline: Some(hours(deadline)), ..goal(100.0, 2) };
+        plan(&predictions, &prices, &goal).unwrap()
+    };
+    let tiers = |plan: &Plan| plan.parts.iter().map(|part| part.tier).collect::<Vec<_>>();
+
+    let slow = by(500.0);
+    assert_eq!(tiers(&slow), [Tier::Owned]);
+    assert_cents(slow.total.unwrap().cost.mid, 35.0);
+
+    let mixed = by(300.0);
+    assert_eq!(tiers(&mixed), [Tier::Owned, Tier::OnDemand]);
+    assert_cents(mixed.total.unwrap().cost.mid, 67.5);
+    assert!((mixed.parts[0].hours.mid.get() - 250.0).abs() < 1e-6);
+    assert!((mixed.parts[1].hours.mid.get() - 50.0).abs() < 1e-6);
+
+    let fast = by(100.0);
+    assert_eq!(tiers(&fast), [Tier::OnDemand]);
+    assert_cents(fast.total.unwrap().cost.mid, 100.0);
+}
+
+/// The other two objectives on C.1's offers.
+#[test]
+fn the_fastest_plan_and_the_worth_of_an_hour() {
+    for max_parts in [1, 2] {
+        let plan = |objective, budget| {
+            let (predictions, prices) = configurations(&THREE);
+            let goal = Goal { objective, budget: Some(usd(budget)), ..goal(12.0, max_parts) };
+            habitat_tui::plan::plan(&predictions, &prices, &goal).unwrap()
+        };
+        let worth = |value| Objective::CostPlusTime(habitat_tui::units::UsdPerHour::new(value).unwrap());
+        assert_eq!(plan(Objective::Time, 24.0).total.unwrap().hours.mid, hours(3.0));
+        // $21 buys half of the work at each of the two faster rates, in 4.5 h, or 6 h in one part.
+        let finish = plan(Objective::Time, 21.0).total.unwrap().hours.mid.get();
+        assert!((finish - if max_parts == 1 { 6.0 } else { 4.5 }).abs() < 1e-6, "{finish}");
+        // An hour is worth $1.50: between what the two steps of the frontier cost.
+        assert_cents(plan(worth(1.5), 100.0).total.unwrap().cost.mid, 18.0);
+        assert_cents(plan(worth(0.5), 100.0).total.unwrap().cost.mid, 12.0);
+        assert_cents(plan(worth(2.5), 100.0).total.unwrap().cost.mid, 24.0);
+    }
+}
+
+/// The frontier of C.1 is the line through its three offers.
+#[test]
+fn the_frontier_is_known() {
+    let (predictions, prices) = configurations(&THREE);
+    let frontier = |max_parts| Prepared::new(&predictions, &prices, &goal(12.0, max_parts)).unwrap().frontier();
+    let ends: Vec<_> = frontier(1).iter().map(|p| (p.hours.mid.get(), p.cost.mid.get())).collect();
+    assert_eq!(ends, [(3.0, 24.0), (6.0, 18.0), (12.0, 12.0)]);
+
+    let mixed = frontier(2);
+    assert!((10..=20).contains(&mixed.len()), "{}", mixed.len());
+    for point in &mixed {
+        let h = point.hours.mid.get();
+        let expected = if h <= 6.0 { 24.0 - 2.0 * (h - 3.0) } else { 18.0 - (h - 6.0) };
+        assert_cents(point.cost.mid, expected);
+    }
+    assert!(mixed.windows(2).all(|pair| pair[0].hours.high.get() < pair[1].hours.high.get()));
+    assert!(mixed.windows(2).all(|pair| pair[0].cost.mid.get() > pair[1].cost.mid.get()));
+}

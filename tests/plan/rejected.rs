@@ -1,0 +1,197 @@
+//! Every offer ends up somewhere, with a reason that has numbers; and what the goal lacks.
+
+use habitat_tui::plan::check::{CheckError, check, check_sources};
+use habitat_tui::plan::{Goal, PlanError, PlanStatus, Prepared, RejectionKind, Work, plan};
+use habitat_tui::predict::Fits;
+use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
+use habitat_tui::units::{Bytes, GIB, Hours, Samples, Usd, UsdPerHour};
+
+use crate::build::{configurations, goal, hours, measured, offer, offer_in, predictions, usd};
+
+/// One offer for each reason; the plan is `good`.
+#[test]
+fn each_offer_is_used_or_shown_or_has_a_reason() {
+    let mut large = measured("large", 10.0);
+    large.memory.fits = Fits::No;
+    large.memory.needed = Bytes::new(18.2 * GIB).ok();
+    let mut unsure = measured("unsure", 10.0);
+    unsure.memory.fits = Fits::Unknown;
+    unsure.memory.reason = "no peak memory in the profile".into();
+    let predictions = predictions([
+        measured("good", 4.0),
+        measured("slow", 0.5),
+        measured("dear", 4.0),
+        measured("second", 4.0),
+        large,
+        unsure,
+    ]);
+    let offers: Vec<Offer> = vec![
+        Offer { unusable: Some("suspect price: below list".into()), ..offer("good", 0.1, Tier::Reserved) },
+        Offer { gpu: None, gpu_name: "Mystery 9000".into(), ..offer("mystery", 1.0, Tier::OnDemand) },
+        offer("unpredicted", 1.0, Tier::OnDemand),
+        offer("large", 1.0, Tier::OnDemand),
+        offer("unsure", 1.0, Tier::OnDemand),
+        Offer { gpu_count: 2, ..offer_in("eu-1", "good", 2.0, Tier::OnDemand) },
+        offer_in("mars-1", "good", 0.5, Tier::OnDemand),
+        offer("slow", 0.01, Tier::OnDemand),
+        offer("dear", 100.0, Tier::OnDemand),
+        offer("second", 2.5, Tier::OnDemand),
+        offer_in("us-2", "good", 3.0, Tier::OnDemand),
+        offer("good", 2.0, Tier::OnDemand),
+    ];
+    let prices = PriceBook::new(offers);
+    let mut goal = Goal { deadline: Some(hours(4.0)), budget: Some(usd(50.0)), ..goal(12.0, 1) };
+    goal.limits.regions = vec!["us-".into(), "eu-".into()];
+    let plan = plan(&predictions, &prices, &goal).unwrap();
+
+    assert_eq!(plan.parts[0].offer.as_str(), "cloud/us-1/good/on-demand");
+    let shown: Vec<&str> = plan.alternatives.iter().map(|part| part.offer.as_str()).collect();
+    assert_eq!(shown, ["cloud/us-1/second/on-demand"]);
+    let expected = [
+        (RejectionKind::UnusablePrice, "suspect price: below list"),
+        (RejectionKind::UnknownGpu, "Mystery 9000 is not a GPU of the catalog"),
+        (RejectionKind::NoPrediction, "no prediction for unpredicted"),
+        (RejectionKind::Memory, "needs 18.2 GB, the card may use 14.7 of 16"),
+        (RejectionKind::Memory, "not known whether it fits: no peak memory in the profile"),
+        (
+            RejectionKind::NoPrediction,
+            "2 GPUs: the parameter count is not known, so neither is the size of the gradients; give it with --parameters",
+        ),
+        (RejectionKind::Limits, "region mars-1 is not among those allowed"),
+        (RejectionKind::Deadline, "alone needs 24.0 h at the upper end of its range, 20.0 h more than the deadline"),
+        (RejectionKind::Budget, "alone costs $300.00, $250.00 more than the budget"),
+        (RejectionKind::Dominated, "costs $9.00 in 3.00 h, $3.00 more than the plan"),
+    ];
+    let found: Vec<(RejectionKind, &str)> = plan.rejected.iter().map(|r| (r.kind, r.reason.as_str())).collect();
+    assert_eq!(found, expected);
+    assert_eq!(plan.rejected.len() + plan.alternatives.len() + plan.parts.len(), prices.offers().len());
+}
+
+#[test]
+fn every_limit_rejects_what_it_names() {
+    let predictions = predictions([measured("good", 4.0)]);
+    let prices = PriceBook::new([offer("good", 2.0, Tier::OnDemand)]);
+    let rejected = |change: &dyn Fn(&mut Goal)| {
+        let mut goal = goal(12.0, 1);
+        change(&mut goal);
+        let plan = plan(&predictions, &prices, &goal).unwrap();
+        assert_eq!((plan.status, plan.rejected[0].kind), (PlanStatus::Infeasible, RejectionKind::Limits));
+        // The nearest miss of the filter is among the reasons.
+        assert!(plan.reasons.iter().any(|reason| reason.contains(&plan.rejected[0].reason)), "{:?}", plan.reasons);
+        plan.rejected[0].reason.clone()
+    };
+    assert_eq!(rejected(&|g| g.limits.tiers = vec![Tier::Spot]), "on-demand offers are not allowed");
+    assert!(rejected(&|g| g.limits.gpus = vec!["other".to_owned().try_into().unwrap()]).contains("good is not among"));
+    assert!(rejected(&|g| g.limits.providers = vec!["aws".into()]).contains("cloud is not among"));
+    assert_eq!(rejected(&|g| g.limits.exclude_providers = vec!["Cloud".into()]), "cloud is excluded");
+    assert_eq!(rejected(&|g| g.limits.min_gpus = 2), "1 GPUs, fewer than the 2 wanted");
+    assert_eq!(rejected(&|g| g.limits.max_gpus = Some(0)), "1 GPUs, more than the 0 allowed");
+    assert_eq!(rejected(&|g| g.limits.max_price = UsdPerHour::new(1.5).ok()), "$2.00/h, more than the $1.50/h allowed");
+}
+
+#[test]
+fn what_may_not_fit_can_be_allowed() {
+    let mut unsure = measured("unsure", 10.0);
+    unsure.memory.fits = Fits::Unknown;
+    let prices = PriceBook::new([offer("unsure", 1.0, Tier::OnDemand)]);
+    let mut goal = goal(12.0, 1);
+    goal.limits.allow_unknown_memory = true;
+    let plan = plan(&predictions([unsure]), &prices, &goal).unwrap();
+    assert_eq!(plan.status, PlanStatus::Optimal);
+    assert!(plan.parts[0].notes.iter().any(|note| note.contains("not known whether")), "{:?}", plan.parts[0].notes);
+}
+
+/// Alternatives are the best of each GPU, provider and tier, at most eight, best first.
+#[test]
+fn alternatives_differ_from_each_other() {
+    let names: Vec<String> = (0..12).map(|index| format!("gpu-{index:02}")).collect();
+    let predictions = predictions(names.iter().map(|name| measured(name, 1.0)));
+    let prices = PriceBook::new(names.iter().enumerate().flat_map(|(index, name)| {
+        let price = 1.0 + index as f64;
+        ["a", "b", "c"].map(|region| offer_in(region, name, price, Tier::OnDemand))
+    }));
+    let plan = plan(&predictions, &prices, &goal(1.0, 1)).unwrap();
+    let shown: Vec<&str> = plan.alternatives.iter().map(|part| part.gpu.as_str()).collect();
+    assert_eq!(shown, ["gpu-01", "gpu-02", "gpu-03", "gpu-04", "gpu-05", "gpu-06", "gpu-07", "gpu-08"]);
+    assert_eq!(plan.rejected.len(), 36 - 1 - 8);
+}
+
+#[test]
+fn work_is_samples_steps_epochs_or_tokens() {
+    let (mut predictions, prices) = configurations(&[(100.0, 1.0)]);
+    predictions.workload.batch_size = Some(8);
+    predictions.workload.sequence_length = Some(128);
+    let samples = |work| plan(&predictions, &prices, &Goal { work, ..goal(1.0, 1) }).unwrap().work.get();
+    assert_eq!(samples(Work::Samples(Samples::new(12.0).unwrap())), 12.0);
+    assert_eq!(samples(Work::Steps(100)), 800.0);
+    assert_eq!(samples(Work::Epochs { epochs: 2.5, dataset: Samples::new(1000.0).unwrap() }), 2500.0);
+    assert_eq!(samples(Work::Tokens(12_800.0)), 100.0);
+}
+
+#[test]
+fn what_the_goal_lacks_is_an_error_that_names_the_remedy() {
+    let (mut predictions, prices) = configurations(&[(1.0, 1.0)]);
+    let error = |predictions: &_, goal: &Goal| plan(predictions, &prices, goal).unwrap_err();
+    let tokens = Goal { work: Work::Tokens(1e6), ..goal(1.0, 1) };
+    assert_eq!(error(&predictions, &tokens), PlanError::NoSequenceLength);
+    assert!(error(&predictions, &tokens).to_string().contains("--sequence-length"));
+    for work in [Work::Steps(0), Work::Tokens(f64::NAN), Work::Epochs { epochs: -1.0, dataset: Samples::ZERO }] {
+        let mut with_length = predictions.clone();
+        with_length.workload.sequence_length = Some(1);
+        assert!(matches!(error(&with_length, &Goal { work, ..goal(1.0, 1) }), PlanError::Work(_)), "{work:?}");
+    }
+    assert_eq!(error(&predictions, &goal(1.0, 0)), PlanError::NoParts);
+    for confidence in [0.0, 1.0, f64::NAN] {
+        let mut wrong = goal(1.0, 1);
+        wrong.assumptions.spot_confidence = confidence;
+        assert!(matches!(error(&predictions, &wrong), PlanError::Assumption { name: "spot confidence", .. }));
+    }
+    let mut wrong = goal(1.0, 1);
+    wrong.assumptions.checkpoint_interval = Hours::ZERO;
+    assert!(error(&predictions, &wrong).to_string().contains("checkpoint interval: 0 is not more than 0 hours"));
+    predictions.workload.batch_size = None;
+    assert!(error(&predictions, &goal(1.0, 1)).to_string().contains("--batch-size"));
+}
+
+#[test]
+fn nothing_to_choose_from_is_no_plan_and_no_error() {
+    for max_parts in [1, 2] {
+        let (predictions, _) = configurations(&[(1.0, 1.0)]);
+        let plan = plan(&predictions, &PriceBook::default(), &goal(1.0, max_parts)).unwrap();
+        assert_eq!(plan.status, PlanStatus::Infeasible);
+        assert_eq!(plan.reasons, ["no offer can be used at all"]);
+        let prepared = Prepared::new(&predictions, &PriceBook::default(), &goal(1.0, max_parts)).unwrap();
+        assert!(prepared.frontier().is_empty());
+    }
+}
+
+/// The checker finds each kind of wrong plan.
+#[test]
+fn a_wrong_plan_does_not_pass_the_check() {
+    let (predictions, prices) = configurations(&[(1.0, 1.0), (2.0, 3.0)]);
+    let goal = Goal { deadline: Some(hours(9.0)), budget: Some(usd(20.0)), ..goal(12.0, 2) };
+    let good = plan(&predictions, &prices, &goal).unwrap();
+    assert_eq!(good.parts.len(), 2);
+    assert_eq!((check(&good), check_sources(&good, &predictions, &prices)), (Ok(()), Ok(())));
+    let broken = |change: &dyn Fn(&mut habitat_tui::plan::Plan)| {
+        let mut plan = good.clone();
+        change(&mut plan);
+        check(&plan).and_then(|()| check_sources(&plan, &predictions, &prices)).unwrap_err()
+    };
+    assert!(matches!(broken(&|p| p.goal.deadline = Some(hours(8.0))), CheckError::Deadline { .. }));
+    assert!(matches!(broken(&|p| p.goal.budget = Some(usd(14.0))), CheckError::Budget { .. }));
+    assert!(matches!(broken(&|p| p.goal.max_parts = 1), CheckError::Parts { found: 2, allowed: 1 }));
+    assert!(matches!(broken(&|p| p.work = Samples::new(13.0).unwrap()), CheckError::Work { .. }));
+    assert!(matches!(broken(&|p| p.parts[0].cost.mid = Usd::ZERO), CheckError::Number { .. }));
+    assert!(matches!(broken(&|p| p.parts[0].hours.high = hours(100.0)), CheckError::Number { .. }));
+    assert!(matches!(broken(&|p| p.total = None), CheckError::Parts { .. }));
+    assert!(matches!(broken(&|p| p.goal.limits.max_gpus = Some(0)), CheckError::Offer { .. }));
+    assert!(matches!(broken(&|p| p.goal.limits.tiers.clear()), CheckError::Offer { .. }));
+    let other = OfferId::new("cloud", "us-1", "gpu-9", Tier::OnDemand);
+    assert!(matches!(broken(&|p| p.parts[0].offer = other.clone()), CheckError::Offer { .. }));
+
+    let (_, dearer) = configurations(&[(1.0, 1.5), (2.0, 3.5)]);
+    assert!(matches!(check_sources(&good, &predictions, &dearer), Err(CheckError::Number { .. })));
+    let (slower, _) = configurations(&[(0.9, 1.0), (1.9, 3.0)]);
+    assert!(matches!(check_sources(&good, &slower, &prices), Err(CheckError::Number { .. })));
+}

@@ -1,0 +1,100 @@
+//! Spot offers: planner note B1 and C.4.
+
+use habitat_tui::plan::{Assumptions, Confidence, Goal, PlanStatus, plan};
+use habitat_tui::pricing::{PriceBook, Tier};
+
+use crate::build::{assert_cents, goal, hours, measured, offer, predicted, predictions};
+
+/// λ 0.1/h, κ 1 h, ρ 0.2 h, ω = δ = 0, 20 useful hours; the deadline at high confidence.
+fn twenty_hours(max_parts: u32) -> Goal {
+    let assumptions = Assumptions {
+        spot_losses_per_hour: 0.1,
+        checkpoint_interval: hours(1.0),
+        checkpoint_write: hours(0.0),
+        restart: hours(0.2),
+        wait: hours(0.0),
+        spot_confidence: 0.95,
+        ..goal(1.0, 1).assumptions
+    };
+    Goal { assumptions, ..goal(20.0, max_parts) }
+}
+
+#[test]
+fn expected_and_upper_end_are_those_of_the_note() {
+    let plan = plan(
+        &predictions([measured("v100", 1.0)]),
+        &PriceBook::new([offer("v100", 1.2, Tier::Spot)]),
+        &twenty_hours(1),
+    )
+    .unwrap();
+    let total = plan.total.unwrap();
+    assert!((total.hours.low.get() - 20.0).abs() < 1e-9);
+    assert!((total.hours.mid.get() - 21.4).abs() < 1e-9);
+    assert!((total.hours.high.get() - 26.0).abs() < 1e-9);
+    assert_cents(total.cost.mid, 25.68);
+    assert_cents(total.cost.high, 31.20);
+    assert!(plan.notes.iter().any(|note| note.contains("Poisson")), "{:?}", plan.notes);
+}
+
+/// 24 h is feasible at the expected hours and not at full intervals for five losses; with
+/// two parts the gap is closed by on-demand hours.
+#[test]
+fn confidence_decides_whether_spot_alone_meets_the_deadline() {
+    let predictions = predictions([measured("v100", 1.0)]);
+    let prices = PriceBook::new([offer("v100", 1.2, Tier::Spot), offer("v100", 4.0, Tier::OnDemand)]);
+    let tiers = |deadline: f64, confidence, max_parts| {
+        let goal = Goal { deadline: Some(hours(deadline)), confidence, ..twenty_hours(max_parts) };
+        let plan = plan(&predictions, &prices, &goal).unwrap();
+        assert_eq!(plan.status, PlanStatus::Optimal);
+        (plan.parts.iter().map(|part| part.tier).collect::<Vec<_>>(), plan.total.unwrap())
+    };
+    assert_eq!(tiers(24.0, Confidence::Expected, 1).0, [Tier::Spot]);
+    assert_eq!(tiers(24.0, Confidence::High, 1).0, [Tier::OnDemand]);
+    assert_eq!(tiers(26.0, Confidence::High, 1).0, [Tier::Spot]);
+    for deadline in [22.0, 24.0] {
+        let (used, total) = tiers(deadline, Confidence::High, 2);
+        assert_eq!(used, [Tier::Spot, Tier::OnDemand], "{deadline} h");
+        assert!(total.cost.mid.get() < 80.0 && total.cost.mid.get() > 25.68, "{total:?}");
+        assert!(total.hours.high.get() <= deadline + 1e-6, "{total:?}");
+    }
+}
+
+/// The allowance for losses of a part is of that part: the stated upper end is recomputed
+/// by the checker from the part's own hours, so a plan that mixes passes it.
+#[test]
+fn mixed_plans_keep_every_deadline_between_their_ends() {
+    let predictions = predictions([predicted("v100", 1.0, 0.1), predicted("a100", 3.0, 0.2)]);
+    let prices = PriceBook::new([
+        offer("v100", 0.9, Tier::Spot),
+        offer("v100", 3.0, Tier::OnDemand),
+        offer("a100", 12.0, Tier::OnDemand),
+    ]);
+    let mut before = f64::INFINITY;
+    for tenths in 85..400 {
+        let deadline = hours(f64::from(tenths) / 10.0);
+        let goal = Goal { deadline: Some(deadline), ..twenty_hours(2) };
+        let plan = plan(&predictions, &prices, &goal).unwrap();
+        let total = plan.total.unwrap();
+        assert!(total.hours.high.get() <= deadline.get() * (1.0 + 1e-6), "{tenths}");
+        assert!(total.cost.mid.get() <= before * (1.0 + 1e-6), "{tenths}: {} after {before}", total.cost.mid.get());
+        assert!(plan.notes.iter().all(|note| !note.contains("fell back")), "{:?}", plan.notes);
+        before = total.cost.mid.get();
+    }
+}
+
+/// Waiting for capacity costs time and no money; without any losses spot is a plain offer.
+#[test]
+fn waiting_is_not_billed() {
+    let spot = |wait: f64, losses: f64| {
+        let mut goal = twenty_hours(1);
+        goal.assumptions.wait = hours(wait);
+        goal.assumptions.spot_losses_per_hour = losses;
+        let prices = PriceBook::new([offer("v100", 1.2, Tier::Spot)]);
+        plan(&predictions([measured("v100", 1.0)]), &prices, &goal).unwrap().total.unwrap()
+    };
+    let (without, with) = (spot(0.0, 0.1), spot(2.0, 0.1));
+    assert_eq!(without.cost, with.cost);
+    assert!((with.hours.mid.get() - without.hours.mid.get() - 20.0 * 0.1 * 2.0).abs() < 1e-9);
+    assert!((with.hours.high.get() - without.hours.high.get() - 5.0 * 2.0).abs() < 1e-9);
+    assert_eq!(spot(2.0, 0.0).hours.high, hours(20.0));
+}
