@@ -249,6 +249,9 @@ pub const ACTIONS: &[Spec] = &[
 
 impl Action {
     /// Its row in the table.
+    ///
+    /// # Panics
+    /// Never: a test checks that every action has its row.
     pub fn spec(self) -> &'static Spec {
         ACTIONS.iter().find(|spec| spec.action == self).expect("a test checks that every action has its row")
     }

@@ -1,6 +1,7 @@
 //! The program in a pseudo-terminal: starts, resizes, answers keys, quits, and leaves the
 //! terminal as it found it.
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
@@ -44,7 +45,7 @@ fn the_terminal_is_given_back() {
         }
     });
     let mut writer = pair.master.take_writer().unwrap();
-    let mut press = |text: &str| {
+    let press = |writer: &mut Box<dyn Write + Send>, text: &str| {
         writer.write_all(text.as_bytes()).unwrap();
         writer.flush().unwrap();
     };
@@ -57,13 +58,14 @@ fn the_terminal_is_given_back() {
     pair.master.resize(size(40, 120)).unwrap();
     screen.lock().unwrap().screen_mut().set_size(40, 120);
     wait_for(&screen, "the larger overview", |screen| screen.contents().contains("all keys"));
-    press("4");
+    std::thread::sleep(Duration::from_millis(200));
+    press(&mut writer, "4");
     wait_for(&screen, "the plan", |screen| screen.contents().contains("cost against time"));
-    press("?");
+    press(&mut writer, "?");
     wait_for(&screen, "the help", |screen| screen.contents().contains("Search all actions"));
-    press("\x1b");
+    press(&mut writer, "\x1b");
     wait_for(&screen, "the plan again", |screen| !screen.contents().contains("Search all actions"));
-    press("q");
+    press(&mut writer, "q");
     let end = Instant::now() + PATIENCE;
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -73,7 +75,7 @@ fn the_terminal_is_given_back() {
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(status.success(), "{status:?}");
-    drop(press);
+    drop(writer);
     drop(pair.master);
     reading.join().unwrap();
     let parser = screen.lock().unwrap();

@@ -11,7 +11,6 @@ impl App {
         let on = |screen| self.screen == screen;
         let slider = on(Screen::Plan) && self.planner.pane == Pane::Goal;
         match action.spec().needs {
-            Needs::Nothing => None,
             Needs::Table if on(Screen::Overview) => Some("there is no table on this screen"),
             Needs::SortableTable if !on(Screen::Profile) && !on(Screen::Predict) => {
                 Some("works on the tables of profile and predict")

@@ -189,7 +189,7 @@ impl Table {
                 }
                 let cells = self.rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.text.width());
                 // The sign of the order stands beside the heading.
-                let mark = if column.sort.is_some() { 1 } else { 0 };
+                let mark = usize::from(column.sort.is_some());
                 cells.max().unwrap_or(0).max(column.title.width() + mark) as u16
             })
             .collect();

@@ -238,6 +238,7 @@ impl App {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm an action, most of one line")]
     fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
         if let Some(why) = self.unavailable(action) {
             self.message = Some((Tone::Hint, format!("{}: {why}", action.spec().text)));

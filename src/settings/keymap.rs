@@ -146,7 +146,10 @@ impl fmt::Display for Key {
             }
         }
         match self.code {
-            Code::F(number) => text.push_str(&format!("f{number}")),
+            Code::F(number) => {
+                text.push('f');
+                text.push_str(&number.to_string());
+            }
             Code::Char(c) if c != ' ' => text.push(c),
             code => text.push_str(NAMED.iter().find(|(_, named)| *named == code).map_or("?", |(name, _)| name)),
         }
@@ -269,7 +272,7 @@ impl Keymap {
         let mut text = String::from("[keys]\n");
         for (action, keys) in &self.bindings {
             let keys: Vec<String> = keys.iter().map(|key| format!("{:?}", key.to_string())).collect();
-            text.push_str(&format!("\"{}\" = [{}]\n", action.name(), keys.join(", ")));
+            text = format!("{text}\"{}\" = [{}]\n", action.name(), keys.join(", "));
         }
         text
     }

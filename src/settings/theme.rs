@@ -200,6 +200,7 @@ pub enum Colour {
 
 /// How something is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "a terminal's attributes are switches")]
 pub struct Style {
     /// Letters.
     pub fg: Option<Colour>,
@@ -263,6 +264,7 @@ struct PaletteEntry {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "a terminal's attributes are switches")]
 struct WrittenStyle {
     fg: Option<String>,
     bg: Option<String>,
@@ -350,6 +352,9 @@ impl Theme {
     }
 
     /// The shipped themes.
+    ///
+    /// # Panics
+    /// Never: a test reads them.
     pub fn shipped() -> Vec<Self> {
         Self::all(&[]).expect("a test reads the shipped themes")
     }
@@ -444,14 +449,14 @@ fn nearest_of_256((r, g, b): (u8, u8, u8)) -> u8 {
         square(x.0, r) + square(x.1, g) + square(x.2, b)
     };
     let step = |value: u8| (0..6).min_by_key(|i| (i32::from(STEPS[*i]) - i32::from(value)).abs()).unwrap_or(0);
-    let (i, j, k) = (step(r), step(g), step(b));
+    let [red, green, blue] = [r, g, b].map(step);
     let grey = ((u32::from(r) + u32::from(g) + u32::from(b)) / 3).saturating_sub(3) / 10;
     let grey = grey.min(23) as u8;
     let level = 8 + 10 * grey;
-    if distance((level, level, level)) < distance((STEPS[i], STEPS[j], STEPS[k])) {
+    if distance((level, level, level)) < distance((STEPS[red], STEPS[green], STEPS[blue])) {
         232 + grey
     } else {
-        (16 + 36 * i + 6 * j + k) as u8
+        (16 + 36 * red + 6 * green + blue) as u8
     }
 }
 

@@ -23,9 +23,9 @@ impl Hits {
         let (area, target) = self.areas.iter().rev().find(|(area, _)| area.contains(place))?;
         Some(match target {
             // A slider is told where it was hit.
-            Target::Slider(knob, _) => {
+            Target::Slider(slider, _) => {
                 let width = f64::from(area.width.saturating_sub(1).max(1));
-                Target::Slider(*knob, f64::from(place.x - area.x) / width)
+                Target::Slider(*slider, f64::from(place.x - area.x) / width)
             }
             target => *target,
         })
@@ -45,8 +45,8 @@ impl Memory {
     /// and the list moves as little as possible.
     pub(in crate::tui) fn offset(&mut self, list: &'static str, selected: usize, len: usize, height: usize) -> usize {
         let last = len.saturating_sub(height);
-        let before = self.offsets.get(list).copied().unwrap_or(0);
-        let offset = before.min(selected).max((selected + 1).saturating_sub(height)).min(last);
+        let seen = self.offsets.get(list).copied().unwrap_or(0);
+        let offset = seen.min(selected).max((selected + 1).saturating_sub(height)).min(last);
         self.offsets.insert(list, offset);
         offset
     }

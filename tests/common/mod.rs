@@ -1,6 +1,6 @@
 //! A small step, three GPUs and a plan, made by hand: nothing the predictors or the solver
 //! learn changes the pictures.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::sync::Arc;
 

@@ -157,7 +157,6 @@ pub fn set_value(app: &mut App, knob: Knob, value: Option<f64>) {
 }
 
 /// The next value of a slider one step or a large step on; outer `None` = no change.
-#[expect(clippy::option_option, reason = "no change, no limit and a value are three things")]
 pub fn moved(app: &App, knob: Knob, up: bool, far: bool) -> Option<Option<f64>> {
     let ladder = ladder(app, knob);
     let Some(now) = value(app, knob) else {

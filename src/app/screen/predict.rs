@@ -275,12 +275,12 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     let mut line = |label: &str, text: String| lines.push((label.to_owned(), text));
     let mut words = format!("{} ({})", format::time(step.mid), range_and_method(&step));
     if let Some(rate) = &prediction.throughput {
-        words.push_str(&format!(
-            " · {} samples/s ({}–{})",
+        words = format!(
+            "{words} · {} samples/s ({}–{})",
             format::number(rate.mid.get()),
             format::number(rate.low.get()),
             format::number(rate.high.get())
-        ));
+        );
     }
     line("step", words);
     let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);

@@ -261,7 +261,7 @@ pub fn detail(app: &App) -> Vec<Line> {
 fn operation_detail(operation: &Operation, lines: &mut Vec<Line>) {
     let mut head = format!("{} · {} · {}×", clean(&operation.name, 80), operation.phase.name(), operation.count);
     if let Some(dtype) = &operation.dtype {
-        head.push_str(&format!(" · {}", clean(dtype.name(), 24)));
+        head = format!("{head} · {}", clean(dtype.name(), 24));
     }
     lines.push(("operation".to_owned(), head));
     if let Some(module) = &operation.module {

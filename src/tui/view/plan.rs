@@ -167,7 +167,7 @@ fn answer(canvas: &mut Canvas<'_>, area: Rect) {
 fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
     for (index, part) in plan.parts.iter().take(3).enumerate() {
         let y = area.y + 2 * index as u16;
-        if y + 1 >= area.bottom() + 1 {
+        if y >= area.bottom() {
             break;
         }
         let gpus = plan::gpus_words(part);

@@ -29,7 +29,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
         title.push_str(" (? = catalog figures not confirmed)");
     }
     if !app.predict.list.filter.is_empty() {
-        title.push_str(&format!(" · filter {:?}", crate::text::clean(&app.predict.list.filter, 24)));
+        title = format!("{title} · filter {:?}", crate::text::clean(&app.predict.list.filter, 24));
     }
     let inside = canvas.pane(top, &title, &predict::summary(app), true);
     table::draw(canvas, inside, "predict", &predict::table(app), true);
@@ -67,7 +67,7 @@ fn opened(canvas: &mut Canvas<'_>, area: Rect) {
         title = format!("{name}: operations");
     }
     if !app.predict.operations.filter.is_empty() {
-        title.push_str(&format!(" · filter {:?}", crate::text::clean(&app.predict.operations.filter, 24)));
+        title = format!("{title} · filter {:?}", crate::text::clean(&app.predict.operations.filter, 24));
     }
     let inside = canvas.pane(middle, &title, "", true);
     table::draw(canvas, inside, "operations", &predict::operations_table(app), true);

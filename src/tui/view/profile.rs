@@ -25,7 +25,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     let phase = state.phase.map_or("all phases", profile::phase_word);
     let mut title = format!("by {} · {phase}", state.by.name());
     if !state.list.filter.is_empty() {
-        title.push_str(&format!(" · filter {:?}", crate::text::clean(&state.list.filter, 24)));
+        title = format!("{title} · filter {:?}", crate::text::clean(&state.list.filter, 24));
     }
     let shown = profile::table(app);
     let inside = canvas.pane(top, &title, &profile::summary(app), !state.in_detail);

@@ -124,7 +124,7 @@ pub(in crate::tui) fn draw(
     let [plan, best, dominated, chosen] = canvas.glyphs.points;
     let mut order: Vec<&Point> = points.iter().collect();
     // The more telling points are drawn over the others.
-    let on_stairs = |point: &Point| stairs.iter().any(|other| other.x == point.x && other.y == point.y);
+    let on_stairs = |point: &Point| stairs.contains(point);
     order.sort_by_key(|point| (point.plan, point.selected, on_stairs(point)));
     for point in order {
         let (x, y) = cell_of(plot, &xs, &ys, point.x, point.y);

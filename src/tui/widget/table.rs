@@ -77,27 +77,24 @@ fn row(
     }
     let mut x = area.x + MARGIN;
     for ((cell, column), width) in cells.iter().zip(&table.columns).zip(widths).filter(|(_, width)| **width > 0) {
-        match cell.graphic {
-            Some(graphic) => {
-                // Reversed, a bar would be drawn in the ground's colour.
-                let place = Rect::new(x, area.y, *width, 1);
-                canvas.buffer.set_style(place, Style::reset().patch(base));
-                draw_graphic(canvas, x, area.y, *width, graphic, cell.role);
-                if let (true, Some(ink)) = (reversed, base.fg) {
-                    let dark = matches!(graphic, Graphic::Range { .. }).then_some(base.bg).flatten();
-                    let on_ink = Style { fg: dark, bg: Some(ink), ..Style::default() };
-                    canvas.buffer.set_style(place, on_ink);
-                }
+        if let Some(graphic) = cell.graphic {
+            // Reversed, a bar would be drawn in the ground's colour.
+            let place = Rect::new(x, area.y, *width, 1);
+            canvas.buffer.set_style(place, Style::reset().patch(base));
+            draw_graphic(canvas, x, area.y, *width, graphic, cell.role);
+            if let (true, Some(ink)) = (reversed, base.fg) {
+                let dark = matches!(graphic, Graphic::Range { .. }).then_some(base.bg).flatten();
+                let on_ink = Style { fg: dark, bg: Some(ink), ..Style::default() };
+                canvas.buffer.set_style(place, on_ink);
             }
-            None => {
-                // On the reversed row one colour reads best.
-                let style = if reversed { line } else { canvas.style(cell.role) };
-                let x = match column.align {
-                    Align::Left => x,
-                    Align::Right => x + width.saturating_sub(cell.text.width() as u16),
-                };
-                canvas.styled(x, area.y, *width, &cell.text, style);
-            }
+        } else {
+            // On the reversed row one colour reads best.
+            let style = if reversed { line } else { canvas.style(cell.role) };
+            let x = match column.align {
+                Align::Left => x,
+                Align::Right => x + width.saturating_sub(cell.text.width() as u16),
+            };
+            canvas.styled(x, area.y, *width, &cell.text, style);
         }
         x += width + GAP;
     }
