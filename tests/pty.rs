@@ -58,7 +58,6 @@ fn the_terminal_is_given_back() {
     pair.master.resize(size(40, 120)).unwrap();
     screen.lock().unwrap().screen_mut().set_size(40, 120);
     wait_for(&screen, "the larger overview", |screen| screen.contents().contains("all keys"));
-    std::thread::sleep(Duration::from_millis(200));
     press(&mut writer, "4");
     wait_for(&screen, "the plan", |screen| screen.contents().contains("cost against time"));
     press(&mut writer, "?");

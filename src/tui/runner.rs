@@ -2,11 +2,12 @@
 
 use std::io::{self, stdout};
 use std::sync::Arc;
+use std::task::Poll;
 
 use crossterm::event::EventStream;
 use crossterm::execute;
 use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::paint::Memory;
@@ -71,6 +72,12 @@ pub(super) async fn run(app: App, engine: Engine) -> io::Result<()> {
     Ok(())
 }
 
+/// The next event if it is there. The stream keeps the waker of its last poll, so it must
+/// be asked with the loop's own: with a silent one no later key would wake the loop.
+async fn at_once(events: &mut EventStream) -> Poll<Option<io::Result<crossterm::event::Event>>> {
+    std::future::poll_fn(|context| Poll::Ready(events.poll_next_unpin(context))).await
+}
+
 fn draw(screen: &mut Screen, app: &App, memory: &mut Memory) -> io::Result<()> {
     execute!(stdout(), BeginSynchronizedUpdate)?;
     let drawn = screen.terminal.draw(|frame| {
@@ -122,7 +129,7 @@ impl Runner {
             if let Ok(msg) = results.try_recv() {
                 self.handle(msg);
                 dirty = true;
-            } else if let Some(Some(event)) = events.next().now_or_never() {
+            } else if let Poll::Ready(Some(event)) = at_once(events).await {
                 if let Some(msg) = input::message(event?, &memory.hits) {
                     self.handle(msg);
                     dirty = true;
