@@ -32,7 +32,7 @@ pub struct Launch {
 #[derive(Debug, thiserror::Error)]
 pub enum TuiError {
     /// The terminal refused.
-    #[error("the terminal cannot be used ({0}); run `habitat-tui report` for the same answers without one")]
+    #[error("the terminal cannot be used ({0}); `habitat-tui FILE | cat` gives the same answers without one")]
     Terminal(#[from] io::Error),
     /// A setting cannot be used.
     #[error("{0}")]

@@ -60,6 +60,10 @@ fn the_terminal_is_given_back() {
     wait_for(&screen, "the larger overview", |screen| screen.contents().contains("all keys"));
     press(&mut writer, "4");
     wait_for(&screen, "the plan", |screen| screen.contents().contains("cost against time"));
+    // Ctrl-L draws everything anew, also over what others wrote.
+    screen.lock().unwrap().process(b"\x1b[2J");
+    press(&mut writer, "\x0c");
+    wait_for(&screen, "the plan drawn anew", |screen| screen.contents().contains("cost against time"));
     press(&mut writer, "?");
     wait_for(&screen, "the help", |screen| screen.contents().contains("Search all actions"));
     press(&mut writer, "\x1b");

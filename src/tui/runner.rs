@@ -51,7 +51,7 @@ pub(super) async fn run(app: App, engine: Engine) -> io::Result<()> {
     let mut dirty = true;
     while !runner.leave {
         if std::mem::take(&mut runner.redraw) {
-            screen.terminal.clear()?;
+            screen.anew()?;
             dirty = true;
         }
         if dirty {

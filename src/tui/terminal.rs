@@ -8,7 +8,9 @@ use std::thread::ThreadId;
 use crossterm::cursor::Show;
 use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
 use crossterm::execute;
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
@@ -83,7 +85,17 @@ impl Screen {
         // stopped with it, so waiting for the shell is waiting to be continued.
         std::process::Command::new("sh").args(["-c", "kill -TSTP 0"]).status()?;
         enter(mouse)?;
-        self.terminal.clear()
+        self.anew()
+    }
+
+    /// Forgets what is on the screen, so that the next picture is drawn whole.
+    ///
+    /// Ratatui's own `clear` asks the terminal where the cursor is, and the answer would go
+    /// to the event stream.
+    pub(super) fn anew(&mut self) -> io::Result<()> {
+        execute!(stdout(), Clear(ClearType::All))?;
+        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        self.terminal.hide_cursor()
     }
 }
 

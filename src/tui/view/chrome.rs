@@ -103,7 +103,7 @@ fn footer(canvas: &mut Canvas<'_>, area: Rect) {
 /// Says what size is needed.
 pub(super) fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
     let text = format!(
-        "The terminal has {}×{} cells; habitat-tui needs {}×{} or more. Enlarge it, or run `habitat-tui report`.",
+        "The terminal has {}×{} cells; habitat-tui needs {}×{} or more. Enlarge it, or run `habitat-tui FILE | cat`.",
         area.width, area.height, SMALLEST.0, SMALLEST.1
     );
     let lines = wrap(&text, area.width as usize).len() as u16;

@@ -232,8 +232,10 @@ fn answers(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
         let indent = area.x + left;
         let room = area.width.saturating_sub(left);
         if let Some(text) = &answer.answer {
+            // Where there is little room the number comes first: a name may be cut.
+            let text = if narrow { number_first(text) } else { text.clone() };
             let at = if narrow { x + 1 } else { indent };
-            let end = canvas.text(at, y, area.right().saturating_sub(at), text, Role::Good);
+            let end = canvas.text(at, y, area.right().saturating_sub(at), &text, Role::Good);
             if answer.stale {
                 canvas.text(end + 1, y, area.right().saturating_sub(end + 1), "stale", Role::Warning);
             }
@@ -251,13 +253,26 @@ fn answers(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
             }
             let lines = Rect::new(indent, y, room, area.bottom() - y);
             let role = if answer.answer.is_some() { Role::Text } else { Role::Muted };
-            y += canvas.wrapped(lines, text, role);
+            y += if narrow && answer.answer.is_some() {
+                canvas.text(lines.x, y, room, &fit(text, room as usize), role);
+                1
+            } else {
+                canvas.wrapped(lines, text, role)
+            };
         }
         if roomy {
             y += 1;
         }
     }
     y - area.y
+}
+
+/// `name  number` as `number  name`; the amount of work is left out.
+fn number_first(text: &str) -> String {
+    match text.split_once("  ") {
+        Some((name, number)) => format!("{number}  {name}"),
+        None => text.split(" for ").next().unwrap_or(text).to_owned(),
+    }
 }
 
 /// What to do next, where there is room to say it.

@@ -124,7 +124,12 @@ pub(in crate::tui) fn draw(
     let [plan, best, dominated, chosen] = canvas.glyphs.points;
     let mut order: Vec<&Point> = points.iter().collect();
     // The more telling points are drawn over the others.
-    let on_stairs = |point: &Point| stairs.contains(point);
+    let beaten = |point: &Point, (x, y): (f64, f64)| {
+        x <= point.x * 1.0001 && y <= point.y * 1.0001 && (x < point.x * 0.9999 || y < point.y * 0.9999)
+    };
+    let on_stairs = |point: &Point| {
+        if lines.stair.is_empty() { stairs.contains(point) } else { !lines.stair.iter().any(|end| beaten(point, *end)) }
+    };
     order.sort_by_key(|point| (point.plan, point.selected, on_stairs(point)));
     for point in order {
         let (x, y) = cell_of(plot, &xs, &ys, point.x, point.y);
@@ -138,11 +143,11 @@ pub(in crate::tui) fn draw(
     }
     let legend = [
         (plan, Role::Good),
-        (" plan  ", Role::Muted),
+        (" plan ", Role::Muted),
         (chosen, Role::Focus),
-        (" selected  ", Role::Muted),
+        (" selected ", Role::Muted),
         (best, Role::Text),
-        (" best  ", Role::Muted),
+        (" best ", Role::Muted),
         (dominated, Role::Muted),
         (" other", Role::Muted),
     ];
