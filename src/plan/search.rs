@@ -48,17 +48,19 @@ pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Fo
     }
     match solve_in_sequence(problem, objective, limit) {
         Ok(found) => match single {
-            Some(single) if worse(problem, objective, &found, &single) => Some(fall_back(
-                single,
-                format!("{} gave a plan of several parts that is worse than the best single offer", found.solver),
-            )),
+            Some(single) if worse(problem, objective, &found, &single) => {
+                let why = format!("{} gave a plan of several parts that is worse", found.solver);
+                Some(fall_back(single, &why))
+            }
             _ => Some(found),
         },
         // A single choice is itself proof that the verdict is wrong.
-        Err(SolveError::Infeasible) => single
-            .map(|single| fall_back(single, "the solver found no plan although one offer alone is one".to_owned())),
+        Err(SolveError::Infeasible) => {
+            single.map(|single| fall_back(single, "the solver found no plan, although this offer alone is one"))
+        }
         Err(error) => {
-            single.map(|single| fall_back(single, format!("{error}; plans of several parts were not searched")))
+            let why = format!("plans of several parts were not searched: {error}");
+            single.map(|single| fall_back(single, &why))
         }
     }
 }
@@ -178,7 +180,7 @@ fn worse(problem: &Problem, objective: Objective, found: &Found, single: &Found)
     problem.value(aim, &found.hours) > problem.value(aim, &single.hours) * (1.0 + GAIN)
 }
 
-fn fall_back(mut single: Found, why: String) -> Found {
+fn fall_back(mut single: Found, why: &str) -> Found {
     single.notes.push(format!("fell back to the best single offer: {why}"));
     single.proof = Proof::Time;
     single
