@@ -9,7 +9,7 @@
 //! | time | finish | lowest cost | fewest parts |
 //! | cost plus time | their sum | earliest finish | fewest parts |
 //!
-//! A later aim never trades away more than [`SAME`] of an earlier one: the first value is
+//! A later aim never trades away more than a relative 1e-9 of an earlier one: the first value is
 //! the true optimum, so it can be compared between solves.
 
 use super::goal::Objective;
