@@ -38,6 +38,23 @@ pub fn short_count(value: f64) -> String {
     grouped(value)
 }
 
+/// A range of large counts with one unit.
+pub fn short_range(low: f64, high: f64) -> String {
+    let text = short_count(high);
+    match text.split_once(' ') {
+        Some((_, unit)) => {
+            let scale = match unit {
+                "T" => 1e12,
+                "G" => 1e9,
+                "M" => 1e6,
+                _ => 1e3,
+            };
+            format!("{}–{text}", number(low / scale))
+        }
+        None => format!("{}–{text}", grouped(low)),
+    }
+}
+
 /// The unit that suits a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeUnit {
@@ -107,9 +124,13 @@ pub fn time_range(low: Micros, high: Micros) -> String {
 /// Hours, as minutes where there are few.
 pub fn hours(hours: Hours) -> String {
     match hours.get() {
-        h if h < 0.995 => format!("{:.0} min", h * 60.0),
+        h if h < 0.995 => format!("{} min", bare_minutes(h * 60.0)),
         _ => format!("{} h", bare_hours(hours)),
     }
+}
+
+fn bare_minutes(minutes: f64) -> String {
+    if minutes < 9.95 { format!("{minutes:.1}") } else { format!("{minutes:.0}") }
 }
 
 fn bare_hours(hours: Hours) -> String {
@@ -125,12 +146,13 @@ fn bare_hours(hours: Hours) -> String {
 /// A range of hours with one unit.
 pub fn hours_range(range: &Range<Hours>) -> String {
     if range.high.get() < 0.995 {
-        return format!("{:.0}–{:.0} min", range.low.get() * 60.0, range.high.get() * 60.0);
+        let [low, high] = [range.low, range.high].map(|end| bare_minutes(end.get() * 60.0));
+        return format!("{low}–{high} min");
     }
     format!("{}–{} h", bare_hours(range.low), bare_hours(range.high))
 }
 
-/// Money: cents below a hundred dollars.
+/// Money: cents below a hundred dollars, parts of a cent below one.
 pub fn usd(money: Usd) -> String {
     dollars(money.get())
 }
@@ -146,7 +168,12 @@ pub fn price(price: UsdPerHour) -> String {
 }
 
 fn dollars(value: f64) -> String {
-    if value < 99.995 { format!("${value:.2}") } else { format!("${}", grouped(value)) }
+    match value {
+        v if v >= 99.995 => format!("${}", grouped(v)),
+        v if v >= 0.995 || v == 0.0 => format!("${v:.2}"),
+        v if v >= 0.0995 => format!("${v:.3}"),
+        v => format!("${v:.4}"),
+    }
 }
 
 /// A memory size in the unit GPU memory is sold in.
@@ -185,6 +212,8 @@ mod tests {
         assert_eq!(memory(Bytes::new(80.0 * GIB).unwrap()), "80 GB");
         assert_eq!(short_count(335_000_000.0), "335 M");
         assert_eq!(short_count(1234.0), "1,234");
+        assert_eq!(short_range(7.56e6, 8.97e6), "7.56–8.97 M");
+        assert_eq!(usd(Usd::new(0.0203).unwrap()), "$0.0203");
         assert_eq!(shape(&[4096, 1024]), "[4096×1024]");
         assert_eq!(number(0.0), "0.00");
     }

@@ -312,8 +312,7 @@ impl App {
                 self.start_plan(effects);
             }
             Action::Lower => {
-                let place = Lower::ALL.iter().position(|lower| *lower == self.planner.lower).unwrap_or(0);
-                self.planner.lower = Lower::ALL[(place + 1) % Lower::ALL.len()];
+                self.planner.lower = plan_screen::next_lower(self);
                 self.planner.list.selected = 0;
             }
             Action::Rerun => {

@@ -136,7 +136,15 @@ impl<'a> Canvas<'a> {
         let room = area.width.saturating_sub(4);
         let title_end = self.text(area.x + 2, area.y, room, &format!(" {title} "), Role::Title);
         let left = (area.right() - 2).saturating_sub(title_end + 1);
-        if !right.is_empty() && left as usize >= right.width() + 2 {
+        // What does not fit goes part by part, never in the middle of a number.
+        let mut right = right;
+        while right.width() + 2 > usize::from(left) {
+            right = right.rsplit_once(" · ").map_or("", |(kept, _)| kept);
+            if right.is_empty() {
+                break;
+            }
+        }
+        if !right.is_empty() {
             self.text_right(area.right() - 2, area.y, left, &format!(" {right} "), Role::Muted);
         }
         Rect::new(area.x + 2, area.y + 1, area.width - 4, area.height - 2)
@@ -216,6 +224,18 @@ pub(in crate::tui) fn cut(text: &str, width: usize) -> String {
     kept
 }
 
+/// As many parts between ` · ` as `width` cells hold, so that no number is ever cut.
+pub(in crate::tui) fn fit(text: &str, width: usize) -> String {
+    let mut kept = text;
+    while kept.width() > width {
+        match kept.rsplit_once(" · ") {
+            Some((before, _)) => kept = before,
+            None => return cut(kept, width),
+        }
+    }
+    kept.to_owned()
+}
+
 /// Words in lines of at most `width` cells; longer words are broken.
 pub(in crate::tui) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
@@ -269,6 +289,7 @@ mod tests {
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("abc", 3), "abc");
         assert_eq!(cut("abcd", 0), "");
+        assert_eq!(fit("ab · 12.3 ms · 4 h", 13), "ab · 12.3 ms");
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn fastest(app: &App) -> Answer {
     let measured = app.setup.profile.measured_step();
     let times = measured
         .filter(|_| !row.measured && row.step.mid.get() > 0.0)
-        .map(|measured| format!(", {}× the recorded speed", format::number(measured / row.step.mid)));
+        .map(|measured| format!(" · speed {}×", format::number(measured / row.step.mid)));
     Answer {
         question,
         answer: Some(format!("{}  {}", clean(&row.name, 30), format::time(row.step.mid))),
@@ -126,15 +126,14 @@ fn best_value(app: &App) -> Answer {
     Answer {
         question,
         answer: Some(format!("{}  {} samples/$", clean(&row.name, 30), format::short_count(per_usd.mid))),
-        detail: vec![
-            format!(
-                "{}–{} · {}",
-                format::short_count(per_usd.low),
-                format::short_count(per_usd.high),
-                predict::method_words(&row.step)
-            ),
-            format!("{} {} at {} per GPU", clean(&value.provider, 16), value.tier, format::price(value.price)),
-        ],
+        detail: vec![format!(
+            "{} · {} · {} {} {}",
+            format::short_range(per_usd.low, per_usd.high),
+            predict::method_words(&row.step),
+            clean(&value.provider, 16),
+            value.tier,
+            format::price(value.price)
+        )],
         stale,
     }
 }
@@ -156,7 +155,12 @@ fn recommended(app: &App) -> Answer {
     let more = if plan.parts.len() > 1 { format!(" and {} more", plan.parts.len() - 1) } else { String::new() };
     Answer {
         question,
-        answer: Some(format!("{} in {}", format::usd(total.cost.mid), format::hours(total.hours.mid))),
+        answer: Some(format!(
+            "{} in {} for {}",
+            format::usd(total.cost.mid),
+            format::hours(total.hours.mid),
+            plan::work_words(app)
+        )),
         detail: vec![
             format!("{}{more}", plan::offer_words(first)),
             format!(
@@ -165,7 +169,6 @@ fn recommended(app: &App) -> Answer {
                 format::hours_range(&total.hours),
                 plan::method_of(app, first),
             ),
-            format!("for {}", plan::work_words(app)),
         ],
         stale,
     }

@@ -63,6 +63,18 @@ pub struct PlanState {
     pub list: ListState,
 }
 
+/// What the lower pane shows next; the chart has a place of its own where there is room.
+pub fn next_lower(app: &App) -> Lower {
+    let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
+    let next = Lower::ALL[(place + 1) % Lower::ALL.len()];
+    if next == Lower::Chart && chart_beside(app) { Lower::Rejected } else { next }
+}
+
+/// Whether there is room for the chart beside the table.
+pub const fn chart_beside(app: &App) -> bool {
+    app.size.0 >= 110 && app.size.1 >= 28
+}
+
 /// What the job does, where it is not simply done.
 pub fn state_line(app: &App) -> Option<String> {
     let rerun = app.setup.keymap.hint(Action::Rerun);
@@ -235,30 +247,29 @@ pub fn lower_table(app: &App) -> Option<Table> {
 pub fn alternatives_table(app: &App) -> Table {
     let columns = vec![
         Column::words("", 1, 0),
-        Column::words("GPUs", 12, 0),
-        Column::number("hours", 0),
-        Column::number("low–high, h", 3),
+        Column::words("GPUs", 18, 0),
+        Column::number("time", 0),
+        Column::number("low–high", 4),
         Column::number("cost", 0),
-        Column::number("low–high, $", 2),
-        Column::number("$/h", 4),
-        Column::words("tier", 4, 1),
-        Column::words("provider", 6, 1),
-        Column::words("region", 8, 5),
-        Column::words("machine", 10, 7),
-        Column::number("price of", 6),
+        Column::number("low–high, $", 3),
+        Column::number("$/h", 5),
+        Column::words("tier", 9, 1),
+        Column::words("provider", 8, 2),
+        Column::words("region", 10, 6),
+        Column::words("machine", 12, 8),
+        Column::number("price of", 7),
     ];
     let rows = candidates(app)
         .into_iter()
         .map(|(part, own)| {
             let role = if own { Role::Good } else { Role::Text };
-            let bare = |text: String| text.replace(" h", "").replace('$', "");
             vec![
                 Cell::of(Role::Good, if own { "✓" } else { "" }),
                 Cell::of(role, gpus_words(part)),
                 Cell::of(role, format::hours(part.hours.mid)),
-                Cell::of(Role::Muted, bare(format::hours_range(&part.hours))),
+                Cell::of(Role::Muted, format::hours_range(&part.hours)),
                 Cell::of(role, format::usd(part.cost.mid)),
-                Cell::of(Role::Muted, bare(format::usd_range(&part.cost))),
+                Cell::of(Role::Muted, format::usd_range(&part.cost).replace('$', "")),
                 Cell::text(format!("{:.2}", part.price.get())),
                 Cell::text(part.tier.to_string()),
                 Cell::text(clean(&part.provider, 24)),

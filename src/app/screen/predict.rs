@@ -200,20 +200,21 @@ pub fn method_words(step: &Estimate<Micros>) -> String {
 /// The table of GPUs.
 pub fn table(app: &App) -> Table {
     let shown = rows(app);
-    let longest = shown.iter().map(|row| row.step.high.get()).fold(0.0, f64::max);
+    let ends = shown.iter().filter(|row| row.step.low.get() > 0.0);
+    let longest = ends.clone().map(|row| row.step.high.get()).fold(0.0, f64::max);
+    let shortest = ends.map(|row| row.step.low.get()).fold(f64::INFINITY, f64::min);
     let columns = vec![
-        Column::words("GPU", 14, 0).sorts(3),
+        Column::words("GPU", 21, 0).sorts(3),
         Column::number("step, ms", 0).sorts(0),
         Column::number("low–high, ms", 1),
-        Column::graphic("0 to slowest", 12, 6),
+        Column::graphic("log scale", 9, 6),
         Column::number("samples/s", 4),
         Column::number("samples/$", 2).sorts(1),
-        Column::number("$/h per GPU", 5),
-        Column::number("memory", 3).sorts(2),
-        Column::words("fits", 4, 3),
+        Column::number("$/GPU/h", 5),
+        Column::number("memory fits", 3).sorts(2),
         Column::words("how", 8, 1),
     ];
-    let rows = shown.iter().map(|row| cells(row, longest)).collect();
+    let rows = shown.iter().map(|row| cells(row, shortest, longest)).collect();
     Table {
         columns,
         rows,
@@ -227,12 +228,15 @@ pub fn table(app: &App) -> Table {
     }
 }
 
-fn cells(row: &Row, longest: f64) -> Vec<Cell> {
+fn cells(row: &Row, shortest: f64, longest: f64) -> Vec<Cell> {
     let known = row.step.mid.get() > 0.0;
     let role = if row.measured { Role::Measured } else { Role::Predicted };
     let millis = |time: Micros| format!("{:.1}", time.as_millis());
     let mark = if row.doubtful { " ?" } else { "" };
-    let part = |time: Micros| if longest > 0.0 { time.get() / longest } else { 0.0 };
+    // Logarithmic: the GPUs of a catalog lie two decades apart.
+    let part = |time: Micros| {
+        if longest > shortest { (time.get() / shortest).ln() / (longest / shortest).ln() } else { 0.5 }
+    };
     let range = Graphic::Range { low: part(row.step.low), mid: part(row.step.mid), high: part(row.step.high) };
     let range_text = if row.step.low == row.step.high {
         "one value".to_owned()
@@ -242,12 +246,12 @@ fn cells(row: &Row, longest: f64) -> Vec<Cell> {
     let value = row.value.as_ref();
     let (fits_role, fits) = match row.fits {
         Fits::Yes => (Role::Muted, "yes"),
-        Fits::No => (Role::Error, "no"),
-        Fits::Unknown => (Role::Warning, "?"),
+        Fits::No => (Role::Error, " no"),
+        Fits::Unknown => (Role::Warning, "  ?"),
     };
     if !known {
         let mut cells = vec![Cell::of(Role::Muted, row.name.clone()), Cell::of(Role::Muted, "unknown")];
-        cells.resize(10, Cell::text(""));
+        cells.resize(9, Cell::text(""));
         return cells;
     }
     vec![
@@ -258,8 +262,7 @@ fn cells(row: &Row, longest: f64) -> Vec<Cell> {
         Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),
         Cell::text(value.map_or_else(|| "–".to_owned(), |value| format::grouped(value.per_usd.mid))),
         Cell::of(Role::Muted, value.map_or_else(|| "no offer".to_owned(), |value| format!("{:.3}", value.price.get()))),
-        Cell::of(Role::Muted, format!("{:.0} GB", row.memory_gib)),
-        Cell::of(fits_role, fits),
+        Cell::of(fits_role, format!("{:.0} GB {fits}", row.memory_gib)),
         Cell::of(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name()),
     ]
 }
@@ -310,11 +313,6 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     }
     for note in &prediction.notes {
         line("note", clean(note, 400));
-    }
-    if let Some(spec) = app.setup.catalog.get(&prediction.gpu.slug) {
-        for doubt in &spec.unconfirmed {
-            line("doubt", clean(doubt, 300));
-        }
     }
     if let Some(predictions) = app.predictions.value() {
         for note in &predictions.notes {

@@ -116,7 +116,7 @@ pub fn table(app: &App) -> Table {
     let most = shown.iter().map(|entry| entry.share).fold(0.0, f64::max);
     let by_operation = state.by == GroupBy::Operation;
     let mut columns = vec![
-        Column::words(state.by.name(), 16, 0).sorts(3),
+        Column::words(state.by.name(), 20, 0).sorts(3),
         Column::number("time, ms", 0).sorts(0),
         Column::number("share", 1),
         Column::graphic("", 8, 6),
@@ -143,7 +143,7 @@ pub fn table(app: &App) -> Table {
                 ("not measured".to_owned(), String::new(), String::new())
             };
             let mut cells = vec![
-                Cell::text(clean(&entry.label, 200)),
+                Cell::text(short_name(&clean(&entry.label, 200)).to_owned()),
                 Cell::text(time),
                 Cell::text(share),
                 Cell::draw(phase_role(entry.phase), bar),
@@ -171,6 +171,11 @@ pub fn table(app: &App) -> Table {
             "No row passes the filter; Esc clears it.".to_owned()
         },
     }
+}
+
+/// An operator's name without the name space that nearly all share.
+pub fn short_name(name: &str) -> &str {
+    name.strip_prefix("aten::").unwrap_or(name)
 }
 
 /// A phase as one word of at most 12 letters.

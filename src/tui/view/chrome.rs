@@ -72,10 +72,12 @@ fn news(canvas: &Canvas<'_>) -> Option<(Role, String)> {
     match (predict::state_line(app), plan::state_line(app)) {
         (Some(text), _) | (None, Some(text)) => Some((Role::Warning, text)),
         (None, None) => match &app.setup.source {
-            Source::Sample(about) => Some((
-                Role::Warning,
-                format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120)),
-            )),
+            Source::Sample(about) => {
+                let long = format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120));
+                let short = about.split(" (").next().unwrap_or(about);
+                let fits = long.width() + 2 <= usize::from(canvas.buffer.area.width);
+                Some((Role::Warning, if fits { long } else { format!("embedded sample: {}", clean(short, 60)) }))
+            }
             Source::Given(_) => None,
         },
     }

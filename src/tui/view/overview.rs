@@ -1,15 +1,17 @@
 //! First screen.
 
 use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
 
 use super::Density;
 use crate::app::Source;
 use crate::app::format;
 use crate::app::screen::overview::{self, Answer};
 use crate::app::screen::profile::{phase_role, phase_word};
+use crate::profile::breakdown::PhaseTime;
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::tui::paint::{Canvas, wrap};
+use crate::tui::paint::{Canvas, fit, wrap};
 use crate::tui::widget::bars;
 
 /// Cells of the labels of the recording.
@@ -28,7 +30,11 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
         Source::Sample(_) => "embedded sample, not your own recording".to_owned(),
     };
     let top = Rect { height: RECORDED + 2, ..area };
-    let inside = canvas.pane(top, "recorded", &source, false);
+    let title = match canvas.app.setup.profile.origin {
+        Some(_) => format!("recorded on {}", overview::origin(&canvas.app.setup.profile)),
+        None => "recorded: shapes only, nothing measured on a GPU".to_owned(),
+    };
+    let inside = canvas.pane(top, &title, &source, false);
     recorded(canvas, inside, true);
     let rest = Rect { y: top.bottom(), height: area.height - top.height, ..area };
     if density == Density::Full {
@@ -58,7 +64,7 @@ fn inset(area: Rect) -> Rect {
 }
 
 /// Lines of the recording in a pane.
-const RECORDED: u16 = 6;
+const RECORDED: u16 = 5;
 
 /// What was recorded; the lines used.
 fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
@@ -67,16 +73,21 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
     let profile = &app.setup.profile;
     let width = area.width;
     let mut y = area.y;
-    canvas.text(area.x, y, width, &overview::workload(profile), Role::Text);
+    let sample = !phases && matches!(app.setup.source, Source::Sample(_));
+    let words = format!("{}{}", if sample { "embedded sample: " } else { "" }, overview::workload(profile));
+    canvas.text(area.x, y, width, &fit(&words, width as usize), if sample { Role::Warning } else { Role::Text });
     y += 1;
-    canvas.text(area.x, y, width, &overview::origin(profile), Role::Muted);
-    y += 1;
+    if !phases {
+        canvas.text(area.x, y, width, &overview::origin(profile), Role::Muted);
+        y += 1;
+    }
     canvas.text(area.x, y, LABEL, "step", Role::Muted);
     match overview::step(profile) {
         Some((time, rest)) => {
             let x = canvas.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
             let rest = if rest.is_empty() { " measured".to_owned() } else { format!(" measured · {rest}") };
-            canvas.text(x, y, (area.right()).saturating_sub(x), &rest, Role::Muted);
+            let room = area.right().saturating_sub(x);
+            canvas.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
         }
         None => {
             canvas.text(area.x + LABEL, y, width - LABEL, "wall time not measured", Role::Muted);
@@ -119,23 +130,42 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
         breakdown.phases.iter().map(|phase| (phase.share, phase_role(Some(phase.phase)))).collect();
     bars::stacked(canvas, area.x + LABEL, y, width - LABEL, &parts);
     y += 1;
-    let mut x = area.x + LABEL;
-    for phase in &breakdown.phases {
-        let text = format!(
-            "{} {} {}",
-            phase_word(phase.phase),
-            format::percent(phase.share),
-            if width > 100 { format::time(phase.time) } else { String::new() }
-        );
-        let text = text.trim_end();
-        let wide = text.chars().count() as u16 + 4;
-        if x + wide > area.right() + 2 {
-            continue;
-        }
-        x = canvas.text(x, y, 2, canvas.glyphs.full, phase_role(Some(phase.phase))) + 1;
-        x = canvas.text(x, y, wide, text, Role::Text) + 2;
-    }
+    legend(canvas, Rect::new(area.x + LABEL, y, width - LABEL, 1));
     y + 1 - area.y
+}
+
+/// The phases in words: with times where all fit so, else without, the largest first to
+/// have a place, in the order of the step.
+fn legend(canvas: &mut Canvas<'_>, area: Rect) {
+    let phases = &canvas.app.overview.breakdown.phases;
+    let words = |with_time: bool| -> Vec<String> {
+        let text = |phase: &PhaseTime| {
+            let time = if with_time { format!(" {}", format::time(phase.time)) } else { String::new() };
+            format!("{} {}{time}", phase_word(phase.phase), format::percent(phase.share))
+        };
+        phases.iter().map(text).collect()
+    };
+    let wide = |text: &String| text.width() as u16 + 4;
+    let mut texts = words(true);
+    if texts.iter().map(wide).sum::<u16>() > area.width + 2 {
+        texts = words(false);
+    }
+    let mut order: Vec<usize> = (0..phases.len()).collect();
+    order.sort_by(|a, b| phases[*b].share.total_cmp(&phases[*a].share));
+    let mut used = 0;
+    let kept: Vec<usize> = order
+        .into_iter()
+        .filter(|index| {
+            let fits = used + wide(&texts[*index]) <= area.width + 2;
+            used += if fits { wide(&texts[*index]) } else { 0 };
+            fits
+        })
+        .collect();
+    let mut x = area.x;
+    for index in (0..phases.len()).filter(|index| kept.contains(index)) {
+        x = canvas.text(x, area.y, 1, canvas.glyphs.full, phase_role(Some(phases[index].phase))) + 1;
+        x = canvas.text(x, area.y, area.right().saturating_sub(x), &texts[index], Role::Text) + 2;
+    }
 }
 
 /// The operators with the most time, in one or two columns.
@@ -157,18 +187,19 @@ fn operations(canvas: &mut Canvas<'_>, area: Rect, columns: u16) {
         let x = inside.x + (index / rows) as u16 * (wide + gap);
         let y = inside.y + (index % rows) as u16;
         let numbers = format!("{:>9}  {:>6}", format::time(entry.time), format::percent(entry.share));
-        let bar = if wide >= 50 { wide - 44 } else { 6 };
+        let bar = if wide >= 50 { wide - 46 } else { 0 };
         let name = wide.saturating_sub(bar + 18 + 2);
         let label = clean(&entry.label, 80);
         let short = label.strip_prefix("aten::").unwrap_or(&label);
         canvas.text(x, y, name, short, Role::Text);
+        // Beside the names the numbers come first, then the bars.
         bars::bar(canvas, x + name + 1, y, bar, if most > 0.0 { entry.share / most } else { 0.0 }, Role::Busy);
         canvas.text_right(x + wide, y, 18, &numbers, Role::Text);
     }
 }
 
 /// Cells of the questions.
-const QUESTION: u16 = 22;
+const QUESTION: u16 = 21;
 
 fn answer_lines(canvas: &Canvas<'_>, width: u16) -> u16 {
     let lines = |answer: &Answer| {
@@ -182,14 +213,22 @@ fn answer_lines(canvas: &Canvas<'_>, width: u16) -> u16 {
 /// The answers; the lines used.
 fn answers(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
     let roomy = area.height >= 16;
-    let narrow = area.width < 60;
-    let left = if narrow { 0 } else { QUESTION };
+    let stacked = roomy && area.width < 76;
+    let narrow = area.width < 60 && !stacked;
+    let left = match (narrow, stacked) {
+        (true, _) => 0,
+        (_, true) => 2,
+        _ => QUESTION,
+    };
     let mut y = area.y;
     for answer in overview::answers(canvas.app) {
         if y >= area.bottom() {
             break;
         }
         let x = canvas.text(area.x, y, area.width, answer.question, Role::Muted);
+        if stacked {
+            y += 1;
+        }
         let indent = area.x + left;
         let room = area.width.saturating_sub(left);
         if let Some(text) = &answer.answer {
@@ -223,7 +262,7 @@ fn answers(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
 
 /// What to do next, where there is room to say it.
 fn next_steps(canvas: &mut Canvas<'_>, area: Rect) {
-    if area.height < 5 {
+    if area.height < 6 {
         return;
     }
     let steps: [(&str, &str); 4] = [
@@ -236,9 +275,9 @@ fn next_steps(canvas: &mut Canvas<'_>, area: Rect) {
     for (row, (key, text)) in steps.iter().enumerate() {
         let y = area.y + row as u16;
         canvas.pieces(
-            area.x + QUESTION,
-            y,
-            area.width.saturating_sub(QUESTION),
+            area.x + 2,
+            y + 1,
+            area.width.saturating_sub(2),
             &[(key, Role::Key), ("  ", Role::Muted), (text, Role::Muted)],
         );
     }

@@ -37,7 +37,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     answer(canvas, inside);
 
     let rest = Rect { y: answer_area.bottom(), height: area.bottom().saturating_sub(answer_area.bottom()), ..area };
-    if density == Density::Full && !matches!(app.planner.lower, Lower::Rejected | Lower::Notes) {
+    if plan::chart_beside(app) && !matches!(app.planner.lower, Lower::Rejected | Lower::Notes) {
         let chart_width = (rest.width * 2 / 5).clamp(46, 70);
         lower(canvas, Rect { width: rest.width - chart_width, ..rest }, Lower::Alternatives);
         let right = Rect { x: rest.right() - chart_width, width: chart_width, ..rest };
@@ -77,7 +77,7 @@ fn goal(canvas: &mut Canvas<'_>, area: Rect, focus: bool) {
     }
     let y = area.y + 3;
     let mut x = area.x + 2;
-    let narrow = area.width < 72;
+    let narrow = area.width < 84;
     for (action, name, value, on) in plan::toggles(app) {
         let key = app.setup.keymap.hint(action);
         let is_switch = matches!(action, Action::OnDemand | Action::Spot);
@@ -197,8 +197,7 @@ fn lower(canvas: &mut Canvas<'_>, area: Rect, what: Lower) {
     let app = canvas.app;
     let focus = app.planner.pane == Pane::Lower;
     let key = app.setup.keymap.hint(Action::Lower);
-    let place = Lower::ALL.iter().position(|lower| *lower == what).unwrap_or(0);
-    let next = Lower::ALL[(place + 1) % Lower::ALL.len()].name();
+    let next = plan::next_lower(app).name();
     let count = app.plan.value().map_or(0, |plan| match what {
         Lower::Rejected => plan.rejected.len(),
         _ => plan.alternatives.len(),

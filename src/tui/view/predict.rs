@@ -25,6 +25,9 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     if app.predictions.is_stale() {
         title.push_str(" (stale)");
     }
+    if canvas.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
+        title.push_str(" (? = catalog figures not confirmed)");
+    }
     if !app.predict.list.filter.is_empty() {
         title.push_str(&format!(" · filter {:?}", crate::text::clean(&app.predict.list.filter, 24)));
     }

@@ -134,9 +134,9 @@ pub(in crate::tui) fn draw(
         (chosen, Role::Focus),
         (" selected  ", Role::Muted),
         (best, Role::Text),
-        (" undominated  ", Role::Muted),
+        (" best  ", Role::Muted),
         (dominated, Role::Muted),
-        (" dominated", Role::Muted),
+        (" other", Role::Muted),
     ];
     canvas.pieces(plot.x, plot.bottom() + 2, plot.width, &legend);
 }

@@ -1,6 +1,7 @@
 //! A table in any width: columns by priority, the selected row reversed and marked.
 
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
 
 use super::bars;
@@ -79,8 +80,14 @@ fn row(
         match cell.graphic {
             Some(graphic) => {
                 // Reversed, a bar would be drawn in the ground's colour.
-                canvas.buffer.set_style(Rect::new(x, area.y, *width, 1), ratatui::style::Style::reset().patch(base));
+                let place = Rect::new(x, area.y, *width, 1);
+                canvas.buffer.set_style(place, Style::reset().patch(base));
                 draw_graphic(canvas, x, area.y, *width, graphic, cell.role);
+                if let (true, Some(ink)) = (reversed, base.fg) {
+                    let dark = matches!(graphic, Graphic::Range { .. }).then_some(base.bg).flatten();
+                    let on_ink = Style { fg: dark, bg: Some(ink), ..Style::default() };
+                    canvas.buffer.set_style(place, on_ink);
+                }
             }
             None => {
                 // On the reversed row one colour reads best.

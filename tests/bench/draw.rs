@@ -1,0 +1,20 @@
+//! One picture: what a key press costs besides its own work.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use habitat_tui::app::Screen;
+use habitat_tui::tui::{draw, render};
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench(args = [Screen::Overview, Screen::Profile, Screen::Predict, Screen::Plan], consts = [120, 200])]
+fn frame<const WIDTH: u16>(bencher: divan::Bencher<'_, '_>, screen: &Screen) {
+    let mut launch = common::launch();
+    launch.setup.screen = *screen;
+    let size = (WIDTH, WIDTH * 3 / 10 + if WIDTH == 120 { 4 } else { 0 });
+    let (app, _) = render(&launch, &[], size);
+    bencher.bench(|| draw(&app, size));
+}

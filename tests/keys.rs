@@ -1,0 +1,221 @@
+//! Key sequences → state, without a terminal.
+
+mod common;
+
+use common::{keys, launch};
+use habitat_tui::app::modal::Modal;
+use habitat_tui::app::screen::plan::{Lower, Pane};
+use habitat_tui::app::screen::predict;
+use habitat_tui::app::slider::Knob;
+use habitat_tui::app::{App, Effect, Msg, SaveOutcome, Screen, Target};
+use habitat_tui::plan::PlanStatus;
+use habitat_tui::profile::breakdown::GroupBy;
+use habitat_tui::tui::render;
+
+fn after(text: &str) -> App {
+    render(&launch(), &keys(text), (80, 24)).0
+}
+
+/// The effects of the last key.
+fn effects(app: &mut App, text: &str) -> Vec<Effect> {
+    keys(text).into_iter().map(|key| app.update(Msg::Key(key))).last().unwrap_or_default()
+}
+
+#[test]
+fn numbers_choose_screens() {
+    for (key, screen) in [("1", Screen::Overview), ("2", Screen::Profile), ("3", Screen::Predict), ("4", Screen::Plan)]
+    {
+        assert_eq!(after(key).screen, screen);
+    }
+}
+
+#[test]
+fn back_closes_one_level_and_then_quits() {
+    let mut app = after("3 enter");
+    assert!(app.predict.opened.is_some());
+    assert!(effects(&mut app, "q").is_empty());
+    assert!(app.predict.opened.is_none());
+    assert!(matches!(effects(&mut app, "q")[..], [Effect::Quit]));
+}
+
+#[test]
+fn escape_never_quits_and_ctrl_c_always_does() {
+    let mut app = after("3 esc esc");
+    assert!(effects(&mut app, "esc").is_empty());
+    for before in ["", "?", ":", "3 /", "4 =", "4 e"] {
+        let mut app = after(before);
+        assert!(matches!(effects(&mut app, "ctrl-c")[..], [Effect::Quit]), "{before:?}");
+    }
+}
+
+#[test]
+fn filters_follow_and_escape_restores() {
+    let app = after("3 / h 1 0 0");
+    assert_eq!(predict::rows(&app).len(), 1);
+    assert_eq!(predict::rows(&after("3 / h 1 0 0 esc")).len(), 4);
+    let kept = after("3 / h 1 0 0 enter");
+    assert_eq!(predict::rows(&kept).len(), 1);
+    assert_eq!(predict::rows(&after("3 / h 1 0 0 enter esc")).len(), 4);
+    assert_eq!(predict::rows(&after("3 / ! h 1 0 0 enter")).len(), 3);
+    // A letter that is a key types in the filter.
+    assert_eq!(after("3 / q").predict.list.filter, "q");
+}
+
+#[test]
+fn rows_sort_by_every_column() {
+    let names =
+        |text: &str| -> Vec<String> { predict::rows(&after(text)).iter().map(|row| row.name.clone()).collect() };
+    assert_eq!(names("3")[0], "H100 SXM5 80GB");
+    assert_eq!(names("3 S")[0], "Quadro P620");
+    assert_eq!(names("3 s")[0], "L4");
+    assert_eq!(names("3 s s")[0], "H100 SXM5 80GB");
+    assert_eq!(names("3 s s s")[0], "H100 SXM5 80GB");
+    assert_eq!(names("3 s s s S")[0], "Tesla V100-PCIE-32GB");
+}
+
+#[test]
+fn what_does_not_fit_is_never_the_answer() {
+    let app = after("");
+    assert_eq!(predict::fastest(&app).unwrap().name, "H100 SXM5 80GB");
+    let (row, value) = predict::best_value(&app).unwrap();
+    assert_eq!(row.name, "L4");
+    // 16 samples in 16 ms, at $0.30 an hour.
+    assert!((value.per_usd.mid - 1000.0 * 3600.0 / 0.3).abs() < 1.0);
+}
+
+#[test]
+fn the_profile_is_grouped_and_filtered_by_phase() {
+    assert_eq!(after("2").profile.entries.len(), 4);
+    let names = after("2 b");
+    assert_eq!((names.profile.by, names.profile.entries.len()), (GroupBy::Name, 3));
+    assert_eq!(after("2 p").profile.entries.len(), 2);
+    assert_eq!(after("2 b b b").profile.by, GroupBy::Kernel);
+}
+
+#[test]
+fn sliders_move_solve_again_and_are_unlimited() {
+    let app = after("4 j h");
+    assert_eq!(app.planner.knob, Knob::Deadline);
+    // From no limit: the first round number that the plan (6.3 h at the high end) meets.
+    assert_eq!(app.goal().deadline.unwrap().get(), 8.0);
+    assert_eq!(app.plan.value().unwrap().goal.deadline, app.goal().deadline);
+    assert_eq!(after("4 j h h").goal().deadline.unwrap().get(), 6.0);
+    assert_eq!(after("4 j h -").goal().deadline.unwrap().get(), 6.0);
+    assert_eq!(after("4 j h +").goal().deadline.unwrap().get(), 10.0);
+    assert!(after("4 j h 0").goal().deadline.is_none());
+    assert!(after("4 j h backspace").goal().deadline.is_none());
+    assert_eq!(after("4 j = 2 d enter").goal().deadline.unwrap().get(), 48.0);
+    assert_eq!(after("4 j j = 5 0 0 enter").goal().budget.unwrap().get(), 500.0);
+    assert!(matches!(after("4 j = x enter").modal, Some(Modal::Value { error: Some(_), .. })));
+}
+
+#[test]
+fn toggles_change_the_goal_and_the_plan() {
+    let app = after("4 i");
+    assert_eq!(app.plan.value().unwrap().parts[0].provider, "alpha");
+    assert_eq!(after("4 m").goal().max_parts, 2);
+    assert_eq!(after("4 m m m").goal().max_parts, 1);
+    let infeasible = after("4 j j = 1 enter");
+    assert_eq!(infeasible.plan.value().unwrap().status, PlanStatus::Infeasible);
+    assert!(infeasible.unavailable(habitat_tui::action::Action::Export).is_some());
+}
+
+#[test]
+fn focus_flows_between_the_panes_of_the_plan() {
+    assert_eq!(after("4 j j j").planner.pane, Pane::Lower);
+    assert_eq!(after("4 j j j j k k").planner.pane, Pane::Goal);
+    assert_eq!(after("4 tab").planner.pane, Pane::Lower);
+    assert_eq!(after("4 v v").planner.lower, Lower::Rejected);
+}
+
+#[test]
+fn results_of_earlier_goals_are_dropped() {
+    let mut app = after("4 j");
+    let first = effects(&mut app, "h");
+    let second = effects(&mut app, "h");
+    let answer = |effect: &Effect| match effect {
+        Effect::Solve { generation, predictions, goal } => {
+            Msg::Planned { generation: *generation, result: (launch().engine.plan)(predictions, goal) }
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(app.plan.is_stale());
+    app.update(answer(&first[0]));
+    assert!(app.plan.is_stale() && app.plan.is_running());
+    app.update(answer(&second[0]));
+    assert!(!app.plan.is_stale());
+    assert_eq!(app.plan.value().unwrap().goal.deadline, app.goal().deadline);
+}
+
+#[test]
+fn cancelling_keeps_the_last_plan_marked_stale() {
+    let mut app = after("4 j");
+    effects(&mut app, "h x");
+    assert!(!app.plan.is_running() && app.plan.is_stale() && app.plan.value().is_some());
+}
+
+#[test]
+fn the_palette_finds_and_runs() {
+    assert_eq!(after(": p l a n - e r r").screen, Screen::Overview);
+    assert_eq!(after(": s c r e e n . p l a n enter").screen, Screen::Plan);
+    assert!(after(": x y z z y enter").modal.is_none());
+}
+
+#[test]
+fn an_existing_file_is_replaced_only_when_confirmed() {
+    let mut app = after("4 e");
+    let first = effects(&mut app, "enter");
+    assert!(matches!(&first[..], [Effect::Save { overwrite: false, path, .. }] if path == "plan.toml"));
+    app.update(Msg::Saved(SaveOutcome::Exists));
+    assert!(matches!(app.modal, Some(Modal::Export { exists: true, .. })));
+    let second = effects(&mut app, "enter");
+    assert!(matches!(second[..], [Effect::Save { overwrite: true, .. }]));
+    // Another name asks anew.
+    app.update(Msg::Saved(SaveOutcome::Exists));
+    let third = effects(&mut app, "2 enter");
+    assert!(matches!(third[..], [Effect::Save { overwrite: false, .. }]));
+    app.update(Msg::Saved(SaveOutcome::Saved("/tmp/plan.toml2".into())));
+    assert!(app.modal.is_none());
+}
+
+#[test]
+fn copies_are_the_table_shown() {
+    let mut app = after("3");
+    let copied = effects(&mut app, "Y");
+    let [Effect::Copy { text, .. }] = &copied[..] else { panic!("{copied:?}") };
+    assert!(text.starts_with("GPU\tstep, ms\tlow–high, ms\t"), "{text}");
+    assert_eq!(text.lines().count(), 5);
+}
+
+#[test]
+fn the_mouse_selects_sorts_and_slides() {
+    let mut app = after("3");
+    app.update(Msg::Click(Target::Row(2)));
+    assert_eq!(app.predict.list.selected, 2);
+    app.update(Msg::Click(Target::Row(2)));
+    assert!(app.predict.opened.is_some());
+    let mut app = after("3");
+    app.update(Msg::Click(Target::Header(3)));
+    assert_eq!(predict::rows(&app)[0].name, "H100 SXM5 80GB");
+    app.update(Msg::Click(Target::Tab(Screen::Plan)));
+    app.update(Msg::Click(Target::Slider(Knob::Deadline, 0.0)));
+    assert_eq!(app.goal().deadline.unwrap().get(), 0.25);
+    app.update(Msg::Click(Target::Slider(Knob::Deadline, 1.0)));
+    assert!(app.goal().deadline.is_none());
+}
+
+#[test]
+fn no_key_sequence_breaks_the_state() {
+    // Every key in every screen, one after the other, drawn each time at three sizes.
+    let all: Vec<String> = habitat_tui::action::ACTIONS
+        .iter()
+        .flat_map(|spec| spec.keys)
+        .filter(|key| **key != "ctrl-c" && **key != "q")
+        .map(|key| (*key).to_owned())
+        .collect();
+    for screen in ["1", "2", "3", "4"] {
+        for size in [(80, 24), (50, 15), (200, 60)] {
+            render(&launch(), &keys(&format!("{screen} {}", all.join(" "))), size);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Pictures of the screens as text, and what text cannot show.
+
+mod common;
+
+use common::{keys, launch};
+use habitat_tui::app::Source;
+use habitat_tui::settings::theme::{ColourLevel, GlyphSet};
+use habitat_tui::tui::{Launch, render, screenshot};
+use ratatui::buffer::Buffer;
+use ratatui::style::{Color, Modifier};
+
+fn text(buffer: &Buffer) -> String {
+    let mut lines = String::new();
+    for y in 0..buffer.area.height {
+        let line: String = (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect();
+        lines.push_str(line.trim_end());
+        lines.push('\n');
+    }
+    lines
+}
+
+fn picture(launch: &Launch, pressed: &str, size: (u16, u16)) -> String {
+    text(&render(launch, &keys(pressed), size).1)
+}
+
+#[test]
+fn screens_at_three_sizes() {
+    for (name, pressed) in [("overview", "1"), ("profile", "2"), ("predict", "3"), ("plan", "4"), ("help", "?")] {
+        for size in [(80, 24), (120, 40), (50, 15)] {
+            insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), picture(&launch(), pressed, size));
+        }
+    }
+}
+
+#[test]
+fn dialogs_and_details() {
+    for (name, pressed) in [
+        ("gpu_opened", "3 enter"),
+        ("infeasible", "4 j j = 1 enter"),
+        ("palette", ": p l a n"),
+        ("export", "4 e"),
+        ("chart", "4 v"),
+        ("kernel_detail", "2 enter"),
+        ("filter", "3 / v 1 0 0"),
+    ] {
+        insta::assert_snapshot!(name, picture(&launch(), pressed, (80, 24)));
+    }
+}
+
+#[test]
+fn the_selected_row_is_reversed_and_marked_with_and_without_colours() {
+    for level in [ColourLevel::None, ColourLevel::Ansi16, ColourLevel::Ansi256, ColourLevel::True] {
+        let mut launch = launch();
+        launch.setup.colours = level;
+        let (_, buffer) = render(&launch, &keys("3"), (80, 24));
+        let row = (0..24).find(|y| buffer[(2, *y)].symbol() == "▸").expect("a marked row");
+        assert!(buffer[(6, row)].modifier.contains(Modifier::REVERSED), "{level:?}");
+        assert!(!buffer[(6, row + 1)].modifier.contains(Modifier::REVERSED), "{level:?}");
+        if level == ColourLevel::None {
+            assert!(buffer.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+        }
+    }
+}
+
+#[test]
+fn ascii_is_ascii() {
+    let mut launch = launch();
+    launch.setup.glyphs = GlyphSet::Ascii;
+    for pressed in ["1", "2", "3", "4", "4 v", "?", "3 enter"] {
+        for size in [(80, 24), (120, 40), (50, 15), (30, 8)] {
+            let drawn = picture(&launch, pressed, size);
+            assert!(drawn.is_ascii(), "{pressed} {size:?}: {drawn}");
+        }
+    }
+}
+
+#[test]
+fn names_from_files_cannot_write_escape_sequences() {
+    for size in [(80, 24), (120, 40)] {
+        assert!(!picture(&launch(), "2 b b b", size).contains('\u{1b}'));
+        assert!(!screenshot(&launch(), &keys("2 b b b enter"), size).contains('\u{1b}'));
+    }
+}
+
+#[test]
+fn a_sample_is_said_to_be_one_at_every_size() {
+    let mut launch = launch();
+    launch.setup.source = Source::Sample("BERT on a V100".into());
+    for size in [(50, 15), (80, 24), (120, 40)] {
+        assert!(picture(&launch, "1", size).contains("embedded sample"), "{size:?}");
+    }
+}
+
+#[test]
+fn too_small_says_what_is_needed() {
+    let small = picture(&launch(), "", (40, 10));
+    assert!(small.contains("40×10") && small.contains("50×15"), "{small}");
+    // Whatever the size, nothing breaks.
+    for width in [1, 2, 5, 49, 50, 51, 76, 77, 109, 110, 111, 300] {
+        for height in [1, 2, 3, 14, 15, 16, 19, 20, 21, 28, 100] {
+            for pressed in ["1", "2", "3", "4", "?", ":", "4 v", "4 e", "3 /"] {
+                picture(&launch(), pressed, (width, height));
+            }
+        }
+    }
+}
+
+#[test]
+fn failures_stay_in_the_pane_that_asked() {
+    let mut launch = launch();
+    launch.engine.plan = std::sync::Arc::new(|_, _| Err("the batch size is not known; give --batch-size".into()));
+    let drawn = picture(&launch, "4", (80, 24));
+    assert!(drawn.contains("planning failed") && drawn.contains("--batch-size"), "{drawn}");
+    launch.engine.predict = std::sync::Arc::new(|_| Err("the origin is not known; give --origin".into()));
+    let drawn = picture(&launch, "3", (80, 24));
+    assert!(drawn.contains("prediction failed") && drawn.contains("--origin"), "{drawn}");
+}
+
+#[test]
+fn screenshots_are_whole_and_titled() {
+    let svg = screenshot(&launch(), &keys("4"), (80, 24));
+    assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains("<title id=\"title\">habitat-tui, plan screen, 80 by 24 cells</title>"));
+    assert_eq!(svg, screenshot(&launch(), &keys("4"), (80, 24)));
+}
