@@ -5,8 +5,8 @@
 //! its largest coefficient, which makes the answer independent of the units of the model up
 //! to rounding. Planner note B5 proposes a range of about 100; microlp compares with an
 //! absolute 1e-10, and where two choices are nearly equal its rounding error, which grows
-//! with the values, then passes for infeasibility (measured: 1 of 300,000 random problems
-//! at a range of 100, none at 0.1). So the range is 0.1, and its verdict of infeasibility
+//! with the values, then passes for infeasibility (seen in about one of several
+//! hundred thousand random problems at a range of 100). So the range is 0.1, and its verdict of infeasibility
 //! counts only if a second scale confirms it.
 
 use good_lp::solvers::SolutionStatus;
