@@ -94,7 +94,7 @@ impl Catalog {
     /// The GPU a driver calls `identity.name`, told from its siblings by compute
     /// capability, multiprocessors and memory; `None` unless exactly one remains best.
     ///
-    /// Boards that differ only in what a driver does not tell (SXM or PCIe with equal
+    /// Boards that differ only in what a driver does not tell (SXM or `PCIe` with equal
     /// memory and multiprocessors) are told apart by the words of the name.
     pub fn identify(&self, identity: &DeviceIdentity) -> Option<&GpuSpec> {
         let wanted = words(&identity.name);
@@ -130,7 +130,7 @@ fn words(name: &str) -> Vec<String> {
         ["nvidia", "amd", "tesla", "geforce", "quadro", "graphics", "generation", "gpu", "instinct", "radeon"];
     name.to_lowercase()
         .split(|c: char| !c.is_ascii_alphanumeric())
-        .flat_map(split_memory)
+        .filter_map(split_memory)
         .filter(|word| !word.is_empty() && !SILENT.contains(&word.as_str()))
         .collect()
 }

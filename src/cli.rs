@@ -15,7 +15,7 @@ use std::io::{self, IsTerminal, Write};
 use clap::CommandFactory;
 
 use crate::catalog::Catalog;
-use crate::plan::{Goal, PlanStatus, Work};
+use crate::plan::{Goal, PlanStatus};
 use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::{plan_toml, plans, predictions, summary};
@@ -25,9 +25,7 @@ use crate::settings::args::{
 use crate::settings::file::SettingsFile;
 use crate::settings::keymap::Keymap;
 use crate::store::{self, Paths};
-use crate::units::Samples;
 
-pub use goal::{GoalError, default_work};
 pub use input::{Loaded, load};
 
 /// What a command ends with.
@@ -64,7 +62,7 @@ pub struct Screens {
 pub struct CliError(pub String);
 
 impl CliError {
-    fn of(error: impl ToString) -> Self {
+    fn of(error: impl std::fmt::Display) -> Self {
         Self(error.to_string())
     }
 
@@ -163,7 +161,7 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     let loaded = load(&args.input, &catalog)?;
     let options = options(&args.input, &[], &catalog)?;
     let goal = goal::goal(&args.goal, &settings.plan, &catalog)?.unwrap_or_else(|| {
-        let mut goal = Goal::new(default_work(&loaded.profile));
+        let mut goal = Goal::new(goal::DEFAULT_WORK);
         goal::apply(&args.goal, &settings.plan, &mut goal);
         goal
     });
@@ -294,15 +292,4 @@ fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<u8, 
     serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
     writeln!(out)?;
     Ok(0)
-}
-
-/// The work a screen starts with where none was given: 1,000 steps.
-pub(crate) const DEFAULT_STEPS: u64 = 1000;
-
-fn samples(count: f64) -> Result<Samples, CliError> {
-    Samples::new(count).map_err(CliError::of)
-}
-
-fn work_of(work: Option<Work>) -> Option<Goal> {
-    work.map(Goal::new)
 }

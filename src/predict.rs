@@ -49,7 +49,7 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PredictError {
     /// Measured times without a GPU that the catalog knows.
-    #[error("{}; say which it is with --origin{}, or drop what was measured with --ignore-origin", named(.name), near_names(.near))]
+    #[error("{}; say which it is with --origin{}, or drop what was measured with --ignore-origin", named(.name.as_deref()), near_names(.near))]
     UnknownOrigin {
         /// What the profile calls the GPU, if anything.
         name: Option<String>,
@@ -69,8 +69,8 @@ pub enum PredictError {
     },
 }
 
-fn named(name: &Option<String>) -> String {
-    name.as_ref().map_or_else(
+fn named(name: Option<&str>) -> String {
+    name.map_or_else(
         || "the profile does not say which GPU it was recorded on".to_owned(),
         |name| format!("the profile was recorded on {name:?}, which the catalog does not have"),
     )
@@ -283,7 +283,9 @@ fn shares(operations: &[OperationPrediction]) -> Vec<MethodShare> {
     let all: Micros = by_method.iter().map(|share| share.device_time).sum();
     if all.get() > 0.0 {
         by_method.retain(|share| share.device_time.get() > 0.0);
-        by_method.iter_mut().for_each(|share| share.share = share.device_time / all);
+        for share in &mut by_method {
+            share.share = share.device_time / all;
+        }
     }
     by_method.sort_by(|a, b| b.share.total_cmp(&a.share));
     by_method

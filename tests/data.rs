@@ -43,7 +43,7 @@ fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts() {
     for row in rows {
         let gpu = &gpus[&row["slug"]];
         let check = |key: &str, ours: Option<f64>| {
-            assert!(close(ours, number(&row, key)), "{} {key}: {ours:?} {}", row["slug"], row[key])
+            assert!(close(ours, number(&row, key)), "{} {key}: {ours:?} {}", row["slug"], row[key]);
         };
         assert_eq!((&gpu.name, &gpu.architecture), (&row["name"], &row["architecture"]));
         assert_eq!(
@@ -68,7 +68,7 @@ fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts() {
         check("registers_per_sm", gpu.limits.map(|limits| f64::from(limits.registers)));
         check("shared_memory_per_sm_kb", gpu.limits.map(|limits| limits.shared_memory_bytes as f64 / 1024.0));
         check("nvlink_gbps_bidirectional", gpu.nvlink.map(|rate| rate.get() / 1e9));
-        check("tdp_w", gpu.power.map(|watts| watts.get()));
+        check("tdp_w", gpu.power.map(habitat_tui::units::Watts::get));
         for doubt in row["source"]
             .split_once("unconfirmed:")
             .map_or("", |(_, doubts)| doubts)

@@ -1,7 +1,5 @@
 //! Key sequences → state, without a terminal.
 
-#![expect(clippy::float_cmp, reason = "values set by rungs are exact")]
-
 mod common;
 
 use common::{keys, launch};

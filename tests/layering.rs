@@ -17,6 +17,8 @@
 //!
 //! And one crate, one file, for those that a reader should find in one place.
 
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

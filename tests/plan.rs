@@ -1,5 +1,8 @@
 //! The planner against known answers, brute force, and its own promises.
 
+#![allow(clippy::float_cmp, reason = "where numbers are compared exactly, they are exact")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+
 #[path = "plan/build.rs"]
 mod build;
 #[path = "plan/integers.rs"]

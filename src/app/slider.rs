@@ -121,7 +121,6 @@ pub fn parse(text: &str, hours: bool) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "rungs are exact")]
 mod tests {
     use super::*;
 

@@ -69,7 +69,7 @@ fn by_shared_memory(capability: (u8, u8), limits: SmLimits, bytes: u64) -> u64 {
     let ampere_or_later = capability >= (8, 0);
     let (unit, reserved) = if ampere_or_later { (128, RESERVED_SHARED) } else { (256, 0) };
     let needed = (bytes + reserved).next_multiple_of(unit);
-    if needed == 0 { u64::MAX } else { limits.shared_memory_bytes / needed }
+    limits.shared_memory_bytes.checked_div(needed).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -188,11 +188,11 @@ fn by_every_method(work: &Work, here: &Measured, origin: &GpuSpec, destination: 
     predicted
 }
 
+/// An operation, and what it took on each GPU.
+type Configuration = (Operation, BTreeMap<GpuSlug, Measured>);
+
 /// Rows of a table by configuration; the first row of a GPU counts.
-fn read_table(
-    path: &Path,
-    family: &str,
-) -> Result<BTreeMap<String, (Operation, BTreeMap<GpuSlug, Measured>)>, CliError> {
+fn read_table(path: &Path, family: &str) -> Result<BTreeMap<String, Configuration>, CliError> {
     let problem = |line: u64, what: String| CliError(format!("{}: line {line}: {what}", path.display()));
     let reader = store::open(path).map_err(|error| StoreError::read(path, error))?;
     let mut reader = csv::Reader::from_reader(reader);

@@ -1,21 +1,15 @@
 //! From arguments and the settings file to a goal: flags win over the file, the file over
 //! the defaults.
 
-use super::{CliError, DEFAULT_STEPS, samples, work_of};
+use super::CliError;
 use crate::catalog::Catalog;
 use crate::plan::{Confidence, Goal, Objective, Work};
-use crate::profile::Profile;
 use crate::settings::args::{ConfidenceArg, GoalArgs, ObjectiveArg};
 use crate::settings::file::PlanDefaults;
-use crate::units::BytesPerSecond;
-
-/// Why a goal cannot be made.
-pub type GoalError = CliError;
+use crate::units::{BytesPerSecond, Samples};
 
 /// The work the screens start with where none was given.
-pub fn default_work(_profile: &Profile) -> Work {
-    Work::Steps(DEFAULT_STEPS)
-}
+pub(super) const DEFAULT_WORK: Work = Work::Steps(1000);
 
 /// The goal asked for; `None` where no amount of work was given.
 pub(super) fn goal(args: &GoalArgs, defaults: &PlanDefaults, catalog: &Catalog) -> Result<Option<Goal>, CliError> {
@@ -28,7 +22,7 @@ pub(super) fn goal(args: &GoalArgs, defaults: &PlanDefaults, catalog: &Catalog) 
         GoalArgs { tokens: Some(tokens), .. } => Some(Work::Tokens(*tokens)),
         _ => None,
     };
-    let Some(mut goal) = work_of(work) else { return Ok(None) };
+    let Some(mut goal) = work.map(Goal::new) else { return Ok(None) };
     apply(args, defaults, &mut goal);
     for name in &args.gpus {
         goal.limits.gpus.push(catalog.find(name).map_err(CliError::of)?.slug.clone());
@@ -80,4 +74,8 @@ fn set<T>(place: &mut T, value: Option<T>) {
 
 fn given<T: Clone>(list: &[T]) -> Option<Vec<T>> {
     (!list.is_empty()).then(|| list.to_vec())
+}
+
+fn samples(count: f64) -> Result<Samples, CliError> {
+    Samples::new(count).map_err(CliError::of)
 }

@@ -15,10 +15,10 @@ use crate::store::{self, Paths};
 use crate::units::GpuSlug;
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct ImportJson<'a> {
     format: &'static str,
     version: u32,
-    trace: Vec<String>,
+    traces: Vec<String>,
     profile: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu: Option<&'a str>,
@@ -108,10 +108,10 @@ fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8,
     let origin = profile.origin.as_ref();
     let notes = profile.recording.as_ref().map_or(&[] as &[String], |recording| &recording.notes);
     if args.json {
-        let found = Found {
+        let found = ImportJson {
             format: "habitat-import",
             version: 1,
-            trace: args.traces.iter().map(|trace| trace.display().to_string()).collect(),
+            traces: args.traces.iter().map(|trace| trace.display().to_string()).collect(),
             profile: args.output.display().to_string(),
             gpu: origin.and_then(|origin| origin.gpu.as_ref()).map(GpuSlug::as_str),
             gpu_name: origin.and_then(|origin| origin.gpu_name.as_deref()),

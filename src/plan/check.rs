@@ -241,5 +241,6 @@ fn compare(what: &str, stated: &[f64], found: &[f64]) -> Result<(), CheckError> 
 
 /// NaN differs from everything.
 fn differs(a: f64, b: f64) -> bool {
-    !((a - b).abs() <= TOLERANCE * a.abs().max(b.abs()) + 1e-12)
+    let same = (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()) + 1e-12;
+    !same
 }

@@ -96,6 +96,11 @@ impl Prepared {
         Ok(plan)
     }
 
+    /// Choices of the model after dominated ones are left out.
+    pub fn choices(&self) -> &[Choice] {
+        &self.problem().choices
+    }
+
     /// The work in samples.
     pub fn work(&self) -> Samples {
         self.work
@@ -343,13 +348,5 @@ pub(super) fn total(parts: &[Part]) -> Total {
             mid: parts.iter().map(|part| part.cost.mid).sum(),
             high: parts.iter().map(|part| part.cost.high).sum(),
         },
-    }
-}
-
-/// The number of choices that [`Prepared`] hands to the solver, for the bench and reports.
-impl Prepared {
-    /// Choices of the model after dominated ones are left out.
-    pub fn choices(&self) -> &[Choice] {
-        &self.problem().choices
     }
 }

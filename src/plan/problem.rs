@@ -41,7 +41,7 @@ impl Choice {
     pub fn whole(&self, work: f64) -> Option<(f64, f64)> {
         let useful = work / self.rate;
         (useful <= self.most_hours * (1.0 + 1e-12))
-            .then(|| (self.hours * useful + self.hours_once, self.usd * useful + self.usd_once))
+            .then_some((self.hours * useful + self.hours_once, self.usd * useful + self.usd_once))
     }
 }
 
@@ -233,8 +233,8 @@ impl Problem {
 
     /// All choices but those that any plan can do without, because others are no slower and
     /// no dearer, per sample and once, and either
-    /// - one of these can do all the work: it takes the place of the choice and of any other
-    ///   of its own group; or
+    /// - one of these can do all the work, and none of its own group is better per sample: it
+    ///   takes the place of the choice and of any other of its group; or
     /// - as many groups as a plan has parts have one that can do as much: one group of them
     ///   is not in the plan yet and takes the place.
     ///
@@ -244,12 +244,23 @@ impl Problem {
             /// Dollars and hours a sample, dollars and hours once.
             each: [f64; 4],
             most_samples: f64,
+            /// Can do all the work, and no other of its group is better per sample.
+            alone: bool,
         }
-        let measure = |c: &Choice| Measures {
-            each: [c.usd / c.rate, c.hours / c.rate, c.usd_once, c.hours_once],
-            most_samples: c.most_hours * c.rate,
+        let per_sample = |c: &Choice| [c.usd / c.rate, c.hours / c.rate];
+        let mut least: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
+        for (choice, group) in self.choices.iter().zip(&self.groups) {
+            let [usd, hours] = per_sample(choice);
+            let least = least.entry(*group).or_insert([usd, hours]);
+            *least = [least[0].min(usd), least[1].min(hours)];
+        }
+        let measure = |(c, choice): (usize, &Choice)| {
+            let [usd, hours] = per_sample(choice);
+            let most_samples = choice.most_hours * choice.rate;
+            let alone = most_samples >= self.work && least.get(&self.groups[c]) == Some(&[usd, hours]);
+            (c, Measures { each: [usd, hours, choice.usd_once, choice.hours_once], most_samples, alone })
         };
-        let mut order: Vec<(usize, Measures)> = self.choices.iter().map(measure).enumerate().collect();
+        let mut order: Vec<(usize, Measures)> = self.choices.iter().enumerate().map(measure).collect();
         order.sort_by(|(_, a), (_, b)| {
             let differing = a.each.iter().zip(&b.each).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne());
             differing.unwrap_or_else(|| b.most_samples.total_cmp(&a.most_samples))
@@ -259,7 +270,7 @@ impl Problem {
             let (mut groups, mut alone) = (BTreeSet::new(), false);
             for (k, keeper) in &kept {
                 if keeper.each.iter().zip(&candidate.each).all(|(k, c)| k <= c) {
-                    alone = keeper.most_samples >= self.work;
+                    alone = keeper.alone;
                     if keeper.most_samples >= candidate.most_samples {
                         groups.insert(self.groups[*k]);
                     }

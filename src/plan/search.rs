@@ -9,7 +9,7 @@
 //! | time | finish | lowest cost | fewest parts |
 //! | cost plus time | their sum | earliest finish | fewest parts |
 //!
-//! A later aim never trades away more than [`SAME`] of an earlier one: the first value is
+//! A later aim never trades away more than a relative 1e-9 of an earlier one: the first value is
 //! the true optimum, so it can be compared between solves.
 
 use super::goal::Objective;
@@ -48,17 +48,19 @@ pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Fo
     }
     match solve_in_sequence(problem, objective, limit) {
         Ok(found) => match single {
-            Some(single) if worse(problem, objective, &found, &single) => Some(fall_back(
-                single,
-                format!("{} gave a plan of several parts that is worse than the best single offer", found.solver),
-            )),
+            Some(single) if worse(problem, objective, &found, &single) => {
+                let why = format!("{} gave a plan of several parts that is worse", found.solver);
+                Some(fall_back(single, &why))
+            }
             _ => Some(found),
         },
         // A single choice is itself proof that the verdict is wrong.
-        Err(SolveError::Infeasible) => single
-            .map(|single| fall_back(single, "the solver found no plan although one offer alone is one".to_owned())),
+        Err(SolveError::Infeasible) => {
+            single.map(|single| fall_back(single, "the solver found no plan, although this offer alone is one"))
+        }
         Err(error) => {
-            single.map(|single| fall_back(single, format!("{error}; plans of several parts were not searched")))
+            let why = format!("plans of several parts were not searched: {error}");
+            single.map(|single| fall_back(single, &why))
         }
     }
 }
@@ -146,7 +148,8 @@ pub fn solve_one(problem: &Problem, aim: Aim, limit: &Limit) -> Result<Found, So
     let used = |c: usize| answer.values[c] > 0.5 && answer.values[n + c] > SAME * program.variables[n + c].upper;
     let mut hours: Vec<(usize, f64)> = (0..n).filter(|c| used(*c)).map(|c| (c, answer.values[n + c])).collect();
     let done = problem.value(Aim::Work, &hours);
-    if !(0.999..1.001).contains(&(done / problem.work)) {
+    // Rounding must not have taken away a part that did some of the work.
+    if (done / problem.work - 1.0).abs() > GAIN {
         return Err(SolveError::Failed(format!("its plan does {done} of {} samples", problem.work)));
     }
     for (_, h) in &mut hours {
@@ -178,7 +181,7 @@ fn worse(problem: &Problem, objective: Objective, found: &Found, single: &Found)
     problem.value(aim, &found.hours) > problem.value(aim, &single.hours) * (1.0 + GAIN)
 }
 
-fn fall_back(mut single: Found, why: String) -> Found {
+fn fall_back(mut single: Found, why: &str) -> Found {
     single.notes.push(format!("fell back to the best single offer: {why}"));
     single.proof = Proof::Time;
     single

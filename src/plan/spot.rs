@@ -141,6 +141,7 @@ fn ln_factorial(n: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "counts of losses are whole numbers")]
 mod tests {
     use super::*;
     use crate::units::Hours;

@@ -73,7 +73,7 @@ impl Route<'_> {
             return Err("communication between GPUs: added by the plan for its number of GPUs".to_owned());
         }
         let measured = self.origin.zip(routed.operation.device_time).filter(|_| self.choice != MethodChoice::Roofline);
-        let Some((origin, time)) = measured else { return self.from_shapes(routed) };
+        let Some((origin, time)) = measured else { return self.shapes_alone(routed) };
         if time.get() == 0.0 {
             return Ok((time, Method::WaveScaling, "no device time on the origin".to_owned()));
         }
@@ -160,7 +160,7 @@ impl Route<'_> {
         (time * ratio, Method::BandwidthScaling, "no launch and no shapes: scaled by memory bandwidth".to_owned())
     }
 
-    fn from_shapes(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {
+    fn shapes_alone(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {
         if routed.family == Family::View {
             return Ok((Micros::ZERO, Method::Roofline, "a view: nothing runs on the device".to_owned()));
         }

@@ -18,7 +18,7 @@ use crate::units::{Bytes, BytesPerSecond, Micros};
 
 /// Bytes of one gradient element: 4 unless the gradients are known to be 16-bit.
 const GRADIENT_BYTES: f64 = 4.0;
-/// Size of the communication buckets of PyTorch's DistributedDataParallel.
+/// Size of the communication buckets of PyTorch's `DistributedDataParallel`.
 const BUCKET_BYTES: f64 = 25e6;
 /// Share of a training step that is backward pass (twice the work of forward).
 const BACKWARD_SHARE: f64 = 2.0 / 3.0;

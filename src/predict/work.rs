@@ -91,214 +91,217 @@ pub fn family(operation: &Operation) -> Family {
     family_of_name(&operation.name)
 }
 
+/// Names of collectives, in whole or in part.
+const COLLECTIVES: &[&str] =
+    &["nccl", "rccl", "all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter", "broadcast_coalesced"];
+/// Parts of the names of attention operators.
+const ATTENTION: &[&str] = &[
+    "scaled_dot_product",
+    "flash_attention",
+    "efficient_attention",
+    "attention_forward",
+    "attention_backward",
+    "fmha",
+];
+/// Parts of the names of recurrent operators.
+const RECURRENT: &[&str] = &["lstm", "gru_", "cudnn_rnn", "miopen_rnn", "rnn_tanh", "rnn_relu"];
+/// Names of matrix products.
+const GEMMS: &[&str] = &[
+    "mm",
+    "addmm",
+    "addmm_",
+    "bmm",
+    "baddbmm",
+    "baddbmm_",
+    "linear",
+    "matmul",
+    "mv",
+    "addmv",
+    "scaled_mm",
+    "int_mm",
+    "linear_backward",
+    "addmm_activation",
+    "grouped_mm",
+];
+/// Parts of the names of normalisations.
+const NORMALISATIONS: &[&str] =
+    &["layer_norm", "batch_norm", "group_norm", "rms_norm", "instance_norm", "layernorm", "batchnorm"];
+/// Parts of the names of table look-ups.
+const LOOKUPS: &[&str] = &["embedding", "index_select", "gather", "scatter", "index_add", "index_put"];
+/// Names of operators that only describe memory anew.
+const VIEWS: &[&str] = &[
+    "view",
+    "reshape",
+    "reshape_alias",
+    "t",
+    "transpose",
+    "permute",
+    "expand",
+    "expand_as",
+    "as_strided",
+    "detach",
+    "slice",
+    "select",
+    "unsqueeze",
+    "squeeze",
+    "split",
+    "split_with_sizes",
+    "chunk",
+    "unbind",
+    "alias",
+    "unsafe_view",
+    "flatten",
+    "view_as",
+    "narrow",
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "unflatten",
+    "result_type",
+    "resize_",
+    "set_",
+    "lift_fresh",
+    "numpy_t",
+    "diagonal",
+    "movedim",
+];
+/// Names of reductions.
+const REDUCTIONS: &[&str] = &[
+    "sum",
+    "mean",
+    "norm",
+    "var",
+    "std",
+    "amax",
+    "amin",
+    "argmax",
+    "max_dim",
+    "logsumexp",
+    "cross_entropy",
+    "mse_loss",
+    "cumsum",
+];
+/// Parts of the names of reductions.
+const REDUCTION_PARTS: &[&str] = &["nll_loss", "vector_norm", "foreach_norm"];
+/// Stems of operators that work element by element; `_` and more may follow.
+const ELEMENTWISE: &[&str] = &[
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "pow",
+    "relu",
+    "gelu",
+    "silu",
+    "tanh",
+    "sigmoid",
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "neg",
+    "abs",
+    "clamp",
+    "threshold",
+    "dropout",
+    "copy",
+    "clone",
+    "contiguous",
+    "fill",
+    "zero",
+    "ones",
+    "cat",
+    "stack",
+    "where",
+    "masked_fill",
+    "lerp",
+    "addcmul",
+    "addcdiv",
+    "foreach",
+    "fused_adam",
+    "fused_adamw",
+    "fused_sgd",
+    "adam",
+    "sgd",
+    "bernoulli",
+    "normal",
+    "uniform",
+    "rand",
+    "eq",
+    "ne",
+    "lt",
+    "gt",
+    "le",
+    "ge",
+    "bitwise",
+    "logical",
+    "to",
+    "sin",
+    "cos",
+    "tril",
+    "triu",
+    "arange",
+    "isfinite",
+    "amp_foreach_non_finite_check",
+    "erf",
+    "hardtanh",
+    "hardswish",
+    "leaky_relu",
+    "elu",
+    "mish",
+    "softplus",
+    "maximum",
+    "minimum",
+    "reciprocal",
+    "square",
+    "sign",
+    "floor",
+    "memcpy",
+    "memset",
+    "flip",
+    "roll",
+    "pad",
+    "repeat",
+    "im2col",
+];
+
 fn family_of_name(name: &str) -> Family {
     let full = name.to_ascii_lowercase();
     let bare = full.rsplit("::").next().unwrap_or(&full).trim_start_matches('_');
     let has = |parts: &[&str]| parts.iter().any(|part| bare.contains(part));
-    if has(&[
-        "nccl",
-        "rccl",
-        "all_reduce",
-        "allreduce",
-        "all_gather",
-        "allgather",
-        "reduce_scatter",
-        "broadcast_coalesced",
-    ]) {
-        return Family::Communication;
-    }
-    if has(&[
-        "scaled_dot_product",
-        "flash_attention",
-        "efficient_attention",
-        "attention_forward",
-        "attention_backward",
-        "fmha",
-    ]) {
-        return Family::Attention;
-    }
-    if has(&["lstm", "gru_", "cudnn_rnn", "miopen_rnn", "rnn_tanh", "rnn_relu"]) || bare == "gru" {
-        return Family::Recurrent;
-    }
-    if has(&["conv"]) && !has(&["convert"]) {
-        return Family::Convolution;
-    }
-    if matches!(
-        bare,
-        "mm" | "addmm"
-            | "addmm_"
-            | "bmm"
-            | "baddbmm"
-            | "baddbmm_"
-            | "linear"
-            | "matmul"
-            | "mv"
-            | "addmv"
-            | "scaled_mm"
-            | "int_mm"
-            | "linear_backward"
-            | "addmm_activation"
-            | "grouped_mm"
-    ) {
-        return Family::Gemm;
-    }
-    if has(&["softmax"]) {
-        return Family::Softmax;
-    }
-    if has(&["layer_norm", "batch_norm", "group_norm", "rms_norm", "instance_norm", "layernorm", "batchnorm"]) {
-        return Family::Normalisation;
-    }
-    if has(&["pool"]) {
-        return Family::Pooling;
-    }
-    if has(&["embedding", "index_select", "gather", "scatter", "index_add", "index_put"]) || matches!(bare, "index") {
-        return Family::Embedding;
-    }
-    if matches!(
-        bare,
-        "view"
-            | "reshape"
-            | "reshape_alias"
-            | "t"
-            | "transpose"
-            | "permute"
-            | "expand"
-            | "expand_as"
-            | "as_strided"
-            | "detach"
-            | "slice"
-            | "select"
-            | "unsqueeze"
-            | "squeeze"
-            | "split"
-            | "split_with_sizes"
-            | "chunk"
-            | "unbind"
-            | "alias"
-            | "unsafe_view"
-            | "flatten"
-            | "view_as"
-            | "narrow"
-            | "empty"
-            | "empty_like"
-            | "empty_strided"
-            | "unflatten"
-            | "result_type"
-            | "resize_"
-            | "set_"
-            | "lift_fresh"
-            | "numpy_t"
-            | "diagonal"
-            | "movedim"
-    ) {
-        return Family::View;
-    }
-    let reductions = [
-        "sum",
-        "mean",
-        "norm",
-        "var",
-        "std",
-        "amax",
-        "amin",
-        "argmax",
-        "max_dim",
-        "logsumexp",
-        "linalg_vector_norm",
-        "foreach_norm",
-        "nll_loss",
-        "cross_entropy",
-        "mse_loss",
-        "cumsum",
-    ];
-    if reductions.contains(&bare) || has(&["nll_loss", "vector_norm", "foreach_norm"]) {
-        return Family::Reduction;
-    }
-    let elementwise = [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "pow",
-        "relu",
-        "gelu",
-        "silu",
-        "tanh",
-        "sigmoid",
-        "exp",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "neg",
-        "abs",
-        "clamp",
-        "threshold",
-        "dropout",
-        "copy",
-        "clone",
-        "contiguous",
-        "fill",
-        "zero",
-        "ones",
-        "cat",
-        "stack",
-        "where",
-        "masked_fill",
-        "lerp",
-        "addc",
-        "foreach",
-        "fused_adam",
-        "fused_sgd",
-        "adam",
-        "sgd",
-        "bernoulli",
-        "normal",
-        "uniform",
-        "rand",
-        "eq",
-        "ne",
-        "lt",
-        "gt",
-        "le",
-        "ge",
-        "bitwise",
-        "logical",
-        "to",
-        "sin",
-        "cos",
-        "tril",
-        "triu",
-        "arange",
-        "isfinite",
-        "non_finite",
-        "erf",
-        "hardtanh",
-        "hardswish",
-        "leaky_relu",
-        "elu",
-        "mish",
-        "softplus",
-        "maximum",
-        "minimum",
-        "reciprocal",
-        "square",
-        "sign",
-        "floor",
-        "memcpy",
-        "memset",
-        "flip",
-        "roll",
-        "pad",
-        "repeat",
-        "im2col",
-    ];
     let stem = bare.trim_end_matches('_').trim_end_matches("_backward");
-    if elementwise.iter().any(|known| {
-        stem == *known || stem.strip_prefix(known).is_some_and(|rest| rest.starts_with('_') || rest.starts_with('.'))
-    }) {
-        return Family::Elementwise;
+    let stems = |known: &[&str]| {
+        known.iter().any(|known| {
+            stem.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '.', ' ']))
+        })
+    };
+    if has(COLLECTIVES) {
+        Family::Communication
+    } else if has(ATTENTION) {
+        Family::Attention
+    } else if has(RECURRENT) || bare == "gru" {
+        Family::Recurrent
+    } else if has(&["conv"]) && !has(&["convert"]) {
+        Family::Convolution
+    } else if GEMMS.contains(&bare) {
+        Family::Gemm
+    } else if has(&["softmax"]) {
+        Family::Softmax
+    } else if has(NORMALISATIONS) {
+        Family::Normalisation
+    } else if has(&["pool"]) {
+        Family::Pooling
+    } else if has(LOOKUPS) || bare == "index" {
+        Family::Embedding
+    } else if VIEWS.contains(&bare) {
+        Family::View
+    } else if REDUCTIONS.contains(&bare) || has(REDUCTION_PARTS) {
+        Family::Reduction
+    } else if stems(ELEMENTWISE) {
+        Family::Elementwise
+    } else {
+        Family::Unknown
     }
-    Family::Unknown
 }
 
 /// The work of one occurrence; `None` where the shapes do not tell.
@@ -555,6 +558,8 @@ mod tests {
             ("aten::as_strided", Family::View),
             ("aten::convolution_overrideable", Family::Convolution),
             ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", Family::Communication),
+            ("Memcpy HtoD (Pageable -> Device)", Family::Elementwise),
+            ("aten::_softmax_backward_data", Family::Softmax),
             ("my::special", Family::Unknown),
         ] {
             assert_eq!(family_of_name(name), expected, "{name}");

@@ -1,5 +1,6 @@
 //! A table, rendered for a terminal, as Markdown or as CSV.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
@@ -36,13 +37,13 @@ pub struct Cell {
 
 impl Cell {
     /// The same in every form.
-    pub fn same(text: impl ToString) -> Self {
+    pub fn same(text: impl fmt::Display) -> Self {
         let text = text.to_string();
         Self { shown: text.clone(), value: text }
     }
 
     /// Rounded text for people, a whole value for CSV.
-    pub fn of(shown: impl Into<String>, value: impl ToString) -> Self {
+    pub fn of(shown: impl Into<String>, value: impl fmt::Display) -> Self {
         Self { shown: shown.into(), value: value.to_string() }
     }
 

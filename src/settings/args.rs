@@ -36,6 +36,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "one is made a run")]
 pub enum Command {
     /// Turn PyTorch profiler traces (.json, .json.gz, .json.zst) into a profile.
     Import(ImportArgs),

@@ -200,7 +200,6 @@ pub enum Colour {
 
 /// How something is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "a terminal's attributes are switches")]
 pub struct Style {
     /// Letters.
     pub fg: Option<Colour>,
@@ -264,7 +263,6 @@ struct PaletteEntry {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "a terminal's attributes are switches")]
 struct WrittenStyle {
     fg: Option<String>,
     bg: Option<String>,

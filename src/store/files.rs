@@ -60,7 +60,7 @@ fn explain(error: &io::Error) -> String {
 
 impl StoreError {
     /// A problem with a file's content.
-    pub fn content(path: &Path, problem: impl ToString) -> Self {
+    pub fn content(path: &Path, problem: impl std::fmt::Display) -> Self {
         Self::Content { path: path.to_owned(), problem: problem.to_string() }
     }
 
@@ -237,7 +237,7 @@ mod tests {
     fn a_gzip_file_that_is_cut_off_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p.json.gz");
-        save_atomically(&path, &[b'x'; 100_000], false).unwrap();
+        save_atomically(&path, &vec![b'x'; 100_000], false).unwrap();
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
         assert!(

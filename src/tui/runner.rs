@@ -23,7 +23,6 @@ const BURST: usize = 256;
 /// A planning request that waits for the running one.
 type Waiting = (u64, Arc<Predictions>, Box<Goal>);
 
-#[expect(clippy::struct_excessive_bools, reason = "wishes of the app, each granted by the loop on its own")]
 struct Runner {
     app: App,
     engine: Engine,

@@ -1,7 +1,7 @@
 //! Time to a plan, on synthetic offers from a fixed seed: `cargo bench --bench solve`.
 
 #[path = "../plan/build.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+#[allow(dead_code, clippy::unwrap_used, reason = "shared with the tests, which use more of it")]
 mod build;
 
 use build::{goal, hours, predicted, predictions};

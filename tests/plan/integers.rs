@@ -1,6 +1,6 @@
 //! The solver itself: programs with known optima, and each verdict told apart.
 
-use habitat_tui::plan::problem::{Program, Relation, Row, Variable};
+use habitat_tui::plan::problem::{Aim, Choice, Limit, Problem, Program, Relation, Row, Variable};
 use habitat_tui::plan::solve::{Answer, Proof, Settings, SolveError, solve, solve_with_microlp};
 
 /// C.6: rate 10 from machines of 8 GPUs at $20 and of 1 GPU at $3.
@@ -97,5 +97,20 @@ fn the_scale_of_a_row_does_not_matter() {
         program.rows[0].bound *= factor;
         let Answer { values, .. } = solve(&program, Settings::default()).unwrap();
         assert_eq!(values, [1.0, 2.0], "10^{exponent}");
+    }
+}
+
+/// A fast choice whose limit of hours falls just short of all the work: at a range of 100
+/// microlp called this infeasible, although the slow choice alone is a plan.
+#[test]
+fn a_limit_just_short_of_the_work_is_not_infeasible() {
+    let choice =
+        |rate: f64, most_hours: f64| Choice { rate, hours: 1.0, hours_once: 0.0, usd: 0.1, usd_once: 0.0, most_hours };
+    for exponent in 1..=8 {
+        let most = 100.0 / 14.950_793_787_108_99 * (1.0 - 10f64.powi(-exponent));
+        let choices = vec![choice(5.555_932_382_486_656, f64::INFINITY), choice(14.950_793_787_108_99, most)];
+        let limit = Limit { deadline: Some(21.89), budget: Some(1.94), ..Limit::default() };
+        let answer = solve(&Problem::new(100.0, choices, 1).program(Aim::Cost, &limit), Settings::default()).unwrap();
+        assert_eq!(answer.values[..2], [1.0, 0.0], "10^-{exponent}");
     }
 }

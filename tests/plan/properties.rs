@@ -6,7 +6,7 @@ use habitat_tui::plan::solve::{Settings, solve};
 use habitat_tui::plan::{Confidence, Goal, Objective, Plan, Prepared, plan};
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
-use habitat_tui::units::{Usd, UsdPerHour};
+use habitat_tui::units::UsdPerHour;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
@@ -346,10 +346,16 @@ proptest! {
         let prepared = Prepared::new(&predictions, &PriceBook::new(offers), &goal).unwrap();
         let points = prepared.frontier();
         prop_assert!(!points.is_empty());
+        // A hair later costs no more, a hair earlier no less (a frontier can be steep).
+        let hair = hours(1e-9);
         for point in &points {
-            let plan = prepared.solve(Some(point.hours.mid + hours(1e-9)), None).unwrap();
-            let best: Usd = plan.total.expect("the point itself is a plan").cost.mid;
-            prop_assert!(close(best.get(), point.cost.mid.get()), "{best:?} {point:?}");
+            let at = |deadline| prepared.solve(Some(deadline), None).unwrap().total.map(|total| total.cost.mid.get());
+            let cost = point.cost.mid.get();
+            let later = at(point.hours.mid + hair).expect("the point itself is a plan");
+            prop_assert!(later <= cost * (1.0 + 1e-6), "{later} {point:?}");
+            if let Some(earlier) = at(point.hours.mid - hair) {
+                prop_assert!(earlier >= cost * (1.0 - 1e-6), "{earlier} {point:?}");
+            }
         }
         let cheapest = prepared.solve(None, Some(usd(1e9))).unwrap().total.unwrap();
         prop_assert!(close(cheapest.cost.mid.get(), points.last().unwrap().cost.mid.get()));
