@@ -44,9 +44,9 @@ impl Memory {
     /// First row to show of a list of `len` rows in `height`, so that `selected` is seen
     /// and the list moves as little as possible.
     pub(in crate::tui) fn offset(&mut self, list: &'static str, selected: usize, len: usize, height: usize) -> usize {
-        let last = len.saturating_sub(height);
+        let furthest = len.saturating_sub(height);
         let seen = self.offsets.get(list).copied().unwrap_or(0);
-        let offset = seen.min(selected).max((selected + 1).saturating_sub(height)).min(last);
+        let offset = seen.min(selected).max((selected + 1).saturating_sub(height)).min(furthest);
         self.offsets.insert(list, offset);
         offset
     }

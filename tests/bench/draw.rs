@@ -10,6 +10,7 @@ fn main() {
     divan::main();
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form divan gives arguments in")]
 #[divan::bench(args = [Screen::Overview, Screen::Profile, Screen::Predict, Screen::Plan], consts = [120, 200])]
 fn frame<const WIDTH: u16>(bencher: divan::Bencher<'_, '_>, screen: &Screen) {
     let mut launch = common::launch();

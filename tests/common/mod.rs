@@ -12,6 +12,7 @@ use habitat_tui::predict::{
     Estimate, Fits, GpuFacts, MemoryFit, Method, MethodShare, OperationPrediction, Prediction, Predictions, StepTime,
 };
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
+use habitat_tui::profile::Phase::{Backward, Forward};
 use habitat_tui::profile::Profile;
 use habitat_tui::settings::keymap::{Key, Keymap};
 use habitat_tui::settings::theme::{ColourLevel, GlyphSet, Theme};
@@ -67,7 +68,6 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
         origin_time: Some(micros(time)),
         why: "the kernel may differ on this GPU, so the roofline of the shapes is taken".into(),
     };
-    use habitat_tui::profile::Phase::{Backward, Forward};
     Prediction {
         gpu: GpuFacts {
             slug: slug(gpu),
