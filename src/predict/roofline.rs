@@ -4,9 +4,9 @@
 //! Rates are those that GPUs sustain, not those of the data sheet:
 //! - bandwidth: the published measurement of the catalog, else 83 % of nominal, the median
 //!   of measured over nominal in the catalog (0.68–0.88; a test recomputes it);
-//! - matrix cores: the best published matrix product of the catalog, else 80 % of peak
-//!   (77–87 % on NVIDIA boards measured);
-//! - FP32 vector units: peak, but 70 % of it on multiprocessors with 128 lanes from compute
+//! - matrix products: the fastest published one of the catalog in that precision; else, on
+//!   matrix cores, 80 % of peak (77–87 % on NVIDIA boards measured);
+//! - FP32 otherwise: peak, but 70 % of it on multiprocessors with 128 lanes from compute
 //!   capability 8.6 on, which cannot issue to all of them in long products.
 
 use crate::catalog::GpuSpec;
@@ -45,24 +45,22 @@ pub fn sustained_rate(
     if !matrix {
         return vector;
     }
+    let achieved = |name: &str| {
+        let rates =
+            gpu.achieved_matmul.iter().filter(|measured| measured.dtype == name).map(|measured| measured.tflops);
+        rates.max_by(f64::total_cmp).map(|tflops| FlopsPerSecond::known(tflops * 1e12))
+    };
     let (name, peak) = match (dtype, precision) {
         (Some(DType::Float16), _) => ("fp16", gpu.peak.fp16_tensor),
         (Some(DType::Bfloat16), _) => ("bf16", gpu.peak.bf16_tensor),
         (Some(DType::Float8E4m3 | DType::Float8E5m2), _) => ("fp8", gpu.peak.fp8_tensor),
         (_, Some(Precision::Tf32)) => ("tf32", gpu.peak.tf32_tensor),
-        _ => return vector,
+        _ => return (achieved("fp32").unwrap_or(vector.0), None),
     };
     let Some(peak) = peak else {
         return (vector.0, Some(format!("{} has no {name} matrix rate: FP32 rate taken", gpu.slug)));
     };
-    let best = gpu
-        .achieved_matmul
-        .iter()
-        .filter(|measured| measured.dtype == name)
-        .map(|measured| measured.tflops)
-        .fold(0.0, f64::max);
-    let rate = if best > 0.0 { FlopsPerSecond::known(best * 1e12) } else { peak * TYPICAL_MATRIX_SHARE };
-    (rate, None)
+    (achieved(name).unwrap_or(peak * TYPICAL_MATRIX_SHARE), None)
 }
 
 fn vector_rate(gpu: &GpuSpec) -> FlopsPerSecond {
@@ -112,6 +110,10 @@ mod tests {
         assert!(note.unwrap().contains("no bf16 matrix rate"));
         let (rate, note) = sustained_rate(&spec("h100-sxm5-80gb"), true, Some(&DType::Bfloat16), None);
         assert_eq!((rate.get(), note), (798e12, None));
+        // The T4 does not hold its FP32 peak in products, but does in short kernels.
+        let (rate, _) = sustained_rate(&spec("t4"), true, Some(&DType::Float32), Some(Precision::Fp32));
+        assert_eq!(rate.get(), 4.38e12);
+        assert_eq!(sustained_rate(&spec("t4"), false, Some(&DType::Float32), None).0, spec("t4").peak.fp32);
     }
 
     /// The constant is what the shipped catalog says.
