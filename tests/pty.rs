@@ -88,3 +88,34 @@ fn the_terminal_is_given_back() {
     assert!(!screen.bracketed_paste(), "bracketed paste is still on");
     assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None, "the mouse is still taken");
 }
+
+/// The window is closed: the process must not stay behind.
+#[test]
+fn a_terminal_that_goes_away_ends_the_program() {
+    let pair = native_pty_system().openpty(PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 }).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_habitat-tui"));
+    command.env_clear();
+    command.env("TERM", "xterm-256color");
+    command.env("HOME", home.path());
+    let mut child = pair.slave.spawn_command(command).unwrap();
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().unwrap();
+    // Once it has drawn something, its signals are in place.
+    let mut seen = Vec::new();
+    let mut bytes = [0; 4096];
+    while !String::from_utf8_lossy(&seen).contains("overview") {
+        let count = reader.read(&mut bytes).unwrap();
+        seen.extend_from_slice(&bytes[..count]);
+    }
+    drop(reader);
+    drop(pair.master);
+    let end = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("still running after its terminal was closed");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -3,15 +3,17 @@
 use std::io::{self, stdout};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use crossterm::event::EventStream;
 use crossterm::execute;
 use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
 use futures_util::StreamExt;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::paint::Memory;
-use super::terminal::Screen;
+use super::terminal::{self, Screen};
 use super::{clipboard, input, view};
 use crate::app::{App, Effect, Engine, Msg, SaveOutcome};
 use crate::plan::Goal;
@@ -46,7 +48,7 @@ pub(super) async fn run(app: App, engine: Engine) -> io::Result<()> {
     runner.handle(Msg::Resize(size.width, size.height));
     runner.handle(Msg::Start);
     let mut events = EventStream::new();
-    let mut stop = Stop::new()?;
+    let stop = watch_for_stop()?;
     let mut dirty = true;
     while !runner.leave {
         if std::mem::take(&mut runner.redraw) {
@@ -56,7 +58,7 @@ pub(super) async fn run(app: App, engine: Engine) -> io::Result<()> {
         if dirty {
             draw(&mut screen, &runner.app, &mut memory)?;
         }
-        dirty = runner.wait(&mut events, &mut results, &mut stop, &memory).await?;
+        dirty = runner.wait(&mut events, &mut results, &stop.asked, &memory).await?;
         if std::mem::take(&mut runner.suspend) {
             // The stream reads the terminal in the background; nobody may while stopped.
             drop(events);
@@ -96,7 +98,7 @@ impl Runner {
         &mut self,
         events: &mut EventStream,
         results: &mut UnboundedReceiver<Msg>,
-        stop: &mut Stop,
+        stop: &Notify,
         memory: &Memory,
     ) -> io::Result<bool> {
         let mut dirty = false;
@@ -119,7 +121,7 @@ impl Runner {
                 self.handle(msg);
                 dirty = true;
             }
-            () = stop.asked() => self.leave = true,
+            () = stop.notified() => self.leave = true,
         }
         for _ in 0..BURST {
             if self.leave || self.suspend {
@@ -218,6 +220,38 @@ impl Runner {
     }
 }
 
+/// How long the loop has to leave by itself once the system asks for it.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The watch for the system's wish that the program end; dropped, it ends.
+struct StopWatch {
+    asked: Arc<Notify>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for StopWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Waits for the wish in a task of its own: with the terminal gone, crossterm 0.29 reads
+/// its end over and over and never lets the loop go on, so the loop cannot see the wish.
+/// Then the task gives the terminal back and ends the process.
+fn watch_for_stop() -> io::Result<StopWatch> {
+    let asked = Arc::new(Notify::new());
+    let ask = asked.clone();
+    let mut stop = Stop::new()?;
+    let task = tokio::spawn(async move {
+        let code = stop.asked().await;
+        ask.notify_one();
+        tokio::time::sleep(GRACE).await;
+        terminal::restore();
+        std::process::exit(code);
+    });
+    Ok(StopWatch { asked, task })
+}
+
 /// The system's wish that the program end.
 #[cfg(unix)]
 struct Stop {
@@ -232,10 +266,11 @@ impl Stop {
         Ok(Self { terminate: signal(SignalKind::terminate())?, hang_up: signal(SignalKind::hangup())? })
     }
 
-    async fn asked(&mut self) {
+    /// Waits; the exit code that tells the signal, by the convention of shells.
+    async fn asked(&mut self) -> i32 {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.hang_up.recv() => {}
+            _ = self.terminate.recv() => 143,
+            _ = self.hang_up.recv() => 129,
         }
     }
 }
@@ -249,10 +284,11 @@ impl Stop {
         Ok(Self)
     }
 
-    async fn asked(&mut self) {
+    async fn asked(&mut self) -> i32 {
         // Ctrl-C arrives as a key; an error here means that no signal can come.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
+        130
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn install_panic_hook() {
 }
 
 /// Gives everything back that was taken; does nothing the second time.
-fn restore() {
+pub(super) fn restore() {
     if ENTERED.swap(false, Ordering::SeqCst) {
         let mut out = stdout();
         // Nothing can be done about a terminal that is gone.
