@@ -3,7 +3,6 @@
 
 pub mod available;
 pub mod engine;
-pub mod format;
 pub mod input;
 pub mod job;
 pub mod list;

@@ -1,4 +1,4 @@
-//! Text from files made safe and short enough to show.
+//! Text made fit to show: names from files made safe and short, digits grouped.
 
 /// `text` without control characters (terminal escape sequences among them), cut to at
 /// most `width` characters with an ellipsis.
@@ -22,6 +22,23 @@ pub fn clean(text: &str, width: usize) -> String {
 fn unsafe_to_show(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A number without decimals, digits grouped by thousands.
+///
+/// ```
+/// assert_eq!(habitat_tui::text::grouped(1_281_167.0), "1,281,167");
+/// ```
+pub fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// The members of `known` nearest to `name`, best first, at most `count` of them: for

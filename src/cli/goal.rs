@@ -9,7 +9,7 @@ use crate::settings::file::PlanDefaults;
 use crate::units::{BytesPerSecond, Samples};
 
 /// The work the screens start with where none was given.
-pub(super) const DEFAULT_WORK: Work = Work::Steps(1000);
+pub(super) const DEFAULT_WORK: Work = Work::Steps(100_000);
 
 /// The goal asked for; `None` where no amount of work was given.
 pub(super) fn goal(args: &GoalArgs, defaults: &PlanDefaults, catalog: &Catalog) -> Result<Option<Goal>, CliError> {

@@ -134,7 +134,7 @@ fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8,
         out,
         "  {} operations, {} kernels a step, {} of kernel time joined to an operator",
         profile.operations.len(),
-        format::thousands(summary.kernels_per_step),
+        format::grouped(summary.kernels_per_step),
         format::percent(summary.joined_share)
     )?;
     writeln!(out, "\nwritten to {}; next: habitat-tui {}", args.output.display(), args.output.display())?;

@@ -10,17 +10,18 @@ use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
 use super::search::{SAME, most_work, solve_one};
 use super::{Confidence, Objective, RejectionKind};
+use crate::text::grouped;
 use crate::units::{Hours, Usd};
 
 /// `12.3 h`, with two decimals below ten hours and three below one.
 pub(super) fn hours(value: f64) -> String {
     let decimals = if value < 1.0 { 3 } else { usize::from(value < 10.0) + 1 };
-    format!("{value:.decimals$} h")
+    if value < 1000.0 { format!("{value:.decimals$} h") } else { format!("{} h", grouped(value)) }
 }
 
 /// `$12.30`.
 pub(super) fn dollars(value: f64) -> String {
-    format!("${value:.2}")
+    if value < 1000.0 { format!("${value:.2}") } else { format!("${}", grouped(value)) }
 }
 
 /// The next higher multiple of `step`, rounding noise aside.
@@ -31,11 +32,13 @@ fn up(value: f64, step: f64) -> f64 {
 fn more_hours(value: f64) -> String {
     let step: f64 = if value < 1.0 { 0.001 } else { 0.1 };
     let decimals = if value < 1.0 { 3 } else { 1 };
-    format!("+{:.decimals$} h", up(value, step).max(step))
+    let more = up(value, step).max(step);
+    if more < 1000.0 { format!("+{more:.decimals$} h") } else { format!("+{} h", grouped(more.ceil())) }
 }
 
 fn more_dollars(value: f64) -> String {
-    format!("+${:.2}", up(value, 0.01).max(0.01))
+    let more = up(value, 0.01).max(0.01);
+    if more < 1000.0 { format!("+${more:.2}") } else { format!("+${}", grouped(more.ceil())) }
 }
 
 /// The reasons, most useful first.
@@ -163,7 +166,8 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
     }
     (less > 0.0).then(|| {
         let share = less / work * 100.0;
-        format!("{} samples less work ({share:.1} %) would suffice", up(less, if less < 10.0 { 0.1 } else { 1.0 }))
+        let fewer = if less < 10.0 { up(less, 0.1).to_string() } else { grouped(up(less, 1.0)) };
+        format!("{fewer} samples less work ({share:.1} %) would suffice")
     })
 }
 

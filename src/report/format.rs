@@ -1,100 +1,195 @@
-//! Quantities as people read them, always with their unit.
+//! Quantities as text, always with their unit; rounding happens here and nowhere earlier.
+
+pub use crate::text::grouped;
 
 use crate::plan::Range;
 use crate::units::{Bytes, GIB, Hours, Micros, Usd, UsdPerHour};
 
-/// A time with three significant digits: `841 ms`, `12.3 µs`, `2.35 s`.
+/// About three significant digits: `1,234`, `123`, `12.3`, `1.23`, `0.123`.
+pub fn number(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => grouped(v),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v if v >= 0.9995 || v == 0.0 => format!("{v:.2}"),
+        v if v >= 0.001 => format!("{v:.3}"),
+        v => format!("{v:.1e}"),
+    }
+}
+
+/// A large count in words: `335 M`, `12.4 k`.
+pub fn short_count(value: f64) -> String {
+    for (scale, unit) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")] {
+        if value >= scale {
+            let scale = if unit == "k" { 1e3 } else { scale };
+            return format!("{} {unit}", number(value / scale));
+        }
+    }
+    grouped(value)
+}
+
+/// A range of large counts with one unit.
+pub fn short_range(low: f64, high: f64) -> String {
+    let text = short_count(high);
+    match text.split_once(' ') {
+        Some((_, unit)) => {
+            let scale = match unit {
+                "T" => 1e12,
+                "G" => 1e9,
+                "M" => 1e6,
+                _ => 1e3,
+            };
+            format!("{}–{text}", number(low / scale))
+        }
+        None => format!("{}–{text}", grouped(low)),
+    }
+}
+
+/// The unit that suits a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Microseconds.
+    Micros,
+    /// Milliseconds.
+    Millis,
+    /// Seconds.
+    Seconds,
+}
+
+impl TimeUnit {
+    /// The unit in which `time` has one to three digits before the point.
+    pub fn for_time(time: Micros) -> Self {
+        match time.get() {
+            t if t < 1e3 => Self::Micros,
+            t if t < 1e6 => Self::Millis,
+            _ => Self::Seconds,
+        }
+    }
+
+    /// Its symbol.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::Micros => "µs",
+            Self::Millis => "ms",
+            Self::Seconds => "s",
+        }
+    }
+
+    /// The number in this unit.
+    pub fn value(self, time: Micros) -> f64 {
+        match self {
+            Self::Micros => time.get(),
+            Self::Millis => time.as_millis(),
+            Self::Seconds => time.as_secs(),
+        }
+    }
+
+    /// Decimals that make the steps of this unit visible.
+    const fn decimals(self) -> usize {
+        match self {
+            Self::Micros | Self::Millis => 1,
+            Self::Seconds => 2,
+        }
+    }
+
+    /// The number in this unit without the symbol.
+    pub fn bare(self, time: Micros) -> String {
+        let value = self.value(time);
+        if value >= 9999.5 { grouped(value) } else { format!("{value:.*}", self.decimals()) }
+    }
+}
+
+/// A time with its unit.
 pub fn time(time: Micros) -> String {
-    let us = time.get();
-    let (value, unit) = if us < 1e3 {
-        (us, "µs")
-    } else if us < 1e6 {
-        (us / 1e3, "ms")
-    } else {
-        (us / 1e6, "s")
-    };
-    format!("{} {unit}", significant(value))
+    let unit = TimeUnit::for_time(time);
+    format!("{} {}", unit.bare(time), unit.symbol())
 }
 
-/// Three significant digits without an exponent: `0.0123`, `1.23`, `12.3`, `123`, `1234`.
-pub fn significant(value: f64) -> String {
-    let decimals = match value.abs() {
-        0.0 => 0,
-        v if v >= 99.95 => 0,
-        v if v >= 9.995 => 1,
-        v if v >= 0.9995 => 2,
-        v if v >= 0.09995 => 3,
-        _ => 4,
-    };
-    format!("{value:.decimals$}")
+/// A range of times with one unit.
+pub fn time_range(low: Micros, high: Micros) -> String {
+    let unit = TimeUnit::for_time(high);
+    format!("{}–{} {}", unit.bare(low), unit.bare(high), unit.symbol())
 }
 
-/// `1.2 h`, `3.4 d` from three days on, `12 min` under an hour.
+/// Hours, as minutes where there are few.
 pub fn hours(hours: Hours) -> String {
-    let h = hours.get();
-    if h < 1.0 {
-        format!("{} min", significant(h * 60.0))
-    } else if h < 72.0 {
-        format!("{} h", significant(h))
-    } else {
-        format!("{} d", significant(h / 24.0))
+    match hours.get() {
+        h if h < 0.995 => format!("{} min", bare_minutes(h * 60.0)),
+        _ => format!("{} h", bare_hours(hours)),
     }
 }
 
-/// `$12.34`, `$1,234` from a thousand on, `$0.0123` under ten cents.
-pub fn usd(amount: Usd) -> String {
-    let value = amount.get();
-    if value >= 999.5 {
-        format!("${}", thousands(value.round()))
-    } else if value >= 0.1 || value == 0.0 {
-        format!("${value:.2}")
-    } else {
-        format!("${value:.4}")
+fn bare_minutes(minutes: f64) -> String {
+    if minutes < 9.95 { format!("{minutes:.1}") } else { format!("{minutes:.0}") }
+}
+
+fn bare_hours(hours: Hours) -> String {
+    match hours.get() {
+        h if h < 99.95 => {
+            let text = format!("{h:.1}");
+            text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+        }
+        h => grouped(h),
     }
 }
 
-/// `$1.23/h`.
+/// A range of hours with one unit.
+pub fn hours_range(range: &Range<Hours>) -> String {
+    if range.high.get() < 0.995 {
+        let [low, high] = [range.low, range.high].map(|end| bare_minutes(end.get() * 60.0));
+        return format!("{low}–{high} min");
+    }
+    format!("{}–{} h", bare_hours(range.low), bare_hours(range.high))
+}
+
+/// Hours with their range, where it is one: `12.3 h (10.1–14.5 h)`.
+pub fn hours_with_range(range: &Range<Hours>) -> String {
+    if range.low == range.high { hours(range.mid) } else { format!("{} ({})", hours(range.mid), hours_range(range)) }
+}
+
+/// Money: cents below a hundred dollars, parts of a cent below one.
+pub fn usd(money: Usd) -> String {
+    dollars(money.get())
+}
+
+/// A range of money.
+pub fn usd_range(range: &Range<Usd>) -> String {
+    format!("{}–{}", usd(range.low), usd(range.high).trim_start_matches('$'))
+}
+
+/// Money with its range, where it is one: `$12.30 ($10.10–14.50)`.
+pub fn usd_with_range(range: &Range<Usd>) -> String {
+    if range.low == range.high { usd(range.mid) } else { format!("{} ({})", usd(range.mid), usd_range(range)) }
+}
+
+/// A price.
 pub fn price(price: UsdPerHour) -> String {
-    let value = price.get();
-    if value >= 0.1 { format!("${value:.2}/h") } else { format!("${value:.3}/h") }
+    format!("${:.*}/h", if price.get() < 10.0 { 3 } else { 2 }, price.get())
 }
 
-/// `15.9 GB` (of 2³⁰ bytes, as GPU memory is sold).
+fn dollars(value: f64) -> String {
+    match value {
+        v if v >= 99.995 => format!("${}", grouped(v)),
+        v if v >= 0.995 || v == 0.0 => format!("${v:.2}"),
+        v if v >= 0.0995 => format!("${v:.3}"),
+        v => format!("${v:.4}"),
+    }
+}
+
+/// A memory size in the unit GPU memory is sold in.
 pub fn memory(bytes: Bytes) -> String {
-    format!("{} GB", significant(bytes.get() / GIB))
+    let gib = bytes.get() / GIB;
+    if gib >= 9.95 && (gib - gib.round()).abs() < 0.05 { format!("{gib:.0} GB") } else { format!("{gib:.1} GB") }
 }
 
-/// `1,281,167`.
-pub fn thousands(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// `mid (low–high)` by `show`, the unit of `mid` standing for all three where it is shared.
-pub fn range<T: Copy>(range: &Range<T>, show: impl Fn(T) -> String) -> String {
-    let (low, mid, high) = (show(range.low), show(range.mid), show(range.high));
-    if low == mid && mid == high {
-        return mid;
-    }
-    let unit = mid.rsplit_once(' ').map(|(_, unit)| unit);
-    match (low.rsplit_once(' '), high.rsplit_once(' ')) {
-        (Some((low, low_unit)), Some((high, high_unit))) if Some(low_unit) == unit && low_unit == high_unit => {
-            format!("{mid} ({low}–{high})")
-        }
-        _ => format!("{mid} ({low}–{high})"),
-    }
-}
-
-/// A share as `12.3 %`.
+/// A share as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
+}
+
+/// A tensor shape.
+pub fn shape(shape: &[u64]) -> String {
+    let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
+    format!("[{}]", extents.join("×"))
 }
 
 #[cfg(test)]
@@ -102,30 +197,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_carry_units_and_three_digits() {
-        for (us, text) in [
-            (0.0, "0 µs"),
-            (1.234, "1.23 µs"),
-            (999.0, "999 µs"),
-            (12_345.0, "12.3 ms"),
-            (841_123.6, "841 ms"),
-            (2_345_000.0, "2.35 s"),
-        ] {
-            assert_eq!(time(Micros::new(us).unwrap()), text);
-        }
-        for (h, text) in [(0.2, "12.0 min"), (1.5, "1.50 h"), (71.0, "71.0 h"), (240.0, "10.0 d")] {
-            assert_eq!(hours(Hours::new(h).unwrap()), text);
-        }
-        for (d, text) in [(0.0, "$0.00"), (0.0123, "$0.0123"), (12.345, "$12.35"), (1_234_567.0, "$1,234,567")] {
-            assert_eq!(usd(Usd::new(d).unwrap()), text);
-        }
-    }
-
-    #[test]
-    fn a_range_repeats_no_unit() {
-        let shown = |low, mid, high| range(&Range { low, mid, high }, |h| hours(Hours::new(h).unwrap()));
-        assert_eq!(shown(1.0, 2.0, 3.0), "2.00 h (1.00–3.00)");
-        assert_eq!(shown(2.0, 2.0, 2.0), "2.00 h");
-        assert_eq!(shown(0.5, 2.0, 3.0), "2.00 h (30.0 min–3.00 h)");
+    fn quantities_carry_their_unit() {
+        let micros = |value| Micros::new(value).unwrap();
+        assert_eq!(time(micros(12.34)), "12.3 µs");
+        assert_eq!(time(micros(841_123.6)), "841.1 ms");
+        assert_eq!(time(micros(2_345_678.0)), "2.35 s");
+        assert_eq!(time_range(micros(830_000.0), micros(1_010_000.0)), "0.83–1.01 s");
+        assert_eq!(hours(Hours::new(0.5).unwrap()), "30 min");
+        assert_eq!(hours(Hours::new(48.0).unwrap()), "48 h");
+        assert_eq!(hours(Hours::new(1234.4).unwrap()), "1,234 h");
+        assert_eq!(usd(Usd::new(12.5).unwrap()), "$12.50");
+        assert_eq!(usd(Usd::new(1_234_567.0).unwrap()), "$1,234,567");
+        assert_eq!(memory(Bytes::new(80.0 * GIB).unwrap()), "80 GB");
+        assert_eq!(short_count(335_000_000.0), "335 M");
+        assert_eq!(short_count(1234.0), "1,234");
+        assert_eq!(short_range(7.56e6, 8.97e6), "7.56–8.97 M");
+        assert_eq!(usd(Usd::new(0.0203).unwrap()), "$0.0203");
+        assert_eq!(shape(&[4096, 1024]), "[4096×1024]");
+        assert_eq!(number(0.0), "0.00");
     }
 }

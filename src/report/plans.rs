@@ -235,8 +235,8 @@ pub fn parts_table(parts: &[Part]) -> Table {
             Cell::same(&part.offer),
             Cell::same(format!("{} × {}", part.gpu_count, part.gpu)),
             Cell::of(format::time(crate::units::Micros::known(part.step_time_us.mid)), part.step_time_us.mid),
-            Cell::of(format::range(&part.hours, format::hours), part.hours.mid.get()),
-            Cell::of(format::range(&part.cost, format::usd), part.cost.mid.get()),
+            Cell::of(format::hours_with_range(&part.hours), part.hours.mid.get()),
+            Cell::of(format::usd_with_range(&part.cost), part.cost.mid.get()),
             Cell::of(format::price(part.price), part.price.get()),
             Cell::maybe(part.price_as_of, Cell::same),
         ]);

@@ -221,7 +221,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         let range = if prediction.step.is_measured() && step.low == step.high {
             "measured".to_owned()
         } else {
-            format!("{}–{}", format::time(step.low), format::time(step.high))
+            format::time_range(step.low, step.high)
         };
         table.push(vec![
             Cell::same(&prediction.gpu.slug),
@@ -231,13 +231,13 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
             Cell::same(step.high.get()),
             Cell::same(step.method),
             Cell::maybe(prediction.throughput.as_ref(), |rate| {
-                Cell::of(format::significant(rate.mid.get()), rate.mid.get())
+                Cell::of(format::number(rate.mid.get()), rate.mid.get())
             }),
             Cell::maybe(value.as_ref(), |value| {
                 Cell::of(format!("{:.2}", value.price_per_gpu.get()), value.price_per_gpu.get())
             }),
             Cell::maybe(value.as_ref().and_then(|value| value.samples_per_usd), |per_usd| {
-                Cell::of(format::thousands(per_usd.mid), per_usd.mid)
+                Cell::of(format::grouped(per_usd.mid), per_usd.mid)
             }),
             Cell::same(prediction.memory.fits),
             Cell::same(&prediction.memory.reason),

@@ -27,9 +27,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     facts.extend(workload.batch_size.map(|batch| format!("batch {batch}")));
     facts.extend(workload.sequence_length.map(|length| format!("sequence {length}")));
     facts.extend(workload.precision.map(|precision| precision.to_string()));
-    facts.extend(
-        workload.parameter_count.map(|count| format!("{} M parameters", format::significant(count as f64 / 1e6))),
-    );
+    facts.extend(workload.parameter_count.map(|count| format!("{} M parameters", format::number(count as f64 / 1e6))));
     writeln!(out, "  {}", facts.join(" · "))?;
     if let Some(origin) = &profile.origin {
         let slug = origin.gpu.as_ref().map_or("not in the catalog", |slug| slug.as_str());
@@ -101,7 +99,7 @@ pub fn write_predictions(predictions: &Predictions, prices: &PriceBook, out: &mu
 pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::Result<()> {
     match (plan.status, &plan.total) {
         (PlanStatus::Infeasible, _) | (_, None) => {
-            writeln!(out, "No plan for {} samples within these limits.", format::thousands(plan.work.get()))?;
+            writeln!(out, "No plan for {} samples within these limits.", format::grouped(plan.work.get()))?;
             for reason in &plan.reasons {
                 writeln!(out, "  {reason}")?;
             }
@@ -110,9 +108,9 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
             writeln!(
                 out,
                 "{} samples: {} for {} ({})",
-                format::thousands(plan.work.get()),
-                format::range(&total.cost, format::usd),
-                format::range(&total.hours, format::hours),
+                format::grouped(plan.work.get()),
+                format::usd_with_range(&total.cost),
+                format::hours_with_range(&total.hours),
                 plans::status(status).replace('_', " ")
             )?;
             plans::parts_table(&plan.parts).write_text(out)?;

@@ -34,7 +34,7 @@ fn lack_of_time_is_not_infeasibility() {
     assert_eq!(solve_with_microlp(&machines(), settings), Err(SolveError::OutOfTime));
 }
 
-/// The knapsack of good_lp's own test of gaps: (value, cost), 25 to spend.
+/// The knapsack of `good_lp`'s own test of gaps: (value, cost), 25 to spend.
 fn knapsack() -> Program {
     const OBJECTS: [(f64, f64); 20] = [
         (1.87, 6.03),

@@ -1,13 +1,13 @@
 //! First screen: what was recorded, where its time goes and the answer so far.
 
 use crate::app::App;
-use crate::app::format;
 use crate::app::screen::{plan, predict};
 use crate::plan::Plan;
 use crate::predict::work;
 use crate::pricing::Tier;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
+use crate::report::format;
 use crate::text::clean;
 
 /// What is computed once.

@@ -1,12 +1,13 @@
 //! Fourth screen: the goal to move about, the plan that answers it, and what else there is.
 
 use crate::action::Action;
+use crate::app::App;
 use crate::app::job::JobState;
 use crate::app::list::{Cell, Column, ListState, Table};
 use crate::app::slider::{Knob, Ladder};
-use crate::app::{App, format};
 use crate::plan::{Confidence, Objective, Part, PlanStatus, Work};
 use crate::pricing::Tier;
+use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::{Hours, Samples, Usd};

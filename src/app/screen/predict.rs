@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
+use crate::app::App;
 use crate::app::job::JobState;
 use crate::app::list::{Cell, Column, Graphic, ListState, Table};
 use crate::app::screen::profile::{phase_role, phase_word, short_name};
-use crate::app::{App, format};
 use crate::plan::Range;
 use crate::plan::value::{ValueTier, best_value as value_of};
 use crate::predict::{Estimate, Fits, Method, Prediction};
 use crate::pricing::Tier;
+use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond, UsdPerHour};

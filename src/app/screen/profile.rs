@@ -1,10 +1,11 @@
 //! Second screen: the operations of the step and what each one launches.
 
+use crate::app::App;
 use crate::app::list::{Cell, Column, Graphic, ListState, Table};
-use crate::app::{App, format};
 use crate::predict::work;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
 use crate::profile::{Kernel, Operation, Phase, Profile};
+use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
 

@@ -5,10 +5,10 @@ use unicode_width::UnicodeWidthStr;
 
 use super::Density;
 use crate::app::Source;
-use crate::app::format;
 use crate::app::screen::overview::{self, Answer};
 use crate::app::screen::profile::{phase_role, phase_word};
 use crate::profile::breakdown::PhaseTime;
+use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Canvas, fit, wrap};

@@ -5,10 +5,11 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Density, labelled};
 use crate::action::Action;
+use crate::app::Target;
 use crate::app::screen::plan::{self, Lower, Pane};
 use crate::app::slider::Knob;
-use crate::app::{Target, format};
 use crate::plan::{Plan, PlanStatus};
+use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Canvas, fit, wrap};
