@@ -292,17 +292,17 @@ fn shares(operations: &[OperationPrediction]) -> Vec<MethodShare> {
 }
 
 /// The step's range: the published step errors of the methods, weighted by their shares,
-/// on the device part; the host's part has none.
+/// around the whole step. They are errors of whole iterations, in which the host's part
+/// changes too.
 fn step_estimate(shares: &[MethodShare], base: Option<&Base>) -> Estimate<Micros> {
     let device: Micros = shares.iter().map(|share| share.device_time).sum();
-    let device = device * base.map_or(1.0, |base| base.overlap);
-    let idle = base.map_or(Micros::ZERO, |base| base.host_idle);
+    let (overlap, idle) = base.map_or((1.0, Micros::ZERO), |base| (base.overlap, base.host_idle));
     let band: f64 = shares.iter().map(|share| share.share * share.method.step_band()).sum();
     let method = match shares {
         [only] => only.method,
         _ => Method::Mixed,
     };
-    Estimate { low: device * (1.0 - band) + idle, mid: device + idle, high: device * (1.0 + band) + idle, method }
+    Estimate::with_band(device * overlap + idle, band, method)
 }
 
 fn facts(gpu: &GpuSpec) -> GpuFacts {

@@ -7,7 +7,8 @@
 //! - matrix products: the fastest published one of the catalog in that precision; else, on
 //!   matrix cores, 80 % of peak (77–87 % on NVIDIA boards measured);
 //! - FP32 otherwise: peak, but 70 % of it on multiprocessors with 128 lanes from compute
-//!   capability 8.6 on, which cannot issue to all of them in long products.
+//!   capability 8.6 on, which cannot issue to all of them in long products, and half of it
+//!   on CDNA 3, whose figure counts packed arithmetic.
 
 use crate::catalog::GpuSpec;
 use crate::profile::{DType, Precision};
@@ -21,6 +22,11 @@ pub const TYPICAL_BANDWIDTH_SHARE: f64 = 0.83;
 const TYPICAL_MATRIX_SHARE: f64 = 0.80;
 /// Share of the FP32 peak on multiprocessors with 128 lanes (8.6 and later).
 const WIDE_SM_SHARE: f64 = 0.70;
+/// The architecture whose FP32 figure counts packed or matrix arithmetic, which kernels
+/// written for plain FP32 do not reach.
+const PACKED_ARCHITECTURE: &str = "CDNA 3";
+/// Its rate without; also the share of its BF16 peak that a MI300X was measured to reach.
+const PACKED_SHARE: f64 = 0.5;
 /// The shortest kernels in recorded traces: no launch takes less device time.
 pub const SHORTEST_KERNEL_US: f64 = 1.5;
 
@@ -64,6 +70,9 @@ pub fn sustained_rate(
 }
 
 fn vector_rate(gpu: &GpuSpec) -> FlopsPerSecond {
+    if gpu.architecture == PACKED_ARCHITECTURE {
+        return gpu.peak.fp32 * PACKED_SHARE;
+    }
     let wide = gpu.fp32_cores_per_sm >= 128 && gpu.compute_capability.is_some_and(|capability| capability >= (8, 6));
     gpu.peak.fp32 * if wide { WIDE_SM_SHARE } else { 1.0 }
 }

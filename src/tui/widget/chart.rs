@@ -100,17 +100,23 @@ pub(in crate::tui) fn draw(
     canvas.text(plot.x, plot.bottom(), plot.width, &horizontal.repeat(plot.width as usize), Role::Border);
     canvas.text_right(plot.x - 1, plot.y, margin, &labels[0], Role::Muted);
     canvas.text_right(plot.x - 1, plot.bottom() - 1, margin, &labels[1], Role::Muted);
-    canvas.text(plot.x, plot.bottom() + 1, plot.width, &x_text(xs.low), Role::Muted);
-    canvas.text_right(plot.right(), plot.bottom() + 1, plot.width, &x_text(xs.high), Role::Muted);
+    let ends = [x_text(xs.low), x_text(xs.high)];
+    canvas.text(plot.x, plot.bottom() + 1, plot.width, &ends[0], Role::Muted);
+    canvas.text_right(plot.right(), plot.bottom() + 1, plot.width, &ends[1], Role::Muted);
 
     let scale = match (xs.log, ys.log) {
-        (true, true) => "both axes logarithmic",
-        (true, false) => "time logarithmic",
-        (false, true) => "cost logarithmic",
+        (true, true) => "log scales",
+        (true, false) => "log time",
+        (false, true) => "log cost",
         (false, false) => "",
     };
-    let start = plot.x + plot.width.saturating_sub(scale.len() as u16) / 2;
-    canvas.text(start, plot.bottom() + 1, plot.width / 2, scale, Role::Muted);
+    // Between the two ends, if there is room for it and a space on either side.
+    let taken = ends.map(|end| end.width() as u16 + 1);
+    let room = plot.width.saturating_sub(taken[0] + taken[1]);
+    if scale.len() as u16 <= room {
+        let start = plot.x + taken[0] + (room - scale.len() as u16) / 2;
+        canvas.text(start, plot.bottom() + 1, room, scale, Role::Muted);
+    }
     limits(canvas, plot, lines, &xs, &ys);
     let stairs = frontier(points);
     if canvas.glyphs.braille {
