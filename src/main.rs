@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     match cli::run(Cli::parse()) {
         Ok(Outcome::Exit(code)) => ExitCode::from(code),
         Ok(Outcome::Screens(screens)) => match tui::open(*screens) {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(code) => ExitCode::from(code),
             Err(error) => {
                 eprintln!("error: {error}");
                 ExitCode::from(2)

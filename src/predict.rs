@@ -6,6 +6,7 @@
 //! prediction is of one GPU, [`scale`] adds the others.
 
 pub mod estimate;
+pub mod family;
 pub mod memory;
 pub mod roofline;
 mod route;
@@ -26,9 +27,9 @@ use crate::catalog::{BandwidthKind, Catalog, GpuSpec};
 use crate::profile::Profile;
 use crate::text;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond};
+use family::Family;
 use memory::MemoryNeed;
 use route::{Route, Routed, bandwidth_kind};
-use work::Family;
 
 /// What to predict and how.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -96,8 +97,12 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         profile
     };
     let origin = find_origin(profile, catalog, options)?;
-    let routed: Vec<Routed<'_>> =
-        profile.operations.iter().enumerate().map(|(index, operation)| Routed::new(index, operation)).collect();
+    let routed: Vec<Routed<'_>> = profile
+        .operations
+        .iter()
+        .enumerate()
+        .map(|(index, operation)| Routed::new(index, operation, profile.workload.precision))
+        .collect();
     let need = MemoryNeed::of(profile, origin);
     let base = origin.map(|origin| Base::of(profile, origin, &routed, options));
     let targets: Vec<&GpuSpec> = if options.targets.is_empty() {
@@ -149,10 +154,14 @@ fn find_origin<'a>(
 
 /// What the origin tells of the step as a whole.
 struct Base {
-    /// Device busy time over the sum of operation times: below 1 where streams overlap.
+    /// Device busy time over the sum of the times of operations that compute: below 1 where streams overlap.
     overlap: f64,
     /// The device waits for the host.
     host_idle: Micros,
+    /// Communication that was not hidden behind other operations.
+    exposed: Micros,
+    /// Whether the recording has communication at all.
+    communicates: bool,
     notes: Vec<String>,
 }
 
@@ -193,14 +202,14 @@ impl Base {
                 communication.as_millis()
             ));
         }
-        let busy = profile.step.as_ref().and_then(|step| step.device_busy);
-        let all = sum + communication;
-        let device = busy.unwrap_or(all);
-        let host_idle = profile.measured_step().map_or(Micros::ZERO, |step| step - device);
         // Where the operations sum to more than the device was busy (or than the step took),
-        // they overlapped; that share is carried over.
-        let ceiling = profile.measured_step().map_or(device, |step| device.min(step));
-        let overlap = if all.get() > 0.0 { (ceiling / all).min(1.0) } else { 1.0 };
+        // they overlapped; that share is carried over. What communication adds to the busy
+        // time beyond the operations was not hidden behind them.
+        let busy = profile.step.as_ref().and_then(|step| step.device_busy).unwrap_or(sum + communication);
+        let busy = profile.measured_step().map_or(busy, |step| busy.min(step));
+        let overlap = if sum.get() > 0.0 { (busy / sum).min(1.0) } else { 1.0 };
+        let host_idle = profile.measured_step().map_or(Micros::ZERO, |step| step - busy);
+        let exposed = if communication.get() > 0.0 { busy - sum * overlap } else { Micros::ZERO };
         if overlap < 0.98 {
             notes
                 .push(format!("operations overlap on the origin: their sum counts {:.0} %, as there", overlap * 100.0));
@@ -214,7 +223,7 @@ impl Base {
                 host_idle / step * 100.0
             ));
         }
-        Self { overlap, host_idle, notes }
+        Self { overlap, host_idle, exposed, communicates: communication.get() > 0.0, notes }
     }
 }
 
@@ -257,10 +266,27 @@ fn predict_one(
         profile.workload.batch_size.filter(|_| step.mid().get() > 0.0).map(|batch| {
             step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(batch as f64 / time.as_secs()))
         });
+    let mut notes = notes(gpu, &operations, profile);
+    let without_communication = match (measured, base) {
+        (Some(median), Some(base)) if base.communicates => {
+            let alone = median - base.exposed;
+            notes.insert(
+                0,
+                format!(
+                    "recorded with other GPUs: {:.2} ms of the step is communication; plans count {:.2} ms for one GPU and add their own",
+                    base.exposed.as_millis(),
+                    alone.as_millis()
+                ),
+            );
+            Some(alone)
+        }
+        _ => None,
+    };
     Prediction {
         gpu: facts(gpu),
-        notes: notes(gpu, &operations, profile),
+        notes,
         step,
+        without_communication,
         throughput,
         host_idle,
         shares,

@@ -14,7 +14,7 @@ mod workload;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use kernel::Kernel;
+pub use kernel::{Kernel, is_host_transfer};
 pub use operation::{Attribute, DType, Operation, Phase, Shape};
 pub use read::{ProfileError, Warning};
 pub use workload::{Mode, Origin, Precision, Recording, Step, Workload};

@@ -18,6 +18,11 @@ pub fn clean(text: &str, width: usize) -> String {
     shown.into_iter().collect()
 }
 
+/// Whether `text` has a character that must not reach a terminal.
+pub fn is_unsafe(text: &str) -> bool {
+    text.chars().any(unsafe_to_show)
+}
+
 /// Control characters, and the invisible ones that reorder or hide text.
 fn unsafe_to_show(c: char) -> bool {
     c.is_control()

@@ -42,11 +42,12 @@ pub enum TuiError {
     Picture(String),
 }
 
-/// Runs until the user leaves.
+/// Runs until the user leaves or the system asks to; the exit code (128 and the number
+/// of the signal that asked).
 ///
 /// # Errors
 /// [`TuiError`] where the terminal cannot be put in order or read.
-pub fn run(launch: Launch) -> Result<(), TuiError> {
+pub fn run(launch: Launch) -> Result<u8, TuiError> {
     // Under NO_COLOR crossterm 0.29 turns every colour change into an empty SGR, which
     // also ends reverse and bold, so the selection would vanish. The theme leaves colours
     // out by itself; crossterm must pass on what it is given.

@@ -119,3 +119,30 @@ fn a_terminal_that_goes_away_ends_the_program() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// `kill` ends the program in order, with the code that shells expect.
+#[test]
+fn sigterm_gives_the_terminal_back() {
+    let pair = native_pty_system().openpty(PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 }).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_habitat-tui"));
+    command.env_clear();
+    command.env("TERM", "xterm-256color");
+    command.env("HOME", home.path());
+    let mut child = pair.slave.spawn_command(command).unwrap();
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().unwrap();
+    let mut seen = Vec::new();
+    let mut bytes = [0; 4096];
+    while !String::from_utf8_lossy(&seen).contains("overview") {
+        let count = reader.read(&mut bytes).unwrap();
+        seen.extend_from_slice(&bytes[..count]);
+    }
+    let id = child.process_id().unwrap().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    while let Ok(count @ 1..) = reader.read(&mut bytes) {
+        seen.extend_from_slice(&bytes[..count]);
+    }
+    assert_eq!(child.wait().unwrap().exit_code(), 143);
+    assert!(String::from_utf8_lossy(&seen).contains("\x1b[?1049l"), "the alternate screen is left");
+}

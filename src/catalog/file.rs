@@ -79,6 +79,18 @@ impl File {
     fn into_spec(self, layer: Layer) -> Result<GpuSpec, SpecError> {
         let compute_capability = self.compute_capability.as_deref().map(parse_capability).transpose()?;
         let limits = self.limits()?;
+        let named = [
+            ("name", Some(&self.name)),
+            ("architecture", Some(&self.architecture)),
+            ("memory_type", self.memory_type.as_ref()),
+            ("notes", self.notes.as_ref()),
+        ];
+        let listed = [("sources", &self.sources), ("unconfirmed", &self.unconfirmed)];
+        let texts = named.into_iter().filter_map(|(key, text)| Some((key, text?)));
+        let texts = texts.chain(listed.into_iter().flat_map(|(key, list)| list.iter().map(move |text| (key, text))));
+        if let Some((key, _)) = texts.into_iter().find(|(_, text)| crate::text::is_unsafe(text)) {
+            return Err(SpecError(format!("{key}: has control or invisible characters; write plain text")));
+        }
         if self.sources.is_empty() {
             return Err(SpecError("sources: empty; say where the figures come from".to_owned()));
         }
@@ -232,6 +244,7 @@ sources = ["test"]
         assert!(error("= 320", "= \"fast\"").contains("memory_bandwidth_gbps"));
         assert!(error("max_warps_per_sm = 32\n", "").contains("all five or none"));
         assert!(error("\"7.5\"", "\"new\"").contains("compute_capability: \"new\""));
+        assert!(error("\"Tesla T4\"", "\"T4\\u001b[2J\"").contains("name: has control"));
         assert!(error("schema = 1", "schema = 2").contains("schema: found 2"));
         assert!(error("sources = ", "colour = ").contains("colour"));
         assert!(GpuSpec::parse(" \n", Layer::Shipped).unwrap_err().to_string().contains("empty"));

@@ -1,7 +1,7 @@
 //! Thread blocks that one multiprocessor holds at a time, and the wave size of a GPU.
 //!
 //! The rules are those of NVIDIA's CUDA occupancy calculator: registers are allocated per
-//! warp in units of 256, warps in groups of 4, shared memory in units of 128 bytes from
+//! warp in units of 256, warps in groups of 4 (2 on compute capability 6.0), shared memory in units of 128 bytes from
 //! compute capability 8.0 (256 before), where the system also keeps 1 KiB of every block.
 
 use super::spec::{GpuSpec, SmLimits};
@@ -10,8 +10,6 @@ use super::spec::{GpuSpec, SmLimits};
 const WARP: u64 = 32;
 /// Register allocation unit of one warp.
 const REGISTER_UNIT: u64 = 256;
-/// Warps are allocated in groups of this size when registers are counted.
-const WARP_GRANULARITY: u64 = 4;
 /// Registers one block may use; multiprocessors of 3.7 have twice as many in all.
 const REGISTERS_PER_BLOCK: u64 = 65_536;
 /// Shared memory the system keeps of every block from compute capability 8.0 on.
@@ -44,7 +42,7 @@ pub fn blocks_per_sm(gpu: &GpuSpec, needs: BlockNeeds) -> Option<u64> {
     Some(
         u64::from(limits.blocks)
             .min(by_warps)
-            .min(by_registers(limits, needs.registers_per_thread, warps))
+            .min(by_registers(capability, limits, needs.registers_per_thread, warps))
             .min(by_shared_memory(capability, limits, needs.shared_memory_bytes)),
     )
 }
@@ -54,21 +52,23 @@ pub fn wave_size(gpu: &GpuSpec, needs: BlockNeeds) -> Option<u64> {
     blocks_per_sm(gpu, needs).map(|blocks| blocks * u64::from(gpu.sm_count))
 }
 
-fn by_registers(limits: SmLimits, registers_per_thread: u64, warps: u64) -> u64 {
+fn by_registers(capability: (u8, u8), limits: SmLimits, registers_per_thread: u64, warps: u64) -> u64 {
     if registers_per_thread == 0 {
         return u64::MAX;
     }
-    let per_warp = (registers_per_thread * WARP).next_multiple_of(REGISTER_UNIT);
+    // Warps are allocated in groups, one a sub-partition: 2 on 6.0, 4 on all others here.
+    let granularity = if capability == (6, 0) { 2 } else { 4 };
+    let per_warp = registers_per_thread.saturating_mul(WARP).div_ceil(REGISTER_UNIT).saturating_mul(REGISTER_UNIT);
     let file = u64::from(limits.registers);
     let per_file = REGISTERS_PER_BLOCK.min(file);
-    let resident_warps = per_file / per_warp / WARP_GRANULARITY * WARP_GRANULARITY;
+    let resident_warps = per_file / per_warp / granularity * granularity;
     resident_warps / warps * (file / per_file)
 }
 
 fn by_shared_memory(capability: (u8, u8), limits: SmLimits, bytes: u64) -> u64 {
     let ampere_or_later = capability >= (8, 0);
     let (unit, reserved) = if ampere_or_later { (128, RESERVED_SHARED) } else { (256, 0) };
-    let needed = (bytes + reserved).next_multiple_of(unit);
+    let needed = bytes.saturating_add(reserved).div_ceil(unit).saturating_mul(unit);
     limits.shared_memory_bytes.checked_div(needed).unwrap_or(u64::MAX)
 }
 
@@ -106,6 +106,9 @@ mod tests {
         assert_eq!(blocks("a100-sxm4-40gb", 128, 32, 49_152), 3);
         assert_eq!(blocks("v100-sxm2-16gb", 128, 32, 49_152), 2);
         assert_eq!(blocks("h100-sxm5-80gb", 128, 32, 232_448), 1);
+        // P100: 40 registers are 1,280 a warp: 51 warps, 50 in groups of 2, 25 blocks of 2.
+        assert_eq!(blocks("p100-pcie-16gb", 64, 40, 0), 25);
+        assert_eq!(blocks("p4", 64, 40, 0), 24);
         // The K80's register file holds two blocks of 65,536.
         assert_eq!(blocks("k80", 1024, 64, 0), 2);
     }
@@ -115,6 +118,7 @@ mod tests {
         // A Hopper kernel's 200 KiB of shared memory on Turing.
         assert_eq!(blocks("t4", 128, 32, 204_800), 0);
         assert_eq!(blocks("t4", 2048, 32, 0), 0);
+        assert_eq!(blocks("a10", 128, 32, u64::MAX), 0);
     }
 
     #[test]

@@ -144,7 +144,7 @@ fn judge(
     catalog: &Catalog,
     groups: &mut BTreeMap<String, ByMethod>,
 ) -> Result<(), CliError> {
-    let Some(work) = work(operation) else { return Ok(()) };
+    let Some(work) = work(operation, None) else { return Ok(()) };
     for (origin, here) in by_gpu.iter().filter(|(_, here)| here.milliseconds > SHORTEST_ORIGIN_MS) {
         let origin = catalog.find(origin.as_str()).map_err(CliError::of)?;
         for (destination, there) in by_gpu.iter().filter(|(slug, _)| **slug != origin.slug) {

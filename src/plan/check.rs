@@ -145,10 +145,10 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             return Err(wrong("the batch is not the profile's"));
         }
         let step = scaled_step(
-            &prediction.step.as_estimate(),
+            &prediction.planning_step(),
             &prediction.gpu,
             part.gpu_count,
-            predictions.workload.parameter_count,
+            &predictions.workload,
             plan.goal.assumptions.allreduce_bandwidth,
         )
         .map_err(|_| wrong("its step cannot be scaled to its GPUs"))?

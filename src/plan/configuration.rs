@@ -13,7 +13,7 @@ use super::problem::Choice;
 use super::spot::{Ladder, Losses};
 use super::{Part, PlanError, Range, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
-use crate::predict::{Estimate, Fits, Prediction, Predictions};
+use crate::predict::{Estimate, Fits, Prediction, Predictions, Workload};
 use crate::pricing::{Offer, OfferId, PriceBook, Tier};
 use crate::units::{GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour};
 
@@ -121,7 +121,7 @@ pub(crate) fn configurations(
     let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     for (place, offer) in prices.offers().iter().enumerate() {
-        match configuration(offer, &by_gpu, predictions.workload.parameter_count, goal) {
+        match configuration(offer, &by_gpu, &predictions.workload, goal) {
             Ok((prediction, step, scaling)) => possible.push(Configuration {
                 place,
                 offer: offer.id.clone(),
@@ -155,7 +155,7 @@ type Reason = (RejectionKind, String, Option<f64>);
 fn configuration<'p>(
     offer: &Offer,
     by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
-    parameters: Option<u64>,
+    workload: &Workload,
     goal: &Goal,
 ) -> Result<(&'p Prediction, Estimate<Micros>, String), Reason> {
     use RejectionKind as Kind;
@@ -197,12 +197,12 @@ fn configuration<'p>(
             return Err((Kind::Memory, reason, memory.needed.map(|needed| needed / memory.usable)));
         }
     }
-    let single = prediction.step.as_estimate();
+    let single = prediction.planning_step();
     if single.mid.get() <= 0.0 {
         return Err((Kind::NoPrediction, format!("the predicted step on {gpu} takes no time"), None));
     }
     let bandwidth = goal.assumptions.allreduce_bandwidth;
-    let scaled = scaled_step(&single, &prediction.gpu, offer.gpu_count, parameters, bandwidth)
+    let scaled = scaled_step(&single, &prediction.gpu, offer.gpu_count, workload, bandwidth)
         .map_err(|error| (Kind::NoPrediction, format!("{} GPUs: {error}", offer.gpu_count), None))?;
     Ok((prediction, scaled.step, scaled.why))
 }

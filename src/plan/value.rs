@@ -40,7 +40,7 @@ pub fn best_value<'a>(prediction: &Prediction, prices: &'a PriceBook, tier: Valu
         .filter(|offer| {
             offer.gpu.as_ref() == Some(&prediction.gpu.slug) && offer.unusable.is_none() && offer.gpu_count > 0
         })
-        .filter(|offer| offer.tier == Tier::OnDemand || tier == ValueTier::Any)
+        .filter(|offer| offer.tier == Tier::OnDemand || (tier == ValueTier::Any && offer.tier == Tier::Spot))
         .min_by(|a, b| per_gpu(a).total_cmp(&per_gpu(b)).then_with(|| a.id.cmp(&b.id)))?;
     let price_per_gpu = per_gpu(offer);
     let samples_per_usd = prediction.throughput.as_ref().filter(|_| price_per_gpu.get() > 0.0).map(|throughput| {

@@ -120,8 +120,11 @@ pub struct Predictions {
 pub struct Prediction {
     /// The GPU.
     pub gpu: GpuFacts,
-    /// The time of one step on one GPU.
+    /// The time of one step on one GPU; measured ones as recorded, communication included.
     pub step: StepTime,
+    /// A measured step of a recording over several GPUs less the communication that was
+    /// not hidden: what the step would take alone. `None` where nothing is to be taken off.
+    pub without_communication: Option<Micros>,
     /// Samples (batch size ÷ step time); `None` where the batch size is not known.
     pub throughput: Option<Estimate<SamplesPerSecond>>,
     /// Part of the step in which the device waits for the host.
@@ -134,6 +137,19 @@ pub struct Prediction {
     pub memory: MemoryFit,
     /// Doubts and fall-backs that went into the numbers.
     pub notes: Vec<String>,
+}
+
+impl Prediction {
+    /// The step that a plan counts with, on one GPU. A measurement stands for itself, with
+    /// no range: over many steps their median is what counts, not the slowest of them.
+    pub fn planning_step(&self) -> Estimate<Micros> {
+        match &self.step {
+            StepTime::Measured { median, .. } => {
+                Estimate::with_band(self.without_communication.unwrap_or(*median), 0.0, Method::Measured)
+            }
+            StepTime::Predicted(estimate) => estimate.clone(),
+        }
+    }
 }
 
 /// A measurement or a prediction: the two cannot be mistaken for each other.

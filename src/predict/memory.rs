@@ -10,7 +10,7 @@ use crate::profile::{DType, Mode, Operation, Phase, Profile};
 use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
-use super::work::{Family, family};
+use super::family::{Family, family};
 
 /// Share of nominal memory that a process can use.
 const USABLE_SHARE: f64 = 0.92;

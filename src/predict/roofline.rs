@@ -60,7 +60,7 @@ pub fn sustained_rate(
         (Some(DType::Float16), _) => ("fp16", gpu.peak.fp16_tensor),
         (Some(DType::Bfloat16), _) => ("bf16", gpu.peak.bf16_tensor),
         (Some(DType::Float8E4m3 | DType::Float8E5m2), _) => ("fp8", gpu.peak.fp8_tensor),
-        (_, Some(Precision::Tf32)) => ("tf32", gpu.peak.tf32_tensor),
+        (None | Some(DType::Float32), Some(Precision::Tf32)) => ("tf32", gpu.peak.tf32_tensor),
         _ => return (achieved("fp32").unwrap_or(vector.0), None),
     };
     let Some(peak) = peak else {

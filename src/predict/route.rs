@@ -6,13 +6,14 @@
 //! ratio of bandwidths where not even shapes are known. Without: the roofline on shapes.
 
 use crate::catalog::{BandwidthKind, GpuSpec};
-use crate::profile::{Operation, Precision};
+use crate::profile::{DType, Operation, Precision};
 use crate::units::Micros;
 
 use super::estimate::{Estimate, Method, OperationPrediction};
+use super::family::{Family, family};
 use super::roofline::{SHORTEST_KERNEL_US, attained_bandwidth, roofline, sustained_rate};
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
-use super::work::{Family, Work, family, work};
+use super::work::{Work, element_type, work};
 
 /// Which methods may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,11 +33,18 @@ pub(super) struct Routed<'a> {
     index: usize,
     pub(super) family: Family,
     work: Option<Work>,
+    dtype: Option<DType>,
 }
 
 impl<'a> Routed<'a> {
-    pub(super) fn new(index: usize, operation: &'a Operation) -> Self {
-        Self { operation, index, family: family(operation), work: work(operation) }
+    pub(super) fn new(index: usize, operation: &'a Operation, precision: Option<Precision>) -> Self {
+        Self {
+            operation,
+            index,
+            family: family(operation),
+            work: work(operation, precision),
+            dtype: element_type(operation, precision),
+        }
     }
 }
 
@@ -77,7 +85,7 @@ impl Route<'_> {
         if time.get() == 0.0 {
             return Ok((time, Method::WaveScaling, "no device time on the origin".to_owned()));
         }
-        if is_host_copy(&routed.operation.name) {
+        if is_host_copy(routed.operation) {
             return Ok((time, Method::BandwidthScaling, "copy over the host link, taken as on the origin".to_owned()));
         }
         let by_launch =
@@ -87,8 +95,8 @@ impl Route<'_> {
             .flatten()
             .unwrap_or_else(|| self.by_ratio(routed, origin, time));
         // No launch is shorter than the shortest kernels, unless it already was.
-        let launches: u32 = routed.operation.kernels.iter().map(|kernel| kernel.count).sum::<u32>().max(1);
-        let floor = Micros::known(SHORTEST_KERNEL_US * f64::from(launches)).min(time);
+        let launches: f64 = routed.operation.kernels.iter().map(|kernel| f64::from(kernel.count)).sum();
+        let floor = Micros::known(SHORTEST_KERNEL_US * launches.max(1.0)).min(time);
         if scaled.get() < floor.get() {
             return Ok((floor, method, format!("{why}; raised to the shortest kernels")));
         }
@@ -104,7 +112,7 @@ impl Route<'_> {
         }
         let intensity = routed.work.as_ref().and_then(Work::intensity);
         let (rate, _) =
-            sustained_rate(self.destination, routed.family.varies_kernels(), operation.dtype.as_ref(), self.precision);
+            sustained_rate(self.destination, routed.family.varies_kernels(), routed.dtype.as_ref(), self.precision);
         let ridge = rate.get() / attained_bandwidth(self.destination).get();
         let (mut before, mut after) = (Micros::ZERO, Micros::ZERO);
         let (mut smallest, mut largest, mut source, mut refitted) =
@@ -139,7 +147,7 @@ impl Route<'_> {
     }
 
     fn by_ratio(&self, routed: &Routed<'_>, origin: &GpuSpec, time: Micros) -> (Micros, Method, String) {
-        let dtype = routed.operation.dtype.as_ref();
+        let dtype = routed.dtype.as_ref();
         if let Some(work) = &routed.work {
             let (there, note) = roofline(self.destination, work, dtype, self.precision);
             let (here, _) = roofline(origin, work, dtype, self.precision);
@@ -165,7 +173,7 @@ impl Route<'_> {
             return Ok((Micros::ZERO, Method::Roofline, "a view: nothing runs on the device".to_owned()));
         }
         let work = routed.work.as_ref().ok_or("no measured time and no shapes: left out of the step")?;
-        let (time, note) = roofline(self.destination, work, routed.operation.dtype.as_ref(), self.precision);
+        let (time, note) = roofline(self.destination, work, routed.dtype.as_ref(), self.precision);
         let mut why =
             format!("{}: {:.3} GFLOP, {:.3} MB", routed.family.name(), work.flops.get() / 1e9, work.bytes.get() / 1e6);
         if routed.family == Family::Unknown {
@@ -188,7 +196,9 @@ pub(super) fn bandwidth_kind(gpu: &GpuSpec) -> BandwidthKind {
     }
 }
 
-fn is_host_copy(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.contains("htod") || name.contains("dtoh")
+/// Copies between host and device go over PCI Express, not through device memory.
+fn is_host_copy(operation: &Operation) -> bool {
+    crate::profile::is_host_transfer(&operation.name)
+        || (!operation.kernels.is_empty()
+            && operation.kernels.iter().all(|kernel| crate::profile::is_host_transfer(&kernel.name)))
 }

@@ -14,6 +14,7 @@
 //! H100 and B200 SXM machines, 3–15 GB/s on all others, NVLink or not.
 
 use super::estimate::{Estimate, GpuFacts};
+use crate::profile::{Mode, Workload};
 use crate::units::{Bytes, BytesPerSecond, Micros};
 
 /// Bytes of one gradient element: 4 unless the gradients are known to be 16-bit.
@@ -54,7 +55,7 @@ pub enum ScaleError {
 ///
 /// `measured` is the all-reduce bandwidth a measurement on such a machine gave; it
 /// replaces the assumed one in all three values. One GPU needs no communication and
-/// returns `single`.
+/// returns `single`; inference exchanges nothing either.
 ///
 /// # Errors
 /// [`ScaleError::NoParameters`] for more than one GPU without a parameter count.
@@ -62,7 +63,7 @@ pub fn scaled_step(
     single: &Estimate<Micros>,
     gpu: &GpuFacts,
     gpus: u32,
-    parameter_count: Option<u64>,
+    workload: &Workload,
     measured: Option<BytesPerSecond>,
 ) -> Result<ScaledStep, ScaleError> {
     if gpus <= 1 {
@@ -72,8 +73,14 @@ pub fn scaled_step(
             why: "one GPU, no communication".to_owned(),
         });
     }
-    let parameters = parameter_count.ok_or(ScaleError::NoParameters)?;
     let n = f64::from(gpus);
+    let straggler = 1.0 + STEP_NOISE * (2.0 * n.ln()).sqrt();
+    if workload.mode == Mode::Inference {
+        let step = Estimate { high: single.high * straggler, ..single.clone() };
+        let why = format!("{gpus} GPUs side by side: inference exchanges no gradients");
+        return Ok(ScaledStep { step, exposed: Micros::ZERO, why });
+    }
+    let parameters = workload.parameter_count.ok_or(ScaleError::NoParameters)?;
     let gradients = Bytes::known(GRADIENT_BYTES * parameters as f64);
     let moved = gradients * (2.0 * (n - 1.0) / n);
 
@@ -82,7 +89,6 @@ pub fn scaled_step(
     let last_bucket = Bytes::known(BUCKET_BYTES).min(gradients) * (2.0 * (n - 1.0) / n) / link;
     let effective = measured.unwrap_or_else(|| effective_bandwidth(gpu));
     let exposed = moved / effective;
-    let straggler = 1.0 + STEP_NOISE * (2.0 * n.ln()).sqrt();
     let low = single.low + overlapped.max(last_bucket).min(exposed);
     let mid = single.mid + exposed;
     let high = single.high * straggler + moved / (effective * 0.5);
@@ -140,14 +146,31 @@ mod tests {
         Estimate::with_band(Micros::from_millis(millis).unwrap(), 0.0, Method::Measured)
     }
 
+    fn workload(mode: Mode, parameter_count: Option<u64>) -> Workload {
+        Workload { name: "w".into(), mode, batch_size: None, sequence_length: None, precision: None, parameter_count }
+    }
+
+    #[test]
+    fn inference_exchanges_no_gradients() {
+        let scaled = scaled_step(&step(10.0), &gpu(0.0), 8, &workload(Mode::Inference, None), None).unwrap();
+        assert_eq!((scaled.step.mid, scaled.exposed), (step(10.0).mid, Micros::ZERO));
+        assert!(scaled.step.high.get() > step(10.0).high.get());
+    }
+
     #[test]
     fn one_gpu_is_the_step_itself() {
-        assert_eq!(scaled_step(&step(10.0), &gpu(0.0), 1, None, None).unwrap().step, step(10.0));
+        assert_eq!(
+            scaled_step(&step(10.0), &gpu(0.0), 1, &workload(Mode::Training, None), None).unwrap().step,
+            step(10.0)
+        );
     }
 
     #[test]
     fn several_gpus_need_the_size_of_the_gradients() {
-        assert_eq!(scaled_step(&step(10.0), &gpu(0.0), 2, None, None), Err(ScaleError::NoParameters));
+        assert_eq!(
+            scaled_step(&step(10.0), &gpu(0.0), 2, &workload(Mode::Training, None), None),
+            Err(ScaleError::NoParameters)
+        );
     }
 
     /// Lambda's ResNet-50 fp32 on V100 16 GB, 128 images a GPU: 347 ms on one, and the times
@@ -155,7 +178,10 @@ mod tests {
     #[test]
     fn a_measured_machine_lies_within_the_range() {
         for (gpus, measured_millis) in [(2, 360.5), (4, 360.0), (8, 363.5)] {
-            let scaled = scaled_step(&step(347.0), &gpu(300e9), gpus, Some(25_600_000), None).unwrap().step;
+            let scaled =
+                scaled_step(&step(347.0), &gpu(300e9), gpus, &workload(Mode::Training, Some(25_600_000)), None)
+                    .unwrap()
+                    .step;
             assert!(
                 scaled.low.as_millis() <= measured_millis && measured_millis <= scaled.high.as_millis(),
                 "{gpus}: {scaled:?}"
@@ -167,7 +193,8 @@ mod tests {
     #[test]
     fn a_measured_bandwidth_replaces_the_assumed_one() {
         let bandwidth = BytesPerSecond::new(10e9).ok();
-        let scaled = scaled_step(&step(100.0), &gpu(0.0), 2, Some(250_000_000), bandwidth).unwrap();
+        let scaled =
+            scaled_step(&step(100.0), &gpu(0.0), 2, &workload(Mode::Training, Some(250_000_000)), bandwidth).unwrap();
         // 2(N−1)/N · 4 · 250e6 = 1e9 bytes at 10e9 bytes/s.
         assert!((scaled.exposed.as_millis() - 100.0).abs() < 1e-9);
         assert!((scaled.step.mid.as_millis() - 200.0).abs() < 1e-9);

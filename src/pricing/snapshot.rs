@@ -26,6 +26,7 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use super::offer::{Offer, OfferId, Tier};
+use crate::text;
 use crate::units::{Bytes, GIB, GpuSlug, UsdPerHour};
 
 /// The schema number of price files.
@@ -123,9 +124,13 @@ impl Snapshot {
         if snapshot.schema != SCHEMA {
             return Err(SnapshotError(format!("schema: found {}, this program reads {SCHEMA}", snapshot.schema)));
         }
+        if text::is_unsafe(&snapshot.provider) {
+            return Err(SnapshotError("provider: has control or invisible characters; write plain text".to_owned()));
+        }
         for (index, row) in snapshot.offers.iter().enumerate() {
             row.check().map_err(|problem| {
-                SnapshotError(format!("offer {} ({} in {}): {problem}", index + 1, row.instance_type, row.region))
+                let (what, place) = (text::clean(&row.instance_type, 60), text::clean(&row.region, 60));
+                SnapshotError(format!("offer {} ({what} in {place}): {problem}", index + 1))
             })?;
         }
         Ok(snapshot)
@@ -143,6 +148,17 @@ impl Snapshot {
 
 impl Row {
     fn check(&self) -> Result<(), String> {
+        let texts = [
+            ("region", Some(&self.region)),
+            ("instance_type", Some(&self.instance_type)),
+            ("gpu_name", self.gpu_name.as_ref()),
+            ("suspect", self.suspect.as_ref()),
+            ("note", self.note.as_ref()),
+            ("source", Some(&self.source)),
+        ];
+        if let Some((key, _)) = texts.into_iter().find(|(_, text)| text.is_some_and(|text| text::is_unsafe(text))) {
+            return Err(format!("{key}: has control or invisible characters; write plain text"));
+        }
         for (key, price) in [("on_demand_usd_per_hour", self.on_demand), ("spot_usd_per_hour", self.spot)] {
             if price.is_some_and(|price| price.get() == 0.0) && self.scope != Scope::HostOnly {
                 return Err(format!("{key}: 0 is no price; leave the key out where none is offered"));
@@ -263,6 +279,8 @@ source = "s"
         assert!(error("1.006", "nan").contains("not a valid price"), "{}", error("1.006", "nan"));
         assert!(error("1.006", "0").contains("0 is no price"));
         assert!(error("gpu_count = 1\n", "").contains("gpu_count"));
+        assert!(error("\"us-east-1\"", "\"us\\u001b[31m\"").contains("region: has control"));
+        assert!(error("\"aws\"", "\"a\\u0007\"").contains("provider: has control"));
         assert!(error("schema = 1", "schema = 7").contains("schema: found 7"));
         assert!(Snapshot::parse("").unwrap_err().to_string().contains("empty"));
     }

@@ -55,9 +55,15 @@ impl Kernel {
     pub fn shared_memory_bytes(&self) -> Option<u64> {
         match (self.static_shared_memory_bytes, self.dynamic_shared_memory_bytes) {
             (None, None) => None,
-            (fixed, dynamic) => Some(fixed.unwrap_or(0) + dynamic.unwrap_or(0)),
+            (fixed, dynamic) => Some(fixed.unwrap_or(0).saturating_add(dynamic.unwrap_or(0))),
         }
     }
+}
+
+/// Whether a kernel (or operation) of that name is a copy between host and device, in the
+/// words of CUDA and `ROCm`.
+pub fn is_host_transfer(name: &str) -> bool {
+    ["HtoD", "DtoH", "HostToDevice", "DeviceToHost"].iter().any(|word| name.contains(word))
 }
 
 fn volume(extent: [u32; 3]) -> u64 {

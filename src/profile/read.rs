@@ -78,7 +78,7 @@ pub(super) fn from_json(json: &[u8]) -> Result<(Profile, Vec<Warning>), ProfileE
     let mut text = serde_json::Deserializer::from_slice(json);
     let parsed: Result<Profile, serde_json::Error> = {
         let tracked = serde_path_to_error::Deserializer::new(&mut text, &mut track);
-        serde_ignored::deserialize(tracked, |path| unknown.push(path.to_string()))
+        serde_ignored::deserialize(tracked, |path| unknown.push(crate::text::clean(&path.to_string(), 120)))
     };
     let profile = parsed
         .and_then(|profile| text.end().map(|()| profile))

@@ -56,7 +56,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
             breakdown.phases.iter().map(|phase| format!("{} {}", phase.phase, format::percent(phase.share))).collect();
         writeln!(out, "  {}", phases.join(" · "))?;
         let entries = Breakdown::entries(profile, GroupBy::Name, None, |operation| {
-            crate::predict::work::family(operation).name()
+            crate::predict::family::family(operation).name()
         });
         for entry in entries.iter().take(TOP) {
             let name = text::clean(&entry.label, 48);

@@ -150,18 +150,30 @@ pub fn save_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<(), S
     if !replace && path.exists() {
         return Err(StoreError::Exists { path: path.to_owned() });
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut temporary = tempfile::Builder::new().prefix(".habitat-tui-").tempfile_in(folder).map_err(failed)?;
-    // A temporary file is private to its owner; the finished one is as any new file.
+    // A link is followed: what it names is replaced, not the link.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let there = std::fs::metadata(&target).ok();
+    if there.as_ref().is_some_and(|there| !there.is_file() && !there.is_dir()) {
+        // A pipe or a device cannot be replaced and has nothing to lose.
+        let mut out = std::fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
+        return compress(bytes, Compression::of_name(path), &mut out).map_err(failed);
+    }
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".habitat-tui-");
+    // Temporary files are private; the finished one is as any new file, or as it was.
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(path).map_or(0o644, |metadata| metadata.permissions().mode());
-        temporary.as_file().set_permissions(std::fs::Permissions::from_mode(mode)).map_err(failed)?;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut temporary = builder.tempfile_in(folder).map_err(failed)?;
+    if let Some(there) = there {
+        temporary.as_file().set_permissions(there.permissions()).map_err(failed)?;
     }
     compress(bytes, Compression::of_name(path), temporary.as_file_mut()).map_err(failed)?;
     temporary.as_file().sync_all().map_err(failed)?;
-    let persisted = if replace { temporary.persist(path) } else { temporary.persist_noclobber(path) };
+    let persisted = if replace { temporary.persist(&target) } else { temporary.persist_noclobber(&target) };
     persisted.map(drop).map_err(|error| match error.error.kind() {
         io::ErrorKind::AlreadyExists => StoreError::Exists { path: path.to_owned() },
         _ => failed(error.error),
@@ -231,6 +243,23 @@ mod tests {
         save_atomically(&path, b"two", true).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_keep_pointing() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("plan.toml"), folder.path().join("latest.toml"));
+        std::fs::write(&file, b"one").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        save_atomically(&link, b"two", true).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&file).unwrap(), b"two");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        save_atomically(Path::new("/dev/null"), b"three", true).unwrap();
+        assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::store::{StoreError, save_atomically};
 /// # Errors
 /// [`TuiError`] for a setting that cannot be used, a picture that cannot be written, or a
 /// terminal that refuses.
-pub fn open(screens: Screens) -> Result<(), TuiError> {
+pub fn open(screens: Screens) -> Result<u8, TuiError> {
     let picture = screens.args.screenshot.clone();
     let (size, keys, force) = (screens.args.size, screens.args.keys.clone(), screens.args.force);
     let mut launch = Launch::new(screens)?;
@@ -39,7 +39,8 @@ pub fn open(screens: Screens) -> Result<(), TuiError> {
         launch.setup.colours = ColourLevel::True;
     }
     let text = screenshot(&launch, &keys, size);
-    save_atomically(&path, text.as_bytes(), force).map_err(|error| TuiError::Picture(error.to_string()))
+    save_atomically(&path, text.as_bytes(), force).map_err(|error| TuiError::Picture(error.to_string()))?;
+    Ok(0)
 }
 
 impl Launch {

@@ -2,6 +2,7 @@
 
 use std::io::{self, stdout};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ struct Runner {
     suspend: bool,
 }
 
-/// Runs until the user leaves or the system asks to.
-pub(super) async fn run(app: App, engine: Engine) -> io::Result<()> {
+/// Runs until the user leaves or the system asks to; the exit code.
+pub(super) async fn run(app: App, engine: Engine) -> io::Result<u8> {
     let mut screen = Screen::new(app.mouse)?;
     let (sender, mut results) = unbounded_channel();
     let mut memory = Memory::default();
@@ -70,7 +71,7 @@ pub(super) async fn run(app: App, engine: Engine) -> io::Result<()> {
             dirty = true;
         }
     }
-    Ok(())
+    Ok(stop.code.load(Ordering::SeqCst))
 }
 
 /// The next event if it is there. The stream keeps the waker of its last poll, so it must
@@ -226,6 +227,8 @@ const GRACE: Duration = Duration::from_millis(500);
 /// The watch for the system's wish that the program end; dropped, it ends.
 struct StopWatch {
     asked: Arc<Notify>,
+    /// 0 until the system asks.
+    code: Arc<AtomicU8>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -241,15 +244,18 @@ impl Drop for StopWatch {
 fn watch_for_stop() -> io::Result<StopWatch> {
     let asked = Arc::new(Notify::new());
     let ask = asked.clone();
+    let code = Arc::new(AtomicU8::new(0));
+    let tell = code.clone();
     let mut stop = Stop::new()?;
     let task = tokio::spawn(async move {
         let code = stop.asked().await;
+        tell.store(code, Ordering::SeqCst);
         ask.notify_one();
         tokio::time::sleep(GRACE).await;
         terminal::restore();
-        std::process::exit(code);
+        std::process::exit(code.into());
     });
-    Ok(StopWatch { asked, task })
+    Ok(StopWatch { asked, code, task })
 }
 
 /// The system's wish that the program end.
@@ -267,7 +273,7 @@ impl Stop {
     }
 
     /// Waits; the exit code that tells the signal, by the convention of shells.
-    async fn asked(&mut self) -> i32 {
+    async fn asked(&mut self) -> u8 {
         tokio::select! {
             _ = self.terminate.recv() => 143,
             _ = self.hang_up.recv() => 129,
@@ -284,7 +290,7 @@ impl Stop {
         Ok(Self)
     }
 
-    async fn asked(&mut self) -> i32 {
+    async fn asked(&mut self) -> u8 {
         // Ctrl-C arrives as a key; an error here means that no signal can come.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

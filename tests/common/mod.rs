@@ -69,6 +69,7 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
         why: "the kernel may differ on this GPU, so the roofline of the shapes is taken".into(),
     };
     Prediction {
+        without_communication: None,
         gpu: GpuFacts {
             slug: slug(gpu),
             name: name.into(),

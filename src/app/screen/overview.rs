@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::app::screen::{plan, predict};
 use crate::plan::Plan;
-use crate::predict::work;
+use crate::predict::family;
 use crate::pricing::Tier;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
@@ -22,7 +22,7 @@ pub struct OverviewState {
 impl OverviewState {
     /// Of a profile.
     pub fn new(profile: &Profile) -> Self {
-        let top = Breakdown::entries(profile, GroupBy::Name, None, |operation| work::family(operation).name());
+        let top = Breakdown::entries(profile, GroupBy::Name, None, |operation| family::family(operation).name());
         Self { breakdown: Breakdown::of(profile), top }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::app::list::{Cell, Column, Graphic, ListState, Table};
-use crate::predict::work;
+use crate::predict::family;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
 use crate::profile::{Kernel, Operation, Phase, Profile};
 use crate::report::format;
@@ -41,7 +41,7 @@ impl ProfileState {
 
     /// Makes the rows anew after a change of grouping or phase.
     pub fn regroup(&mut self, profile: &Profile) {
-        self.entries = Breakdown::entries(profile, self.by, self.phase, |operation| work::family(operation).name());
+        self.entries = Breakdown::entries(profile, self.by, self.phase, |operation| family::family(operation).name());
         self.list.selected = 0;
         self.scroll = 0;
     }

@@ -21,7 +21,7 @@ use super::collect::Records;
 use super::nest::{NO_RANGE, Nesting, is_autograd_node};
 use super::record::{Device, DeviceKind, HostKind};
 use super::steps::Span;
-use crate::profile::Phase;
+use crate::profile::{Phase, is_host_transfer};
 
 /// One occurrence of an operation: an operator call and the device work it launched.
 #[derive(Debug)]
@@ -284,10 +284,6 @@ fn range_with_shapes(records: &Records, nesting: &Nesting, range: u32) -> Option
         .find(|range| has_shapes(records, *range))
 }
 
-fn is_transfer(name: &str) -> bool {
-    name.contains("HtoD") || name.contains("DtoH") || name.contains("HostToDevice") || name.contains("DeviceToHost")
-}
-
 /// The phase of an operator that launched `work`.
 pub(super) fn phase(records: &Records, nesting: &Nesting, operator: u32, work: &[u32]) -> Phase {
     let context = nesting.contexts[operator as usize];
@@ -296,7 +292,7 @@ pub(super) fn phase(records: &Records, nesting: &Nesting, operator: u32, work: &
             && work
                 .iter()
                 .map(|index| &records.devices[*index as usize])
-                .all(|device| device.kind == DeviceKind::Copy && is_transfer(records.names.text(device.name)))
+                .all(|device| device.kind == DeviceKind::Copy && is_host_transfer(records.names.text(device.name)))
     };
     if context.communication {
         Phase::Communication
