@@ -165,6 +165,7 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         goal::apply(&args.goal, &settings.plan, &mut goal);
         goal
     });
+    goal::check_names(&goal, &prices)?;
     if args.screenshot.is_some() || io::stdout().is_terminal() {
         return Ok(Outcome::Screens(Box::new(Screens { args, settings, loaded, catalog, prices, options, goal })));
     }
@@ -244,6 +245,7 @@ fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let goal = goal::goal(&args.goal, &settings.plan, &catalog)?.ok_or_else(|| {
         CliError("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
+    goal::check_names(&goal, &prices)?;
     let answers = crate::predict::predict(&loaded.profile, &catalog, &options(&args.input, &[], &catalog)?)?;
     let plan = crate::plan::plan(&answers, &prices, &goal)?;
     let mut text = Vec::new();

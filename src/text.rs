@@ -50,11 +50,18 @@ pub fn grouped(value: f64) -> String {
 /// "did you mean" in errors.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: usize) -> Vec<&'a str> {
     let name = name.to_lowercase();
+    // Model names, such as the "a100" of "NVIDIA A100-PG509-200", tell more than spelling.
+    let has = |word: &&str, kind: fn(&char) -> bool| word.chars().any(|c| kind(&c));
+    let models: Vec<&str> = name
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| has(word, char::is_ascii_digit) && has(word, char::is_ascii_alphabetic))
+        .collect();
     let mut scored: Vec<(f64, &str)> = known
         .into_iter()
         .map(|candidate| {
-            let contains = if candidate.to_lowercase().contains(&name) { 1.0 } else { 0.0 };
-            (strsim::jaro_winkler(&name, &candidate.to_lowercase()) + contains, candidate)
+            let lower = candidate.to_lowercase();
+            let contains = lower.contains(&name) || models.iter().any(|model| lower.contains(model));
+            (strsim::jaro_winkler(&name, &lower) + f64::from(u8::from(contains)), candidate)
         })
         .filter(|(score, _)| *score > 0.6)
         .collect();

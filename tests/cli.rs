@@ -202,6 +202,19 @@ fn an_unknown_gpu_is_met_with_near_names() {
 }
 
 #[test]
+fn recorded_facts_are_not_replaced_by_flags() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    for (flag, value) in
+        [("--batch-size", "1e9"), ("--parameters", "5M"), ("--peak-memory", "1GB"), ("--batch-size", "0")]
+    {
+        let error = bench.error(&["predict", path(&profile), flag, value]);
+        assert!(error.contains(flag), "{error}");
+    }
+    bench.ok(&["predict", path(&profile), "--batch-size", "64", "--sequence-length", "128"]);
+}
+
+#[test]
 fn bad_files_are_named_with_place_and_remedy() {
     let bench = Bench::new();
     let mut cut = Vec::new();

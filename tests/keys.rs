@@ -79,8 +79,8 @@ fn what_does_not_fit_is_never_the_answer() {
     assert_eq!(predict::fastest(&app).unwrap().name, "H100 SXM5 80GB");
     let (row, value) = predict::best_value(&app).unwrap();
     assert_eq!(row.name, "L4");
-    // 16 samples in 16 ms, at $0.30 an hour.
-    assert!((value.per_usd.mid - 1000.0 * 3600.0 / 0.3).abs() < 1.0);
+    // 16 samples in 16 ms, at $0.35 an hour on demand: spot prices are the plan's business.
+    assert!((value.per_usd.mid - 1000.0 * 3600.0 / 0.35).abs() < 1.0);
 }
 
 #[test]

@@ -33,13 +33,26 @@ fn check(path: &Path) -> Result<String, CliError> {
         let named = |problem: String| CliError(format!("{}: {problem}", path.display()));
         // A price file names its provider, a catalog file its slug.
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| named(error.to_string()))?;
+        if table.get("plan").is_some_and(|plan| plan.get("format").is_some()) {
+            return Ok("a plan written by habitat-tui".to_owned());
+        }
         if table.contains_key("provider") || table.contains_key("offer") {
             let snapshot = Snapshot::parse(&text).map_err(|error| named(error.to_string()))?;
+            let catalog = store::catalog(&store::Paths::find())?;
+            for slug in snapshot.offers().filter_map(|offer| offer.gpu) {
+                catalog.find(slug.as_str()).map_err(|error| named(format!("gpu: {error}")))?;
+            }
             return Ok(format!("price file of {}, {} offers", snapshot.provider, snapshot.offers().count()));
         }
         let spec =
             GpuSpec::parse(&text, Layer::User(path.display().to_string())).map_err(|error| named(error.to_string()))?;
         return Ok(format!("catalog file of {} ({})", spec.slug, spec.name));
+    }
+    if super::input::looks_like_trace(path)? {
+        let path = path.display();
+        return Err(CliError(format!(
+            "{path}: looks like a PyTorch trace; `habitat-tui import {path} -o FILE` makes a profile of it"
+        )));
     }
     let (profile, warnings) = store::read_profile(path)?;
     for warning in warnings {

@@ -1,11 +1,15 @@
 //! From arguments and the settings file to a goal: flags win over the file, the file over
 //! the defaults.
 
+use std::collections::BTreeSet;
+
 use super::CliError;
 use crate::catalog::Catalog;
 use crate::plan::{Confidence, Goal, Objective, Work};
+use crate::pricing::PriceBook;
 use crate::settings::args::{ConfidenceArg, GoalArgs, ObjectiveArg};
 use crate::settings::file::PlanDefaults;
+use crate::text;
 use crate::units::{BytesPerSecond, Samples};
 
 /// The work the screens start with where none was given.
@@ -28,6 +32,33 @@ pub(super) fn goal(args: &GoalArgs, defaults: &PlanDefaults, catalog: &Catalog) 
         goal.limits.gpus.push(catalog.find(name).map_err(CliError::of)?.slug.clone());
     }
     Ok(Some(goal))
+}
+
+/// Refuses names that no offer has: a typing error would otherwise look like "no plan".
+pub(super) fn check_names(goal: &Goal, prices: &PriceBook) -> Result<(), CliError> {
+    let limits = &goal.limits;
+    let offers = prices.offers();
+    for name in limits.providers.iter().chain(&limits.exclude_providers) {
+        if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
+            let known: BTreeSet<&str> = offers.iter().map(|offer| offer.provider.as_str()).collect();
+            let known: Vec<&str> = known.into_iter().collect();
+            return Err(CliError(format!("no provider {:?}; there are {}", text::clean(name, 40), known.join(", "))));
+        }
+    }
+    for start in &limits.regions {
+        if !offers.iter().any(|offer| offer.region.starts_with(start.as_str())) {
+            let start = text::clean(start, 40);
+            return Err(CliError(format!("no region begins with {start:?}; `habitat-tui offers` lists all")));
+        }
+    }
+    for gpu in &limits.gpus {
+        if !offers.iter().any(|offer| offer.gpu.as_ref() == Some(gpu)) {
+            return Err(CliError(format!(
+                "no offer has a {gpu}; `habitat-tui offers` lists all, your own go into the price overlay"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Everything but the work and the GPUs.

@@ -66,6 +66,12 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
     let import = import(args, &options)?;
     let json = import.profile.to_json().map_err(CliError::of)?;
     store::save_atomically(&args.output, &json, args.force)?;
+    if let Some(name) =
+        import.profile.origin.as_ref().filter(|origin| origin.gpu.is_none()).and_then(|origin| origin.gpu_name.as_ref())
+        && let Err(unknown) = catalog.find(name)
+    {
+        eprintln!("note: {unknown}; --origin says which it is");
+    }
     report(args, &import, out)
 }
 

@@ -8,7 +8,7 @@ use super::CliError;
 use super::import::resolve;
 use crate::catalog::Catalog;
 use crate::profile::kineto::{self, ImportOptions};
-use crate::profile::{Profile, Step, Warning};
+use crate::profile::{Profile, Warning};
 use crate::settings::args::InputArgs;
 use crate::store::{self, StoreError, bundled};
 
@@ -34,7 +34,7 @@ impl Loaded {
     }
 }
 
-/// Loads what `input` names; facts given as flags complete or replace those of the file.
+/// Loads what `input` names; facts given as flags complete those of the file.
 ///
 /// # Errors
 /// [`CliError`] naming the file, the place and the remedy.
@@ -48,18 +48,42 @@ pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
         },
         Some(path) => load_file(path, catalog)?,
     };
-    let profile = &mut loaded.profile;
-    let workload = &mut profile.workload;
     if input.batch_size == Some(0) {
         return Err(CliError("--batch-size: 0; a step processes at least one sample".to_owned()));
     }
-    workload.batch_size = input.batch_size.or(workload.batch_size);
-    workload.sequence_length = input.sequence_length.or(workload.sequence_length);
-    workload.parameter_count = input.parameters.or(workload.parameter_count);
+    let profile = &mut loaded.profile;
+    let workload = &mut profile.workload;
+    // What was recorded belongs to the recorded numbers: another value would make the
+    // throughput of a measured step up.
+    complete("--batch-size", &mut workload.batch_size, input.batch_size, &loaded.label)?;
+    complete("--sequence-length", &mut workload.sequence_length, input.sequence_length, &loaded.label)?;
+    complete("--parameters", &mut workload.parameter_count, input.parameters, &loaded.label)?;
     if let Some(peak) = input.peak_memory {
-        profile.step = Some(Step { peak_memory_bytes: Some(peak), ..profile.step.take().unwrap_or_default() });
+        let step = profile.step.get_or_insert_default();
+        if let Some(recorded) = step.peak_memory_bytes {
+            return Err(CliError(format!(
+                "--peak-memory: {} says {} already",
+                loaded.label,
+                crate::report::format::memory(recorded)
+            )));
+        }
+        step.peak_memory_bytes = Some(peak);
     }
     Ok(loaded)
+}
+
+/// Puts a fact in where the file has none.
+fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str) -> Result<(), CliError> {
+    match (*place, given) {
+        (Some(recorded), Some(given)) if recorded != given => Err(CliError(format!(
+            "{flag}: {given}, but {label} says {recorded}; leave the flag out, or correct the file (`habitat-tui import` takes the flag too)"
+        ))),
+        (_, Some(given)) => {
+            *place = Some(given);
+            Ok(())
+        }
+        (_, None) => Ok(()),
+    }
 }
 
 fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
@@ -80,7 +104,7 @@ fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
 }
 
 /// Whether the beginning of the file has the marks of a trace and none of a profile.
-fn looks_like_trace(path: &Path) -> Result<bool, CliError> {
+pub(super) fn looks_like_trace(path: &Path) -> Result<bool, CliError> {
     let mut head = Vec::new();
     store::open(path)
         .and_then(|reader| reader.take(1 << 16).read_to_end(&mut head))

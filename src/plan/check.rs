@@ -174,7 +174,7 @@ fn recompute(part: &Part, assumed: &Assumptions) -> ([f64; 3], [f64; 3]) {
         let restart = assumed.restart.get();
         let wait = assumed.wait.get();
         let [low, mid, high] = running.map(|hours| hours + hours * write);
-        let lost = fewest_losses(rate * high, assumed.spot_confidence);
+        let lost = fewest_losses(rate * high, assumed.spot_confidence).max(rate * high);
         // Expected: each hour of running is lost at the rate, half an interval at a time;
         // the wait is counted per useful hour, as in planner note B1.
         elapsed = [low, mid + mid * rate * (interval / 2.0 + restart), high + lost * (interval + restart)];

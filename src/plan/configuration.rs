@@ -330,8 +330,13 @@ impl Configuration {
         let mut notes = vec![self.scaling.clone()];
         if self.losses.per_hour > 0.0 {
             let lost = self.losses.allowance(useful * self.running());
+            let upper = match lost {
+                lost if lost < 1.0 => "the expected share of a loss".to_owned(),
+                lost if lost < 1.5 => "1 loss".to_owned(),
+                lost => format!("{lost:.0} losses"),
+            };
             notes.push(format!(
-                "spot: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.0} losses",
+                "spot: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {upper}",
                 self.losses.elapsed(),
                 self.losses.billed(),
             ));

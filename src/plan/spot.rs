@@ -5,7 +5,7 @@
 //! - billed β = (1 + ω/κ)·(1 + λ(κ/2 + ρ)), elapsed ε = β + λδ (expected: half an interval
 //!   of work is lost);
 //! - at confidence 1 − α: the (1 − α) quantile of a Poisson number of losses, each costing
-//!   a full interval κ + ρ + δ.
+//!   a full interval κ + ρ + δ; at least the mean number.
 //!
 //! Machines of other tiers are taken as never lost (λ = 0), for which no checkpoint is
 //! needed either (κ* = √(2ω/λ) grows without limit), so β = ε = 1.
@@ -51,9 +51,11 @@ impl Losses {
     }
 
     /// Losses that so many hours of running (checkpoints included) stay within, at the
-    /// confidence assumed.
+    /// confidence assumed; at least the mean, so that the upper end of a range is never
+    /// below what is expected (of little work, most runs lose nothing at all).
     pub(crate) fn allowance(&self, hours: f64) -> f64 {
-        poisson_quantile(self.per_hour * hours, self.confidence)
+        let mean = self.per_hour * hours;
+        poisson_quantile(mean, self.confidence).max(mean)
     }
 
     /// Elapsed hours of one loss at confidence: κ + ρ + δ.

@@ -1,7 +1,5 @@
 //! What a dollar buys on each GPU: cost-normalised throughput.
 
-use serde::Serialize;
-
 use super::Range;
 use crate::predict::Prediction;
 use crate::pricing::{Offer, PriceBook, Tier};
@@ -18,21 +16,13 @@ pub struct Value<'a> {
     pub samples_per_usd: Option<Range<f64>>,
 }
 
-/// An offer as part of a value table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ValueTier {
-    /// Offers on demand only.
-    OnDemand,
-    /// Offers on demand and on spot.
-    Any,
-}
-
-/// The cheapest usable offer of the prediction's GPU, per GPU; `None` where there is none.
+/// The cheapest usable offer on demand of the prediction's GPU, per GPU; `None` where there
+/// is none. A spot price alone would promise too much: losses, restarts and checkpoints are
+/// the plan's business.
 ///
 /// Several GPUs of one offer are priced alike; what their communication costs is the
 /// plan's business.
-pub fn best_value<'a>(prediction: &Prediction, prices: &'a PriceBook, tier: ValueTier) -> Option<Value<'a>> {
+pub fn best_value<'a>(prediction: &Prediction, prices: &'a PriceBook) -> Option<Value<'a>> {
     let per_gpu = |offer: &Offer| UsdPerHour::known(offer.price.get() / f64::from(offer.gpu_count));
     let offer = prices
         .offers()
@@ -40,7 +30,7 @@ pub fn best_value<'a>(prediction: &Prediction, prices: &'a PriceBook, tier: Valu
         .filter(|offer| {
             offer.gpu.as_ref() == Some(&prediction.gpu.slug) && offer.unusable.is_none() && offer.gpu_count > 0
         })
-        .filter(|offer| offer.tier == Tier::OnDemand || (tier == ValueTier::Any && offer.tier == Tier::Spot))
+        .filter(|offer| offer.tier == Tier::OnDemand)
         .min_by(|a, b| per_gpu(a).total_cmp(&per_gpu(b)).then_with(|| a.id.cmp(&b.id)))?;
     let price_per_gpu = per_gpu(offer);
     let samples_per_usd = prediction.throughput.as_ref().filter(|_| price_per_gpu.get() > 0.0).map(|throughput| {

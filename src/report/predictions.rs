@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::format;
 use super::table::{Cell, Column, Table};
 use crate::plan::Range;
-use crate::plan::value::{ValueTier, best_value};
+use crate::plan::value::best_value;
 use crate::predict::{Estimate, Prediction, Predictions};
 use crate::pricing::PriceBook;
 use crate::profile::{Origin, Workload};
@@ -149,7 +149,7 @@ pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations:
 
 fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) -> PredictionJson<'a> {
     let step = prediction.step.as_estimate();
-    let value = best_value(prediction, prices, ValueTier::OnDemand);
+    let value = best_value(prediction, prices);
     PredictionJson {
         gpu: prediction.gpu.slug.as_str(),
         gpu_name: &prediction.gpu.name,
@@ -217,7 +217,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
     ]);
     for prediction in &predictions.predictions {
         let step = prediction.step.as_estimate();
-        let value = best_value(prediction, prices, ValueTier::OnDemand);
+        let value = best_value(prediction, prices);
         let range = if prediction.step.is_measured() && step.low == step.high {
             "measured".to_owned()
         } else {

@@ -30,7 +30,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     facts.extend(workload.parameter_count.map(|count| format!("{} M parameters", format::number(count as f64 / 1e6))));
     writeln!(out, "  {}", facts.join(" · "))?;
     if let Some(origin) = &profile.origin {
-        let slug = origin.gpu.as_ref().map_or("not in the catalog", |slug| slug.as_str());
+        let slug = origin.gpu.as_ref().map_or("a GPU that is not in the catalog", |slug| slug.as_str());
         let name = origin
             .gpu_name
             .as_deref()

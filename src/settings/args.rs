@@ -75,13 +75,13 @@ pub struct InputArgs {
     #[arg(long, help_heading = "Recorded step")]
     pub ignore_origin: bool,
     /// Samples of one step on one GPU, where the file does not say.
-    #[arg(long, value_name = "N", value_parser = values::whole, help_heading = "Recorded step")]
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub batch_size: Option<u64>,
     /// Tokens of one sample, where the file does not say.
-    #[arg(long, value_name = "N", value_parser = values::whole, help_heading = "Recorded step")]
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub sequence_length: Option<u64>,
     /// Parameters of the model (25.6M), where the file does not say.
-    #[arg(long, value_name = "N", value_parser = values::whole, help_heading = "Recorded step")]
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub parameters: Option<u64>,
     /// Peak device memory of the step (11GB), where the file does not say.
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Recorded step")]
@@ -139,34 +139,34 @@ impl From<WaveArg> for WaveForm {
 #[derive(Debug, Clone, Default, Args)]
 pub struct GoalArgs {
     /// Work in samples (1.28M).
-    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Work", group = "work")]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     pub samples: Option<f64>,
     /// Work in steps of the recorded batch size.
-    #[arg(long, value_name = "N", value_parser = values::whole, help_heading = "Work", group = "work")]
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     pub steps: Option<u64>,
     /// Work in passes over a data set of --dataset samples.
-    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Work", group = "work", requires = "dataset")]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work", requires = "dataset")]
     pub epochs: Option<f64>,
     /// Samples of the data set, for --epochs.
-    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Work", requires = "epochs")]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", requires = "epochs")]
     pub dataset: Option<f64>,
     /// Work in tokens (needs the sequence length).
-    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Work", group = "work")]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     pub tokens: Option<f64>,
     /// Latest finish (24h, "1d 12h"), set-up included.
-    #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Limits")]
     pub deadline: Option<Hours>,
     /// Most to spend in all, in US dollars.
-    #[arg(long, value_name = "USD", value_parser = values::usd, help_heading = "Limits")]
+    #[arg(long, value_name = "USD", value_parser = values::usd, allow_hyphen_values = true, help_heading = "Limits")]
     pub budget: Option<Usd>,
     /// Most to spend an hour, in US dollars.
-    #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, help_heading = "Limits")]
+    #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits")]
     pub max_price: Option<UsdPerHour>,
     /// What is best within the limits.
     #[arg(long, value_enum, help_heading = "Limits")]
     pub objective: Option<ObjectiveArg>,
     /// What an hour of waiting is worth, in US dollars: minimise cost plus this.
-    #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, help_heading = "Limits", conflicts_with = "objective")]
+    #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits", conflicts_with = "objective")]
     pub hour_value: Option<UsdPerHour>,
     /// Whether the expected time or the upper end of its range has to meet the deadline.
     #[arg(long, value_enum, help_heading = "Limits")]
@@ -199,16 +199,16 @@ pub struct GoalArgs {
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_memory: bool,
     /// Boot and set-up before useful work.
-    #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Assumptions")]
+    #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub setup: Option<Hours>,
     /// Losses of a spot machine in an hour.
-    #[arg(long, value_name = "RATE", value_parser = values::count, help_heading = "Assumptions")]
+    #[arg(long, value_name = "RATE", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub spot_losses_per_hour: Option<f64>,
     /// Time between checkpoints.
-    #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Assumptions")]
+    #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub checkpoint_interval: Option<Hours>,
     /// All-reduce bandwidth inside a machine that you measured, in GB/s.
-    #[arg(long, value_name = "GBPS", value_parser = values::count, help_heading = "Assumptions")]
+    #[arg(long, value_name = "GBPS", value_parser = values::gigabytes, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub allreduce_gbps: Option<f64>,
 }
 
@@ -334,13 +334,13 @@ pub struct ImportArgs {
     #[arg(long, value_parser = parse_mode)]
     pub mode: Option<Mode>,
     /// Samples of one step on one GPU.
-    #[arg(long, value_name = "N", value_parser = values::whole)]
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
     pub batch_size: Option<u64>,
     /// Tokens of one sample.
-    #[arg(long, value_name = "N", value_parser = values::whole)]
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
     pub sequence_length: Option<u64>,
     /// Parameters of the model.
-    #[arg(long, value_name = "N", value_parser = values::whole)]
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
     pub parameters: Option<u64>,
     /// What the step ran in: fp32, tf32, amp-fp16, amp-bf16, fp16, bf16, fp8.
     #[arg(long, value_parser = parse_precision)]

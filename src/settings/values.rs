@@ -65,6 +65,17 @@ pub fn count(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A data rate above 0, in GB/s.
+///
+/// # Errors
+/// As [`count`], and for 0.
+pub fn gigabytes(text: &str) -> Result<f64, String> {
+    count(text)
+        .ok()
+        .filter(|&rate| rate > 0.0)
+        .ok_or_else(|| format!("{text:?} is no data rate above 0; write GB/s, as 12"))
+}
+
 /// A count of whole things.
 ///
 /// # Errors

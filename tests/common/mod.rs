@@ -138,6 +138,7 @@ fn offers() -> Vec<Offer> {
     vec![
         offer("alpha", "h100-sxm5-80gb", 1, Tier::OnDemand, 2.4),
         offer("beta", "l4", 1, Tier::Spot, 0.3),
+        offer("beta", "l4", 1, Tier::OnDemand, 0.35),
         offer("beta", "v100-pcie-32gb", 2, Tier::OnDemand, 1.2),
     ]
 }

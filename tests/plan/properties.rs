@@ -335,7 +335,11 @@ proptest! {
         let Some(total) = plan.total else { return Ok(()) };
         prop_assert!(total.hours.mid.get() <= deadline * (1.0 + 1e-6));
         for part in &plan.parts {
-            prop_assert!(part.hours.low.get() <= part.hours.mid.get() && part.cost.low.get() <= part.cost.mid.get());
+            in_order(part);
+        }
+        // The alternatives too, however little there is to do.
+        for part in &plan.alternatives {
+            in_order(part);
         }
     }
 
@@ -404,4 +408,11 @@ mod one_part {
             }
         }
     }
+}
+
+/// Low, mid and high of a part, in that order.
+fn in_order(part: &habitat_tui::plan::Part) {
+    let (hours, cost) = (&part.hours, &part.cost);
+    assert!(hours.low.get() <= hours.mid.get() && hours.mid.get() <= hours.high.get(), "{part:?}");
+    assert!(cost.low.get() <= cost.mid.get() && cost.mid.get() <= cost.high.get(), "{part:?}");
 }

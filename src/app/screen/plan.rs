@@ -188,7 +188,7 @@ pub fn toggles(app: &App) -> Vec<(Action, &'static str, String, bool)> {
     };
     let tier = |tier| goal.limits.tiers.contains(&tier);
     let confidence = match goal.confidence {
-        Confidence::Expected => "expected end",
+        Confidence::Expected => "expected time",
         Confidence::High => "high end",
     };
     let on_off = |on: bool| if on { "yes" } else { "no" }.to_owned();

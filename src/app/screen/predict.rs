@@ -7,7 +7,7 @@ use crate::app::job::JobState;
 use crate::app::list::{Cell, Column, Graphic, ListState, Table};
 use crate::app::screen::profile::{phase_role, phase_word, short_name};
 use crate::plan::Range;
-use crate::plan::value::{ValueTier, best_value as value_of};
+use crate::plan::value::best_value as value_of;
 use crate::predict::{Estimate, Fits, Method, Prediction};
 use crate::pricing::Tier;
 use crate::report::format;
@@ -80,7 +80,6 @@ impl PredictState {
     /// Makes the rows anew from predictions and prices.
     pub fn rebuild(app: &mut App) {
         let before = selected(app).map(|row| row.slug.clone()).or_else(|| app.predict.wanted.take());
-        let tier = if app.setup.goal.limits.tiers.contains(&Tier::Spot) { ValueTier::Any } else { ValueTier::OnDemand };
         let Some(predictions) = app.predictions.shared() else { return };
         let row = |(index, prediction): (usize, &Prediction)| Row {
             index,
@@ -90,7 +89,7 @@ impl PredictState {
             doubtful: prediction.gpu.doubtful,
             step: prediction.step.as_estimate(),
             throughput: prediction.throughput.clone(),
-            value: value_of(prediction, &app.setup.prices, tier).and_then(|value| {
+            value: value_of(prediction, &app.setup.prices).and_then(|value| {
                 Some(RowValue {
                     price: value.price_per_gpu,
                     per_usd: value.samples_per_usd?,

@@ -141,7 +141,7 @@ pub(super) fn precision(operations: &[Operation]) -> Option<(Precision, &'static
     };
     let from_types = "from the element types of the matrix products";
     Some(match dtype {
-        Some(DType::Float32) if tf32 > 0.5 => (Precision::Tf32, "float32 products in kernels named tf32"),
+        Some(DType::Float32) if tf32 > 0.5 => (Precision::Tf32, "from float32 products in kernels named tf32"),
         Some(DType::Float32 | DType::Float64) => (Precision::Fp32, from_types),
         Some(DType::Float16) if mixed() => (Precision::AmpFp16, from_types),
         Some(DType::Float16) => (Precision::Fp16, from_types),
