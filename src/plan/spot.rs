@@ -104,7 +104,8 @@ impl Ladder {
         let mut steps = Vec::new();
         let mut losses = 1.0f64;
         while losses < most {
-            steps.push((losses, largest_mean(losses, confidence)));
+            // The allowance is never below the mean, whatever the quantile.
+            steps.push((losses, largest_mean(losses, confidence).min(losses)));
             losses = (losses * 1.5).ceil();
         }
         Self(steps)

@@ -8,15 +8,24 @@ use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 use habitat_tui::units::UsdPerHour;
 use proptest::prelude::*;
-use proptest::test_runner::Config;
+use proptest::test_runner::{Config, RngSeed};
 
 use crate::build::{goal, hours, offer, predicted, predictions, usd};
 
 const CASES: u32 = 256;
 const WORK: f64 = 100.0;
 
+/// The same cases in every run, so that a change is judged by what it changed;
+/// `PROPTEST_RNG_SEED` and `PROPTEST_CASES` look further.
 fn config() -> Config {
-    Config { cases: CASES, failure_persistence: None, ..Config::default() }
+    let mut config = Config { failure_persistence: None, ..Config::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = CASES;
+    }
+    if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
+        config.rng_seed = RngSeed::Fixed(7);
+    }
+    config
 }
 
 fn choice() -> impl Strategy<Value = Choice> {
