@@ -13,7 +13,7 @@ use super::{CliError, print_json};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::predict::roofline::{attained_bandwidth, roofline, sustained_rate};
 use crate::predict::wave::{WaveForm, gamma, scale_kernel};
-use crate::predict::work::{Work, work};
+use crate::predict::work::{Arithmetic, Work, work};
 use crate::predict::{MethodChoice, Options, predict};
 use crate::profile::{DType, Kernel, Operation, Phase, Profile};
 use crate::report::table::{Cell, Column, Table};
@@ -150,7 +150,7 @@ fn judge(
         for (destination, there) in by_gpu.iter().filter(|(slug, _)| **slug != origin.slug) {
             let destination = catalog.find(destination.as_str()).map_err(CliError::of)?;
             for (method, predicted) in by_every_method(&work, here, origin, destination) {
-                let memory_bound = !work.matrix;
+                let memory_bound = work.arithmetic == Arithmetic::Vector;
                 for group in [Some(family), memory_bound.then_some("memory-bound")].into_iter().flatten() {
                     groups
                         .entry(group.to_owned())
@@ -169,7 +169,7 @@ fn judge(
 fn by_every_method(work: &Work, here: &Measured, origin: &GpuSpec, destination: &GpuSpec) -> Vec<(&'static str, f64)> {
     let float32 = Some(&DType::Float32);
     let rooflines = |gpu: &GpuSpec| roofline(gpu, work, float32, None).0;
-    let (rate, _) = sustained_rate(destination, work.matrix, float32, None);
+    let (rate, _) = sustained_rate(destination, work.arithmetic, float32, None);
     let ridge = rate.get() / attained_bandwidth(destination).get();
     let gamma = work.intensity().map_or(1.0, |intensity| gamma(intensity, ridge));
     let mut predicted = vec![

@@ -14,7 +14,7 @@ use crate::catalog::GpuSpec;
 use crate::profile::{DType, Precision};
 use crate::units::{BytesPerSecond, FlopsPerSecond, Micros};
 
-use super::work::Work;
+use super::work::{Arithmetic, Work};
 
 /// Median of measured over nominal bandwidth among the GPUs of the catalog.
 pub const TYPICAL_BANDWIDTH_SHARE: f64 = 0.83;
@@ -43,12 +43,12 @@ pub fn attained_bandwidth(gpu: &GpuSpec) -> BytesPerSecond {
 /// precision asked for had to be replaced.
 pub fn sustained_rate(
     gpu: &GpuSpec,
-    matrix: bool,
+    arithmetic: Arithmetic,
     dtype: Option<&DType>,
     precision: Option<Precision>,
 ) -> (FlopsPerSecond, Option<String>) {
     let vector = (vector_rate(gpu), None);
-    if !matrix {
+    if arithmetic == Arithmetic::Vector {
         return vector;
     }
     let achieved = |name: &str| {
@@ -61,7 +61,9 @@ pub fn sustained_rate(
         (Some(DType::Bfloat16), _) => ("bf16", gpu.peak.bf16_tensor),
         (Some(DType::Float8E4m3 | DType::Float8E5m2), _) => ("fp8", gpu.peak.fp8_tensor),
         (None | Some(DType::Float32), Some(Precision::Tf32)) => ("tf32", gpu.peak.tf32_tensor),
-        _ => return (achieved("fp32").unwrap_or(vector.0), None),
+        // The FP32 rates of the catalog are of matrix products.
+        _ if arithmetic == Arithmetic::Product => return (achieved("fp32").unwrap_or(vector.0), None),
+        _ => return vector,
     };
     let Some(peak) = peak else {
         return (vector.0, Some(format!("{} has no {name} matrix rate: FP32 rate taken", gpu.slug)));
@@ -84,7 +86,7 @@ pub fn roofline(
     dtype: Option<&DType>,
     precision: Option<Precision>,
 ) -> (Micros, Option<String>) {
-    let (rate, note) = sustained_rate(gpu, work.matrix, dtype, precision);
+    let (rate, note) = sustained_rate(gpu, work.arithmetic, dtype, precision);
     let compute = work.flops / rate;
     let memory = work.bytes / attained_bandwidth(gpu);
     (compute.max(memory).max(Micros::known(SHORTEST_KERNEL_US)), note)
@@ -104,7 +106,11 @@ mod tests {
     #[test]
     fn compute_bound_memory_bound_and_tiny() {
         let v100 = spec("v100-sxm2-16gb");
-        let work = |flops, bytes| Work { flops: Flops::known(flops), bytes: Bytes::known(bytes), matrix: true };
+        let work = |flops, bytes| Work {
+            flops: Flops::known(flops),
+            bytes: Bytes::known(bytes),
+            arithmetic: Arithmetic::Product,
+        };
         let time = |work| roofline(&v100, &work, Some(&DType::Float32), Some(Precision::Fp32)).0.get();
         // 15.67 TFLOP/s FP32: 1 TFLOP in 63.8 ms. 739 GB/s measured: 739 MB in 1 ms.
         assert!((time(work(1e12, 1.0)) - 1e6 / v100.peak.fp32.get() * 1e12).abs() < 1.0);
@@ -114,15 +120,18 @@ mod tests {
 
     #[test]
     fn a_missing_precision_falls_back_and_says_so() {
-        let (rate, note) = sustained_rate(&spec("v100-sxm2-16gb"), true, Some(&DType::Bfloat16), None);
+        let (rate, note) = sustained_rate(&spec("v100-sxm2-16gb"), Arithmetic::Product, Some(&DType::Bfloat16), None);
         assert_eq!(rate, spec("v100-sxm2-16gb").peak.fp32);
         assert!(note.unwrap().contains("no bf16 matrix rate"));
-        let (rate, note) = sustained_rate(&spec("h100-sxm5-80gb"), true, Some(&DType::Bfloat16), None);
+        let (rate, note) = sustained_rate(&spec("h100-sxm5-80gb"), Arithmetic::Product, Some(&DType::Bfloat16), None);
         assert_eq!((rate.get(), note), (798e12, None));
         // The T4 does not hold its FP32 peak in products, but does in short kernels.
-        let (rate, _) = sustained_rate(&spec("t4"), true, Some(&DType::Float32), Some(Precision::Fp32));
+        let (rate, _) = sustained_rate(&spec("t4"), Arithmetic::Product, Some(&DType::Float32), Some(Precision::Fp32));
         assert_eq!(rate.get(), 4.38e12);
-        assert_eq!(sustained_rate(&spec("t4"), false, Some(&DType::Float32), None).0, spec("t4").peak.fp32);
+        assert_eq!(
+            sustained_rate(&spec("t4"), Arithmetic::Vector, Some(&DType::Float32), None).0,
+            spec("t4").peak.fp32
+        );
     }
 
     /// The constant is what the shipped catalog says.

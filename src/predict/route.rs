@@ -13,7 +13,7 @@ use super::estimate::{Estimate, Method, OperationPrediction};
 use super::family::{Family, family};
 use super::roofline::{SHORTEST_KERNEL_US, attained_bandwidth, roofline, sustained_rate};
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
-use super::work::{Work, element_type, work};
+use super::work::{Arithmetic, Work, element_type, work};
 
 /// Which methods may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -111,8 +111,8 @@ impl Route<'_> {
             return None;
         }
         let intensity = routed.work.as_ref().and_then(Work::intensity);
-        let (rate, _) =
-            sustained_rate(self.destination, routed.family.varies_kernels(), routed.dtype.as_ref(), self.precision);
+        let arithmetic = routed.work.as_ref().map_or(Arithmetic::Vector, |work| work.arithmetic);
+        let (rate, _) = sustained_rate(self.destination, arithmetic, routed.dtype.as_ref(), self.precision);
         let ridge = rate.get() / attained_bandwidth(self.destination).get();
         let (mut before, mut after) = (Micros::ZERO, Micros::ZERO);
         let (mut smallest, mut largest, mut source, mut refitted) =

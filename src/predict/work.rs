@@ -8,6 +8,18 @@ use super::family::{Family, family};
 use crate::profile::{Attribute, DType, Operation, Precision, Shape};
 use crate::units::{Bytes, Flops};
 
+/// Kinds of arithmetic, by the rate that GPUs sustain for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Element by element, on the vector units.
+    Vector,
+    /// Long products: on matrix units where the precision has them.
+    Product,
+    /// Convolutions: as products, but in FP32 with more reuse, so that boards hold their
+    /// rate better.
+    Convolution,
+}
+
 /// What one occurrence of an operation does.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Work {
@@ -15,8 +27,8 @@ pub struct Work {
     pub flops: Flops,
     /// Bytes read and written.
     pub bytes: Bytes,
-    /// Whether the arithmetic can run on tensor or matrix cores.
-    pub matrix: bool,
+    /// The units its arithmetic runs on.
+    pub arithmetic: Arithmetic,
 }
 
 impl Work {
@@ -71,7 +83,7 @@ fn total(shapes: &[Shape]) -> f64 {
 }
 
 fn light(flops: f64, bytes: f64) -> Work {
-    Work { flops: Flops::known(flops), bytes: Bytes::known(bytes), matrix: false }
+    Work { flops: Flops::known(flops), bytes: Bytes::known(bytes), arithmetic: Arithmetic::Vector }
 }
 
 /// Inputs read, outputs written, `per_element` operations on each element of the result;
@@ -147,7 +159,8 @@ fn gemm(operation: &Operation, element: f64) -> Option<Work> {
     // `linear` has its weight as [K, N]; the volume tells the columns either way.
     let flops = 2.0 * rows * reduction * columns;
     let moved = total(&operation.inputs) + rows * columns;
-    let work = || Work { flops: Flops::known(flops), bytes: Bytes::known(moved * element), matrix: true };
+    let work =
+        || Work { flops: Flops::known(flops), bytes: Bytes::known(moved * element), arithmetic: Arithmetic::Product };
     // Empty tensors do nothing.
     (flops > 0.0).then(work)
 }
@@ -192,7 +205,7 @@ fn convolution(operation: &Operation, element: f64) -> Option<Work> {
     let taps = volume(weight) / (*weight.first()? as f64).max(1.0);
     let flops = 2.0 * if transposed { volume(input) } else { output } * taps * gradients;
     let moved = (volume(input) + volume(weight) + output) * gradients;
-    Some(Work { flops: Flops::known(flops), bytes: Bytes::known(moved * element), matrix: true })
+    Some(Work { flops: Flops::known(flops), bytes: Bytes::known(moved * element), arithmetic: Arithmetic::Convolution })
 }
 
 /// ⌊(size + 2·padding − dilation·(kernel − 1) − 1) / stride⌋ + 1 in each dimension.
@@ -225,7 +238,7 @@ fn attention(operation: &Operation, element: f64) -> Option<Work> {
     let products = if backward { 5.0 } else { 2.0 };
     let flops = products * 2.0 * pairs * query[3] as f64 * if causal { 0.5 } else { 1.0 };
     let moved = tensors.iter().map(|shape| volume(shape)).sum::<f64>() + volume(query);
-    Some(Work { flops: Flops::known(flops), bytes: Bytes::known(moved * element), matrix: true })
+    Some(Work { flops: Flops::known(flops), bytes: Bytes::known(moved * element), arithmetic: Arithmetic::Product })
 }
 
 /// From the weights among the inputs (matrices of gates × hidden size): each is multiplied
@@ -240,7 +253,7 @@ fn recurrent(operation: &Operation, element: f64) -> Option<Work> {
     (weights > 0.0).then(|| Work {
         flops: Flops::known(2.0 * positions * weights * factor),
         bytes: Bytes::known(moved * element * factor),
-        matrix: true,
+        arithmetic: Arithmetic::Product,
     })
 }
 
