@@ -89,27 +89,40 @@ fn the_terminal_is_given_back() {
     assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None, "the mouse is still taken");
 }
 
-/// The window is closed: the process must not stay behind.
-#[test]
-fn a_terminal_that_goes_away_ends_the_program() {
+/// The program in a terminal of its own, started and drawn: then its signals are in place.
+struct Started {
+    child: Box<dyn portable_pty::Child + Send + Sync>,
+    master: Box<dyn portable_pty::MasterPty + Send>,
+    reader: Box<dyn Read + Send>,
+    /// Its configuration, kept while it runs.
+    _home: tempfile::TempDir,
+}
+
+fn started() -> Started {
     let pair = native_pty_system().openpty(PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 }).unwrap();
     let home = tempfile::tempdir().unwrap();
     let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_habitat-tui"));
     command.env_clear();
     command.env("TERM", "xterm-256color");
     command.env("HOME", home.path());
-    let mut child = pair.slave.spawn_command(command).unwrap();
+    let child = pair.slave.spawn_command(command).unwrap();
     drop(pair.slave);
     let mut reader = pair.master.try_clone_reader().unwrap();
-    // Once it has drawn something, its signals are in place.
     let mut seen = Vec::new();
     let mut bytes = [0; 4096];
     while !String::from_utf8_lossy(&seen).contains("overview") {
         let count = reader.read(&mut bytes).unwrap();
         seen.extend_from_slice(&bytes[..count]);
     }
+    Started { child, master: pair.master, reader, _home: home }
+}
+
+/// The window is closed: the process must not stay behind.
+#[test]
+fn a_terminal_that_goes_away_ends_the_program() {
+    let Started { mut child, master, reader, _home } = started();
     drop(reader);
-    drop(pair.master);
+    drop(master);
     let end = Instant::now() + PATIENCE;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > end {
@@ -123,23 +136,11 @@ fn a_terminal_that_goes_away_ends_the_program() {
 /// `kill` ends the program in order, with the code that shells expect.
 #[test]
 fn sigterm_gives_the_terminal_back() {
-    let pair = native_pty_system().openpty(PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 }).unwrap();
-    let home = tempfile::tempdir().unwrap();
-    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_habitat-tui"));
-    command.env_clear();
-    command.env("TERM", "xterm-256color");
-    command.env("HOME", home.path());
-    let mut child = pair.slave.spawn_command(command).unwrap();
-    drop(pair.slave);
-    let mut reader = pair.master.try_clone_reader().unwrap();
-    let mut seen = Vec::new();
-    let mut bytes = [0; 4096];
-    while !String::from_utf8_lossy(&seen).contains("overview") {
-        let count = reader.read(&mut bytes).unwrap();
-        seen.extend_from_slice(&bytes[..count]);
-    }
+    let Started { mut child, mut reader, master: _master, _home } = started();
     let id = child.process_id().unwrap().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let mut seen = Vec::new();
+    let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = reader.read(&mut bytes) {
         seen.extend_from_slice(&bytes[..count]);
     }
