@@ -46,6 +46,18 @@ pub struct Range<T> {
     pub high: T,
 }
 
+impl<T: Copy + std::iter::Sum> Range<T> {
+    /// End by end: the errors of one predictor are common to its parts, so that their
+    /// ranges add up rather than average out.
+    pub(crate) fn sum_of(ranges: impl Iterator<Item = Self> + Clone) -> Self {
+        Self {
+            low: ranges.clone().map(|range| range.low).sum(),
+            mid: ranges.clone().map(|range| range.mid).sum(),
+            high: ranges.map(|range| range.high).sum(),
+        }
+    }
+}
+
 /// The answer to a [`Goal`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {

@@ -29,7 +29,7 @@ use crate::text;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond};
 use family::Family;
 use memory::MemoryNeed;
-use route::{Route, Routed, bandwidth_kind};
+use route::{Route, Routed};
 
 /// What to predict and how.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -350,7 +350,7 @@ fn notes(gpu: &GpuSpec, operations: &[OperationPrediction], profile: &Profile) -
     if gpu.is_doubtful() {
         notes.push(format!("catalog figures not confirmed: {}", gpu.unconfirmed.join("; ")));
     }
-    if bandwidth_kind(gpu) == BandwidthKind::Nominal {
+    if gpu.bandwidth().1 == BandwidthKind::Nominal {
         notes.push(format!(
             "no measured bandwidth: {:.0} % of nominal taken",
             roofline::TYPICAL_BANDWIDTH_SHARE * 100.0

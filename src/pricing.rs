@@ -9,8 +9,6 @@ mod snapshot;
 pub use offer::{Offer, OfferId, Tier};
 pub use snapshot::{Snapshot, SnapshotError};
 
-use jiff::civil::Date;
-
 /// All offers known, the user's own included.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PriceBook {
@@ -43,11 +41,5 @@ impl PriceBook {
     /// The offer of that name.
     pub fn get(&self, id: &OfferId) -> Option<&Offer> {
         self.offers.iter().find(|offer| offer.id == *id)
-    }
-
-    /// Oldest and newest date on a price.
-    pub fn dates(&self) -> Option<(Date, Date)> {
-        let dates = self.offers.iter().filter_map(|offer| offer.as_of);
-        Some((dates.clone().min()?, dates.max()?))
     }
 }

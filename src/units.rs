@@ -214,13 +214,6 @@ impl Micros {
     }
 }
 
-impl Hours {
-    /// In seconds.
-    pub fn as_secs(self) -> f64 {
-        self.get() * 3600.0
-    }
-}
-
 impl From<Micros> for Hours {
     fn from(time: Micros) -> Self {
         Self::known(time.get() / 3.6e9)
@@ -245,13 +238,6 @@ impl Div<BytesPerSecond> for Bytes {
     type Output = Micros;
     fn div(self, rate: BytesPerSecond) -> Micros {
         Micros::known(self.get() / rate.get() * 1e6)
-    }
-}
-
-impl SamplesPerSecond {
-    /// The time `samples` take at this rate; `None` at a rate of zero.
-    pub fn time_for(self, samples: Samples) -> Option<Hours> {
-        (self.get() > 0.0).then(|| Hours::known(samples.get() / self.get() / 3600.0))
     }
 }
 

@@ -312,6 +312,21 @@ fn settings_flags_win_over_environment_over_file() {
     };
     assert_eq!(provider(&[]), "aws");
     assert_eq!(provider(&["--providers", "gcp"]), "gcp");
+    // A theme that does not exist tells by its name which of the three was asked.
+    let picture = |args: &[&str], theme: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_habitat-tui"));
+        command.args(["--screenshot", "x.svg", "--force"]).args(args).current_dir(bench.folder.path());
+        command.env("HABITAT_TUI_CONFIG_DIR", bench.path("config")).env_remove("HABITAT_TUI_THEME");
+        if let Some(theme) = theme {
+            command.env("HABITAT_TUI_THEME", theme);
+        }
+        text(&command.output().unwrap().stderr)
+    };
+    bench.file("config/config.toml", "theme = \"of-file\"\n");
+    assert!(picture(&[], None).contains("of-file"));
+    assert!(picture(&[], Some("of-environment")).contains("of-environment"));
+    assert!(picture(&["--theme", "of-flag"], Some("of-environment")).contains("of-flag"));
+    assert_eq!(picture(&["--theme", "light"], Some("of-environment")), "");
     bench.file("config/config.toml", "colour = \"red\"\n");
     let error = bench.error(&["plan", path(&profile), "--steps", "1"]);
     assert!(error.contains("config.toml") && error.contains("colour"), "{error}");

@@ -144,12 +144,13 @@ pub enum Layer {
 }
 
 impl GpuSpec {
-    /// The bandwidth kernels can reach, and whether it was measured: the published
-    /// measurement, else the nominal figure.
+    /// The bandwidth to judge by, and its kind: the published measurement unless the
+    /// catalog doubts it, else the nominal figure.
     pub fn bandwidth(&self) -> (BytesPerSecond, BandwidthKind) {
+        let doubted = self.unconfirmed.iter().any(|what| what.starts_with("measured_bandwidth"));
         match self.measured_bandwidth {
-            Some(measured) => (measured, BandwidthKind::Measured),
-            None => (self.memory_bandwidth, BandwidthKind::Nominal),
+            Some(measured) if !doubted => (measured, BandwidthKind::Measured),
+            _ => (self.memory_bandwidth, BandwidthKind::Nominal),
         }
     }
 

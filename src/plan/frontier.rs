@@ -142,16 +142,8 @@ impl Prepared {
             })
             .collect();
         FrontierPoint {
-            hours: Range {
-                low: parts.iter().map(|part| part.hours.low).sum(),
-                mid: parts.iter().map(|part| part.hours.mid).sum(),
-                high: parts.iter().map(|part| part.hours.high).sum(),
-            },
-            cost: Range {
-                low: parts.iter().map(|part| part.cost.low).sum(),
-                mid: parts.iter().map(|part| part.cost.mid).sum(),
-                high: parts.iter().map(|part| part.cost.high).sum(),
-            },
+            hours: Range::sum_of(parts.iter().map(|part| part.hours)),
+            cost: Range::sum_of(parts.iter().map(|part| part.cost)),
             parts,
         }
     }

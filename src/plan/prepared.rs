@@ -338,15 +338,7 @@ fn measure(aim: Aim, finish: f64, cost: f64) -> f64 {
 
 pub(super) fn total(parts: &[Part]) -> Total {
     Total {
-        hours: Range {
-            low: parts.iter().map(|part| part.hours.low).sum(),
-            mid: parts.iter().map(|part| part.hours.mid).sum(),
-            high: parts.iter().map(|part| part.hours.high).sum(),
-        },
-        cost: Range {
-            low: parts.iter().map(|part| part.cost.low).sum(),
-            mid: parts.iter().map(|part| part.cost.mid).sum(),
-            high: parts.iter().map(|part| part.cost.high).sum(),
-        },
+        hours: Range::sum_of(parts.iter().map(|part| part.hours)),
+        cost: Range::sum_of(parts.iter().map(|part| part.cost)),
     }
 }

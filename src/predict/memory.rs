@@ -11,6 +11,7 @@ use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
 use super::family::{Family, family};
+use super::work::volume;
 
 /// Share of nominal memory that a process can use.
 const USABLE_SHARE: f64 = 0.92;
@@ -117,7 +118,6 @@ fn activations(operations: &[Operation], training: bool) -> Option<Bytes> {
         return None;
     }
     let element = |operation: &Operation| operation.dtype.as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
-    let volume = |shape: &Vec<u64>| shape.iter().map(|&n| n as f64).product::<f64>();
     let written = |operation: &Operation| {
         let largest_input = operation.inputs.iter().map(volume).fold(0.0, f64::max);
         let outputs: f64 = operation.outputs.iter().map(volume).sum();

@@ -10,7 +10,7 @@
 //!   capability 8.6 on, which cannot issue to all of them in long products, and half of it
 //!   on CDNA 3, whose figure counts packed arithmetic.
 
-use crate::catalog::GpuSpec;
+use crate::catalog::{BandwidthKind, GpuSpec};
 use crate::profile::{DType, Precision};
 use crate::units::{BytesPerSecond, FlopsPerSecond, Micros};
 
@@ -32,10 +32,9 @@ pub const SHORTEST_KERNEL_US: f64 = 1.5;
 
 /// Memory bandwidth that kernels reach on `gpu`.
 pub fn attained_bandwidth(gpu: &GpuSpec) -> BytesPerSecond {
-    let doubtful = gpu.unconfirmed.iter().any(|what| what.starts_with("measured_bandwidth"));
-    match gpu.measured_bandwidth {
-        Some(measured) if !doubtful => measured,
-        _ => gpu.memory_bandwidth * TYPICAL_BANDWIDTH_SHARE,
+    match gpu.bandwidth() {
+        (measured, BandwidthKind::Measured) => measured,
+        (nominal, BandwidthKind::Nominal) => nominal * TYPICAL_BANDWIDTH_SHARE,
     }
 }
 

@@ -5,7 +5,7 @@
 //! on another GPU (gemm, convolution, recurrent, attention) or no launch was recorded; the
 //! ratio of bandwidths where not even shapes are known. Without: the roofline on shapes.
 
-use crate::catalog::{BandwidthKind, GpuSpec};
+use crate::catalog::GpuSpec;
 use crate::profile::{DType, Operation, Precision};
 use crate::units::Micros;
 
@@ -184,15 +184,6 @@ impl Route<'_> {
             why.push_str(&note);
         }
         Ok((time, Method::Roofline, why))
-    }
-}
-
-/// Which bandwidth figure a GPU is judged by, for notes.
-pub(super) fn bandwidth_kind(gpu: &GpuSpec) -> BandwidthKind {
-    if attained_bandwidth(gpu) == gpu.bandwidth().0 && gpu.bandwidth().1 == BandwidthKind::Measured {
-        BandwidthKind::Measured
-    } else {
-        BandwidthKind::Nominal
     }
 }
 
