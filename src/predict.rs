@@ -5,9 +5,17 @@
 //! over unchanged. Operations of a multi-GPU recording that communicate are left out: a
 //! prediction is of one GPU, [`scale`] adds the others.
 
+pub mod bundle;
 pub mod estimate;
 pub mod family;
+pub mod features;
+pub mod head;
+pub mod learned;
 pub mod memory;
+pub mod mlp;
+pub mod primitive;
+pub mod random;
+pub mod rate;
 pub mod roofline;
 mod route;
 pub mod scale;

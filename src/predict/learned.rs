@@ -1,0 +1,480 @@
+//! The learned operator models: time = launch + bound / (use · board), with `bound` the time
+//! at full rates, `use` from an ensemble of small networks over scale-free features
+//! ([`super::features`]), and `board` what is peculiar to a board that was measured.
+//!
+//! Trained by `learn` on measured operators; `models/README.md` describes the shipped ones.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::{GpuSpec, Vendor};
+use crate::profile::{DType, Operation, Precision};
+use crate::units::{GpuSlug, Micros};
+
+use super::bundle::Bundle;
+use super::features::{Features, Hardware, Load, OperatorModel, features};
+use super::head::Head;
+use super::mlp::{Mlp, ModelError};
+use super::primitive::{Part, Primitive, parts};
+use super::rate::{ProductRate, product_rate};
+
+/// What a launch costs within a step, where launches follow each other closely.
+pub const STEP_LAUNCH_US: f64 = 2.0;
+/// What it costs where an operator is measured by itself with events; the excess over
+/// [`STEP_LAUNCH_US`] does not occur in a step. (Elementwise kernels of `NeuSight`'s tables
+/// take 10–14 µs more than their traffic.)
+pub const ALONE_LAUNCH_US: f64 = 13.0;
+/// Elements moved below which a stream is taken for a launch alone.
+const SMALL_STREAM: f64 = 16_384.0;
+/// Device time of such an operation.
+const SMALL_US: f64 = 1.5;
+/// Distance, in units of the features' range in training, from which on a range is widened.
+const NEAR: f64 = 0.02;
+/// Entries after which the cache is emptied.
+const MOST_CACHED: usize = 1 << 16;
+
+/// The 80 % range of measured over predicted time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The 10th percentile.
+    pub low: f64,
+    /// The 90th percentile.
+    pub high: f64,
+    /// Operators or steps it was taken from.
+    pub cases: usize,
+}
+
+impl Spread {
+    /// Both ends moved away from 1 by a factor of their logarithms.
+    pub fn widened(self, factor: f64) -> Self {
+        Self { low: self.low.min(1.0).powf(factor), high: self.high.max(1.0).powf(factor), ..self }
+    }
+}
+
+/// What was learned besides the networks, as it stands in the file.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Facts {
+    /// Version of this form.
+    pub version: u32,
+    /// By model.
+    pub models: BTreeMap<String, ModelFacts>,
+    /// Steps predicted from shapes, and from a measured origin.
+    pub steps: StepFacts,
+}
+
+/// One model's.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ModelFacts {
+    /// Log of how much faster a measured board is than the networks say, by slug.
+    pub boards: BTreeMap<String, f64>,
+    /// The same for unmeasured boards of a maker whose boards differ from the others.
+    pub makers: BTreeMap<String, f64>,
+    /// Smallest and largest value of every feature in training.
+    pub ranges: Vec<[f64; 2]>,
+    /// Measured over predicted on boards among the training data.
+    pub seen: Option<Spread>,
+    /// On boards that were left out of it.
+    pub unseen: Option<Spread>,
+    /// How much of an origin's deviation from its prediction a destination shares, 0 to 1.
+    pub shared_deviation: f64,
+    /// Measured over predicted with an origin's help, board left out.
+    pub with_origin: Option<Spread>,
+}
+
+/// What was learned of whole steps.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StepFacts {
+    /// Step over sum of predicted operators, where nothing else is known.
+    pub typical: f64,
+    /// By slug, for boards with measured steps.
+    pub boards: BTreeMap<String, f64>,
+    /// By maker, for its other boards.
+    pub makers: BTreeMap<String, f64>,
+    /// Measured over predicted, boards among the training data.
+    pub seen: Option<Spread>,
+    /// Boards that were left out.
+    pub unseen: Option<Spread>,
+    /// How much of an origin's deviation a destination's step shares, 0 to 1.
+    pub shared_deviation: f64,
+    /// Measured over predicted from an origin's step, board left out.
+    pub with_origin: Option<Spread>,
+}
+
+/// A model: networks whose logs are averaged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ensemble {
+    /// The networks, one output each.
+    pub networks: Vec<Mlp>,
+    /// What else was learned.
+    pub facts: ModelFacts,
+}
+
+/// All learned models.
+#[derive(Debug)]
+pub struct Models {
+    ensembles: BTreeMap<OperatorModel, Ensemble>,
+    steps: StepFacts,
+    cache: Mutex<HashMap<Key, LearnedTime>>,
+}
+
+/// Two are equal where they answer alike; what they remember does not count.
+impl PartialEq for Models {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.ensembles, &self.steps) == (&other.ensembles, &other.steps)
+    }
+}
+
+/// A predicted time, and how far to trust it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LearnedTime {
+    /// The time.
+    pub time: Micros,
+    /// Its 80 % range, as factors of the time.
+    pub spread: Spread,
+    /// The same for a time helped by an origin's measurement.
+    pub with_origin: Spread,
+    /// How much of an origin's deviation is shared.
+    pub shared_deviation: f64,
+    /// Whether the features lie outside those of the training data.
+    pub is_far: bool,
+}
+
+/// Sizes, element size, rate and board: what a time depends on.
+type Key = ([u64; 10], GpuSlug);
+
+/// The networks' file version.
+const VERSION: u32 = 1;
+/// Ranges where a model has none (published errors of such methods, roughly).
+const WIDE: Spread = Spread { low: 0.7, high: 1.5, cases: 0 };
+
+impl Models {
+    /// Of ensembles and what was learned of steps.
+    pub fn new(ensembles: BTreeMap<OperatorModel, Ensemble>, steps: StepFacts) -> Self {
+        Self { ensembles, steps, cache: Mutex::default() }
+    }
+
+    /// From the bytes of a safetensors file.
+    ///
+    /// # Errors
+    /// [`ModelError`] naming what is missing or of another form.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
+        let bundle = Bundle::from_bytes(bytes)?;
+        let facts = bundle.metadata.get("facts").ok_or_else(|| ModelError::Missing("facts".to_owned()))?;
+        let facts: Facts = serde_json::from_str(facts).map_err(|error| ModelError::Form(format!("facts: {error}")))?;
+        if facts.version != VERSION {
+            return Err(ModelError::Form(format!("version {}, this program reads {VERSION}", facts.version)));
+        }
+        let mut ensembles = BTreeMap::new();
+        for model in OperatorModel::ALL {
+            let Some(facts) = facts.models.get(model.name()) else { continue };
+            let prefix = format!("{}.", model.name());
+            let networks: Vec<Mlp> = bundle
+                .networks
+                .iter()
+                .filter(|(name, _)| name.starts_with(&prefix))
+                .map(|(_, network)| network.clone())
+                .collect();
+            for network in &networks {
+                let sizes = &network.architecture().sizes;
+                if sizes.first() != Some(&model.width()) || sizes.last() != Some(&1) {
+                    return Err(ModelError::Sizes(format!(
+                        "networks of {} take {} features and give one number, not {sizes:?}",
+                        model.name(),
+                        model.width()
+                    )));
+                }
+            }
+            if networks.is_empty() {
+                return Err(ModelError::Missing(prefix));
+            }
+            ensembles.insert(model, Ensemble { networks, facts: facts.clone() });
+        }
+        Ok(Self::new(ensembles, facts.steps))
+    }
+
+    /// The bytes of a safetensors file; `metadata` is kept beside (command, data and hashes).
+    ///
+    /// # Errors
+    /// [`ModelError`] where the facts cannot be written.
+    pub fn to_bytes(&self, metadata: BTreeMap<String, String>) -> Result<Vec<u8>, ModelError> {
+        let mut bundle = Bundle { metadata, ..Bundle::default() };
+        let mut facts = Facts { version: VERSION, models: BTreeMap::new(), steps: self.steps.clone() };
+        for (model, ensemble) in &self.ensembles {
+            facts.models.insert(model.name().to_owned(), ensemble.facts.clone());
+            for (index, network) in ensemble.networks.iter().enumerate() {
+                bundle.networks.insert(format!("{}.{index}", model.name()), network.clone());
+            }
+        }
+        let text = serde_json::to_string(&facts).map_err(|error| ModelError::Form(error.to_string()))?;
+        bundle.metadata.insert("facts".to_owned(), text);
+        bundle.to_bytes()
+    }
+
+    /// What was learned of steps.
+    pub const fn steps(&self) -> &StepFacts {
+        &self.steps
+    }
+
+    /// The models by name.
+    pub const fn ensembles(&self) -> &BTreeMap<OperatorModel, Ensemble> {
+        &self.ensembles
+    }
+
+    /// Whether steps were measured on the board.
+    pub fn has_seen(&self, gpu: &GpuSpec) -> bool {
+        self.steps.boards.contains_key(gpu.slug.as_str())
+            || self.ensembles.values().any(|ensemble| ensemble.facts.boards.contains_key(gpu.slug.as_str()))
+    }
+
+    /// Step over sum of operators on `gpu`.
+    pub fn step_factor(&self, gpu: &GpuSpec) -> f64 {
+        let steps = &self.steps;
+        let maker = || steps.makers.get(maker(gpu.vendor));
+        *steps.boards.get(gpu.slug.as_str()).or_else(maker).unwrap_or(&steps.typical)
+    }
+
+    /// One occurrence of `operation` on each of `gpus`; `None` where the models do not know
+    /// the operator.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn operation(
+        &self,
+        operation: &Operation,
+        precision: Option<Precision>,
+        dtype: Option<&DType>,
+        gpus: &[&GpuSpec],
+    ) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+        let parts = parts(operation, precision);
+        let queries: Vec<Query<'_>> = gpus
+            .iter()
+            .flat_map(|gpu| {
+                let rate = product_rate(gpu, dtype, precision).0;
+                parts.iter().map(move |part| Query { part: *part, gpu, rate, load: Load::Step })
+            })
+            .collect();
+        let times = self.times(&queries)?;
+        let each = parts.len();
+        Ok((0..gpus.len())
+            .map(|index| {
+                let times = times.get(index * each..(index + 1) * each).unwrap_or_default();
+                sum(times, &parts)
+            })
+            .collect())
+    }
+
+    /// Times of many primitives at once, one pass through each network; those known from
+    /// before are taken from the cache.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn times(&self, queries: &[Query<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+        let mut answers: Vec<Option<LearnedTime>> = vec![None; queries.len()];
+        let mut waiting: BTreeMap<OperatorModel, (Vec<Key>, Vec<Features>)> = BTreeMap::new();
+        let mut asked: HashMap<Key, Vec<usize>> = HashMap::new();
+        {
+            let cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            for (index, query) in queries.iter().enumerate() {
+                let Some(model) = OperatorModel::of(&query.part.primitive) else {
+                    answers[index] = query.by_rule();
+                    continue;
+                };
+                if let Some(small) = query.small() {
+                    answers[index] = Some(small);
+                    continue;
+                }
+                if !self.ensembles.contains_key(&model) {
+                    continue;
+                }
+                let key = query.key();
+                if let Some(known) = cache.get(&key) {
+                    answers[index] = Some(*known);
+                    continue;
+                }
+                let places = asked.entry(key.clone()).or_default();
+                places.push(index);
+                if places.len() > 1 {
+                    continue;
+                }
+                let hardware = Hardware::of(query.gpu);
+                let part = query.part;
+                if let Some(features) =
+                    features(&part.primitive, part.element_bytes, &hardware, query.rate, query.load)
+                {
+                    let (keys, rows) = waiting.entry(model).or_default();
+                    keys.push(key);
+                    rows.push(features);
+                }
+            }
+        }
+        let mut cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if cache.len() > MOST_CACHED {
+            cache.clear();
+        }
+        for (model, (keys, rows)) in waiting {
+            let Some(ensemble) = self.ensembles.get(&model) else { continue };
+            let bounded = ensemble.above_launch(model, &rows)?;
+            for ((key, features), above) in keys.into_iter().zip(&rows).zip(bounded) {
+                let Some(places) = asked.get(&key) else { continue };
+                let Some(query) = places.first().and_then(|&place| queries.get(place)) else { continue };
+                let time = ensemble.judge(query, features, above);
+                for &place in places {
+                    answers[place] = Some(time);
+                }
+                cache.insert(key, time);
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// A primitive on a GPU.
+#[derive(Debug, Clone, Copy)]
+pub struct Query<'a> {
+    /// The primitive; how often it occurs does not matter here.
+    pub part: Part,
+    /// The board.
+    pub gpu: &'a GpuSpec,
+    /// Its product rate in the element type.
+    pub rate: ProductRate,
+    /// By itself or in a step.
+    pub load: Load,
+}
+
+impl Query<'_> {
+    fn key(&self) -> Key {
+        let kind = OperatorModel::of(&self.part.primitive).map_or(u64::MAX, |model| model as u64);
+        let sizes = self.part.primitive.sizes().map(f64::to_bits);
+        let rate = self.rate.sustained.get().to_bits() ^ u64::from(self.load == Load::Step);
+        let [a, b, c, d, e, f, g] = sizes;
+        ([kind, a, b, c, d, e, f, g, self.part.element_bytes.to_bits(), rate], self.gpu.slug.clone())
+    }
+
+    fn launch_us(&self) -> f64 {
+        match self.load {
+            Load::Alone => ALONE_LAUNCH_US,
+            Load::Step => STEP_LAUNCH_US,
+        }
+    }
+
+    /// Fused attention: its share of the product rate, or its traffic.
+    fn by_rule(&self) -> Option<LearnedTime> {
+        let Primitive::Fused { flops, moved, share } = self.part.primitive else { return None };
+        let compute = flops / (self.rate.sustained.get() * share) * 1e6;
+        let memory = moved * self.part.element_bytes / super::rate::streaming_bandwidth(self.gpu).get() * 1e6;
+        Some(LearnedTime {
+            time: Micros::known(self.launch_us() + compute.max(memory)),
+            spread: WIDE,
+            with_origin: WIDE.widened(0.6),
+            shared_deviation: 1.0,
+            is_far: false,
+        })
+    }
+
+    /// A few elements: the launch is all there is.
+    fn small(&self) -> Option<LearnedTime> {
+        let Primitive::Stream { moved } = self.part.primitive else { return None };
+        (self.load == Load::Step && moved < SMALL_STREAM).then(|| LearnedTime {
+            time: Micros::known(SMALL_US),
+            spread: WIDE,
+            with_origin: WIDE,
+            shared_deviation: 1.0,
+            is_far: false,
+        })
+    }
+}
+
+impl Ensemble {
+    /// bound / use in microseconds, the geometric mean over the networks.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn above_launch(&self, model: OperatorModel, rows: &[Features]) -> Result<Vec<f64>, ModelError> {
+        let values: Vec<f32> = rows.iter().flat_map(|row| row.values.iter().copied()).collect();
+        let head = Head::Bounded { upper: model.upper() };
+        let mut logs = vec![0.0; rows.len()];
+        for network in &self.networks {
+            for ((log, row), output) in logs.iter_mut().zip(rows).zip(network.forward(&values)?) {
+                *log += head.time(output, 0.0, row.bound_us, 0.0).0.max(1e-9).ln();
+            }
+        }
+        Ok(logs.iter().map(|log| (log / self.networks.len() as f64).exp()).collect())
+    }
+
+    /// The board's offset: of itself, else of its maker, else none.
+    pub fn offset(&self, gpu: &GpuSpec) -> f64 {
+        let maker = || self.facts.makers.get(maker(gpu.vendor));
+        self.facts.boards.get(gpu.slug.as_str()).or_else(maker).copied().unwrap_or(0.0)
+    }
+
+    fn judge(&self, query: &Query<'_>, features: &Features, above: f64) -> LearnedTime {
+        let facts = &self.facts;
+        let time = query.launch_us() + above / self.offset(query.gpu).exp();
+        let seen = facts.boards.contains_key(query.gpu.slug.as_str());
+        let spread = if seen { facts.seen } else { facts.unseen }.unwrap_or(WIDE);
+        let distance = self.distance(features);
+        // Twice as wide (in logarithms) at half a training range beyond its end.
+        let widening = if distance > NEAR { 1.0 + (2.0 * distance).min(2.0) } else { 1.0 };
+        // The models were trained in FP32.
+        let widening = if query.part.element_bytes < 4.0 { widening * 1.3 } else { widening };
+        LearnedTime {
+            time: Micros::known(time),
+            spread: spread.widened(widening),
+            with_origin: facts.with_origin.unwrap_or(spread).widened(widening),
+            shared_deviation: facts.shared_deviation,
+            is_far: distance > NEAR,
+        }
+    }
+
+    /// How far the features lie outside those of training, in units of their range there.
+    fn distance(&self, features: &Features) -> f64 {
+        features
+            .values
+            .iter()
+            .zip(&self.facts.ranges)
+            .map(|(&value, &[low, high])| {
+                let (value, range) = (f64::from(value), (high - low).max(1e-6));
+                ((low - value).max(value - high) / range).max(0.0)
+            })
+            .fold(0.0, f64::max)
+    }
+}
+
+/// A maker's key in the facts.
+const fn maker(vendor: Vendor) -> &'static str {
+    match vendor {
+        Vendor::Nvidia => "nvidia",
+        Vendor::Amd => "amd",
+    }
+}
+
+/// Times of an operation's parts; the ranges are added as if the parts erred together.
+fn sum(times: &[Option<LearnedTime>], parts: &[Part]) -> Option<LearnedTime> {
+    if parts.is_empty() {
+        return None;
+    }
+    let (mut total, mut lows, mut highs, mut near) = (0.0, [0.0; 2], [0.0; 2], 0.0);
+    let (mut is_far, mut cases) = (false, usize::MAX);
+    for (time, part) in times.iter().zip(parts) {
+        let time = (*time)?;
+        let each = time.time.get() * part.times;
+        total += each;
+        near += each * time.shared_deviation;
+        for (place, spread) in [time.spread, time.with_origin].into_iter().enumerate() {
+            lows[place] += each * spread.low;
+            highs[place] += each * spread.high;
+        }
+        is_far |= time.is_far;
+        cases = cases.min(time.spread.cases);
+    }
+    let spread = |place: usize| Spread { low: lows[place] / total, high: highs[place] / total, cases };
+    (total > 0.0).then(|| LearnedTime {
+        time: Micros::known(total),
+        spread: spread(0),
+        with_origin: spread(1),
+        shared_deviation: near / total,
+        is_far,
+    })
+}
