@@ -5,9 +5,13 @@
 //! over unchanged. Operations of a multi-GPU recording that communicate are left out: a
 //! prediction is of one GPU, [`scale`] adds the others.
 
+pub mod bundle;
 pub mod estimate;
 pub mod family;
+pub mod head;
 pub mod memory;
+pub mod mlp;
+pub mod random;
 pub mod roofline;
 mod route;
 pub mod scale;
