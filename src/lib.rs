@@ -22,6 +22,7 @@ pub mod action;
 pub mod app;
 pub mod catalog;
 pub mod cli;
+pub mod learn;
 pub mod plan;
 pub mod predict;
 pub mod pricing;

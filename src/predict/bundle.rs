@@ -90,8 +90,11 @@ impl Bundle {
             }
             tensors.insert(name.to_owned(), Plain { shape: view.shape().to_vec(), values });
         }
-        let mut bundle =
-            Self { tensors, metadata: header.metadata().clone().unwrap_or_default().into_iter().collect(), ..Self::default() };
+        let mut bundle = Self {
+            tensors,
+            metadata: header.metadata().clone().unwrap_or_default().into_iter().collect(),
+            ..Self::default()
+        };
         let described: Vec<(String, String)> = bundle
             .metadata
             .iter()
@@ -131,7 +134,9 @@ impl Bundle {
         let activation = words.next().and_then(Activation::named);
         let sizes: Option<Vec<usize>> = words.map(|word| word.parse().ok()).collect();
         let (Some(activation), Some(sizes)) = (activation, sizes) else {
-            return Err(ModelError::Form(format!("network {name:?} is described as {form:?}, expected \"relu 15 64 1\"")));
+            return Err(ModelError::Form(format!(
+                "network {name:?} is described as {form:?}, expected \"relu 15 64 1\""
+            )));
         };
         let architecture = Architecture { sizes, activation };
         architecture.check()?;

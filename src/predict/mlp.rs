@@ -22,7 +22,7 @@ const MOST_LAYERS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// Not a weights file at all.
-    #[error("not a safetensors file of networks: {0}")]
+    #[error("not a file of networks (safetensors form): {0}")]
     Form(String),
     /// A tensor that should be there is not.
     #[error("tensor {0:?} is missing")]
@@ -363,8 +363,7 @@ mod tests {
     #[test]
     fn the_formula() {
         let numbers = [1.0, -1.0, 2.0, -1.0, 0.0, 1.0, 2.0, 5.0, -1.0];
-        let network =
-            Mlp::from_parameters(architecture(&[2, 2, 1]), vec![1.0, 1.0], vec![1.0, 2.0], &numbers).unwrap();
+        let network = Mlp::from_parameters(architecture(&[2, 2, 1]), vec![1.0, 1.0], vec![1.0, 2.0], &numbers).unwrap();
         assert_eq!(network.forward(&[2.0, 3.0]).unwrap(), [5.0]);
         assert_eq!(network.forward(&[]).unwrap(), Vec::<f32>::new());
         assert_eq!(network.parameters().unwrap(), numbers);

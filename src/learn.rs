@@ -1,0 +1,7 @@
+//! Training of the networks that [`crate::predict`] uses.
+//!
+//! Values in, values out: rows of features with measured times become weights. Files, the
+//! clock and the progress bar are the caller's.
+
+pub mod fit;
+pub mod options;
