@@ -10,6 +10,7 @@ mod import;
 mod input;
 mod print;
 
+use std::sync::Arc;
 use std::io::{self, IsTerminal, Write};
 
 use clap::CommandFactory;
@@ -142,7 +143,7 @@ fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
     }
 }
 
-fn options(input: &InputArgs, to: &[String], catalog: &Catalog) -> Result<Options, CliError> {
+fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -> Result<Options, CliError> {
     let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
     Ok(Options {
         targets: to.iter().map(slug).collect::<Result<_, _>>()?,
@@ -150,6 +151,7 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog) -> Result<Option
         origin: input.origin.as_ref().map(slug).transpose()?,
         method: input.method.into(),
         wave_form: input.waves.into(),
+        models: store::models(paths)?.map(Arc::new),
     })
 }
 
@@ -159,7 +161,7 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     let catalog = store::catalog(&paths)?;
     let prices = store::prices(&paths)?;
     let loaded = load(&args.input, &catalog)?;
-    let options = options(&args.input, &[], &catalog)?;
+    let options = options(&args.input, &[], &catalog, &paths)?;
     let goal = goal::goal(&args.goal, &settings.plan, &catalog)?.unwrap_or_else(|| {
         let mut goal = Goal::new(goal::DEFAULT_WORK);
         goal::apply(&args.goal, &settings.plan, &mut goal);
@@ -197,7 +199,7 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let prices = store::prices(&paths)?;
     let loaded = load(&args.input, &catalog)?;
     loaded.warn();
-    let options = options(&args.input, &args.to, &catalog)?;
+    let options = options(&args.input, &args.to, &catalog, &paths)?;
     let mut answers = crate::predict::predict(&loaded.profile, &catalog, &options)?;
     if args.to.is_empty() {
         answers = sorted(answers);
@@ -246,7 +248,7 @@ fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         CliError("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
     goal::check_names(&goal, &prices)?;
-    let answers = crate::predict::predict(&loaded.profile, &catalog, &options(&args.input, &[], &catalog)?)?;
+    let answers = crate::predict::predict(&loaded.profile, &catalog, &options(&args.input, &[], &catalog, &paths)?)?;
     let plan = crate::plan::plan(&answers, &prices, &goal)?;
     let mut text = Vec::new();
     if args.json {

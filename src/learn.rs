@@ -3,5 +3,9 @@
 //! Values in, values out: rows of features with measured times become weights. Files, the
 //! clock and the progress bar are the caller's.
 
+pub mod data;
 pub mod fit;
+pub mod judge;
+pub mod operators;
 pub mod options;
+pub mod train;

@@ -32,12 +32,15 @@ pub use wave::WaveForm;
 pub use crate::profile::{Mode, Precision, Workload};
 
 use crate::catalog::{BandwidthKind, Catalog, GpuSpec};
-use crate::profile::Profile;
+use std::sync::Arc;
+
+use crate::profile::{Operation, Profile};
 use crate::text;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond};
 use family::Family;
+use learned::{LearnedTime, Models};
 use memory::MemoryNeed;
-use route::{Route, Routed};
+use route::{LearnedColumns, Route, Routed};
 
 /// What to predict and how.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,6 +55,8 @@ pub struct Options {
     pub method: MethodChoice,
     /// Which equation wave scaling uses.
     pub wave_form: WaveForm,
+    /// The learned models; without them rooflines take their place.
+    pub models: Option<Arc<Models>>,
 }
 
 /// Why nothing can be predicted.
@@ -76,6 +81,9 @@ pub enum PredictError {
         /// The workload.
         workload: String,
     },
+    /// A learned model cannot be computed.
+    #[error("learned models: {0}; go on without them with --method wave-scaling or roofline")]
+    Models(#[from] mlp::ModelError),
 }
 
 fn named(name: Option<&str>) -> String {
@@ -112,15 +120,18 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         .map(|(index, operation)| Routed::new(index, operation, profile.workload.precision))
         .collect();
     let need = MemoryNeed::of(profile, origin);
-    let base = origin.map(|origin| Base::of(profile, origin, &routed, options));
     let targets: Vec<&GpuSpec> = if options.targets.is_empty() {
         catalog.iter().collect()
     } else {
         options.targets.iter().map(|slug| catalog.find(slug.as_str())).collect::<Result<_, _>>()?
     };
+    let learned = LearnedTable::of(profile, origin, &targets, options)?;
+    let base = origin.map(|origin| Base::of(profile, origin, &routed, learned.as_ref(), options));
+    let context = Context { profile, origin, base: base.as_ref(), routed: &routed, need: &need, options };
     let predictions: Vec<Prediction> = targets
         .into_iter()
-        .map(|gpu| predict_one(profile, gpu, origin, base.as_ref(), &routed, &need, options))
+        .enumerate()
+        .map(|(index, gpu)| predict_one(&context, gpu, learned.as_ref().map(|table| table.columns(index))))
         .collect();
     if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
         return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
@@ -160,10 +171,67 @@ fn find_origin<'a>(
     Err(PredictError::UnknownOrigin { name, near })
 }
 
+/// What the learned models say of every operation on every GPU.
+struct LearnedTable {
+    /// By target, then operation.
+    targets: Vec<Vec<Option<LearnedTime>>>,
+    /// On the origin.
+    origin: Option<Vec<Option<LearnedTime>>>,
+    /// Whether the origin's operators were measured within the step.
+    by_operator: bool,
+}
+
+impl LearnedTable {
+    fn of(
+        profile: &Profile,
+        origin: Option<&GpuSpec>,
+        targets: &[&GpuSpec],
+        options: &Options,
+    ) -> Result<Option<Self>, PredictError> {
+        let Some(models) = &options.models else { return Ok(None) };
+        let operations: Vec<&Operation> = profile.operations.iter().collect();
+        let gpus: Vec<&GpuSpec> = targets.iter().copied().chain(origin).collect();
+        let mut rows = models.table(&operations, profile.workload.precision, &gpus)?;
+        let origin = if origin.is_some() { rows.pop() } else { None };
+        Ok(Some(Self { targets: rows, origin, by_operator: measured_within(profile) }))
+    }
+
+    fn columns(&self, target: usize) -> LearnedColumns<'_> {
+        LearnedColumns {
+            there: self.targets.get(target).map_or(&[][..], |row| row),
+            here: self.origin.as_deref().filter(|_| self.by_operator),
+        }
+    }
+
+    fn at_origin(&self) -> Option<LearnedColumns<'_>> {
+        let there = self.origin.as_deref()?;
+        Some(LearnedColumns { there, here: Some(there).filter(|_| self.by_operator) })
+    }
+}
+
+/// Whether operators were measured within the step (a trace), not each by itself.
+fn measured_within(profile: &Profile) -> bool {
+    profile.step.as_ref().is_none_or(|step| step.device_busy.is_some())
+        || profile.operations.iter().any(|operation| !operation.kernels.is_empty())
+}
+
+/// What all predictions of a profile have in common.
+struct Context<'a> {
+    profile: &'a Profile,
+    origin: Option<&'a GpuSpec>,
+    base: Option<&'a Base>,
+    routed: &'a [Routed<'a>],
+    need: &'a MemoryNeed,
+    options: &'a Options,
+}
+
 /// What the origin tells of the step as a whole.
 struct Base {
     /// Device busy time over the sum of the times of operations that compute: below 1 where streams overlap.
     overlap: f64,
+    /// Where operators were measured apart: by how much the origin's step deviates from what
+    /// the models say of it, as far as a destination shares that. 1 otherwise.
+    deviation: f64,
     /// The device waits for the host.
     host_idle: Micros,
     /// Communication that was not hidden behind other operations.
@@ -174,7 +242,16 @@ struct Base {
 }
 
 impl Base {
-    fn of(profile: &Profile, origin: &GpuSpec, routed: &[Routed<'_>], options: &Options) -> Self {
+    fn of(
+        profile: &Profile,
+        origin: &GpuSpec,
+        routed: &[Routed<'_>],
+        learned: Option<&LearnedTable>,
+        options: &Options,
+    ) -> Self {
+        if let Some(base) = Self::by_models(profile, origin, routed, learned, options) {
+            return base;
+        }
         // Operations that were not measured are put in by the roofline, here as on every
         // destination, so that they do not turn into idle time.
         let route = Route {
@@ -183,6 +260,7 @@ impl Base {
             precision: profile.workload.precision,
             choice: options.method,
             form: options.wave_form,
+            learned: learned.and_then(LearnedTable::at_origin),
         };
         let mut sum = Micros::ZERO;
         let (mut unmeasured, mut communication) = (0_usize, Micros::ZERO);
@@ -231,19 +309,65 @@ impl Base {
                 host_idle / step * 100.0
             ));
         }
-        Self { overlap, host_idle, exposed, communicates: communication.get() > 0.0, notes }
+        Self { overlap, deviation: 1.0, host_idle, exposed, communicates: communication.get() > 0.0, notes }
+    }
+
+    /// Operators that were measured apart from the step (their sum differs from it by the
+    /// launches and, where the board heats up, the clock) say less of a destination than
+    /// the step itself: step over what the models say of it on the origin.
+    fn by_models(
+        profile: &Profile,
+        origin: &GpuSpec,
+        routed: &[Routed<'_>],
+        learned: Option<&LearnedTable>,
+        options: &Options,
+    ) -> Option<Self> {
+        let (models, table, step) = (options.models.as_ref()?, learned?, profile.measured_step()?);
+        if table.by_operator || !matches!(options.method, MethodChoice::Auto | MethodChoice::Learned) {
+            return None;
+        }
+        let route = Route {
+            origin: Some(origin),
+            destination: origin,
+            precision: profile.workload.precision,
+            choice: options.method,
+            form: options.wave_form,
+            learned: table.at_origin(),
+        };
+        let operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
+        let expected = device_time(&shares(&operations), models.step_factor(origin));
+        if expected.get() <= 0.0 {
+            return None;
+        }
+        // How far a board slows down for want of power is its own.
+        let limited = rate::fp32_product_rate(origin).is_power_limited();
+        let shared = if limited { 0.0 } else { models.steps().shared_deviation };
+        let deviation = (step / expected).powf(shared);
+        let mut note = format!(
+            "the models say {:.2} ms of the origin's {:.2} ms step: times {deviation:.3} everywhere",
+            expected.as_millis(),
+            step.as_millis()
+        );
+        if limited {
+            note = format!(
+                "the models say {:.2} ms of the origin's {:.2} ms step; not carried over, as that board is short of power",
+                expected.as_millis(),
+                step.as_millis()
+            );
+        }
+        Some(Self {
+            overlap: 1.0,
+            deviation,
+            host_idle: Micros::ZERO,
+            exposed: Micros::ZERO,
+            communicates: false,
+            notes: vec![note],
+        })
     }
 }
 
-fn predict_one(
-    profile: &Profile,
-    gpu: &GpuSpec,
-    origin: Option<&GpuSpec>,
-    base: Option<&Base>,
-    routed: &[Routed<'_>],
-    need: &MemoryNeed,
-    options: &Options,
-) -> Prediction {
+fn predict_one(context: &Context<'_>, gpu: &GpuSpec, learned: Option<LearnedColumns<'_>>) -> Prediction {
+    let Context { profile, origin, base, routed, need, options } = *context;
     let is_origin = origin.is_some_and(|origin| origin.slug == gpu.slug);
     let route = Route {
         origin,
@@ -251,6 +375,7 @@ fn predict_one(
         precision: profile.workload.precision,
         choice: options.method,
         form: options.wave_form,
+        learned,
     };
     let mut operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
     let measured = profile.measured_step().filter(|_| is_origin && options.method != MethodChoice::Roofline);
@@ -268,13 +393,16 @@ fn predict_one(
         Some(median) => {
             StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
         }
-        None => StepTime::Predicted(step_estimate(&shares, base)),
+        None => StepTime::Predicted(step_estimate(&shares, &operations, base, gpu, options.models.as_deref())),
     };
     let throughput =
         profile.workload.batch_size.filter(|_| step.mid().get() > 0.0).map(|batch| {
             step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(batch as f64 / time.as_secs()))
         });
     let mut notes = notes(gpu, &operations, profile);
+    if measured.is_none() {
+        notes.extend(learned_notes(gpu, &operations, &shares, base, options.models.as_deref()));
+    }
     let without_communication = match (measured, base) {
         (Some(median), Some(base)) if base.communicates => {
             let alone = median - base.exposed;
@@ -325,18 +453,99 @@ fn shares(operations: &[OperationPrediction]) -> Vec<MethodShare> {
     by_method
 }
 
-/// The step's range: the published step errors of the methods, weighted by their shares,
-/// around the whole step. They are errors of whole iterations, in which the host's part
-/// changes too.
-fn step_estimate(shares: &[MethodShare], base: Option<&Base>) -> Estimate<Micros> {
-    let device: Micros = shares.iter().map(|share| share.device_time).sum();
+/// Device time of a step: what the models say of operators by themselves times what a step
+/// takes of that, and the rest as it is.
+fn device_time(shares: &[MethodShare], step_factor: f64) -> Micros {
+    shares
+        .iter()
+        .map(|share| share.device_time * if share.method == Method::Learned { step_factor } else { 1.0 })
+        .sum()
+}
+
+/// The step and its range: of every method's part the ends that steps by that method were
+/// found to keep, taken together as if they erred together. Calibrated for the learned
+/// models, the published step errors for the rest; they are errors of whole iterations, in
+/// which the host's part changes too.
+fn step_estimate(
+    shares: &[MethodShare],
+    operations: &[OperationPrediction],
+    base: Option<&Base>,
+    gpu: &GpuSpec,
+    models: Option<&Models>,
+) -> Estimate<Micros> {
     let (overlap, idle) = base.map_or((1.0, Micros::ZERO), |base| (base.overlap, base.host_idle));
-    let band: f64 = shares.iter().map(|share| share.share * share.method.step_band()).sum();
+    let deviation = base.map_or(1.0, |base| base.deviation);
+    let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu)));
+    let spread = models.map_or((0.0, 0.0), |models| {
+        let steps = models.steps();
+        let from_shapes = if models.has_seen(gpu) { steps.seen } else { steps.unseen };
+        let spread = if base.is_some() { steps.with_origin } else { from_shapes }.unwrap_or(learned::WIDE);
+        let spread = spread.widened(1.0 + far_share(operations));
+        (spread.low.min(1.0), spread.high.max(1.0))
+    });
+    let ends = |method: Method| match method {
+        Method::Learned | Method::LearnedRatio if models.is_some() => spread,
+        _ => (1.0 - method.step_band(), 1.0 + method.step_band()),
+    };
+    let (mut low, mut high) = (0.0, 0.0);
+    for share in shares {
+        let (below, above) = ends(share.method);
+        low += share.share * below;
+        high += share.share * above;
+    }
     let method = match shares {
+        [only] if only.method == Method::Learned && base.is_some() => Method::LearnedRatio,
         [only] => only.method,
         _ => Method::Mixed,
     };
-    Estimate::with_band(device * overlap + idle, band, method)
+    Estimate::with_factors(device * (overlap * deviation) + idle, low, high, method)
+}
+
+/// Share of the device time in operations outside what the models were trained on.
+fn far_share(operations: &[OperationPrediction]) -> f64 {
+    let (mut far, mut all) = (0.0, 0.0);
+    for operation in operations {
+        let Some(time) = &operation.time else { continue };
+        let total = time.mid.get() * f64::from(operation.count);
+        all += total;
+        far += if operation.is_far { total } else { 0.0 };
+    }
+    if all > 0.0 { far / all } else { 0.0 }
+}
+
+fn learned_notes(
+    gpu: &GpuSpec,
+    operations: &[OperationPrediction],
+    shares: &[MethodShare],
+    base: Option<&Base>,
+    models: Option<&Models>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let is_learned = |share: &MethodShare| matches!(share.method, Method::Learned | Method::LearnedRatio);
+    let Some(models) = models.filter(|_| shares.iter().any(is_learned)) else { return notes };
+    if shares.iter().any(|share| share.method == Method::Learned) && base.is_none_or(|base| base.deviation != 1.0) {
+        notes.push(format!(
+            "steps take {:.2} times the sum of their operators by the models{}",
+            models.step_factor(gpu),
+            if models.steps().boards.contains_key(gpu.slug.as_str()) { ", as measured on this GPU" } else { "" }
+        ));
+    }
+    if !models.has_seen(gpu) {
+        notes.push("no operator was measured on this GPU: the models' ranges are those of GPUs left out".to_owned());
+    }
+    let rate = rate::fp32_product_rate(gpu);
+    if rate.is_power_limited() {
+        notes.push(format!(
+            "short of power: {:.1} of {:.1} TFLOP/s (FP32) are taken to hold",
+            rate.sustained.get() / 1e12,
+            rate.burst.get() / 1e12
+        ));
+    }
+    let far = far_share(operations);
+    if far > 0.005 {
+        notes.push(format!("{:.0} % of the device time is outside the training data: range widened", far * 100.0));
+    }
+    notes
 }
 
 fn facts(gpu: &GpuSpec) -> GpuFacts {

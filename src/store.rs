@@ -7,7 +7,10 @@ pub mod paths;
 pub use files::{Compression, StoreError, open, read_profile, save_atomically};
 pub use paths::Paths;
 
+use std::path::Path;
+
 use crate::catalog::{Catalog, GpuSpec, Layer};
+use crate::predict::learned::Models;
 use crate::pricing::{PriceBook, Snapshot};
 
 /// The shipped catalog overlaid by the user's `catalog/*.toml`.
@@ -21,6 +24,26 @@ pub fn catalog(paths: &Paths) -> Result<Catalog, StoreError> {
         gpus.push(GpuSpec::parse(&text, layer).map_err(|error| StoreError::content(&path, error))?);
     }
     Ok(Catalog::new(gpus))
+}
+
+/// The weights' file in `models/`.
+pub const WEIGHTS: &str = "operators.safetensors";
+
+/// The learned models: the user's `models/operators.safetensors`, else the shipped ones.
+///
+/// # Errors
+/// [`StoreError`] naming the file that is not one of weights.
+pub fn models(paths: &Paths) -> Result<Option<Models>, StoreError> {
+    let path = paths.models().join(WEIGHTS);
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let shipped = bundled::weights().map(Models::from_bytes).transpose();
+            return shipped.map_err(|error| StoreError::content(Path::new("the shipped weights"), error));
+        }
+        Err(error) => return Err(StoreError::read(&path, error)),
+    };
+    Models::from_bytes(&bytes).map(Some).map_err(|error| StoreError::content(&path, error))
 }
 
 /// The shipped prices overlaid by the user's `pricing/*.toml`.

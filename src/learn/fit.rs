@@ -18,6 +18,10 @@ use crate::predict::random::Random;
 
 const BETA: (f32, f32) = (0.9, 0.999);
 const EPSILON: f32 = 1e-8;
+/// Offsets below this are penalised by their squares, above by their size.
+const SMALL_OFFSET: f64 = 0.01;
+/// Offsets are few and may move faster than weights.
+const OFFSET_PACE: f32 = 3.0;
 
 /// A training under way, as it is after an epoch.
 #[derive(Debug)]
@@ -304,7 +308,7 @@ impl<'a> Training<'a> {
             in_place(&layer.weight, &by_weight, |w, g| of_weight.step(w, g, pace.with(decay, false)))?;
             in_place(&layer.bias, &by_bias, |b, g| of_bias.step(b, g, pace.with(decay, true)))?;
         }
-        self.offset_moments.step(&mut self.offsets, &judged.by_offset, pace);
+        self.offset_moments.step(&mut self.offsets, &judged.by_offset, Pace { rate: pace.rate * OFFSET_PACE, ..pace });
         Ok((judged.loss, judged.weight))
     }
 
@@ -330,9 +334,12 @@ impl<'a> Training<'a> {
                 by_offset[group] += share * by_time * self.head.by_offset(output, bound, offset);
             }
         }
-        let penalty = 2.0 * f64::from(self.options.offset_penalty);
-        let by_offset =
-            by_offset.iter().zip(&self.offsets).map(|(slope, &offset)| (slope + penalty * f64::from(offset)) as f32);
+        // √(o² + ε²): like |o|, so that one odd group does not shift all others.
+        let penalty = |offset: f32| {
+            let offset = f64::from(offset);
+            f64::from(self.options.offset_penalty) * offset / offset.hypot(SMALL_OFFSET)
+        };
+        let by_offset = by_offset.iter().zip(&self.offsets).map(|(slope, &offset)| (slope + penalty(offset)) as f32);
         Judged { loss, weight, gradient, by_offset: by_offset.collect() }
     }
 

@@ -85,7 +85,7 @@ pub struct FitOptions {
     pub decay: Decay,
     /// The learning rate.
     pub schedule: Schedule,
-    /// Penalty on the squares of the groups' offsets.
+    /// Penalty on the sizes of the groups' offsets.
     pub offset_penalty: f32,
     /// Rows of one step.
     pub batch: usize,

@@ -38,6 +38,11 @@ impl Estimate<Micros> {
     pub fn with_band(mid: Micros, band: f64, method: Method) -> Self {
         Self { low: mid * (1.0 - band).max(0.0), mid, high: mid * (1.0 + band), method }
     }
+
+    /// `mid` with the ends at `low` and `high` times it; the range always holds `mid`.
+    pub fn with_factors(mid: Micros, low: f64, high: f64, method: Method) -> Self {
+        Self { low: mid * low.clamp(0.0, 1.0), mid, high: mid * high.max(1.0), method }
+    }
 }
 
 /// The methods a time can come from.
@@ -52,6 +57,10 @@ pub enum Method {
     BandwidthScaling,
     /// Measured time times the ratio of the two GPUs' rooflines, from shapes.
     RooflineRatio,
+    /// Learned operator models, from shapes.
+    Learned,
+    /// Learned operator models, corrected by what was measured on the origin.
+    LearnedRatio,
     /// The larger of compute time and memory time, from shapes.
     Roofline,
     /// Several methods, operation by operation.
@@ -66,6 +75,8 @@ impl Method {
             Self::WaveScaling => "wave-scaling",
             Self::BandwidthScaling => "bandwidth-scaling",
             Self::RooflineRatio => "roofline-ratio",
+            Self::Learned => "learned",
+            Self::LearnedRatio => "learned-ratio",
             Self::Roofline => "roofline",
             Self::Mixed => "mixed",
         }
@@ -73,15 +84,16 @@ impl Method {
 }
 
 impl Method {
-    /// Half-width of the range of ONE operation, relative to its middle value: the mean
+    /// Half-width of the range of ONE operation, relative to its middle value, for methods
+    /// that were not calibrated here (the learned ones carry their own ranges): the mean
     /// error published for the method. Habitat section 5.2.3 for wave scaling (29.8 %), also
     /// taken for the two ratios, which need a measured origin as it does; the roofline of
     /// `NeuSight`'s comparison (31.9 %, on steps; no figure per operation).
     pub const fn operation_band(self) -> f64 {
         match self {
             Self::Measured => 0.0,
-            Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio => 0.298,
-            Self::Roofline | Self::Mixed => 0.319,
+            Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.298,
+            Self::Learned | Self::Roofline | Self::Mixed => 0.319,
         }
     }
 
@@ -90,8 +102,8 @@ impl Method {
     pub const fn step_band(self) -> f64 {
         match self {
             Self::Measured => 0.0,
-            Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio => 0.118,
-            Self::Roofline | Self::Mixed => 0.319,
+            Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.118,
+            Self::Learned | Self::Roofline | Self::Mixed => 0.319,
         }
     }
 }
@@ -220,6 +232,8 @@ pub struct OperationPrediction {
     pub time: Option<Estimate<Micros>>,
     /// Measured device time of one occurrence on the origin, for comparison.
     pub origin_time: Option<Micros>,
+    /// Whether it lies outside what a learned model was trained on.
+    pub is_far: bool,
     /// Why this method and which choices it made (γ and where it came from).
     pub why: String,
 }

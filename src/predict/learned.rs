@@ -18,7 +18,8 @@ use super::features::{Features, Hardware, Load, OperatorModel, features};
 use super::head::Head;
 use super::mlp::{Mlp, ModelError};
 use super::primitive::{Part, Primitive, parts};
-use super::rate::{ProductRate, product_rate};
+use super::rate::{ProductRate, fp32_product_rate, product_rate};
+use super::work::element_type;
 
 /// What a launch costs within a step, where launches follow each other closely.
 pub const STEP_LAUNCH_US: f64 = 2.0;
@@ -32,6 +33,8 @@ const SMALL_STREAM: f64 = 16_384.0;
 const SMALL_US: f64 = 1.5;
 /// Distance, in units of the features' range in training, from which on a range is widened.
 const NEAR: f64 = 0.02;
+/// Ranges of precisions that were not measured are wider (in logarithms) by this.
+const OTHER_PRECISION_WIDENING: f64 = 1.3;
 /// Entries after which the cache is emptied.
 const MOST_CACHED: usize = 1 << 16;
 
@@ -71,6 +74,8 @@ pub struct ModelFacts {
     pub boards: BTreeMap<String, f64>,
     /// The same for unmeasured boards of a maker whose boards differ from the others.
     pub makers: BTreeMap<String, f64>,
+    /// What an operator takes at least where it is measured by itself: the host's launch.
+    pub host_us: f64,
     /// Smallest and largest value of every feature in training.
     pub ranges: Vec<[f64; 2]>,
     /// Measured over predicted on boards among the training data.
@@ -147,7 +152,7 @@ type Key = ([u64; 10], GpuSlug);
 /// The networks' file version.
 const VERSION: u32 = 1;
 /// Ranges where a model has none (published errors of such methods, roughly).
-const WIDE: Spread = Spread { low: 0.7, high: 1.5, cases: 0 };
+pub(super) const WIDE: Spread = Spread { low: 0.7, high: 1.5, cases: 0 };
 
 impl Models {
     /// Of ensembles and what was learned of steps.
@@ -235,32 +240,50 @@ impl Models {
         *steps.boards.get(gpu.slug.as_str()).or_else(maker).unwrap_or(&steps.typical)
     }
 
-    /// One occurrence of `operation` on each of `gpus`; `None` where the models do not know
-    /// the operator.
+    /// One occurrence of every operation on each of `gpus`, in one pass through each network:
+    /// a row a GPU, a column an operation; `None` where the models do not know the operator.
     ///
     /// # Errors
     /// [`ModelError`] where a network cannot be computed.
-    pub fn operation(
+    pub fn table(
         &self,
-        operation: &Operation,
+        operations: &[&Operation],
         precision: Option<Precision>,
-        dtype: Option<&DType>,
         gpus: &[&GpuSpec],
-    ) -> Result<Vec<Option<LearnedTime>>, ModelError> {
-        let parts = parts(operation, precision);
-        let queries: Vec<Query<'_>> = gpus
+    ) -> Result<Vec<Vec<Option<LearnedTime>>>, ModelError> {
+        let parts: Vec<(Vec<Part>, Option<DType>)> = operations
             .iter()
-            .flat_map(|gpu| {
-                let rate = product_rate(gpu, dtype, precision).0;
-                parts.iter().map(move |part| Query { part: *part, gpu, rate, load: Load::Step })
-            })
+            .map(|operation| (parts(operation, precision), element_type(operation, precision)))
             .collect();
+        let mut queries = Vec::new();
+        for gpu in gpus {
+            let mut rates: Vec<(Option<&DType>, ProductRate)> = Vec::new();
+            for (parts, dtype) in &parts {
+                let dtype = dtype.as_ref();
+                let rate = match rates.iter().find(|(known, _)| *known == dtype) {
+                    Some((_, rate)) => *rate,
+                    None => {
+                        let rate = product_rate(gpu, dtype, precision).0;
+                        rates.push((dtype, rate));
+                        rate
+                    }
+                };
+                queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Step }));
+            }
+        }
         let times = self.times(&queries)?;
-        let each = parts.len();
-        Ok((0..gpus.len())
-            .map(|index| {
-                let times = times.get(index * each..(index + 1) * each).unwrap_or_default();
-                sum(times, &parts)
+        let mut rest = &times[..];
+        Ok(gpus
+            .iter()
+            .map(|_| {
+                parts
+                    .iter()
+                    .map(|(parts, _)| {
+                        let (own, after) = rest.split_at(parts.len());
+                        rest = after;
+                        sum(own, parts)
+                    })
+                    .collect()
             })
             .collect())
     }
@@ -352,6 +375,11 @@ impl Query<'_> {
         ([kind, a, b, c, d, e, f, g, self.part.element_bytes.to_bits(), rate], self.gpu.slug.clone())
     }
 
+    fn is_other_precision(&self) -> bool {
+        let product = matches!(self.part.primitive, Primitive::Product { .. } | Primitive::Convolution { .. });
+        self.part.element_bytes < 4.0 || product && self.rate.burst != fp32_product_rate(self.gpu).burst
+    }
+
     fn launch_us(&self) -> f64 {
         match self.load {
             Load::Alone => ALONE_LAUNCH_US,
@@ -418,13 +446,14 @@ impl Ensemble {
         // Twice as wide (in logarithms) at half a training range beyond its end.
         let widening = if distance > NEAR { 1.0 + (2.0 * distance).min(2.0) } else { 1.0 };
         // The models were trained in FP32.
-        let widening = if query.part.element_bytes < 4.0 { widening * 1.3 } else { widening };
+        let is_far = distance > NEAR || query.is_other_precision();
+        let widening = if query.is_other_precision() { widening * OTHER_PRECISION_WIDENING } else { widening };
         LearnedTime {
             time: Micros::known(time),
             spread: spread.widened(widening),
             with_origin: facts.with_origin.unwrap_or(spread).widened(widening),
             shared_deviation: facts.shared_deviation,
-            is_far: distance > NEAR,
+            is_far,
         }
     }
 

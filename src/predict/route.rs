@@ -1,9 +1,10 @@
 //! Which method answers for which operation, and why.
 //!
 //! With a measured time: wave scaling where the kernels' launches are known and libraries
-//! run the same kernel everywhere; the ratio of rooflines where they choose another kernel
-//! on another GPU (gemm, convolution, recurrent, attention) or no launch was recorded; the
-//! ratio of bandwidths where not even shapes are known. Without: the roofline on shapes.
+//! run the same kernel everywhere; the learned models' ratio where they choose another
+//! kernel on another GPU (gemm, convolution, recurrent, attention) or no launch was
+//! recorded; the ratio of bandwidths where not even shapes are known. Without: the learned
+//! models on shapes. Rooflines stand in for operators that the models do not know.
 
 use crate::catalog::GpuSpec;
 use crate::profile::{DType, Operation, Precision};
@@ -11,6 +12,7 @@ use crate::units::Micros;
 
 use super::estimate::{Estimate, Method, OperationPrediction};
 use super::family::{Family, family};
+use super::learned::LearnedTime;
 use super::roofline::{SHORTEST_KERNEL_US, attained_bandwidth, roofline, sustained_rate};
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
 use super::work::{Arithmetic, Work, element_type, work};
@@ -21,6 +23,9 @@ pub enum MethodChoice {
     /// The best available for each operation.
     #[default]
     Auto,
+    /// The learned models wherever they know the operator, even where wave scaling could be
+    /// used.
+    Learned,
     /// Wave scaling wherever a launch is known, whatever the operation.
     WaveScaling,
     /// The roofline on shapes, even where times were measured.
@@ -55,15 +60,31 @@ pub(super) struct Route<'a> {
     pub(super) precision: Option<Precision>,
     pub(super) choice: MethodChoice,
     pub(super) form: WaveForm,
+    pub(super) learned: Option<LearnedColumns<'a>>,
+}
+
+/// What the learned models say of every operation.
+#[derive(Clone, Copy)]
+pub(super) struct LearnedColumns<'a> {
+    /// On the destination.
+    pub(super) there: &'a [Option<LearnedTime>],
+    /// On the origin, where its operators were measured within the step: then each is
+    /// corrected by itself. Operators measured apart correct the step as a whole.
+    pub(super) here: Option<&'a [Option<LearnedTime>]>,
 }
 
 impl Route<'_> {
     /// The device time of one occurrence on the destination.
     pub(super) fn predict(&self, routed: &Routed<'_>) -> OperationPrediction {
         let operation = routed.operation;
-        let (time, why) = match self.time(routed) {
-            Ok((time, method, why)) => (Some(Estimate::with_band(time, method.operation_band(), method)), why),
-            Err(why) => (None, why),
+        let (time, why, is_far) = match self.learned(routed) {
+            Some((estimate, why, is_far)) => (Some(estimate), why, is_far),
+            None => match self.time(routed) {
+                Ok((time, method, why)) => {
+                    (Some(Estimate::with_band(time, method.operation_band(), method)), why, false)
+                }
+                Err(why) => (None, why, false),
+            },
         };
         OperationPrediction {
             index: routed.index,
@@ -72,8 +93,44 @@ impl Route<'_> {
             count: operation.count,
             time,
             origin_time: operation.device_time,
+            is_far,
             why,
         }
+    }
+
+    /// By the learned models, where they are the method of choice and know the operator; the
+    /// last value tells whether it lies outside what they were trained on.
+    fn learned(&self, routed: &Routed<'_>) -> Option<(Estimate<Micros>, String, bool)> {
+        if !matches!(self.choice, MethodChoice::Auto | MethodChoice::Learned) {
+            return None;
+        }
+        let columns = self.learned?;
+        let there = (*columns.there.get(routed.index)?)?;
+        let name = routed.family.name();
+        let far = if there.is_far { "; outside the training data: range widened" } else { "" };
+        let measured = routed.operation.device_time.filter(|_| self.origin.is_some());
+        if let (Some(here), Some(time)) = (columns.here, measured) {
+            if time.get() == 0.0 || is_host_copy(routed.operation) {
+                return None;
+            }
+            let kept = matches!(routed.family, Family::Softmax | Family::Normalisation);
+            let launches_known = routed.operation.kernels.iter().any(|kernel| kernel.grid.is_some());
+            if self.choice == MethodChoice::Auto && launches_known && !routed.family.varies_kernels() && !kept {
+                return None;
+            }
+            let here = (*here.get(routed.index)?)?;
+            let deviation = (time / here.time).powf(there.shared_deviation);
+            let why = format!(
+                "{name}: models {:.1} → {:.1} µs, corrected by {deviation:.2} as measured on the origin{far}",
+                here.time.get(),
+                there.time.get()
+            );
+            let spread = there.with_origin;
+            let time = there.time * deviation;
+            return Some((Estimate::with_factors(time, spread.low, spread.high, Method::LearnedRatio), why, there.is_far));
+        }
+        let estimate = Estimate::with_factors(there.time, there.spread.low, there.spread.high, Method::Learned);
+        Some((estimate, format!("{name}: learned models on shapes{far}"), there.is_far))
     }
 
     fn time(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {

@@ -100,6 +100,8 @@ pub enum MethodArg {
     /// The best available for each operation.
     #[default]
     Auto,
+    /// The learned models wherever they know the operator.
+    Learned,
     /// Wave scaling wherever launches are known.
     WaveScaling,
     /// The roofline on shapes, whatever was measured.
@@ -110,6 +112,7 @@ impl From<MethodArg> for MethodChoice {
     fn from(arg: MethodArg) -> Self {
         match arg {
             MethodArg::Auto => Self::Auto,
+            MethodArg::Learned => Self::Learned,
             MethodArg::WaveScaling => Self::WaveScaling,
             MethodArg::Roofline => Self::Roofline,
         }

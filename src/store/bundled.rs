@@ -9,6 +9,7 @@ use crate::units::GpuSlug;
 
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
 static PRICING: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pricing");
+static MODELS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/models");
 static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
 
 /// What the embedded profile is, in the words the screens show.
@@ -46,6 +47,11 @@ pub fn offers() -> Vec<Offer> {
             Snapshot::parse(text).expect("shipped price files are checked by a test").offers().collect::<Vec<_>>()
         })
         .collect()
+}
+
+/// The bytes of the shipped weights of the learned models.
+pub fn weights() -> Option<&'static [u8]> {
+    MODELS.get_file(super::WEIGHTS).map(include_dir::File::contents)
 }
 
 /// The embedded profile: one real training step.

@@ -25,6 +25,11 @@ impl Paths {
         Self { config }
     }
 
+    /// Weights that replace the shipped ones.
+    pub fn models(&self) -> PathBuf {
+        self.config.join("models")
+    }
+
     /// A given configuration folder.
     pub fn at(config: impl Into<PathBuf>) -> Self {
         Self { config: config.into() }

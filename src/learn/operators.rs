@@ -1,0 +1,156 @@
+//! From measured operators to an ensemble of networks, with or without one of the GPUs.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use crate::catalog::Vendor;
+use crate::predict::features::{Features, OperatorModel};
+use crate::predict::head::Head;
+use crate::predict::learned::{ALONE_LAUNCH_US, Ensemble, ModelFacts};
+use crate::predict::mlp::{Activation, ModelError};
+
+use super::data::{Dataset, Row, Session, shortest_times};
+use super::fit::fit;
+use super::options::{Decay, FitError, FitOptions, Loss, Rows, Schedule};
+
+/// Networks of one ensemble.
+const NETWORKS: u64 = 2;
+/// How much a row of real sizes counts against one of random sizes.
+const REAL_SIZES_WEIGHT: f32 = 3.0;
+
+/// Trains the ensemble of `model`, `left_out` (an index into the dataset's GPUs) not seen.
+/// `on_epoch` hears of every pass over the rows, and may stop it.
+///
+/// # Errors
+/// [`FitError`] where there is nothing to learn from.
+pub fn ensemble(
+    data: &Dataset,
+    model: OperatorModel,
+    left_out: Option<usize>,
+    seed: u64,
+    on_epoch: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<Ensemble, FitError> {
+    let all = data.rows.get(&model).map_or(&[][..], |rows| rows);
+    let chosen: Vec<&Row> = all.iter().filter(|row| Some(row.gpu) != left_out && !row.is_host_bound).collect();
+    let mut sessions: Vec<(usize, Session)> = chosen.iter().map(|row| (row.gpu, row.session)).collect();
+    sessions.sort_unstable();
+    sessions.dedup();
+    let rows = Rows {
+        features: chosen.iter().flat_map(|row| row.features.values.iter().copied()).collect(),
+        floor_us: vec![ALONE_LAUNCH_US as f32; chosen.len()],
+        bound_us: chosen.iter().map(|row| row.features.bound_us).collect(),
+        group: chosen
+            .iter()
+            .map(|row| sessions.binary_search(&(row.gpu, row.session)).unwrap_or(0) as u32)
+            .collect(),
+        measured_us: chosen.iter().map(|row| row.measured_us as f32).collect(),
+        weight: chosen
+            .iter()
+            .map(|row| if matches!(row.session, Session::Test | Session::Step) { REAL_SIZES_WEIGHT } else { 1.0 })
+            .collect(),
+    };
+    let (mut networks, mut offsets) = (Vec::new(), vec![0.0; sessions.len()]);
+    for network in 0..NETWORKS {
+        let options = options(model, seed + network);
+        let head = Head::Bounded { upper: model.upper() };
+        let fitted = fit(&rows, head, &options, None, &mut |_| on_epoch())?;
+        for (sum, offset) in offsets.iter_mut().zip(&fitted.offsets) {
+            *sum += f64::from(*offset) / NETWORKS as f64;
+        }
+        networks.push(fitted.network);
+    }
+    let mut facts = ModelFacts { ranges: ranges(&chosen, model), ..ModelFacts::default() };
+    facts.boards = boards(data, &sessions, &offsets);
+    facts.makers = makers(data, &facts.boards);
+    let launches: Vec<f64> = shortest_times(all)
+        .into_iter()
+        .filter(|((gpu, _), _)| Some(*gpu) != left_out)
+        .map(|(_, time)| time)
+        .collect();
+    facts.host_us = super::judge::quantile(launches.into_iter().map(|time| (time, 1.0)).collect(), 0.3).unwrap_or(0.0);
+    Ok(Ensemble { networks, facts })
+}
+
+fn options(model: OperatorModel, seed: u64) -> FitOptions {
+    let (width, batch, epochs) = match model {
+        OperatorModel::Product | OperatorModel::BatchedProduct => (64, 1024, 10),
+        OperatorModel::Convolution => (64, 1024, 12),
+        OperatorModel::Stream => (32, 512, 20),
+        OperatorModel::Softmax | OperatorModel::Normalisation => (32, 512, 40),
+    };
+    FitOptions {
+        hidden: vec![width; 3],
+        activation: Activation::Silu,
+        loss: Loss::SymmetricRelative { delta: 0.1 },
+        decay: Decay::Decoupled(1e-3),
+        schedule: Schedule::Cosine { first: 2e-3, last: 1e-5 },
+        offset_penalty: 1e-3,
+        batch,
+        epochs,
+        seed,
+    }
+}
+
+/// Smallest and largest value of every feature.
+fn ranges(rows: &[&Row], model: OperatorModel) -> Vec<[f64; 2]> {
+    let mut ranges = vec![[f64::INFINITY, f64::NEG_INFINITY]; model.width()];
+    for row in rows {
+        for (range, &value) in ranges.iter_mut().zip(&row.features.values) {
+            *range = [range[0].min(f64::from(value)), range[1].max(f64::from(value))];
+        }
+    }
+    ranges
+}
+
+/// A board's offset is the mean over its sessions; those of steps, of which there are few
+/// rows, count where there is nothing else.
+fn boards(data: &Dataset, sessions: &[(usize, Session)], offsets: &[f64]) -> BTreeMap<String, f64> {
+    let mut found: BTreeMap<String, f64> = BTreeMap::new();
+    for (index, gpu) in data.gpus.iter().enumerate() {
+        let of = |steps: bool| -> Vec<f64> {
+            let own = sessions.iter().zip(offsets).filter(|((gpu, _), _)| *gpu == index);
+            own.filter(|((_, session), _)| (*session == Session::Step) == steps).map(|(_, &offset)| offset).collect()
+        };
+        let own = if of(false).is_empty() { of(true) } else { of(false) };
+        if !own.is_empty() {
+            found.insert(gpu.slug.to_string(), own.iter().sum::<f64>() / own.len() as f64);
+        }
+    }
+    found
+}
+
+/// AMD's boards have other libraries: what is known of one is the best guess for the rest.
+fn makers(data: &Dataset, boards: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let amd: Vec<f64> = data
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.vendor == Vendor::Amd)
+        .filter_map(|gpu| boards.get(gpu.slug.as_str()).copied())
+        .collect();
+    if amd.is_empty() {
+        return BTreeMap::new();
+    }
+    BTreeMap::from([("amd".to_owned(), amd.iter().sum::<f64>() / amd.len() as f64)])
+}
+
+/// Predicted times of rows as they were measured, each operator by itself, in microseconds.
+///
+/// # Errors
+/// [`ModelError`] where a network cannot be computed.
+pub fn predict_rows(
+    data: &Dataset,
+    model: OperatorModel,
+    ensemble: &Ensemble,
+    rows: &[&Row],
+) -> Result<Vec<f64>, ModelError> {
+    let features: Vec<Features> = rows.iter().map(|row| row.features.clone()).collect();
+    let above = ensemble.above_launch(model, &features)?;
+    Ok(rows
+        .iter()
+        .zip(above)
+        .map(|(row, above)| {
+            let device = ALONE_LAUNCH_US + above / ensemble.offset(&data.gpus[row.gpu]).exp();
+            device.max(ensemble.facts.host_us)
+        })
+        .collect())
+}
