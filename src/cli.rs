@@ -150,6 +150,7 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog) -> Result<Option
         origin: input.origin.as_ref().map(slug).transpose()?,
         method: input.method.into(),
         wave_form: input.waves.into(),
+        precision: input.precision,
     })
 }
 

@@ -8,6 +8,7 @@
 pub mod estimate;
 pub mod family;
 pub mod memory;
+mod precision;
 pub mod roofline;
 mod route;
 pub mod scale;
@@ -29,6 +30,7 @@ use crate::text;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond};
 use family::Family;
 use memory::MemoryNeed;
+use precision::Change;
 use route::{Route, Routed};
 
 /// What to predict and how.
@@ -44,6 +46,8 @@ pub struct Options {
     pub method: MethodChoice,
     /// Which equation wave scaling uses.
     pub wave_form: WaveForm,
+    /// The precision to predict for, where it is not the recorded one.
+    pub precision: Option<Precision>,
 }
 
 /// Why nothing can be predicted.
@@ -104,6 +108,7 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         .map(|(index, operation)| Routed::new(index, operation, profile.workload.precision))
         .collect();
     let need = MemoryNeed::of(profile, origin);
+    let change = Change::asked(profile, options.precision);
     let base = origin.map(|origin| Base::of(profile, origin, &routed, options));
     let targets: Vec<&GpuSpec> = if options.targets.is_empty() {
         catalog.iter().collect()
@@ -112,7 +117,15 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     };
     let predictions: Vec<Prediction> = targets
         .into_iter()
-        .map(|gpu| predict_one(profile, gpu, origin, base.as_ref(), &routed, &need, options))
+        .map(|gpu| {
+            let refused = change.and_then(|change| change.refused_by(gpu));
+            let change = change.filter(|_| refused.is_none());
+            let mut prediction = predict_one(profile, gpu, origin, base.as_ref(), &routed, &need, options, change);
+            if let Some(refused) = refused {
+                prediction.notes.insert(0, refused);
+            }
+            prediction
+        })
         .collect();
     if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
         return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
@@ -121,8 +134,13 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     if let (Some(facts), Some(gpu)) = (&mut origin_facts, origin) {
         facts.gpu = Some(gpu.slug.clone());
     }
-    let notes = base.map(|base| base.notes).unwrap_or_default();
-    Ok(Predictions { workload: profile.workload.clone(), origin: origin_facts, predictions, notes })
+    let mut notes = base.map(|base| base.notes).unwrap_or_default();
+    let mut workload = profile.workload.clone();
+    if let Some(change) = change {
+        notes.splice(0..0, change.notes(&routed));
+        workload.precision = Some(change.to());
+    }
+    Ok(Predictions { workload, origin: origin_facts, predictions, notes })
 }
 
 fn find_origin<'a>(
@@ -227,6 +245,7 @@ impl Base {
     }
 }
 
+#[expect(clippy::too_many_arguments, reason = "what all GPUs share, worked out once, and one GPU")]
 fn predict_one(
     profile: &Profile,
     gpu: &GpuSpec,
@@ -235,6 +254,7 @@ fn predict_one(
     routed: &[Routed<'_>],
     need: &MemoryNeed,
     options: &Options,
+    change: Option<Change>,
 ) -> Prediction {
     let is_origin = origin.is_some_and(|origin| origin.slug == gpu.slug);
     let route = Route {
@@ -245,7 +265,9 @@ fn predict_one(
         form: options.wave_form,
     };
     let mut operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
-    let measured = profile.measured_step().filter(|_| is_origin && options.method != MethodChoice::Roofline);
+    let precision_notes = change.map(|change| change.apply(gpu, routed, &mut operations)).unwrap_or_default();
+    let measured =
+        profile.measured_step().filter(|_| is_origin && options.method != MethodChoice::Roofline && change.is_none());
     if measured.is_some() {
         for operation in &mut operations {
             if let Some(time) = operation.origin_time {
@@ -260,13 +282,17 @@ fn predict_one(
         Some(median) => {
             StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
         }
-        None => StepTime::Predicted(step_estimate(&shares, base)),
+        None => {
+            let step = step_estimate(&shares, base);
+            StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
+        }
     };
     let throughput =
         profile.workload.batch_size.filter(|_| step.mid().get() > 0.0).map(|batch| {
             step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(batch as f64 / time.as_secs()))
         });
     let mut notes = notes(gpu, &operations, profile);
+    notes.splice(0..0, precision_notes);
     let without_communication = match (measured, base) {
         (Some(median), Some(base)) if base.communicates => {
             let alone = median - base.exposed;
@@ -291,7 +317,7 @@ fn predict_one(
         host_idle,
         shares,
         operations,
-        memory: need.fit(gpu),
+        memory: if change.is_some_and(Change::widens) { need.in_32_bits().fit(gpu) } else { need.fit(gpu) },
     }
 }
 
