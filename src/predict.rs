@@ -278,14 +278,11 @@ fn predict_one(
     }
     let shares = shares(&operations);
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
-    let step = match measured {
-        Some(median) => {
-            StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
-        }
-        None => {
-            let step = step_estimate(&shares, base);
-            StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
-        }
+    let step = if let Some(median) = measured {
+        StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
+    } else {
+        let step = step_estimate(&shares, base);
+        StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
     };
     let throughput =
         profile.workload.batch_size.filter(|_| step.mid().get() > 0.0).map(|batch| {

@@ -42,7 +42,7 @@ fn the_device_time_of_recorded_steps_is_known_by_family() {
         let mut gaps: BTreeMap<String, f64> = BTreeMap::new();
         let mut total = 0.0;
         for operation in &profile.operations {
-            let time = operation.total_device_time().map_or(0.0, |time| time.get());
+            let time = operation.total_device_time().map_or(0.0, habitat_tui::units::Micros::get);
             let family = family(operation);
             total += time;
             if family == Family::Unknown {

@@ -1,7 +1,7 @@
 //! Op lists of a step that was traced and not run → [`Profile`] without origin.
 //!
 //! The form: one JSON object of `info` (what was traced) and `ops`, one record for every
-//! distinct ATen call with its phase, arguments, results and count, as a
+//! distinct `ATen` call with its phase, arguments, results and count, as a
 //! `TorchDispatchMode` under `FakeTensorMode` sees them. A tensor is `{"shape": […],
 //! "dtype": "float32"}`; everything else among the arguments is a plain value. Calls that
 //! only view a tensor (`"view": true`) are left out.

@@ -511,11 +511,19 @@ pub struct ModelsArgs {
 /// Commands about the predictors.
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
-    /// Judge predictions on measurements.
+    /// Judge predictions on measurements: mean, median, 90 % and worst relative errors, and
+    /// the share of measured times in the predicted ranges.
+    #[command(args_conflicts_with_subcommands = true)]
     Evaluate {
         /// On what.
         #[command(subcommand)]
-        on: EvaluateOn,
+        on: Option<EvaluateOn>,
+        /// All tables, of a folder with neusight/ops, neusight/steps and traces/gpu.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// As JSON (habitat-evaluation, version 1; several tables as a list of them).
+        #[arg(long, requires = "data")]
+        json: bool,
     },
 }
 
@@ -534,6 +542,25 @@ pub enum EvaluateOn {
     Steps {
         /// Folder of the profiles.
         dir: PathBuf,
+        /// Predict from the profiles of the same file names in this folder (or in folders of
+        /// it, one a GPU; it may be DIR itself), and judge the operations by kind as well.
+        #[arg(long, value_name = "FOLDER")]
+        origin: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Profiler traces named <gpu>_<workload>.json…: each workload that was recorded on two
+    /// GPUs, in both directions, by kind of operator.
+    Traces {
+        /// Folder of the traces.
+        dir: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
+    Cases {
         /// As JSON.
         #[arg(long)]
         json: bool,

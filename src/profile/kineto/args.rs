@@ -113,8 +113,7 @@ fn tensor_type(kind: &str, has_extent: bool) -> Option<DType> {
 pub(in crate::profile) fn positions(name: &str) -> &'static [(usize, &'static str)] {
     match name {
         "aten::einsum" => &[(0, "equation")],
-        "aten::lstm" => &[(6, "training"), (7, "bidirectional"), (8, "batch_first")],
-        "aten::gru" => &[(6, "training"), (7, "bidirectional"), (8, "batch_first")],
+        "aten::lstm" | "aten::gru" => &[(6, "training"), (7, "bidirectional"), (8, "batch_first")],
         "aten::miopen_rnn" => &[(5, "mode"), (6, "hidden_size"), (7, "num_layers"), (8, "batch_first")],
         "aten::conv1d" | "aten::conv2d" | "aten::conv3d" => {
             &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "groups")]
