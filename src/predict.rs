@@ -115,10 +115,12 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     } else {
         options.targets.iter().map(|slug| catalog.find(slug.as_str())).collect::<Result<_, _>>()?
     };
+    let mut keeping: Vec<&GpuSpec> = Vec::new();
     let predictions: Vec<Prediction> = targets
         .into_iter()
         .map(|gpu| {
             let refused = change.and_then(|change| change.refused_by(gpu));
+            keeping.extend(refused.as_ref().map(|_| gpu));
             let change = change.filter(|_| refused.is_none());
             let mut prediction = predict_one(profile, gpu, origin, base.as_ref(), &routed, &need, options, change);
             if let Some(refused) = refused {
@@ -137,7 +139,7 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     let mut notes = base.map(|base| base.notes).unwrap_or_default();
     let mut workload = profile.workload.clone();
     if let Some(change) = change {
-        notes.splice(0..0, change.notes(&routed));
+        notes.splice(0..0, change.notes(&routed).into_iter().chain(change.kept_on(&keeping)));
         workload.precision = Some(change.to());
     }
     Ok(Predictions { workload, origin: origin_facts, predictions, notes })

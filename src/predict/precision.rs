@@ -24,8 +24,11 @@ use super::work::Work;
 
 /// Mean error of whole steps predicted so, from another GPU (Habitat section 6.1.2).
 const CHANGED_STEP_ERROR: f64 = 0.161;
-/// The same without a change of precision (Habitat section 5.2.1).
+/// The same without a change of precision: Habitat's mean error over all pairs of GPUs.
 const SAME_STEP_ERROR: f64 = 0.118;
+
+/// GPUs that a note names one by one.
+const GPUS_NAMED: usize = 6;
 
 /// From the recorded precision to the one asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +80,17 @@ impl Change {
             notes.push(format!("casts that {to} would add are not in the recording and are not counted"));
         }
         notes
+    }
+
+    /// The GPUs that keep the recorded precision, in one line; `None` where all change.
+    pub(super) fn kept_on(self, refused: &[&GpuSpec]) -> Option<String> {
+        let shown = refused.iter().take(GPUS_NAMED).map(|gpu| gpu.slug.as_str()).collect::<Vec<_>>().join(", ");
+        let more = match refused.len().saturating_sub(GPUS_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!refused.is_empty())
+            .then(|| format!("no {} matrix rate, so predicted in {}: {shown}{more}", self.to, self.from))
     }
 
     /// Why `gpu` cannot run in the precision asked for, where it cannot.
