@@ -123,9 +123,8 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
             keeping.extend(refused.as_ref().map(|_| gpu));
             let change = change.filter(|_| refused.is_none());
             let mut prediction = predict_one(profile, gpu, origin, base.as_ref(), &routed, &need, options, change);
-            if let Some(refused) = refused {
-                prediction.notes.insert(0, refused);
-            }
+            prediction.precision_note = refused.or_else(|| change.map(Change::note));
+            prediction.notes.splice(0..0, prediction.precision_note.clone());
             prediction
         })
         .collect();
@@ -267,7 +266,7 @@ fn predict_one(
         form: options.wave_form,
     };
     let mut operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
-    let precision_notes = change.map(|change| change.apply(gpu, routed, &mut operations)).unwrap_or_default();
+    let taken_over = change.and_then(|change| change.apply(gpu, routed, &mut operations));
     let measured =
         profile.measured_step().filter(|_| is_origin && options.method != MethodChoice::Roofline && change.is_none());
     if measured.is_some() {
@@ -291,7 +290,7 @@ fn predict_one(
             step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(batch as f64 / time.as_secs()))
         });
     let mut notes = notes(gpu, &operations, profile);
-    notes.splice(0..0, precision_notes);
+    notes.splice(0..0, taken_over);
     let without_communication = match (measured, base) {
         (Some(median), Some(base)) if base.communicates => {
             let alone = median - base.exposed;
@@ -316,6 +315,7 @@ fn predict_one(
         host_idle,
         shares,
         operations,
+        precision_note: None,
         memory: if change.is_some_and(Change::widens) { need.in_32_bits().fit(gpu) } else { need.fit(gpu) },
     }
 }

@@ -236,7 +236,8 @@ fn another_precision_is_asked_for_by_a_flag() {
     let text = folder.ok(&["predict", "list.json", "--precision", "tf32"]);
     assert!(text.contains("no tf32 matrix rate, so predicted in fp32: ") && text.contains(" more"), "{text}");
     assert!(folder.error(&["predict", "list.json", "--precision", "int3"]).contains("amp-bf16"));
-    folder.ok(&["plan", "list.json", "--steps", "1000000", "--precision", "amp-fp16"]);
+    let plan = folder.json(&["plan", "list.json", "--steps", "1000000", "--precision", "amp-fp16"]);
+    assert!(plan["parts"][0].to_string().contains("predicted in amp-fp16, recorded in fp32"), "{plan}");
 }
 
 /// ResNet-50 traced in FP32 and made BF16 by the rule, against the list that autocast gives.

@@ -53,6 +53,11 @@ impl Change {
         self.to
     }
 
+    /// What is said with every prediction so changed.
+    pub(super) fn note(self) -> String {
+        format!("predicted in {}, recorded in {}", self.to, self.from)
+    }
+
     /// Whether tensors may become larger than they were recorded.
     pub(super) const fn widens(self) -> bool {
         !is_wide(self.from) && is_wide(self.to)
@@ -113,7 +118,7 @@ impl Change {
         gpu: &GpuSpec,
         routed: &[Routed<'_>],
         operations: &mut [OperationPrediction],
-    ) -> Vec<String> {
+    ) -> Option<String> {
         let (mut all, mut unknown) = (Micros::ZERO, Micros::ZERO);
         for (routed, prediction) in routed.iter().zip(operations) {
             let Some(time) = &mut prediction.time else { continue };
@@ -130,15 +135,10 @@ impl Change {
             }
         }
         let share = if all.get() > 0.0 { unknown / all } else { 0.0 };
-        let mut notes = vec![format!("predicted in {}, recorded in {}", self.to, self.from)];
-        if share > 0.01 {
-            notes.push(format!(
-                "{:.0} % of the device time is of operators without shapes: taken as in {}",
-                share * 100.0,
-                self.from
-            ));
-        }
-        notes
+        (share > 0.01).then(|| {
+            let share = share * 100.0;
+            format!("{share:.0} % of the device time is of operators without shapes: taken as in {}", self.from)
+        })
     }
 
     /// Time in the precision asked for over time in the recorded one.
