@@ -550,7 +550,7 @@ pub enum EvaluateOn {
         #[arg(long)]
         json: bool,
     },
-    /// Profiler traces named GPU_WORKLOAD.json…: each workload that was recorded on two
+    /// Profiler traces named `gpu_workload.json…`: each workload that was recorded on two
     /// GPUs, in both directions, by kind of operator.
     Traces {
         /// Folder of the traces.
