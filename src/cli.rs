@@ -152,6 +152,7 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
         method: input.method.into(),
         wave_form: input.waves.into(),
         models: store::models(paths)?.map(Arc::new),
+        precision: input.precision,
     })
 }
 

@@ -13,6 +13,7 @@ pub mod head;
 pub mod learned;
 pub mod memory;
 pub mod mlp;
+mod precision;
 pub mod primitive;
 pub mod random;
 pub mod rate;
@@ -40,6 +41,7 @@ use crate::units::{GpuSlug, Micros, SamplesPerSecond};
 use family::Family;
 use learned::{LearnedTime, Models};
 use memory::MemoryNeed;
+use precision::Change;
 use route::{LearnedColumns, Route, Routed};
 
 /// What to predict and how.
@@ -57,6 +59,8 @@ pub struct Options {
     pub wave_form: WaveForm,
     /// The learned models; without them rooflines take their place.
     pub models: Option<Arc<Models>>,
+    /// The precision to predict for, where it is not the recorded one.
+    pub precision: Option<Precision>,
 }
 
 /// Why nothing can be predicted.
@@ -125,13 +129,24 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     } else {
         options.targets.iter().map(|slug| catalog.find(slug.as_str())).collect::<Result<_, _>>()?
     };
+    let change = Change::asked(profile, options.precision);
     let learned = LearnedTable::of(profile, origin, &targets, options)?;
     let base = origin.map(|origin| Base::of(profile, origin, &routed, learned.as_ref(), options));
     let context = Context { profile, origin, base: base.as_ref(), routed: &routed, need: &need, options };
+    let mut keeping: Vec<&GpuSpec> = Vec::new();
     let predictions: Vec<Prediction> = targets
         .into_iter()
         .enumerate()
-        .map(|(index, gpu)| predict_one(&context, gpu, learned.as_ref().map(|table| table.columns(index))))
+        .map(|(index, gpu)| {
+            let refused = change.and_then(|change| change.refused_by(gpu));
+            keeping.extend(refused.as_ref().map(|_| gpu));
+            let change = change.filter(|_| refused.is_none());
+            let columns = learned.as_ref().map(|table| table.columns(index));
+            let mut prediction = predict_one(&context, gpu, columns, change);
+            prediction.precision_note = refused.or_else(|| change.map(Change::note));
+            prediction.notes.splice(0..0, prediction.precision_note.clone());
+            prediction
+        })
         .collect();
     if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
         return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
@@ -140,8 +155,13 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     if let (Some(facts), Some(gpu)) = (&mut origin_facts, origin) {
         facts.gpu = Some(gpu.slug.clone());
     }
-    let notes = base.map(|base| base.notes).unwrap_or_default();
-    Ok(Predictions { workload: profile.workload.clone(), origin: origin_facts, predictions, notes })
+    let mut notes = base.map(|base| base.notes).unwrap_or_default();
+    let mut workload = profile.workload.clone();
+    if let Some(change) = change {
+        notes.splice(0..0, change.notes(&routed).into_iter().chain(change.kept_on(&keeping)));
+        workload.precision = Some(change.to());
+    }
+    Ok(Predictions { workload, origin: origin_facts, predictions, notes })
 }
 
 fn find_origin<'a>(
@@ -366,7 +386,12 @@ impl Base {
     }
 }
 
-fn predict_one(context: &Context<'_>, gpu: &GpuSpec, learned: Option<LearnedColumns<'_>>) -> Prediction {
+fn predict_one(
+    context: &Context<'_>,
+    gpu: &GpuSpec,
+    learned: Option<LearnedColumns<'_>>,
+    change: Option<Change>,
+) -> Prediction {
     let Context { profile, origin, base, routed, need, options } = *context;
     let is_origin = origin.is_some_and(|origin| origin.slug == gpu.slug);
     let route = Route {
@@ -378,7 +403,9 @@ fn predict_one(context: &Context<'_>, gpu: &GpuSpec, learned: Option<LearnedColu
         learned,
     };
     let mut operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
-    let measured = profile.measured_step().filter(|_| is_origin && options.method != MethodChoice::Roofline);
+    let taken_over = change.and_then(|change| change.apply(gpu, routed, &mut operations));
+    let measured =
+        profile.measured_step().filter(|_| is_origin && options.method != MethodChoice::Roofline && change.is_none());
     if measured.is_some() {
         for operation in &mut operations {
             if let Some(time) = operation.origin_time {
@@ -389,11 +416,11 @@ fn predict_one(context: &Context<'_>, gpu: &GpuSpec, learned: Option<LearnedColu
     }
     let shares = shares(&operations);
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
-    let step = match measured {
-        Some(median) => {
-            StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
-        }
-        None => StepTime::Predicted(step_estimate(&shares, &operations, base, gpu, options.models.as_deref())),
+    let step = if let Some(median) = measured {
+        StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
+    } else {
+        let step = step_estimate(&shares, &operations, base, gpu, options.models.as_deref());
+        StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
     };
     let throughput =
         profile.workload.batch_size.filter(|_| step.mid().get() > 0.0).map(|batch| {
@@ -403,6 +430,7 @@ fn predict_one(context: &Context<'_>, gpu: &GpuSpec, learned: Option<LearnedColu
     if measured.is_none() {
         notes.extend(learned_notes(gpu, &operations, &shares, base, options.models.as_deref()));
     }
+    notes.splice(0..0, taken_over);
     let without_communication = match (measured, base) {
         (Some(median), Some(base)) if base.communicates => {
             let alone = median - base.exposed;
@@ -427,7 +455,8 @@ fn predict_one(context: &Context<'_>, gpu: &GpuSpec, learned: Option<LearnedColu
         host_idle,
         shares,
         operations,
-        memory: need.fit(gpu),
+        precision_note: None,
+        memory: if change.is_some_and(Change::widens) { need.in_32_bits().fit(gpu) } else { need.fit(gpu) },
     }
 }
 

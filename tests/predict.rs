@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use habitat_tui::catalog::Catalog;
-use habitat_tui::predict::{Fits, Method, Options, PredictError, Prediction, Predictions, StepTime, predict};
+use habitat_tui::predict::{
+    Fits, Method, Options, Precision, PredictError, Prediction, Predictions, StepTime, predict,
+};
 use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
 use habitat_tui::units::GpuSlug;
@@ -159,4 +161,93 @@ fn every_prediction_of_the_sample_has_its_range_its_method_and_its_memory() {
     }
     assert!(answers.predictions.iter().any(|prediction| prediction.memory.fits == Fits::Yes));
     assert_eq!(answers.predictions.iter().filter(|prediction| prediction.step.is_measured()).count(), 1);
+}
+
+/// What the step is with another precision, on one GPU.
+fn changed(profile: &Profile, gpu: &str, precision: Precision) -> Predictions {
+    let options =
+        Options { targets: vec![GpuSlug::new(gpu).unwrap()], precision: Some(precision), ..Options::default() };
+    predict(profile, &catalog(), &options).unwrap()
+}
+
+/// Times of the operations, in milliseconds.
+fn times(answer: &Predictions) -> Vec<f64> {
+    let operations = &answer.predictions[0].operations;
+    operations.iter().map(|operation| operation.time.as_ref().unwrap().mid.as_millis()).collect()
+}
+
+#[test]
+fn the_recorded_precision_changes_nothing() {
+    let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 110000}"#, &format!("{PRODUCT}, {RELU}"));
+    assert_eq!(changed(&recorded, "a100-sxm4-40gb", Precision::Fp32), answer(&recorded, "a100-sxm4-40gb"));
+}
+
+#[test]
+fn tf32_speeds_up_products_only() {
+    let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 110000}"#, &format!("{PRODUCT}, {RELU}"));
+    let (fp32, tf32) = (answer(&recorded, "a100-sxm4-40gb"), changed(&recorded, "a100-sxm4-40gb", Precision::Tf32));
+    let (slower, faster) = (times(&fp32), times(&tf32));
+    assert!((4.0..9.0).contains(&(slower[0] / faster[0])), "{slower:?} {faster:?}");
+    assert_eq!(slower[1], faster[1]);
+    let (before, after) = (&fp32.predictions[0], &tf32.predictions[0]);
+    assert!(after.operations[0].why.contains("fp32 → tf32"), "{}", after.operations[0].why);
+    assert!(after.notes.iter().any(|note| note.contains("predicted in tf32, recorded in fp32")));
+    assert!(tf32.notes[0].contains("16.1 %"), "{:?}", tf32.notes);
+    assert_eq!(tf32.workload.precision, Some(Precision::Tf32));
+    let width = |prediction: &Prediction| prediction.step.as_estimate().high.get() / prediction.step.mid().get();
+    // Habitat's mean error with the change and without it.
+    assert!((width(before) - 1.118).abs() < 1e-9 && (width(after) - 1.161).abs() < 1e-9, "{}", width(after));
+}
+
+#[test]
+fn a_gpu_without_the_precision_says_so_and_keeps_the_recorded_one() {
+    let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 110000}"#, &format!("{PRODUCT}, {RELU}"));
+    for (gpu, precision, name) in [
+        ("t4", Precision::AmpBf16, "bf16"),
+        ("t4", Precision::Tf32, "tf32"),
+        ("a100-sxm4-40gb", Precision::Fp8, "fp8"),
+        ("p100-pcie-16gb", Precision::AmpFp16, "fp16"),
+    ] {
+        let answers = changed(&recorded, gpu, precision);
+        assert_eq!(answers.predictions[0].step, on(&recorded, gpu).step);
+        let note = &answers.predictions[0].notes[0];
+        assert!(note.contains(&format!("has no {name} matrix rate: predicted in fp32")), "{note}");
+    }
+}
+
+#[test]
+fn sixteen_bits_halve_what_memory_bounds() {
+    let layer_norm = r#"{"name": "aten::native_layer_norm", "phase": "forward", "inputs": [[25000000]], "outputs": [[25000000]], "dtype": "float32", "device_time_us": 10000}"#;
+    let update = r#"{"name": "aten::_foreach_add_", "phase": "optimizer", "inputs": [[25000000]], "dtype": "float32", "device_time_us": 10000}"#;
+    let recorded = profile("v100-sxm2-16gb", "{}", &format!("{RELU}, {layer_norm}, {update}"));
+    let ratios = |precision| -> Vec<f64> {
+        let before = times(&answer(&recorded, "a100-sxm4-40gb"));
+        times(&changed(&recorded, "a100-sxm4-40gb", precision))
+            .iter()
+            .zip(before)
+            .map(|(after, before)| after / before)
+            .collect()
+    };
+    let close = |found: Vec<f64>, expected: [f64; 3]| {
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?} {expected:?}");
+    };
+    close(ratios(Precision::Bf16), [0.5, 0.5, 0.5]);
+    close(ratios(Precision::AmpBf16), [0.5, 1.0, 1.0]);
+}
+
+#[test]
+fn the_origin_in_another_precision_is_predicted_not_measured() {
+    let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 92000, "device_busy_us": 92000}"#, PRODUCT);
+    let v100 = changed(&recorded, "v100-sxm2-16gb", Precision::AmpFp16).predictions.remove(0);
+    assert!(!v100.step.is_measured());
+    assert!((4.0..9.0).contains(&(92.0 / millis(&v100))), "{}", millis(&v100));
+}
+
+#[test]
+fn from_16_bits_to_32_memory_is_not_taken_as_recorded() {
+    let half = PRODUCT.replace("float32", "bfloat16");
+    let mut recorded = profile("a100-sxm4-40gb", r#"{"peak_memory_bytes": 20000000000}"#, &half);
+    recorded.workload.precision = Some(Precision::Bf16);
+    let fits = |gpu| changed(&recorded, gpu, Precision::Fp32).predictions.remove(0).memory.fits;
+    assert_eq!((fits("t4"), fits("a100-sxm4-40gb"), fits("a100-sxm4-80gb")), (Fits::No, Fits::Unknown, Fits::Yes));
 }

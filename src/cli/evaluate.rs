@@ -1,358 +1,53 @@
 //! `habitat-tui models evaluate`: predictions against measurements.
 //!
-//! `ops`: the same operator configuration measured on several GPUs gives an origin and a
-//! destination for every ordered pair. `steps`: the same for whole recorded steps.
+//! `ops`: operator tables. `steps`: whole recorded steps. `traces`: profiler traces of one
+//! workload on two GPUs. `cases`: the orderings of Habitat's case studies. Each gives
+//! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
-use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+mod cases;
+mod ops;
+mod steps;
+mod tally;
+mod traces;
 
-use serde::Serialize;
+use std::io::Write;
+use std::path::Path;
 
-use super::{CliError, print_json};
-use crate::catalog::{Catalog, GpuSpec};
-use crate::predict::roofline::{attained_bandwidth, roofline, sustained_rate};
-use crate::predict::wave::{WaveForm, gamma, scale_kernel};
-use crate::predict::work::{Arithmetic, Work, work};
-use crate::predict::{MethodChoice, Options, predict};
-use crate::profile::{DType, Kernel, Operation, Phase, Profile};
-use crate::report::table::{Cell, Column, Table};
+use super::CliError;
+use crate::catalog::Catalog;
 use crate::settings::args::{EvaluateOn, ModelsCommand};
-use crate::store::{self, Paths, StoreError};
-use crate::units::{GpuSlug, Micros};
-
-/// Below this an operator's measured time is mostly launch.
-const SHORTEST_ORIGIN_MS: f64 = 0.2;
+use crate::store::{self, Paths};
+use tally::Evaluation;
 
 pub(super) fn run(command: &ModelsCommand, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
-    let ModelsCommand::Evaluate { on } = command;
-    match on {
-        EvaluateOn::Ops { dir, json } => ops(dir, &catalog, *json, out),
-        EvaluateOn::Steps { dir, json } => steps(dir, &catalog, *json, out),
-    }
-}
-
-/// Relative errors of one method on one group.
-#[derive(Debug, Default)]
-struct Errors(Vec<f64>);
-
-#[derive(Serialize)]
-struct Row {
-    group: String,
-    method: &'static str,
-    pairs: usize,
-    mean_absolute_error: f64,
-    median_absolute_error: f64,
-    p90_absolute_error: f64,
-}
-
-impl Errors {
-    fn add(&mut self, predicted: f64, measured: f64) {
-        self.0.push((predicted / measured - 1.0).abs());
-    }
-
-    fn row(&self, group: &str, method: &'static str) -> Row {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
-        Row {
-            group: group.to_owned(),
-            method,
-            pairs: sorted.len(),
-            mean_absolute_error: sorted.iter().sum::<f64>() / sorted.len() as f64,
-            median_absolute_error: at(0.5),
-            p90_absolute_error: at(0.9),
+    let ModelsCommand::Evaluate { on, data, json } = command;
+    let (evaluations, json) = match (on, data) {
+        (Some(EvaluateOn::Ops { dir, json }), _) => (vec![ops::evaluate(dir, &catalog)?], *json),
+        (Some(EvaluateOn::Steps { dir, origin: None, json }), _) => (vec![steps::evaluate(dir, &catalog)?], *json),
+        (Some(EvaluateOn::Steps { dir, origin: Some(origins), json }), _) => {
+            (vec![steps::from_origins(dir, origins, &catalog)?], *json)
         }
-    }
-}
-
-type ByMethod = BTreeMap<&'static str, Errors>;
-
-fn print(what: &str, groups: &BTreeMap<String, ByMethod>, json: bool, out: &mut dyn Write) -> Result<u8, CliError> {
-    let rows: Vec<Row> = groups
-        .iter()
-        .flat_map(|(group, methods)| methods.iter().map(|(method, errors)| errors.row(group, method)))
-        .collect();
-    if json {
-        print_json(
-            &serde_json::json!({"format": "habitat-evaluation", "version": 1, "protocol": what, "rows": rows}),
-            out,
-        )?;
-        return Ok(u8::from(rows.is_empty()));
-    }
-    writeln!(out, "{what}\n")?;
-    let mut table = Table::new(&[
-        Column::text("group", "group"),
-        Column::text("method", "method"),
-        Column::number("pairs", "pairs"),
-        Column::number("mean", "mean_absolute_error"),
-        Column::number("median", "median_absolute_error"),
-        Column::number("90 %", "p90_absolute_error"),
-    ]);
-    for row in &rows {
-        let percent = |share: f64| Cell::of(crate::report::format::percent(share), share);
-        table.push(vec![
-            Cell::same(&row.group),
-            Cell::same(row.method),
-            Cell::same(row.pairs),
-            percent(row.mean_absolute_error),
-            percent(row.median_absolute_error),
-            percent(row.p90_absolute_error),
-        ]);
-    }
-    table.write_text(out)?;
-    Ok(u8::from(rows.is_empty()))
-}
-
-/// One configuration measured on one GPU.
-struct Measured {
-    milliseconds: f64,
-    kernel: Kernel,
-}
-
-fn ops(dir: &Path, catalog: &Catalog, json: bool, out: &mut dyn Write) -> Result<u8, CliError> {
-    let mut groups: BTreeMap<String, ByMethod> = BTreeMap::new();
-    for family in ["elementwise", "softmax", "layernorm", "linear", "bmm", "conv2d"] {
-        let Some(path) = [".csv", ".csv.gz", ".csv.zst"]
-            .iter()
-            .map(|ending| dir.join(format!("{family}{ending}")))
-            .find(|path| path.exists())
-        else {
-            writeln!(out, "{family}: no table in {}, skipped", dir.display())?;
-            continue;
-        };
-        let configurations = read_table(&path, family)?;
-        for (operation, by_gpu) in configurations.values() {
-            judge(family, operation, by_gpu, catalog, &mut groups)?;
-        }
-    }
-    print(
-        &format!(
-            "absolute relative errors over every ordered pair of GPUs, rows over {SHORTEST_ORIGIN_MS} ms on the origin; memory-bound families together as \"memory-bound\""
-        ),
-        &groups,
-        json,
-        out,
-    )
-}
-
-fn judge(
-    family: &str,
-    operation: &Operation,
-    by_gpu: &BTreeMap<GpuSlug, Measured>,
-    catalog: &Catalog,
-    groups: &mut BTreeMap<String, ByMethod>,
-) -> Result<(), CliError> {
-    let Some(work) = work(operation, None) else { return Ok(()) };
-    for (origin, here) in by_gpu.iter().filter(|(_, here)| here.milliseconds > SHORTEST_ORIGIN_MS) {
-        let origin = catalog.find(origin.as_str()).map_err(CliError::of)?;
-        for (destination, there) in by_gpu.iter().filter(|(slug, _)| **slug != origin.slug) {
-            let destination = catalog.find(destination.as_str()).map_err(CliError::of)?;
-            for (method, predicted) in by_every_method(&work, here, origin, destination) {
-                let memory_bound = work.arithmetic == Arithmetic::Vector;
-                for group in [Some(family), memory_bound.then_some("memory-bound")].into_iter().flatten() {
-                    groups
-                        .entry(group.to_owned())
-                        .or_default()
-                        .entry(method)
-                        .or_default()
-                        .add(predicted, there.milliseconds);
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Milliseconds on the destination by each method.
-fn by_every_method(work: &Work, here: &Measured, origin: &GpuSpec, destination: &GpuSpec) -> Vec<(&'static str, f64)> {
-    let float32 = Some(&DType::Float32);
-    let rooflines = |gpu: &GpuSpec| roofline(gpu, work, float32, None).0;
-    let (rate, _) = sustained_rate(destination, work.arithmetic, float32, None);
-    let ridge = rate.get() / attained_bandwidth(destination).get();
-    let gamma = work.intensity().map_or(1.0, |intensity| gamma(intensity, ridge));
-    let mut predicted = vec![
-        ("bandwidth, nominal", here.milliseconds * (origin.memory_bandwidth / destination.memory_bandwidth)),
-        ("bandwidth, reached", here.milliseconds * (attained_bandwidth(origin) / attained_bandwidth(destination))),
-        ("roofline ratio", here.milliseconds * (rooflines(destination) / rooflines(origin))),
-        ("roofline, no origin", rooflines(destination).as_millis()),
-    ];
-    for (name, form) in
-        [("wave scaling, equation 1", WaveForm::WholeWaves), ("wave scaling, equation 2", WaveForm::ManyWaves)]
-    {
-        predicted.extend(
-            scale_kernel(&here.kernel, origin, destination, gamma, form).map(|scaled| (name, scaled.time.as_millis())),
-        );
-    }
-    predicted
-}
-
-/// An operation, and what it took on each GPU.
-type Configuration = (Operation, BTreeMap<GpuSlug, Measured>);
-
-/// Rows of a table by configuration; the first row of a GPU counts.
-fn read_table(path: &Path, family: &str) -> Result<BTreeMap<String, Configuration>, CliError> {
-    let problem = |line: u64, what: String| CliError(format!("{}: line {line}: {what}", path.display()));
-    let reader = store::open(path).map_err(|error| StoreError::read(path, error))?;
-    let mut reader = csv::Reader::from_reader(reader);
-    let headings = reader.headers().map_err(|error| CliError(format!("{}: {error}", path.display())))?.clone();
-    let mut configurations = BTreeMap::new();
-    for (index, record) in reader.records().enumerate() {
-        let line = index as u64 + 2;
-        let record = record.map_err(|error| problem(line, error.to_string()))?;
-        let text = |key: &str| headings.iter().position(|heading| heading == key).and_then(|place| record.get(place));
-        let number = |key: &str| -> Result<f64, CliError> {
-            let value = text(key).ok_or_else(|| problem(line, format!("column {key} is missing")))?;
-            value
-                .parse::<f64>()
-                .ok()
-                .filter(|value| value.is_finite())
-                .ok_or_else(|| problem(line, format!("{key}: {value:?} is no number")))
-        };
-        let size = |key: &str| number(key).map(|value| value as u64);
-        let milliseconds = number("latency_ms")?;
-        let gpu = GpuSlug::new(text("gpu").unwrap_or_default()).map_err(|error| problem(line, error.to_string()))?;
-        let operation = operation(family, text("op").unwrap_or_default(), &size)?;
-        let extent = |prefix: &str| -> Option<[u32; 3]> {
-            let at = |axis: &str| {
-                number(&format!("{prefix}_{axis}")).ok().map(|value| value as u32).filter(|&value| value > 0)
-            };
-            Some([at("x")?, at("y")?, at("z")?])
-        };
-        let kernel = Kernel {
-            name: text("kernel").unwrap_or_default().to_owned(),
-            count: 1,
-            duration: Micros::from_millis(milliseconds).map_err(|error| problem(line, error.to_string()))?,
-            grid: extent("grid").filter(|_| extent("block").is_some()),
-            block: extent("block").filter(|_| extent("grid").is_some()),
-            registers_per_thread: None,
-            static_shared_memory_bytes: None,
-            dynamic_shared_memory_bytes: None,
-            flops: None,
-            dram_bytes: None,
-        };
-        let key = format!("{} {:?} {:?}", operation.name, operation.inputs, operation.outputs);
-        let (_, by_gpu) = configurations.entry(key).or_insert_with(|| (operation, BTreeMap::new()));
-        by_gpu.entry(gpu).or_insert(Measured { milliseconds, kernel });
-    }
-    Ok(configurations)
-}
-
-/// The operation of a row, in FP32 as these tables are.
-fn operation(family: &str, op: &str, size: &dyn Fn(&str) -> Result<u64, CliError>) -> Result<Operation, CliError> {
-    let (name, inputs, outputs) = match family {
-        "elementwise" => {
-            let shape = vec![size("B")?, size("H")?];
-            // A trailing u marks tensor and scalar; relu and the like have one input too.
-            let one_input = op.ends_with('u') || op == "tanh";
-            (
-                format!("aten::{}", if op == "relu" || op == "gelu" { op } else { op.trim_end_matches('u') }),
-                if one_input { vec![shape.clone()] } else { vec![shape.clone(), shape.clone()] },
-                vec![shape],
-            )
-        }
-        "softmax" => {
-            ("aten::softmax".to_owned(), vec![vec![size("B")?, size("H")?]], vec![vec![size("B")?, size("H")?]])
-        }
-        "layernorm" => {
-            ("aten::layer_norm".to_owned(), vec![vec![size("B")?, size("H")?]], vec![vec![size("B")?, size("H")?]])
-        }
-        "linear" => {
-            ("aten::linear".to_owned(), vec![vec![size("M")?, size("N")?], vec![size("K")?, size("N")?]], Vec::new())
-        }
-        "bmm" => {
-            let batch = size("B")?;
-            (
-                "aten::bmm".to_owned(),
-                vec![vec![batch, size("M")?, size("N")?], vec![batch, size("N")?, size("K")?]],
-                Vec::new(),
-            )
-        }
-        _ => {
-            let (batch, image, kernel) = (size("B")?, size("image_size")?, size("kernel_size")?);
-            let out = (image + 2 * size("padding")?).saturating_sub(kernel) / size("stride")?.max(1) + 1;
-            let channels = size("out_channels")?;
-            let weight = vec![channels, size("in_channels")?, kernel, kernel];
-            (
-                "aten::conv2d".to_owned(),
-                vec![vec![batch, size("in_channels")?, image, image], weight],
-                vec![vec![batch, channels, out, out]],
-            )
+        (Some(EvaluateOn::Traces { dir, json }), _) => (traces::evaluate(dir, &catalog)?, *json),
+        (Some(EvaluateOn::Cases { json }), _) => (cases::evaluate(&catalog)?, *json),
+        (None, Some(data)) => (all(data, &catalog)?, *json),
+        (None, None) => {
+            return Err(CliError("on what? ops, steps, traces or cases; or --data DIR for all of them".to_owned()));
         }
     };
-    Ok(Operation {
-        name,
-        module: None,
-        phase: Phase::Forward,
-        count: 1,
-        inputs,
-        outputs,
-        dtype: Some(DType::Float32),
-        attributes: BTreeMap::new(),
-        device_time: None,
-        kernels: Vec::new(),
-    })
+    tally::print(&evaluations, json, out)
 }
 
-fn steps(dir: &Path, catalog: &Catalog, json: bool, out: &mut dyn Write) -> Result<u8, CliError> {
-    let mut by_step: BTreeMap<String, BTreeMap<GpuSlug, Profile>> = BTreeMap::new();
-    for path in profiles(dir)? {
-        let mut text = Vec::new();
-        store::open(&path)
-            .and_then(|mut reader| reader.read_to_end(&mut text))
-            .map_err(|error| StoreError::read(&path, error))?;
-        let (profile, _) =
-            Profile::from_json(&text).map_err(|source| StoreError::Profile { path: path.clone(), source })?;
-        let gpu = profile.origin.as_ref().and_then(|origin| origin.gpu.clone());
-        if let (Some(gpu), Some(_), Some(name)) = (gpu, profile.measured_step(), path.file_name()) {
-            by_step.entry(name.to_string_lossy().into_owned()).or_default().insert(gpu, profile);
-        }
-    }
-    let mut groups: BTreeMap<String, ByMethod> = BTreeMap::new();
-    for by_gpu in by_step.values() {
-        for (gpu, profile) in by_gpu {
-            let Some(measured) = profile.measured_step() else { continue };
-            let mut add = |method: &'static str, source: &Profile, options: Options| -> Result<(), CliError> {
-                let options = Options { targets: vec![gpu.clone()], ..options };
-                // A step of which nothing is known by operation cannot be predicted.
-                let Ok(answer) = predict(source, catalog, &options) else { return Ok(()) };
-                let predicted = answer.predictions.first().map_or(0.0, |prediction| prediction.step.mid().get());
-                for group in [profile.workload.mode.to_string(), format!("{} → {gpu}", profile.workload.mode)] {
-                    groups.entry(group).or_default().entry(method).or_default().add(predicted, measured.get());
-                }
-                Ok(())
-            };
-            add(
-                "shapes alone",
-                profile,
-                Options { ignore_origin: true, method: MethodChoice::Roofline, ..Options::default() },
-            )?;
-            for (_, origin) in by_gpu.iter().filter(|(other, _)| *other != gpu) {
-                add("from another GPU", origin, Options::default())?;
-            }
-        }
-    }
-    print(
-        "absolute relative errors of whole steps: from shapes alone, and from the same step measured on every other GPU",
-        &groups,
-        json,
-        out,
-    )
-}
-
-/// Profiles in a folder and the folders in it.
-fn profiles(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let mut found = Vec::new();
-    let entries = std::fs::read_dir(dir).map_err(|error| StoreError::read(dir, error))?;
-    for entry in entries {
-        let path = entry.map_err(|error| StoreError::read(dir, error))?.path();
-        if path.is_dir() {
-            found.extend(profiles(&path)?);
-        } else if path.file_name().is_some_and(|name| name.to_string_lossy().contains(".habitat.json")) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
+/// Every table, of a folder with `neusight/ops`, `neusight/steps` and `traces/gpu`.
+fn all(data: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
+    let (tables, profiles, recordings) =
+        (data.join("neusight/ops"), data.join("neusight/steps"), data.join("traces/gpu"));
+    let mut evaluations = vec![
+        ops::evaluate(&tables, catalog)?,
+        steps::evaluate(&profiles, catalog)?,
+        steps::from_origins(&profiles, &profiles, catalog)?,
+    ];
+    evaluations.extend(traces::evaluate(&recordings, catalog)?);
+    evaluations.extend(cases::evaluate(catalog)?);
+    Ok(evaluations)
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{CliError, print_json};
 use crate::catalog::{Catalog, DeviceIdentity};
+use crate::profile::Profile;
 use crate::profile::kineto::{self, DeviceInfo, Import, ImportOptions, KinetoError};
 use crate::report::format;
 use crate::settings::args::ImportArgs;
@@ -49,6 +50,11 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         .map(|name| catalog.find(name).map(|gpu| gpu.slug.clone()))
         .transpose()
         .map_err(CliError::of)?;
+    if let [file] = args.traces.as_slice()
+        && let Some(profile) = super::input::op_list(file)?
+    {
+        return op_list(args, profile, origin.is_some(), out);
+    }
     let find = |device: &DeviceInfo| resolve(device, &catalog);
     let options = ImportOptions {
         workload: args.name.clone().unwrap_or_else(|| workload_name(&args.traces[0])),
@@ -73,6 +79,53 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         eprintln!("note: {unknown}; --origin says which it is");
     }
     report(args, &import, out)
+}
+
+/// An op list as a profile; what was typed wins over what the list says.
+fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dyn Write) -> Result<u8, CliError> {
+    let path = args.traces[0].display();
+    if measured {
+        return Err(CliError(format!("{path}: an op list was not recorded on a GPU; leave --origin out")));
+    }
+    let workload = &mut profile.workload;
+    if let Some(name) = &args.name {
+        workload.name.clone_from(name);
+    }
+    workload.mode = args.mode.unwrap_or(workload.mode);
+    workload.batch_size = args.batch_size.or(workload.batch_size);
+    workload.sequence_length = args.sequence_length.or(workload.sequence_length);
+    workload.precision = args.precision.or(workload.precision);
+    workload.parameter_count = args.parameters.or(workload.parameter_count);
+    let json = profile.to_json().map_err(CliError::of)?;
+    // Reading it back refuses what a profile must not have, such as a batch of none.
+    Profile::from_json(&json).map_err(|error| CliError(format!("{path}: {error}")))?;
+    store::save_atomically(&args.output, &json, args.force)?;
+    let operations = profile.operations.len();
+    if args.json {
+        let found = ImportJson {
+            format: "habitat-import",
+            version: 1,
+            traces: vec![path.to_string()],
+            profile: args.output.display().to_string(),
+            gpu: None,
+            gpu_name: None,
+            step_marks: "op list".to_owned(),
+            steps_found: 1,
+            steps_used: 1,
+            operations,
+            kernels_per_step: 0.0,
+            kernel_time_us: 0.0,
+            joined_share: 0.0,
+            step_time_us: None,
+            device_busy_us: None,
+            notes: profile.recording.as_ref().map_or(&[], |recording| &recording.notes),
+        };
+        return print_json(&found, out);
+    }
+    crate::report::summary::write_profile(&profile, &args.output.display().to_string(), out)?;
+    writeln!(out, "  {operations} operations of an op list, nothing measured")?;
+    writeln!(out, "\nwritten to {}; next: habitat-tui {}", args.output.display(), args.output.display())?;
+    Ok(0)
 }
 
 fn import(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliError> {

@@ -1,4 +1,4 @@
-//! Loading the recorded step: a profile, a trace, or the embedded sample.
+//! Loading the recorded step: a profile, a trace, an op list, or the embedded sample.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -8,6 +8,7 @@ use super::CliError;
 use super::import::resolve;
 use crate::catalog::Catalog;
 use crate::profile::kineto::{self, ImportOptions};
+use crate::profile::op_list::{from_op_list, looks_like_op_list};
 use crate::profile::{Profile, Warning};
 use crate::settings::args::InputArgs;
 use crate::store::{self, StoreError, bundled};
@@ -88,6 +89,9 @@ fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str
 
 fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
     let label = path.display().to_string();
+    if let Some(profile) = op_list(path)? {
+        return Ok(Loaded { profile, label, embedded: false, warnings: Vec::new() });
+    }
     if looks_like_trace(path)? {
         let find = |device: &kineto::DeviceInfo| resolve(device, catalog);
         let options = ImportOptions {
@@ -103,12 +107,30 @@ fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
     Ok(Loaded { profile, label, embedded: false, warnings })
 }
 
-/// Whether the beginning of the file has the marks of a trace and none of a profile.
-pub(super) fn looks_like_trace(path: &Path) -> Result<bool, CliError> {
+/// The profile of an op list; `None` where the file is none.
+pub(super) fn op_list(path: &Path) -> Result<Option<Profile>, CliError> {
+    let problem = |error| StoreError::read(path, error);
+    if !looks_like_op_list(&head(path)?) {
+        return Ok(None);
+    }
+    let mut json = Vec::new();
+    store::open(path).and_then(|mut reader| reader.read_to_end(&mut json)).map_err(problem)?;
+    let profile = from_op_list(&json, &super::import::workload_name(path))
+        .map_err(|source| StoreError::Profile { path: path.to_owned(), source })?;
+    Ok(Some(profile))
+}
+
+fn head(path: &Path) -> Result<Vec<u8>, CliError> {
     let mut head = Vec::new();
     store::open(path)
         .and_then(|reader| reader.take(1 << 16).read_to_end(&mut head))
         .map_err(|error| StoreError::read(path, error))?;
+    Ok(head)
+}
+
+/// Whether the beginning of the file has the marks of a trace and none of a profile.
+pub(super) fn looks_like_trace(path: &Path) -> Result<bool, CliError> {
+    let head = head(path)?;
     let has = |mark: &str| head.windows(mark.len()).any(|window| window == mark.as_bytes());
     let traces = ["\"traceEvents\"", "\"deviceProperties\"", "\"schemaVersion\"", "\"baseTimeNanoseconds\""];
     Ok(!has(crate::profile::FORMAT)

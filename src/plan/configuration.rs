@@ -39,6 +39,7 @@ pub(crate) struct Configuration {
     batch_size: u64,
     step: Estimate<Micros>,
     scaling: String,
+    precision: Option<String>,
     memory_unknown: bool,
     losses: Losses,
     setup: f64,
@@ -136,6 +137,7 @@ pub(crate) fn configurations(
                 batch_size,
                 step,
                 scaling,
+                precision: prediction.precision_note.clone(),
                 memory_unknown: prediction.memory.fits == Fits::Unknown,
                 losses: Losses::of(offer.tier, &goal.assumptions),
                 setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
@@ -328,6 +330,7 @@ impl Configuration {
     pub(crate) fn part(&self, useful: f64) -> Part {
         let (hours, cost) = self.ranges(useful);
         let mut notes = vec![self.scaling.clone()];
+        notes.extend(self.precision.clone());
         if self.losses.per_hour > 0.0 {
             let lost = self.losses.allowance(useful * self.running());
             let upper = match lost {

@@ -147,6 +147,9 @@ pub struct Prediction {
     pub operations: Vec<OperationPrediction>,
     /// Whether the step's memory fits.
     pub memory: MemoryFit,
+    /// That another precision than the recorded one is predicted, or why the one asked for
+    /// is not; `None` where none was asked for.
+    pub precision_note: Option<String>,
     /// Doubts and fall-backs that went into the numbers.
     pub notes: Vec<String>,
 }

@@ -30,6 +30,8 @@ pub struct MemoryNeed {
     least: Option<Bytes>,
     most: Option<Bytes>,
     ran_on: Option<(String, Bytes)>,
+    /// Tensors may be twice as large as recorded.
+    widened: bool,
 }
 
 impl MemoryNeed {
@@ -50,7 +52,15 @@ impl MemoryNeed {
                 .zip(activations(&profile.operations, training))
                 .map(|(states, activations)| states + activations + context),
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
+            widened: false,
         }
+    }
+
+    /// The need in 32 bits of a step that was recorded in 16: at most twice as much, and
+    /// nothing is said by where it ran.
+    #[must_use]
+    pub fn in_32_bits(&self) -> Self {
+        Self { most: self.most.map(|most| most * 2.0), ran_on: None, widened: true, ..self.clone() }
     }
 
     /// The answer for one GPU, with its reason.
@@ -58,6 +68,21 @@ impl MemoryNeed {
         let usable = gpu.memory * USABLE_SHARE;
         let answer = |fits, needed, reason| MemoryFit { fits, needed, usable, reason };
         let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
+        if let Some(needed) = self.recorded.filter(|_| self.widened) {
+            let most = needed * 2.0;
+            let (fits, limit) = if most.get() <= usable.get() {
+                (Fits::Yes, "at most")
+            } else if needed.get() > usable.get() {
+                (Fits::No, "does not fit: may need up to")
+            } else {
+                (Fits::Unknown, "may need up to")
+            };
+            return answer(
+                fits,
+                None,
+                format!("{limit} {} GB, twice what was recorded in 16 bits; {available}", gib(most)),
+            );
+        }
         if let Some(needed) = self.recorded {
             let (fits, word) =
                 if needed.get() <= usable.get() { (Fits::Yes, "needs") } else { (Fits::No, "does not fit: needs") };

@@ -37,8 +37,8 @@ pub(super) struct Routed<'a> {
     pub(super) operation: &'a Operation,
     index: usize,
     pub(super) family: Family,
-    work: Option<Work>,
-    dtype: Option<DType>,
+    pub(super) work: Option<Work>,
+    pub(super) dtype: Option<DType>,
 }
 
 impl<'a> Routed<'a> {

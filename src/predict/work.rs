@@ -4,6 +4,10 @@
 //! written once, a multiply-add counted as two operations. They serve the roofline and
 //! the arithmetic intensity of wave scaling.
 
+mod recurrent;
+
+use std::collections::BTreeMap;
+
 use super::family::{Family, family};
 use crate::profile::{Attribute, DType, Operation, Precision, Shape};
 use crate::units::{Bytes, Flops};
@@ -48,13 +52,10 @@ pub fn work(operation: &Operation, precision: Option<Precision>) -> Option<Work>
         Family::Gemm => gemm(operation, element),
         Family::Convolution => convolution(operation, element),
         Family::Attention => attention(operation, element),
-        Family::Recurrent => recurrent(operation, element),
+        Family::Recurrent => recurrent::recurrent(operation, element),
         Family::Softmax => streaming(operation, element, 5.0),
         Family::Normalisation => streaming(operation, element, 7.0),
-        Family::Reduction => {
-            let read = total(&operation.inputs);
-            (read > 0.0).then(|| light(read, read * element))
-        }
+        Family::Reduction => reduction(operation, element),
         Family::Embedding => lookup(operation, element),
         Family::Pooling | Family::Elementwise | Family::Unknown => streaming(operation, element, 1.0),
     }
@@ -100,20 +101,79 @@ fn streaming(operation: &Operation, element: f64, per_element: f64) -> Option<Wo
     // but the gradients; an in-place foreach writes its first list, at least half of what
     // it reads unless it reads nothing else.
     if bare.starts_with("fused_adam") {
-        return Some(light(per_element * read, read * 1.75 * element));
+        let lists = if bare.starts_with("fused_adagrad") { 3.0 } else { 4.0 };
+        return Some(light(per_element * read, read * (2.0 - 1.0 / lists) * element));
+    }
+    if bare.starts_with("fused_sgd") {
+        return Some(light(per_element * read, read * (2.0 - 1.0 / 3.0) * element));
     }
     if bare.starts_with("foreach") {
-        let written = if operation.outputs.len() > 1 { written } else { read / foreach_lists(bare) };
+        let written = if operation.outputs.is_empty() { read / foreach_lists(bare) } else { written };
         return Some(light(per_element * read, (read + written) * element));
     }
+    // What is overwritten is not read.
+    if only_writes(bare) {
+        return Some(light(0.0, written.max(largest) * element));
+    }
+    match bare {
+        "copy_" => return Some(light(0.0, 2.0 * largest * element)),
+        "cat" | "stack" => return Some(light(0.0, (read + written.max(read)) * element)),
+        _ => {}
+    }
     Some(light(per_element * written.max(largest), (read + written) * element))
+}
+
+/// Operators that fill a tensor without looking at it.
+fn only_writes(bare: &str) -> bool {
+    matches!(
+        bare,
+        "fill_"
+            | "zero_"
+            | "zeros"
+            | "zeros_like"
+            | "new_zeros"
+            | "ones"
+            | "ones_like"
+            | "new_ones"
+            | "full"
+            | "full_like"
+            | "new_full"
+            | "arange"
+            | "normal_"
+            | "uniform_"
+            | "bernoulli_"
+            | "random_"
+            | "exponential_"
+            | "rand"
+            | "randn"
+            | "randint"
+    )
+}
+
+/// Inputs read, the (small) result written.
+///
+/// The negative log likelihood picks one number of each row and writes a whole matrix in
+/// backward; the gradients of other losses are as large as their largest input.
+fn reduction(operation: &Operation, element: f64) -> Option<Work> {
+    let read = total(&operation.inputs);
+    let largest = operation.inputs.iter().map(volume).fold(0.0, f64::max);
+    let bare = bare_name(operation);
+    let backward = bare.contains("backward");
+    let moved = if bare.starts_with("nll_loss") {
+        if backward { read } else { read - largest }
+    } else if operation.outputs.is_empty() {
+        read + if backward { largest } else { 0.0 }
+    } else {
+        read + total(&operation.outputs)
+    };
+    (read > 0.0).then(|| light(moved.min(read), moved * element))
 }
 
 /// Lists of tensors that a foreach operator reads.
 fn foreach_lists(bare: &str) -> f64 {
     if bare.contains("addc") || bare.contains("lerp") {
         3.0
-    } else if ["_list", "add_", "sub_"].iter().any(|part| bare.ends_with(part)) {
+    } else if ["add_", "sub_"].iter().any(|part| bare.ends_with(part)) {
         2.0
     } else {
         1.0
@@ -136,8 +196,16 @@ fn lookup(operation: &Operation, element: f64) -> Option<Work> {
         let rows = operation.attributes.get("num_weights").and_then(Attribute::as_int).unwrap_or(0).max(0) as f64;
         let table = rows * *first.last()? as f64;
         volume(first) + written.max(table).max(volume(first))
+    } else if ["index_put", "index_add", "index_copy", "scatter"].iter().any(|part| bare.contains(part)) {
+        // The values go to their places; a result of its own is a copy of the whole first.
+        let values = operation.inputs[1..].iter().map(volume).fold(0.0, f64::max);
+        let copied = if bare.ends_with('_') { 0.0 } else { 2.0 * volume(first) };
+        2.0 * values + copied
     } else if written > 0.0 {
         2.0 * written
+    } else if bare.contains("gather") || bare.contains("take_along") {
+        // One element for each index.
+        2.0 * volume(second?)
     } else if bare.starts_with("embedding") {
         // Inputs: table [rows, width], indices.
         2.0 * volume(second?) * *first.last()? as f64
@@ -151,18 +219,59 @@ fn lookup(operation: &Operation, element: f64) -> Option<Work> {
 
 fn gemm(operation: &Operation, element: f64) -> Option<Work> {
     let bare = bare_name(operation);
+    let read = total(&operation.inputs);
+    match bare {
+        "einsum" => return einsum(operation, element),
+        // Input [.., N], gradient [.., K] and weight [K, N]: gradients of input and weight.
+        "linear_backward" => {
+            let [input, gradient, weight] = operation.inputs.get(..3)? else { return None };
+            let flops = 4.0 * volume(input) * *gradient.last()? as f64;
+            return product(flops, 2.0 * read + volume(input) + volume(weight), element);
+        }
+        _ => {}
+    }
     // addmm and baddbmm carry the bias first.
-    let skip = usize::from(bare.starts_with("addm") || bare.starts_with("baddbmm"));
+    let skip = usize::from(["addm", "addbmm", "baddbmm"].iter().any(|start| bare.starts_with(start)));
     let [left, right] = operation.inputs.get(skip..skip + 2)? else { return None };
     let (rows, reduction) = (left.split_last()?.1.iter().map(|&n| n as f64).product::<f64>(), *left.last()? as f64);
-    let columns = if right.len() == 1 { 1.0 } else { volume(right) / reduction / batch_of(left, right) };
-    // `linear` has its weight as [K, N]; the volume tells the columns either way.
-    let flops = 2.0 * rows * reduction * columns;
-    let moved = total(&operation.inputs) + rows * columns;
-    let work =
-        || Work { flops: Flops::known(flops), bytes: Bytes::known(moved * element), arithmetic: Arithmetic::Product };
-    // Empty tensors do nothing.
-    (flops > 0.0).then(work)
+    let columns = match right.len() {
+        1 => 1.0,
+        // Each row meets the matrix of its group only.
+        3 if bare == "grouped_mm" && left.len() == 2 => *right.last()? as f64,
+        // `linear` has its weight as [K, N]; the volume tells the columns either way.
+        _ => volume(right) / reduction / batch_of(left, right),
+    };
+    product(2.0 * rows * reduction * columns, read + rows * columns, element)
+}
+
+/// A product of `flops` operations that moves `moved` elements; empty tensors do nothing.
+fn product(flops: f64, moved: f64, element: f64) -> Option<Work> {
+    (flops > 0.0).then(|| Work {
+        flops: Flops::known(flops),
+        bytes: Bytes::known(moved * element),
+        arithmetic: Arithmetic::Product,
+    })
+}
+
+/// `einsum` of two factors, where its equation was recorded without an ellipsis: two
+/// operations for every combination of all indices.
+fn einsum(operation: &Operation, element: f64) -> Option<Work> {
+    let Some(Attribute::Text(equation)) = operation.attributes.get("equation") else { return None };
+    let (factors, result) = equation.split_once("->")?;
+    let factors: Vec<&str> = factors.split(',').map(str::trim).collect();
+    if factors.len() != 2 || operation.inputs.len() < 2 {
+        return None;
+    }
+    let mut extents: BTreeMap<char, f64> = BTreeMap::new();
+    for (factor, shape) in factors.iter().zip(&operation.inputs) {
+        if factor.chars().count() != shape.len() {
+            return None;
+        }
+        extents.extend(factor.chars().zip(shape.iter().map(|&extent| extent as f64)));
+    }
+    let written: f64 =
+        result.trim().chars().map(|index| extents.get(&index)).collect::<Option<Vec<_>>>()?.into_iter().product();
+    product(2.0 * extents.values().product::<f64>(), total(&operation.inputs) + written, element)
 }
 
 /// Leading dimensions that both factors of a batched product share.
@@ -241,29 +350,12 @@ fn attention(operation: &Operation, element: f64) -> Option<Work> {
     Some(Work { flops: Flops::known(flops), bytes: Bytes::known(moved * element), arithmetic: Arithmetic::Product })
 }
 
-/// From the weights among the inputs (matrices of gates × hidden size): each is multiplied
-/// with every position of the sequence `[length, batch, features]`.
-fn recurrent(operation: &Operation, element: f64) -> Option<Work> {
-    let sequence = operation.inputs.iter().find(|shape| shape.len() == 3)?;
-    let positions = sequence[0] as f64 * sequence[1] as f64;
-    let weights: f64 = operation.inputs.iter().filter(|shape| shape.len() == 2).map(volume).sum();
-    let factor = if operation.name.contains("backward") { 2.0 } else { 1.0 };
-    // The weights do not stay on chip: they are read again at every position in time.
-    let moved = total(&operation.inputs) + weights * (sequence[0] as f64 - 1.0).max(0.0);
-    (weights > 0.0).then(|| Work {
-        flops: Flops::known(2.0 * positions * weights * factor),
-        bytes: Bytes::known(moved * element * factor),
-        arithmetic: Arithmetic::Product,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::profile::Phase;
-    use std::collections::BTreeMap;
 
-    fn operation(name: &str, inputs: &[&[u64]], outputs: &[&[u64]]) -> Operation {
+    pub(super) fn operation(name: &str, inputs: &[&[u64]], outputs: &[&[u64]]) -> Operation {
         Operation {
             name: name.to_owned(),
             module: None,
@@ -340,6 +432,40 @@ mod tests {
     }
 
     #[test]
+    fn rarer_products() {
+        let mut einsum = operation("aten::einsum", &[&[8, 16, 512, 64], &[8, 16, 256, 64]], &[]);
+        assert_eq!(work(&einsum, None), None);
+        einsum.attributes.insert("equation".into(), Attribute::Text("bhqd,bhkd->bhqk".into()));
+        let flops = 2.0 * 8.0 * 16.0 * 512.0 * 256.0 * 64.0;
+        assert_eq!(work(&einsum, None).unwrap().flops.get(), flops);
+        let flops = |name: &str, inputs: &[&[u64]]| work(&operation(name, inputs, &[]), None).unwrap().flops.get();
+        assert_eq!(flops("aten::matmul", &[&[8, 512, 64], &[64, 256]]), 2.0 * 8.0 * 512.0 * 64.0 * 256.0);
+        assert_eq!(flops("aten::matmul", &[&[64], &[64, 256]]), 2.0 * 64.0 * 256.0);
+        assert_eq!(flops("aten::mv", &[&[512, 64], &[64]]), 2.0 * 512.0 * 64.0);
+        assert_eq!(flops("aten::baddbmm", &[&[8, 5, 7], &[8, 5, 6], &[8, 6, 7]]), 2.0 * 8.0 * 5.0 * 6.0 * 7.0);
+        assert_eq!(flops("aten::addbmm", &[&[5, 7], &[8, 5, 6], &[8, 6, 7]]), 2.0 * 8.0 * 5.0 * 6.0 * 7.0);
+        assert_eq!(flops("aten::_grouped_mm", &[&[100, 6], &[8, 6, 7], &[8]]), 2.0 * 100.0 * 6.0 * 7.0);
+        assert_eq!(flops("aten::linear_backward", &[&[4, 10, 6], &[4, 10, 7], &[7, 6]]), 2.0 * 2.0 * 40.0 * 6.0 * 7.0);
+    }
+
+    #[test]
+    fn what_is_overwritten_or_picked_out_is_not_read() {
+        let bytes = |name: &str, inputs: &[&[u64]], outputs: &[&[u64]]| {
+            work(&operation(name, inputs, outputs), None).unwrap().bytes.get()
+        };
+        assert_eq!(bytes("aten::zero_", &[&[100]], &[&[100]]), 400.0);
+        assert_eq!(bytes("aten::copy_", &[&[100], &[100]], &[&[100]]), 800.0);
+        assert_eq!(bytes("aten::cat", &[&[100], &[50]], &[]), 1200.0);
+        // 64 numbers of 64 rows; their gradient fills all of the matrix.
+        assert_eq!(bytes("aten::nll_loss_forward", &[&[64, 1000], &[64]], &[&[], &[]]), 4.0 * 64.0);
+        let backward = bytes("aten::nll_loss_backward", &[&[], &[64, 1000], &[64], &[]], &[&[64, 1000]]);
+        assert_eq!(backward, 4.0 * (64_000.0 + 64.0 + 2.0));
+        assert_eq!(bytes("aten::gather", &[&[64, 1000], &[64, 1]], &[]), 4.0 * 2.0 * 64.0);
+        assert_eq!(bytes("aten::index_put_", &[&[1000, 16], &[10], &[10, 16]], &[&[1000, 16]]), 4.0 * 2.0 * 160.0);
+        assert_eq!(bytes("aten::sum", &[&[64, 1000]], &[&[1, 1000]]), 4.0 * 65_000.0);
+    }
+
+    #[test]
     fn optimizers_read_lists_and_write_them_back() {
         let list: &[u64] = &[100];
         let bytes = |name, inputs: &[&[u64]]| work(&operation(name, inputs, &[]), None).unwrap().bytes.get();
@@ -347,6 +473,8 @@ mod tests {
         assert_eq!(bytes("aten::_fused_adamw_", &[list; 4]), 7.0 * 400.0);
         assert_eq!(bytes("aten::_foreach_mul_", &[list; 4]), 2.0 * 4.0 * 400.0);
         assert_eq!(bytes("aten::_foreach_addcdiv_", &[list; 3]), 4.0 * 400.0);
+        // Parameter, gradient and momentum read, two of them written.
+        assert!((bytes("aten::_fused_sgd_", &[list; 3]) - 5.0 * 400.0).abs() < 1e-9);
     }
 
     /// 64 × 512 × 8 × 8 up to 16 × 16 with 256 channels and 4 × 4 taps: every input meets

@@ -42,6 +42,7 @@ use std::collections::HashSet;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
+pub(in crate::profile) use self::args::positions;
 pub use self::error::KinetoError;
 pub use self::steps::StepMarks;
 

@@ -38,7 +38,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "one is made a run")]
 pub enum Command {
-    /// Turn PyTorch profiler traces (.json, .json.gz, .json.zst) into a profile.
+    /// Turn PyTorch profiler traces, or the op list of a traced step, into a profile.
     Import(ImportArgs),
     /// Predict the step time on every GPU, or on those named.
     Predict(PredictArgs),
@@ -65,8 +65,8 @@ pub enum Command {
 /// A recorded step and how to read it.
 #[derive(Debug, Clone, Default, Args)]
 pub struct InputArgs {
-    /// A profile (*.habitat.json, .gz, .zst) or a PyTorch profiler trace; without it, the
-    /// embedded sample.
+    /// A profile (*.habitat.json, .gz, .zst), a PyTorch profiler trace or an op list;
+    /// without it, the embedded sample.
     pub file: Option<PathBuf>,
     /// The GPU it was recorded on, in place of what the file says.
     #[arg(long, value_name = "GPU", help_heading = "Recorded step")]
@@ -92,6 +92,10 @@ pub struct InputArgs {
     /// Which equation of wave scaling is used (Habitat's 1 or 2).
     #[arg(long, value_enum, default_value_t = WaveArg::Many, help_heading = "Prediction")]
     pub waves: WaveArg,
+    /// Predict for another precision than the recorded one: fp32, tf32, amp-fp16, amp-bf16,
+    /// fp16, bf16, fp8.
+    #[arg(long, value_name = "PRECISION", value_parser = parse_precision, help_heading = "Prediction")]
+    pub precision: Option<Precision>,
 }
 
 /// `--method`.
@@ -321,7 +325,7 @@ pub enum ColorArg {
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// One trace, or one a rank.
+    /// One trace (.json, .json.gz, .json.zst), or one a rank; or one op list.
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
     /// The profile to write (.habitat.json, .habitat.json.gz or .habitat.json.zst).
@@ -510,11 +514,19 @@ pub struct ModelsArgs {
 /// Commands about the predictors.
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
-    /// Judge predictions on measurements.
+    /// Judge predictions on measurements: mean, median, 90 % and worst relative errors, and
+    /// the share of measured times in the predicted ranges.
+    #[command(args_conflicts_with_subcommands = true)]
     Evaluate {
         /// On what.
         #[command(subcommand)]
-        on: EvaluateOn,
+        on: Option<EvaluateOn>,
+        /// All tables, of a folder with neusight/ops, neusight/steps and traces/gpu.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// As JSON (habitat-evaluation, version 1; several tables as a list of them).
+        #[arg(long, requires = "data")]
+        json: bool,
     },
 }
 
@@ -533,6 +545,25 @@ pub enum EvaluateOn {
     Steps {
         /// Folder of the profiles.
         dir: PathBuf,
+        /// Predict from the profiles of the same file names in this folder (or in folders of
+        /// it, one a GPU; it may be DIR itself), and judge the operations by kind as well.
+        #[arg(long, value_name = "FOLDER")]
+        origin: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Profiler traces named `gpu_workload.json…`: each workload that was recorded on two
+    /// GPUs, in both directions, by kind of operator.
+    Traces {
+        /// Folder of the traces.
+        dir: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
+    Cases {
         /// As JSON.
         #[arg(long)]
         json: bool,

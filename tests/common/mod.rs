@@ -70,6 +70,7 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
     };
     Prediction {
         without_communication: None,
+        precision_note: None,
         gpu: GpuFacts {
             slug: slug(gpu),
             name: name.into(),

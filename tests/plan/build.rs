@@ -51,6 +51,7 @@ fn prediction(name: &str, step: StepTime) -> Prediction {
         operations: Vec::new(),
         memory: MemoryFit { fits: Fits::Yes, needed: None, usable: gpu.memory * 0.92, reason: "small".into() },
         notes: Vec::new(),
+        precision_note: None,
         gpu,
     }
 }

@@ -110,8 +110,11 @@ fn tensor_type(kind: &str, has_extent: bool) -> Option<DType> {
 
 /// Positions and names of the non-tensor arguments of the operators whose time depends on
 /// them, from PyTorch's `native_functions.yaml`.
-fn positions(name: &str) -> &'static [(usize, &'static str)] {
+pub(in crate::profile) fn positions(name: &str) -> &'static [(usize, &'static str)] {
     match name {
+        "aten::einsum" => &[(0, "equation")],
+        "aten::lstm" | "aten::gru" => &[(6, "training"), (7, "bidirectional"), (8, "batch_first")],
+        "aten::miopen_rnn" => &[(5, "mode"), (6, "hidden_size"), (7, "num_layers"), (8, "batch_first")],
         "aten::conv1d" | "aten::conv2d" | "aten::conv3d" => {
             &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "groups")]
         }
@@ -156,6 +159,9 @@ fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::native_dropout" => &[(1, "p"), (2, "training")],
         "aten::scaled_dot_product_attention" => &[(4, "dropout_p"), (5, "is_causal"), (6, "scale"), (7, "enable_gqa")],
         "aten::_scaled_dot_product_flash_attention" => &[(3, "dropout_p"), (4, "is_causal"), (6, "scale")],
+        "aten::_scaled_dot_product_flash_attention_for_cpu" => &[(3, "dropout_p"), (4, "is_causal")],
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward" => &[(6, "dropout_p"), (7, "is_causal")],
+        "aten::embedding_dense_backward" => &[(2, "num_weights")],
         "aten::_scaled_dot_product_efficient_attention" | "aten::_scaled_dot_product_cudnn_attention" => {
             &[(5, "dropout_p"), (6, "is_causal")]
         }

@@ -1,0 +1,267 @@
+//! A recorded step in another precision.
+//!
+//! Daydream's rule as Habitat combines it with its own (USENIX ATC '21, section 6.1.2):
+//! the step is predicted on the destination in the precision it was recorded in, then each
+//! operation is scaled by what the other precision changes on that GPU. Where those papers
+//! take fixed factors, the ratio of two rooflines of the same GPU is taken here: products
+//! by the sustained rates of the two precisions unless memory bounds them, operations bound
+//! by memory by the bytes of their elements.
+//!
+//! Which elements change under automatic mixed precision follows PyTorch's autocast:
+//! products, convolutions, attention, recurrent layers and what works on their results run
+//! in 16 bits; layer, group and RMS norms, softmax, losses, sums and some functions stay in
+//! 32 bits, as do table look-ups and the optimizer. Batch norm follows its input.
+
+use crate::catalog::GpuSpec;
+use crate::profile::{DType, Operation, Phase, Precision, Profile, is_host_transfer};
+use crate::units::{Bytes, Micros};
+
+use super::estimate::{Estimate, OperationPrediction};
+use super::family::Family;
+use super::roofline::roofline;
+use super::route::Routed;
+use super::work::Work;
+
+/// Mean error of whole steps predicted so, from another GPU (Habitat section 6.1.2).
+const CHANGED_STEP_ERROR: f64 = 0.161;
+/// The same without a change of precision: Habitat's mean error over all pairs of GPUs.
+const SAME_STEP_ERROR: f64 = 0.118;
+
+/// GPUs that a note names one by one.
+const GPUS_NAMED: usize = 6;
+
+/// From the recorded precision to the one asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Change {
+    from: Precision,
+    to: Precision,
+    /// Whether the profile says what it was recorded in.
+    recorded: bool,
+}
+
+impl Change {
+    /// What is to be changed; `None` where nothing is.
+    pub(super) fn asked(profile: &Profile, to: Option<Precision>) -> Option<Self> {
+        let to = to?;
+        let recorded = profile.workload.precision;
+        let from = recorded.unwrap_or_else(|| infer(&profile.operations));
+        (from != to).then_some(Self { from, to, recorded: recorded.is_some() })
+    }
+
+    /// The precision asked for.
+    pub(super) const fn to(self) -> Precision {
+        self.to
+    }
+
+    /// What is said with every prediction so changed.
+    pub(super) fn note(self) -> String {
+        format!("predicted in {}, recorded in {}", self.to, self.from)
+    }
+
+    /// Whether tensors may become larger than they were recorded.
+    pub(super) const fn widens(self) -> bool {
+        !is_wide(self.from) && is_wide(self.to)
+    }
+
+    /// What holds on every GPU.
+    pub(super) fn notes(self, routed: &[Routed<'_>]) -> Vec<String> {
+        let Self { from, to, recorded } = self;
+        let source = if recorded { "as recorded" } else { "taken from the element types; the profile does not say" };
+        let mut notes = vec![format!(
+            "precision changed from {from} ({source}) to {to} by the rates and element sizes of both on each GPU (Daydream's rule; Habitat found {:.1} % mean error with it), ranges widened for it",
+            CHANGED_STEP_ERROR * 100.0
+        )];
+        let casts: u64 = routed
+            .iter()
+            .filter(|routed| is_cast(routed.operation))
+            .map(|routed| u64::from(routed.operation.count))
+            .sum();
+        if mixes(from) && !mixes(to) && casts > 0 {
+            notes.push(format!(
+                "{casts} casts of the recording would not be needed in {to}; they are counted all the same"
+            ));
+        }
+        if mixes(to) && !mixes(from) {
+            notes.push(format!("casts that {to} would add are not in the recording and are not counted"));
+        }
+        notes
+    }
+
+    /// The GPUs that keep the recorded precision, in one line; `None` where all change.
+    pub(super) fn kept_on(self, refused: &[&GpuSpec]) -> Option<String> {
+        let shown = refused.iter().take(GPUS_NAMED).map(|gpu| gpu.slug.as_str()).collect::<Vec<_>>().join(", ");
+        let more = match refused.len().saturating_sub(GPUS_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!refused.is_empty())
+            .then(|| format!("no {} matrix rate, so predicted in {}: {shown}{more}", self.to, self.from))
+    }
+
+    /// Why `gpu` cannot run in the precision asked for, where it cannot.
+    pub(super) fn refused_by(self, gpu: &GpuSpec) -> Option<String> {
+        let peak = &gpu.peak;
+        let (name, rate) = match self.to {
+            Precision::Fp32 => return None,
+            Precision::Tf32 => ("tf32", peak.tf32_tensor),
+            Precision::AmpFp16 | Precision::Fp16 => ("fp16", peak.fp16_tensor),
+            Precision::AmpBf16 | Precision::Bf16 => ("bf16", peak.bf16_tensor),
+            Precision::Fp8 => ("fp8", peak.fp8_tensor),
+        };
+        rate.is_none()
+            .then(|| format!("{} has no {name} matrix rate: predicted in {}, not in {}", gpu.slug, self.from, self.to))
+    }
+
+    /// Scales the predictions of one GPU, operation by operation; gives what to note.
+    pub(super) fn apply(
+        self,
+        gpu: &GpuSpec,
+        routed: &[Routed<'_>],
+        operations: &mut [OperationPrediction],
+    ) -> Option<String> {
+        let (mut all, mut unknown) = (Micros::ZERO, Micros::ZERO);
+        for (routed, prediction) in routed.iter().zip(operations) {
+            let Some(time) = &mut prediction.time else { continue };
+            let total = time.mid * f64::from(prediction.count);
+            all += total;
+            let Some(work) = &routed.work else {
+                unknown += if routed.family == Family::View { Micros::ZERO } else { total };
+                continue;
+            };
+            let factor = self.factor(gpu, routed, work);
+            if (factor - 1.0).abs() > 1e-9 {
+                *time = widened(&time.map(|time| time * factor));
+                prediction.why = format!("{}; {} → {}: × {factor:.2}", prediction.why, self.from, self.to);
+            }
+        }
+        let share = if all.get() > 0.0 { unknown / all } else { 0.0 };
+        (share > 0.01).then(|| {
+            let share = share * 100.0;
+            format!("{share:.0} % of the device time is of operators without shapes: taken as in {}", self.from)
+        })
+    }
+
+    /// Time in the precision asked for over time in the recorded one.
+    fn factor(self, gpu: &GpuSpec, routed: &Routed<'_>, work: &Work) -> f64 {
+        let Some(before) = &routed.dtype else { return 1.0 };
+        let (Some(size), true) = (before.size_bytes(), is_floating(before)) else { return 1.0 };
+        let operation = routed.operation;
+        if is_host_transfer(&operation.name) || operation.kernels.iter().any(|kernel| is_host_transfer(&kernel.name)) {
+            return 1.0;
+        }
+        let after = self.element(operation, routed.family, before);
+        let scale = after.size_bytes().unwrap_or(size) as f64 / size as f64;
+        let changed = Work { bytes: Bytes::known(work.bytes.get() * scale), ..*work };
+        let (here, _) = roofline(gpu, work, Some(before), Some(self.from));
+        let (there, _) = roofline(gpu, &changed, Some(&after), Some(self.to));
+        there / here
+    }
+
+    /// The element type of an operation in the precision asked for.
+    fn element(self, operation: &Operation, family: Family, recorded: &DType) -> DType {
+        let half = match self.to {
+            Precision::Fp32 | Precision::Tf32 => None,
+            Precision::Fp16 | Precision::AmpFp16 => Some(DType::Float16),
+            Precision::Bf16 | Precision::AmpBf16 | Precision::Fp8 => Some(DType::Bfloat16),
+        };
+        let Some(half) = half else {
+            // A cast has the sizes of both sides.
+            return if is_cast(operation) { recorded.clone() } else { DType::Float32 };
+        };
+        if self.to == Precision::Fp8 && family == Family::Gemm {
+            return DType::Float8E4m3;
+        }
+        // What was mixed already says itself which operations run in 16 bits.
+        let lowered = match (mixes(self.from), mixes(self.to)) {
+            (true, true) => *recorded != DType::Float32,
+            (_, true) => lowered_by_autocast(operation, family),
+            (_, false) => true,
+        };
+        if lowered { half } else { DType::Float32 }
+    }
+}
+
+/// Precision of the products of a recording that does not name it.
+fn infer(operations: &[Operation]) -> Precision {
+    let half = |dtype: &DType| operations.iter().any(|operation| operation.dtype.as_ref() == Some(dtype));
+    match (half(&DType::Bfloat16), half(&DType::Float16), half(&DType::Float32)) {
+        (true, _, true) => Precision::AmpBf16,
+        (true, _, false) => Precision::Bf16,
+        (_, true, true) => Precision::AmpFp16,
+        (_, true, false) => Precision::Fp16,
+        _ => Precision::Fp32,
+    }
+}
+
+const fn is_wide(precision: Precision) -> bool {
+    matches!(precision, Precision::Fp32 | Precision::Tf32)
+}
+
+/// Whether some operations run in 16 bits or less and others in 32.
+const fn mixes(precision: Precision) -> bool {
+    matches!(precision, Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8)
+}
+
+const fn is_floating(dtype: &DType) -> bool {
+    matches!(dtype, DType::Float32 | DType::Float16 | DType::Bfloat16 | DType::Float8E4m3 | DType::Float8E5m2)
+}
+
+/// Copies from one element type to another, which mixed precision is full of.
+fn is_cast(operation: &Operation) -> bool {
+    matches!(operation.name.as_str(), "aten::_to_copy" | "aten::to" | "aten::copy_")
+}
+
+/// Element-wise operators that autocast keeps in 32 bits, by the beginnings of their names.
+const WIDE: &[&str] = &[
+    "pow",
+    "exp",
+    "log",
+    "rsqrt",
+    "reciprocal",
+    "cosh",
+    "sinh",
+    "tan_",
+    "softplus",
+    "acos",
+    "asin",
+    "erfinv",
+    "cumsum",
+    "cumprod",
+    "prod",
+    "renorm",
+    "cdist",
+];
+
+/// Whether an operation recorded in 32 bits runs in 16 under autocast (list of operators:
+/// PyTorch's documentation of `torch.amp`, "CUDA Ops that can autocast to float32").
+fn lowered_by_autocast(operation: &Operation, family: Family) -> bool {
+    if !matches!(operation.phase, Phase::Forward | Phase::Backward | Phase::Other) {
+        return false;
+    }
+    let bare = operation.name.rsplit("::").next().unwrap_or(&operation.name).trim_start_matches('_');
+    let backward = operation.phase == Phase::Backward;
+    match family {
+        Family::Gemm | Family::Convolution | Family::Attention | Family::Recurrent | Family::Pooling => true,
+        Family::Normalisation => bare.contains("batch_norm") || bare.contains("instance_norm"),
+        // Sums of 16-bit gradients stay so; losses and sums of the forward pass do not.
+        Family::Reduction => backward && !bare.contains("loss") && !bare.contains("entropy"),
+        Family::Elementwise => !WIDE.iter().any(|start| bare.starts_with(start)),
+        Family::Softmax | Family::Embedding | Family::View | Family::Communication | Family::Unknown => false,
+    }
+}
+
+/// A range with the error of the change added, taken as independent of what is in it.
+pub(super) fn widened(estimate: &Estimate<Micros>) -> Estimate<Micros> {
+    let more = CHANGED_STEP_ERROR.powi(2) - SAME_STEP_ERROR.powi(2);
+    let mid = estimate.mid.get();
+    if mid <= 0.0 {
+        return estimate.clone();
+    }
+    let wider = |end: Micros| ((end.get() / mid - 1.0).powi(2) + more).sqrt();
+    Estimate {
+        low: estimate.mid * (1.0 - wider(estimate.low)).max(0.0),
+        mid: estimate.mid,
+        high: estimate.mid * (1.0 + wider(estimate.high)),
+        method: estimate.method,
+    }
+}

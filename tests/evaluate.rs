@@ -1,0 +1,270 @@
+//! `models evaluate`, op lists and other precisions as the program is called: small files in,
+//! tables out; and the real tables where they lie beside a checkout (`../shared/data`).
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        let path = self.0.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+            .args(args)
+            .current_dir(self.0.path())
+            .env("HABITAT_TUI_CONFIG_DIR", self.0.path().join("config"))
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(&[args, &["--json"]].concat())).unwrap()
+    }
+
+    fn error(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+fn shared(path: &str) -> Option<String> {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", path].iter().collect();
+    if !path.exists() {
+        eprintln!("skipped: {} is not there", path.display());
+        return None;
+    }
+    Some(path.to_str().unwrap().to_owned())
+}
+
+fn rows(evaluation: &Value) -> &Vec<Value> {
+    assert_eq!((evaluation["format"].as_str(), evaluation["version"].as_u64()), (Some("habitat-evaluation"), Some(1)));
+    evaluation["rows"].as_array().unwrap()
+}
+
+fn row<'a>(evaluation: &'a Value, group: &str, method: &str) -> &'a Value {
+    let found = rows(evaluation).iter().find(|row| row["group"] == group && row["method"] == method);
+    found.unwrap_or_else(|| panic!("no {group}, {method}: {evaluation}"))
+}
+
+const TABLE: &str = "op,gpu,B,H,latency_ms,kernel,grid_x,grid_y,grid_z,block_x,block_y,block_z
+add,v100-pcie-32gb,65536,1024,1.0,add,65536,1,1,512,1,1
+add,t4,65536,1024,3.2,add,65536,1,1,512,1,1
+add,p4,65536,1024,90.0,add,65536,1,1,512,1,1
+";
+
+#[test]
+fn operators_have_errors_their_worst_and_how_many_lie_in_the_range() {
+    let folder = Folder::new();
+    folder.write("ops/elementwise.csv", TABLE);
+    let found = folder.json(&["models", "evaluate", "ops", "ops"]);
+    let predicted = row(&found, "elementwise", "predicted, from the origin");
+    assert_eq!(predicted["pairs"], 6);
+    // Only between the V100 and the T4 the times are what their bandwidths say.
+    assert!((predicted["coverage"].as_f64().unwrap() - 2.0 / 6.0).abs() < 1e-9, "{predicted}");
+    assert!(predicted["worst"].as_str().unwrap().contains("p4"), "{predicted}");
+    assert_eq!(row(&found, "elementwise", "predicted, shapes alone")["pairs"], 3);
+    assert_eq!(row(&found, "memory-bound", "bandwidth, nominal").get("coverage"), None);
+    assert!(
+        found["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().starts_with("conv2d: no table"))
+    );
+}
+
+/// A step of one product and one activation, measured on `gpu`.
+fn step(gpu: &str, duration: f64, product: f64) -> String {
+    format!(
+        r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "tiny", "mode": "training", "precision": "fp32"}},
+        "origin": {{"gpu": "{gpu}"}}, "step": {{"duration_us": {duration}}}, "operations": [
+        {{"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "dtype": "float32", "device_time_us": {product}}},
+        {{"name": "aten::relu", "phase": "forward", "inputs": [[4096, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 50}}]}}"#
+    )
+}
+
+#[test]
+fn steps_from_the_same_step_on_another_gpu() {
+    let folder = Folder::new();
+    folder.write("here/v100/a.habitat.json", &step("v100-sxm2-16gb", 700.0, 600.0));
+    folder.write("here/v100/lone.habitat.json", &step("v100-sxm2-16gb", 700.0, 600.0));
+    folder.write("there/a.habitat.json", &step("t4", 2200.0, 2000.0));
+    let found = folder.json(&["models", "evaluate", "steps", "here", "--origin", "there"]);
+    let training = row(&found, "training", "from the origin");
+    assert_eq!((training["pairs"].as_u64(), training["worst"].as_str()), (Some(1), Some("a, t4 → v100-sxm2-16gb")));
+    assert_eq!(training["mean_absolute_error"], training["worst_absolute_error"]);
+    assert!(training["coverage"].is_number());
+    assert_eq!(row(&found, "training → v100-sxm2-16gb", "from the origin")["pairs"], 1);
+    assert_eq!(row(&found, "operations: matrix product", "from the origin")["pairs"], 1);
+    assert_eq!(found["notes"][0], "1 steps have no origin and are left out");
+    // A folder as its own origin: every ordered pair.
+    folder.write("both/v100/a.habitat.json", &step("v100-sxm2-16gb", 700.0, 600.0));
+    folder.write("both/t4/a.habitat.json", &step("t4", 2200.0, 2000.0));
+    let both = folder.json(&["models", "evaluate", "steps", "both", "--origin", "both"]);
+    assert_eq!(row(&both, "training", "from the origin")["pairs"], 2);
+    let plain = folder.json(&["models", "evaluate", "steps", "both"]);
+    assert_eq!(row(&plain, "training", "from another GPU")["pairs"], 2);
+    assert_eq!(row(&plain, "training", "shapes alone")["pairs"], 2);
+}
+
+fn trace(name: &str, memory: u64, capability: (u32, u32), sms: u32, time: u32) -> String {
+    format!(
+        r#"{{"schemaVersion": 1, "deviceProperties": [{{"id": 0, "name": "{name}", "totalGlobalMem": {memory}, "computeMajor": {}, "computeMinor": {}, "numSms": {sms}}}],
+        "traceEvents": [
+        {{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 90000}},
+        {{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 50, "args": {{"External id": 1, "Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["float", "float"]}}}},
+        {{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 20, "dur": 5, "args": {{"correlation": 7}}}},
+        {{"ph": "X", "cat": "kernel", "name": "sgemm", "pid": 0, "tid": 7, "ts": 40, "dur": {time}, "args": {{"correlation": 7, "device": 0, "stream": 7, "grid": [64, 1, 1], "block": [128, 1, 1], "registers per thread": 64, "shared memory": 1024}}}}]}}"#,
+        capability.0, capability.1
+    )
+}
+
+#[test]
+fn traces_of_one_workload_on_two_gpus() {
+    let folder = Folder::new();
+    folder.write("traces/t4_net.json", &trace("Tesla T4", 15_843_721_216, (7, 5), 40, 31000));
+    folder.write("traces/v100_net.json", &trace("Tesla V100-SXM2-16GB", 16_945_512_448, (7, 0), 80, 9500));
+    folder.write("traces/t4_other.json", &trace("Tesla T4", 15_843_721_216, (7, 5), 40, 31000));
+    let found = folder.json(&["models", "evaluate", "traces", "traces"]);
+    let products: Vec<_> = rows(&found).iter().filter(|row| row["group"] == "net: matrix product").collect();
+    // Each direction, and each from shapes alone.
+    assert_eq!(products.len(), 4, "{found}");
+    for product in products {
+        assert!(product["absolute_error"].as_f64().unwrap() < 0.5, "{product}");
+        assert!(product["measured_us"].as_f64().unwrap() > 9000.0);
+    }
+    assert!(rows(&found).iter().any(|row| row["group"] == "net: step" && row["in_range"].is_boolean()));
+    assert!(!rows(&found).iter().any(|row| row["group"].as_str().unwrap().starts_with("other")));
+}
+
+/// What Habitat's authors measured (USENIX ATC '21, section 5.3), from shapes alone.
+#[test]
+fn the_case_studies_come_out_as_in_the_paper() {
+    let found = Folder::new().json(&["models", "evaluate", "cases"]);
+    let [times, findings] = found.as_array().unwrap().as_slice() else { panic!("{found}") };
+    assert_eq!(rows(times).len(), 36);
+    assert_eq!(rows(findings).len(), 9);
+    for finding in rows(findings) {
+        assert_eq!(finding["holds"], true, "{finding}");
+    }
+}
+
+#[test]
+fn all_tables_of_a_folder_at_once() {
+    let folder = Folder::new();
+    folder.write("data/neusight/ops/elementwise.csv", TABLE);
+    folder.write("data/neusight/steps/v100/a.habitat.json", &step("v100-sxm2-16gb", 700.0, 600.0));
+    folder.write("data/neusight/steps/t4/a.habitat.json", &step("t4", 2200.0, 2000.0));
+    folder.write("data/traces/gpu/t4_net.json", &trace("Tesla T4", 15_843_721_216, (7, 5), 40, 31000));
+    let text = folder.ok(&["models", "evaluate", "--data", "data"]);
+    for part in ["elementwise", "shapes alone", "from the origin", "gnmt-b16", "T4 does most for a dollar"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(folder.json(&["models", "evaluate", "--data", "data"]).as_array().unwrap().len(), 6);
+    assert!(folder.error(&["models", "evaluate"]).contains("--data"));
+    assert!(folder.error(&["models", "evaluate", "--data", "nowhere"]).contains("nowhere"));
+}
+
+const OP_LIST: &str = r#"{"info": {"case": "net", "torch": "2.15.0", "batch": 64, "params": 1000000, "amp": null}, "ops": [
+    {"phase": "forward", "op": "aten.mm.default", "inputs": [{"shape": [4096, 1024], "dtype": "float32"}, {"shape": [1024, 4096], "dtype": "float32"}],
+     "kwargs": null, "outputs": [{"shape": [4096, 4096], "dtype": "float32"}], "count": 2, "flops": 34359738368, "view": false},
+    {"phase": "backward", "op": "aten.threshold_backward.default", "inputs": [{"shape": [4096, 4096], "dtype": "float32"}, {"shape": [4096, 4096], "dtype": "float32"}, 0],
+     "kwargs": null, "outputs": [{"shape": [4096, 4096], "dtype": "float32"}], "count": 1, "flops": null, "view": false}]}"#;
+
+#[test]
+fn an_op_list_is_imported_and_opened_directly() {
+    let folder = Folder::new();
+    folder.write("list.json", OP_LIST);
+    let direct = folder.json(&["predict", "list.json", "--to", "t4"]);
+    assert_eq!((direct["predictions"][0]["method"].as_str(), direct.get("origin")), (Some("roofline"), None));
+    let imported =
+        folder.json(&["import", "list.json", "-o", "net.habitat.json.gz", "--name", "mine", "--batch-size", "32"]);
+    assert_eq!((imported["operations"].as_u64(), imported["gpu"].as_str()), (Some(2), None));
+    let again = folder.json(&["predict", "net.habitat.json.gz", "--to", "t4"]);
+    assert_eq!(again["predictions"][0]["step_time_us"], direct["predictions"][0]["step_time_us"]);
+    assert_eq!(
+        (again["workload"]["name"].as_str(), again["workload"]["batch_size"].as_u64()),
+        (Some("mine"), Some(32))
+    );
+    assert!(folder.ok(&["check", "list.json"]).contains("op list of net, 2 operations"));
+    assert!(folder.error(&["import", "list.json", "-o", "net.habitat.json.gz"]).contains("exists already"));
+    let origin = folder.error(&["import", "list.json", "-o", "x.habitat.json", "--origin", "t4"]);
+    assert!(origin.contains("list.json") && origin.contains("--origin"), "{origin}");
+    folder.write("bad.json", &OP_LIST.replace("\"count\": 2", "\"count\": \"two\""));
+    for command in
+        [&["predict", "bad.json"][..], &["check", "bad.json"], &["import", "bad.json", "-o", "y.habitat.json"]]
+    {
+        let error = folder.error(command);
+        assert!(error.contains("bad.json: ops[0].count: invalid type"), "{error}");
+    }
+}
+
+#[test]
+fn another_precision_is_asked_for_by_a_flag() {
+    let folder = Folder::new();
+    folder.write("list.json", OP_LIST);
+    let time = |flags: &[&str]| {
+        let found = folder.json(&[&["predict", "list.json", "--to", "a100-sxm4-40gb,t4"], flags].concat());
+        let time = |index: usize| found["predictions"][index]["step_time_us"]["mid"].as_f64().unwrap();
+        (time(0), time(1), found)
+    };
+    let (a100, t4, _) = time(&[]);
+    let (same, _, unchanged) = time(&["--precision", "fp32"]);
+    assert_eq!((same, unchanged["notes"].as_array().unwrap().len()), (a100, 0));
+    let (faster, kept, found) = time(&["--precision", "amp-bf16"]);
+    assert!(a100 / faster > 4.0, "{a100} {faster}");
+    assert_eq!((kept, found["workload"]["precision"].as_str()), (t4, Some("amp-bf16")));
+    assert!(found["notes"][0].as_str().unwrap().contains("changed from fp32"));
+    assert!(found["predictions"][1]["notes"][0].as_str().unwrap().contains("t4 has no bf16 matrix rate"));
+    // Said where all see it, too.
+    let text = folder.ok(&["predict", "list.json", "--precision", "tf32"]);
+    assert!(text.contains("no tf32 matrix rate, so predicted in fp32: ") && text.contains(" more"), "{text}");
+    assert!(folder.error(&["predict", "list.json", "--precision", "int3"]).contains("amp-bf16"));
+    let plan = folder.json(&["plan", "list.json", "--steps", "1000000", "--precision", "amp-fp16"]);
+    assert!(plan["parts"][0].to_string().contains("predicted in amp-fp16, recorded in fp32"), "{plan}");
+}
+
+/// ResNet-50 traced in FP32 and made BF16 by the rule, against the list that autocast gives.
+#[test]
+fn the_rule_for_mixed_precision_agrees_with_a_traced_autocast_step() {
+    let Some(lists) = shared("traces/fake") else { return };
+    let folder = Folder::new();
+    let (plain, mixed) = (format!("{lists}/resnet50_b64.json.gz"), format!("{lists}/resnet50_b64_amp.json.gz"));
+    for gpu in ["a100-sxm4-40gb", "h100-sxm5-80gb", "l4"] {
+        let time = |args: &[&str]| folder.json(args)["predictions"][0]["step_time_us"]["mid"].as_f64().unwrap();
+        let by_rule = time(&["predict", &plain, "--to", gpu, "--precision", "amp-bf16"]);
+        let traced = time(&["predict", &mixed, "--to", gpu]);
+        assert!((by_rule / traced - 1.0).abs() < 0.05, "{gpu}: {by_rule} {traced}");
+    }
+}
+
+#[test]
+fn the_real_tables_are_read_in_full() {
+    let (Some(steps), Some(traces)) = (shared("neusight/steps"), shared("traces/gpu")) else { return };
+    let folder = Folder::new();
+    let found = folder.json(&["models", "evaluate", "steps", &steps, "--origin", &steps]);
+    assert_eq!(row(&found, "training", "from the origin")["pairs"], 18);
+    assert_eq!(row(&found, "inference", "from the origin")["pairs"], 198);
+    let found = folder.json(&["models", "evaluate", "traces", &traces]);
+    let [pairs, unmeasured] = found.as_array().unwrap().as_slice() else { panic!("{found}") };
+    // Three workloads on two GPUs: each direction and each from shapes alone.
+    let measured = |row: &&Value| row["group"].as_str().unwrap().ends_with(": step") && row["measured_us"].is_number();
+    assert_eq!(rows(pairs).iter().filter(measured).count(), 12);
+    assert!(rows(unmeasured).iter().all(|row| row.get("measured_us").is_none()));
+}

@@ -1,0 +1,94 @@
+//! Every operator that matters has a family and, where it has shapes, work: on the op lists
+//! and traces that lie beside a checkout (`../shared/data`). Without them each test says
+//! what it skipped.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use habitat_tui::predict::family::{Family, family};
+use habitat_tui::predict::work::work;
+use habitat_tui::profile::Profile;
+use habitat_tui::profile::kineto::{self, ImportOptions};
+use habitat_tui::store;
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", "traces", folder].iter().collect();
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        eprintln!("skipped: {} is not there", folder.display());
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "gz"));
+    files.sort();
+    files
+}
+
+fn trace(path: &Path) -> Option<Profile> {
+    let options = ImportOptions { workload: "w".to_owned(), ..ImportOptions::default() };
+    kineto::import(&mut || store::open(path), &options, &mut |_| ControlFlow::Continue(())).ok().map(|it| it.profile)
+}
+
+/// Device time by what is not known of the operators: no family; shapes but no work.
+#[test]
+fn the_device_time_of_recorded_steps_is_known_by_family() {
+    for path in files("gpu") {
+        let Some(profile) = trace(&path) else {
+            eprintln!("{}: no profile", path.display());
+            continue;
+        };
+        let mut gaps: BTreeMap<String, f64> = BTreeMap::new();
+        let mut total = 0.0;
+        for operation in &profile.operations {
+            let time = operation.total_device_time().map_or(0.0, habitat_tui::units::Micros::get);
+            let family = family(operation);
+            total += time;
+            if family == Family::Unknown {
+                *gaps.entry(format!("no family: {}", operation.name)).or_default() += time;
+            } else if !matches!(family, Family::View | Family::Communication)
+                && !operation.inputs.is_empty()
+                && work(operation, None).is_none()
+            {
+                *gaps.entry(format!("no work: {} {:?}", operation.name, operation.inputs)).or_default() += time;
+            }
+        }
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let unknown = gaps.values().sum::<f64>() / total;
+        // Compiled regions, fused experts and table look-ups of other libraries say nothing of what is in them.
+        let opaque = ["a100-80gb_recsys", "b200_gptoss", "v100_dlrm"].iter().any(|start| name.starts_with(start));
+        assert!(unknown < if opaque { 0.6 } else { 0.01 }, "{name}: {unknown} {gaps:?}");
+    }
+}
+
+/// Every operation of a step traced without running has a family and work.
+#[test]
+fn op_lists_are_known_in_full() {
+    for path in files("fake") {
+        let mut json = Vec::new();
+        std::io::Read::read_to_end(&mut store::open(&path).unwrap(), &mut json).unwrap();
+        let profile = habitat_tui::profile::op_list::from_op_list(&json, "w").unwrap();
+        for operation in &profile.operations {
+            let family = family(operation);
+            assert_ne!(family, Family::Unknown, "{}", operation.name);
+            assert!(
+                family == Family::View || work(operation, None).is_some(),
+                "{} {:?}",
+                operation.name,
+                operation.inputs
+            );
+        }
+        // Arithmetic of products as PyTorch's own counter has it.
+        let json = String::from_utf8(json).unwrap().replace("-Infinity", "null");
+        let list: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let counted = list["info"]["flops"].as_f64().unwrap();
+        let ours: f64 = profile
+            .operations
+            .iter()
+            .filter(|operation| family(operation).varies_kernels())
+            .map(|operation| work(operation, None).unwrap().flops.get() * f64::from(operation.count))
+            .sum();
+        assert!((ours / counted - 1.0).abs() < 0.01, "{}: {ours:e} {counted:e}", path.display());
+    }
+}
