@@ -8,7 +8,9 @@ mod evaluate;
 mod goal;
 mod import;
 mod input;
+mod operators;
 mod print;
+mod progress;
 
 use std::sync::Arc;
 use std::io::{self, IsTerminal, Write};

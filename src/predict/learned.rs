@@ -199,6 +199,12 @@ impl Models {
         Ok(Self::new(ensembles, facts.steps))
     }
 
+    /// Whether the bytes of a file carry those entries (see [`Models::to_bytes`]).
+    pub fn is_of(bytes: &[u8], metadata: &BTreeMap<String, String>) -> bool {
+        Bundle::from_bytes(bytes)
+            .is_ok_and(|bundle| metadata.iter().all(|(key, value)| bundle.metadata.get(key) == Some(value)))
+    }
+
     /// The bytes of a safetensors file; `metadata` is kept beside (command, data and hashes).
     ///
     /// # Errors

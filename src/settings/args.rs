@@ -528,6 +528,18 @@ pub enum ModelsCommand {
         #[arg(long, requires = "data")]
         json: bool,
     },
+    /// Train the operator models.
+    Train {
+        /// Folder with neusight/ops, neusight/steps and mlpredict.
+        #[arg(long)]
+        data: PathBuf,
+        /// Folder to write to.
+        #[arg(long)]
+        out: PathBuf,
+        /// Seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 /// What to judge on.

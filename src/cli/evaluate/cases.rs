@@ -8,6 +8,7 @@
 use serde::Serialize;
 
 use super::super::CliError;
+use super::super::operators::Judges;
 use super::tally::Evaluation;
 use crate::catalog::Catalog;
 use crate::predict::{Options, Prediction, predict};
@@ -52,10 +53,10 @@ struct Check {
 }
 
 /// Times and values on the paper's GPUs, and the paper's findings.
-pub(super) fn evaluate(catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
+pub(super) fn evaluate(catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
     let (mut rows, mut checks) = (Vec::new(), Vec::new());
     for (name, profile) in bundled::cases() {
-        let own = one(name, &profile, catalog)?;
+        let own = one(name, &profile, catalog, judges)?;
         checks.extend(check(name, &own));
         rows.extend(own);
     }
@@ -101,10 +102,10 @@ pub(super) fn evaluate(catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
     ])
 }
 
-fn one(name: &str, profile: &Profile, catalog: &Catalog) -> Result<Vec<Row>, CliError> {
+fn one(name: &str, profile: &Profile, catalog: &Catalog, judges: &Judges) -> Result<Vec<Row>, CliError> {
     let slugs = GPUS.iter().map(|(slug, _)| catalog.find(slug).map(|gpu| gpu.slug.clone()).map_err(CliError::of));
     let targets = slugs.collect::<Result<Vec<GpuSlug>, _>>()?;
-    let answer = predict(profile, catalog, &Options { targets, ..Options::default() })?;
+    let answer = predict(profile, catalog, &Options { targets, models: judges.shipped.clone(), ..Options::default() })?;
     let batch = profile.workload.batch_size.unwrap_or(1) as f64;
     let row = |(prediction, (gpu, price)): (&Prediction, (&'static str, Option<f64>))| {
         let step = prediction.step.as_estimate();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::super::CliError;
+use super::super::operators::Judges;
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::catalog::Catalog;
 use crate::predict::family::family;
@@ -16,16 +17,16 @@ use crate::units::GpuSlug;
 type Steps = BTreeMap<String, BTreeMap<GpuSlug, Profile>>;
 
 /// Every step of `dir`: from shapes alone and from every other GPU it was measured on.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog) -> Result<Evaluation, CliError> {
+pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for (name, by_gpu) in &read(dir)? {
         for (gpu, profile) in by_gpu {
             let alone = Options { ignore_origin: true, ..Options::default() };
-            if let Some(prediction) = to(gpu, profile, alone, catalog) {
+            if let Some(prediction) = to(gpu, profile, alone, catalog, judges) {
                 add_step(&mut groups, "shapes alone", &prediction, profile, gpu, name, None);
             }
             for (origin, source) in by_gpu.iter().filter(|(other, _)| *other != gpu) {
-                if let Some(prediction) = to(gpu, source, Options::default(), catalog) {
+                if let Some(prediction) = to(gpu, source, Options::default(), catalog, judges) {
                     add_step(&mut groups, "from another GPU", &prediction, profile, gpu, name, Some(origin));
                 }
             }
@@ -37,7 +38,12 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog) -> Result<Evaluation, CliE
 
 /// Every step of `dir` from the step of the same file name in `origins`, and its
 /// operations by family.
-pub(super) fn from_origins(dir: &Path, origins: &Path, catalog: &Catalog) -> Result<Evaluation, CliError> {
+pub(super) fn from_origins(
+    dir: &Path,
+    origins: &Path,
+    catalog: &Catalog,
+    judges: &Judges,
+) -> Result<Evaluation, CliError> {
     let (steps, origins) = (read(dir)?, read(origins)?);
     let mut groups = Groups::default();
     let mut lone = 0;
@@ -46,7 +52,7 @@ pub(super) fn from_origins(dir: &Path, origins: &Path, catalog: &Catalog) -> Res
             let sources = origins.get(name).into_iter().flatten().filter(|(origin, _)| *origin != gpu);
             let mut found = false;
             for (origin, source) in sources {
-                let Some(prediction) = to(gpu, source, Options::default(), catalog) else { continue };
+                let Some(prediction) = to(gpu, source, Options::default(), catalog, judges) else { continue };
                 found = true;
                 add_step(&mut groups, "from the origin", &prediction, profile, gpu, name, Some(origin));
                 add_operations(&mut groups, &prediction, source, profile, &format!("{}, {origin} → {gpu}", bare(name)));
@@ -59,8 +65,14 @@ pub(super) fn from_origins(dir: &Path, origins: &Path, catalog: &Catalog) -> Res
     Ok(groups.evaluation(protocol.to_owned(), notes))
 }
 
-fn to(gpu: &GpuSlug, source: &Profile, options: Options, catalog: &Catalog) -> Option<Prediction> {
-    let options = Options { targets: vec![gpu.clone()], ..options };
+fn to(
+    gpu: &GpuSlug,
+    source: &Profile,
+    options: Options,
+    catalog: &Catalog,
+    judges: &Judges,
+) -> Option<Prediction> {
+    let options = Options { targets: vec![gpu.clone()], models: judges.of(gpu), ..options };
     // A step of which nothing is known by operation cannot be predicted.
     predict(source, catalog, &options).ok()?.predictions.pop()
 }
@@ -118,7 +130,7 @@ fn read(dir: &Path) -> Result<Steps, CliError> {
 }
 
 /// Profiles in a folder and the folders in it.
-fn profiles(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
+pub(crate) fn profiles(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut found = Vec::new();
     let entries = std::fs::read_dir(dir).map_err(|error| StoreError::read(dir, error))?;
     for entry in entries {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::super::CliError;
+use super::super::operators::Judges;
 use super::super::import::{resolve, workload_name};
 use super::tally::{Evaluation, percent};
 use crate::catalog::Catalog;
@@ -54,7 +55,7 @@ struct Recorded {
 }
 
 /// Every workload on two or more GPUs, in every direction and from shapes alone.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
+pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
     let mut by_workload: BTreeMap<String, Vec<Recorded>> = BTreeMap::new();
     for path in traces(dir)? {
         let stem = workload_name(&path);
@@ -67,6 +68,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>,
         }
     }
     let mut rows = Vec::new();
+    let with = |gpu: &GpuSlug| Options { models: judges.of(gpu), ..Options::default() };
     for (workload, recorded) in &by_workload {
         let gpus = recorded.iter().filter(|other| other.gpu != recorded[0].gpu).count();
         if gpus == 0 {
@@ -75,9 +77,9 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>,
         for there in recorded {
             for here in recorded.iter().filter(|here| here.gpu != there.gpu) {
                 let method = format!("from {}", here.gpu);
-                add(&mut rows, workload, &method, &here.profile, there, Options::default(), catalog);
+                add(&mut rows, workload, &method, &here.profile, there, with(&there.gpu), catalog);
             }
-            let alone = Options { ignore_origin: true, ..Options::default() };
+            let alone = Options { ignore_origin: true, ..with(&there.gpu) };
             add(&mut rows, workload, "shapes alone", &there.profile, there, alone, catalog);
         }
     }
@@ -86,15 +88,21 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>,
     let (stem, gpu, precision) = UNMEASURED;
     let known = by_workload.values().flatten().find(|recorded| recorded.stem == stem);
     if let (Some(recorded), Ok(gpu)) = (known, catalog.find(gpu)) {
-        evaluations.push(unmeasured(recorded, &gpu.slug, precision, catalog));
+        evaluations.push(unmeasured(recorded, &gpu.slug, precision, catalog, judges));
     }
     Ok(evaluations)
 }
 
-fn unmeasured(recorded: &Recorded, gpu: &GpuSlug, precision: Precision, catalog: &Catalog) -> Evaluation {
+fn unmeasured(
+    recorded: &Recorded,
+    gpu: &GpuSlug,
+    precision: Precision,
+    catalog: &Catalog,
+    judges: &Judges,
+) -> Evaluation {
     let mut rows = Vec::new();
     for precision in [None, Some(precision)] {
-        let options = Options { targets: vec![gpu.clone()], precision, ..Options::default() };
+        let options = Options { targets: vec![gpu.clone()], precision, models: judges.of(gpu), ..Options::default() };
         let Ok(answer) = predict(&recorded.profile, catalog, &options) else { continue };
         let Some(prediction) = answer.predictions.first() else { continue };
         let running = precision.or(recorded.profile.workload.precision);

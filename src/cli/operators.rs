@@ -1,0 +1,227 @@
+//! `habitat-tui models train`: the operator models from measured operators and steps.
+//!
+//! For every GPU among the data the models are trained once without it: what is said of
+//! errors, and every range, comes from those. A training that is interrupted goes on where
+//! it stopped; what is done is kept beside the weights until all is done.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::CliError;
+use super::progress::Progress;
+use crate::catalog::Catalog;
+use crate::learn::data::{Dataset, Sample, Session};
+use crate::learn::train::{Ensembles, Trained, calibrate, ensembles, fold_name};
+use crate::predict::learned::{Models, StepFacts};
+use crate::profile::Profile;
+use crate::store::operator_tables::{self, Split};
+use crate::store::{self, StoreError, WEIGHTS};
+use crate::units::GpuSlug;
+
+/// Operator tables of `NeuSight`'s form, by folder and name.
+const TABLES: [&str; 6] = ["linear", "bmm", "conv2d", "softmax", "layernorm", "elementwise"];
+/// Rows of a foreign framework below this many milliseconds are mostly its own overhead.
+const SHORTEST_FOREIGN_US: f64 = 1000.0;
+/// What the weights are made from, under the data folder.
+const FOLDERS: [&str; 3] = ["neusight/ops", "mlpredict", "neusight/steps"];
+
+/// What was read, and what it can be told by.
+pub(super) struct Data {
+    pub(super) set: Dataset,
+    /// Files with the hashes of their contents.
+    pub(super) files: Vec<(String, String)>,
+    /// Of all files.
+    pub(super) hash: String,
+}
+
+/// Models to judge with: for every GPU those that did not see it, else the shipped ones.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Judges {
+    pub(super) shipped: Option<Arc<Models>>,
+    pub(super) without: BTreeMap<GpuSlug, Arc<Models>>,
+}
+
+impl Judges {
+    /// The models to predict `gpu` with.
+    pub(super) fn of(&self, gpu: &GpuSlug) -> Option<Arc<Models>> {
+        self.without.get(gpu).or(self.shipped.as_ref()).cloned()
+    }
+}
+
+/// Reads a folder laid out as `neusight/ops`, `neusight/steps`, `mlpredict`.
+pub(super) fn read(dir: &Path, catalog: &Catalog) -> Result<Data, CliError> {
+    let (mut samples, mut files) = (Vec::new(), Vec::new());
+    let mut note = |path: &Path| -> Result<(), CliError> {
+        let bytes = std::fs::read(path).map_err(|error| StoreError::read(path, error))?;
+        let name = path.strip_prefix(dir).unwrap_or(path).display().to_string();
+        files.push((name, hex(&Sha256::digest(&bytes))));
+        Ok(())
+    };
+    for name in TABLES {
+        let Some(path) = operator_tables::find(&dir.join(FOLDERS[0]), name) else { continue };
+        note(&path)?;
+        samples.extend(operator_tables::read(&path, name)?.into_iter().map(|row| Sample {
+            operation: row.operation,
+            gpu: row.gpu,
+            time: row.time,
+            session: match row.split {
+                Split::Train => Session::Train,
+                Split::Test => Session::Test,
+                Split::Other => Session::Other,
+            },
+        }));
+    }
+    if let Some(path) = operator_tables::find(&dir.join(FOLDERS[1]), "conv") {
+        note(&path)?;
+        let rows = operator_tables::read(&path, "conv")?.into_iter();
+        samples.extend(
+            rows.filter(|row| row.time.get() >= SHORTEST_FOREIGN_US && catalog.find(row.gpu.as_str()).is_ok())
+                .map(|row| Sample { operation: row.operation, gpu: row.gpu, time: row.time, session: Session::Other }),
+        );
+    }
+    let mut steps: Vec<(String, Profile)> = Vec::new();
+    let folder = dir.join(FOLDERS[2]);
+    for path in if folder.is_dir() { super::evaluate::profiles(&folder)? } else { Vec::new() } {
+        note(&path)?;
+        let (profile, _) = store::read_profile(&path)?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        steps.push((name, profile));
+    }
+    if samples.is_empty() {
+        return Err(CliError(format!(
+            "{}: no operator tables; they are looked for in {} ({}, .csv or .csv.gz)",
+            dir.display(),
+            FOLDERS[0],
+            TABLES.join(", ")
+        )));
+    }
+    let set = Dataset::new(&samples, steps, catalog).map_err(CliError::of)?;
+    let mut all = Sha256::new();
+    for (name, hash) in &files {
+        all.update(format!("{name} {hash}\n"));
+    }
+    Ok(Data { set, files, hash: hex(&all.finalize()) })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Trains everything. Finished parts are kept in `out/unfinished` until [`finish`].
+pub(super) fn train(data: &Data, out: &Path, seed: u64, catalog: &Catalog) -> Result<Trained, CliError> {
+    let folds: Vec<Option<usize>> = (0..data.set.gpus.len()).map(Some).chain([None]).collect();
+    let parts = unfinished(out);
+    std::fs::create_dir_all(&parts).map_err(|source| StoreError::Write { path: parts.clone(), source })?;
+    let mut progress = Progress::new("training");
+    let mut trained: Vec<Ensembles> = Vec::new();
+    let (mut fresh, all) = (0, folds.len() as u32);
+    for (index, &left_out) in folds.iter().enumerate() {
+        let name = fold_name(&data.set.gpus, left_out);
+        let path = parts.join(format!("{name}.safetensors"));
+        if let Some(known) = part(&path, &data.hash, seed)? {
+            trained.push(known);
+            progress.resume(index as u32 + 1);
+            continue;
+        }
+        let ensembles = ensembles(&data.set, left_out, seed, &mut |_| ControlFlow::Continue(())).map_err(CliError::of)?;
+        let models = Models::new(ensembles, StepFacts::default());
+        let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::of)?;
+        store::save_atomically(&path, &bytes, true)?;
+        trained.push(models.ensembles().clone());
+        fresh += 1;
+        let what = left_out.map_or_else(|| "on everything".to_owned(), |_| format!("without {name}"));
+        progress.show(index as u32 + 1, all, &what);
+    }
+    if fresh > 0 {
+        progress.end();
+    }
+    let all = trained.pop().unwrap_or_default();
+    calibrate(&data.set, catalog, all, trained).map_err(CliError::of)
+}
+
+fn unfinished(out: &Path) -> PathBuf {
+    out.join("unfinished")
+}
+
+fn metadata(hash: &str, seed: u64) -> BTreeMap<String, String> {
+    BTreeMap::from([("data_sha256".to_owned(), hash.to_owned()), ("seed".to_owned(), seed.to_string())])
+}
+
+/// Ensembles that an earlier run trained on the same data with the same seed.
+fn part(path: &Path, hash: &str, seed: u64) -> Result<Option<Ensembles>, CliError> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::read(path, error).into()),
+    };
+    if !Models::is_of(&bytes, &metadata(hash, seed)) {
+        return Ok(None);
+    }
+    let models = Models::from_bytes(&bytes).map_err(|error| StoreError::content(path, error))?;
+    Ok(Some(models.ensembles().clone()))
+}
+
+/// Writes the weights, those without each GPU in `without/`, and takes away what was kept
+/// for going on.
+pub(super) fn finish(data: &Data, trained: &Trained, out: &Path, seed: u64) -> Result<u64, CliError> {
+    let without = out.join("without");
+    std::fs::create_dir_all(&without).map_err(|source| StoreError::Write { path: without.clone(), source })?;
+    let mut size = 0;
+    let mut save = |path: &Path, models: &Models| -> Result<(), CliError> {
+        let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::of)?;
+        size += bytes.len() as u64;
+        Ok(store::save_atomically(path, &bytes, true)?)
+    };
+    save(&out.join(WEIGHTS), &trained.all)?;
+    for (gpu, models) in data.set.gpus.iter().zip(&trained.without) {
+        save(&without.join(format!("{}.safetensors", gpu.slug)), models)?;
+    }
+    let parts = unfinished(out);
+    std::fs::remove_dir_all(&parts).map_err(|source| StoreError::Write { path: parts, source })?;
+    Ok(size)
+}
+
+/// The models in a folder that [`finish`] wrote, by the GPU they did not see.
+pub(super) fn judges(dir: &Path) -> Result<Judges, CliError> {
+    let mut judges = Judges { shipped: open(&dir.join(WEIGHTS))?, without: BTreeMap::new() };
+    let folder = dir.join("without");
+    if !folder.is_dir() {
+        return Ok(judges);
+    }
+    for entry in std::fs::read_dir(&folder).map_err(|error| StoreError::read(&folder, error))? {
+        let path = entry.map_err(|error| StoreError::read(&folder, error))?.path();
+        let Some(slug) = path.file_stem().and_then(|stem| GpuSlug::new(stem.to_string_lossy()).ok()) else { continue };
+        if let Some(models) = open(&path)? {
+            judges.without.insert(slug, models);
+        }
+    }
+    Ok(judges)
+}
+
+fn open(path: &Path) -> Result<Option<Arc<Models>>, CliError> {
+    let mut bytes = Vec::new();
+    match std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::read(path, error).into()),
+    }
+    Ok(Some(Arc::new(Models::from_bytes(&bytes).map_err(|error| StoreError::content(path, error))?)))
+}
+
+pub(super) fn run(dir: &Path, to: &Path, seed: u64, catalog: &Catalog, out: &mut dyn Write) -> Result<u8, CliError> {
+    let data = read(dir, catalog)?;
+    let trained = train(&data, to, seed, catalog)?;
+    let size = finish(&data, &trained, to, seed)?;
+    writeln!(out, "{} GPUs, {} files; weights {:.1} MB in {}", data.set.gpus.len(), data.files.len(), size as f64 / 1e6, to.display())?;
+    Ok(0)
+}
