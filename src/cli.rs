@@ -9,8 +9,11 @@ mod goal;
 mod import;
 mod input;
 mod print;
+mod progress;
+mod train;
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 
 use clap::CommandFactory;
 
@@ -20,7 +23,8 @@ use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::{plan_toml, plans, predictions, summary};
 use crate::settings::args::{
-    Cli, Command, ConfigArgs, InputArgs, PlanArgs, PredictArgs, SchemaArg, ScreensArgs, TableForm,
+    Cli, Command, ConfigArgs, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs,
+    TableForm,
 };
 use crate::settings::file::SettingsFile;
 use crate::settings::keymap::Keymap;
@@ -117,7 +121,10 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Offers(args)) => print::offers(&args, out)?,
         Some(Command::Schema(args)) => print_json(&schema(args.of), out)?,
         Some(Command::Check(args)) => check::run(&args, out)?,
-        Some(Command::Models(args)) => evaluate::run(&args.command, out)?,
+        Some(Command::Models(args)) => match &args.command {
+            ModelsCommand::Evaluate { on } => evaluate::run(on, out)?,
+            ModelsCommand::Train(args) => train::run(args, out)?,
+        },
         Some(Command::Completions(args)) => {
             clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", out);
             0
@@ -144,7 +151,15 @@ fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
 
 fn options(input: &InputArgs, to: &[String], catalog: &Catalog) -> Result<Options, CliError> {
     let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
+    let habitat = if input.method == MethodArg::HabitatMlp {
+        let paths = Paths::find();
+        let dir = train::folder(input.models.as_deref(), &settings(&paths)?, &paths);
+        Some(Arc::new(train::load_habitat(&dir)?))
+    } else {
+        None
+    };
     Ok(Options {
+        habitat,
         targets: to.iter().map(slug).collect::<Result<_, _>>()?,
         ignore_origin: input.ignore_origin,
         origin: input.origin.as_ref().map(slug).transpose()?,
@@ -281,9 +296,12 @@ fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         write!(out, "{}", keymap.to_toml())?;
         return Ok(0);
     }
-    for (what, path) in
-        [("settings", paths.settings()), ("catalog overlay", paths.catalog()), ("price overlay", paths.pricing())]
-    {
+    for (what, path) in [
+        ("settings", paths.settings()),
+        ("catalog overlay", paths.catalog()),
+        ("price overlay", paths.pricing()),
+        ("trained models", train::folder(None, &settings, &paths)),
+    ] {
         let state = if path.exists() { "" } else { "  (not there)" };
         writeln!(out, "{what:<16} {}{state}", path.display())?;
     }

@@ -4,4 +4,5 @@
 //! clock and the progress bar are the caller's.
 
 pub mod fit;
+pub mod habitat;
 pub mod options;

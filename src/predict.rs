@@ -8,6 +8,7 @@
 pub mod bundle;
 pub mod estimate;
 pub mod family;
+pub mod habitat;
 pub mod head;
 pub mod memory;
 pub mod mlp;
@@ -27,11 +28,14 @@ pub use wave::WaveForm;
 /// The workload of a profile, for rooms that know predictions but not profiles.
 pub use crate::profile::{Mode, Precision, Workload};
 
+use std::sync::Arc;
+
 use crate::catalog::{BandwidthKind, Catalog, GpuSpec};
 use crate::profile::Profile;
 use crate::text;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond};
 use family::Family;
+use habitat::{HabitatMlp, HabitatTimes};
 use memory::MemoryNeed;
 use route::{Route, Routed};
 
@@ -48,6 +52,8 @@ pub struct Options {
     pub method: MethodChoice,
     /// Which equation wave scaling uses.
     pub wave_form: WaveForm,
+    /// Habitat's networks, for [`MethodChoice::HabitatMlp`].
+    pub habitat: Option<Arc<HabitatMlp>>,
 }
 
 /// Why nothing can be predicted.
@@ -72,6 +78,12 @@ pub enum PredictError {
         /// The workload.
         workload: String,
     },
+    /// Habitat's networks asked for, but none given.
+    #[error("no weights of Habitat's networks were given; train them with `habitat-tui models train --habitat`")]
+    NoWeights,
+    /// A network that does not compute.
+    #[error("Habitat's networks: {0}")]
+    Network(#[from] mlp::ModelError),
 }
 
 fn named(name: Option<&str>) -> String {
@@ -108,16 +120,30 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         .map(|(index, operation)| Routed::new(index, operation, profile.workload.precision))
         .collect();
     let need = MemoryNeed::of(profile, origin);
-    let base = origin.map(|origin| Base::of(profile, origin, &routed, options));
     let targets: Vec<&GpuSpec> = if options.targets.is_empty() {
         catalog.iter().collect()
     } else {
         options.targets.iter().map(|slug| catalog.find(slug.as_str())).collect::<Result<_, _>>()?
     };
-    let predictions: Vec<Prediction> = targets
-        .into_iter()
-        .map(|gpu| predict_one(profile, gpu, origin, base.as_ref(), &routed, &need, options))
-        .collect();
+    let networks = match (options.method, &options.habitat) {
+        (MethodChoice::HabitatMlp, Some(networks)) => {
+            let gpus = &targets.iter().copied().chain(origin);
+            Some(HabitatTimes::new(networks, &profile.operations, profile.workload.precision, gpus)?)
+        }
+        (MethodChoice::HabitatMlp, None) => return Err(PredictError::NoWeights),
+        _ => None,
+    };
+    let route = |destination| Route {
+        origin,
+        destination,
+        precision: profile.workload.precision,
+        choice: options.method,
+        form: options.wave_form,
+        habitat: networks.as_ref(),
+    };
+    let base = origin.map(|origin| Base::of(profile, &route(origin), &routed));
+    let predictions: Vec<Prediction> =
+        targets.into_iter().map(|gpu| predict_one(profile, &route(gpu), base.as_ref(), &routed, &need)).collect();
     if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
         return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
     }
@@ -170,16 +196,9 @@ struct Base {
 }
 
 impl Base {
-    fn of(profile: &Profile, origin: &GpuSpec, routed: &[Routed<'_>], options: &Options) -> Self {
-        // Operations that were not measured are put in by the roofline, here as on every
+    fn of(profile: &Profile, route: &Route<'_>, routed: &[Routed<'_>]) -> Self {
+        // Operations that were not measured are put in from their shapes, here as on every
         // destination, so that they do not turn into idle time.
-        let route = Route {
-            origin: Some(origin),
-            destination: origin,
-            precision: profile.workload.precision,
-            choice: options.method,
-            form: options.wave_form,
-        };
         let mut sum = Micros::ZERO;
         let (mut unmeasured, mut communication) = (0_usize, Micros::ZERO);
         for routed in routed {
@@ -233,23 +252,15 @@ impl Base {
 
 fn predict_one(
     profile: &Profile,
-    gpu: &GpuSpec,
-    origin: Option<&GpuSpec>,
+    route: &Route<'_>,
     base: Option<&Base>,
     routed: &[Routed<'_>],
     need: &MemoryNeed,
-    options: &Options,
 ) -> Prediction {
-    let is_origin = origin.is_some_and(|origin| origin.slug == gpu.slug);
-    let route = Route {
-        origin,
-        destination: gpu,
-        precision: profile.workload.precision,
-        choice: options.method,
-        form: options.wave_form,
-    };
+    let gpu = route.destination;
+    let is_origin = route.origin.is_some_and(|origin| origin.slug == gpu.slug);
     let mut operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
-    let measured = profile.measured_step().filter(|_| is_origin && options.method != MethodChoice::Roofline);
+    let measured = profile.measured_step().filter(|_| is_origin && route.choice != MethodChoice::Roofline);
     if measured.is_some() {
         for operation in &mut operations {
             if let Some(time) = operation.origin_time {

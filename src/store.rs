@@ -2,6 +2,7 @@
 
 pub mod bundled;
 pub mod files;
+pub mod operator_tables;
 pub mod paths;
 
 pub use files::{Compression, StoreError, open, read_profile, save_atomically};

@@ -15,18 +15,18 @@ use crate::predict::roofline::{attained_bandwidth, roofline, sustained_rate};
 use crate::predict::wave::{WaveForm, gamma, scale_kernel};
 use crate::predict::work::{Arithmetic, Work, work};
 use crate::predict::{MethodChoice, Options, predict};
-use crate::profile::{DType, Kernel, Operation, Phase, Profile};
+use crate::profile::{DType, Kernel, Operation, Profile};
 use crate::report::table::{Cell, Column, Table};
-use crate::settings::args::{EvaluateOn, ModelsCommand};
+use crate::settings::args::EvaluateOn;
+use crate::store::operator_tables::{self, Row};
 use crate::store::{self, Paths, StoreError};
-use crate::units::{GpuSlug, Micros};
+use crate::units::GpuSlug;
 
 /// Below this an operator's measured time is mostly launch.
 const SHORTEST_ORIGIN_MS: f64 = 0.2;
 
-pub(super) fn run(command: &ModelsCommand, out: &mut dyn Write) -> Result<u8, CliError> {
+pub(super) fn run(on: &EvaluateOn, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
-    let ModelsCommand::Evaluate { on } = command;
     match on {
         EvaluateOn::Ops { dir, json } => ops(dir, &catalog, *json, out),
         EvaluateOn::Steps { dir, json } => steps(dir, &catalog, *json, out),
@@ -38,7 +38,7 @@ pub(super) fn run(command: &ModelsCommand, out: &mut dyn Write) -> Result<u8, Cl
 struct Errors(Vec<f64>);
 
 #[derive(Serialize)]
-struct Row {
+struct Line {
     group: String,
     method: &'static str,
     pairs: usize,
@@ -52,11 +52,11 @@ impl Errors {
         self.0.push((predicted / measured - 1.0).abs());
     }
 
-    fn row(&self, group: &str, method: &'static str) -> Row {
+    fn row(&self, group: &str, method: &'static str) -> Line {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
-        Row {
+        Line {
             group: group.to_owned(),
             method,
             pairs: sorted.len(),
@@ -70,7 +70,7 @@ impl Errors {
 type ByMethod = BTreeMap<&'static str, Errors>;
 
 fn print(what: &str, groups: &BTreeMap<String, ByMethod>, json: bool, out: &mut dyn Write) -> Result<u8, CliError> {
-    let rows: Vec<Row> = groups
+    let rows: Vec<Line> = groups
         .iter()
         .flat_map(|(group, methods)| methods.iter().map(|(method, errors)| errors.row(group, method)))
         .collect();
@@ -114,11 +114,7 @@ struct Measured {
 fn ops(dir: &Path, catalog: &Catalog, json: bool, out: &mut dyn Write) -> Result<u8, CliError> {
     let mut groups: BTreeMap<String, ByMethod> = BTreeMap::new();
     for family in ["elementwise", "softmax", "layernorm", "linear", "bmm", "conv2d"] {
-        let Some(path) = [".csv", ".csv.gz", ".csv.zst"]
-            .iter()
-            .map(|ending| dir.join(format!("{family}{ending}")))
-            .find(|path| path.exists())
-        else {
+        let Some(path) = operator_tables::find(dir, family) else {
             writeln!(out, "{family}: no table in {}, skipped", dir.display())?;
             continue;
         };
@@ -193,106 +189,13 @@ type Configuration = (Operation, BTreeMap<GpuSlug, Measured>);
 
 /// Rows of a table by configuration; the first row of a GPU counts.
 fn read_table(path: &Path, family: &str) -> Result<BTreeMap<String, Configuration>, CliError> {
-    let problem = |line: u64, what: String| CliError(format!("{}: line {line}: {what}", path.display()));
-    let reader = store::open(path).map_err(|error| StoreError::read(path, error))?;
-    let mut reader = csv::Reader::from_reader(reader);
-    let headings = reader.headers().map_err(|error| CliError(format!("{}: {error}", path.display())))?.clone();
     let mut configurations = BTreeMap::new();
-    for (index, record) in reader.records().enumerate() {
-        let line = index as u64 + 2;
-        let record = record.map_err(|error| problem(line, error.to_string()))?;
-        let text = |key: &str| headings.iter().position(|heading| heading == key).and_then(|place| record.get(place));
-        let number = |key: &str| -> Result<f64, CliError> {
-            let value = text(key).ok_or_else(|| problem(line, format!("column {key} is missing")))?;
-            value
-                .parse::<f64>()
-                .ok()
-                .filter(|value| value.is_finite())
-                .ok_or_else(|| problem(line, format!("{key}: {value:?} is no number")))
-        };
-        let size = |key: &str| number(key).map(|value| value as u64);
-        let milliseconds = number("latency_ms")?;
-        let gpu = GpuSlug::new(text("gpu").unwrap_or_default()).map_err(|error| problem(line, error.to_string()))?;
-        let operation = operation(family, text("op").unwrap_or_default(), &size)?;
-        let extent = |prefix: &str| -> Option<[u32; 3]> {
-            let at = |axis: &str| {
-                number(&format!("{prefix}_{axis}")).ok().map(|value| value as u32).filter(|&value| value > 0)
-            };
-            Some([at("x")?, at("y")?, at("z")?])
-        };
-        let kernel = Kernel {
-            name: text("kernel").unwrap_or_default().to_owned(),
-            count: 1,
-            duration: Micros::from_millis(milliseconds).map_err(|error| problem(line, error.to_string()))?,
-            grid: extent("grid").filter(|_| extent("block").is_some()),
-            block: extent("block").filter(|_| extent("grid").is_some()),
-            registers_per_thread: None,
-            static_shared_memory_bytes: None,
-            dynamic_shared_memory_bytes: None,
-            flops: None,
-            dram_bytes: None,
-        };
+    for Row { operation, gpu, time, kernel, .. } in operator_tables::read(path, family)? {
         let key = format!("{} {:?} {:?}", operation.name, operation.inputs, operation.outputs);
         let (_, by_gpu) = configurations.entry(key).or_insert_with(|| (operation, BTreeMap::new()));
-        by_gpu.entry(gpu).or_insert(Measured { milliseconds, kernel });
+        by_gpu.entry(gpu).or_insert(Measured { milliseconds: time.as_millis(), kernel });
     }
     Ok(configurations)
-}
-
-/// The operation of a row, in FP32 as these tables are.
-fn operation(family: &str, op: &str, size: &dyn Fn(&str) -> Result<u64, CliError>) -> Result<Operation, CliError> {
-    let (name, inputs, outputs) = match family {
-        "elementwise" => {
-            let shape = vec![size("B")?, size("H")?];
-            // A trailing u marks tensor and scalar; relu and the like have one input too.
-            let one_input = op.ends_with('u') || op == "tanh";
-            (
-                format!("aten::{}", if op == "relu" || op == "gelu" { op } else { op.trim_end_matches('u') }),
-                if one_input { vec![shape.clone()] } else { vec![shape.clone(), shape.clone()] },
-                vec![shape],
-            )
-        }
-        "softmax" => {
-            ("aten::softmax".to_owned(), vec![vec![size("B")?, size("H")?]], vec![vec![size("B")?, size("H")?]])
-        }
-        "layernorm" => {
-            ("aten::layer_norm".to_owned(), vec![vec![size("B")?, size("H")?]], vec![vec![size("B")?, size("H")?]])
-        }
-        "linear" => {
-            ("aten::linear".to_owned(), vec![vec![size("M")?, size("N")?], vec![size("K")?, size("N")?]], Vec::new())
-        }
-        "bmm" => {
-            let batch = size("B")?;
-            (
-                "aten::bmm".to_owned(),
-                vec![vec![batch, size("M")?, size("N")?], vec![batch, size("N")?, size("K")?]],
-                Vec::new(),
-            )
-        }
-        _ => {
-            let (batch, image, kernel) = (size("B")?, size("image_size")?, size("kernel_size")?);
-            let out = (image + 2 * size("padding")?).saturating_sub(kernel) / size("stride")?.max(1) + 1;
-            let channels = size("out_channels")?;
-            let weight = vec![channels, size("in_channels")?, kernel, kernel];
-            (
-                "aten::conv2d".to_owned(),
-                vec![vec![batch, size("in_channels")?, image, image], weight],
-                vec![vec![batch, channels, out, out]],
-            )
-        }
-    };
-    Ok(Operation {
-        name,
-        module: None,
-        phase: Phase::Forward,
-        count: 1,
-        inputs,
-        outputs,
-        dtype: Some(DType::Float32),
-        attributes: BTreeMap::new(),
-        device_time: None,
-        kernels: Vec::new(),
-    })
 }
 
 fn steps(dir: &Path, catalog: &Catalog, json: bool, out: &mut dyn Write) -> Result<u8, CliError> {

@@ -11,6 +11,7 @@ use crate::units::Micros;
 
 use super::estimate::{Estimate, Method, OperationPrediction};
 use super::family::{Family, family};
+use super::habitat::HabitatTimes;
 use super::roofline::{SHORTEST_KERNEL_US, attained_bandwidth, roofline, sustained_rate};
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
 use super::work::{Arithmetic, Work, element_type, work};
@@ -25,6 +26,8 @@ pub enum MethodChoice {
     WaveScaling,
     /// The roofline on shapes, even where times were measured.
     Roofline,
+    /// Habitat's networks for products and convolutions, the rest as `Auto`.
+    HabitatMlp,
 }
 
 /// An operation with what does not depend on the GPU worked out once.
@@ -55,6 +58,8 @@ pub(super) struct Route<'a> {
     pub(super) precision: Option<Precision>,
     pub(super) choice: MethodChoice,
     pub(super) form: WaveForm,
+    /// The networks' answers, where they were asked for.
+    pub(super) habitat: Option<&'a HabitatTimes>,
 }
 
 impl Route<'_> {
@@ -77,6 +82,16 @@ impl Route<'_> {
     }
 
     fn time(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {
+        match self.habitat.and_then(|networks| networks.of(routed.index, &self.destination.slug)) {
+            Some(Ok((time, why))) => Ok((*time, Method::HabitatMlp, why.clone())),
+            Some(Err(refused)) => {
+                self.without_networks(routed).map(|(time, method, why)| (time, method, format!("{refused}; {why}")))
+            }
+            None => self.without_networks(routed),
+        }
+    }
+
+    fn without_networks(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {
         if routed.family == Family::Communication {
             return Err("communication between GPUs: added by the plan for its number of GPUs".to_owned());
         }

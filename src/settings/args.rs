@@ -92,6 +92,9 @@ pub struct InputArgs {
     /// Which equation of wave scaling is used (Habitat's 1 or 2).
     #[arg(long, value_enum, default_value_t = WaveArg::Many, help_heading = "Prediction")]
     pub waves: WaveArg,
+    /// Folder of trained networks, for --method habitat-mlp.
+    #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS", help_heading = "Prediction")]
+    pub models: Option<PathBuf>,
 }
 
 /// `--method`.
@@ -104,6 +107,9 @@ pub enum MethodArg {
     WaveScaling,
     /// The roofline on shapes, whatever was measured.
     Roofline,
+    /// Habitat's networks for products and convolutions in FP32 (`models train --habitat`
+    /// makes them), the rest as auto.
+    HabitatMlp,
 }
 
 impl From<MethodArg> for MethodChoice {
@@ -112,6 +118,7 @@ impl From<MethodArg> for MethodChoice {
             MethodArg::Auto => Self::Auto,
             MethodArg::WaveScaling => Self::WaveScaling,
             MethodArg::Roofline => Self::Roofline,
+            MethodArg::HabitatMlp => Self::HabitatMlp,
         }
     }
 }
@@ -513,6 +520,57 @@ pub enum ModelsCommand {
         #[command(subcommand)]
         on: EvaluateOn,
     },
+    /// Train networks on measured operators.
+    Train(TrainArgs),
+}
+
+/// Arguments of `models train`.
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// Habitat's own networks, one an operator.
+    #[arg(long, required = true)]
+    pub habitat: bool,
+    /// Folder of operator tables (linear, bmm, conv2d; or conv, dense: .csv or .csv.gz).
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Folder to write weights and cards to (default: where predictions look for them).
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Only these operators.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
+    pub operators: Vec<KindArg>,
+    /// Hidden layers.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub layers: u32,
+    /// Units of a hidden layer.
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    pub width: u32,
+    /// Passes over the rows.
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub epochs: u32,
+    /// GPUs to leave out, and to judge on.
+    #[arg(long, value_name = "GPU", value_delimiter = ',')]
+    pub leave_out: Vec<String>,
+    /// Train on a sample of so many rows.
+    #[arg(long, value_name = "N", value_parser = values::whole)]
+    pub rows: Option<u64>,
+    /// Of initial weights, order and samples: the same seed gives the same weights.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Replace weights that are there.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Operators that Habitat has a network for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KindArg {
+    /// Matrix products.
+    Linear,
+    /// Batched matrix products.
+    Bmm,
+    /// Two-dimensional convolutions.
+    Conv2d,
 }
 
 /// What to judge on.
