@@ -11,9 +11,10 @@ mod input;
 mod operators;
 mod print;
 mod progress;
+mod train;
 
-use std::sync::Arc;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 
 use clap::CommandFactory;
 
@@ -23,7 +24,8 @@ use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::{plan_toml, plans, predictions, summary};
 use crate::settings::args::{
-    Cli, Command, ConfigArgs, InputArgs, PlanArgs, PredictArgs, SchemaArg, ScreensArgs, TableForm,
+    Cli, Command, ConfigArgs, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs,
+    TableForm,
 };
 use crate::settings::file::SettingsFile;
 use crate::settings::keymap::Keymap;
@@ -120,7 +122,10 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Offers(args)) => print::offers(&args, out)?,
         Some(Command::Schema(args)) => print_json(&schema(args.of), out)?,
         Some(Command::Check(args)) => check::run(&args, out)?,
-        Some(Command::Models(args)) => evaluate::run(&args.command, out)?,
+        Some(Command::Models(args)) => match &args.command {
+            ModelsCommand::Evaluate(args) => evaluate::run(args, out)?,
+            ModelsCommand::Train(args) => train::run(args, out)?,
+        },
         Some(Command::Completions(args)) => {
             clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", out);
             0
@@ -147,13 +152,20 @@ fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
 
 fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -> Result<Options, CliError> {
     let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
+    let weights = train::folder(input.models.as_deref(), &settings(paths)?, paths);
+    let habitat = if input.method == MethodArg::HabitatMlp {
+        Some(Arc::new(train::load_habitat(&weights)?))
+    } else {
+        None
+    };
     Ok(Options {
+        habitat,
         targets: to.iter().map(slug).collect::<Result<_, _>>()?,
         ignore_origin: input.ignore_origin,
         origin: input.origin.as_ref().map(slug).transpose()?,
         method: input.method.into(),
         wave_form: input.waves.into(),
-        models: store::models(paths)?.map(Arc::new),
+        models: store::models(&weights)?.map(Arc::new),
         precision: input.precision,
     })
 }
@@ -286,9 +298,12 @@ fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         write!(out, "{}", keymap.to_toml())?;
         return Ok(0);
     }
-    for (what, path) in
-        [("settings", paths.settings()), ("catalog overlay", paths.catalog()), ("price overlay", paths.pricing())]
-    {
+    for (what, path) in [
+        ("settings", paths.settings()),
+        ("catalog overlay", paths.catalog()),
+        ("price overlay", paths.pricing()),
+        ("trained models", train::folder(None, &settings, &paths)),
+    ] {
         let state = if path.exists() { "" } else { "  (not there)" };
         writeln!(out, "{what:<16} {}{state}", path.display())?;
     }

@@ -5,6 +5,7 @@
 
 pub mod data;
 pub mod fit;
+pub mod habitat;
 pub mod judge;
 pub mod operators;
 pub mod options;

@@ -9,6 +9,7 @@ pub mod bundle;
 pub mod estimate;
 pub mod family;
 pub mod features;
+pub mod habitat;
 pub mod head;
 pub mod learned;
 pub mod memory;
@@ -32,13 +33,15 @@ pub use wave::WaveForm;
 /// The workload of a profile, for rooms that know predictions but not profiles.
 pub use crate::profile::{Mode, Precision, Workload};
 
-use crate::catalog::{BandwidthKind, Catalog, GpuSpec};
 use std::sync::Arc;
+
+use crate::catalog::{BandwidthKind, Catalog, GpuSpec};
 
 use crate::profile::{Operation, Profile};
 use crate::text;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond};
 use family::Family;
+use habitat::{HabitatMlp, HabitatTimes};
 use learned::{LearnedTime, Models};
 use memory::MemoryNeed;
 use precision::Change;
@@ -59,6 +62,8 @@ pub struct Options {
     pub wave_form: WaveForm,
     /// The learned models; without them rooflines take their place.
     pub models: Option<Arc<Models>>,
+    /// Habitat's networks, for [`MethodChoice::HabitatMlp`].
+    pub habitat: Option<Arc<HabitatMlp>>,
     /// The precision to predict for, where it is not the recorded one.
     pub precision: Option<Precision>,
 }
@@ -85,9 +90,12 @@ pub enum PredictError {
         /// The workload.
         workload: String,
     },
-    /// A learned model cannot be computed.
+    /// Habitat's networks asked for, but none given.
+    #[error("no weights of Habitat's networks were given; train them with `habitat-tui models train --habitat`")]
+    NoWeights,
+    /// A network that does not compute.
     #[error("learned models: {0}; go on without them with --method wave-scaling or roofline")]
-    Models(#[from] mlp::ModelError),
+    Network(#[from] mlp::ModelError),
 }
 
 fn named(name: Option<&str>) -> String {
@@ -129,10 +137,30 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     } else {
         options.targets.iter().map(|slug| catalog.find(slug.as_str())).collect::<Result<_, _>>()?
     };
+    let networks = match (options.method, &options.habitat) {
+        (MethodChoice::HabitatMlp, Some(networks)) => {
+            let gpus = &targets.iter().copied().chain(origin);
+            Some(HabitatTimes::new(networks, &profile.operations, profile.workload.precision, gpus)?)
+        }
+        (MethodChoice::HabitatMlp, None) => return Err(PredictError::NoWeights),
+        _ => None,
+    };
     let change = Change::asked(profile, options.precision);
     let learned = LearnedTable::of(profile, origin, &targets, options)?;
-    let base = origin.map(|origin| Base::of(profile, origin, &routed, learned.as_ref(), options));
-    let context = Context { profile, origin, base: base.as_ref(), routed: &routed, need: &need, options };
+    let route = |destination, learned| Route {
+        origin,
+        destination,
+        precision: profile.workload.precision,
+        choice: options.method,
+        form: options.wave_form,
+        learned,
+        habitat: networks.as_ref(),
+    };
+    let base = origin.map(|origin| {
+        let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
+        Base::of(profile, &route, &routed, options.models.as_deref())
+    });
+    let context = Context { profile, base: base.as_ref(), routed: &routed, need: &need, models: options.models.as_deref() };
     let mut keeping: Vec<&GpuSpec> = Vec::new();
     let predictions: Vec<Prediction> = targets
         .into_iter()
@@ -141,8 +169,8 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
             let refused = change.and_then(|change| change.refused_by(gpu));
             keeping.extend(refused.as_ref().map(|_| gpu));
             let change = change.filter(|_| refused.is_none());
-            let columns = learned.as_ref().map(|table| table.columns(index));
-            let mut prediction = predict_one(&context, gpu, columns, change);
+            let route = route(gpu, learned.as_ref().map(|table| table.columns(index)));
+            let mut prediction = predict_one(&context, &route, change);
             prediction.precision_note = refused.or_else(|| change.map(Change::note));
             prediction.notes.splice(0..0, prediction.precision_note.clone());
             prediction
@@ -238,11 +266,10 @@ fn measured_within(profile: &Profile) -> bool {
 /// What all predictions of a profile have in common.
 struct Context<'a> {
     profile: &'a Profile,
-    origin: Option<&'a GpuSpec>,
     base: Option<&'a Base>,
     routed: &'a [Routed<'a>],
     need: &'a MemoryNeed,
-    options: &'a Options,
+    models: Option<&'a Models>,
 }
 
 /// What the origin tells of the step as a whole.
@@ -262,26 +289,12 @@ struct Base {
 }
 
 impl Base {
-    fn of(
-        profile: &Profile,
-        origin: &GpuSpec,
-        routed: &[Routed<'_>],
-        learned: Option<&LearnedTable>,
-        options: &Options,
-    ) -> Self {
-        if let Some(base) = Self::by_models(profile, origin, routed, learned, options) {
+    fn of(profile: &Profile, route: &Route<'_>, routed: &[Routed<'_>], models: Option<&Models>) -> Self {
+        if let Some(base) = models.and_then(|models| Self::by_models(profile, route, routed, models)) {
             return base;
         }
-        // Operations that were not measured are put in by the roofline, here as on every
+        // Operations that were not measured are put in from their shapes, here as on every
         // destination, so that they do not turn into idle time.
-        let route = Route {
-            origin: Some(origin),
-            destination: origin,
-            precision: profile.workload.precision,
-            choice: options.method,
-            form: options.wave_form,
-            learned: learned.and_then(LearnedTable::at_origin),
-        };
         let mut sum = Micros::ZERO;
         let (mut unmeasured, mut communication) = (0_usize, Micros::ZERO);
         for routed in routed {
@@ -335,25 +348,11 @@ impl Base {
     /// Operators that were measured apart from the step (their sum differs from it by the
     /// launches and, where the board heats up, the clock) say less of a destination than
     /// the step itself: step over what the models say of it on the origin.
-    fn by_models(
-        profile: &Profile,
-        origin: &GpuSpec,
-        routed: &[Routed<'_>],
-        learned: Option<&LearnedTable>,
-        options: &Options,
-    ) -> Option<Self> {
-        let (models, table, step) = (options.models.as_ref()?, learned?, profile.measured_step()?);
-        if table.by_operator || !matches!(options.method, MethodChoice::Auto | MethodChoice::Learned) {
+    fn by_models(profile: &Profile, route: &Route<'_>, routed: &[Routed<'_>], models: &Models) -> Option<Self> {
+        let (learned, step, origin) = (route.learned?, profile.measured_step()?, route.destination);
+        if learned.here.is_some() || !route.choice.is_learned() {
             return None;
         }
-        let route = Route {
-            origin: Some(origin),
-            destination: origin,
-            precision: profile.workload.precision,
-            choice: options.method,
-            form: options.wave_form,
-            learned: table.at_origin(),
-        };
         let operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
         let expected = device_time(&shares(&operations), models.step_factor(origin));
         if expected.get() <= 0.0 {
@@ -388,24 +387,16 @@ impl Base {
 
 fn predict_one(
     context: &Context<'_>,
-    gpu: &GpuSpec,
-    learned: Option<LearnedColumns<'_>>,
+    route: &Route<'_>,
     change: Option<Change>,
 ) -> Prediction {
-    let Context { profile, origin, base, routed, need, options } = *context;
-    let is_origin = origin.is_some_and(|origin| origin.slug == gpu.slug);
-    let route = Route {
-        origin,
-        destination: gpu,
-        precision: profile.workload.precision,
-        choice: options.method,
-        form: options.wave_form,
-        learned,
-    };
+    let Context { profile, base, routed, need, models } = *context;
+    let gpu = route.destination;
+    let is_origin = route.origin.is_some_and(|origin| origin.slug == gpu.slug);
     let mut operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
     let taken_over = change.and_then(|change| change.apply(gpu, routed, &mut operations));
     let measured =
-        profile.measured_step().filter(|_| is_origin && options.method != MethodChoice::Roofline && change.is_none());
+        profile.measured_step().filter(|_| is_origin && route.choice != MethodChoice::Roofline && change.is_none());
     if measured.is_some() {
         for operation in &mut operations {
             if let Some(time) = operation.origin_time {
@@ -419,7 +410,7 @@ fn predict_one(
     let step = if let Some(median) = measured {
         StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
     } else {
-        let step = step_estimate(&shares, &operations, base, gpu, options.models.as_deref());
+        let step = step_estimate(&shares, &operations, base, gpu, models);
         StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
     };
     let throughput =
@@ -428,7 +419,7 @@ fn predict_one(
         });
     let mut notes = notes(gpu, &operations, profile);
     if measured.is_none() {
-        notes.extend(learned_notes(gpu, &operations, &shares, base, options.models.as_deref()));
+        notes.extend(learned_notes(gpu, &operations, &shares, base, models));
     }
     notes.splice(0..0, taken_over);
     let without_communication = match (measured, base) {

@@ -30,12 +30,12 @@ pub fn catalog(paths: &Paths) -> Result<Catalog, StoreError> {
 /// The weights' file in `models/`.
 pub const WEIGHTS: &str = "operators.safetensors";
 
-/// The learned models: the user's `models/operators.safetensors`, else the shipped ones.
+/// The learned models: `operators.safetensors` of `folder`, else the shipped ones.
 ///
 /// # Errors
 /// [`StoreError`] naming the file that is not one of weights.
-pub fn models(paths: &Paths) -> Result<Option<Models>, StoreError> {
-    let path = paths.models().join(WEIGHTS);
+pub fn models(folder: &Path) -> Result<Option<Models>, StoreError> {
+    let path = folder.join(WEIGHTS);
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -33,6 +33,7 @@ impl Bench {
             .current_dir(self.folder.path())
             .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
             .env_remove("HABITAT_TUI_THEME")
+            .env_remove("HABITAT_TUI_MODELS")
             .output()
             .unwrap()
     }
@@ -424,4 +425,70 @@ fn a_reader_that_goes_away_is_no_error() {
         .output()
         .unwrap();
     assert_eq!(text(&output.stderr), "");
+}
+
+/// Products on two GPUs at 80 % of their FP32 peak, every third on a third GPU for judging.
+fn operator_table() -> String {
+    let mut table = "split,gpu,op,B,M,N,K,latency_ms,kernel\n".to_owned();
+    for index in 0..120_u64 {
+        let [m, n, k] = [64 * (1 + index % 5), 128 * (1 + index / 5 % 6), 64 * (1 + index / 30)];
+        for (gpu, tflops) in [("v100-sxm2-16gb", 15.7), ("t4", 8.1), ("p4", 5.5)] {
+            let split = if gpu == "p4" { "test" } else { "train" };
+            let ms = 0.03 + 2.0 * (m * n * k) as f64 / (0.8e9 * tflops);
+            table.push_str(&format!("{split},{gpu},linear,1,{m},{n},{k},{ms},sgemm\n"));
+        }
+    }
+    table
+}
+
+#[test]
+fn habitats_networks_are_trained_and_used() {
+    let bench = Bench::new();
+    bench.file("data/linear.csv", operator_table());
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let predict = ["predict", path(&profile), "--to", "t4", "--method", "habitat-mlp", "--json", "--operations"];
+    let message = bench.error(&predict);
+    assert!(message.contains("models train --habitat") && message.contains("--models"), "{message}");
+
+    let line = "models train --habitat --data data --layers 2 --width 16 --epochs 30 --seed 3";
+    let train: Vec<&str> = line.split(' ').collect();
+    let report = bench.ok(&train);
+    assert!(report.contains("bmm: no table"), "{report}");
+    assert!(report.contains("p4") && report.contains("held out"), "{report}");
+    let models = bench.path("config/models");
+    let mut names: Vec<String> =
+        std::fs::read_dir(&models).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["habitat-mlp-linear.md", "habitat-mlp-linear.safetensors"]);
+    let card = std::fs::read_to_string(models.join("habitat-mlp-linear.md")).unwrap();
+    assert!(card.contains("SHA-256") && card.contains("--layers 2 --width 16") && card.contains("| p4"), "{card}");
+
+    // The same seed, the same file; an existing one is not replaced unasked.
+    let weights = std::fs::read(models.join("habitat-mlp-linear.safetensors")).unwrap();
+    assert!(bench.error(&train).contains("--force"));
+    bench.ok(&[&train[..], &["--out", "again"]].concat());
+    assert!(std::fs::read(bench.path("again/habitat-mlp-linear.safetensors")).unwrap() == weights);
+
+    let json = bench.json(&predict);
+    let operations = json["predictions"][0]["operations"].as_array().unwrap();
+    assert_eq!(operations[0]["method"], "habitat-mlp", "{}", operations[0]);
+    assert_ne!(operations[1]["method"], "habitat-mlp");
+    bench.ok(&["predict", path(&profile), "--method", "habitat-mlp", "--models", "again"]);
+
+    bench.file("again/habitat-mlp-linear.safetensors", &weights[..weights.len() / 2]);
+    let message = bench.error(&["predict", path(&profile), "--method", "habitat-mlp", "--models", "again"]);
+    assert!(message.contains("habitat-mlp-linear.safetensors"), "{message}");
+    bench.file("config/config.toml", "models = \"nowhere\"");
+    assert!(bench.error(&predict).contains("nowhere"));
+}
+
+#[test]
+fn training_says_what_it_needs() {
+    let bench = Bench::new();
+    assert!(bench.error(&["models", "train", "--data", "."]).contains("--habitat"));
+    let output = bench.run(&["models", "train", "--habitat", "--data", "."]);
+    assert_eq!(output.status.code(), Some(1));
+    bench.file("data/linear.csv", operator_table());
+    let args = ["models", "train", "--habitat", "--data", "data", "--leave-out", "t4,v100-sxm2-16gb"];
+    assert!(bench.error(&args).contains("left out"));
 }

@@ -190,6 +190,7 @@ fn one_crate_one_place() {
         (vec!["good_lp", "microlp::"], vec!["plan/solve.rs"]),
         (vec!["candle_core", "candle_nn"], vec!["predict/mlp.rs", "learn/fit.rs"]),
         (vec!["safetensors::"], vec!["predict/bundle.rs"]),
+        (vec!["sha2::"], vec!["cli/train.rs"]),
         (vec!["cudarc"], vec!["capture/device.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),
         (vec!["include_dir"], vec!["store/bundled.rs"]),

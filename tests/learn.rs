@@ -105,7 +105,7 @@ fn the_same_bits_every_time_and_after_every_interruption() {
         let from = saved.take();
         let mut stop = |progress: &Progress<'_>| {
             saved = Some(progress.checkpoint().unwrap());
-            if progress.epoch % 2 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if progress.epoch.is_multiple_of(2) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         runs += 1;
         let part = fit(&rows, BOUNDED, &options, from.as_deref(), &mut stop).unwrap();

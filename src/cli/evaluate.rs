@@ -12,34 +12,44 @@ mod traces;
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
-use super::CliError;
+use super::operators::{self, Judges};
+use super::{CliError, settings, train};
 use crate::catalog::Catalog;
-use crate::settings::args::{EvaluateOn, ModelsCommand};
+use crate::settings::args::{EvaluateArgs, EvaluateOn};
 use crate::store::{self, Paths};
 pub(super) use steps::profiles;
 use tally::Evaluation;
 
-pub(super) fn run(command: &ModelsCommand, out: &mut dyn Write) -> Result<u8, CliError> {
-    let catalog = store::catalog(&Paths::find())?;
-    let (on, data, json) = match command {
-        ModelsCommand::Train { data, out: to, seed } => return super::operators::run(data, to, *seed, &catalog, out),
-        ModelsCommand::Evaluate { on, data, json } => (on, data, json),
-    };
-    let (evaluations, json) = match (on, data) {
-        (Some(EvaluateOn::Ops { dir, json }), _) => (vec![ops::evaluate(dir, &catalog, &judges)?], *json),
-        (Some(EvaluateOn::Steps { dir, origin: None, json }), _) => (vec![steps::evaluate(dir, &catalog, &judges)?], *json),
-        (Some(EvaluateOn::Steps { dir, origin: Some(origins), json }), _) => {
-            (vec![steps::from_origins(dir, origins, &catalog, &judges)?], *json)
+pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let catalog = store::catalog(&paths)?;
+    let mut judges = match (&args.models, &args.data) {
+        (Some(folder), _) => operators::judges(folder)?,
+        (None, Some(data)) if !args.seen && args.on.is_none() => operators::trained(data, &catalog)?,
+        _ => {
+            let folder = train::folder(None, &settings(&paths)?, &paths);
+            Judges { shipped: store::models(&folder)?.map(Arc::new), ..Judges::default() }
         }
-        (Some(EvaluateOn::Traces { dir, json }), _) => (traces::evaluate(dir, &catalog, &judges)?, *json),
-        (Some(EvaluateOn::Cases { json }), _) => (cases::evaluate(&catalog, &judges)?, *json),
-        (None, Some(data)) => (all(data, &catalog, &judges)?, *json),
+    };
+    if args.seen {
+        judges.without.clear();
+    }
+    let evaluations = match (&args.on, &args.data) {
+        (Some(EvaluateOn::Ops { dir }), _) => vec![ops::evaluate(dir, &catalog, &judges)?],
+        (Some(EvaluateOn::Steps { dir, origin: None }), _) => vec![steps::evaluate(dir, &catalog, &judges)?],
+        (Some(EvaluateOn::Steps { dir, origin: Some(origins) }), _) => {
+            vec![steps::from_origins(dir, origins, &catalog, &judges)?]
+        }
+        (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &judges)?,
+        (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &judges)?,
+        (None, Some(data)) => all(data, &catalog, &judges)?,
         (None, None) => {
             return Err(CliError("on what? ops, steps, traces or cases; or --data DIR for all of them".to_owned()));
         }
     };
-    tally::print(&evaluations, json, out)
+    tally::print(&evaluations, args.json, out)
 }
 
 /// Every table, of a folder with `neusight/ops`, `neusight/steps` and `traces/gpu`.

@@ -47,6 +47,19 @@ pub(super) struct Judges {
 }
 
 impl Judges {
+    /// What is to be said of a table that these models are judged in.
+    pub(super) fn protocol(&self) -> Option<String> {
+        let names: Vec<&str> = self.without.keys().map(GpuSlug::as_str).collect();
+        if self.shipped.is_none() && names.is_empty() {
+            return Some("no learned models".to_owned());
+        }
+        Some(if names.is_empty() {
+            "learned models that saw all their training data, whatever GPU is judged".to_owned()
+        } else {
+            format!("learned models that were trained and calibrated without the GPU judged ({})", names.join(", "))
+        })
+    }
+
     /// The models to predict `gpu` with.
     pub(super) fn of(&self, gpu: &GpuSlug) -> Option<Arc<Models>> {
         self.without.get(gpu).or(self.shipped.as_ref()).cloned()
@@ -218,10 +231,27 @@ fn open(path: &Path) -> Result<Option<Arc<Models>>, CliError> {
     Ok(Some(Arc::new(Models::from_bytes(&bytes).map_err(|error| StoreError::content(path, error))?)))
 }
 
+/// Models of a folder of data, trained for the occasion.
+pub(super) fn trained(dir: &Path, catalog: &Catalog) -> Result<Judges, CliError> {
+    let data = read(dir, catalog)?;
+    let place = tempfile::tempdir()?;
+    let trained = train(&data, place.path(), 1, catalog)?;
+    let slugs = data.set.gpus.iter().map(|gpu| gpu.slug.clone());
+    let without = slugs.zip(trained.without.into_iter().map(Arc::new)).collect();
+    Ok(Judges { shipped: Some(Arc::new(trained.all)), without })
+}
+
 pub(super) fn run(dir: &Path, to: &Path, seed: u64, catalog: &Catalog, out: &mut dyn Write) -> Result<u8, CliError> {
     let data = read(dir, catalog)?;
     let trained = train(&data, to, seed, catalog)?;
     let size = finish(&data, &trained, to, seed)?;
-    writeln!(out, "{} GPUs, {} files; weights {:.1} MB in {}", data.set.gpus.len(), data.files.len(), size as f64 / 1e6, to.display())?;
+    writeln!(
+        out,
+        "{} GPUs, {} files; weights {:.1} MB in {}",
+        data.set.gpus.len(),
+        data.files.len(),
+        size as f64 / 1e6,
+        to.display()
+    )?;
     Ok(0)
 }

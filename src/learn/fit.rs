@@ -114,14 +114,10 @@ fn check(rows: &Rows, head: Head, options: &FitOptions) -> Result<(), FitError> 
     }
     match (head, options.loss) {
         (Head::Direct, Loss::SymmetricRelative { .. }) => {
-            return wrong("the symmetric relative loss needs times above 0, which a direct head does not promise");
+            wrong("the symmetric relative loss needs times above 0, which a direct head does not promise")
         }
-        (_, Loss::SymmetricRelative { delta }) if !(delta > 0.0 && delta.is_finite()) => {
-            return wrong("delta must be above 0");
-        }
-        (Head::Bounded { upper }, _) if !(upper > 0.0 && upper.is_finite()) => {
-            return wrong("the upper share must be above 0");
-        }
+        (_, Loss::SymmetricRelative { delta }) if !(delta > 0.0 && delta.is_finite()) => wrong("delta must be above 0"),
+        (Head::Bounded { upper }, _) if !(upper > 0.0 && upper.is_finite()) => wrong("the upper share must be above 0"),
         _ => Ok(()),
     }
 }
@@ -356,9 +352,13 @@ impl<'a> Training<'a> {
         let rows = self.rows;
         for column in [&rows.features, &rows.floor_us, &rows.bound_us, &rows.measured_us, &rows.weight] {
             add(&column.len().to_le_bytes());
-            column.iter().for_each(|value| add(&value.to_le_bytes()));
+            for value in column {
+                add(&value.to_le_bytes());
+            }
         }
-        rows.group.iter().for_each(|group| add(&group.to_le_bytes()));
+        for group in &rows.group {
+            add(&group.to_le_bytes());
+        }
         format!("{hash:016x}")
     }
 

@@ -294,6 +294,34 @@ impl Models {
             .collect())
     }
 
+    /// Operators measured each by itself, as tables of operators are: an operation on each GPU
+    /// it is paired with; never less than the host's launch.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn alone(&self, pairs: &[(&Operation, &GpuSpec)]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+        let (mut queries, mut counts) = (Vec::new(), Vec::new());
+        for (operation, gpu) in pairs {
+            let rate = product_rate(gpu, operation.dtype.as_ref(), None).0;
+            let parts = parts(operation, None);
+            queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Alone }));
+            counts.push(parts);
+        }
+        let times = self.times(&queries)?;
+        let mut rest = &times[..];
+        Ok(counts
+            .iter()
+            .map(|parts| {
+                let (own, after) = rest.split_at(parts.len());
+                rest = after;
+                let mut time = sum(own, parts)?;
+                let facts = parts.first().and_then(|part| self.ensembles.get(&OperatorModel::of(&part.primitive)?));
+                time.time = time.time.max(Micros::known(facts.map_or(0.0, |ensemble| ensemble.facts.host_us)));
+                Some(time)
+            })
+            .collect())
+    }
+
     /// Times of many primitives at once, one pass through each network; those known from
     /// before are taken from the cache.
     ///

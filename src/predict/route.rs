@@ -12,6 +12,7 @@ use crate::units::Micros;
 
 use super::estimate::{Estimate, Method, OperationPrediction};
 use super::family::{Family, family};
+use super::habitat::HabitatTimes;
 use super::learned::LearnedTime;
 use super::roofline::{SHORTEST_KERNEL_US, attained_bandwidth, roofline, sustained_rate};
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
@@ -30,6 +31,15 @@ pub enum MethodChoice {
     WaveScaling,
     /// The roofline on shapes, even where times were measured.
     Roofline,
+    /// Habitat's networks for products and convolutions, the rest as `Auto`.
+    HabitatMlp,
+}
+
+impl MethodChoice {
+    /// Whether the learned models may answer.
+    pub(super) const fn is_learned(self) -> bool {
+        matches!(self, Self::Auto | Self::Learned | Self::HabitatMlp)
+    }
 }
 
 /// An operation with what does not depend on the GPU worked out once.
@@ -61,6 +71,8 @@ pub(super) struct Route<'a> {
     pub(super) choice: MethodChoice,
     pub(super) form: WaveForm,
     pub(super) learned: Option<LearnedColumns<'a>>,
+    /// The answers of Habitat's networks, where they were asked for.
+    pub(super) habitat: Option<&'a HabitatTimes>,
 }
 
 /// What the learned models say of every operation.
@@ -101,7 +113,8 @@ impl Route<'_> {
     /// By the learned models, where they are the method of choice and know the operator; the
     /// last value tells whether it lies outside what they were trained on.
     fn learned(&self, routed: &Routed<'_>) -> Option<(Estimate<Micros>, String, bool)> {
-        if !matches!(self.choice, MethodChoice::Auto | MethodChoice::Learned) {
+        let asked = self.habitat.and_then(|networks| networks.of(routed.index, &self.destination.slug));
+        if !self.choice.is_learned() || matches!(asked, Some(Ok(_))) {
             return None;
         }
         let columns = self.learned?;
@@ -115,7 +128,7 @@ impl Route<'_> {
             }
             let kept = matches!(routed.family, Family::Softmax | Family::Normalisation);
             let launches_known = routed.operation.kernels.iter().any(|kernel| kernel.grid.is_some());
-            if self.choice == MethodChoice::Auto && launches_known && !routed.family.varies_kernels() && !kept {
+            if self.choice != MethodChoice::Learned && launches_known && !routed.family.varies_kernels() && !kept {
                 return None;
             }
             let here = (*here.get(routed.index)?)?;
@@ -134,6 +147,16 @@ impl Route<'_> {
     }
 
     fn time(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {
+        match self.habitat.and_then(|networks| networks.of(routed.index, &self.destination.slug)) {
+            Some(Ok((time, why))) => Ok((*time, Method::HabitatMlp, why.clone())),
+            Some(Err(refused)) => {
+                self.without_networks(routed).map(|(time, method, why)| (time, method, format!("{refused}; {why}")))
+            }
+            None => self.without_networks(routed),
+        }
+    }
+
+    fn without_networks(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {
         if routed.family == Family::Communication {
             return Err("communication between GPUs: added by the plan for its number of GPUs".to_owned());
         }

@@ -96,6 +96,10 @@ pub struct InputArgs {
     /// fp16, bf16, fp8.
     #[arg(long, value_name = "PRECISION", value_parser = parse_precision, help_heading = "Prediction")]
     pub precision: Option<Precision>,
+    /// Folder of weights: operators.safetensors in place of the shipped models, and those of
+    /// Habitat's networks for --method habitat-mlp.
+    #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS", help_heading = "Prediction")]
+    pub models: Option<PathBuf>,
 }
 
 /// `--method`.
@@ -110,6 +114,9 @@ pub enum MethodArg {
     WaveScaling,
     /// The roofline on shapes, whatever was measured.
     Roofline,
+    /// Habitat's networks for products and convolutions in FP32 (`models train --habitat`
+    /// makes them), the rest as auto.
+    HabitatMlp,
 }
 
 impl From<MethodArg> for MethodChoice {
@@ -119,6 +126,7 @@ impl From<MethodArg> for MethodChoice {
             MethodArg::Learned => Self::Learned,
             MethodArg::WaveScaling => Self::WaveScaling,
             MethodArg::Roofline => Self::Roofline,
+            MethodArg::HabitatMlp => Self::HabitatMlp,
         }
     }
 }
@@ -516,30 +524,81 @@ pub struct ModelsArgs {
 pub enum ModelsCommand {
     /// Judge predictions on measurements: mean, median, 90 % and worst relative errors, and
     /// the share of measured times in the predicted ranges.
-    #[command(args_conflicts_with_subcommands = true)]
-    Evaluate {
-        /// On what.
-        #[command(subcommand)]
-        on: Option<EvaluateOn>,
-        /// All tables, of a folder with neusight/ops, neusight/steps and traces/gpu.
-        #[arg(long, value_name = "DIR")]
-        data: Option<PathBuf>,
-        /// As JSON (habitat-evaluation, version 1; several tables as a list of them).
-        #[arg(long, requires = "data")]
-        json: bool,
-    },
-    /// Train the operator models.
-    Train {
-        /// Folder with neusight/ops, neusight/steps and mlpredict.
-        #[arg(long)]
-        data: PathBuf,
-        /// Folder to write to.
-        #[arg(long)]
-        out: PathBuf,
-        /// Seed.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-    },
+    Evaluate(EvaluateArgs),
+    /// Train the operator models (or, with --habitat, Habitat's networks) on measurements.
+    Train(TrainArgs),
+}
+
+/// Arguments of `models evaluate`.
+#[derive(Debug, Args)]
+pub struct EvaluateArgs {
+    /// On what.
+    #[command(subcommand)]
+    pub on: Option<EvaluateOn>,
+    /// All tables, of a folder with neusight/ops, neusight/steps and traces/gpu; every GPU is
+    /// judged by models that were trained without it.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Folder that `models train` wrote: GPUs that it has models without are judged by those.
+    /// Without it the shipped models are judged; with --data models are trained (minutes).
+    #[arg(long, value_name = "DIR", global = true)]
+    pub models: Option<PathBuf>,
+    /// Judge by the models that saw everything, the shipped ones or those of --models.
+    #[arg(long, global = true)]
+    pub seen: bool,
+    /// As JSON (habitat-evaluation, version 1; several tables as a list of them).
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// Arguments of `models train`.
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// Habitat's own networks, one an operator, in place of the operator models.
+    #[arg(long)]
+    pub habitat: bool,
+    /// Folder with neusight/ops, neusight/steps and mlpredict; with --habitat a folder of
+    /// operator tables (linear, bmm, conv2d; or conv, dense: .csv or .csv.gz).
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Folder to write weights and cards to (default: where predictions look for them).
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Only these operators.
+    #[arg(long, requires = "habitat", value_name = "NAME", value_delimiter = ',', value_enum)]
+    pub operators: Vec<KindArg>,
+    /// Hidden layers.
+    #[arg(long, requires = "habitat", value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub layers: u32,
+    /// Units of a hidden layer.
+    #[arg(long, requires = "habitat", value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    pub width: u32,
+    /// Passes over the rows.
+    #[arg(long, requires = "habitat", value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub epochs: u32,
+    /// GPUs to leave out, and to judge on.
+    #[arg(long, requires = "habitat", value_name = "GPU", value_delimiter = ',')]
+    pub leave_out: Vec<String>,
+    /// Train on a sample of so many rows.
+    #[arg(long, requires = "habitat", value_name = "N", value_parser = values::whole)]
+    pub rows: Option<u64>,
+    /// Of initial weights, order and samples: the same seed gives the same weights.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Replace weights that are there.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Operators that Habitat has a network for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KindArg {
+    /// Matrix products.
+    Linear,
+    /// Batched matrix products.
+    Bmm,
+    /// Two-dimensional convolutions.
+    Conv2d,
 }
 
 /// What to judge on.
@@ -549,9 +608,6 @@ pub enum EvaluateOn {
     Ops {
         /// Folder of the tables.
         dir: PathBuf,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Profiles of whole steps (folder/GPU/*.habitat.json…): from shapes and from every other GPU.
     Steps {
@@ -561,25 +617,15 @@ pub enum EvaluateOn {
         /// it, one a GPU; it may be DIR itself), and judge the operations by kind as well.
         #[arg(long, value_name = "FOLDER")]
         origin: Option<PathBuf>,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Profiler traces named `gpu_workload.json…`: each workload that was recorded on two
     /// GPUs, in both directions, by kind of operator.
     Traces {
         /// Folder of the traces.
         dir: PathBuf,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
-    Cases {
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Cases,
 }
 
 /// Arguments of `completions`.

@@ -6,6 +6,7 @@
 //! color = "auto"            # none, 16, 256, true, auto
 //! ascii = false
 //! mouse = true
+//! models = "/data/models"   # trained networks, for --method habitat-mlp
 //!
 //! [plan]                    # defaults of `plan` and of the plan screen
 //! tiers = ["on-demand", "spot"]
@@ -18,6 +19,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -36,6 +38,8 @@ pub struct SettingsFile {
     pub ascii: Option<bool>,
     /// Whether the mouse is used.
     pub mouse: Option<bool>,
+    /// Folder of trained networks.
+    pub models: Option<PathBuf>,
     /// Defaults of plans.
     pub plan: PlanDefaults,
     /// Key bindings by action.

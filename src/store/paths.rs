@@ -4,35 +4,33 @@ use std::path::PathBuf;
 
 use directories::ProjectDirs;
 
-/// Names the folder to use in place of the platform's configuration folder.
+/// Names the folder to use in place of the platform's configuration and data folders.
 pub const CONFIG_DIR_VARIABLE: &str = "HABITAT_TUI_CONFIG_DIR";
 
 /// The user's folders. None of them needs to exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
     config: PathBuf,
+    data: PathBuf,
 }
 
 impl Paths {
-    /// `$HABITAT_TUI_CONFIG_DIR`, else the platform's configuration folder, else
+    /// `$HABITAT_TUI_CONFIG_DIR`, else the platform's configuration and data folders, else
     /// `.habitat-tui` in the current folder (where the user has no home).
     pub fn find() -> Self {
-        let config = std::env::var_os(CONFIG_DIR_VARIABLE)
-            .filter(|path| !path.is_empty())
-            .map(PathBuf::from)
-            .or_else(|| ProjectDirs::from("", "", "habitat-tui").map(|dirs| dirs.config_dir().to_owned()))
-            .unwrap_or_else(|| PathBuf::from(".habitat-tui"));
-        Self { config }
+        if let Some(path) = std::env::var_os(CONFIG_DIR_VARIABLE).filter(|path| !path.is_empty()) {
+            return Self::at(path);
+        }
+        ProjectDirs::from("", "", "habitat-tui").map_or_else(
+            || Self::at(".habitat-tui"),
+            |dirs| Self { config: dirs.config_dir().to_owned(), data: dirs.data_dir().to_owned() },
+        )
     }
 
-    /// Weights that replace the shipped ones.
-    pub fn models(&self) -> PathBuf {
-        self.config.join("models")
-    }
-
-    /// A given configuration folder.
-    pub fn at(config: impl Into<PathBuf>) -> Self {
-        Self { config: config.into() }
+    /// A given folder for everything.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        let config = folder.into();
+        Self { data: config.clone(), config }
     }
 
     /// The settings file.
@@ -48,5 +46,10 @@ impl Paths {
     /// The user's prices.
     pub fn pricing(&self) -> PathBuf {
         self.config.join("pricing")
+    }
+
+    /// Trained networks.
+    pub fn models(&self) -> PathBuf {
+        self.data.join("models")
     }
 }

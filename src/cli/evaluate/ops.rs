@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::super::CliError;
+use super::super::operators::Judges;
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::catalog::{Catalog, GpuSpec};
+use crate::predict::learned::Spread;
 use crate::predict::roofline::{attained_bandwidth, roofline, sustained_rate};
 use crate::predict::wave::{WaveForm, gamma, scale_kernel};
 use crate::predict::work::{Arithmetic, Work, work};
-use crate::predict::{Options, Prediction, predict};
-use crate::profile::{DType, Kernel, Mode, Operation, Origin, Phase, Precision, Profile, Workload};
-use crate::store::{self, StoreError};
+use crate::predict::{Estimate, Method};
+use crate::profile::{DType, Kernel, Operation};
+use crate::store::operator_tables::{self, Row, Split};
 use crate::units::{GpuSlug, Micros};
 
 /// Below this an operator's measured time is mostly launch.
@@ -25,26 +27,24 @@ struct Measured {
 }
 
 /// Every table of `dir`.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog) -> Result<Evaluation, CliError> {
+pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     let mut notes = Vec::new();
     for family in ["elementwise", "softmax", "layernorm", "linear", "bmm", "conv2d"] {
-        let Some(path) = [".csv", ".csv.gz", ".csv.zst"]
-            .iter()
-            .map(|ending| dir.join(format!("{family}{ending}")))
-            .find(|path| path.exists())
-        else {
+        let Some(path) = operator_tables::find(dir, family) else {
             notes.push(format!("{family}: no table in {}, skipped", dir.display()));
             continue;
         };
-        let configurations = read_table(&path, family)?;
-        for (operation, by_gpu) in configurations.values() {
+        let rows = operator_tables::read(&path, family)?;
+        for (operation, by_gpu) in by_configuration(&rows).values() {
             judge(family, operation, by_gpu, catalog, &mut groups)?;
         }
+        judge_learned(family, &rows, catalog, judges, &mut groups)?;
     }
     let protocol = format!(
-        "absolute relative errors over every ordered pair of GPUs, rows over {SHORTEST_ORIGIN_MS} ms on the origin (for \"predicted, shapes alone\" every GPU once, rows over that there); memory-bound families together as \"memory-bound\""
+        "operators, absolute relative errors; learned models (and \"roofline, shapes alone\"): rows of the tables' test split, all where there is none; the rest: every ordered pair of GPUs, rows over {SHORTEST_ORIGIN_MS} ms on the origin, memory-bound families together as \"memory-bound\""
     );
+    notes.extend(judges.protocol());
     Ok(groups.evaluation(protocol, notes))
 }
 
@@ -63,23 +63,10 @@ fn judge(
         }
     };
     let shapes = || operation.inputs.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(" × ");
-    let alone = profile(operation, None)?;
-    for (gpu, predicted) in whole(&alone, by_gpu.keys(), Options::default(), catalog) {
-        if let Some(there) = by_gpu.get(&gpu).filter(|there| there.milliseconds > SHORTEST_ORIGIN_MS) {
-            let label = || format!("{} {} on {gpu}", operation.name, shapes());
-            add("predicted, shapes alone", predicted, there.milliseconds, &label);
-        }
-    }
     for (origin, here) in by_gpu.iter().filter(|(_, here)| here.milliseconds > SHORTEST_ORIGIN_MS) {
         let origin = catalog.find(origin.as_str()).map_err(CliError::of)?;
-        let recorded = profile(operation, Some((origin, here)))?;
         let others = || by_gpu.keys().filter(|slug| **slug != origin.slug);
         let label = |destination: &GpuSlug| format!("{} {}, {} → {destination}", operation.name, shapes(), origin.slug);
-        for (destination, predicted) in whole(&recorded, others(), Options::default(), catalog) {
-            if let Some(there) = by_gpu.get(&destination) {
-                add("predicted, from the origin", predicted, there.milliseconds, &|| label(&destination));
-            }
-        }
         for destination in others() {
             let measured = by_gpu[destination].milliseconds;
             let spec = catalog.find(destination.as_str()).map_err(CliError::of)?;
@@ -89,46 +76,6 @@ fn judge(
         }
     }
     Ok(())
-}
-
-/// One operation as a step of its own, measured on a GPU or not.
-fn profile(operation: &Operation, measured: Option<(&GpuSpec, &Measured)>) -> Result<Profile, CliError> {
-    let mut operation = operation.clone();
-    let workload = Workload {
-        name: operation.name.clone(),
-        mode: Mode::Inference,
-        batch_size: None,
-        sequence_length: None,
-        precision: Some(Precision::Fp32),
-        parameter_count: None,
-    };
-    let origin = measured.map(|(gpu, measured)| {
-        operation.device_time = Some(measured.kernel.duration);
-        operation.kernels = vec![measured.kernel.clone()];
-        Origin { gpu: Some(gpu.slug.clone()), gpu_name: None, framework: None, cuda: None, driver: None }
-    });
-    Profile::new(workload, origin, None, vec![operation]).map_err(CliError::of)
-}
-
-/// What the program itself predicts for the one operation of a profile, in milliseconds.
-fn whole<'a>(
-    profile: &Profile,
-    targets: impl Iterator<Item = &'a GpuSlug>,
-    options: Options,
-    catalog: &Catalog,
-) -> Vec<(GpuSlug, Predicted)> {
-    let options = Options { targets: targets.cloned().collect(), ..options };
-    if options.targets.is_empty() {
-        return Vec::new();
-    }
-    let Ok(answer) = predict(profile, catalog, &options) else { return Vec::new() };
-    let milliseconds = |prediction: Prediction| {
-        let time = prediction.operations.into_iter().next()?.time?;
-        let predicted =
-            Predicted { mid: time.mid.as_millis(), range: Some([time.low.as_millis(), time.high.as_millis()]) };
-        Some((prediction.gpu.slug, predicted))
-    };
-    answer.predictions.into_iter().filter_map(milliseconds).collect()
 }
 
 /// Milliseconds on the destination by each method.
@@ -158,105 +105,87 @@ fn by_every_method(work: &Work, here: &Measured, origin: &GpuSpec, destination: 
 type Configuration = (Operation, BTreeMap<GpuSlug, Measured>);
 
 /// Rows of a table by configuration; the first row of a GPU counts.
-fn read_table(path: &Path, family: &str) -> Result<BTreeMap<String, Configuration>, CliError> {
-    let problem = |line: u64, what: String| CliError(format!("{}: line {line}: {what}", path.display()));
-    let reader = store::open(path).map_err(|error| StoreError::read(path, error))?;
-    let mut reader = csv::Reader::from_reader(reader);
-    let headings = reader.headers().map_err(|error| CliError(format!("{}: {error}", path.display())))?.clone();
-    let mut configurations = BTreeMap::new();
-    for (index, record) in reader.records().enumerate() {
-        let line = index as u64 + 2;
-        let record = record.map_err(|error| problem(line, error.to_string()))?;
-        let text = |key: &str| headings.iter().position(|heading| heading == key).and_then(|place| record.get(place));
-        let number = |key: &str| -> Result<f64, CliError> {
-            let value = text(key).ok_or_else(|| problem(line, format!("column {key} is missing")))?;
-            value
-                .parse::<f64>()
-                .ok()
-                .filter(|value| value.is_finite())
-                .ok_or_else(|| problem(line, format!("{key}: {value:?} is no number")))
-        };
-        let size = |key: &str| number(key).map(|value| value as u64);
-        let milliseconds = number("latency_ms")?;
-        let gpu = GpuSlug::new(text("gpu").unwrap_or_default()).map_err(|error| problem(line, error.to_string()))?;
-        let operation = operation(family, text("op").unwrap_or_default(), &size)?;
-        let extent = |prefix: &str| -> Option<[u32; 3]> {
-            let at = |axis: &str| {
-                number(&format!("{prefix}_{axis}")).ok().map(|value| value as u32).filter(|&value| value > 0)
-            };
-            Some([at("x")?, at("y")?, at("z")?])
-        };
-        let kernel = Kernel {
-            name: text("kernel").unwrap_or_default().to_owned(),
-            count: 1,
-            duration: Micros::from_millis(milliseconds).map_err(|error| problem(line, error.to_string()))?,
-            grid: extent("grid").filter(|_| extent("block").is_some()),
-            block: extent("block").filter(|_| extent("grid").is_some()),
-            registers_per_thread: None,
-            static_shared_memory_bytes: None,
-            dynamic_shared_memory_bytes: None,
-            flops: None,
-            dram_bytes: None,
-        };
-        let key = format!("{} {:?} {:?}", operation.name, operation.inputs, operation.outputs);
-        let (_, by_gpu) = configurations.entry(key).or_insert_with(|| (operation, BTreeMap::new()));
-        by_gpu.entry(gpu).or_insert(Measured { milliseconds, kernel });
+fn by_configuration(rows: &[Row]) -> BTreeMap<String, Configuration> {
+    let mut configurations: BTreeMap<String, Configuration> = BTreeMap::new();
+    for Row { operation, gpu, time, kernel, .. } in rows {
+        let key = key(operation);
+        let (_, by_gpu) = configurations.entry(key).or_insert_with(|| (operation.clone(), BTreeMap::new()));
+        by_gpu
+            .entry(gpu.clone())
+            .or_insert_with(|| Measured { milliseconds: time.as_millis(), kernel: kernel.clone() });
     }
-    Ok(configurations)
+    configurations
 }
 
-/// The operation of a row, in FP32 as these tables are.
-fn operation(family: &str, op: &str, size: &dyn Fn(&str) -> Result<u64, CliError>) -> Result<Operation, CliError> {
-    let (name, inputs, outputs) = match family {
-        "elementwise" => {
-            let shape = vec![size("B")?, size("H")?];
-            // A trailing u marks tensor and scalar; relu and the like have one input too.
-            let one_input = op.ends_with('u') || op == "tanh";
-            (
-                format!("aten::{}", if op == "relu" || op == "gelu" { op } else { op.trim_end_matches('u') }),
-                if one_input { vec![shape.clone()] } else { vec![shape.clone(), shape.clone()] },
-                vec![shape],
-            )
+fn key(operation: &Operation) -> String {
+    format!("{} {:?} {:?}", operation.name, operation.inputs, operation.outputs)
+}
+
+/// The learned models on the rows that are judged: the authors' test split, where a table
+/// has one. From shapes alone, by GPU; and with the time on every other GPU as the origin's.
+fn judge_learned(
+    family: &str,
+    rows: &[Row],
+    catalog: &Catalog,
+    judges: &Judges,
+    groups: &mut Groups,
+) -> Result<(), CliError> {
+    let has_test = rows.iter().any(|row| row.split == Split::Test);
+    let judged: Vec<&Row> = rows.iter().filter(|row| !has_test || row.split == Split::Test).collect();
+    let mut slugs: Vec<&GpuSlug> = judged.iter().map(|row| &row.gpu).collect();
+    slugs.sort();
+    slugs.dedup();
+    let mut by_work: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+    for row in &judged {
+        by_work.entry(key(&row.operation)).or_default().push(row);
+    }
+    for slug in slugs {
+        let Some(models) = judges.of(slug) else { continue };
+        let gpu = catalog.find(slug.as_str()).map_err(CliError::of)?;
+        let own: Vec<&Row> = judged.iter().filter(|row| row.gpu == *slug).copied().collect();
+        let pairs: Vec<(&Operation, &GpuSpec)> = own.iter().map(|row| (&row.operation, gpu)).collect();
+        let alone = models.alone(&pairs).map_err(CliError::of)?;
+        // The same work elsewhere, by the same models.
+        let mut others: Vec<(usize, &Row)> = Vec::new();
+        for (index, row) in own.iter().enumerate() {
+            let elsewhere = by_work.get(&key(&row.operation)).into_iter().flatten();
+            others.extend(elsewhere.filter(|other| other.gpu != *slug).map(|other| (index, *other)));
         }
-        "softmax" => {
-            ("aten::softmax".to_owned(), vec![vec![size("B")?, size("H")?]], vec![vec![size("B")?, size("H")?]])
+        let specs: Vec<&GpuSpec> = others
+            .iter()
+            .map(|(_, row)| catalog.find(row.gpu.as_str()).map_err(CliError::of))
+            .collect::<Result<_, _>>()?;
+        let origins: Vec<(&Operation, &GpuSpec)> =
+            others.iter().zip(&specs).map(|((_, row), gpu)| (&row.operation, *gpu)).collect();
+        let origins = models.alone(&origins).map_err(CliError::of)?;
+        let shapes = |row: &Row| row.operation.inputs.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>();
+        for (row, time) in own.iter().zip(&alone) {
+            let label = || format!("{} {} on {slug}", row.operation.name, shapes(row).join(" × "));
+            let measured = row.time.as_millis();
+            if let Some(time) = time {
+                let predicted = in_range(time.time, time.spread);
+                groups.add(family, "learned, shapes alone", predicted, measured, &label);
+                groups.add(&format!("{family} on {slug}"), "learned, shapes alone", predicted, measured, &label);
+            }
+            if let Some(work) = work(&row.operation, None) {
+                let (time, _) = roofline(gpu, &work, Some(&DType::Float32), None);
+                let predicted = Predicted { mid: time.as_millis(), range: None };
+                groups.add(&format!("{family} on {slug}"), "roofline, shapes alone", predicted, measured, &label);
+            }
         }
-        "layernorm" => {
-            ("aten::layer_norm".to_owned(), vec![vec![size("B")?, size("H")?]], vec![vec![size("B")?, size("H")?]])
+        for ((index, other), here) in others.iter().zip(&origins) {
+            let (Some(there), Some(here)) = (&alone[*index], here) else { continue };
+            let row = own[*index];
+            let time = there.time * (other.time / here.time).powf(there.shared_deviation);
+            let label = || format!("{} {}, {} → {slug}", row.operation.name, shapes(row).join(" × "), other.gpu);
+            let predicted = in_range(time, there.with_origin);
+            groups.add(family, "learned, with the origin", predicted, row.time.as_millis(), &label);
         }
-        "linear" => {
-            ("aten::linear".to_owned(), vec![vec![size("M")?, size("N")?], vec![size("K")?, size("N")?]], Vec::new())
-        }
-        "bmm" => {
-            let batch = size("B")?;
-            (
-                "aten::bmm".to_owned(),
-                vec![vec![batch, size("M")?, size("N")?], vec![batch, size("N")?, size("K")?]],
-                Vec::new(),
-            )
-        }
-        _ => {
-            let (batch, image, kernel) = (size("B")?, size("image_size")?, size("kernel_size")?);
-            let out = (image + 2 * size("padding")?).saturating_sub(kernel) / size("stride")?.max(1) + 1;
-            let channels = size("out_channels")?;
-            let weight = vec![channels, size("in_channels")?, kernel, kernel];
-            (
-                "aten::conv2d".to_owned(),
-                vec![vec![batch, size("in_channels")?, image, image], weight],
-                vec![vec![batch, channels, out, out]],
-            )
-        }
-    };
-    Ok(Operation {
-        name,
-        module: None,
-        phase: Phase::Forward,
-        count: 1,
-        inputs,
-        outputs,
-        dtype: Some(DType::Float32),
-        attributes: BTreeMap::new(),
-        device_time: None,
-        kernels: Vec::new(),
-    })
+    }
+    Ok(())
+}
+
+fn in_range(time: Micros, spread: Spread) -> Predicted {
+    let estimate = Estimate::with_factors(time, spread.low, spread.high, Method::Learned);
+    Predicted { mid: estimate.mid.as_millis(), range: Some([estimate.low.as_millis(), estimate.high.as_millis()]) }
 }

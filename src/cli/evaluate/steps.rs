@@ -33,7 +33,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
         }
     }
     let protocol = "absolute relative errors of whole steps: from shapes alone, and from the same step measured on every other GPU; \"in range\" is the share of measured steps in the predicted range";
-    Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
+    Ok(groups.evaluation(protocol.to_owned(), judges.protocol().into_iter().collect()))
 }
 
 /// Every step of `dir` from the step of the same file name in `origins`, and its
@@ -62,6 +62,7 @@ pub(super) fn from_origins(
     }
     let protocol = "absolute relative errors of whole steps predicted from the same step measured on another GPU (every ordered pair), and of their operations by family; \"in range\" is the share of measured times in the predicted range";
     let notes = if lone == 0 { Vec::new() } else { vec![format!("{lone} steps have no origin and are left out")] };
+    let notes = notes.into_iter().chain(judges.protocol()).collect();
     Ok(groups.evaluation(protocol.to_owned(), notes))
 }
 
