@@ -354,7 +354,7 @@ impl Base {
             return None;
         }
         let operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
-        let expected = device_time(&shares(&operations), models.step_factor(origin));
+        let expected = device_time(&shares(&operations), models.step_factor(origin, profile.workload.mode));
         if expected.get() <= 0.0 {
             return None;
         }
@@ -410,7 +410,7 @@ fn predict_one(
     let step = if let Some(median) = measured {
         StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
     } else {
-        let step = step_estimate(&shares, &operations, base, gpu, models);
+        let step = step_estimate(&shares, &operations, base, (gpu, profile.workload.mode), models);
         StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
     };
     let throughput =
@@ -419,7 +419,7 @@ fn predict_one(
         });
     let mut notes = notes(gpu, &operations, profile);
     if measured.is_none() {
-        notes.extend(learned_notes(gpu, &operations, &shares, base, models));
+        notes.extend(learned_notes((gpu, profile.workload.mode), &operations, &shares, base, models));
     }
     notes.splice(0..0, taken_over);
     let without_communication = match (measured, base) {
@@ -490,12 +490,12 @@ fn step_estimate(
     shares: &[MethodShare],
     operations: &[OperationPrediction],
     base: Option<&Base>,
-    gpu: &GpuSpec,
+    (gpu, mode): (&GpuSpec, Mode),
     models: Option<&Models>,
 ) -> Estimate<Micros> {
     let (overlap, idle) = base.map_or((1.0, Micros::ZERO), |base| (base.overlap, base.host_idle));
     let deviation = base.map_or(1.0, |base| base.deviation);
-    let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu)));
+    let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu, mode)));
     let spread = models.map_or((0.0, 0.0), |models| {
         let steps = models.steps();
         let from_shapes = if models.has_seen(gpu) { steps.seen } else { steps.unseen };
@@ -534,7 +534,7 @@ fn far_share(operations: &[OperationPrediction]) -> f64 {
 }
 
 fn learned_notes(
-    gpu: &GpuSpec,
+    (gpu, mode): (&GpuSpec, Mode),
     operations: &[OperationPrediction],
     shares: &[MethodShare],
     base: Option<&Base>,
@@ -546,7 +546,7 @@ fn learned_notes(
     if shares.iter().any(|share| share.method == Method::Learned) && base.is_none_or(|base| base.deviation != 1.0) {
         notes.push(format!(
             "steps take {:.2} times the sum of their operators by the models{}",
-            models.step_factor(gpu),
+            models.step_factor(gpu, mode),
             if models.steps().boards.contains_key(gpu.slug.as_str()) { ", as measured on this GPU" } else { "" }
         ));
     }

@@ -25,8 +25,8 @@ use crate::units::GpuSlug;
 
 /// Operator tables of `NeuSight`'s form, by folder and name.
 const TABLES: [&str; 6] = ["linear", "bmm", "conv2d", "softmax", "layernorm", "elementwise"];
-/// Rows of a foreign framework below this many milliseconds are mostly its own overhead.
-const SHORTEST_FOREIGN_US: f64 = 1000.0;
+/// Rows of a foreign framework below this many microseconds are mostly its own overhead.
+const SHORTEST_FOREIGN_US: f64 = 2000.0;
 /// What the weights are made from, under the data folder.
 const FOLDERS: [&str; 3] = ["neusight/ops", "mlpredict", "neusight/steps"];
 

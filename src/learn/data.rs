@@ -113,6 +113,14 @@ impl Dataset {
         Ok(data)
     }
 
+    /// Whether a row is of that GPU, or of a board that other programs' tables name no
+    /// better than by the chip.
+    pub fn is_same_board(&self, row: &Row, gpu: usize) -> bool {
+        let (a, b) = (&self.gpus[row.gpu], &self.gpus[gpu]);
+        row.gpu == gpu
+            || row.session == Session::Other && a.architecture == b.architecture && a.sm_count == b.sm_count
+    }
+
     fn index(&mut self, slug: &GpuSlug, catalog: &Catalog) -> Result<usize, UnknownGpu> {
         if let Some(index) = self.gpus.iter().position(|gpu| gpu.slug == *slug) {
             return Ok(index);

@@ -10,6 +10,8 @@ use crate::predict::mlp::ModelError;
 use crate::predict::rate::fp32_product_rate;
 use crate::predict::{Options, PredictError, predict};
 
+use crate::profile::Mode;
+
 use super::data::{Dataset, Row, Session};
 use super::operators::predict_rows;
 
@@ -116,7 +118,7 @@ pub fn step_residuals(
     catalog: &Catalog,
     ensembles: &BTreeMap<OperatorModel, Ensemble>,
 ) -> Result<Vec<Option<f64>>, PredictError> {
-    let plain = StepFacts { typical: 1.0, ..StepFacts::default() };
+    let plain = StepFacts { typical: 1.0, training: 1.0, ..StepFacts::default() };
     let models = Arc::new(Models::new(ensembles.clone(), plain));
     data.steps
         .iter()
@@ -144,7 +146,29 @@ pub fn step_facts(
     left_out: Option<usize>,
 ) -> StepFacts {
     let known: Vec<usize> = (0..data.steps.len()).filter(|&step| Some(data.steps[step].gpu) != left_out).collect();
-    let unseen = |step: usize| by_fold[data.steps[step].gpu][step];
+    // Training steps by themselves: by how much more they deviate than inference on the same
+    // board, which has nothing to do with the board.
+    let training = |without: Option<usize>| -> f64 {
+        let mut differences = Vec::new();
+        for gpu in (0..data.gpus.len()).filter(|&gpu| Some(gpu) != without) {
+            let of = |mode: Mode| -> Vec<(f64, f64)> {
+                let own = known.iter().filter(|&&step| data.steps[step].gpu == gpu);
+                own.filter(|&&step| data.steps[step].profile.workload.mode == mode)
+                    .filter_map(|&step| Some((by_fold[gpu][step]?, 1.0)))
+                    .collect()
+            };
+            if let Some(inference) = quantile(of(Mode::Inference), 0.5) {
+                differences.extend(of(Mode::Training).into_iter().map(|(log, weight)| (log - inference, weight)));
+            }
+        }
+        quantile(differences, 0.5).unwrap_or(0.0)
+    };
+    // From here on training steps are taken back to what inference would be.
+    let adjusted = |residuals: &[Option<f64>], step: usize, without: Option<usize>| -> Option<f64> {
+        let trains = data.steps[step].profile.workload.mode == Mode::Training;
+        Some(residuals[step]? - if trains { training(without) } else { 0.0 })
+    };
+    let unseen = |step: usize| adjusted(&by_fold[data.steps[step].gpu], step, Some(data.steps[step].gpu));
     let typical = |without: Option<usize>| -> f64 {
         let logs = known.iter().filter(|&&step| Some(data.steps[step].gpu) != without);
         quantile(logs.filter_map(|&step| Some((unseen(step)?, 1.0))).collect(), 0.5).unwrap_or(0.0)
@@ -155,11 +179,11 @@ pub fn step_facts(
         let own: Vec<f64> = known
             .iter()
             .filter(|&&step| data.steps[step].gpu == gpu && Some(data.steps[step].profile.workload.name.as_str()) != but)
-            .filter_map(|&step| residuals[step])
+            .filter_map(|&step| adjusted(residuals, step, None))
             .collect();
         (!own.is_empty()).then(|| (own.iter().sum::<f64>() + TYPICAL_WEIGHT * usual) / (own.len() as f64 + TYPICAL_WEIGHT))
     };
-    let mut facts = StepFacts { typical: usual.exp(), ..StepFacts::default() };
+    let mut facts = StepFacts { typical: usual.exp(), training: training(None).exp(), ..StepFacts::default() };
     let mut amd = Vec::new();
     for (index, gpu) in data.gpus.iter().enumerate().filter(|(index, _)| Some(*index) != left_out) {
         if let Some(factor) = board(full, index, None) {
@@ -177,7 +201,7 @@ pub fn step_facts(
         .filter_map(|&step| {
             let of = &data.steps[step];
             let factor = board(full, of.gpu, Some(&of.profile.workload.name)).unwrap_or(usual);
-            Some((of.gpu, (full[step]? - factor) * 1.0))
+            Some((of.gpu, adjusted(full, step, None)? - factor))
         })
         .collect();
     facts.seen = spread(&seen).map(|spread| spread.widened(SEEN_WIDENING));
@@ -194,7 +218,9 @@ pub fn step_facts(
                 continue;
             }
             let fold = &by_fold[destination.gpu];
-            let (Some(at_origin), Some(at_destination)) = (fold[here], fold[there]) else { continue };
+            let without = Some(destination.gpu);
+            let adjusted = |step| adjusted(fold, step, without);
+            let (Some(at_origin), Some(at_destination)) = (adjusted(here), adjusted(there)) else { continue };
             let limited = fp32_product_rate(&data.gpus[origin.gpu]).is_power_limited();
             let factor = board(fold, origin.gpu, None).unwrap_or(usual);
             let own = at_destination - typical(Some(destination.gpu));

@@ -18,6 +18,9 @@ const NETWORKS: u64 = 2;
 /// How much a row of real sizes counts against one of random sizes.
 const REAL_SIZES_WEIGHT: f32 = 3.0;
 
+/// The same for tables of other programs, whose overhead is not known.
+const FOREIGN_WEIGHT: f32 = 0.2;
+
 /// Trains the ensemble of `model`, `left_out` (an index into the dataset's GPUs) not seen.
 /// `on_epoch` hears of every pass over the rows, and may stop it.
 ///
@@ -31,7 +34,8 @@ pub fn ensemble(
     on_epoch: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<Ensemble, FitError> {
     let all = data.rows.get(&model).map_or(&[][..], |rows| rows);
-    let chosen: Vec<&Row> = all.iter().filter(|row| Some(row.gpu) != left_out && !row.is_host_bound).collect();
+    let hidden = |row: &Row| left_out.is_some_and(|left_out| data.is_same_board(row, left_out));
+    let chosen: Vec<&Row> = all.iter().filter(|row| !hidden(row) && !row.is_host_bound).collect();
     let mut sessions: Vec<(usize, Session)> = chosen.iter().map(|row| (row.gpu, row.session)).collect();
     sessions.sort_unstable();
     sessions.dedup();
@@ -46,7 +50,11 @@ pub fn ensemble(
         measured_us: chosen.iter().map(|row| row.measured_us as f32).collect(),
         weight: chosen
             .iter()
-            .map(|row| if matches!(row.session, Session::Test | Session::Step) { REAL_SIZES_WEIGHT } else { 1.0 })
+            .map(|row| match row.session {
+                Session::Test | Session::Step => REAL_SIZES_WEIGHT,
+                Session::Train => 1.0,
+                Session::Other => FOREIGN_WEIGHT,
+            })
             .collect(),
     };
     let (mut networks, mut offsets) = (Vec::new(), vec![0.0; sessions.len()]);
@@ -62,7 +70,9 @@ pub fn ensemble(
     let mut facts = ModelFacts { ranges: ranges(&chosen, model), ..ModelFacts::default() };
     facts.boards = boards(data, &sessions, &offsets);
     facts.makers = makers(data, &facts.boards);
-    let launches: Vec<f64> = shortest_times(all)
+    // Of tables of kernels; other programs have overheads of their own.
+    let kernels: Vec<Row> = all.iter().filter(|row| row.session != Session::Other).cloned().collect();
+    let launches: Vec<f64> = shortest_times(&kernels)
         .into_iter()
         .filter(|((gpu, _), _)| Some(*gpu) != left_out)
         .map(|(_, time)| time)

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{GpuSpec, Vendor};
-use crate::profile::{DType, Operation, Precision};
+use crate::profile::{DType, Mode, Operation, Precision};
 use crate::units::{GpuSlug, Micros};
 
 use super::bundle::Bundle;
@@ -93,6 +93,8 @@ pub struct ModelFacts {
 pub struct StepFacts {
     /// Step over sum of predicted operators, where nothing else is known.
     pub typical: f64,
+    /// The same of training steps over that of inference.
+    pub training: f64,
     /// By slug, for boards with measured steps.
     pub boards: BTreeMap<String, f64>,
     /// By maker, for its other boards.
@@ -240,10 +242,11 @@ impl Models {
     }
 
     /// Step over sum of operators on `gpu`.
-    pub fn step_factor(&self, gpu: &GpuSpec) -> f64 {
+    pub fn step_factor(&self, gpu: &GpuSpec, mode: Mode) -> f64 {
         let steps = &self.steps;
         let maker = || steps.makers.get(maker(gpu.vendor));
-        *steps.boards.get(gpu.slug.as_str()).or_else(maker).unwrap_or(&steps.typical)
+        let board = *steps.boards.get(gpu.slug.as_str()).or_else(maker).unwrap_or(&steps.typical);
+        board * if mode == Mode::Training { steps.training } else { 1.0 }
     }
 
     /// One occurrence of every operation on each of `gpus`, in one pass through each network:
