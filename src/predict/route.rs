@@ -4,6 +4,7 @@
 //! run the same kernel everywhere; the ratio of rooflines where they choose another kernel
 //! on another GPU (gemm, convolution, recurrent, attention) or no launch was recorded; the
 //! ratio of bandwidths where not even shapes are known. Without: the roofline on shapes.
+//! Habitat's networks answer first where they are asked for.
 
 use crate::catalog::GpuSpec;
 use crate::profile::{DType, Operation, Precision};
