@@ -4,10 +4,17 @@
 
 use std::ops::ControlFlow;
 
+use habitat_tui::catalog::Catalog;
 use habitat_tui::learn::fit::{Decay, FitError, FitOptions, Fitted, Loss, Progress, Rows, Schedule, fit};
+use habitat_tui::learn::habitat::{HabitatOptions, Part, Sample, Split, judge, prepare, weights};
+use habitat_tui::predict::bundle::Bundle;
+use habitat_tui::predict::habitat::{Kind, Trained};
 use habitat_tui::predict::head::Head;
 use habitat_tui::predict::mlp::Activation;
 use habitat_tui::predict::random::Random;
+use habitat_tui::profile::Profile;
+use habitat_tui::store::bundled;
+use habitat_tui::units::{GpuSlug, Micros};
 
 const BOUNDED: Head = Head::Bounded { upper: 1.0 };
 
@@ -146,4 +153,61 @@ fn contradictions_are_refused() {
     assert!(refused(BOUNDED, FitOptions { hidden: vec![0], ..options() }).contains("layer sizes"));
     let wild = FitOptions { loss: Loss::Mape, schedule: Schedule::Steps(vec![(0, f32::MAX)]), ..options() };
     assert!(refused(Head::Direct, wild).contains("diverged"));
+}
+
+/// A product of `rows × 64` by `64 × 32`.
+fn sample(gpu: &str, rows: usize, split: Split) -> Sample {
+    let json = format!(
+        r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "w", "mode": "inference"}},
+        "operations": [{{"name": "aten::linear", "phase": "forward", "inputs": [[{rows}, 64], [32, 64]], "dtype": "float32"}}]}}"#
+    );
+    let operation = Profile::from_json(json.as_bytes()).unwrap().0.operations.remove(0);
+    Sample { operation, gpu: GpuSlug::new(gpu).unwrap(), time: Micros::new(50.0 + rows as f64).unwrap(), split }
+}
+
+#[test]
+fn habitats_rows_are_kept_apart_by_gpu_and_split() {
+    let catalog = Catalog::new(bundled::gpus());
+    let mut samples = Vec::new();
+    for rows in 1..=200 {
+        for gpu in ["t4", "v100-pcie-32gb", "h100-sxm5-80gb", "k40"] {
+            samples.push(sample(gpu, rows, Split::Train));
+        }
+        samples.push(sample("t4", 1000 + rows, Split::Test));
+    }
+    let left_out = GpuSlug::new("h100-sxm5-80gb").unwrap();
+    let options = HabitatOptions {
+        layers: 2,
+        width: 8,
+        epochs: 2,
+        leave_out: vec![left_out.clone()],
+        ..HabitatOptions::default()
+    };
+    let prepared = prepare(Kind::Linear, &samples, &catalog, &options).unwrap();
+    assert_eq!(prepared.unknown[&GpuSlug::new("k40").unwrap()], 200);
+    assert!(!prepared.trained_on.contains_key(&left_out));
+    let trained = prepared.trained_on.values().sum::<usize>();
+    assert_eq!(trained, prepared.rows.len());
+    assert!((330..390).contains(&trained), "{trained}");
+    // One configuration is held out on all GPUs or on none.
+    let counts: Vec<usize> = prepared.trained_on.values().copied().collect();
+    assert_eq!(counts[0], counts[1]);
+
+    let fitted = whole(&prepared.rows, Head::Direct, &options.fit());
+    let errors = judge(&fitted.network, &prepared).unwrap();
+    let found: Vec<_> = errors.iter().map(|row| (row.gpu.as_str(), row.part, row.seen, row.rows)).collect();
+    assert_eq!(found[0], ("h100-sxm5-80gb", Part::HeldOut, false, 200));
+    assert_eq!(found[1], ("t4", Part::HeldOut, true, 200 - counts[0]));
+    assert_eq!(found[2], ("t4", Part::Test, true, 200));
+
+    let bytes = weights(&fitted, &prepared, [].into()).to_bytes().unwrap();
+    let bundle = Bundle::from_bytes(&bytes).unwrap();
+    let read = Trained::of(&bundle, Kind::Linear).unwrap();
+    assert_eq!(read.network, fitted.network);
+    assert_eq!((read.lowest[1], read.highest[2]), (64.0, 32.0));
+    assert!(Trained::of(&bundle, Kind::Bmm).unwrap_err().to_string().contains("bmm"));
+
+    let few = prepare(Kind::Linear, &samples, &catalog, &HabitatOptions { rows: Some(50), ..options.clone() }).unwrap();
+    assert_eq!(few.rows.len(), 50);
+    assert!(prepare(Kind::Conv2d, &samples, &catalog, &options).is_err());
 }

@@ -92,7 +92,7 @@ impl Method {
     /// error published for the method. Habitat section 5.2.3 for wave scaling (29.8 %), also
     /// taken for the two ratios, which need a measured origin as it does; the roofline of
     /// `NeuSight`'s comparison (31.9 %, on steps; no figure per operation). Habitat's networks
-    /// are within 10 to 18 % on GPUs and sizes like those trained on (its section 5.2.3), but
+    /// are within 10 to 18 % on GPUs and sizes like those trained on, by its authors, but
     /// most are not: `NeuSight`'s reimplementation errs by 123 % on batched products outside
     /// them (799 % on linear layers), and the smaller of these is taken.
     pub const fn operation_band(self) -> f64 {

@@ -5,6 +5,7 @@
 //! kernel on another GPU (gemm, convolution, recurrent, attention) or no launch was
 //! recorded; the ratio of bandwidths where not even shapes are known. Without: the learned
 //! models on shapes. Rooflines stand in for operators that the models do not know.
+//! Habitat's networks answer first where they are asked for.
 
 use crate::catalog::GpuSpec;
 use crate::profile::{DType, Operation, Precision};

@@ -1,6 +1,6 @@
 //! What training and prediction cost by the size of the network: `cargo bench --bench learn`.
 //!
-//! The sizes are those of Habitat's study (section 5.4), 2 to 10 layers of 128 to 1024 units; its
+//! The sizes are those of the study of sizes in Habitat's paper, 2 to 10 layers of 128 to 1024 units; its
 //! choice is 8 × 1024. `habitat-tui models train --habitat --layers L --width W` tells the
 //! errors that go with them.
 
