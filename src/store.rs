@@ -34,17 +34,13 @@ pub const WEIGHTS: &str = "operators.safetensors";
 ///
 /// # Errors
 /// [`StoreError`] naming the file that is not one of weights.
-pub fn models(folder: &Path) -> Result<Option<Models>, StoreError> {
+pub fn models(folder: &Path) -> Result<Models, StoreError> {
     let path = folder.join(WEIGHTS);
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let shipped = bundled::weights().map(Models::from_bytes).transpose();
-            return shipped.map_err(|error| StoreError::content(Path::new("the shipped weights"), error));
-        }
-        Err(error) => return Err(StoreError::read(&path, error)),
-    };
-    Models::from_bytes(&bytes).map(Some).map_err(|error| StoreError::content(&path, error))
+    match std::fs::read(&path) {
+        Ok(bytes) => Models::from_bytes(&bytes).map_err(|error| StoreError::content(&path, error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(bundled::models()),
+        Err(error) => Err(StoreError::read(&path, error)),
+    }
 }
 
 /// The shipped prices overlaid by the user's `pricing/*.toml`.

@@ -8,7 +8,7 @@
 //!    front-end crate. Arrows point one way: units → {profile, catalog, pricing};
 //!    profile and catalog → predict; predict and pricing → plan.
 //! 2. report: core → text.
-//! 3. store: files and folders; knows profile, catalog and pricing.
+//! 3. store: files and folders; knows profile, catalog, pricing and predict's weights.
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
 //!    choices (a tier, a precision) and nothing that computes.
 //! 5. app: core, report, action and settings; neither a terminal nor an async runtime.
@@ -146,7 +146,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("plan", vec!["units", "text", "predict", "pricing"]),
         ("learn", vec!["units", "text", "profile", "catalog", "predict"]),
         ("report", all_core.clone()),
-        ("store", vec!["units", "text", "profile", "catalog", "pricing"]),
+        ("store", vec!["units", "text", "profile", "catalog", "pricing", "predict"]),
         ("action", vec!["units"]),
         ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
         ("app", with(&["report", "action", "settings"])),

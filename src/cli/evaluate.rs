@@ -30,7 +30,7 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         (None, Some(data)) if !args.seen && args.on.is_none() => operators::trained(data, &catalog)?,
         _ => {
             let folder = train::folder(None, &settings(&paths)?, &paths);
-            Judges { shipped: store::models(&folder)?.map(Arc::new), ..Judges::default() }
+            Judges { shipped: Some(Arc::new(store::models(&folder)?)), ..Judges::default() }
         }
     };
     if args.seen {

@@ -10,10 +10,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
 use super::CliError;
 use super::progress::Progress;
+use super::train::sha256;
 use crate::catalog::Catalog;
 use crate::learn::data::{Dataset, Sample, Session};
 use crate::learn::train::{Ensembles, Trained, calibrate, ensembles, fold_name};
@@ -48,16 +47,16 @@ pub(super) struct Judges {
 
 impl Judges {
     /// What is to be said of a table that these models are judged in.
-    pub(super) fn protocol(&self) -> Option<String> {
+    pub(super) fn protocol(&self) -> String {
         let names: Vec<&str> = self.without.keys().map(GpuSlug::as_str).collect();
         if self.shipped.is_none() && names.is_empty() {
-            return Some("no learned models".to_owned());
+            return "no learned models".to_owned();
         }
-        Some(if names.is_empty() {
+        if names.is_empty() {
             "learned models that saw all their training data, whatever GPU is judged".to_owned()
         } else {
             format!("learned models that were trained and calibrated without the GPU judged ({})", names.join(", "))
-        })
+        }
     }
 
     /// The models to predict `gpu` with.
@@ -72,7 +71,7 @@ pub(super) fn read(dir: &Path, catalog: &Catalog) -> Result<Data, CliError> {
     let mut note = |path: &Path| -> Result<(), CliError> {
         let bytes = std::fs::read(path).map_err(|error| StoreError::read(path, error))?;
         let name = path.strip_prefix(dir).unwrap_or(path).display().to_string();
-        files.push((name, hex(&Sha256::digest(&bytes))));
+        files.push((name, sha256(&bytes)));
         Ok(())
     };
     for name in TABLES {
@@ -114,43 +113,38 @@ pub(super) fn read(dir: &Path, catalog: &Catalog) -> Result<Data, CliError> {
         )));
     }
     let set = Dataset::new(&samples, steps, catalog).map_err(CliError::of)?;
-    let mut all = Sha256::new();
-    for (name, hash) in &files {
-        all.update(format!("{name} {hash}\n"));
-    }
-    Ok(Data { set, files, hash: hex(&all.finalize()) })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let all: String = files.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect();
+    Ok(Data { set, files, hash: sha256(all.as_bytes()) })
 }
 
 /// Trains everything. Finished parts are kept in `out/unfinished` until [`finish`].
 pub(super) fn train(data: &Data, out: &Path, seed: u64, catalog: &Catalog) -> Result<Trained, CliError> {
-    let folds: Vec<Option<usize>> = (0..data.set.gpus.len()).map(Some).chain([None]).collect();
+    let judged = (0..data.set.gpus.len()).filter(|&gpu| data.set.is_judged(gpu));
+    let folds: Vec<Option<usize>> = judged.map(Some).chain([None]).collect();
     let parts = unfinished(out);
     std::fs::create_dir_all(&parts).map_err(|source| StoreError::Write { path: parts.clone(), source })?;
     let mut progress = Progress::new("training");
-    let mut trained: Vec<Ensembles> = Vec::new();
+    let mut without: Vec<Option<Ensembles>> = vec![None; data.set.gpus.len()];
+    let mut everything = Ensembles::new();
+    let mut keep = |left_out: Option<usize>, ensembles: Ensembles| match left_out {
+        Some(gpu) => without[gpu] = Some(ensembles),
+        None => everything = ensembles,
+    };
     let (mut fresh, all) = (0, folds.len() as u32);
     for (index, &left_out) in folds.iter().enumerate() {
         let name = fold_name(&data.set.gpus, left_out);
         let path = parts.join(format!("{name}.safetensors"));
         if let Some(known) = part(&path, &data.hash, seed)? {
-            trained.push(known);
+            keep(left_out, known);
             progress.resume(index as u32 + 1);
             continue;
         }
-        let ensembles = ensembles(&data.set, left_out, seed, &mut |_| ControlFlow::Continue(())).map_err(CliError::of)?;
+        let ensembles =
+            ensembles(&data.set, left_out, seed, &mut |_| ControlFlow::Continue(())).map_err(CliError::of)?;
         let models = Models::new(ensembles, StepFacts::default());
         let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::of)?;
         store::save_atomically(&path, &bytes, true)?;
-        trained.push(models.ensembles().clone());
+        keep(left_out, models.ensembles().clone());
         fresh += 1;
         let what = left_out.map_or_else(|| "on everything".to_owned(), |_| format!("without {name}"));
         progress.show(index as u32 + 1, all, &what);
@@ -158,8 +152,7 @@ pub(super) fn train(data: &Data, out: &Path, seed: u64, catalog: &Catalog) -> Re
     if fresh > 0 {
         progress.end();
     }
-    let all = trained.pop().unwrap_or_default();
-    calibrate(&data.set, catalog, all, trained).map_err(CliError::of)
+    calibrate(&data.set, catalog, everything, without).map_err(CliError::of)
 }
 
 fn unfinished(out: &Path) -> PathBuf {
@@ -197,6 +190,7 @@ pub(super) fn finish(data: &Data, trained: &Trained, out: &Path, seed: u64) -> R
     };
     save(&out.join(WEIGHTS), &trained.all)?;
     for (gpu, models) in data.set.gpus.iter().zip(&trained.without) {
+        let Some(models) = models else { continue };
         save(&without.join(format!("{}.safetensors", gpu.slug)), models)?;
     }
     let parts = unfinished(out);
@@ -237,7 +231,7 @@ pub(super) fn trained(dir: &Path, catalog: &Catalog) -> Result<Judges, CliError>
     let place = tempfile::tempdir()?;
     let trained = train(&data, place.path(), 1, catalog)?;
     let slugs = data.set.gpus.iter().map(|gpu| gpu.slug.clone());
-    let without = slugs.zip(trained.without.into_iter().map(Arc::new)).collect();
+    let without = slugs.zip(trained.without).filter_map(|(slug, models)| Some((slug, Arc::new(models?)))).collect();
     Ok(Judges { shipped: Some(Arc::new(trained.all)), without })
 }
 

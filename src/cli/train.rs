@@ -207,7 +207,7 @@ fn train(kind: Kind, prepared: &Prepared, options: &FitOptions, checkpoint: &Pat
     }
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

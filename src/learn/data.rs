@@ -117,8 +117,13 @@ impl Dataset {
     /// better than by the chip.
     pub fn is_same_board(&self, row: &Row, gpu: usize) -> bool {
         let (a, b) = (&self.gpus[row.gpu], &self.gpus[gpu]);
-        row.gpu == gpu
-            || row.session == Session::Other && a.architecture == b.architecture && a.sm_count == b.sm_count
+        row.gpu == gpu || row.session == Session::Other && a.architecture == b.architecture && a.sm_count == b.sm_count
+    }
+
+    /// Whether the GPU's kernels or steps were measured: it can be judged on.
+    pub fn is_judged(&self, gpu: usize) -> bool {
+        self.steps.iter().any(|step| step.gpu == gpu)
+            || self.rows.values().flatten().any(|row| row.gpu == gpu && row.session != Session::Other)
     }
 
     fn index(&mut self, slug: &GpuSlug, catalog: &Catalog) -> Result<usize, UnknownGpu> {

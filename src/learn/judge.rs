@@ -178,10 +178,13 @@ pub fn step_facts(
     let board = |residuals: &[Option<f64>], gpu: usize, but: Option<&str>| -> Option<f64> {
         let own: Vec<f64> = known
             .iter()
-            .filter(|&&step| data.steps[step].gpu == gpu && Some(data.steps[step].profile.workload.name.as_str()) != but)
+            .filter(|&&step| {
+                data.steps[step].gpu == gpu && Some(data.steps[step].profile.workload.name.as_str()) != but
+            })
             .filter_map(|&step| adjusted(residuals, step, None))
             .collect();
-        (!own.is_empty()).then(|| (own.iter().sum::<f64>() + TYPICAL_WEIGHT * usual) / (own.len() as f64 + TYPICAL_WEIGHT))
+        (!own.is_empty())
+            .then(|| (own.iter().sum::<f64>() + TYPICAL_WEIGHT * usual) / (own.len() as f64 + TYPICAL_WEIGHT))
     };
     let mut facts = StepFacts { typical: usual.exp(), training: training(None).exp(), ..StepFacts::default() };
     let mut amd = Vec::new();
@@ -250,7 +253,8 @@ mod tests {
     fn ranges_hold_their_share() {
         let logs: Vec<(usize, f64)> = (0..=20).map(|n| (0, f64::from(n) / 10.0 - 1.0)).collect();
         let spread = spread(&logs).unwrap();
-        let inside = logs.iter().filter(|(_, log)| (spread.low - 1e-9..=spread.high + 1e-9).contains(&log.exp())).count();
+        let inside =
+            logs.iter().filter(|(_, log)| (spread.low - 1e-9..=spread.high + 1e-9).contains(&log.exp())).count();
         assert!(inside as f64 / 21.0 >= 0.8 && spread.low < 0.46 && spread.high > 2.2, "{spread:?} {inside}");
     }
 

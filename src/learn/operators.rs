@@ -43,10 +43,7 @@ pub fn ensemble(
         features: chosen.iter().flat_map(|row| row.features.values.iter().copied()).collect(),
         floor_us: vec![ALONE_LAUNCH_US as f32; chosen.len()],
         bound_us: chosen.iter().map(|row| row.features.bound_us).collect(),
-        group: chosen
-            .iter()
-            .map(|row| sessions.binary_search(&(row.gpu, row.session)).unwrap_or(0) as u32)
-            .collect(),
+        group: chosen.iter().map(|row| sessions.binary_search(&(row.gpu, row.session)).unwrap_or(0) as u32).collect(),
         measured_us: chosen.iter().map(|row| row.measured_us as f32).collect(),
         weight: chosen
             .iter()
@@ -59,7 +56,7 @@ pub fn ensemble(
     };
     let (mut networks, mut offsets) = (Vec::new(), vec![0.0; sessions.len()]);
     for network in 0..NETWORKS {
-        let options = options(model, network, seed);
+        let options = options(model, seed + network);
         let head = Head::Bounded { upper: model.upper() };
         let fitted = fit(&rows, head, &options, None, &mut |_| on_epoch())?;
         for (sum, offset) in offsets.iter_mut().zip(&fitted.offsets) {
@@ -81,10 +78,9 @@ pub fn ensemble(
     Ok(Ensemble { networks, facts })
 }
 
-fn options(model: OperatorModel, network: u64, seed: u64) -> FitOptions {
+fn options(model: OperatorModel, seed: u64) -> FitOptions {
     let (width, batch, epochs) = match model {
-        // Wide networks are better on the GPUs they saw and worse on others: half are narrow.
-        OperatorModel::Product | OperatorModel::BatchedProduct if network % 2 == 1 => (64, 1024, 8),
+        // Wider networks and longer training are better on the GPUs they saw, worse on others.
         OperatorModel::Product | OperatorModel::BatchedProduct | OperatorModel::Convolution => (32, 1024, 8),
         OperatorModel::Stream => (32, 512, 20),
         OperatorModel::Softmax | OperatorModel::Normalisation => (32, 512, 40),
@@ -95,10 +91,10 @@ fn options(model: OperatorModel, network: u64, seed: u64) -> FitOptions {
         loss: Loss::SymmetricRelative { delta: 0.1 },
         decay: Decay::Decoupled(1e-3),
         schedule: Schedule::Cosine { first: 2e-3, last: 1e-5 },
-        offset_penalty: 1e-3,
+        offset_penalty: 4e-3,
         batch,
         epochs,
-        seed: seed + network,
+        seed,
     }
 }
 
@@ -114,12 +110,14 @@ fn ranges(rows: &[&Row], model: OperatorModel) -> Vec<[f64; 2]> {
 }
 
 /// A board's offset is the mean over its sessions; those of steps, of which there are few
-/// rows, count where there is nothing else.
+/// rows, count where there is nothing else. Those of other programs hold their overhead
+/// too and do not count.
 fn boards(data: &Dataset, sessions: &[(usize, Session)], offsets: &[f64]) -> BTreeMap<String, f64> {
     let mut found: BTreeMap<String, f64> = BTreeMap::new();
     for (index, gpu) in data.gpus.iter().enumerate() {
         let of = |steps: bool| -> Vec<f64> {
-            let own = sessions.iter().zip(offsets).filter(|((gpu, _), _)| *gpu == index);
+            let own =
+                sessions.iter().zip(offsets).filter(|((gpu, session), _)| *gpu == index && *session != Session::Other);
             own.filter(|((_, session), _)| (*session == Session::Step) == steps).map(|(_, &offset)| offset).collect()
         };
         let own = if of(false).is_empty() { of(true) } else { of(false) };

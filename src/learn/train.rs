@@ -37,8 +37,9 @@ pub type Ensembles = BTreeMap<OperatorModel, Ensemble>;
 pub struct Trained {
     /// Trained on everything.
     pub all: Models,
-    /// By GPU (as in the dataset): trained and calibrated without it.
-    pub without: Vec<Models>,
+    /// By GPU (as in the dataset): trained and calibrated without it; `None` for GPUs that are
+    /// not judged on.
+    pub without: Vec<Option<Models>>,
 }
 
 /// Why training ended without models.
@@ -78,9 +79,10 @@ pub fn ensembles(
 ) -> Result<Ensembles, TrainError> {
     let mut found = BTreeMap::new();
     for model in OperatorModel::ALL {
-        let rows = data.rows.get(&model).map_or(0, |rows| {
-            rows.iter().filter(|row| Some(row.gpu) != left_out && !row.is_host_bound).count()
-        });
+        let rows = data
+            .rows
+            .get(&model)
+            .map_or(0, |rows| rows.iter().filter(|row| Some(row.gpu) != left_out && !row.is_host_bound).count());
         if rows < 50 {
             continue;
         }
@@ -106,11 +108,14 @@ pub fn calibrate(
     data: &Dataset,
     catalog: &Catalog,
     all: Ensembles,
-    without: Vec<Ensembles>,
+    without: Vec<Option<Ensembles>>,
 ) -> Result<Trained, TrainError> {
     let mut by_fold = Vec::new();
     for ensembles in &without {
-        by_fold.push(step_residuals(data, catalog, ensembles)?);
+        by_fold.push(match ensembles {
+            Some(ensembles) => step_residuals(data, catalog, ensembles)?,
+            None => vec![None; data.steps.len()],
+        });
     }
     let full = step_residuals(data, catalog, &all)?;
     let mut operators = BTreeMap::new();
@@ -127,8 +132,10 @@ pub fn calibrate(
     };
     let mut folds = Vec::new();
     for (gpu, ensembles) in without.into_iter().enumerate() {
-        let steps = step_facts(data, &by_fold, &by_fold[gpu], Some(gpu));
-        folds.push(finish(ensembles, steps, Some(gpu)));
+        folds.push(ensembles.map(|ensembles| {
+            let steps = step_facts(data, &by_fold, &by_fold[gpu], Some(gpu));
+            finish(ensembles, steps, Some(gpu))
+        }));
     }
     let steps = step_facts(data, &by_fold, &full, None);
     Ok(Trained { all: finish(all, steps, None), without: folds })
@@ -146,14 +153,20 @@ struct OperatorResiduals {
 }
 
 impl OperatorResiduals {
-    fn of(data: &Dataset, model: OperatorModel, all: &Ensembles, without: &[Ensembles]) -> Result<Self, ModelError> {
+    fn of(
+        data: &Dataset,
+        model: OperatorModel,
+        all: &Ensembles,
+        without: &[Option<Ensembles>],
+    ) -> Result<Self, ModelError> {
         let gpus = 0..data.gpus.len();
         let mut found = Self { seen: Vec::new(), unseen: Vec::new(), pairs: Vec::new() };
         for gpu in gpus.clone() {
-            if let Some(ensemble) = all.get(&model) {
+            if let Some(ensemble) = all.get(&model).filter(|_| data.is_judged(gpu)) {
                 found.seen.extend(residuals(data, model, ensemble, gpu)?);
             }
-            let Some(ensemble) = without.get(gpu).and_then(|fold| fold.get(&model)) else { continue };
+            let fold = without.get(gpu).and_then(Option::as_ref);
+            let Some(ensemble) = fold.and_then(|fold| fold.get(&model)) else { continue };
             let there = residuals(data, model, ensemble, gpu)?;
             let by_key: BTreeMap<[u64; 7], f64> = there.iter().map(|residual| (residual.key, residual.log)).collect();
             for origin in gpus.clone().filter(|&origin| origin != gpu) {

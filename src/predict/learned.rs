@@ -51,6 +51,7 @@ pub struct Spread {
 
 impl Spread {
     /// Both ends moved away from 1 by a factor of their logarithms.
+    #[must_use]
     pub fn widened(self, factor: f64) -> Self {
         Self { low: self.low.min(1.0).powf(factor), high: self.high.max(1.0).powf(factor), ..self }
     }
@@ -269,14 +270,11 @@ impl Models {
             let mut rates: Vec<(Option<&DType>, ProductRate)> = Vec::new();
             for (parts, dtype) in &parts {
                 let dtype = dtype.as_ref();
-                let rate = match rates.iter().find(|(known, _)| *known == dtype) {
-                    Some((_, rate)) => *rate,
-                    None => {
-                        let rate = product_rate(gpu, dtype, precision).0;
-                        rates.push((dtype, rate));
-                        rate
-                    }
-                };
+                let known = rates.iter().find(|(known, _)| *known == dtype).map(|(_, rate)| *rate);
+                let rate = known.unwrap_or_else(|| product_rate(gpu, dtype, precision).0);
+                if known.is_none() {
+                    rates.push((dtype, rate));
+                }
                 queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Step }));
             }
         }
@@ -360,8 +358,7 @@ impl Models {
                 }
                 let hardware = Hardware::of(query.gpu);
                 let part = query.part;
-                if let Some(features) =
-                    features(&part.primitive, part.element_bytes, &hardware, query.rate, query.load)
+                if let Some(features) = features(&part.primitive, part.element_bytes, &hardware, query.rate, query.load)
                 {
                     let (keys, rows) = waiting.entry(model).or_default();
                     keys.push(key);
@@ -406,10 +403,11 @@ pub struct Query<'a> {
 impl Query<'_> {
     fn key(&self) -> Key {
         let kind = OperatorModel::of(&self.part.primitive).map_or(u64::MAX, |model| model as u64);
-        let sizes = self.part.primitive.sizes().map(f64::to_bits);
         let rate = self.rate.sustained.get().to_bits() ^ u64::from(self.load == Load::Step);
-        let [a, b, c, d, e, f, g] = sizes;
-        ([kind, a, b, c, d, e, f, g, self.part.element_bytes.to_bits(), rate], self.gpu.slug.clone())
+        let mut numbers = [0; 10];
+        numbers[..3].copy_from_slice(&[kind, rate, self.part.element_bytes.to_bits()]);
+        numbers[3..].copy_from_slice(&self.part.primitive.sizes().map(f64::to_bits));
+        (numbers, self.gpu.slug.clone())
     }
 
     fn is_other_precision(&self) -> bool {

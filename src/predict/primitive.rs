@@ -111,8 +111,9 @@ pub fn parts(operation: &Operation, precision: Option<Precision>) -> Vec<Part> {
         // Backward: two tensors read for the gradient of the input, and again for those of
         // scale and shift.
         Family::Normalisation => rows(operation, RowsKind::Normalisation, if backward { 5.0 } else { 2.0 }),
-        Family::Pooling | Family::Embedding | Family::Reduction | Family::Elementwise => work(operation, precision)
-            .map(|work| once(Primitive::Stream { moved: work.bytes.get() / element_bytes })),
+        Family::Pooling | Family::Embedding | Family::Reduction | Family::Elementwise => {
+            work(operation, precision).map(|work| once(Primitive::Stream { moved: work.bytes.get() / element_bytes }))
+        }
     };
     found
         .unwrap_or_default()
@@ -283,10 +284,7 @@ fn recurrent(operation: &Operation, backward: bool) -> Option<Vec<(Primitive, f6
         let (rows, times) = if index % 2 == 0 { (steps * batch, 1.0) } else { (batch, steps) };
         found.push((Primitive::Product { batch: 1.0, rows, columns: gates, reduction: inner }, times));
         if backward {
-            found.push((
-                Primitive::Product { batch: 1.0, rows: gates, columns: inner, reduction: steps * batch },
-                1.0,
-            ));
+            found.push((Primitive::Product { batch: 1.0, rows: gates, columns: inner, reduction: steps * batch }, 1.0));
         }
         if index % 2 == 1 {
             found.push((Primitive::Stream { moved: steps * batch * gates * if backward { 3.0 } else { 2.0 } }, 1.0));

@@ -46,7 +46,7 @@ impl ProductRate {
 /// Watts of board power that a sustained TFLOP/s of FP32 products takes, by architecture.
 ///
 /// From boards that run into their limit: 16 and 12 nm (Pascal, Volta, Turing) about 18 (T4,
-/// P4), 7 nm Ampere 15.5 (A100 PCIe 40 GB). Estimated, with a spread of a third: 8 nm Ampere
+/// P4), 7 nm Ampere 15.5 (A100 of 250 W). Estimated, with a spread of a third: 8 nm Ampere
 /// 11, Hopper 10, Ada and Blackwell 6.5 (an RTX 4090 sustains about 60 TFLOP/s in 450 W, at
 /// a higher voltage than small boards run at). `None` where no board is known to be limited.
 fn watts(gpu: &GpuSpec) -> Option<f64> {
@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn small_boards_are_limited_by_power_and_large_ones_are_not() {
-        for (slug, limited) in [("t4", true), ("l4", true), ("p4", true), ("v100-sxm2-32gb", false), ("rtx-4090", false)]
+        for (slug, limited) in
+            [("t4", true), ("l4", true), ("p4", true), ("v100-sxm2-32gb", false), ("rtx-4090", false)]
         {
             assert_eq!(fp32_product_rate(&spec(slug)).is_power_limited(), limited, "{slug}");
         }

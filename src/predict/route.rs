@@ -141,7 +141,11 @@ impl Route<'_> {
             );
             let spread = there.with_origin;
             let time = there.time * deviation;
-            return Some((Estimate::with_factors(time, spread.low, spread.high, Method::LearnedRatio), why, there.is_far));
+            return Some((
+                Estimate::with_factors(time, spread.low, spread.high, Method::LearnedRatio),
+                why,
+                there.is_far,
+            ));
         }
         let estimate = Estimate::with_factors(there.time, there.spread.low, there.spread.high, Method::Learned);
         Some((estimate, format!("{name}: learned models on shapes{far}"), there.is_far))

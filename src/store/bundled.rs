@@ -3,13 +3,14 @@
 use include_dir::{Dir, include_dir};
 
 use crate::catalog::{GpuSpec, Layer};
+use crate::predict::learned::Models;
 use crate::pricing::{Offer, Snapshot};
 use crate::profile::Profile;
 use crate::units::GpuSlug;
 
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
 static PRICING: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pricing");
-static MODELS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/models");
+static WEIGHTS: &[u8] = include_bytes!("../../models/operators.safetensors");
 static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
 
 /// Steps of the case studies of the Habitat paper, traced without a GPU.
@@ -59,9 +60,12 @@ pub fn offers() -> Vec<Offer> {
         .collect()
 }
 
-/// The bytes of the shipped weights of the learned models.
-pub fn weights() -> Option<&'static [u8]> {
-    MODELS.get_file(super::WEIGHTS).map(include_dir::File::contents)
+/// The shipped learned models.
+///
+/// # Panics
+/// If the shipped file is not valid, which a test rules out.
+pub fn models() -> Models {
+    Models::from_bytes(WEIGHTS).expect("the shipped weights are checked by a test")
 }
 
 /// The embedded profile: one real training step.
@@ -95,6 +99,7 @@ mod tests {
         assert!(offers().len() > 500);
         assert!(sample().operations.len() > 10);
         assert!(sample().measured_step().is_some());
+        assert_eq!(models().ensembles().len(), 6);
         assert!(cases().iter().all(|(name, profile)| profile.workload.name == *name && profile.origin.is_none()));
     }
 

@@ -66,6 +66,7 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
         count,
         time: Some(Estimate::with_band(micros(time * ratio), 0.2, Method::Roofline)),
         origin_time: Some(micros(time)),
+        is_far: false,
         why: "the kernel may differ on this GPU, so the roofline of the shapes is taken".into(),
     };
     Prediction {

@@ -44,7 +44,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
     let protocol = format!(
         "operators, absolute relative errors; learned models (and \"roofline, shapes alone\"): rows of the tables' test split, all where there is none; the rest: every ordered pair of GPUs, rows over {SHORTEST_ORIGIN_MS} ms on the origin, memory-bound families together as \"memory-bound\""
     );
-    notes.extend(judges.protocol());
+    notes.push(judges.protocol());
     Ok(groups.evaluation(protocol, notes))
 }
 
@@ -131,18 +131,18 @@ fn judge_learned(
     groups: &mut Groups,
 ) -> Result<(), CliError> {
     let has_test = rows.iter().any(|row| row.split == Split::Test);
-    let judged: Vec<&Row> = rows.iter().filter(|row| !has_test || row.split == Split::Test).collect();
-    let mut slugs: Vec<&GpuSlug> = judged.iter().map(|row| &row.gpu).collect();
+    let chosen: Vec<&Row> = rows.iter().filter(|row| !has_test || row.split == Split::Test).collect();
+    let mut slugs: Vec<&GpuSlug> = chosen.iter().map(|row| &row.gpu).collect();
     slugs.sort();
     slugs.dedup();
     let mut by_work: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
-    for row in &judged {
+    for row in &chosen {
         by_work.entry(key(&row.operation)).or_default().push(row);
     }
     for slug in slugs {
         let Some(models) = judges.of(slug) else { continue };
         let gpu = catalog.find(slug.as_str()).map_err(CliError::of)?;
-        let own: Vec<&Row> = judged.iter().filter(|row| row.gpu == *slug).copied().collect();
+        let own: Vec<&Row> = chosen.iter().filter(|row| row.gpu == *slug).copied().collect();
         let pairs: Vec<(&Operation, &GpuSpec)> = own.iter().map(|row| (&row.operation, gpu)).collect();
         let alone = models.alone(&pairs).map_err(CliError::of)?;
         // The same work elsewhere, by the same models.

@@ -33,7 +33,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
         }
     }
     let protocol = "absolute relative errors of whole steps: from shapes alone, and from the same step measured on every other GPU; \"in range\" is the share of measured steps in the predicted range";
-    Ok(groups.evaluation(protocol.to_owned(), judges.protocol().into_iter().collect()))
+    Ok(groups.evaluation(protocol.to_owned(), vec![judges.protocol()]))
 }
 
 /// Every step of `dir` from the step of the same file name in `origins`, and its
@@ -62,17 +62,11 @@ pub(super) fn from_origins(
     }
     let protocol = "absolute relative errors of whole steps predicted from the same step measured on another GPU (every ordered pair), and of their operations by family; \"in range\" is the share of measured times in the predicted range";
     let notes = if lone == 0 { Vec::new() } else { vec![format!("{lone} steps have no origin and are left out")] };
-    let notes = notes.into_iter().chain(judges.protocol()).collect();
+    let notes = notes.into_iter().chain([judges.protocol()]).collect();
     Ok(groups.evaluation(protocol.to_owned(), notes))
 }
 
-fn to(
-    gpu: &GpuSlug,
-    source: &Profile,
-    options: Options,
-    catalog: &Catalog,
-    judges: &Judges,
-) -> Option<Prediction> {
+fn to(gpu: &GpuSlug, source: &Profile, options: Options, catalog: &Catalog, judges: &Judges) -> Option<Prediction> {
     let options = Options { targets: vec![gpu.clone()], models: judges.of(gpu), ..options };
     // A step of which nothing is known by operation cannot be predicted.
     predict(source, catalog, &options).ok()?.predictions.pop()

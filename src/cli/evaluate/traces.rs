@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::super::CliError;
-use super::super::operators::Judges;
 use super::super::import::{resolve, workload_name};
+use super::super::operators::Judges;
 use super::tally::{Evaluation, percent};
 use crate::catalog::Catalog;
 use crate::predict::family::family;
