@@ -100,7 +100,7 @@ fn predictions_as_json() {
     assert!(number(&step["mid"]) < 1000.0, "an H100 is faster: {step}");
     assert_eq!(h100["fits_in_memory"], "yes");
     assert_eq!(h100["operations"].as_array().unwrap().len(), 2);
-    assert_eq!(h100["operations"][0]["method"], "roofline-ratio");
+    assert_eq!(h100["operations"][0]["method"], "learned-ratio");
     assert_eq!(h100["operations"][1]["method"], "wave-scaling");
     let throughput = number(&h100["throughput_samples_per_s"]["mid"]);
     assert!((throughput - 64.0 / (number(&step["mid"]) * 1e-6)).abs() < 1e-6 * throughput);
@@ -109,7 +109,9 @@ fn predictions_as_json() {
     // Without it, everything is predicted from shapes.
     let bare = bench.json(&["predict", path(&profile), "--ignore-origin", "--to", "v100-sxm2-16gb", "--json"]);
     assert_eq!(bare.get("origin"), None);
-    assert_eq!(bare["predictions"][0]["method"], "roofline");
+    assert_eq!(bare["predictions"][0]["method"], "learned");
+    let rule = bench.json(&["predict", path(&profile), "--to", "v100-sxm2-16gb", "--json", "--method", "roofline"]);
+    assert_eq!(rule["predictions"][0]["method"], "roofline");
     assert_ne!(number(&bare["predictions"][0]["step_time_us"]["mid"]), 1000.0);
 }
 
@@ -403,7 +405,7 @@ fn a_trace_is_imported_and_opened_directly() {
     bench.ok(&["import", path(&kernelless), "-o", "cpu.habitat.json", "--shapes-only"]);
     assert_eq!(
         bench.json(&["predict", "cpu.habitat.json", "--to", "t4", "--json"])["predictions"][0]["method"],
-        "roofline"
+        "learned"
     );
 }
 
@@ -483,7 +485,8 @@ fn habitats_networks_are_trained_and_used() {
 #[test]
 fn training_says_what_it_needs() {
     let bench = Bench::new();
-    assert!(bench.error(&["models", "train", "--data", "."]).contains("--habitat"));
+    assert!(bench.error(&["models", "train", "--data", "."]).contains("neusight/ops"));
+    assert!(bench.error(&["models", "train", "--data", ".", "--epochs", "3"]).contains("--habitat"));
     let output = bench.run(&["models", "train", "--habitat", "--data", "."]);
     assert_eq!(output.status.code(), Some(1));
     bench.file("data/linear.csv", operator_table());

@@ -77,12 +77,14 @@ fn operators_have_errors_their_worst_and_how_many_lie_in_the_range() {
     let folder = Folder::new();
     folder.write("ops/elementwise.csv", TABLE);
     let found = folder.json(&["models", "evaluate", "ops", "ops"]);
-    let predicted = row(&found, "elementwise", "predicted, from the origin");
+    let predicted = row(&found, "elementwise", "learned, with the origin");
     assert_eq!(predicted["pairs"], 6);
-    // Only between the V100 and the T4 the times are what their bandwidths say.
-    assert!((predicted["coverage"].as_f64().unwrap() - 2.0 / 6.0).abs() < 1e-9, "{predicted}");
     assert!(predicted["worst"].as_str().unwrap().contains("p4"), "{predicted}");
-    assert_eq!(row(&found, "elementwise", "predicted, shapes alone")["pairs"], 3);
+    // The V100 and the T4 take what they should, the P4 ten times as long.
+    let alone = row(&found, "elementwise", "learned, shapes alone");
+    assert_eq!(alone["pairs"], 3);
+    assert!((alone["coverage"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-9, "{alone}");
+    assert!(alone["worst"].as_str().unwrap().ends_with("p4"), "{alone}");
     assert_eq!(row(&found, "memory-bound", "bandwidth, nominal").get("coverage"), None);
     assert!(
         found["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().starts_with("conv2d: no table"))
@@ -192,7 +194,7 @@ fn an_op_list_is_imported_and_opened_directly() {
     let folder = Folder::new();
     folder.write("list.json", OP_LIST);
     let direct = folder.json(&["predict", "list.json", "--to", "t4"]);
-    assert_eq!((direct["predictions"][0]["method"].as_str(), direct.get("origin")), (Some("roofline"), None));
+    assert_eq!((direct["predictions"][0]["method"].as_str(), direct.get("origin")), (Some("learned"), None));
     let imported =
         folder.json(&["import", "list.json", "-o", "net.habitat.json.gz", "--name", "mine", "--batch-size", "32"]);
     assert_eq!((imported["operations"].as_u64(), imported["gpu"].as_str()), (Some(2), None));

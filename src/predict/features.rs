@@ -80,6 +80,19 @@ impl OperatorModel {
     }
 }
 
+impl OperatorModel {
+    /// The smallest use of the hardware that is believed. Streams and passes over rows that
+    /// are too short for the tables (the host's launch hid them) use no less of the bandwidth
+    /// than the shortest of those do; what else they cost is the launch.
+    pub const fn lower(self) -> f64 {
+        match self {
+            Self::Product | Self::BatchedProduct | Self::Convolution => 0.0,
+            Self::Softmax | Self::Normalisation => 0.2,
+            Self::Stream => 0.5,
+        }
+    }
+}
+
 /// Tiles of a result (rows × columns) that libraries compute a block at a time.
 const PRODUCT_TILES: [(f64, f64); 5] = [(128.0, 128.0), (128.0, 64.0), (64.0, 128.0), (64.0, 64.0), (32.0, 32.0)];
 /// The same for convolutions, (output places, output channels).

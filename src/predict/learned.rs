@@ -33,6 +33,9 @@ const SMALL_STREAM: f64 = 16_384.0;
 const SMALL_US: f64 = 1.5;
 /// Distance, in units of the features' range in training, from which on a range is widened.
 const NEAR: f64 = 0.02;
+/// How much of an origin's deviation is taken to be shared at least where the models were not
+/// trained: what they miss there, they miss on both GPUs. Half, for want of measurements.
+const FAR_SHARED: f64 = 0.5;
 /// Ranges of precisions that were not measured are wider (in logarithms) by this.
 const OTHER_PRECISION_WIDENING: f64 = 1.3;
 /// Entries after which the cache is emptied.
@@ -77,7 +80,7 @@ pub struct ModelFacts {
     pub makers: BTreeMap<String, f64>,
     /// What an operator takes at least where it is measured by itself: the host's launch.
     pub host_us: f64,
-    /// Smallest and largest value of every feature in training.
+    /// Ends of what nearly all values of every feature lie between in training.
     pub ranges: Vec<[f64; 2]>,
     /// Measured over predicted on boards among the training data.
     pub seen: Option<Spread>,
@@ -196,6 +199,10 @@ impl Models {
             }
             if networks.is_empty() {
                 return Err(ModelError::Missing(prefix));
+            }
+            let ordered = |range: &[f64; 2]| range[0] <= range[1] && range.iter().all(|end| end.is_finite());
+            if facts.ranges.len() != model.width() || !facts.ranges.iter().all(ordered) {
+                return Err(ModelError::Form(format!("facts: the ranges of {} are not its features'", model.name())));
             }
             ensembles.insert(model, Ensemble { networks, facts: facts.clone() });
         }
@@ -455,12 +462,17 @@ impl Ensemble {
     /// # Errors
     /// [`ModelError`] where a network cannot be computed.
     pub fn above_launch(&self, model: OperatorModel, rows: &[Features]) -> Result<Vec<f64>, ModelError> {
-        let values: Vec<f32> = rows.iter().flat_map(|row| row.values.iter().copied()).collect();
+        // Networks are not asked beyond what they were trained on: features are held at the
+        // ends of their ranges, and the time goes on with the bound.
+        let held = |(value, range): (&f32, &[f64; 2])| value.clamp(range[0] as f32, range[1] as f32);
+        let values: Vec<f32> =
+            rows.iter().flat_map(|row| row.values.iter().zip(&self.facts.ranges).map(held)).collect();
         let head = Head::Bounded { upper: model.upper() };
         let mut logs = vec![0.0; rows.len()];
         for network in &self.networks {
             for ((log, row), output) in logs.iter_mut().zip(rows).zip(network.forward(&values)?) {
-                *log += head.time(output, 0.0, row.bound_us, 0.0).0.max(1e-9).ln();
+                let longest = f64::from(row.bound_us) / model.lower();
+                *log += head.time(output, 0.0, row.bound_us, 0.0).0.clamp(1e-9, longest.max(1e-9)).ln();
             }
         }
         Ok(logs.iter().map(|log| (log / self.networks.len() as f64).exp()).collect())
@@ -487,7 +499,7 @@ impl Ensemble {
             time: Micros::known(time),
             spread: spread.widened(widening),
             with_origin: facts.with_origin.unwrap_or(spread).widened(widening),
-            shared_deviation: facts.shared_deviation,
+            shared_deviation: if is_far { facts.shared_deviation.max(FAR_SHARED) } else { facts.shared_deviation },
             is_far,
         }
     }
