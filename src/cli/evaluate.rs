@@ -52,6 +52,23 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
     tally::print(&evaluations, args.json, out)
 }
 
+/// The errors that a card of weights tells: operators and steps by models that did not see
+/// the GPU, and steps by those that did.
+pub(super) fn write_card(data: &Path, catalog: &Catalog, judges: &Judges, out: &mut dyn Write) -> Result<(), CliError> {
+    let learned = |method: &str| method.starts_with("learned");
+    let (tables, profiles) = (data.join("neusight/ops"), data.join("neusight/steps"));
+    writeln!(out, "### Operators\n")?;
+    ops::evaluate(&tables, catalog, judges)?.write_markdown(&learned, out)?;
+    if profiles.is_dir() {
+        writeln!(out, "\n### Steps\n")?;
+        steps::evaluate(&profiles, catalog, judges)?.write_markdown(&|_| true, out)?;
+        let seen = Judges { shipped: judges.shipped.clone(), ..Judges::default() };
+        writeln!(out, "\n### Steps, GPU seen in training\n")?;
+        steps::evaluate(&profiles, catalog, &seen)?.write_markdown(&|method| method == "shapes alone", out)?;
+    }
+    Ok(())
+}
+
 /// Every table, of a folder with `neusight/ops`, `neusight/steps` and `traces/gpu`.
 fn all(data: &Path, catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
     let (tables, profiles, recordings) =

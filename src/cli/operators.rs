@@ -22,6 +22,8 @@ use crate::store::operator_tables::{self, Split};
 use crate::store::{self, StoreError, WEIGHTS};
 use crate::units::GpuSlug;
 
+/// The card beside the weights.
+const CARD: &str = "operators.md";
 /// Operator tables of `NeuSight`'s form, by folder and name.
 const TABLES: [&str; 6] = ["linear", "bmm", "conv2d", "softmax", "layernorm", "elementwise"];
 /// Rows of a foreign framework below this many microseconds are mostly its own overhead.
@@ -239,13 +241,58 @@ pub(super) fn run(dir: &Path, to: &Path, seed: u64, catalog: &Catalog, out: &mut
     let data = read(dir, catalog)?;
     let trained = train(&data, to, seed, catalog)?;
     let size = finish(&data, &trained, to, seed)?;
+    let card = card(dir, &data, seed, size, &judges(to)?, catalog)?;
+    store::save_atomically(&to.join(CARD), &card, true)?;
     writeln!(
         out,
-        "{} GPUs, {} files; weights {:.1} MB in {}",
+        "{} GPUs, {} files; weights {:.1} MB and {CARD} in {}",
         data.set.gpus.len(),
         data.files.len(),
         size as f64 / 1e6,
         to.display()
     )?;
     Ok(0)
+}
+
+/// What a user of the weights should know.
+fn card(dir: &Path, data: &Data, seed: u64, size: u64, judges: &Judges, catalog: &Catalog) -> Result<Vec<u8>, CliError> {
+    let mut text = Vec::new();
+    writeln!(
+        text,
+        "# Operator models\n\n\
+         Written by `habitat-tui models train --data DIR --out DIR --seed {seed}`; the same data and seed give\n\
+         the same bytes. {:.1} MB in all: `{WEIGHTS}` is what the program uses; in `without/` is for every\n\
+         GPU what it would use had that GPU never been measured. All errors below come from the latter\n\
+         unless said, and so do the ranges of the former.\n",
+        size as f64 / 1e6
+    )?;
+    writeln!(
+        text,
+        "time = launch + bound / (use · board). `bound` is the time at the rates that the GPU sustains by\n\
+         rule (`src/predict/rate.rs`), `use` a bounded answer of four small networks to scale-free features\n\
+         (`src/predict/features.rs`), `board` what is peculiar to a measured GPU. FP32, forward.\n"
+    )?;
+    writeln!(text, "| model | rows | GPUs |\n| --- | ---: | --- |")?;
+    for (model, rows) in &data.set.rows {
+        let mut slugs: Vec<&str> = rows.iter().map(|row| data.set.gpus[row.gpu].slug.as_str()).collect();
+        slugs.sort_unstable();
+        slugs.dedup();
+        writeln!(text, "| {} | {} | {} |", model.name(), rows.len(), slugs.join(", "))?;
+    }
+    writeln!(
+        text,
+        "\n## Limits\n\n\
+         - Only FP32 was measured: other precisions take the rates of the catalog and wider ranges.\n\
+         - Convolutions: 3 × 3 on five GPUs by kernel times; other sizes only from one program's host times.\n\
+         - Backward products and convolutions are taken to run as forward ones of their shapes do.\n\
+         - What heat does to a board is its own: a P4's matrix products ran at 1.0 TFLOP/s on one occasion and\n  \
+           at 4.5 on another, its steps at 2.1.\n\
+         - The sizes of the networks were chosen by the errors below.\n\n## Errors\n"
+    )?;
+    super::evaluate::write_card(dir, catalog, judges, &mut text)?;
+    writeln!(text, "\n## Data\n\nAll files together: SHA-256 `{}`.\n\n| file | SHA-256 |\n| --- | --- |", data.hash)?;
+    for (name, hash) in &data.files {
+        writeln!(text, "| {name} | `{hash}` |")?;
+    }
+    Ok(text)
 }

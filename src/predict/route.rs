@@ -128,7 +128,11 @@ impl Route<'_> {
                 return None;
             }
             let kept = matches!(routed.family, Family::Softmax | Family::Normalisation);
-            let launches_known = routed.operation.kernels.iter().any(|kernel| kernel.grid.is_some());
+            // Wave scaling needs the launches, and what both GPUs can hold of them.
+            let limits = |gpu: &GpuSpec| gpu.limits.is_some();
+            let launches_known = limits(self.destination)
+                && self.origin.is_some_and(limits)
+                && routed.operation.kernels.iter().any(|kernel| kernel.grid.is_some());
             if self.choice != MethodChoice::Learned && launches_known && !routed.family.varies_kernels() && !kept {
                 return None;
             }

@@ -149,6 +149,35 @@ impl Evaluation {
     }
 }
 
+impl Evaluation {
+    /// The protocol and the rows of the methods that `keep` picks, as Markdown.
+    pub(super) fn write_markdown(&self, keep: &dyn Fn(&str) -> bool, out: &mut dyn Write) -> Result<(), CliError> {
+        writeln!(out, "{}. {}.\n", self.protocol, self.notes.join(". "))?;
+        writeln!(out, "| group | method | cases | mean | median | 90 % | worst | in range |")?;
+        writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")?;
+        for row in self.rows.as_array().into_iter().flatten() {
+            let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+            if !keep(&text("method")) {
+                continue;
+            }
+            let share = |key: &str| row[key].as_f64().map_or_else(|| "–".to_owned(), format::percent);
+            writeln!(
+                out,
+                "| {} | {} | {} | {} | {} | {} | {} | {} |",
+                text("group"),
+                text("method"),
+                row["pairs"],
+                share("mean_absolute_error"),
+                share("median_absolute_error"),
+                share("p90_absolute_error"),
+                share("worst_absolute_error"),
+                share("coverage")
+            )?;
+        }
+        Ok(())
+    }
+}
+
 /// Prints evaluations one after the other; 1 where none of them has a row.
 pub(super) fn print(evaluations: &[Evaluation], json: bool, out: &mut dyn Write) -> Result<u8, CliError> {
     let empty = evaluations.iter().all(|evaluation| evaluation.table.is_empty());
