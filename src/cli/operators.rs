@@ -255,7 +255,14 @@ pub(super) fn run(dir: &Path, to: &Path, seed: u64, catalog: &Catalog, out: &mut
 }
 
 /// What a user of the weights should know.
-fn card(dir: &Path, data: &Data, seed: u64, size: u64, judges: &Judges, catalog: &Catalog) -> Result<Vec<u8>, CliError> {
+fn card(
+    dir: &Path,
+    data: &Data,
+    seed: u64,
+    size: u64,
+    judges: &Judges,
+    catalog: &Catalog,
+) -> Result<Vec<u8>, CliError> {
     let mut text = Vec::new();
     writeln!(
         text,

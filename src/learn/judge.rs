@@ -65,6 +65,18 @@ pub fn spread(residuals: &[(usize, f64)]) -> Option<Spread> {
     })
 }
 
+/// By how much (in logarithms) a range from few boards must be wider to hold for another one:
+/// boards deviate each in its own way, and of `boards` deviations Student's t with one degree
+/// of freedom less tells the next. t₉₀ / z₉₀ ≈ 1 + (z² + 1) / 4ν (Cornish and Fisher 1938),
+/// times √(1 + 1 / boards) for the mean that is not known.
+pub(super) fn few_boards(residuals: &[(usize, f64)]) -> f64 {
+    let mut boards: Vec<usize> = residuals.iter().map(|(gpu, _)| *gpu).collect();
+    boards.sort_unstable();
+    boards.dedup();
+    let boards = boards.len() as f64;
+    if boards < 2.0 { 2.0 } else { (1.0 + 0.66 / (boards - 1.0)) * (1.0 + 1.0 / boards).sqrt() }
+}
+
 /// Errors of an ensemble on the rows of a GPU that are judged: those of the authors' test
 /// split, all where there is none.
 ///
@@ -232,7 +244,7 @@ pub fn step_facts(
     }
     let (shared, left) = shared_deviation(&pairs);
     facts.shared_deviation = shared;
-    facts.with_origin = spread(&left);
+    facts.with_origin = spread(&left).map(|spread| spread.widened(few_boards(&left)));
     facts
 }
 

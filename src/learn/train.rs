@@ -12,7 +12,7 @@ use crate::predict::learned::{Ensemble, Models, StepFacts};
 use crate::predict::mlp::ModelError;
 
 use super::data::Dataset;
-use super::judge::{Residual, residuals, shared_deviation, spread, step_facts, step_residuals};
+use super::judge::{Residual, few_boards, residuals, shared_deviation, spread, step_facts, step_residuals};
 use super::operators::ensemble;
 use super::options::FitError;
 
@@ -191,7 +191,8 @@ impl OperatorResiduals {
         };
         let facts = &mut ensemble.facts;
         facts.seen = spread(&logs(&self.seen)).map(|spread| spread.widened(super::judge::SEEN_WIDENING));
-        facts.unseen = spread(&logs(&self.unseen));
+        let unseen = logs(&self.unseen);
+        facts.unseen = spread(&unseen).map(|spread| spread.widened(few_boards(&unseen)));
         let pairs: Vec<(f64, usize, f64)> = self
             .pairs
             .iter()
@@ -200,7 +201,7 @@ impl OperatorResiduals {
             .collect();
         let (shared, left) = shared_deviation(&pairs);
         facts.shared_deviation = shared;
-        facts.with_origin = spread(&left);
+        facts.with_origin = spread(&left).map(|spread| spread.widened(few_boards(&left)));
     }
 }
 
