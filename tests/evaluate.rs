@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -191,6 +192,77 @@ fn all_tables_of_a_folder_at_once() {
     assert_eq!(folder.json(&["models", "evaluate", "--data", "data"]).as_array().unwrap().len(), 6);
     assert!(folder.error(&["models", "evaluate"]).contains("--data"));
     assert!(folder.error(&["models", "evaluate", "--data", "nowhere"]).contains("nowhere"));
+}
+
+/// `linear` on three GPUs: 13 µs and the arithmetic at four fifths of what each holds, as the
+/// rule for its rate says (T4 in bursts).
+fn law(rows: usize) -> String {
+    let mut table = "op,gpu,M,N,K,split,latency_ms\n".to_owned();
+    for row in 0..rows {
+        // Sizes from 256 to 4096, each in another order.
+        let size = |step: usize| 256 + 32 * (row * step % 121);
+        let (m, n, k) = (size(7), size(11), size(17));
+        for (gpu, tflops) in [("v100-pcie-32gb", 13.3), ("a100-sxm4-40gb", 18.5), ("h100-sxm5-80gb", 51.0)] {
+            let micros = 13.0 + 2.0 * (m * n * k) as f64 / (tflops * 0.8e6);
+            let split = if row % 10 == 0 { "test" } else { "train" };
+            writeln!(table, "linear,{gpu},{m},{n},{k},{split},{}", micros / 1e3).unwrap();
+        }
+    }
+    table
+}
+
+#[test]
+fn operator_models_are_trained_judged_and_go_on_where_they_stopped() {
+    let folder = Folder::new();
+    folder.write("data/neusight/ops/linear.csv", &law(800));
+    let read = |name: &str| std::fs::read(folder.0.path().join(name)).unwrap();
+    let said = folder.ok(&["models", "train", "--data", "data", "--out", "one"]);
+    assert!(said.contains("3 GPUs, 1 files"), "{said}");
+    let names = ["operators", "without/v100-pcie-32gb", "without/a100-sxm4-40gb", "without/h100-sxm5-80gb"]
+        .map(|name| format!("{name}.safetensors"));
+    let bytes = names.clone().map(|name| read(&format!("one/{name}")));
+    assert!(bytes[1..].iter().all(|fold| *fold != bytes[0]));
+    assert!(!folder.0.path().join("one/unfinished").exists());
+
+    // Weights that are there are not overwritten unasked.
+    let refused = folder.error(&["models", "train", "--data", "data", "--out", "one"]);
+    assert!(refused.contains("operators.safetensors") && refused.contains("exists already"), "{refused}");
+    assert_eq!(read("one/operators.safetensors"), bytes[0]);
+
+    // The same data with the same seed give the same bytes; another seed's parts are not used.
+    let train =
+        |seed: &str| folder.ok(&["models", "train", "--data", "data", "--out", "one", "--seed", seed, "--force"]);
+    std::fs::create_dir(folder.0.path().join("one/unfinished")).unwrap();
+    std::fs::copy(
+        folder.0.path().join("one/operators.safetensors"),
+        folder.0.path().join("one/unfinished/all.safetensors"),
+    )
+    .unwrap();
+    train("2");
+    assert_ne!(read("one/operators.safetensors"), bytes[0]);
+    train("1");
+    assert_eq!(names.clone().map(|name| read(&format!("one/{name}"))), bytes);
+
+    // A part that an interrupted run left is taken as it is: here that of everything stands
+    // for the GPU left out, which tells.
+    std::fs::create_dir(folder.0.path().join("one/unfinished")).unwrap();
+    std::fs::copy(
+        folder.0.path().join("one/operators.safetensors"),
+        folder.0.path().join("one/unfinished/v100-pcie-32gb.safetensors"),
+    )
+    .unwrap();
+    train("1");
+    assert_ne!(read("one/without/v100-pcie-32gb.safetensors"), bytes[1]);
+    assert!(!folder.0.path().join("one/unfinished").exists());
+    train("1");
+    assert_eq!(names.map(|name| read(&format!("one/{name}"))), bytes);
+
+    let found = folder.json(&["models", "evaluate", "ops", "data/neusight/ops", "--models", "one"]);
+    let error = |method: &str| row(&found, "linear", method)["mean_absolute_error"].as_f64().unwrap();
+    assert!(error("learned, shapes alone") < 0.1, "{found}");
+    assert!(error("learned, with the origin") < 0.1, "{found}");
+    assert!(found["notes"].to_string().contains("without the GPU judged"), "{found}");
+    assert!(folder.error(&["models", "train", "--data", "nowhere", "--out", "two"]).contains("no operator tables"));
 }
 
 const OP_LIST: &str = r#"{"info": {"case": "net", "torch": "2.15.0", "batch": 64, "params": 1000000, "amp": null}, "ops": [

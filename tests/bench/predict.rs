@@ -1,10 +1,15 @@
-//! Predicting the embedded step on every GPU of the catalog, with and without its origin.
+//! Predicting the embedded step on every GPU of the catalog, with and without its origin, by
+//! rules and by the learned models.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::sync::Arc;
+
 use divan::counter::ItemsCount;
 use habitat_tui::catalog::Catalog;
+use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::{Options, predict};
+use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
 
 fn main() {
@@ -18,6 +23,51 @@ fn sample_on_all_gpus(bencher: divan::Bencher<'_, '_>, ignore_origin: bool) {
     bencher
         .counter(ItemsCount::new(profile.operations.len() * catalog.len()))
         .bench_local(|| predict(divan::black_box(&profile), &catalog, &options).unwrap());
+}
+
+/// From shapes, nothing remembered (`true`: all of it). Reading the weights does not count.
+#[divan::bench(args = [false, true])]
+fn sample_by_learned_models(bencher: divan::Bencher<'_, '_>, warm: bool) {
+    let (profile, catalog) = (bundled::sample(), Catalog::new(bundled::gpus()));
+    let kept = Arc::new(bundled::models());
+    bencher
+        .counter(ItemsCount::new(profile.operations.len() * catalog.len()))
+        .with_inputs(|| Options {
+            ignore_origin: true,
+            models: Some(if warm { Arc::clone(&kept) } else { Arc::new(bundled::models()) }),
+            ..Options::default()
+        })
+        .bench_local_refs(|options| predict(divan::black_box(&profile), &catalog, options).unwrap());
+}
+
+/// A thousand products of different sizes, each by itself on a V100, nothing remembered.
+#[divan::bench]
+fn thousand_operators_alone(bencher: divan::Bencher<'_, '_>) {
+    let catalog = Catalog::new(bundled::gpus());
+    let gpu = catalog.find("v100-pcie-32gb").unwrap();
+    let list: Vec<String> = (0..1000)
+        .map(|index| {
+            format!(
+                r#"{{"name": "aten::mm", "phase": "forward", "inputs": [[{}, 1024], [1024, 1024]], "dtype": "float32"}}"#,
+                64 + 8 * index
+            )
+        })
+        .collect();
+    let json = format!(
+        r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "w", "mode": "inference"}}, "operations": [{}]}}"#,
+        list.join(", ")
+    );
+    let operations = Profile::from_json(json.as_bytes()).unwrap().0.operations;
+    let pairs: Vec<_> = operations.iter().map(|operation| (operation, gpu)).collect();
+    bencher
+        .counter(ItemsCount::new(pairs.len()))
+        .with_inputs(bundled::models)
+        .bench_local_refs(|models| models.alone(divan::black_box(&pairs)).unwrap());
+}
+
+#[divan::bench]
+fn weights() -> Models {
+    bundled::models()
 }
 
 #[divan::bench]
