@@ -115,8 +115,8 @@ pub(super) fn read(dir: &Path, catalog: &Catalog) -> Result<Data, CliError> {
         )));
     }
     let set = Dataset::new(&samples, steps, catalog).map_err(CliError::of)?;
-    let all: String = files.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect();
-    Ok(Data { set, files, hash: sha256(all.as_bytes()) })
+    let all: Vec<String> = files.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect();
+    Ok(Data { set, files, hash: sha256(all.concat().as_bytes()) })
 }
 
 /// Trains everything. Finished parts are kept in `out/unfinished` until [`finish`].

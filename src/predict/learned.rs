@@ -467,12 +467,12 @@ impl Ensemble {
         let held = |(value, range): (&f32, &[f64; 2])| value.clamp(range[0] as f32, range[1] as f32);
         let values: Vec<f32> =
             rows.iter().flat_map(|row| row.values.iter().zip(&self.facts.ranges).map(held)).collect();
-        let head = Head::Bounded { upper: model.upper() };
+        let bounded = Head::Bounded { upper: model.upper() };
         let mut logs = vec![0.0; rows.len()];
         for network in &self.networks {
             for ((log, row), output) in logs.iter_mut().zip(rows).zip(network.forward(&values)?) {
                 let longest = f64::from(row.bound_us) / model.lower();
-                *log += head.time(output, 0.0, row.bound_us, 0.0).0.clamp(1e-9, longest.max(1e-9)).ln();
+                *log += bounded.time(output, 0.0, row.bound_us, 0.0).0.clamp(1e-9, longest.max(1e-9)).ln();
             }
         }
         Ok(logs.iter().map(|log| (log / self.networks.len() as f64).exp()).collect())
