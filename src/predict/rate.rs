@@ -8,7 +8,7 @@
 //!   on an H100 in `NeuSight`'s operator tables); on AMD's CDNA 1 and 2 60 % of the FP32
 //!   matrix peak, which is twice the vector peak (51–68 % of the BF16 peak were reached on
 //!   AMD boards in stas00/ml-engineering's table);
-//! - power: board power over the energy that a TFLOP takes in that generation ([`watts`]).
+//! - power: board power over the energy that a TFLOP takes in that generation.
 //!   A T4 (70 W) holds 3.2–4.4 of 8.1 TFLOP/s and an A100 of 250 W 16.3 of 19.5.
 //!
 //! Power limits bite after a while: a short burst runs at the issue rate.
