@@ -176,12 +176,13 @@ fn what_was_not_trained_on_has_wider_ranges_and_says_so() {
         prediction.notes.iter().any(|note| note.contains("100 % of the device time is outside the training data"))
     };
     assert!(!known.operations[0].is_far && !noted(&known));
-    for other in [one(4096, "bfloat16"), one(10_000_000, "float32")] {
+    // Another precision, and a single row where products were measured from dozens on.
+    for other in [one(4096, "bfloat16"), one(1, "float32")] {
         assert!(other.operations[0].is_far && noted(&other), "{:?}", other.notes);
         assert!(width(&other) > 1.05 * width(&known), "{} {}", width(&other), width(&known));
         assert!(other.operations[0].why.contains("outside the training data"));
     }
-    // Beyond what was seen time goes on with the arithmetic.
+    // Beyond the largest sizes time goes on with the arithmetic.
     let ratio = step(&one(10_000_000, "float32")) / step(&one(5_000_000, "float32"));
     assert!((ratio - 2.0).abs() < 0.05, "{ratio}");
 }
