@@ -608,6 +608,10 @@ pub enum EvaluateOn {
     Ops {
         /// Folder of the tables.
         dir: PathBuf,
+        /// Judge the learned models also after so many operators of each table were measured
+        /// on the GPU: drawn at random, a few times over, and not judged themselves.
+        #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
+        few: Vec<u32>,
     },
     /// Profiles of whole steps (folder/GPU/*.habitat.json…): from shapes and from every other GPU.
     Steps {
