@@ -23,6 +23,7 @@ pub mod rate;
 pub mod roofline;
 mod route;
 pub mod scale;
+pub mod suggest;
 pub mod wave;
 pub mod work;
 

@@ -40,19 +40,22 @@ pub struct Process {
 }
 
 impl Process {
-    /// Of values at points; coordinates are in units of the length over which the smooth
+    /// Of values at points; the second number of a value is how far (in standard deviations
+    /// of the value) a disturbance common to all values moves it. Coordinates are in units of the length over which the smooth
     /// part changes.
-    pub fn new(prior: Prior, points: Vec<Vec<f64>>, values: &[f64]) -> Self {
+    pub fn new(prior: Prior, points: Vec<Vec<f64>>, values: &[(f64, f64)]) -> Self {
         let mut process = Self { prior, points: Vec::new(), factor: Vec::new(), weights: Vec::new() };
-        for point in points {
-            let mut row = process.solve_lower(&process.covariances(&point));
-            let left = prior.covariance(&point, &point) + prior.noise - row.iter().map(|x| x * x).sum::<f64>();
+        for (point, (_, common)) in points.into_iter().zip(values) {
+            let mut shared = process.covariances(&point);
+            shared.iter_mut().zip(values).for_each(|(shared, (_, other))| *shared += common * other);
+            let mut row = process.solve_lower(&shared);
+            let left = prior.covariance(&point, &point) + prior.noise + common * common - row.iter().map(|x| x * x).sum::<f64>();
             // Never below a millionth: points may be the same and the noise small.
             row.push(left.max(1e-6 * prior.total()).max(f64::MIN_POSITIVE).sqrt());
             process.factor.push(row);
             process.points.push(point);
         }
-        process.weights = process.solve_upper(process.solve_lower(values));
+        process.weights = process.solve_upper(process.solve_lower(&values.iter().map(|(value, _)| *value).collect::<Vec<_>>()));
         process
     }
 
@@ -129,7 +132,7 @@ mod tests {
     /// 3 of 5.
     #[test]
     fn one_point_is_drawn_to_the_prior() {
-        let process = Process::new(PRIOR, vec![vec![0.0]], &[1.0]);
+        let process = Process::new(PRIOR, vec![vec![0.0]], &[(1.0, 0.0)]);
         let (mean, variance) = process.at(&[0.0]);
         assert!(near(mean, 0.8) && near(variance, 4.0 - 16.0 / 5.0));
         let (mean, variance) = process.at(&[50.0]);
@@ -140,7 +143,7 @@ mod tests {
     #[test]
     fn equal_points_count_as_their_mean() {
         for count in [2, 5] {
-            let process = Process::new(PRIOR, vec![vec![1.0, 2.0]; count], &vec![0.5; count]);
+            let process = Process::new(PRIOR, vec![vec![1.0, 2.0]; count], &vec![(0.5, 0.0); count]);
             let n = count as f64;
             let (mean, variance) = process.at(&[1.0, 2.0]);
             assert!(near(mean, 0.5 * 4.0 * n / (4.0 * n + 1.0)), "{mean}");
@@ -152,7 +155,7 @@ mod tests {
     fn without_points_or_without_a_common_part_it_is_the_prior() {
         let none = Process::new(PRIOR, Vec::new(), &[]);
         assert_eq!((none.at(&[7.0]), none.len(), none.is_empty()), ((0.0, 4.0), 0, true));
-        let local = Process::new(Prior { board: 0.0, ..PRIOR }, vec![vec![0.0]], &[1.0]);
+        let local = Process::new(Prior { board: 0.0, ..PRIOR }, vec![vec![0.0]], &[(1.0, 0.0)]);
         let (mean, variance) = local.at(&[40.0]);
         assert!(near(mean, 0.0) && near(variance, 1.0));
     }
@@ -161,14 +164,14 @@ mod tests {
     #[test]
     fn two_points_by_hand() {
         let k = 3.0 + (-0.5_f64).exp();
-        let process = Process::new(PRIOR, vec![vec![0.0], vec![1.0]], &[1.0, -1.0]);
+        let process = Process::new(PRIOR, vec![vec![0.0], vec![1.0]], &[(1.0, 0.0), (-1.0, 0.0)]);
         let weights = [5.0 + k, -k - 5.0].map(|x| x / (25.0 - k * k));
         assert!(near(process.at(&[0.0]).0, 4.0 * weights[0] + k * weights[1]));
     }
 
     #[test]
     fn repeated_points_without_noise_do_no_harm() {
-        let process = Process::new(Prior { noise: 0.0, ..PRIOR }, vec![vec![0.0]; 3], &[1.0, 1.0, 1.0]);
+        let process = Process::new(Prior { noise: 0.0, ..PRIOR }, vec![vec![0.0]; 3], &[(1.0, 0.0); 3]);
         let (mean, variance) = process.at(&[0.0]);
         assert!((mean - 1.0).abs() < 1e-3 && variance < 1e-3);
     }

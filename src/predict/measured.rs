@@ -82,6 +82,8 @@ const LOCAL_SHARE: f64 = 0.3;
 const LENGTH: f64 = 2.0;
 /// Below this multiple of the host's launch an operator tells nothing of the device.
 const HOST_BOUND: f64 = 1.3;
+/// How far a launch differs from board to board and host to host, in microseconds.
+const LAUNCH_DEVIATION_US: f64 = 30.0;
 /// The longest time that is taken for a bare launch from the host, in microseconds.
 const LONGEST_LAUNCH_US: f64 = 60.0;
 /// So many operators are needed to tell that one is out of line.
@@ -155,6 +157,8 @@ impl Corrections {
 struct Residuals {
     points: Vec<Vec<f64>>,
     logs: Vec<f64>,
+    /// What a launch that is longer by a standard deviation adds to the log.
+    launches: Vec<f64>,
     prior: Option<Prior>,
 }
 
@@ -189,20 +193,24 @@ impl Models {
             let launch = query.launch_us();
             let device = (time.get() - launch).max(0.3 * time.get());
             let log = (device / (predicted.time.get() - launch).max(1e-3)).ln();
+            if std::env::var("FEW_DUMP").is_ok() { eprintln!("{} {} {:.1} {:.1} {:.3} {:.1}", model.name(), query.gpu.slug, time.get(), predicted.time.get(), log, ensemble.facts.host_us); }
             let own = by_model.entry((model, &query.gpu.slug, arithmetic(query))).or_default();
             own.points.push(coordinates(&query.part));
             own.logs.push(log);
+            let knob: f64 = std::env::var("FEW_LAUNCH").ok().and_then(|v| v.parse().ok()).unwrap_or(LAUNCH_DEVIATION_US);
+            own.launches.push(knob / device);
             own.prior = Some(prior(&ensemble.facts, query.gpu));
         }
         for ((model, gpu, arithmetic), residuals) in by_model {
             let Some(prior) = residuals.prior else { continue };
             let kept = in_line(&residuals.logs);
             let points = kept.iter().map(|&index| residuals.points[index].clone()).collect();
-            let logs: Vec<f64> = kept.iter().map(|&index| residuals.logs[index]).collect();
+            let values: Vec<(f64, f64)> =
+                kept.iter().map(|&index| (residuals.logs[index], residuals.launches[index])).collect();
             let counts = corrections.counts.entry(gpu.clone()).or_default();
             counts.used += kept.len();
             counts.passed_over = counts.passed_over.saturating_sub(kept.len());
-            let process = Process::new(prior, points, &logs);
+            let process = Process::new(prior, points, &values);
             corrections.all.push(Correction { model, gpu: gpu.clone(), arithmetic, process });
         }
         Ok(plain.corrected_by(corrections))

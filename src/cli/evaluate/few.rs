@@ -35,7 +35,7 @@ pub(super) fn judge(
         let Some(models) = judges.of(slug) else { continue };
         let gpu = catalog.find(slug.as_str()).map_err(CliError::of)?;
         let own: Vec<&Row> = judged.iter().filter(|row| row.gpu == *slug).copied().collect();
-        let others: Vec<&Row> = if judged.len() == rows.len() {
+        let others: Vec<&Row> = if judged.len() == rows.len() || std::env::var("FEW_SAME").is_ok() {
             Vec::new()
         } else {
             rows.iter().filter(|row| row.gpu == *slug && row.split != Split::Test).collect()
