@@ -156,11 +156,8 @@ fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
 fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -> Result<Options, CliError> {
     let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
     let weights = train::folder(input.models.as_deref(), &settings(paths)?, paths);
-    let habitat = if input.method == MethodArg::HabitatMlp {
-        Some(Arc::new(train::load_habitat(&weights)?))
-    } else {
-        None
-    };
+    let habitat =
+        if input.method == MethodArg::HabitatMlp { Some(Arc::new(train::load_habitat(&weights)?)) } else { None };
     Ok(Options {
         habitat,
         targets: to.iter().map(slug).collect::<Result<_, _>>()?,

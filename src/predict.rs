@@ -163,7 +163,8 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
         Base::of(profile, &route, &routed, options.models.as_deref())
     });
-    let context = Context { profile, base: base.as_ref(), routed: &routed, need: &need, models: options.models.as_deref() };
+    let context =
+        Context { profile, base: base.as_ref(), routed: &routed, need: &need, models: options.models.as_deref() };
     let mut keeping: Vec<&GpuSpec> = Vec::new();
     let predictions: Vec<Prediction> = targets
         .into_iter()
@@ -388,11 +389,7 @@ impl Base {
     }
 }
 
-fn predict_one(
-    context: &Context<'_>,
-    route: &Route<'_>,
-    change: Option<Change>,
-) -> Prediction {
+fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<Change>) -> Prediction {
     let Context { profile, base, routed, need, models } = *context;
     let gpu = route.destination;
     let is_origin = route.origin.is_some_and(|origin| origin.slug == gpu.slug);
@@ -479,10 +476,7 @@ fn shares(operations: &[OperationPrediction]) -> Vec<MethodShare> {
 /// Device time of a step: what the models say of operators by themselves times what a step
 /// takes of that, and the rest as it is.
 fn device_time(shares: &[MethodShare], step_factor: f64) -> Micros {
-    shares
-        .iter()
-        .map(|share| share.device_time * if share.method == Method::Learned { step_factor } else { 1.0 })
-        .sum()
+    shares.iter().map(|share| share.device_time * if share.method == Method::Learned { step_factor } else { 1.0 }).sum()
 }
 
 /// The step and its range: of every method's part the ends that steps by that method were
@@ -554,7 +548,8 @@ fn learned_notes(
         ));
     }
     if let Some(counts) = models.measured_on(gpu) {
-        let over = if counts.passed_over > 0 { format!(" ({} more tell nothing)", counts.passed_over) } else { String::new() };
+        let over =
+            if counts.passed_over > 0 { format!(" ({} more tell nothing)", counts.passed_over) } else { String::new() };
         notes.push(format!("corrected by {} operators measured on this GPU{over}", counts.used));
     } else if !models.has_seen(gpu) {
         notes.push("no operator was measured on this GPU: the models' ranges are those of GPUs left out".to_owned());

@@ -144,7 +144,8 @@ pub(super) fn train(data: &Data, out: &Path, seed: u64, catalog: &Catalog) -> Re
             progress.resume(index as u32 + 1);
             continue;
         }
-        let ensembles = ensembles(&data.set, left_out, seed, &mut |_| ControlFlow::Continue(())).map_err(CliError::of)?;
+        let ensembles =
+            ensembles(&data.set, left_out, seed, &mut |_| ControlFlow::Continue(())).map_err(CliError::of)?;
         let models = Models::new(ensembles, StepFacts::default());
         let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::of)?;
         store::save_atomically(&path, &bytes, true)?;

@@ -11,7 +11,7 @@ use crate::report::format::percent;
 use crate::report::table::{Cell, Column, Table};
 use crate::settings::args::{InputArgs, SuggestArgs};
 use crate::store::operator_tables::{self, TableLine};
-use crate::store::{self, Paths};
+use crate::store::{self, Paths, StoreError};
 use crate::text;
 use crate::units::GpuSlug;
 
@@ -57,7 +57,7 @@ fn table(found: &[Suggestion], gpu: &GpuSlug) -> Result<Table, CliError> {
         let sizes: Vec<String> = line.sizes.iter().map(|(column, value)| format!("{column}={value}")).collect();
         let mut within = text::clean(one.within.first().map_or("", String::as_str), 40);
         if one.within.len() > 1 {
-            within.push_str(&format!(" +{}", one.within.len() - 1));
+            within = format!("{within} +{}", one.within.len() - 1);
         }
         let share = |value: f64| Cell::of(percent(value), value);
         table.push(vec![
@@ -82,6 +82,7 @@ fn write(found: &[Suggestion], gpu: &GpuSlug, dir: &Path, force: bool, out: &mut
         let text = files.entry(line.table).or_insert_with(|| line.heading());
         text.push_str(&line.text());
     }
+    std::fs::create_dir_all(dir).map_err(|source| StoreError::Write { path: dir.to_owned(), source })?;
     for (name, text) in files {
         let path = dir.join(format!("{name}.csv"));
         store::save_atomically(&path, text.as_bytes(), force)?;

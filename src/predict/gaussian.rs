@@ -49,13 +49,15 @@ impl Process {
             let mut shared = process.covariances(&point);
             shared.iter_mut().zip(values).for_each(|(shared, (_, other))| *shared += common * other);
             let mut row = process.solve_lower(&shared);
-            let left = prior.covariance(&point, &point) + prior.noise + common * common - row.iter().map(|x| x * x).sum::<f64>();
+            let left = prior.covariance(&point, &point) + prior.noise + common * common
+                - row.iter().map(|x| x * x).sum::<f64>();
             // Never below a millionth: points may be the same and the noise small.
             row.push(left.max(1e-6 * prior.total()).max(f64::MIN_POSITIVE).sqrt());
             process.factor.push(row);
             process.points.push(point);
         }
-        process.weights = process.solve_upper(process.solve_lower(&values.iter().map(|(value, _)| *value).collect::<Vec<_>>()));
+        process.weights =
+            process.solve_upper(process.solve_lower(&values.iter().map(|(value, _)| *value).collect::<Vec<_>>()));
         process
     }
 

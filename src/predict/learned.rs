@@ -378,8 +378,7 @@ impl Models {
                 }
                 let hardware = Hardware::of(query.gpu);
                 let part = query.part;
-                if let Some(features) =
-                    features(&part.primitive, part.element_bytes, &hardware, query.rate, query.load)
+                if let Some(features) = features(&part.primitive, part.element_bytes, &hardware, query.rate, query.load)
                 {
                     let (keys, rows) = waiting.entry(model).or_default();
                     keys.push(key);
@@ -502,13 +501,7 @@ impl Ensemble {
         self.facts.boards.get(gpu.slug.as_str()).or_else(maker).copied().unwrap_or(0.0)
     }
 
-    fn judge(
-        &self,
-        query: &Query<'_>,
-        features: &Features,
-        above: f64,
-        corrected: Option<Corrected>,
-    ) -> LearnedTime {
+    fn judge(&self, query: &Query<'_>, features: &Features, above: f64, corrected: Option<Corrected>) -> LearnedTime {
         let facts = &self.facts;
         let offset = self.offset(query.gpu) - corrected.map_or(0.0, |corrected| corrected.mean);
         let time = query.launch_us() + above / offset.exp();

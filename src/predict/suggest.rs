@@ -48,12 +48,7 @@ pub struct Suggestion {
 ///
 /// # Errors
 /// [`ModelError`] where a network cannot be computed.
-pub fn suggest(
-    profile: &Profile,
-    gpu: &GpuSpec,
-    models: &Models,
-    count: usize,
-) -> Result<Vec<Suggestion>, ModelError> {
+pub fn suggest(profile: &Profile, gpu: &GpuSpec, models: &Models, count: usize) -> Result<Vec<Suggestion>, ModelError> {
     let (mut groups, total) = groups(profile, gpu, models)?;
     let before: f64 = groups.iter().map(Group::variance).sum();
     let mut found: Vec<Suggestion> = Vec::new();
@@ -107,9 +102,8 @@ impl Group {
 
     /// Of the summed device time, noise included.
     fn variance(&self) -> f64 {
-        let own = |(index, member): (usize, &Member)| {
-            member.weight * (self.with_step(index) + member.weight * self.noise)
-        };
+        let own =
+            |(index, member): (usize, &Member)| member.weight * (self.with_step(index) + member.weight * self.noise);
         self.members.iter().enumerate().map(own).sum()
     }
 
@@ -136,6 +130,12 @@ impl Group {
     }
 }
 
+/// Work of one model by size, and any of its queries.
+struct Gathered<'a> {
+    members: BTreeMap<([u64; 7], u64), Member>,
+    query: Query<'a>,
+}
+
 /// The step's work by model, and its device time in microseconds.
 fn groups(profile: &Profile, gpu: &GpuSpec, models: &Models) -> Result<(Vec<Group>, f64), ModelError> {
     let precision = profile.workload.precision;
@@ -152,29 +152,31 @@ fn groups(profile: &Profile, gpu: &GpuSpec, models: &Models) -> Result<(Vec<Grou
     let alone: Vec<Query<'_>> = queries.iter().map(|query| Query { load: Load::Alone, ..*query }).collect();
     let alone = models.times(&alone)?;
     let mut total = 0.0;
-    let mut by_model: BTreeMap<(OperatorModel, [u64; 2]), (BTreeMap<[u64; 8], Member>, Query<'_>)> = BTreeMap::new();
+    let mut by_model: BTreeMap<(OperatorModel, [u64; 2]), Gathered<'_>> = BTreeMap::new();
     for (((query, (operation, dtype)), time), alone) in queries.iter().zip(owners).zip(in_step).zip(alone) {
         let (Some(time), Some(alone)) = (time, alone) else { continue };
         let weight = time.time.get() * query.part.times * f64::from(operation.count);
         total += weight;
         let Some(model) = OperatorModel::of(&query.part.primitive) else { continue };
         let Some(ensemble) = models.ensembles().get(&model) else { continue };
-        let [a, b, c, d, e, f, g] = query.part.primitive.sizes().map(f64::to_bits);
-        let key = [a, b, c, d, e, f, g, query.part.element_bytes.to_bits()];
-        let (members, _) = by_model.entry((model, arithmetic(query))).or_insert_with(|| (BTreeMap::new(), *query));
-        let member = members.entry(key).or_insert_with(|| {
+        let key = (query.part.primitive.sizes().map(f64::to_bits), query.part.element_bytes.to_bits());
+        let gathered = by_model
+            .entry((model, arithmetic(query)))
+            .or_insert_with(|| Gathered { members: BTreeMap::new(), query: *query });
+        let member = gathered.members.entry(key).or_insert_with(|| {
             let tf32 = precision.filter(|&one| one == Precision::Tf32 && dtype == Some(DType::Float32));
-            let suggestion = forward(&query.part, dtype).filter(|_| !is_host_bound(alone.time, &ensemble.facts)).map(
-                |operation| Suggestion {
-                    operation,
-                    precision: tf32,
-                    within: Vec::new(),
-                    time: alone.time,
-                    share: 0.0,
-                    deviation: 0.0,
-                    removed: 0.0,
-                },
-            );
+            let suggestion =
+                forward(&query.part, dtype).filter(|_| !is_host_bound(alone.time, &ensemble.facts)).map(|operation| {
+                    Suggestion {
+                        operation,
+                        precision: tf32,
+                        within: Vec::new(),
+                        time: alone.time,
+                        share: 0.0,
+                        deviation: 0.0,
+                        removed: 0.0,
+                    }
+                });
             Member { suggestion, weight: 0.0, part: query.part }
         });
         member.weight += weight;
@@ -186,7 +188,7 @@ fn groups(profile: &Profile, gpu: &GpuSpec, models: &Models) -> Result<(Vec<Grou
     }
     let groups = by_model
         .into_iter()
-        .filter_map(|((model, _), (members, query))| {
+        .filter_map(|((model, _), Gathered { members, query })| {
             let members: Vec<Member> = members.into_values().collect();
             if let Some(process) = models.corrections().process(model, &query) {
                 return Some(Group::new(members, process));

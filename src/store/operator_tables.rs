@@ -79,8 +79,7 @@ fn rows(reader: impl Read, name: &str) -> Result<Vec<Row>, String> {
 }
 
 /// Element types that a table may have, the usual one first.
-const DTYPES: [DType; 5] =
-    [DType::Float32, DType::Float16, DType::Bfloat16, DType::Float8E4m3, DType::Float8E5m2];
+const DTYPES: [DType; 5] = [DType::Float32, DType::Float16, DType::Bfloat16, DType::Float8E4m3, DType::Float8E5m2];
 /// FP32 that is multiplied by tensor cores.
 const TF32: &str = "tf32";
 
@@ -129,9 +128,8 @@ pub fn line(operation: &Operation, precision: Option<Precision>, gpu: &GpuSlug) 
         ("aten::add", [shape, _]) => ("elementwise", "add", matrix(shape)?),
         ("aten::conv2d", [input, weight]) => {
             let (&[batch, inside, image, _], &[outside, _, kernel, _]) = (&input[..], &weight[..]) else { return None };
-            let attribute = |key: &str| -> Option<u64> {
-                u64::try_from(*operation.attributes.get(key)?.as_ints()?.first()?).ok()
-            };
+            let attribute =
+                |key: &str| -> Option<u64> { u64::try_from(*operation.attributes.get(key)?.as_ints()?.first()?).ok() };
             let sizes = vec![
                 ("B", batch),
                 ("in_channels", inside),
@@ -373,6 +371,33 @@ mod tests {
         assert_eq!((rows[0].gpu.as_str(), rows[1].gpu.as_str()), ("v100-sxm2-16gb", "k40"));
         let table = "gpu,batchsize,dim_input,dim_output,optimizer,ms_median\nM60,30,3263,3675,none,2.3\n";
         assert_eq!(super::rows(table.as_bytes(), "dense").unwrap()[0].operation.inputs, [[30, 3263], [3675, 3263]]);
+    }
+
+    #[test]
+    fn lines_to_fill_in_are_read_back() {
+        for (name, table) in [
+            ("linear", "gpu,op,dtype,B,M,N,K,latency_ms\nt4,linear,bfloat16,1,58,13,141,"),
+            ("bmm", "gpu,op,dtype,B,M,N,K,latency_ms\nt4,bmm,float32,4,5,6,7,"),
+            ("softmax", "gpu,op,dtype,B,H,latency_ms\nt4,softmax,float16,8,9,"),
+            ("layernorm", "gpu,op,dtype,B,H,latency_ms\nt4,layernorm,float32,8,9,"),
+            ("elementwise", "gpu,op,dtype,B,H,latency_ms\nt4,add,float32,8,9,"),
+            ("linear", "gpu,op,dtype,B,M,N,K,latency_ms\nt4,linear,tf32,1,58,13,141,"),
+            (
+                "conv2d",
+                "gpu,op,dtype,B,in_channels,out_channels,kernel_size,image_size,stride,padding,latency_ms\n\
+                 t4,conv2d,float32,2,3,64,7,224,2,3,",
+            ),
+        ] {
+            let empty = rows(format!("{table}\n").as_bytes(), name).unwrap_err();
+            assert!(empty.starts_with("line 2: latency_ms is empty"), "{empty}");
+            let row = rows(format!("{table}0.5\n").as_bytes(), name).unwrap().remove(0);
+            let line = line(&row.operation, row.precision, &row.gpu).unwrap();
+            assert_eq!((line.table, line.heading() + &line.text()), (name, format!("{table}\n")));
+        }
+        let other = "gpu,op,dtype,B,H,latency_ms\nt4,softmax,float12,8,9,1\n";
+        assert!(
+            rows(other.as_bytes(), "softmax").unwrap_err().contains("line 2: dtype: \"float12\" is none of float32")
+        );
     }
 
     #[test]
