@@ -8,9 +8,11 @@ mod evaluate;
 mod goal;
 mod import;
 mod input;
+mod measured;
 mod operators;
 mod print;
 mod progress;
+mod suggest;
 mod train;
 
 use std::io::{self, IsTerminal, Write};
@@ -125,6 +127,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Models(args)) => match &args.command {
             ModelsCommand::Evaluate(args) => evaluate::run(args, out)?,
             ModelsCommand::Train(args) => train::run(args, out)?,
+            ModelsCommand::Suggest(args) => suggest::run(args, out)?,
         },
         Some(Command::Completions(args)) => {
             clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", out);
@@ -162,7 +165,7 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
         origin: input.origin.as_ref().map(slug).transpose()?,
         method: input.method.into(),
         wave_form: input.waves.into(),
-        models: Some(Arc::new(store::models(&weights)?)),
+        models: measured::models(&weights, input.measured.as_deref(), catalog, paths)?,
         precision: input.precision,
     })
 }
@@ -299,10 +302,11 @@ fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         ("settings", paths.settings()),
         ("catalog overlay", paths.catalog()),
         ("price overlay", paths.pricing()),
+        ("measured operators", paths.measured()),
         ("trained models", train::folder(None, &settings, &paths)),
     ] {
         let state = if path.exists() { "" } else { "  (not there)" };
-        writeln!(out, "{what:<16} {}{state}", path.display())?;
+        writeln!(out, "{what:<18} {}{state}", path.display())?;
     }
     Ok(0)
 }

@@ -9,9 +9,11 @@ pub mod bundle;
 pub mod estimate;
 pub mod family;
 pub mod features;
+pub mod gaussian;
 pub mod habitat;
 pub mod head;
 pub mod learned;
+pub mod measured;
 pub mod memory;
 pub mod mlp;
 mod precision;
@@ -21,6 +23,7 @@ pub mod rate;
 pub mod roofline;
 mod route;
 pub mod scale;
+pub mod suggest;
 pub mod wave;
 pub mod work;
 
@@ -548,7 +551,11 @@ fn learned_notes(
             if models.steps().boards.contains_key(gpu.slug.as_str()) { ", as measured on this GPU" } else { "" }
         ));
     }
-    if !models.has_seen(gpu) {
+    if let Some(counts) = models.measured_on(gpu) {
+        let over =
+            if counts.passed_over > 0 { format!(" ({} more tell nothing)", counts.passed_over) } else { String::new() };
+        notes.push(format!("corrected by {} operators measured on this GPU{over}", counts.used));
+    } else if !models.has_seen(gpu) {
         notes.push("no operator was measured on this GPU: the models' ranges are those of GPUs left out".to_owned());
     }
     let rate = rate::fp32_product_rate(gpu);

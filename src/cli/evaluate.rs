@@ -5,6 +5,7 @@
 //! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
 mod cases;
+mod few;
 mod ops;
 mod steps;
 mod tally;
@@ -22,6 +23,9 @@ use crate::store::{self, Paths};
 pub(super) use steps::profiles;
 use tally::Evaluation;
 
+/// Operators measured on the GPU, of every table.
+const FEW: [u32; 2] = [5, 20];
+
 pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
@@ -37,7 +41,7 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         judges.without.clear();
     }
     let evaluations = match (&args.on, &args.data) {
-        (Some(EvaluateOn::Ops { dir }), _) => vec![ops::evaluate(dir, &catalog, &judges)?],
+        (Some(EvaluateOn::Ops { dir, few }), _) => vec![ops::evaluate(dir, few, &catalog, &judges)?],
         (Some(EvaluateOn::Steps { dir, origin: None }), _) => vec![steps::evaluate(dir, &catalog, &judges)?],
         (Some(EvaluateOn::Steps { dir, origin: Some(origins) }), _) => {
             vec![steps::from_origins(dir, origins, &catalog, &judges)?]
@@ -58,7 +62,7 @@ pub(super) fn write_card(data: &Path, catalog: &Catalog, judges: &Judges, out: &
     let learned = |method: &str| method.starts_with("learned");
     let (tables, profiles) = (data.join("neusight/ops"), data.join("neusight/steps"));
     writeln!(out, "### Operators\n")?;
-    ops::evaluate(&tables, catalog, judges)?.write_markdown(&learned, out)?;
+    ops::evaluate(&tables, &FEW, catalog, judges)?.write_markdown(&learned, out)?;
     if profiles.is_dir() {
         writeln!(out, "\n### Steps\n")?;
         steps::evaluate(&profiles, catalog, judges)?.write_markdown(&|_| true, out)?;
@@ -74,7 +78,7 @@ fn all(data: &Path, catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation
     let (tables, profiles, recordings) =
         (data.join("neusight/ops"), data.join("neusight/steps"), data.join("traces/gpu"));
     let mut evaluations = vec![
-        ops::evaluate(&tables, catalog, judges)?,
+        ops::evaluate(&tables, &FEW, catalog, judges)?,
         steps::evaluate(&profiles, catalog, judges)?,
         steps::from_origins(&profiles, &profiles, catalog, judges)?,
     ];

@@ -18,14 +18,12 @@ use crate::learn::data::{Dataset, Sample, Session};
 use crate::learn::train::{Ensembles, Trained, calibrate, ensembles, fold_name};
 use crate::predict::learned::{Models, StepFacts};
 use crate::profile::Profile;
-use crate::store::operator_tables::{self, Split};
+use crate::store::operator_tables::{self, Split, TABLES};
 use crate::store::{self, StoreError, WEIGHTS};
 use crate::units::GpuSlug;
 
 /// The card beside the weights.
 const CARD: &str = "operators.md";
-/// Operator tables of `NeuSight`'s form, by folder and name.
-const TABLES: [&str; 6] = ["linear", "bmm", "conv2d", "softmax", "layernorm", "elementwise"];
 /// Rows of a foreign framework below this many microseconds are mostly its own overhead.
 const SHORTEST_FOREIGN_US: f64 = 2000.0;
 /// What the weights are made from, under the data folder.

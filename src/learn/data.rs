@@ -81,7 +81,7 @@ pub struct MeasuredStep {
 /// Below this multiple of a session's shortest times the launch is what was measured.
 const HOST_BOUND: f64 = 1.25;
 /// The longest time that is taken for a bare launch from the host.
-const LONGEST_LAUNCH_US: f64 = 60.0;
+pub(super) const LONGEST_LAUNCH_US: f64 = 60.0;
 /// Rows of one session that are learned from, of products and of the rest.
 const MOST_ROWS: (usize, usize) = (8000, 4000);
 /// Shortest operator of a step that is learned from; shorter ones are mostly launch.

@@ -9,7 +9,7 @@ use crate::predict::head::Head;
 use crate::predict::learned::{ALONE_LAUNCH_US, Ensemble, ModelFacts};
 use crate::predict::mlp::{Activation, ModelError};
 
-use super::data::{Dataset, Row, Session, shortest_times};
+use super::data::{Dataset, LONGEST_LAUNCH_US, Row, Session, shortest_times};
 use super::fit::fit;
 use super::options::{Decay, FitError, FitOptions, Loss, Rows, Schedule};
 
@@ -76,7 +76,8 @@ pub fn ensemble(
     let launches: Vec<f64> = shortest_times(&kernels)
         .into_iter()
         .filter(|((gpu, _), _)| Some(*gpu) != left_out)
-        .map(|(_, time)| time)
+        // A table may have no short operators at all.
+        .map(|(_, time)| time.min(LONGEST_LAUNCH_US))
         .collect();
     facts.host_us = super::judge::quantile(launches.into_iter().map(|time| (time, 1.0)).collect(), 0.3).unwrap_or(0.0);
     Ok(Ensemble { networks, facts })

@@ -16,6 +16,7 @@ use crate::units::{GpuSlug, Micros};
 use super::bundle::Bundle;
 use super::features::{Features, Hardware, Load, OperatorModel, features};
 use super::head::Head;
+use super::measured::{Corrected, Corrections, Counts, DEVIATIONS};
 use super::mlp::{Mlp, ModelError};
 use super::primitive::{Part, Primitive, parts};
 use super::rate::{ProductRate, fp32_product_rate, product_rate};
@@ -127,13 +128,14 @@ pub struct Ensemble {
 pub struct Models {
     ensembles: BTreeMap<OperatorModel, Ensemble>,
     steps: StepFacts,
+    corrections: Corrections,
     cache: Mutex<HashMap<Key, LearnedTime>>,
 }
 
 /// Two are equal where they answer alike; what they remember does not count.
 impl PartialEq for Models {
     fn eq(&self, other: &Self) -> bool {
-        (&self.ensembles, &self.steps) == (&other.ensembles, &other.steps)
+        (&self.ensembles, &self.steps, &self.corrections) == (&other.ensembles, &other.steps, &other.corrections)
     }
 }
 
@@ -163,7 +165,23 @@ pub(super) const WIDE: Spread = Spread { low: 0.7, high: 1.5, cases: 0 };
 impl Models {
     /// Of ensembles and what was learned of steps.
     pub fn new(ensembles: BTreeMap<OperatorModel, Ensemble>, steps: StepFacts) -> Self {
-        Self { ensembles, steps, cache: Mutex::default() }
+        Self { ensembles, steps, corrections: Corrections::default(), cache: Mutex::default() }
+    }
+
+    /// With corrections, and nothing remembered from before them.
+    pub(super) fn corrected_by(self, corrections: Corrections) -> Self {
+        Self { corrections, cache: Mutex::default(), ..self }
+    }
+
+    /// What was measured on boards of the user's.
+    pub(super) const fn corrections(&self) -> &Corrections {
+        &self.corrections
+    }
+
+    /// How many operators measured on a board correct the models for it; `None` where none
+    /// was measured.
+    pub fn measured_on(&self, gpu: &GpuSpec) -> Option<Counts> {
+        self.corrections.counts(&gpu.slug)
     }
 
     /// From the bytes of a safetensors file.
@@ -383,7 +401,7 @@ impl Models {
             for ((key, features), above) in keys.into_iter().zip(&rows).zip(bounded) {
                 let Some(places) = asked.get(&key) else { continue };
                 let Some(query) = places.first().and_then(|&place| queries.get(place)) else { continue };
-                let time = ensemble.judge(query, features, above);
+                let time = ensemble.judge(query, features, above, self.corrections.of(model, query));
                 for &place in places {
                     answers[place] = Some(time);
                 }
@@ -422,7 +440,8 @@ impl Query<'_> {
         self.part.element_bytes < 4.0 || product && self.rate.burst != fp32_product_rate(self.gpu).burst
     }
 
-    fn launch_us(&self) -> f64 {
+    /// What the launch costs, in microseconds.
+    pub(super) fn launch_us(&self) -> f64 {
         match self.load {
             Load::Alone => ALONE_LAUNCH_US,
             Load::Step => STEP_LAUNCH_US,
@@ -456,6 +475,15 @@ impl Query<'_> {
     }
 }
 
+impl Corrected {
+    /// The 80 % range of what is left, no narrower at either end than on boards of the
+    /// training data.
+    fn spread(self, seen: Spread) -> Spread {
+        let half = DEVIATIONS * self.deviation;
+        Spread { low: (-half).exp().min(seen.low), high: half.exp().max(seen.high), ..seen }
+    }
+}
+
 impl Ensemble {
     /// bound / use in microseconds, the geometric mean over the networks.
     ///
@@ -484,11 +512,22 @@ impl Ensemble {
         self.facts.boards.get(gpu.slug.as_str()).or_else(maker).copied().unwrap_or(0.0)
     }
 
-    fn judge(&self, query: &Query<'_>, features: &Features, above: f64) -> LearnedTime {
+    fn judge(&self, query: &Query<'_>, features: &Features, above: f64, corrected: Option<Corrected>) -> LearnedTime {
         let facts = &self.facts;
-        let time = query.launch_us() + above / self.offset(query.gpu).exp();
+        let offset = self.offset(query.gpu) - corrected.map_or(0.0, |corrected| corrected.mean);
+        let time = query.launch_us() + above / offset.exp();
         let seen = facts.boards.contains_key(query.gpu.slug.as_str());
-        let spread = if seen { facts.seen } else { facts.unseen }.unwrap_or(WIDE);
+        let mut spread = if seen { facts.seen } else { facts.unseen }.unwrap_or(WIDE);
+        let mut with_origin = facts.with_origin.unwrap_or(spread);
+        let mut shared_deviation = facts.shared_deviation;
+        if let Some(corrected) = corrected {
+            spread = corrected.spread(facts.seen.unwrap_or(spread));
+            if spread.high / spread.low < with_origin.high / with_origin.low {
+                with_origin = spread;
+            }
+            // What the board's own measurements explain, an origin's need not.
+            shared_deviation *= corrected.left;
+        }
         let distance = self.distance(features);
         // Twice as wide (in logarithms) at half a training range beyond its end.
         let widening = if distance > NEAR { 1.0 + (2.0 * distance).min(2.0) } else { 1.0 };
@@ -498,8 +537,8 @@ impl Ensemble {
         LearnedTime {
             time: Micros::known(time),
             spread: spread.widened(widening),
-            with_origin: facts.with_origin.unwrap_or(spread).widened(widening),
-            shared_deviation: if is_far { facts.shared_deviation.max(FAR_SHARED) } else { facts.shared_deviation },
+            with_origin: with_origin.widened(widening),
+            shared_deviation: if is_far { shared_deviation.max(FAR_SHARED) } else { shared_deviation },
             is_far,
         }
     }

@@ -100,6 +100,10 @@ pub struct InputArgs {
     /// Habitat's networks for --method habitat-mlp.
     #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS", help_heading = "Prediction")]
     pub models: Option<PathBuf>,
+    /// Folder of operators that you measured on GPUs (linear.csv, conv2d.csv …), in place of
+    /// measured/ beside the settings; they correct the models for those GPUs.
+    #[arg(long, value_name = "DIR", help_heading = "Prediction")]
+    pub measured: Option<PathBuf>,
 }
 
 /// `--method`.
@@ -527,6 +531,33 @@ pub enum ModelsCommand {
     Evaluate(EvaluateArgs),
     /// Train the operator models (or, with --habitat, Habitat's networks) on measurements.
     Train(TrainArgs),
+    /// Say which operators of a step to measure on a GPU to predict it better there.
+    Suggest(SuggestArgs),
+}
+
+/// Arguments of `models suggest`.
+#[derive(Debug, Args)]
+pub struct SuggestArgs {
+    /// A profile, trace or op list; without it, the embedded sample.
+    pub file: Option<PathBuf>,
+    /// The GPU to measure on.
+    #[arg(long, value_name = "GPU")]
+    pub to: String,
+    /// How many operators.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub count: u32,
+    /// Write tables to fill in into this folder.
+    #[arg(long, value_name = "DIR")]
+    pub csv: Option<PathBuf>,
+    /// Replace tables that are there.
+    #[arg(long, requires = "csv")]
+    pub force: bool,
+    /// Folder of weights in place of the shipped models.
+    #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS")]
+    pub models: Option<PathBuf>,
+    /// Folder of operators measured already, in place of measured/ beside the settings.
+    #[arg(long, value_name = "DIR")]
+    pub measured: Option<PathBuf>,
 }
 
 /// Arguments of `models evaluate`.
@@ -608,6 +639,10 @@ pub enum EvaluateOn {
     Ops {
         /// Folder of the tables.
         dir: PathBuf,
+        /// Judge the learned models also after so many operators of each table were measured
+        /// on the GPU: drawn at random, a few times over, and not judged themselves.
+        #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
+        few: Vec<u32>,
     },
     /// Profiles of whole steps (folder/GPU/*.habitat.json…): from shapes and from every other GPU.
     Steps {

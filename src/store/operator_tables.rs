@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use csv::StringRecord;
 
 use super::files::{StoreError, open};
-use crate::profile::{Attribute, DType, Kernel, Operation, Phase};
+use crate::profile::{Attribute, DType, Kernel, Operation, Phase, Precision};
 use crate::units::{GpuSlug, Micros};
 
 /// Part of a table that a row belongs to.
@@ -34,6 +34,8 @@ pub enum Split {
 pub struct Row {
     /// What was measured.
     pub operation: Operation,
+    /// TF32, which the element type does not tell.
+    pub precision: Option<Precision>,
     /// On which GPU.
     pub gpu: GpuSlug,
     /// How long it took.
@@ -43,6 +45,9 @@ pub struct Row {
     /// For what its authors meant it.
     pub split: Split,
 }
+
+/// Operator tables of `NeuSight`'s form, by name.
+pub const TABLES: [&str; 6] = ["linear", "bmm", "conv2d", "softmax", "layernorm", "elementwise"];
 
 /// The file of a table in a folder: `dir/name.csv`, `.csv.gz` or `.csv.zst`.
 pub fn find(dir: &Path, name: &str) -> Option<PathBuf> {
@@ -73,6 +78,81 @@ fn rows(reader: impl Read, name: &str) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
+/// Element types that a table may have, the usual one first.
+const DTYPES: [DType; 5] = [DType::Float32, DType::Float16, DType::Bfloat16, DType::Float8E4m3, DType::Float8E5m2];
+/// FP32 that is multiplied by tensor cores.
+const TF32: &str = "tf32";
+
+/// A line of a table, its time left open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableLine {
+    /// The table's name.
+    pub table: &'static str,
+    /// The operator's name there.
+    pub op: &'static str,
+    /// The GPU.
+    pub gpu: GpuSlug,
+    /// The element type.
+    pub dtype: String,
+    /// Columns of sizes.
+    pub sizes: Vec<(&'static str, u64)>,
+}
+
+impl TableLine {
+    /// The heading line of its table.
+    pub fn heading(&self) -> String {
+        let sizes: Vec<&str> = self.sizes.iter().map(|(column, _)| *column).collect();
+        format!("gpu,op,dtype,{},latency_ms\n", sizes.join(","))
+    }
+
+    /// The line itself.
+    pub fn text(&self) -> String {
+        let sizes: Vec<String> = self.sizes.iter().map(|(_, value)| value.to_string()).collect();
+        format!("{},{},{},{},\n", self.gpu, self.op, self.dtype, sizes.join(","))
+    }
+}
+
+/// The line that [`read`] makes `operation` of; `None` where no table has it.
+pub fn line(operation: &Operation, precision: Option<Precision>, gpu: &GpuSlug) -> Option<TableLine> {
+    let (table, op, sizes) = match (operation.name.as_str(), &operation.inputs[..]) {
+        ("aten::linear", [left, right]) => {
+            let (&[rows, reduction], &[columns, _]) = (&left[..], &right[..]) else { return None };
+            ("linear", "linear", vec![("B", 1), ("M", rows), ("N", reduction), ("K", columns)])
+        }
+        ("aten::bmm", [left, right]) => {
+            let (&[batch, rows, reduction], &[_, _, columns]) = (&left[..], &right[..]) else { return None };
+            ("bmm", "bmm", vec![("B", batch), ("M", rows), ("N", reduction), ("K", columns)])
+        }
+        ("aten::softmax", [shape]) => ("softmax", "softmax", matrix(shape)?),
+        ("aten::layer_norm", [shape]) => ("layernorm", "layernorm", matrix(shape)?),
+        ("aten::add", [shape, _]) => ("elementwise", "add", matrix(shape)?),
+        ("aten::conv2d", [input, weight]) => {
+            let (&[batch, inside, image, _], &[outside, _, kernel, _]) = (&input[..], &weight[..]) else { return None };
+            let attribute =
+                |key: &str| -> Option<u64> { u64::try_from(*operation.attributes.get(key)?.as_ints()?.first()?).ok() };
+            let sizes = vec![
+                ("B", batch),
+                ("in_channels", inside),
+                ("out_channels", outside),
+                ("kernel_size", kernel),
+                ("image_size", image),
+                ("stride", attribute("stride")?),
+                ("padding", attribute("padding")?),
+            ];
+            ("conv2d", "conv2d", sizes)
+        }
+        _ => return None,
+    };
+    let dtype = operation.dtype.as_ref().map_or("float32", DType::name);
+    let dtype = if precision == Some(Precision::Tf32) { TF32 } else { dtype };
+    Some(TableLine { table, op, gpu: gpu.clone(), dtype: dtype.to_owned(), sizes })
+}
+
+fn matrix(shape: &[u64]) -> Option<Vec<(&'static str, u64)>> {
+    let [rows, columns] = shape else { return None };
+    Some(vec![("B", *rows), ("H", *columns)])
+}
+
 struct Line<'a> {
     headings: &'a StringRecord,
     record: &'a StringRecord,
@@ -97,9 +177,14 @@ impl Line<'_> {
     }
 
     fn neusight(&self, name: &str) -> Result<Row, String> {
+        if self.text("latency_ms").is_some_and(|value| value.trim().is_empty()) {
+            return Err("latency_ms is empty; write the measured time in milliseconds, or delete the line".to_owned());
+        }
         let time = Micros::from_millis(self.number("latency_ms")?).map_err(|error| error.to_string())?;
         let gpu = GpuSlug::new(self.text("gpu").unwrap_or_default()).map_err(|error| error.to_string())?;
-        let operation = self.operation(name, self.text("op").unwrap_or_default())?;
+        let mut operation = self.operation(name, self.text("op").unwrap_or_default())?;
+        let (dtype, precision) = self.dtype()?;
+        operation.dtype = Some(dtype);
         let extent = |prefix: &str| -> Option<[u32; 3]> {
             let at = |axis: &str| {
                 self.number(&format!("{prefix}_{axis}")).ok().map(|value| value as u32).filter(|&value| value > 0)
@@ -114,7 +199,20 @@ impl Line<'_> {
             Some("test") => Split::Test,
             _ => Split::Other,
         };
-        Ok(Row { operation, gpu, time, kernel, split })
+        Ok(Row { operation, precision, gpu, time, kernel, split })
+    }
+
+    /// The element type, FP32 where the table does not say.
+    fn dtype(&self) -> Result<(DType, Option<Precision>), String> {
+        let name = self.text("dtype").unwrap_or_default().trim();
+        if name == TF32 {
+            return Ok((DType::Float32, Some(Precision::Tf32)));
+        }
+        let known = DTYPES.into_iter().find(|dtype| dtype.name() == name || name.is_empty());
+        known.map(|dtype| (dtype, None)).ok_or_else(|| {
+            let names: Vec<String> = DTYPES.iter().map(ToString::to_string).collect();
+            format!("dtype: {name:?} is none of {}, {TF32}", names.join(", "))
+        })
     }
 
     /// The operation of a row.
@@ -177,7 +275,7 @@ impl Line<'_> {
         };
         let gpu = self.text("gpu").unwrap_or_default();
         let gpu = GpuSlug::new(mlpredict_slug(gpu)).map_err(|error| error.to_string())?;
-        Ok(Some(Row { operation, gpu, time, kernel: kernel("", time), split: Split::Other }))
+        Ok(Some(Row { operation, precision: None, gpu, time, kernel: kernel("", time), split: Split::Other }))
     }
 }
 
@@ -273,6 +371,33 @@ mod tests {
         assert_eq!((rows[0].gpu.as_str(), rows[1].gpu.as_str()), ("v100-sxm2-16gb", "k40"));
         let table = "gpu,batchsize,dim_input,dim_output,optimizer,ms_median\nM60,30,3263,3675,none,2.3\n";
         assert_eq!(super::rows(table.as_bytes(), "dense").unwrap()[0].operation.inputs, [[30, 3263], [3675, 3263]]);
+    }
+
+    #[test]
+    fn lines_to_fill_in_are_read_back() {
+        for (name, table) in [
+            ("linear", "gpu,op,dtype,B,M,N,K,latency_ms\nt4,linear,bfloat16,1,58,13,141,"),
+            ("bmm", "gpu,op,dtype,B,M,N,K,latency_ms\nt4,bmm,float32,4,5,6,7,"),
+            ("softmax", "gpu,op,dtype,B,H,latency_ms\nt4,softmax,float16,8,9,"),
+            ("layernorm", "gpu,op,dtype,B,H,latency_ms\nt4,layernorm,float32,8,9,"),
+            ("elementwise", "gpu,op,dtype,B,H,latency_ms\nt4,add,float32,8,9,"),
+            ("linear", "gpu,op,dtype,B,M,N,K,latency_ms\nt4,linear,tf32,1,58,13,141,"),
+            (
+                "conv2d",
+                "gpu,op,dtype,B,in_channels,out_channels,kernel_size,image_size,stride,padding,latency_ms\n\
+                 t4,conv2d,float32,2,3,64,7,224,2,3,",
+            ),
+        ] {
+            let empty = rows(format!("{table}\n").as_bytes(), name).unwrap_err();
+            assert!(empty.starts_with("line 2: latency_ms is empty"), "{empty}");
+            let row = rows(format!("{table}0.5\n").as_bytes(), name).unwrap().remove(0);
+            let line = line(&row.operation, row.precision, &row.gpu).unwrap();
+            assert_eq!((line.table, line.heading() + &line.text()), (name, format!("{table}\n")));
+        }
+        let other = "gpu,op,dtype,B,H,latency_ms\nt4,softmax,float12,8,9,1\n";
+        assert!(
+            rows(other.as_bytes(), "softmax").unwrap_err().contains("line 2: dtype: \"float12\" is none of float32")
+        );
     }
 
     #[test]

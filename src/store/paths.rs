@@ -48,6 +48,11 @@ impl Paths {
         self.config.join("pricing")
     }
 
+    /// Operators that the user measured.
+    pub fn measured(&self) -> PathBuf {
+        self.config.join("measured")
+    }
+
     /// Trained networks.
     pub fn models(&self) -> PathBuf {
         self.data.join("models")

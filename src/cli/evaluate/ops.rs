@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::super::CliError;
 use super::super::operators::Judges;
+use super::few;
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::predict::learned::Spread;
@@ -27,7 +28,7 @@ struct Measured {
 }
 
 /// Every table of `dir`.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
+pub(super) fn evaluate(dir: &Path, few: &[u32], catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     let mut notes = Vec::new();
     for family in ["elementwise", "softmax", "layernorm", "linear", "bmm", "conv2d"] {
@@ -40,6 +41,12 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
             judge(family, operation, by_gpu, catalog, &mut groups)?;
         }
         judge_learned(family, &rows, catalog, judges, &mut groups)?;
+        for &count in few {
+            few::judge(family, &rows, count as usize, catalog, judges, &mut groups)?;
+        }
+    }
+    if !few.is_empty() {
+        notes.push(few::NOTE.to_owned());
     }
     let protocol = format!(
         "operators, absolute relative errors; learned models (and \"roofline, shapes alone\"): rows of the tables' test split, all where there is none; the rest: every ordered pair of GPUs, rows over {SHORTEST_ORIGIN_MS} ms on the origin, memory-bound families together as \"memory-bound\""
@@ -130,8 +137,7 @@ fn judge_learned(
     judges: &Judges,
     groups: &mut Groups,
 ) -> Result<(), CliError> {
-    let has_test = rows.iter().any(|row| row.split == Split::Test);
-    let chosen: Vec<&Row> = rows.iter().filter(|row| !has_test || row.split == Split::Test).collect();
+    let chosen = judged_rows(rows);
     let mut slugs: Vec<&GpuSlug> = chosen.iter().map(|row| &row.gpu).collect();
     slugs.sort();
     slugs.dedup();
@@ -185,7 +191,14 @@ fn judge_learned(
     Ok(())
 }
 
-fn in_range(time: Micros, spread: Spread) -> Predicted {
+/// The authors' test split, where a table has one; else all.
+pub(super) fn judged_rows(rows: &[Row]) -> Vec<&Row> {
+    let has_test = rows.iter().any(|row| row.split == Split::Test);
+    rows.iter().filter(|row| !has_test || row.split == Split::Test).collect()
+}
+
+/// A predicted time with its range, in milliseconds.
+pub(super) fn in_range(time: Micros, spread: Spread) -> Predicted {
     let estimate = Estimate::with_factors(time, spread.low, spread.high, Method::Learned);
     Predicted { mid: estimate.mid.as_millis(), range: Some([estimate.low.as_millis(), estimate.high.as_millis()]) }
 }

@@ -29,13 +29,13 @@ struct Errors {
 
 /// Errors by group, then by method.
 #[derive(Debug, Default)]
-pub(super) struct Groups(BTreeMap<String, BTreeMap<&'static str, Errors>>);
+pub(super) struct Groups(BTreeMap<String, BTreeMap<String, Errors>>);
 
 /// Figures of one method on one group; errors relative to the measured time.
 #[derive(Serialize)]
 struct Row {
     group: String,
-    method: &'static str,
+    method: String,
     pairs: usize,
     mean_absolute_error: f64,
     median_absolute_error: f64,
@@ -53,7 +53,7 @@ impl Groups {
     pub(super) fn add(
         &mut self,
         group: &str,
-        method: &'static str,
+        method: &str,
         predicted: Predicted,
         measured: f64,
         label: &dyn Fn() -> String,
@@ -62,7 +62,10 @@ impl Groups {
             self.0.insert(group.to_owned(), BTreeMap::new());
         }
         let Some(methods) = self.0.get_mut(group) else { return };
-        let errors = methods.entry(method).or_default();
+        if !methods.contains_key(method) {
+            methods.insert(method.to_owned(), Errors::default());
+        }
+        let Some(errors) = methods.get_mut(method) else { return };
         let error = (predicted.mid / measured - 1.0).abs();
         errors.relative.push(error);
         if let Some([low, high]) = predicted.range {
@@ -97,7 +100,7 @@ impl Groups {
         for row in &rows {
             table.push(vec![
                 Cell::same(&row.group),
-                Cell::same(row.method),
+                Cell::same(&row.method),
                 Cell::same(row.pairs),
                 percent(row.mean_absolute_error),
                 percent(row.median_absolute_error),
@@ -111,7 +114,7 @@ impl Groups {
     }
 }
 
-fn row(group: String, method: &'static str, errors: Errors) -> Row {
+fn row(group: String, method: String, errors: Errors) -> Row {
     let Errors { relative: mut sorted, ranges, inside, worst } = errors;
     sorted.sort_by(f64::total_cmp);
     let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];

@@ -1,0 +1,180 @@
+//! Regression by a Gaussian process: a constant and a smooth part, from few points.
+//!
+//! Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, algorithm 2.1.
+//! The covariance of two points at distance d is board + local · exp(−d²/2); every value
+//! carries independent noise. The prior mean is 0.
+
+/// Variances of the prior.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prior {
+    /// Of what all points have in common.
+    pub board: f64,
+    /// Of what points near each other have in common.
+    pub local: f64,
+    /// Of every value by itself.
+    pub noise: f64,
+}
+
+impl Prior {
+    /// All of it: the variance of a value before anything is known.
+    pub const fn total(&self) -> f64 {
+        self.board + self.local + self.noise
+    }
+
+    /// What two points share, noise left out.
+    fn covariance(&self, a: &[f64], b: &[f64]) -> f64 {
+        let squared: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
+        self.board + self.local * (-0.5 * squared).exp()
+    }
+}
+
+/// A prior and what points made of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Process {
+    prior: Prior,
+    points: Vec<Vec<f64>>,
+    /// L of K + noise · I = L Lᵀ, row by row.
+    factor: Vec<Vec<f64>>,
+    /// (K + noise · I)⁻¹ y.
+    weights: Vec<f64>,
+}
+
+impl Process {
+    /// Of values at points; the second number of a value is how far (in standard deviations
+    /// of the value) a disturbance common to all values moves it. Coordinates are in units of the length over which the smooth
+    /// part changes.
+    pub fn new(prior: Prior, points: Vec<Vec<f64>>, values: &[(f64, f64)]) -> Self {
+        let mut process = Self { prior, points: Vec::new(), factor: Vec::new(), weights: Vec::new() };
+        for (point, (_, common)) in points.into_iter().zip(values) {
+            let mut shared = process.covariances(&point);
+            shared.iter_mut().zip(values).for_each(|(shared, (_, other))| *shared += common * other);
+            let mut row = process.solve_lower(&shared);
+            let left = prior.covariance(&point, &point) + prior.noise + common * common
+                - row.iter().map(|x| x * x).sum::<f64>();
+            // Never below a millionth: points may be the same and the noise small.
+            row.push(left.max(1e-6 * prior.total()).max(f64::MIN_POSITIVE).sqrt());
+            process.factor.push(row);
+            process.points.push(point);
+        }
+        process.weights =
+            process.solve_upper(process.solve_lower(&values.iter().map(|(value, _)| *value).collect::<Vec<_>>()));
+        process
+    }
+
+    /// How many points it knows.
+    pub fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Whether it is the prior alone.
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// What it began with.
+    pub const fn prior(&self) -> Prior {
+        self.prior
+    }
+
+    /// Mean and variance at a point, noise left out.
+    pub fn at(&self, point: &[f64]) -> (f64, f64) {
+        let shared = self.covariances(point);
+        let mean = shared.iter().zip(&self.weights).map(|(a, b)| a * b).sum();
+        (mean, self.covariance(point, point))
+    }
+
+    /// The covariance of two points given what is known, noise left out.
+    pub fn covariance(&self, a: &[f64], b: &[f64]) -> f64 {
+        let [left, right] = [a, b].map(|point| self.solve_lower(&self.covariances(point)));
+        let known: f64 = left.iter().zip(&right).map(|(a, b)| a * b).sum();
+        let rest = self.prior.covariance(a, b) - known;
+        if a == b { rest.max(0.0) } else { rest }
+    }
+
+    fn covariances(&self, point: &[f64]) -> Vec<f64> {
+        self.points.iter().map(|known| self.prior.covariance(known, point)).collect()
+    }
+
+    /// x of L x = `right`.
+    fn solve_lower(&self, right: &[f64]) -> Vec<f64> {
+        let mut found: Vec<f64> = Vec::with_capacity(right.len());
+        for (row, right) in self.factor.iter().zip(right) {
+            let Some((diagonal, before)) = row.split_last() else { continue };
+            let known: f64 = before.iter().zip(&found).map(|(a, b)| a * b).sum();
+            found.push((right - known) / diagonal);
+        }
+        found
+    }
+
+    /// x of Lᵀ x = `right`.
+    fn solve_upper(&self, mut right: Vec<f64>) -> Vec<f64> {
+        for index in (0..right.len()).rev() {
+            let Some((diagonal, before)) = self.factor.get(index).and_then(|row| row.split_last()) else { continue };
+            let value = right[index] / diagonal;
+            right[index] = value;
+            for (rest, factor) in right.iter_mut().zip(before) {
+                *rest -= factor * value;
+            }
+        }
+        right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRIOR: Prior = Prior { board: 3.0, local: 1.0, noise: 1.0 };
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    /// One value counts by its share of the variance, 4 of 5 where it was taken; far from it
+    /// 3 of 5.
+    #[test]
+    fn one_point_is_drawn_to_the_prior() {
+        let process = Process::new(PRIOR, vec![vec![0.0]], &[(1.0, 0.0)]);
+        let (mean, variance) = process.at(&[0.0]);
+        assert!(near(mean, 0.8) && near(variance, 4.0 - 16.0 / 5.0));
+        let (mean, variance) = process.at(&[50.0]);
+        assert!(near(mean, 0.6) && near(variance, 4.0 - 9.0 / 5.0));
+    }
+
+    /// n equal values at one place: 4 n / (4 n + 1).
+    #[test]
+    fn equal_points_count_as_their_mean() {
+        for count in [2, 5] {
+            let process = Process::new(PRIOR, vec![vec![1.0, 2.0]; count], &vec![(0.5, 0.0); count]);
+            let n = count as f64;
+            let (mean, variance) = process.at(&[1.0, 2.0]);
+            assert!(near(mean, 0.5 * 4.0 * n / (4.0 * n + 1.0)), "{mean}");
+            assert!(near(variance, 4.0 / (4.0 * n + 1.0)), "{variance}");
+        }
+    }
+
+    #[test]
+    fn without_points_or_without_a_common_part_it_is_the_prior() {
+        let none = Process::new(PRIOR, Vec::new(), &[]);
+        assert_eq!((none.at(&[7.0]), none.len(), none.is_empty()), ((0.0, 4.0), 0, true));
+        let local = Process::new(Prior { board: 0.0, ..PRIOR }, vec![vec![0.0]], &[(1.0, 0.0)]);
+        let (mean, variance) = local.at(&[40.0]);
+        assert!(near(mean, 0.0) && near(variance, 1.0));
+    }
+
+    /// Against a solution by Cramer's rule: K + noise = [[5, k], [k, 5]].
+    #[test]
+    fn two_points_by_hand() {
+        let k = 3.0 + (-0.5_f64).exp();
+        let process = Process::new(PRIOR, vec![vec![0.0], vec![1.0]], &[(1.0, 0.0), (-1.0, 0.0)]);
+        let weights = [5.0 + k, -k - 5.0].map(|x| x / (25.0 - k * k));
+        assert!(near(process.at(&[0.0]).0, 4.0 * weights[0] + k * weights[1]));
+    }
+
+    #[test]
+    fn repeated_points_without_noise_do_no_harm() {
+        let process = Process::new(Prior { noise: 0.0, ..PRIOR }, vec![vec![0.0]; 3], &[(1.0, 0.0); 3]);
+        let (mean, variance) = process.at(&[0.0]);
+        assert!((mean - 1.0).abs() < 1e-3 && variance < 1e-3);
+    }
+}
