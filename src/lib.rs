@@ -27,6 +27,7 @@ pub mod plan;
 pub mod predict;
 pub mod pricing;
 pub mod profile;
+pub mod regress;
 pub mod report;
 pub mod settings;
 pub mod store;

@@ -3,10 +3,10 @@
 //!
 //! The rooms, from the ground up:
 //!
-//! 1. Core: units, text, profile, catalog, predict, pricing, plan. Bytes and values in,
+//! 1. Core: units, text, regress, profile, catalog, predict, pricing, plan. Bytes and values in,
 //!    values out: no files, environment, network, processes, threads, clock or printing, no
 //!    front-end crate. Arrows point one way: units → {profile, catalog, pricing};
-//!    profile and catalog → predict; predict and pricing → plan.
+//!    regress, profile and catalog → predict; predict and pricing → plan.
 //! 2. report: core → text.
 //! 3. store: files and folders; knows profile, catalog, pricing and predict's weights.
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
@@ -98,9 +98,9 @@ fn mentions(line: &str, name: &str) -> bool {
     })
 }
 
-const CORE: [&str; 7] = ["units", "text", "profile", "catalog", "predict", "pricing", "plan"];
+const CORE: [&str; 8] = ["units", "text", "regress", "profile", "catalog", "predict", "pricing", "plan"];
 /// Rooms that compute and nothing else.
-const PURE: [&str; 8] = ["units", "text", "profile", "catalog", "predict", "pricing", "plan", "learn"];
+const PURE: [&str; 9] = ["units", "text", "regress", "profile", "catalog", "predict", "pricing", "plan", "learn"];
 
 #[test]
 fn the_core_and_learning_compute_and_nothing_else() {
@@ -139,12 +139,13 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
     BTreeMap::from([
         ("units", vec![]),
         ("text", vec![]),
+        ("regress", vec![]),
         ("profile", vec!["units", "text"]),
         ("catalog", vec!["units", "text"]),
         ("pricing", vec!["units", "text"]),
-        ("predict", vec!["units", "text", "profile", "catalog"]),
+        ("predict", vec!["units", "text", "regress", "profile", "catalog"]),
         ("plan", vec!["units", "text", "predict", "pricing"]),
-        ("learn", vec!["units", "text", "profile", "catalog", "predict"]),
+        ("learn", vec!["units", "text", "regress", "profile", "catalog", "predict"]),
         ("report", all_core.clone()),
         ("store", vec!["units", "text", "profile", "catalog", "pricing", "predict"]),
         ("action", vec!["units"]),

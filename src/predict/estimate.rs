@@ -65,6 +65,18 @@ pub enum Method {
     Roofline,
     /// Habitat's network of the operator, from shapes and four figures of the GPU.
     HabitatMlp,
+    /// Lines of kernels measured on GPUs, in what drives each of them (Li et al.).
+    KernelWise,
+    /// A line a kind of layer, in its operations (Li et al.; Gianniti et al.).
+    LayerWise,
+    /// One line in the operations of the whole step (Li et al.).
+    EndToEnd,
+    /// From the times of operator kinds on an anchor GPU (PROFET), shapes unknown.
+    BlackBox,
+    /// A line through steps at other batch sizes.
+    BatchLine,
+    /// A regression on logged runs: batch size, iterations, time (Gianniti et al.).
+    RunLog,
     /// Several methods, operation by operation.
     Mixed,
 }
@@ -81,6 +93,12 @@ impl Method {
             Self::LearnedRatio => "learned-ratio",
             Self::Roofline => "roofline",
             Self::HabitatMlp => "habitat-mlp",
+            Self::KernelWise => "kernel-wise",
+            Self::LayerWise => "layer-wise",
+            Self::EndToEnd => "end-to-end",
+            Self::BlackBox => "black-box",
+            Self::BatchLine => "batch-line",
+            Self::RunLog => "run-log",
             Self::Mixed => "mixed",
         }
     }
@@ -88,7 +106,7 @@ impl Method {
 
 impl Method {
     /// Half-width of the range of ONE operation, relative to its middle value, for methods
-    /// that were not calibrated here (the learned ones carry their own ranges): the mean
+    /// that were not calibrated here (learned models and regressions carry their own ranges): the mean
     /// error published for the method. Habitat section 5.2.3 for wave scaling (29.8 %), also
     /// taken for the two ratios, which need a measured origin as it does; the roofline of
     /// `NeuSight`'s comparison (31.9 %, on steps; no figure per operation). Habitat's networks
@@ -99,7 +117,15 @@ impl Method {
         match self {
             Self::Measured => 0.0,
             Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.298,
-            Self::Learned | Self::Roofline | Self::Mixed => 0.319,
+            Self::Learned
+            | Self::Roofline
+            | Self::KernelWise
+            | Self::LayerWise
+            | Self::EndToEnd
+            | Self::BlackBox
+            | Self::BatchLine
+            | Self::RunLog
+            | Self::Mixed => 0.319,
             Self::HabitatMlp => 1.23,
         }
     }
@@ -112,7 +138,15 @@ impl Method {
         match self {
             Self::Measured => 0.0,
             Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.118,
-            Self::Learned | Self::Roofline | Self::Mixed => 0.319,
+            Self::Learned
+            | Self::Roofline
+            | Self::KernelWise
+            | Self::LayerWise
+            | Self::EndToEnd
+            | Self::BlackBox
+            | Self::BatchLine
+            | Self::RunLog
+            | Self::Mixed => 0.319,
             Self::HabitatMlp => 1.23,
         }
     }

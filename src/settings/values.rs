@@ -2,6 +2,8 @@
 
 use jiff::{Span, SpanRelativeTo, Unit};
 
+use crate::predict::{Mode, Precision};
+use crate::pricing::Tier;
 use crate::units::{Bytes, Hours, Usd, UsdPerHour};
 
 /// A time span: `24h`, `1d 12h`, `90m`, `2w`; a bare number is hours.
@@ -113,6 +115,51 @@ pub fn size(text: &str) -> Result<(u16, u16), String> {
         .and_then(|(columns, rows)| Some((columns.trim().parse().ok()?, rows.trim().parse().ok()?)))
         .filter(|&(columns, rows)| (20..=500).contains(&columns) && (5..=200).contains(&rows))
         .ok_or_else(|| format!("{text:?} is no size; write columns x rows, as 120x40 (20x5 to 500x200)"))
+}
+
+/// A way to pay.
+///
+/// # Errors
+/// What to write instead.
+pub fn tier(text: &str) -> Result<Tier, String> {
+    match text.trim() {
+        "on-demand" => Ok(Tier::OnDemand),
+        "spot" => Ok(Tier::Spot),
+        "reserved" => Ok(Tier::Reserved),
+        "owned" => Ok(Tier::Owned),
+        _ => Err(format!("{text:?} is no way to pay; write on-demand, spot, reserved or owned")),
+    }
+}
+
+/// Training or inference.
+///
+/// # Errors
+/// What to write instead.
+pub fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "training" => Ok(Mode::Training),
+        "inference" => Ok(Mode::Inference),
+        _ => Err("write training or inference".to_owned()),
+    }
+}
+
+/// A precision by its name.
+///
+/// # Errors
+/// What to write instead.
+pub fn precision(text: &str) -> Result<Precision, String> {
+    const ALL: [Precision; 7] = [
+        Precision::Fp32,
+        Precision::Tf32,
+        Precision::AmpFp16,
+        Precision::AmpBf16,
+        Precision::Fp16,
+        Precision::Bf16,
+        Precision::Fp8,
+    ];
+    ALL.into_iter()
+        .find(|precision| precision.name() == text)
+        .ok_or_else(|| format!("write one of {}", ALL.map(Precision::name).join(", ")))
 }
 
 #[cfg(test)]

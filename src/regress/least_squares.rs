@@ -1,0 +1,114 @@
+//! Least squares in several variables: y = Σ coefficient · x, one column a variable.
+
+use super::RegressError;
+
+/// Weighted least squares by Householder reflections (Golub and Van Loan, "Matrix
+/// Computations", algorithm 5.3.2), which lose half the digits that normal equations do.
+///
+/// `rows` are the observations, each of the same length; a column of ones gives a constant.
+/// Columns are brought to one length first, so that their units do not matter.
+///
+/// # Errors
+/// Fewer rows than columns; columns that depend on each other; values that are no numbers or
+/// weights that are not positive.
+pub fn fit(rows: &[Vec<f64>], y: &[f64], weights: Option<&[f64]>) -> Result<Vec<f64>, RegressError> {
+    let width = rows.first().map_or(0, Vec::len);
+    if rows.len() < width.max(1) {
+        return Err(RegressError::TooFew { found: rows.len(), needed: width.max(1) });
+    }
+    let weight = |index: usize| weights.and_then(|weights| weights.get(index)).copied().unwrap_or(1.0);
+    let mut matrix: Vec<Vec<f64>> = Vec::with_capacity(rows.len());
+    for (index, row) in rows.iter().enumerate() {
+        let root = weight(index).sqrt();
+        let mut scaled: Vec<f64> = row.iter().map(|x| x * root).collect();
+        scaled.push(y.get(index).copied().unwrap_or(f64::NAN) * root);
+        if root <= 0.0 || scaled.len() != width + 1 || !scaled.iter().all(|x| x.is_finite()) {
+            return Err(RegressError::NotFinite(index));
+        }
+        matrix.push(scaled);
+    }
+    let lengths: Vec<f64> =
+        (0..width).map(|column| matrix.iter().map(|row| row[column] * row[column]).sum::<f64>().sqrt()).collect();
+    if lengths.contains(&0.0) {
+        return Err(RegressError::Degenerate(width));
+    }
+    for row in &mut matrix {
+        row.iter_mut().zip(&lengths).for_each(|(x, length)| *x /= length);
+    }
+    for column in 0..width {
+        let below: f64 = matrix[column..].iter().map(|row| row[column] * row[column]).sum::<f64>().sqrt();
+        // Columns have length 1: what is left of a dependent one is rounding.
+        if below < 1e-10 {
+            return Err(RegressError::Degenerate(width));
+        }
+        let head = matrix[column][column];
+        let alpha = if head > 0.0 { -below } else { below };
+        // v = x − alpha · e, kept beside the matrix; H = I − 2 v vᵀ / vᵀv.
+        let mut mirror: Vec<f64> = matrix[column..].iter().map(|row| row[column]).collect();
+        mirror[0] -= alpha;
+        let square: f64 = mirror.iter().map(|v| v * v).sum();
+        for of in column..=width {
+            let along: f64 = matrix[column..].iter().zip(&mirror).map(|(row, v)| row[of] * v).sum();
+            let factor = 2.0 * along / square;
+            matrix[column..].iter_mut().zip(&mirror).for_each(|(row, v)| row[of] -= factor * v);
+        }
+    }
+    let mut coefficients = vec![0.0; width];
+    for column in (0..width).rev() {
+        let known: f64 = (column + 1..width).map(|other| matrix[column][other] * coefficients[other]).sum();
+        coefficients[column] = (matrix[column][width] - known) / matrix[column][column];
+    }
+    Ok(coefficients.iter().zip(&lengths).map(|(coefficient, length)| coefficient / length).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn agrees_with_the_line() {
+        let line = super::super::line::Line::fit(
+            &[(1.0, 1.0), (2.0, 4.0), (3.0, 6.0)].map(|(x, y)| super::super::line::Point::new(x, y)),
+        )
+        .unwrap();
+        let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);
+        let of = fit(&rows, &[1.0, 4.0, 6.0], None).unwrap();
+        assert!((of[0] - line.intercept).abs() < 1e-12 && (of[1] - line.slope).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_cannot_be_fitted_is_refused() {
+        let double = [vec![1.0, 2.0], vec![2.0, 4.0], vec![3.0, 6.0]];
+        assert_eq!(fit(&double, &[1.0, 2.0, 3.0], None), Err(RegressError::Degenerate(2)));
+        let empty = [vec![1.0, 0.0], vec![2.0, 0.0]];
+        assert_eq!(fit(&empty, &[1.0, 2.0], None), Err(RegressError::Degenerate(2)));
+        assert_eq!(fit(&[vec![1.0, 2.0]], &[1.0], None), Err(RegressError::TooFew { found: 1, needed: 2 }));
+        assert_eq!(fit(&[vec![1.0], vec![f64::NAN]], &[1.0, 1.0], None), Err(RegressError::NotFinite(1)));
+        assert_eq!(fit(&[vec![1.0], vec![1.0]], &[1.0, 1.0], Some(&[1.0, 0.0])), Err(RegressError::NotFinite(1)));
+    }
+
+    proptest! {
+        /// A surface without noise comes back, whatever the units of its variables.
+        #[test]
+        fn a_surface_comes_back(
+            of in proptest::array::uniform4(-5.0..5.0_f64),
+            unit in -6..6_i32,
+            weights in proptest::collection::vec(0.1..10.0_f64, 24),
+        ) {
+            let unit = 10.0_f64.powi(unit);
+            let rows: Vec<Vec<f64>> = (0..24)
+                .map(|index| {
+                    let (a, b) = (f64::from(index % 6 + 1), f64::from(index / 6 + 1) * unit);
+                    vec![a * b, a, b, 1.0]
+                })
+                .collect();
+            let y: Vec<f64> = rows.iter().map(|row| row.iter().zip(&of).map(|(x, c)| x * c).sum()).collect();
+            let found = fit(&rows, &y, Some(&weights)).unwrap();
+            for ((found, of), row) in found.iter().zip(&of).zip([6.0 * unit, 6.0, unit, 1.0]) {
+                let scale = y.iter().fold(1e-9_f64, |a, b| a.max(b.abs()));
+                prop_assert!((found - of).abs() * row <= 1e-7 * scale, "{found} for {of}");
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Arguments of `predict` and `plan`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{GoalArgs, InputArgs, TableForm};
+
+/// Arguments of `predict`.
+#[derive(Debug, Args)]
+pub struct PredictArgs {
+    /// The recorded step.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// GPUs to predict for (all of the catalog without it).
+    #[arg(long = "to", value_name = "GPU", value_delimiter = ',')]
+    pub to: Vec<String>,
+    /// Every operation too.
+    #[arg(long)]
+    pub operations: bool,
+    /// Output form.
+    #[command(flatten)]
+    pub form: TableForm,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The recorded step.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// The goal.
+    #[command(flatten)]
+    pub goal: GoalArgs,
+    /// As JSON.
+    #[arg(long, help_heading = "Output", conflicts_with = "toml")]
+    pub json: bool,
+    /// As TOML.
+    #[arg(long, help_heading = "Output")]
+    pub toml: bool,
+    /// Write to this file in place of standard output (TOML unless --json).
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+    /// Replace the file if it is there.
+    #[arg(long, help_heading = "Output")]
+    pub force: bool,
+    /// List every rejected offer (the text form shows a few).
+    #[arg(long, help_heading = "Output")]
+    pub all: bool,
+}
