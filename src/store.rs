@@ -4,6 +4,7 @@ pub mod bundled;
 pub mod files;
 pub mod operator_tables;
 pub mod paths;
+pub mod profet;
 
 pub use files::{Compression, StoreError, open, read_profile, save_atomically};
 pub use paths::Paths;

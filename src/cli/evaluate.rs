@@ -4,6 +4,7 @@
 //! workload on two GPUs. `cases`: the orderings of Habitat's case studies. Each gives
 //! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
+mod black_box;
 mod cases;
 mod few;
 mod ops;
@@ -29,6 +30,9 @@ const FEW: [u32; 2] = [5, 20];
 pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
+    if let Some(EvaluateOn::BlackBox(black_box)) = &args.on {
+        return tally::print(&black_box::evaluate(black_box, &catalog)?, args.json, out);
+    }
     let mut judges = match (&args.models, &args.data) {
         (Some(folder), _) => operators::judges(folder)?,
         (None, Some(data)) if !args.seen && args.on.is_none() => operators::trained(data, &catalog)?,
@@ -47,6 +51,7 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
             vec![steps::from_origins(dir, origins, &catalog, &judges)?]
         }
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &judges)?,
+        (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
         (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &judges)?,
         (None, Some(data)) => all(data, &catalog, &judges)?,
         (None, None) => {

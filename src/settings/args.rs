@@ -3,6 +3,7 @@
 //! This is what was typed; the front ends turn it into options, goals and files. A file a
 //! command or a group of arguments.
 
+mod black_box;
 mod goal;
 mod import;
 mod input;
@@ -11,6 +12,7 @@ mod predict;
 mod print;
 mod screens;
 
+pub use black_box::BlackBoxEvaluateArgs;
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
 pub use input::{InputArgs, MethodArg, WaveArg};

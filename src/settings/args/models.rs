@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::BlackBoxEvaluateArgs;
 use crate::settings::values;
 
 /// Arguments of `models`.
@@ -150,6 +151,9 @@ pub enum EvaluateOn {
         /// Folder of the traces.
         dir: PathBuf,
     },
+    /// Black boxes (operator kinds and total times on one GPU, tables of PROFET's form): each
+    /// network left out, or one folder judged by another.
+    BlackBox(BlackBoxEvaluateArgs),
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
     Cases,
 }

@@ -1,0 +1,1 @@
+//! PROFET's predictor as published, rebuilt to be compared with.
