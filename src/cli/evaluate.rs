@@ -78,6 +78,23 @@ pub(super) fn write_card(data: &Path, catalog: &Catalog, judges: &Judges, out: &
     Ok(())
 }
 
+/// The errors that a card of the black-box model tells.
+pub(super) fn write_black_box_card(
+    dir: &Path,
+    rows: &[crate::predict::blackbox::Recorded],
+    args: &crate::settings::args::BlackBoxEvaluateArgs,
+    catalog: &Catalog,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    for (index, evaluation) in black_box::within(dir, rows, args, catalog)?.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        evaluation.write_markdown(&|_| true, out)?;
+    }
+    Ok(())
+}
+
 /// Every table, of a folder with `neusight/ops`, `neusight/steps` and `traces/gpu`.
 fn all(data: &Path, catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
     let (tables, profiles, recordings) =

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::catalog::{Catalog, GpuSpec, UnknownGpu};
 use crate::predict::blackbox::model::{Anchor, Residuals, Target, mean as mean_of};
-use crate::predict::blackbox::{Anatomy, BlackBoxModel, OperatorTotals, Range, Recorded, Settings};
+use crate::predict::blackbox::{Anatomy, BlackBoxModel, OperatorTotals, Range, Recorded, Settings, Sizes};
 use crate::regress::quantile::{median, quantile};
 use crate::units::{GpuSlug, Micros};
 
@@ -209,9 +209,9 @@ fn fold_errors(
                     let Some(step) = held.steps.get(*target) else { continue };
                     let Some((factors, _)) = means.get(&(*ridge, *target)) else { continue };
                     let log = step.ln() - mean_of(&held.anatomy, factors).0.ln() - left;
-                    let place = settings.iter().position(|setting| {
-                        *setting == Settings { ridge: RIDGES[*ridge], length, noise }
-                    });
+                    let place = settings
+                        .iter()
+                        .position(|setting| *setting == Settings { ridge: RIDGES[*ridge], length, noise });
                     if let Some(place) = place {
                         let pair = (fold.anchor.slug.clone(), (*target).clone());
                         errors[place].entry(pair).or_default().push(Error { log, unfamiliar });
@@ -229,46 +229,55 @@ fn mean_error(errors: &BTreeMap<(GpuSlug, GpuSlug), Vec<Error>>) -> f64 {
     all().map(|error| ((-error.log).exp() - 1.0).abs()).sum::<f64>() / all().count().max(1) as f64
 }
 
-/// Where 80 % of held-out errors of a pair were, over the width of their ranges.
-fn range(errors: &[Error]) -> Range {
+/// Share of steps that a range is to hold.
+const COVERAGE: f64 = 0.8;
+
+/// Where 80 % of held-out errors of a pair were, over the width of their ranges. Errors of one
+/// network go together, so that it is `networks` that were drawn, not steps: with n of them
+/// the quantiles are those of (n + 1) / n times the share, as in conformal prediction (Vovk,
+/// Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005).
+fn range(errors: &[Error], networks: usize) -> Range {
+    let tail = 0.5 * (1.0 - (COVERAGE * (1.0 + 1.0 / networks as f64)).min(0.98));
     let mut scaled: Vec<f64> = errors.iter().map(|error| error.log / Range::width(error.unfamiliar)).collect();
     let at = |scaled: &mut Vec<f64>, q| rounded(quantile(scaled, q).unwrap_or_default(), 6);
-    let (low, high) = (at(&mut scaled, 0.1), at(&mut scaled, 0.9));
+    let (low, high) = (at(&mut scaled, tail), at(&mut scaled, 1.0 - tail));
     Range { low: low.min(0.0), high: high.max(0.0) }
 }
 
-/// The model of all rows; `trained_on` says in words what they are.
+/// The model of all rows; `trained_on` says in words what they are, `sizes` how steps grow
+/// between two sizes ([`sizes::fit`]).
 ///
 /// # Errors
 /// [`BlackBoxFitError`] where there are too few networks, or a GPU is not in the catalog.
-pub fn fit(rows: &[&Recorded], catalog: &Catalog, trained_on: &str) -> Result<BlackBoxModel, BlackBoxFitError> {
+pub fn fit(
+    rows: &[&Recorded],
+    catalog: &Catalog,
+    trained_on: &str,
+    sizes: Vec<Sizes>,
+) -> Result<BlackBoxModel, BlackBoxFitError> {
     let workloads = medians(rows);
     if workloads.values().flatten().all(|workload| workload.steps.is_empty()) {
         return Err(BlackBoxFitError::NoTargets);
     }
     let errors = held_out(&workloads, catalog)?;
-    let chosen = settings()
-        .into_iter()
-        .zip(errors)
-        .min_by(|(_, a), (_, b)| mean_error(a).total_cmp(&mean_error(b)));
+    let networks = rows.iter().map(|row| &row.network).collect::<BTreeSet<_>>().len();
+    let chosen = settings().into_iter().zip(errors).min_by(|(_, a), (_, b)| mean_error(a).total_cmp(&mean_error(b)));
     let Some((settings, errors)) = chosen else { return Err(BlackBoxFitError::NoTargets) };
     let mut anchors = Vec::new();
     for (slug, workloads) in &workloads {
-        let fold =
-            Fold { anchor: catalog.find(slug.as_str())?, fitted: workloads.iter().collect(), held: Vec::new() };
+        let fold = Fold { anchor: catalog.find(slug.as_str())?, fitted: workloads.iter().collect(), held: Vec::new() };
         let mut targets = Vec::new();
         for gpu in fold.targets() {
             let (factors, left) = fold.mean(catalog.find(gpu.as_str())?, settings.ridge)?;
-            let range = errors.get(&(slug.clone(), gpu.clone())).map_or(
-                Range { low: 0.0, high: 0.0 },
-                |errors| range(errors),
-            );
+            let range = errors
+                .get(&(slug.clone(), gpu.clone()))
+                .map_or(Range { low: 0.0, high: 0.0 }, |errors| range(errors, networks));
             targets.push(Target { gpu, factors, left, range });
         }
         let places = workloads.iter().map(|workload| workload.place.clone()).collect();
         anchors.push(Anchor::new(slug.clone(), places, targets));
     }
-    Ok(BlackBoxModel::new(trained_on.to_owned(), settings, anchors))
+    Ok(BlackBoxModel::new(trained_on.to_owned(), settings, anchors, sizes))
 }
 
 /// A row with what was predicted of it on one GPU.
@@ -317,7 +326,7 @@ pub fn cross_validate<'a>(
     let mut judged = Vec::new();
     for name in groups {
         let (held, fitted): (Vec<&Recorded>, Vec<&Recorded>) = rows.iter().partition(|row| group(&row.network) == name);
-        let model = fit(&fitted, catalog, "")?;
+        let model = fit(&fitted, catalog, "", Vec::new())?;
         judged.extend(judge(&model, &held));
         on_group(&name, model.settings());
     }

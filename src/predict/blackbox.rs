@@ -16,6 +16,7 @@
 //!    fades to the mean and its range widens.
 
 mod anatomy;
+mod between;
 mod kind;
 pub mod min_max;
 pub mod model;
@@ -23,8 +24,9 @@ mod recorded;
 mod totals;
 
 pub use anatomy::Anatomy;
+pub use between::{Axis, BetweenError, between};
 pub use kind::OperatorKind;
-pub use model::{BlackBoxModel, ModelError, Range, Settings};
+pub use model::{BlackBoxModel, ModelError, Range, Settings, Shape, Sizes};
 pub use recorded::{Recorded, StepRecord, network_family};
 pub use totals::{OperatorTotals, TotalsError};
 
@@ -144,9 +146,8 @@ fn prediction(
     host_idle: Micros,
     notes: Vec<String>,
 ) -> Prediction {
-    let throughput = step
-        .as_estimate()
-        .map_decreasing(|time| SamplesPerSecond::known(totals.batch_size as f64 / time.as_secs()));
+    let throughput =
+        step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(totals.batch_size as f64 / time.as_secs()));
     let method = step.as_estimate().method;
     let reason = "a black box does not tell what memory the step needs".to_owned();
     Prediction {

@@ -4,6 +4,7 @@
 //! command or a group of arguments.
 
 mod black_box;
+mod export;
 mod goal;
 mod import;
 mod input;
@@ -12,7 +13,8 @@ mod predict;
 mod print;
 mod screens;
 
-pub use black_box::BlackBoxEvaluateArgs;
+pub use black_box::{BlackBoxArgs, BlackBoxEvaluateArgs};
+pub use export::ExportArgs;
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
 pub use input::{InputArgs, MethodArg, WaveArg};
@@ -54,6 +56,8 @@ pub enum Command {
     Import(ImportArgs),
     /// Predict the step time on every GPU, or on those named.
     Predict(PredictArgs),
+    /// Write what a black box shows of a recorded step, and nothing else.
+    Export(ExportArgs),
     /// Choose the offers that do the work best.
     Plan(PlanArgs),
     /// List the GPUs of the catalog.

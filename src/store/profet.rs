@@ -63,6 +63,16 @@ pub fn read_latencies(dir: &Path) -> Result<Vec<StepRecord>, StoreError> {
     Ok(rows)
 }
 
+/// The files of a folder that are read, by name.
+///
+/// # Errors
+/// [`StoreError`] where the folder cannot be read.
+pub fn files(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found = tables(dir)?;
+    found.extend(super::operator_tables::find(dir, "latencies"));
+    Ok(found)
+}
+
 /// The anchor tables, by name.
 fn tables(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
@@ -231,7 +241,8 @@ mod tests {
 
     #[test]
     fn a_row_by_hand() {
-        let rows = rows(&format!("{HEAD}\nexp01,g3s.xlarge,VGG16,64dataset,32,0.005,2500.5,300,4000,1000,7\n")).unwrap();
+        let rows =
+            rows(&format!("{HEAD}\nexp01,g3s.xlarge,VGG16,64dataset,32,0.005,2500.5,300,4000,1000,7\n")).unwrap();
         let [row] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!(row.label(), "VGG16 64 px, batch 32");
         let totals = &row.totals;
@@ -244,7 +255,8 @@ mod tests {
 
     #[test]
     fn bad_lines_are_named() {
-        let error = |line: &str| rows(&format!("{HEAD}\nexp01,g3s.xlarge,V,64dataset,32,1,1,1,1,1,1\n{line}\n")).unwrap_err();
+        let error =
+            |line: &str| rows(&format!("{HEAD}\nexp01,g3s.xlarge,V,64dataset,32,1,1,1,1,1,1\n{line}\n")).unwrap_err();
         assert!(error("exp01,m5.large,V,64dataset,32,1,1,1,1,1,1").contains("line 3: instance \"m5.large\""));
         assert!(error("exp01,t4,V,64x64,32,1,1,1,1,1,1").contains("64x64"));
         assert!(error("exp01,t4,V,64dataset,many,1,1,1,1,1,1").contains("batchsize"));

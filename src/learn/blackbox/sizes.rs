@@ -3,19 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::predict::blackbox::StepRecord;
 use crate::predict::blackbox::min_max::{MinMax, Series};
-use crate::regress::quantile::median;
+use crate::predict::blackbox::{Axis, Shape, Sizes, StepRecord};
+use crate::regress::quantile::{median, quantile};
 use crate::units::GpuSlug;
-
-/// What varies along a series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Axis {
-    /// Batch size, the picture held.
-    Batch,
-    /// Side of the square pictures, the batch held.
-    Pixels,
-}
 
 /// A series of one workload on one GPU.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,6 +89,41 @@ pub fn cross_validate(all: &[Measured]) -> Vec<Between<'_>> {
         }
     }
     found
+}
+
+/// The shapes of every GPU of `rows`, each the polynomial or a straight line, whichever was
+/// nearer on networks left out.
+pub fn fit(rows: &[StepRecord]) -> Vec<Sizes> {
+    let gpus: BTreeSet<&GpuSlug> = rows.iter().map(|row| &row.gpu).collect();
+    let axes = [Axis::Batch, Axis::Pixels].map(|axis| series(rows, axis));
+    let held_out = axes.each_ref().map(|all| cross_validate(all));
+    gpus.into_iter()
+        .filter_map(|gpu| {
+            let shape = |index: usize| shape(gpu, &axes[index], &held_out[index]);
+            Some(Sizes { gpu: gpu.clone(), batch: shape(0)?, pixels: shape(1)? })
+        })
+        .collect()
+}
+
+fn shape(gpu: &GpuSlug, all: &[Measured], held_out: &[Between<'_>]) -> Option<Shape> {
+    let on_gpu: Vec<Series> =
+        all.iter().filter(|measured| measured.gpu == *gpu).map(|measured| measured.series.clone()).collect();
+    let errors = |of: &dyn Fn(&Between<'_>) -> f64| -> Vec<f64> {
+        held_out
+            .iter()
+            .filter(|between| between.of.gpu == *gpu)
+            .map(|between| (of(between) / between.measured - 1.0).abs())
+            .collect()
+    };
+    let (mut curved, mut straight) = (errors(&|between| between.polynomial), errors(&|between| between.line));
+    let sum = |errors: &[f64]| errors.iter().sum::<f64>();
+    let (polynomial, errors) = if sum(&curved) < sum(&straight) {
+        (MinMax::fit(&on_gpu).ok()?, &mut curved)
+    } else {
+        (MinMax::LINE, &mut straight)
+    };
+    let round = |value: f64| (value * 1e6).round() / 1e6;
+    Some(Shape { polynomial: MinMax(polynomial.0.map(round)), error: round(quantile(errors, 0.8)?) })
 }
 
 #[cfg(test)]

@@ -42,8 +42,7 @@ impl Anatomy {
         let waiting = idle.min(MOST_WAITING * step);
         let device = if recorded + waiting < step { step - waiting } else { recorded.min(step) };
         let scale = device / recorded;
-        let kinds =
-            OperatorKind::ALL.map(|kind| totals.kinds.get(&kind).map_or(0.0, |time| time.get() * scale));
+        let kinds = OperatorKind::ALL.map(|kind| totals.kinds.get(&kind).map_or(0.0, |time| time.get() * scale));
         Self {
             step,
             batch: totals.batch_size as f64,
@@ -77,12 +76,7 @@ impl Anatomy {
         self.kinds
             .iter()
             .map(|time| 2.0 * (time / device).sqrt())
-            .chain([
-                (self.step / 1e3).ln(),
-                self.batch.ln(),
-                (device / self.step).ln(),
-                (self.idle / self.step).ln(),
-            ])
+            .chain([(self.step / 1e3).ln(), self.batch.ln(), (device / self.step).ln(), (self.idle / self.step).ln()])
             .collect()
     }
 

@@ -63,7 +63,9 @@ mod tests {
     /// Networks of one shape, y = x² between their ends, whatever their sizes and times.
     #[test]
     fn one_shape_comes_back() {
-        let series = |low: f64, high: f64| [0.0, 0.25, 0.5, 1.0].map(|x| (16.0 + 240.0 * x, low + (high - low) * x * x)).to_vec();
+        let series = |low: f64, high: f64| {
+            [0.0, 0.25, 0.5, 1.0].map(|x| (16.0 + 240.0 * x, low + (high - low) * x * x)).to_vec()
+        };
         let fitted = MinMax::fit(&[series(1.0, 2.0), series(10.0, 500.0), vec![(1.0, 1.0)]]).unwrap();
         assert!(fitted.0.iter().zip([0.0, 0.0, 1.0]).all(|(a, b)| (a - b).abs() < 1e-9), "{fitted:?}");
         let half = fitted.between((16.0, 3.0), (256.0, 7.0), 136.0).unwrap();

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::min_max::MinMax;
 use super::{Anatomy, BlackBoxStep, OperatorKind};
 use crate::predict::gaussian::{Prior, Process};
 use crate::units::GpuSlug;
@@ -39,14 +40,14 @@ pub struct Settings {
     pub noise: f64,
 }
 
-/// Where 80 % of held-out steps were: quantiles of ln(measured / predicted) over the width,
-/// which is 0.1 + the share of the prior variance that was left.
+/// Where 80 % of the steps of networks left out are to be: quantiles of ln(measured /
+/// predicted) over the width, which is 0.1 + the share of the prior variance that was left.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// The 10 % quantile.
+    /// The lower quantile.
     pub low: f64,
-    /// The 90 % quantile.
+    /// The upper quantile.
     pub high: f64,
 }
 
@@ -86,6 +87,30 @@ pub struct BlackBoxModel {
     /// The vocabulary, in the order of the columns.
     kinds: Vec<OperatorKind>,
     anchors: Vec<Anchor>,
+    /// How steps grow between two sizes, by GPU.
+    sizes: Vec<Sizes>,
+}
+
+/// How the steps of a GPU grow between two sizes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sizes {
+    /// The GPU.
+    pub gpu: GpuSlug,
+    /// Between two batch sizes.
+    pub batch: Shape,
+    /// Between two sides of square pictures.
+    pub pixels: Shape,
+}
+
+/// A shape with what it was off by.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// The polynomial between 0 and 1.
+    pub polynomial: MinMax,
+    /// 80 % of the sizes of networks left out were within this, relative.
+    pub error: f64,
 }
 
 /// What is known from one GPU.
@@ -148,8 +173,7 @@ pub(crate) struct Residuals {
 
 impl Residuals {
     pub(crate) fn new<'a>(settings: Settings, places: impl Iterator<Item = &'a Vec<f64>>) -> Self {
-        let scaled: Vec<Vec<f64>> =
-            places.map(|place| place.iter().map(|x| x / settings.length).collect()).collect();
+        let scaled: Vec<Vec<f64>> = places.map(|place| place.iter().map(|x| x / settings.length).collect()).collect();
         let none = vec![(0.0, 0.0); scaled.len()];
         let prior = Prior { board: 0.0, local: 1.0, noise: settings.noise };
         Self { process: Process::new(prior, scaled, &none), length: settings.length }
@@ -206,9 +230,8 @@ impl Fitted<'_> {
 
 impl BlackBoxModel {
     /// Of fitted anchors.
-    pub(crate) fn new(trained_on: String, settings: Settings, anchors: Vec<Anchor>) -> Self {
-        let anchors =
-            anchors.into_iter().map(|anchor| Anchor { settings: Some(settings), ..anchor }).collect();
+    pub(crate) fn new(trained_on: String, settings: Settings, anchors: Vec<Anchor>, sizes: Vec<Sizes>) -> Self {
+        let anchors = anchors.into_iter().map(|anchor| Anchor { settings: Some(settings), ..anchor }).collect();
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -216,7 +239,13 @@ impl BlackBoxModel {
             settings,
             kinds: OperatorKind::ALL.to_vec(),
             anchors,
+            sizes,
         }
+    }
+
+    /// How steps of a GPU grow between two sizes, where that was fitted.
+    pub fn sizes(&self, gpu: &GpuSlug) -> Option<&Sizes> {
+        self.sizes.iter().find(|sizes| sizes.gpu == *gpu)
     }
 
     /// On what it was fitted, in words.
@@ -265,6 +294,14 @@ impl BlackBoxModel {
         let Settings { ridge, length, noise } = model.settings;
         if !(ridge >= 0.0 && length > 0.0 && noise > 0.0) {
             return form("settings: ridge must be at least 0, length and noise above 0".to_owned());
+        }
+        for Sizes { gpu, batch, pixels } in &model.sizes {
+            if ![batch, pixels]
+                .iter()
+                .all(|shape| shape.error >= 0.0 && shape.polynomial.0.iter().all(|c| c.is_finite()))
+            {
+                return form(format!("sizes of {gpu}: a polynomial has three numbers and an error of at least 0"));
+            }
         }
         for anchor in &mut model.anchors {
             let gpu = anchor.gpu.clone();
@@ -330,7 +367,14 @@ mod tests {
         };
         let places = vec![Anatomy::of(&totals(600.0, 300.0)).coordinates()];
         let settings = Settings { ridge: 0.0, length: 1.0, noise: 1e-9 };
-        BlackBoxModel::new("one step".into(), settings, vec![Anchor::new(slug("t4"), places, vec![target])])
+        let shape = Shape { polynomial: MinMax([0.0, 0.9, 0.1]), error: 0.05 };
+        let sizes = Sizes { gpu: slug("t4"), batch: shape, pixels: shape };
+        BlackBoxModel::new(
+            "one step".into(),
+            settings,
+            vec![Anchor::new(slug("t4"), places, vec![target])],
+            vec![sizes],
+        )
     }
 
     /// 0.5 · 600 + 300 / 3 + 100 = 500 µs, and 10 % on top where it was fitted.
@@ -370,6 +414,7 @@ mod tests {
         assert!(error("\"left\":[", "\"left\":[0.5,").contains("v100"));
         assert!(error("\"factors\":[0.5", "\"factors\":[-0.5").contains("factors"));
         assert!(error("\"noise\":1e-9", "\"noise\":0.0").contains("noise"));
+        assert!(error("\"error\":0.05", "\"error\":-1").contains("sizes of t4"));
         assert!(error("\"low\":-0.2", "\"low\":\"x\"").contains("range.low"));
     }
 }

@@ -173,11 +173,7 @@ impl OperatorTotals {
             step_time_us: self.step,
             batch_size: self.batch_size,
             device_idle_us: self.idle,
-            operators: self
-                .kinds
-                .iter()
-                .map(|(&kind, &device_time_us)| Line { kind, device_time_us })
-                .collect(),
+            operators: self.kinds.iter().map(|(&kind, &device_time_us)| Line { kind, device_time_us }).collect(),
         };
         let mut json = serde_json::to_vec_pretty(&file)?;
         json.push(b'\n');

@@ -82,8 +82,11 @@ pub struct TrainArgs {
     pub habitat: bool,
     /// Folder with neusight/ops, neusight/steps and mlpredict; with --habitat a folder of
     /// operator tables (linear, bmm, conv2d; or conv, dense: .csv or .csv.gz).
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "black_box")]
+    pub data: Option<PathBuf>,
+    /// The black-box model, from a folder with anchor_*.csv and latencies.csv of PROFET's form.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["habitat", "data"])]
+    pub black_box: Option<PathBuf>,
     /// Folder to write weights and cards to (default: where predictions look for them).
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

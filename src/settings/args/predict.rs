@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{GoalArgs, InputArgs, TableForm};
+use super::{BlackBoxArgs, GoalArgs, InputArgs, TableForm};
 
 /// Arguments of `predict`.
 #[derive(Debug, Args)]
@@ -12,6 +12,9 @@ pub struct PredictArgs {
     /// The recorded step.
     #[command(flatten)]
     pub input: InputArgs,
+    /// In place of a recorded step.
+    #[command(flatten)]
+    pub black_box: BlackBoxArgs,
     /// GPUs to predict for (all of the catalog without it).
     #[arg(long = "to", value_name = "GPU", value_delimiter = ',')]
     pub to: Vec<String>,
@@ -29,6 +32,9 @@ pub struct PlanArgs {
     /// The recorded step.
     #[command(flatten)]
     pub input: InputArgs,
+    /// In place of a recorded step.
+    #[command(flatten)]
+    pub black_box: BlackBoxArgs,
     /// The goal.
     #[command(flatten)]
     pub goal: GoalArgs,
