@@ -150,6 +150,11 @@ pub enum EvaluateOn {
         /// Folder of the traces.
         dir: PathBuf,
     },
+    /// Every method on the same steps, from shapes alone and from another GPU.
+    Methods {
+        /// Folder with neusight/steps and traces/gpu.
+        dir: PathBuf,
+    },
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
     Cases,
 }
