@@ -26,7 +26,7 @@ use crate::catalog::Catalog;
 use crate::plan::{Goal, PlanStatus};
 use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
-use crate::report::{plan_toml, plans, predictions, summary};
+use crate::report::{comparison, plan_toml, plans, predictions, summary};
 use crate::settings::args::{
     Cli, Command, ConfigArgs, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs,
     TableForm,
@@ -223,6 +223,9 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         let loaded = load(&args.input, &catalog)?;
         loaded.warn();
         let options = options(&args.input, &args.to, &catalog, &paths)?;
+        if args.all_methods {
+            return compare(args, &loaded, &catalog, &options, out);
+        }
         let answers = crate::predict::predict(&loaded.profile, &catalog, &options)?;
         let mut head = Vec::new();
         summary::write_profile(&loaded.profile, &loaded.label, &mut head)?;
@@ -259,6 +262,28 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
                 writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
                 predictions::operations_table(prediction).write_text(out)?;
             }
+        }
+    }
+    Ok(0)
+}
+
+/// Every method, for `--all-methods`.
+fn compare(
+    args: &PredictArgs,
+    loaded: &Loaded,
+    catalog: &Catalog,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<u8, CliError> {
+    let comparison = crate::predict::compare::compare(&loaded.profile, catalog, options)?;
+    match args.form {
+        TableForm { json: true, .. } => return print_json(&comparison::json(&comparison), out),
+        TableForm { csv: true, .. } => comparison::table(&comparison).write_csv(out)?,
+        TableForm { markdown: true, .. } => comparison::table(&comparison).write_markdown(out)?,
+        _ => {
+            summary::write_profile(&loaded.profile, &loaded.label, out)?;
+            writeln!(out)?;
+            comparison::write_text(&comparison, out)?;
         }
     }
     Ok(0)
@@ -302,6 +327,8 @@ fn schema(of: SchemaArg) -> serde_json::Value {
     match of {
         SchemaArg::Profile => crate::profile::Profile::json_schema(),
         SchemaArg::Predictions => schemars::schema_for!(predictions::PredictionsJson<'_>).to_value(),
+        SchemaArg::Comparison => schemars::schema_for!(comparison::ComparisonJson<'_>).to_value(),
+        SchemaArg::BlackBox => crate::predict::blackbox::OperatorTotals::json_schema(),
         SchemaArg::Plan => schemars::schema_for!(plans::PlanJson<'_>).to_value(),
     }
 }

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+#[path = "common/program.rs"]
+mod program;
+
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use habitat_tui::catalog::Catalog;
@@ -14,18 +16,14 @@ use habitat_tui::predict::{Fits, Method};
 use habitat_tui::profile::Profile;
 use habitat_tui::store::{bundled, profet};
 use habitat_tui::units::{GpuSlug, Micros};
+use program::{Folder, row, shared};
 use serde_json::Value;
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));
 
 /// PROFET's tables, where there are any.
 fn data() -> Option<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/profet");
-    if dir.is_dir() {
-        return Some(dir);
-    }
-    println!("skipped: {} is not there", dir.display());
-    None
+    shared("profet").map(PathBuf::from)
 }
 
 fn slug(text: &str) -> GpuSlug {
@@ -214,73 +212,53 @@ fn too_few_networks_are_refused() {
 
 // The program itself.
 
-fn habitat(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
-        .args(args)
-        .current_dir(dir)
-        .env("HABITAT_TUI_CONFIG_DIR", dir.join("config"))
-        .env_remove("HABITAT_TUI_MODELS")
-        .output()
-        .unwrap()
-}
-
-fn ok(dir: &Path, args: &[&str]) -> String {
-    let output = habitat(dir, args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn error(dir: &Path, args: &[&str]) -> String {
-    let output = habitat(dir, args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}");
-    String::from_utf8(output.stderr).unwrap()
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap()
 }
 
 #[test]
 fn from_a_profile_to_predictions_and_a_plan() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
-    std::fs::write(dir.join("s.habitat.json"), SECRET).unwrap();
-    let told = ok(dir, &["export", "--black-box", "s.habitat.json", "-o", "s.blackbox.json"]);
+    let folder = Folder::new();
+    folder.write("s.habitat.json", SECRET);
+    let told = folder.ok(&["export", "--black-box", "s.habitat.json", "-o", "s.blackbox.json"]);
     assert!(told.contains("3 kinds"), "{told}");
-    assert_eq!(std::fs::read(dir.join("s.blackbox.json")).unwrap(), secret().to_json().unwrap());
+    assert_eq!(std::fs::read(folder.0.path().join("s.blackbox.json")).unwrap(), secret().to_json().unwrap());
     assert!(
-        error(dir, &["export", "--black-box", "s.habitat.json", "-o", "s.blackbox.json"]).contains("s.blackbox.json")
+        folder.error(&["export", "--black-box", "s.habitat.json", "-o", "s.blackbox.json"]).contains("s.blackbox.json")
     );
-    assert_eq!(ok(dir, &["export", "--black-box", "s.habitat.json"]).as_bytes(), secret().to_json().unwrap());
-    let json = ok(dir, &["predict", "--black-box", "s.blackbox.json", "--to", "t4", "--json"]);
+    assert_eq!(folder.ok(&["export", "--black-box", "s.habitat.json"]).as_bytes(), secret().to_json().unwrap());
+    let json = folder.ok(&["predict", "--black-box", "s.blackbox.json", "--to", "t4", "--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         (&json["format"], &json["predictions"][0]["method"]),
         (&"habitat-predictions".into(), &"black-box".into())
     );
     assert_eq!(json["predictions"][0]["fits_in_memory"], "unknown");
-    let text = ok(dir, &["predict", "--black-box", "s.blackbox.json"]);
+    let text = folder.ok(&["predict", "--black-box", "s.blackbox.json"]);
     assert!(text.contains("black box, 3 kinds") && text.contains("note: black box: fitted on"), "{text}");
-    let csv = ok(dir, &["predict", "--black-box", "s.blackbox.json", "--csv"]);
+    let csv = folder.ok(&["predict", "--black-box", "s.blackbox.json", "--csv"]);
     assert_eq!(csv.lines().count(), 5);
-    let plan = habitat(dir, &["plan", "--black-box", "s.blackbox.json", "--samples", "1e8", "--json"]);
+    let plan = folder.run(&["plan", "--black-box", "s.blackbox.json", "--samples", "1e8", "--json"]);
     let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
     assert_eq!(plan["format"], "habitat-plan");
-    let unknown = error(dir, &["predict", "--black-box", "s.blackbox.json", "--to", "h100-sxm5-80gb"]);
+    let unknown = folder.error(&["predict", "--black-box", "s.blackbox.json", "--to", "h100-sxm5-80gb"]);
     assert!(unknown.contains("s.blackbox.json") && unknown.contains("k80"), "{unknown}");
-    assert!(error(dir, &["predict", "--black-box", "s.habitat.json"]).contains("export --black-box"));
-    assert!(error(dir, &["predict", "s.habitat.json", "--black-box", "s.blackbox.json"]).contains("cannot be used"));
+    assert!(folder.error(&["predict", "--black-box", "s.habitat.json"]).contains("export --black-box"));
+    assert!(folder.error(&["predict", "s.habitat.json", "--black-box", "s.blackbox.json"]).contains("cannot be used"));
 }
 
 #[test]
 fn between_two_batch_sizes() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+    let folder = Folder::new();
     let small = secret();
     let times = |factor: f64, time: Micros| Micros::new(time.get() * factor).unwrap();
     let kinds = small.kinds.iter().map(|(&kind, &time)| (kind, times(3.0, time))).collect();
     let large = OperatorTotals::new(small.gpu.clone(), times(2.9, small.step), 144, small.idle, kinds).unwrap();
-    std::fs::write(dir.join("small.blackbox.json"), small.to_json().unwrap()).unwrap();
-    std::fs::write(dir.join("large.blackbox.json"), large.to_json().unwrap()).unwrap();
+    folder.write("small.blackbox.json", &text(small.to_json().unwrap()));
+    folder.write("large.blackbox.json", &text(large.to_json().unwrap()));
     let mid = |args: &[&str]| {
         let all = [&["predict", "--json", "--to", "t4", "--black-box"], args].concat();
-        let json: Value = serde_json::from_str(&ok(dir, &all)).unwrap();
+        let json: Value = serde_json::from_str(&folder.ok(&all)).unwrap();
         json["predictions"][0]["step_time_us"]["mid"].as_f64().unwrap()
     };
     let (low, high) = (mid(&["small.blackbox.json"]), mid(&["large.blackbox.json"]));
@@ -289,20 +267,20 @@ fn between_two_batch_sizes() {
     let share = (half - low) / (high - low);
     assert!((0.4..0.6).contains(&share), "{share}");
     let all = [&["predict", "--black-box"], &both[..]].concat();
-    assert!(error(dir, &[&all[..], &["--at-batch", "200"]].concat()).contains("between 48 and 144"));
-    assert!(error(dir, &all).contains("--at-batch"));
-    assert!(error(dir, &[&all[..], &["--at-pixels", "64", "--pixels", "32,128"]].concat()).contains("must have one"));
+    assert!(folder.error(&[&all[..], &["--at-batch", "200"]].concat()).contains("between 48 and 144"));
+    assert!(folder.error(&all).contains("--at-batch"));
+    assert!(folder.error(&[&all[..], &["--at-pixels", "64", "--pixels", "32,128"]].concat()).contains("must have one"));
 }
 
 /// A table of three networks, written and judged: columns by name, in any order.
 #[test]
 fn one_folder_judges_another() {
     let Some(data) = data() else { return };
-    let dir = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let mut reader = String::new();
     std::io::Read::read_to_string(&mut habitat_tui::store::open(&data.join("anchor_g4.csv.gz")).unwrap(), &mut reader)
         .unwrap();
-    let (train, test) = (dir.path().join("train"), dir.path().join("test"));
+    let (train, test) = (folder.0.path().join("train"), folder.0.path().join("test"));
     for (folder, networks) in [(&train, &["VGG16", "ResNet18", "AlexNet", "LeNet5"][..]), (&test, &["VGG11"])] {
         std::fs::create_dir(folder).unwrap();
         let mut lines = reader.lines();
@@ -316,12 +294,12 @@ fn one_folder_judges_another() {
         std::fs::write(folder.join("anchor_g4.csv"), table.join("\n")).unwrap();
     }
     let args = ["models", "evaluate", "black-box", "--train", "train", "--test", "test", "--json"];
-    let json: Value = serde_json::from_str(&ok(dir.path(), &args)).unwrap();
+    let json: Value = serde_json::from_str(&folder.ok(&args)).unwrap();
     assert_eq!(json["format"], "habitat-evaluation");
     let all = json["rows"].as_array().unwrap().iter().find(|row| row["group"] == "all").unwrap();
     assert_eq!((all["method"].as_str(), all["pairs"].as_u64()), (Some("black box"), Some(22 * 3)));
     assert!(all["mean_absolute_error"].as_f64().unwrap() < 0.3, "{all}");
-    let none = error(dir.path(), &["models", "evaluate", "black-box"]);
+    let none = folder.error(&["models", "evaluate", "black-box"]);
     assert!(none.contains("--train"), "{none}");
-    assert!(error(dir.path(), &["models", "evaluate", "black-box", "."]).contains("anchor_"));
+    assert!(folder.error(&["models", "evaluate", "black-box", "."]).contains("anchor_"));
 }

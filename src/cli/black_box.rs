@@ -65,6 +65,12 @@ pub(super) fn answers(
     Ok((predictions, line))
 }
 
+/// Whether the beginning of a file has the mark of a black box.
+pub(super) fn looks_like_one(path: &Path) -> Result<bool, CliError> {
+    let mark = b"\"habitat-black-box\"";
+    Ok(super::input::head(path)?.windows(mark.len()).any(|window| window == mark))
+}
+
 /// `models train --black-box DIR`.
 pub(super) fn train(
     data: &Path,
@@ -112,8 +118,9 @@ fn card(data: &Path, model: &BlackBoxModel, rows: &[Recorded], catalog: &Catalog
          Cloud Instances\", 2022). Non-negative factors by kind, drawn to the ratios of the data sheets, and a Gaussian\n\
          process on what they leave. Form: `habitat-black-box-model`, version 1.\n\n\
          ## Data\n\n\
-         {}. Tables of https://github.com/ddps-lab/profet, commit ace81bf245608908b2971d049bd6c85a8eb9ba80, MIT\n\
-         licence: FP32, SGD, synthetic pictures, one GPU. The model holds the shares of operator kinds of every\n\
+         {}.\n\
+         Tables of https://github.com/ddps-lab/profet, commit ace81bf245608908b2971d049bd6c85a8eb9ba80 (MIT licence):\n\
+         FP32, SGD, synthetic pictures, one GPU. The model holds the shares of operator kinds of every\n\
          workload, without names.\n",
         model.trained_on()
     )?;

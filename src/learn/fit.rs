@@ -113,6 +113,7 @@ fn check(rows: &Rows, head: Head, options: &FitOptions) -> Result<(), FitError> 
         return wrong("batch and epochs must be at least 1");
     }
     match (head, options.loss) {
+        (Head::Bounded { .. }, Loss::MapeAndRmse) => wrong("the loss with a root mean square is for a direct head"),
         (Head::Direct, Loss::SymmetricRelative { .. }) => {
             wrong("the symmetric relative loss needs times above 0, which a direct head does not promise")
         }
@@ -478,4 +479,36 @@ fn normalisation(features: &[f32], width: usize) -> (Vec<f32>, Vec<f32>) {
         if deviation > 1e-6 * mean[index].abs().max(1e-6) { deviation as f32 } else { 1.0 }
     };
     (mean.iter().map(|&mean| mean as f32).collect(), (0..width).map(deviation).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The loss of a batch of three by hand, and its slopes against differences.
+    #[test]
+    fn slopes_of_the_loss_with_a_root_mean_square() {
+        let measured = [1000.0, 4000.0, 20_000.0];
+        let rmse = |predicted: &[f64; 3]| {
+            (predicted.iter().zip(measured).map(|(p, m)| (p - m).powi(2)).sum::<f64>() / 3.0).sqrt()
+        };
+        let loss = |predicted: &[f64; 3]| {
+            let rmse = rmse(predicted);
+            let all = predicted.iter().zip(measured).map(|(&p, m)| value_and_slope(Loss::MapeAndRmse, p, m, rmse).0);
+            all.sum::<f64>() / 3.0
+        };
+        // 10 %, 25 % and 5 % off; √((0.1² + 1² + 1²) / 3) ms.
+        let at = [1100.0, 3000.0, 21_000.0];
+        assert!((loss(&at) - (40.0 / 3.0 + (2.01_f64 / 3.0).sqrt())).abs() < 1e-9, "{}", loss(&at));
+        for index in 0..3 {
+            let shifted = |by: f64| {
+                let mut moved = at;
+                moved[index] += by;
+                loss(&moved)
+            };
+            let slope = value_and_slope(Loss::MapeAndRmse, at[index], measured[index], rmse(&at)).1 / 3.0;
+            let difference = (shifted(0.01) - shifted(-0.01)) / 0.02;
+            assert!((slope - difference).abs() < 1e-8, "{index}: {slope} {difference}");
+        }
+    }
 }

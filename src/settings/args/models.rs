@@ -157,6 +157,11 @@ pub enum EvaluateOn {
     /// Black boxes (operator kinds and total times on one GPU, tables of PROFET's form): each
     /// network left out, or one folder judged by another.
     BlackBox(BlackBoxEvaluateArgs),
+    /// Every method on the same steps, from shapes alone and from another GPU.
+    Methods {
+        /// Folder with neusight/steps and traces/gpu.
+        dir: PathBuf,
+    },
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
     Cases,
 }

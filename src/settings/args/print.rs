@@ -63,8 +63,12 @@ pub enum SchemaArg {
     Profile,
     /// What `predict --json` prints.
     Predictions,
+    /// What `predict --all-methods --json` prints.
+    Comparison,
     /// What `plan --json` prints.
     Plan,
+    /// `*.blackbox.json`.
+    BlackBox,
 }
 
 /// Arguments of `check`.
