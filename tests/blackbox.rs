@@ -16,7 +16,7 @@ use habitat_tui::predict::{Fits, Method};
 use habitat_tui::profile::Profile;
 use habitat_tui::store::{bundled, profet};
 use habitat_tui::units::{GpuSlug, Micros};
-use program::{Folder, row, shared};
+use program::{Folder, shared};
 use serde_json::Value;
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));

@@ -114,8 +114,8 @@ fn card(data: &Path, model: &BlackBoxModel, rows: &[Recorded], catalog: &Catalog
         text,
         "# The black-box model\n\n\
          Step times on another GPU from the total device time of each kind of operator, the step time and the batch\n\
-         size on an anchor GPU (the case of Lee et al., \"PROFET: PROFiling-based CNN Training Latency ProphET for GPU\n\
-         Cloud Instances\", 2022). Non-negative factors by kind, drawn to the ratios of the data sheets, and a Gaussian\n\
+         size on an anchor GPU (the case of \"PROFET: PROFiling-based CNN Training Latency prophET for GPU Cloud\n\
+         Instances\"). Non-negative factors by kind, drawn to the ratios of the data sheets, and a Gaussian\n\
          process on what they leave. Form: `habitat-black-box-model`, version 1.\n\n\
          ## Data\n\n\
          {}.\n\

@@ -1,7 +1,7 @@
 //! Step times on other GPUs from no more than the total time of each kind of operator.
 //!
-//! The case of PROFET (Lee, Kim, Kim, Lee, "PROFET: PROFiling-based CNN Training Latency
-//! ProphET for GPU Cloud Instances", 2022): a user who will not show a model runs it on one
+//! The case of PROFET ("PROFET: PROFiling-based CNN Training Latency
+//! prophET for GPU Cloud Instances"): a user who will not show a model runs it on one
 //! GPU (the anchor) and hands over how long the step took and how its device time divides
 //! into kinds of operators: no shapes, no names, no modules. The published predictor is
 //! rebuilt in [`crate::learn`] to be judged; the one here has three parts:

@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn a_column_of_zeros_gets_zero_and_no_number_is_refused() {
-        assert_eq!(fit(&[vec![1.0, 0.0], vec![2.0, 0.0]], &[2.0, 4.0], None).unwrap(), [2.0, 0.0]);
+        let found = fit(&[vec![1.0, 0.0], vec![2.0, 0.0]], &[2.0, 4.0], None).unwrap();
+        assert!((found[0] - 2.0).abs() < 1e-12 && found[1] == 0.0, "{found:?}");
         assert_eq!(fit(&[vec![1.0], vec![f64::NAN]], &[1.0, 1.0], None), Err(RegressError::NotFinite(1)));
         assert_eq!(fit(&[vec![1.0], vec![1.0, 2.0]], &[1.0, 1.0], None), Err(RegressError::NotFinite(1)));
         assert_eq!(fit(&[], &[], None), Err(RegressError::TooFew { found: 0, needed: 1 }));

@@ -153,21 +153,17 @@ impl Row<'_> {
         micros(column, self.text(column)?, unit)
     }
 
-    fn whole<T: std::str::FromStr>(&self, column: &str, text: &str) -> Result<T, String> {
-        text.parse().map_err(|_| format!("{column}: {text:?} is no whole number"))
-    }
-
     fn pixels(&self) -> Result<u32, String> {
         let text = self.text("dataset")?;
         let digits = text.strip_suffix("dataset").unwrap_or(text);
-        self.whole("dataset", digits).map_err(|_| format!("dataset: {text:?} is not of the form 128dataset"))
+        whole("dataset", digits).map_err(|_| format!("dataset: {text:?} is not of the form 128dataset"))
     }
 
     fn step(&self) -> Result<StepRecord, String> {
         Ok(StepRecord {
             network: self.text("model")?.into(),
             pixels: self.pixels()?,
-            batch_size: self.whole("batchsize", self.text("batchsize")?)?,
+            batch_size: whole("batchsize", self.text("batchsize")?)?,
             gpu: gpu(self.text("instance_name")?)?,
             step: self.micros("batch_latency", 1e6).and_then(|step| above_zero("batch_latency", step))?,
         })
@@ -213,6 +209,10 @@ fn gpu(instance: &str) -> Result<GpuSlug, String> {
         let known = INSTANCES.map(|(name, gpu)| format!("{name} ({gpu})")).join(", ");
         format!("instance {instance:?} is not known; known are {known} and slugs of GPUs")
     })
+}
+
+fn whole<T: std::str::FromStr>(column: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{column}: {text:?} is no whole number"))
 }
 
 /// A number of microseconds, given in units of `unit` microseconds; nothing is zero.

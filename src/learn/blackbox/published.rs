@@ -209,7 +209,9 @@ mod tests {
     #[test]
     fn a_plane_comes_back_even_with_a_column_twice() {
         let (mut x, y) = plane();
-        x.iter_mut().for_each(|row| row.push(row[0]));
+        for row in &mut x {
+            row.push(row[0]);
+        }
         let found = linear(&x, &y, &[vec![4.0, 5.0, 4.0]]).unwrap();
         assert!((found[0] - 23.0).abs() < 1e-3, "{found:?}");
     }

@@ -23,7 +23,9 @@ pub struct Measured {
 
 /// Series along `axis`, of three sizes or more.
 pub fn series(rows: &[StepRecord], axis: Axis) -> Vec<Measured> {
-    let mut times: BTreeMap<(&Arc<str>, &GpuSlug, u64), BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
+    /// Network, GPU and what is held.
+    type Key<'a> = (&'a Arc<str>, &'a GpuSlug, u64);
+    let mut times: BTreeMap<Key<'_>, BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
     for row in rows {
         let pixels = u64::from(row.pixels);
         let (held, size) = match axis {

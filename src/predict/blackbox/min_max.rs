@@ -1,8 +1,8 @@
 //! PROFET's interpolation between two measured sizes (its section on batch and pixel sizes).
 //!
 //! Of one GPU, the step normalised between the smallest and the largest size,
-//! (T − T_min) / (T_max − T_min), is taken to be the same polynomial of order 2 in the
-//! normalised size for every network. With T_min and T_max of a workload measured (or
+//! (T − T₀) / (T₁ − T₀), is taken to be the same polynomial of order 2 in the
+//! normalised size for every network. With T₀ and T₁ of a workload measured (or
 //! predicted), any size between them follows. It is not made for sizes beyond.
 
 use serde::{Deserialize, Serialize};

@@ -123,7 +123,9 @@ impl OperatorTotals {
         }
         // Tenths of a microsecond: more digits would only tell one recording from another.
         let rounded = |time: Micros| Micros::known((time.get() * 10.0).round() / 10.0);
-        kinds.values_mut().for_each(|time| *time = rounded(*time));
+        for time in kinds.values_mut() {
+            *time = rounded(*time);
+        }
         let idle = busy.map(|busy| rounded(step - busy.min(step)));
         Self::new(gpu, rounded(step), batch, idle, kinds)
     }

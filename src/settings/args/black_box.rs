@@ -45,7 +45,7 @@ pub struct BlackBoxEvaluateArgs {
     /// The folder to judge on.
     #[arg(long, value_name = "DIR", requires = "train")]
     pub test: Option<PathBuf>,
-    /// Also leave out whole families of networks (VGG, ResNet, Inception …).
+    /// Also leave out whole families of networks (as the VGGs).
     #[arg(long)]
     pub families: bool,
     /// Also fit and judge PROFET's predictor as published: least squares, forest, network and
