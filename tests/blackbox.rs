@@ -142,6 +142,11 @@ fn unknown_gpus_are_named_with_the_known_ones() {
         matches!(target, BlackBoxError::UnknownTarget { .. }) && target.to_string().contains("k80, m60, t4"),
         "{target}"
     );
+    // The same board with twice the memory is no other.
+    let larger = OperatorTotals { gpu: slug("v100-sxm2-32gb"), ..totals.clone() };
+    let [here, there] = [&totals, &larger].map(|totals| predict(totals, &model, &CATALOG, &[slug("t4")]).unwrap());
+    assert_eq!(here.predictions[0].step, there.predictions[0].step);
+    assert!(there.notes.iter().any(|note| note.contains("memory size alone")), "{:?}", there.notes);
     let elsewhere = OperatorTotals { gpu: slug("l4"), ..totals };
     let anchor = predict(&elsewhere, &model, &CATALOG, &[]).unwrap_err().to_string();
     assert!(anchor.contains("no anchor l4") && anchor.contains("v100-sxm2-16gb"), "{anchor}");

@@ -27,12 +27,11 @@ pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, CliError
             store::save_atomically(path, &json, args.force)?;
             writeln!(
                 out,
-                "{}: {} kinds of operators on {}, {:.2} ms a step; nothing else of {} is in it",
+                "{}: {} kinds of operators with their total times, step time ({:.2} ms), batch size and GPU ({}); nothing else",
                 path.display(),
                 totals.kinds.len(),
-                totals.gpu,
                 totals.step.as_millis(),
-                loaded.label
+                totals.gpu
             )?;
         }
         None => out.write_all(&json)?,

@@ -78,8 +78,10 @@ pub fn predict(
     catalog: &Catalog,
     targets: &[GpuSlug],
 ) -> Result<Predictions, BlackBoxError> {
-    let anchor = model
-        .anchor(&totals.gpu)
+    let anchor_slug = same_board(&totals.gpu, &model.anchors(), catalog);
+    let anchor = anchor_slug
+        .as_ref()
+        .and_then(|slug| model.anchor(slug))
         .ok_or_else(|| BlackBoxError::UnknownAnchor { gpu: totals.gpu.clone(), known: model.anchors() })?;
     let reached = anchor.targets();
     let all: Vec<GpuSlug>;
@@ -99,12 +101,12 @@ pub fn predict(
             predictions.push(prediction(totals, gpu, step, anatomy.waits(), Vec::new()));
             continue;
         }
-        let step = fitted.predict(&anatomy, slug).ok_or_else(|| BlackBoxError::UnknownTarget {
-            anchor: totals.gpu.clone(),
-            gpu: slug.clone(),
-            known: reached.clone(),
+        let known = same_board(slug, &reached, catalog);
+        let step = known.as_ref().and_then(|known| fitted.predict(&anatomy, known)).ok_or_else(|| {
+            BlackBoxError::UnknownTarget { anchor: totals.gpu.clone(), gpu: slug.clone(), known: reached.clone() }
         })?;
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> =
+            known.filter(|known| known != slug).map(|known| alike(slug, &known)).into_iter().collect();
         if step.unfamiliar > FAR {
             notes.push(
                 "this mix of operators is unlike those the black-box model was fitted on: range widened".to_owned(),
@@ -116,9 +118,31 @@ pub fn predict(
         predictions.push(prediction(totals, gpu, StepTime::Predicted(step.time), Micros::ZERO, notes));
     }
     let mut notes = vec![format!("black box: fitted on {}", model.trained_on())];
+    notes.extend(anchor_slug.filter(|slug| *slug != totals.gpu).map(|slug| alike(&totals.gpu, &slug)));
     notes.extend(anatomy.notes());
     notes.push("nothing is known of memory: no shapes were shown".to_owned());
     Ok(Predictions { workload: workload(totals), origin: Some(origin(&totals.gpu)), predictions, notes })
+}
+
+/// The GPU itself, or one of `known` that differs from it in memory size alone: steps that fit
+/// take as long on both.
+fn same_board(gpu: &GpuSlug, known: &[GpuSlug], catalog: &Catalog) -> Option<GpuSlug> {
+    if known.contains(gpu) {
+        return Some(gpu.clone());
+    }
+    let spec = catalog.get(gpu)?;
+    let alike = |other: &GpuSpec| {
+        other.architecture == spec.architecture
+            && other.sm_count == spec.sm_count
+            && other.peak.fp32 == spec.peak.fp32
+            && other.memory_bandwidth == spec.memory_bandwidth
+            && other.power == spec.power
+    };
+    known.iter().find(|known| catalog.get(known).is_some_and(alike)).cloned()
+}
+
+fn alike(gpu: &GpuSlug, known: &GpuSlug) -> String {
+    format!("{gpu} is taken as {known}, which differs in memory size alone")
 }
 
 /// Share of the prior variance that is left, from which on a step counts as unlike all others.
