@@ -88,6 +88,8 @@ fn a_profile_without_what_is_needed_is_refused() {
     assert!(refused(r#""gpu": "v100-sxm2-16gb", "#, "").contains("--origin"));
     assert!(refused(r#""batch_size": 48, "#, "").contains("--batch-size"));
     assert!(refused(r#""duration_us": 40000.0, "device_busy_us": 37000.0, "#, "").contains("step time"));
+    assert!(refused("\"training\"", "\"inference\"").contains("training steps"));
+    assert!(refused("\"fp32\"", "\"amp-fp16\"").contains("recorded in amp-fp16"));
     let shapes = Profile::from_json(SECRET.as_bytes()).unwrap().0;
     let mut bare = shapes.clone();
     bare.operations.iter_mut().for_each(|operation| operation.device_time = None);
@@ -298,11 +300,22 @@ fn one_folder_judges_another() {
         let table: Vec<&str> = std::iter::once(head).chain(kept).collect();
         std::fs::write(folder.join("anchor_g4.csv"), table.join("\n")).unwrap();
     }
-    let args = ["models", "evaluate", "black-box", "--train", "train", "--test", "test", "--json"];
+    let args = ["models", "evaluate", "black-box", "--train", "train", "--test", "test", "--published", "--json"];
     let json: Value = serde_json::from_str(&folder.ok(&args)).unwrap();
     assert_eq!(json["format"], "habitat-evaluation");
-    let all = json["rows"].as_array().unwrap().iter().find(|row| row["group"] == "all").unwrap();
+    let all = json["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["group"] == "all" && row["method"] == "black box")
+        .unwrap();
     assert_eq!((all["method"].as_str(), all["pairs"].as_u64()), (Some("black box"), Some(22 * 3)));
+    let rows = json["rows"].as_array().unwrap();
+    for part in ["linear", "forest", "network", "median"] {
+        let method = format!("PROFET {part}");
+        let row = rows.iter().find(|row| row["group"] == "t4 → k80" && row["method"] == method.as_str()).unwrap();
+        assert_eq!(row["pairs"], 22, "{row}");
+    }
     assert!(all["mean_absolute_error"].as_f64().unwrap() < 0.3, "{all}");
     let none = folder.error(&["models", "evaluate", "black-box"]);
     assert!(none.contains("--train"), "{none}");

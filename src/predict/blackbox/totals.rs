@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OperatorKind;
-use crate::profile::Profile;
+use crate::profile::{Mode, Precision, Profile};
 use crate::units::{GpuSlug, Micros};
 
 /// The total device time of each kind of operator in one step, and the step itself.
@@ -43,6 +43,12 @@ pub enum TotalsError {
     /// No batch size.
     #[error("no batch size; give --batch-size")]
     NoBatch,
+    /// Not a training step.
+    #[error("an inference step; black boxes are of training steps, which is all that the model was fitted on")]
+    Inference,
+    /// Another arithmetic.
+    #[error("recorded in {0}; black boxes are of FP32 steps, and a total does not tell which arithmetic it is of")]
+    Precision(Precision),
     /// No operator has a time.
     #[error("no operator has a measured device time; a profile from shapes alone cannot be exported")]
     NoTimes,
@@ -106,6 +112,12 @@ impl OperatorTotals {
     /// # Errors
     /// [`TotalsError`] naming what the profile lacks.
     pub fn of_profile(profile: &Profile, gpu: Option<&GpuSlug>) -> Result<Self, TotalsError> {
+        if profile.workload.mode == Mode::Inference {
+            return Err(TotalsError::Inference);
+        }
+        if let Some(precision) = profile.workload.precision.filter(|precision| *precision != Precision::Fp32) {
+            return Err(TotalsError::Precision(precision));
+        }
         let gpu = gpu
             .cloned()
             .or_else(|| profile.origin.as_ref().and_then(|origin| origin.gpu.clone()))
