@@ -5,6 +5,7 @@
 
 mod check;
 mod evaluate;
+mod fit;
 mod goal;
 mod import;
 mod input;
@@ -13,6 +14,7 @@ mod operators;
 mod print;
 mod progress;
 mod suggest;
+mod sweep;
 mod train;
 
 use std::io::{self, IsTerminal, Write};
@@ -26,7 +28,7 @@ use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::{plan_toml, plans, predictions, summary};
 use crate::settings::args::{
-    Cli, Command, ConfigArgs, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs,
+    Cli, Command, ConfigArgs, FitCommand, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs, SweepCommand,
     TableForm,
 };
 use crate::settings::file::SettingsFile;
@@ -129,6 +131,12 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
             ModelsCommand::Train(args) => train::run(args, out)?,
             ModelsCommand::Suggest(args) => suggest::run(args, out)?,
         },
+        Some(Command::Fit(args)) => match &args.command {
+            FitCommand::KernelWise(args) => fit::kernelwise::run(args, out)?,
+        },
+        Some(Command::Sweep(args)) => match &args.command {
+            SweepCommand::Bandwidth(args) => sweep::bandwidth(args, out)?,
+        },
         Some(Command::Completions(args)) => {
             clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", out);
             0
@@ -158,8 +166,11 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
     let weights = train::folder(input.models.as_deref(), &settings(paths)?, paths);
     let habitat =
         if input.method == MethodArg::HabitatMlp { Some(Arc::new(train::load_habitat(&weights)?)) } else { None };
+    let fitted = matches!(input.method, MethodArg::KernelWise | MethodArg::LayerWise | MethodArg::EndToEnd);
+    let kernel_wise = fitted.then(|| fit::kernelwise::load(input.kernel_wise.as_deref(), &weights)).transpose()?;
     Ok(Options {
         habitat,
+        kernel_wise,
         targets: to.iter().map(slug).collect::<Result<_, _>>()?,
         ignore_origin: input.ignore_origin,
         origin: input.origin.as_ref().map(slug).transpose()?,

@@ -6,6 +6,7 @@
 pub mod data;
 pub mod fit;
 pub mod habitat;
+pub mod kernelwise;
 pub mod judge;
 pub mod operators;
 pub mod options;

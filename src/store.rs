@@ -8,9 +8,11 @@ pub mod paths;
 pub use files::{Compression, StoreError, open, read_profile, save_atomically};
 pub use paths::Paths;
 
+use std::io::Read;
 use std::path::Path;
 
 use crate::catalog::{Catalog, GpuSpec, Layer};
+use crate::predict::kernelwise::KernelWise;
 use crate::predict::learned::Models;
 use crate::pricing::{PriceBook, Snapshot};
 
@@ -41,6 +43,19 @@ pub fn models(folder: &Path) -> Result<Models, StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(bundled::models()),
         Err(error) => Err(StoreError::read(&path, error)),
     }
+}
+
+/// The file of fitted lines in the folder of weights.
+pub const KERNEL_WISE: &str = "kernelwise.json";
+
+/// Fitted lines of a file, compressed or not.
+///
+/// # Errors
+/// [`StoreError`] naming the file and the place.
+pub fn kernel_wise(path: &Path) -> Result<KernelWise, StoreError> {
+    let mut json = Vec::new();
+    open(path).and_then(|mut reader| reader.read_to_end(&mut json)).map_err(|error| StoreError::read(path, error))?;
+    KernelWise::from_json(&json).map_err(|error| StoreError::content(path, error))
 }
 
 /// The shipped prices overlaid by the user's `pricing/*.toml`.

@@ -3,6 +3,7 @@
 //! This is what was typed; the front ends turn it into options, goals and files. A file a
 //! command or a group of arguments.
 
+mod fit;
 mod goal;
 mod import;
 mod input;
@@ -11,6 +12,7 @@ mod predict;
 mod print;
 mod screens;
 
+pub use fit::{FitArgs, FitCommand, FitKernelWiseArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
 pub use input::{InputArgs, MethodArg, WaveArg};
@@ -64,6 +66,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Judge the predictors on measured data.
     Models(ModelsArgs),
+    /// Fit a model to your own recordings.
+    Fit(FitArgs),
+    /// Vary a property of a GPU.
+    Sweep(SweepArgs),
     /// Print completions for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page.

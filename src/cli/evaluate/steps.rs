@@ -66,7 +66,7 @@ pub(super) fn from_origins(
     Ok(groups.evaluation(protocol.to_owned(), notes))
 }
 
-fn to(gpu: &GpuSlug, source: &Profile, options: Options, catalog: &Catalog, judges: &Judges) -> Option<Prediction> {
+pub(super) fn to(gpu: &GpuSlug, source: &Profile, options: Options, catalog: &Catalog, judges: &Judges) -> Option<Prediction> {
     let options = Options { targets: vec![gpu.clone()], models: judges.of(gpu), ..options };
     // A step of which nothing is known by operation cannot be predicted.
     predict(source, catalog, &options).ok()?.predictions.pop()
@@ -93,7 +93,7 @@ fn add_step(
 }
 
 /// A file name without its endings.
-fn bare(name: &str) -> &str {
+pub(super) fn bare(name: &str) -> &str {
     name.split(".habitat").next().unwrap_or(name)
 }
 
