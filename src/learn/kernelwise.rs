@@ -197,7 +197,7 @@ pub fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str)
     }
     let streams: Vec<(f64, f64)> =
         rows.iter().filter(|row| is_stream(row)).map(|row| (row.layer.bytes, row.time())).collect();
-    if let Some(layers) = group::of_points(Driver::Bytes, &streams, recipe) {
+    if let Some(layers) = group::of_points(Driver::Bytes, &streams, recipe, true) {
         let streaming = crate::predict::kernelwise::Kind { layers: Some(layers.clone()), groups: vec![layers], ..Default::default() };
         lines.kinds.insert(STREAMING.to_owned(), streaming);
     }
@@ -206,7 +206,7 @@ pub fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str)
         .iter()
         .filter_map(|profile| Some((step_operations(profile).get(), profile.measured_step()?.get())))
         .collect();
-    lines.end_to_end = group::of_points(Driver::Operations, &points, recipe);
+    lines.end_to_end = group::of_steps(&points, recipe);
     if !recipe.published {
         lines.step_factor = step_factor(&lines, gpu, &steps);
         lines.steps = steps.len();

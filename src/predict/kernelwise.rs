@@ -160,8 +160,11 @@ impl fmt::Display for Property {
 pub struct AcrossLine {
     /// What the times are linear in.
     pub driver: Driver,
-    /// Time at size 0, microseconds: the median of the GPUs.
+    /// Time at size 0, microseconds: the median of the GPUs. A launch takes as long everywhere.
     pub intercept: f64,
+    /// The same as the size that takes as long: the median of the GPUs. What is no launch
+    /// goes with the rate; the lesser of both is taken.
+    pub offset: f64,
     /// The property that explains the rates better.
     pub property: Property,
     /// Size a microsecond for one unit of the property: the median of the GPUs.

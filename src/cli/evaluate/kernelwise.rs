@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::super::CliError;
+use super::super::fit::kernelwise::add_tables;
 use super::super::operators::Judges;
 use super::ops::in_range;
 use super::tally::{Evaluation, Groups, Predicted};
@@ -49,7 +50,8 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
     }
     let paths = profiles(&recorded)?;
     if !paths.is_empty() {
-        evaluations.extend(whole_steps(&paths, catalog, judges)?);
+        let tables = (tables != recorded).then_some(tables.as_path());
+        evaluations.extend(whole_steps(&paths, tables, catalog, judges)?);
     }
     Ok(evaluations)
 }
@@ -109,8 +111,17 @@ fn add_row(groups: &mut Groups, table: &str, method: &str, predicted: Predicted,
 }
 
 /// The tables of recorded steps.
-fn whole_steps(paths: &[PathBuf], catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
+fn whole_steps(
+    paths: &[PathBuf],
+    tables: Option<&Path>,
+    catalog: &Catalog,
+    judges: &Judges,
+) -> Result<Vec<Evaluation>, CliError> {
     let mut data = Data::default();
+    if let Some(dir) = tables {
+        add_tables(dir, &mut data)?;
+    }
+    let filled = if tables.is_some() { ", and to operator tables for kinds of layers that those lack" } else { "" };
     let mut names = Vec::new();
     for path in paths {
         let (profile, _) = store::read_profile(path)?;
@@ -139,7 +150,7 @@ fn whole_steps(paths: &[PathBuf], catalog: &Catalog, judges: &Judges) -> Result<
         &names,
         &learned,
         [(&ours, &ours.networks), (&published, &published.networks)],
-        "steps within a GPU, absolute relative errors: lines fitted to the GPU's other networks; \"in range\": the 80 % range is that of the other networks' errors, on every GPU",
+        &format!("steps within a GPU, absolute relative errors: lines fitted to the GPU's other networks{filled}; \"in range\": the 80 % range is that of the other networks' errors, on every GPU"),
         judges,
     );
     let elsewhere = table(

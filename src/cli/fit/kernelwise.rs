@@ -20,7 +20,7 @@ use crate::store::{self, Paths, StoreError};
 use crate::units::GpuSlug;
 
 /// The lines of a file; without one those in the folder of weights, else the shipped ones.
-pub(in super::super) fn load(given: Option<&Path>, weights: &Path) -> Result<Arc<KernelWise>, CliError> {
+pub(in crate::cli) fn load(given: Option<&Path>, weights: &Path) -> Result<Arc<KernelWise>, CliError> {
     let path = given.map_or_else(|| weights.join(store::KERNEL_WISE), Path::to_owned);
     if given.is_none() && !path.exists() {
         return Err(CliError(format!(
@@ -32,7 +32,7 @@ pub(in super::super) fn load(given: Option<&Path>, weights: &Path) -> Result<Arc
     Ok(Arc::new(store::kernel_wise(&path)?))
 }
 
-pub(in super::super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+pub(in crate::cli) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
     if !args.force && args.output.exists() {
         return Err(StoreError::Exists { path: args.output.clone() }.into());
@@ -105,7 +105,7 @@ fn paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
 }
 
 /// Adds every table of a folder.
-pub(in super::super) fn add_tables(dir: &Path, data: &mut Data) -> Result<(), CliError> {
+pub(in crate::cli) fn add_tables(dir: &Path, data: &mut Data) -> Result<(), CliError> {
     let mut found = false;
     for name in TABLES {
         let Some(path) = operator_tables::find(dir, name) else { continue };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::group::of_points;
+use super::group::{of_points, of_steps};
 use super::{Data, FitError, Recipe, chosen, is_stream, step_operations, steps_of};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::predict::kernelwise::layer::STREAMING;
@@ -12,6 +12,9 @@ use crate::regress::quantile::median;
 
 /// What may drive a kind; tiles belong to one kernel.
 const DRIVERS: [Driver; 4] = [Driver::Input, Driver::Operations, Driver::Output, Driver::Bytes];
+
+/// The least number of GPUs that a kind of layer was measured on, among three or more.
+const LEAST_OF_A_KIND: usize = 2;
 
 /// Lines of one kind on every GPU, by driver.
 type ByGpu<'a> = Vec<(&'a GpuSpec, Vec<Group>)>;
@@ -50,7 +53,7 @@ impl<'a> Measured<'a> {
                     .filter_map(|&driver| {
                         let points: Option<Vec<(f64, f64)>> =
                             rows.iter().map(|row| Some((row.layer.size(driver)?, row.time()))).collect();
-                        of_points(driver, &points?, recipe)
+                        of_points(driver, &points?, recipe, rows.iter().all(|row| row.layer.is_streaming))
                     })
                     .collect();
                 kinds.entry(kind.to_owned()).or_default().push((gpu, groups));
@@ -58,7 +61,7 @@ impl<'a> Measured<'a> {
             let points: Vec<(f64, f64)> = steps_of(data, slug, keep)
                 .filter_map(|profile| Some((step_operations(profile).get(), profile.measured_step()?.get())))
                 .collect();
-            steps.extend(of_points(Driver::Operations, &points, recipe).map(|group| (gpu, vec![group])));
+            steps.extend(of_steps(&points, recipe).map(|group| (gpu, vec![group])));
         }
         Ok(Self { kinds, steps })
     }
@@ -72,6 +75,19 @@ pub(super) fn fill(model: &mut KernelWise, measured: &Measured<'_>, without: Opt
     };
     model.across.clear();
     model.across_layers.clear();
+    model.across_steps = None;
+    let mut gpus: Vec<&str> = measured
+        .kinds
+        .values()
+        .flatten()
+        .map(|(gpu, _)| gpu.slug.as_str())
+        .filter(|slug| without.is_none_or(|without| without.slug.as_str() != *slug))
+        .collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    if gpus.len() < LEAST_GPUS {
+        return;
+    }
     for (kind, lines) in &measured.kinds {
         let lines = keep(lines);
         model.across.extend(line(&lines, &DRIVERS).map(|line| (kind.clone(), line)));
@@ -82,7 +98,7 @@ pub(super) fn fill(model: &mut KernelWise, measured: &Measured<'_>, without: Opt
 }
 
 /// The line of a kind across GPUs: by the driver that explains the times on them best, with
-/// the property that explains the rates best. `None` of fewer than three GPUs.
+/// the property that explains the rates best. `None` of fewer than two GPUs.
 fn line(lines: &[(GpuSpec, Vec<Group>)], drivers: &[Driver]) -> Option<AcrossLine> {
     let of = |driver: Driver| -> Vec<(&GpuSpec, &Group)> {
         lines
@@ -97,10 +113,11 @@ fn line(lines: &[(GpuSpec, Vec<Group>)], drivers: &[Driver]) -> Option<AcrossLin
     let (driver, rates) = drivers
         .iter()
         .map(|&driver| (driver, of(driver)))
-        .filter(|(_, rates)| rates.len() >= LEAST_GPUS)
+        .filter(|(_, rates)| rates.len() >= LEAST_OF_A_KIND)
         .reduce(|best, other| if explained(&other.1) > explained(&best.1) { other } else { best })?;
     let intercept = median(&mut rates.iter().map(|(_, group)| group.line.intercept).collect::<Vec<_>>())?;
     let speed = |group: &Group| 1.0 / group.line.slope;
+    let offset = median(&mut rates.iter().map(|(_, group)| group.line.intercept * speed(group)).collect::<Vec<_>>())?;
     let proportional = |property: Property| -> Option<(f64, f64)> {
         let mut ratios: Vec<f64> = rates.iter().map(|(gpu, group)| speed(group) / property.of(gpu)).collect();
         let rate = median(&mut ratios)?;
@@ -117,5 +134,5 @@ fn line(lines: &[(GpuSpec, Vec<Group>)], drivers: &[Driver]) -> Option<AcrossLin
         rates.iter().map(|(gpu, group)| Point::new(gpu.memory_bandwidth.get() / 1e9, speed(group))).collect();
     let slowest = rates.iter().map(|(_, group)| speed(group)).fold(f64::INFINITY, f64::min);
     let by_bandwidth = Line::fit(&points).unwrap_or(Line { intercept: slowest, slope: 0.0 });
-    Some(AcrossLine { driver, intercept, property, rate, by_bandwidth, slowest, gpus: rates.len() })
+    Some(AcrossLine { driver, intercept: intercept.max(0.0), offset: offset.max(0.0), property, rate, by_bandwidth, slowest, gpus: rates.len() })
 }

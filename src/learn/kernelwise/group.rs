@@ -7,6 +7,7 @@ use super::{Recipe, Row};
 use crate::predict::kernelwise::layer::tile;
 use crate::predict::kernelwise::{Driver, Entry, Group, Kind, Layer};
 use crate::regress::line::{Line, Point};
+use crate::regress::quantile::median;
 
 /// A kernel with fewer rows shares a line with the other rare kernels of its kind.
 const LEAST_ROWS: usize = 3;
@@ -14,6 +15,17 @@ const LEAST_ROWS: usize = 3;
 const SIMILAR: f64 = 0.10;
 /// Relative errors beyond this count by their size, not their square.
 const TURN: f64 = 0.02;
+/// How much errors count.
+enum Weights {
+    /// As they are.
+    Equal,
+    /// By the time.
+    Relative,
+    /// By its root: what streams in passing is faster from cache, and lines that count small
+    /// sizes as much as large ones go wrong beyond both.
+    Root,
+}
+
 /// The name of rare kernels.
 const RARE: &str = "rare kernels";
 
@@ -27,7 +39,7 @@ struct Named<'a> {
 /// The lines of the rows of one kind on one GPU; `None` of no rows.
 pub(super) fn kind(rows: &[&Row], recipe: Recipe) -> Option<Kind> {
     let all: Vec<(f64, f64)> = rows.iter().map(|row| (row.layer.operations, row.time())).collect();
-    let layers = of_points(Driver::Operations, &all, recipe);
+    let layers = of_points(Driver::Operations, &all, recipe, rows.iter().all(|row| row.layer.is_streaming));
     let mut by_kernel: BTreeMap<&str, Vec<(&Layer, f64)>> = BTreeMap::new();
     for row in rows {
         for (name, time) in &row.kernels {
@@ -66,10 +78,11 @@ fn best(name: &str, points: &[(&Layer, f64)], recipe: Recipe) -> Option<Group> {
         drivers.push(Driver::Bytes);
         drivers.extend(tile(name).map(Driver::Tiles));
     }
+    let streams = points.iter().all(|(layer, _)| layer.is_streaming);
     let fitted = drivers.into_iter().filter_map(|driver| {
         let points: Option<Vec<(f64, f64)>> =
             points.iter().map(|(layer, time)| Some((layer.size(driver)?, *time))).collect();
-        of_points(driver, &points?, recipe)
+        of_points(driver, &points?, recipe, streams)
     });
     // The first of equals: `max_by` would take the last.
     fitted.reduce(|best, other| if other.r_squared > best.r_squared { other } else { best })
@@ -77,11 +90,21 @@ fn best(name: &str, points: &[(&Layer, f64)], recipe: Recipe) -> Option<Group> {
 
 /// The line through (size, microseconds); through the origin where all sizes are one. `None`
 /// of no points.
-pub(super) fn of_points(driver: Driver, points: &[(f64, f64)], recipe: Recipe) -> Option<Group> {
+pub(super) fn of_points(driver: Driver, points: &[(f64, f64)], recipe: Recipe, streams: bool) -> Option<Group> {
+    let weights = match (recipe.published, streams) {
+        (true, _) => Weights::Equal,
+        (false, true) => Weights::Root,
+        (false, false) => Weights::Relative,
+    };
     let largest = points.iter().map(|(size, _)| *size).fold(0.0, f64::max);
+    let middle = median(&mut points.iter().map(|(_, time)| *time).collect::<Vec<_>>())?;
     let points: Vec<Point> = points
         .iter()
-        .map(|&(size, time)| if recipe.published { Point::new(size, time) } else { Point::relative(size, time) })
+        .map(|&(size, time)| match weights {
+            Weights::Equal => Point::new(size, time),
+            Weights::Relative => Point::relative(size, time),
+            Weights::Root => Point { x: size, y: time, weight: 1.0 / (time * middle) },
+        })
         .collect();
     let line = if recipe.published { Line::fit(&points) } else { Line::robust(&points, TURN) };
     let line = line.or_else(|_| Line::through_origin(&points)).ok()?;
@@ -93,6 +116,19 @@ pub(super) fn of_points(driver: Driver, points: &[(f64, f64)], recipe: Recipe) -
         largest,
         kernels: Vec::new(),
     })
+}
+
+/// The line of steps through (operations, microseconds): ordinary least squares as in the
+/// paper, without negative coefficients. Networks differ for reasons; none is an outlier.
+pub(super) fn of_steps(points: &[(f64, f64)], recipe: Recipe) -> Option<Group> {
+    if recipe.published {
+        return of_points(Driver::Operations, points, recipe, false);
+    }
+    let largest = points.iter().map(|(size, _)| *size).fold(0.0, f64::max);
+    let points: Vec<Point> = points.iter().map(|&(size, time)| Point::new(size, time)).collect();
+    let line = Line::non_negative(&points).or_else(|_| Line::through_origin(&points)).ok()?;
+    let r_squared = line.r_squared(&points);
+    Some(Group { driver: Driver::Operations, line, r_squared, rows: points.len(), largest, kernels: Vec::new() })
 }
 
 /// Kernels of one driver, one after the other by slope: those whose line stays near that of
@@ -107,11 +143,12 @@ fn merge<'a>(mut named: Vec<Named<'a>>, recipe: Recipe) -> Vec<Named<'a>> {
             && is_similar(last, &kernel)
         {
             let points: Vec<(&Layer, f64)> = last.points.iter().chain(&kernel.points).copied().collect();
+            let streams = points.iter().all(|(layer, _)| layer.is_streaming);
             let sizes: Option<Vec<(f64, f64)>> = points
                 .iter()
                 .map(|(layer, time)| Some((layer.size(kernel.group.driver)?, *time)))
                 .collect();
-            if let Some(group) = sizes.and_then(|sizes| of_points(kernel.group.driver, &sizes, recipe)) {
+            if let Some(group) = sizes.and_then(|sizes| of_points(kernel.group.driver, &sizes, recipe, streams)) {
                 last.names.extend(&kernel.names);
                 last.points = points;
                 last.group = group;

@@ -147,17 +147,17 @@ impl Held {
             .filter(|other| if by_gpu { other.gpu != of.gpu } else { network(other) != network(of) })
             .cloned()
             .collect();
-        let ranges = range(&others, &[]);
+        let ranges = range(&others, &[], by_gpu);
         ranges.kernel_wise.or(ranges.layer_wise).or(ranges.end_to_end)
     }
 
     /// 80 % ranges: on measured GPUs, and on others.
     pub(super) fn ranges(&self) -> (Ranges, Ranges) {
-        (range(&self.networks, &self.operations), range(&self.gpus, &self.operations_elsewhere))
+        (range(&self.networks, &self.operations, false), range(&self.gpus, &self.operations_elsewhere, true))
     }
 }
 
-fn range(steps: &[HeldOut], operations: &[(usize, f64)]) -> Ranges {
+fn range(steps: &[HeldOut], operations: &[(usize, f64)], fresh_gpus: bool) -> Ranges {
     let gpus: Vec<&GpuSlug> = steps.iter().map(|step| &step.gpu).collect::<BTreeSet<_>>().into_iter().collect();
     let of = |method: Method| -> Option<Spread> {
         let logs: Vec<(usize, f64)> = steps
@@ -166,7 +166,7 @@ fn range(steps: &[HeldOut], operations: &[(usize, f64)]) -> Ranges {
             .map(|step| (gpus.iter().position(|gpu| **gpu == step.gpu).unwrap_or(0), step.log()))
             .collect();
         let spread = spread(&logs)?;
-        Some(around_one(spread.widened(few_boards(&logs))))
+        Some(around_one(if fresh_gpus { spread.widened(few_boards(&logs)) } else { spread }))
     };
     Ranges {
         kernel_wise: of(Method::KernelWise),

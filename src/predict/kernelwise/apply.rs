@@ -11,7 +11,7 @@ use crate::profile::{Operation, Precision, Profile};
 use crate::units::{Flops, Micros};
 
 use super::layer::Layer;
-use super::{AcrossLine, GpuLines, Group, KernelWise, Kind, Property};
+use super::{AcrossLine, GpuLines, Group, KernelWise, Kind, LEAST_GPUS, Property};
 
 /// How far (in octaves of its shape's sizes) a layer may lie from those in the table to run
 /// the same kernels.
@@ -110,7 +110,19 @@ impl Lines<'_> {
         let layer =
             Layer::of(operation, precision).ok_or_else(|| "shapes do not tell what the layer does".to_owned())?;
         if let Some(answer) = self.layer(&layer, level) {
-            return Ok(answer);
+            // Small streams are launches: their line says nothing of large ones.
+            let streams = (answer.is_far && layer.is_streaming).then(|| self.layer(&layer.as_stream(), level)).flatten();
+            return Ok(match streams {
+                Some(all) if !all.is_far => Answer {
+                    method: Method::LayerWise,
+                    why: format!(
+                        "{} measured only at much smaller sizes: the line of all kinds that stream, by bytes",
+                        layer.kind
+                    ),
+                    ..all
+                },
+                _ => answer,
+            });
         }
         let pieces = Layer::pieces(operation, precision);
         let answers: Option<Vec<(Answer, f64)>> =
@@ -123,6 +135,15 @@ impl Lines<'_> {
                 method: Method::LayerWise,
                 why: format!("{} not measured: the lines of its parts ({})", layer.kind, kinds.join(", ")),
                 is_far: answers.iter().any(|(answer, _)| answer.is_far),
+            });
+        }
+        if let Some(forward) = layer.as_forward()
+            && let Some(answer) = self.layer(&forward, level)
+        {
+            return Ok(Answer {
+                method: Method::LayerWise,
+                why: format!("{} not measured: the line of {}", layer.kind, forward.kind),
+                ..answer
             });
         }
         if layer.is_streaming
@@ -205,6 +226,9 @@ impl Lines<'_> {
     fn elsewhere(&self, layer: &Layer, level: Level) -> Option<Answer> {
         let lines = if level == Level::Kernels { &self.model.across } else { &self.model.across_layers };
         let line = lines.get(&layer.kind)?;
+        if self.across == Across::Published && line.gpus < LEAST_GPUS {
+            return None;
+        }
         let size = layer.size(line.driver)?;
         let time = self.rated(line, size, Some(layer.bytes));
         let by = match self.across {
@@ -220,7 +244,8 @@ impl Lines<'_> {
     fn rated(&self, line: &AcrossLine, size: f64, bytes: Option<f64>) -> f64 {
         match self.across {
             Across::Proportional => {
-                let time = line.intercept + size / (line.rate * line.property.of(self.gpu));
+                let rate = line.rate * line.property.of(self.gpu);
+                let time = line.intercept.min(line.offset / rate) + size / rate;
                 // Nothing is computed faster than memory delivers it.
                 let least = bytes
                     .filter(|_| line.property == Property::ProductRate)

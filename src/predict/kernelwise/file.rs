@@ -137,6 +137,7 @@ fn check_group(group: &Group, place: &str) -> Result<(), KernelWiseError> {
 
 fn check_across(line: &AcrossLine, place: &str) -> Result<(), KernelWiseError> {
     ensure(not_negative(line.intercept), format!("{place}.intercept"), "must be 0 or more")?;
+    ensure(not_negative(line.offset), format!("{place}.offset"), "must be 0 or more")?;
     for (name, value) in [("rate", line.rate), ("slowest", line.slowest)] {
         ensure(value.is_finite() && value > 0.0, format!("{place}.{name}"), "must be above 0")?;
     }

@@ -15,6 +15,10 @@ pub const BATCHED_PRODUCT: &str = "bmm";
 pub const CONVOLUTION: &str = "convolution";
 /// Convolutions whose channels do not all meet.
 pub const GROUPED_CONVOLUTION: &str = "grouped convolution";
+/// What marks another phase in the name of a kind.
+const BACKWARD: &str = " backward";
+/// Adding up gradients.
+const ACCUMULATION: &str = " accumulation";
 /// All kinds together whose time is that of streaming through memory.
 pub const STREAMING: &str = "streaming";
 
@@ -59,7 +63,7 @@ impl Layer {
             return None;
         }
         let counted = work(operation, precision)?;
-        let kind = kind(operation, precision);
+        let kind = kind(operation, family, precision);
         let tensors = |shapes: &[Vec<u64>]| shapes.iter().map(volume).sum::<f64>();
         let largest = operation.inputs.iter().map(volume).fold(0.0, f64::max);
         let parts = parts(operation, precision);
@@ -159,6 +163,14 @@ impl Layer {
         Self { kind: STREAMING.to_owned(), ..self.clone() }
     }
 
+    /// The same layer as one of the forward pass, where its kind names another phase.
+    pub fn as_forward(&self) -> Option<Self> {
+        let kind = [BACKWARD, ACCUMULATION].iter().find_map(|phase| {
+            self.kind.contains(phase).then(|| self.kind.replacen(phase, "", 1))
+        })?;
+        Some(Self { kind, ..self.clone() })
+    }
+
     /// What a line of this driver is linear in; `None` where the layer has no such size.
     pub fn size(&self, driver: Driver) -> Option<f64> {
         match driver {
@@ -204,7 +216,7 @@ pub fn tile(kernel: &str) -> Option<[u32; 2]> {
 const SAME: [(&str, &str); 4] =
     [("cudnn_", ""), ("miopen_", ""), ("native_", ""), ("max_pool2d_with_indices", "max_pool2d")];
 
-fn kind(operation: &Operation, precision: Option<Precision>) -> String {
+fn kind(operation: &Operation, family: Family, precision: Option<Precision>) -> String {
     let bare = operation.name.rsplit("::").next().unwrap_or(&operation.name).trim_matches('_');
     let mut bare = bare.split(['<', '(']).next().unwrap_or(bare).to_owned();
     for (name, as_name) in SAME {
@@ -212,9 +224,17 @@ fn kind(operation: &Operation, precision: Option<Precision>) -> String {
             bare = format!("{as_name}{rest}");
         }
     }
+    if family == Family::Elementwise {
+        // Other kernels add a number, or a row to every row, than add two tensors.
+        let largest = operation.inputs.iter().map(volume).fold(1.0, f64::max);
+        let full = operation.inputs.iter().filter(|shape| volume(shape) == largest).count();
+        if full > 1 {
+            bare.push_str(&format!(" of {full}"));
+        }
+    }
     match operation.phase {
-        Phase::Backward if !bare.contains("backward") => bare.push_str(" backward"),
-        Phase::GradientAccumulation => bare.push_str(" accumulation"),
+        Phase::Backward if !bare.contains("backward") => bare.push_str(BACKWARD),
+        Phase::GradientAccumulation => bare.push_str(ACCUMULATION),
         _ => {}
     }
     format!("{bare}{}", suffix(operation, precision))
@@ -261,6 +281,10 @@ mod tests {
             layer(&format!(r#"{{"name": "aten::_softmax", "inputs": [[64, 32]], "phase": "{phase}"}}"#)).kind
         };
         assert_eq!((softmax("forward").as_str(), softmax("backward").as_str()), ("softmax", "softmax backward"));
+        let add = |inputs: &str| {
+            layer(&format!(r#"{{"name": "aten::add_", "inputs": {inputs}, "phase": "forward"}}"#)).kind
+        };
+        assert_eq!((add("[[64, 32], [64, 32], []]"), add("[[64, 32], [32]]")), ("add of 2".to_owned(), "add".to_owned()));
         let norm = layer(r#"{"name": "aten::native_layer_norm_backward", "inputs": [[64, 32]], "phase": "backward"}"#);
         assert_eq!(norm.kind, "layer_norm_backward");
     }
