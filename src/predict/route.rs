@@ -163,8 +163,8 @@ impl Route<'_> {
         let answer = lines.time(routed.operation, self.precision, level)?;
         let spread = lines.range(None);
         let estimate = Estimate::with_factors(answer.time, spread.low, spread.high, answer.method);
-        let far = if answer.is_far { "; far beyond the measured sizes" } else { "" };
-        Ok(Some((estimate, format!("{}{far}", answer.why), answer.is_far)))
+        let far = if answer.is_far() { "; far beyond the measured sizes" } else { "" };
+        Ok(Some((estimate, format!("{}{far}", answer.why), answer.is_far())))
     }
 
     /// By the learned models, where they are the method of choice and know the operator; the

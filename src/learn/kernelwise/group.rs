@@ -21,8 +21,8 @@ enum Weights {
     Equal,
     /// By the time.
     Relative,
-    /// By its root: what streams in passing is faster from cache, and lines that count small
-    /// sizes as much as large ones go wrong beyond both.
+    /// By its root: streams are faster from cache, and a line that counts a great many small
+    /// sizes as much as the few large ones goes wrong beyond both.
     Root,
 }
 

@@ -18,6 +18,8 @@ use super::{AcrossLine, GpuLines, Group, KernelWise, Kind, LEAST_GPUS, Property}
 const REACH: f64 = 4.0;
 /// Beyond this multiple of the largest measured size a line is stretched.
 const STRETCHED: f64 = 4.0;
+/// Beyond this multiple a stream was measured only where the launch is most of its time.
+const LAUNCHES_ONLY: f64 = 256.0;
 /// No rate falls below this share of the lowest measured one: lines turn negative there.
 const SLOWEST_SHARE: f64 = 0.2;
 
@@ -49,8 +51,15 @@ pub struct Answer {
     pub method: Method,
     /// Which lines, and why not others.
     pub why: String,
+    /// Its size over the largest measured one; 0 where that is not known.
+    pub beyond: f64,
+}
+
+impl Answer {
     /// Whether it lies far beyond the measured sizes.
-    pub is_far: bool,
+    pub fn is_far(&self) -> bool {
+        self.beyond > STRETCHED
+    }
 }
 
 /// The lines for one GPU.
@@ -111,9 +120,9 @@ impl Lines<'_> {
             Layer::of(operation, precision).ok_or_else(|| "shapes do not tell what the layer does".to_owned())?;
         if let Some(answer) = self.layer(&layer, level) {
             // Small streams are launches: their line says nothing of large ones.
-            let streams = (answer.is_far && layer.is_streaming).then(|| self.layer(&layer.as_stream(), level)).flatten();
+            let streams = (answer.beyond > LAUNCHES_ONLY && layer.is_streaming).then(|| self.layer(&layer.as_stream(), level)).flatten();
             return Ok(match streams {
-                Some(all) if !all.is_far => Answer {
+                Some(all) if !all.is_far() => Answer {
                     method: Method::LayerWise,
                     why: format!(
                         "{} measured only at much smaller sizes: the line of all kinds that stream, by bytes",
@@ -134,7 +143,7 @@ impl Lines<'_> {
                 time,
                 method: Method::LayerWise,
                 why: format!("{} not measured: the lines of its parts ({})", layer.kind, kinds.join(", ")),
-                is_far: answers.iter().any(|(answer, _)| answer.is_far),
+                beyond: answers.iter().map(|(answer, _)| answer.beyond).fold(0.0, f64::max),
             });
         }
         if let Some(forward) = layer.as_forward()
@@ -189,7 +198,7 @@ impl Lines<'_> {
     fn layer(&self, layer: &Layer, level: Level) -> Option<Answer> {
         let Some(own) = self.own else { return self.elsewhere(layer, level) };
         let kind = own.kinds.get(&layer.kind)?;
-        let method = |method| Answer { time: Micros::ZERO, method, why: String::new(), is_far: false };
+        let method = |method| Answer { time: Micros::ZERO, method, why: String::new(), beyond: 0.0 };
         if level == Level::Kernels {
             let name = |group: &Group| {
                 let first = group.kernels.first().map_or(layer.kind.as_str(), String::as_str);
@@ -207,7 +216,7 @@ impl Lines<'_> {
                     }
                     for (group, size) in groups.iter().zip(sizes) {
                         answer.time += Micros::known(group.line.at(size));
-                        answer.is_far |= size > STRETCHED * group.largest;
+                        answer.beyond = answer.beyond.max(size / group.largest.max(1.0));
                     }
                     answer.why = groups.iter().map(|group| name(group)).collect::<Vec<_>>().join("; ");
                     return Some(answer);
@@ -237,7 +246,7 @@ impl Lines<'_> {
         };
         let method = if level == Level::Kernels { Method::KernelWise } else { Method::LayerWise };
         let why = format!("{} of {} other GPUs by {}, with the {by}", layer.kind, line.gpus, line.driver);
-        Some(Answer { time: Micros::known(time), method, why, is_far: false })
+        Some(Answer { time: Micros::known(time), method, why, beyond: 0.0 })
     }
 
     /// Microseconds by a line across GPUs.
@@ -267,7 +276,7 @@ fn by_layers(kind: &Kind, layer: &Layer) -> Option<Answer> {
         time: Micros::known(line.line.at(size)),
         method: Method::LayerWise,
         why: format!("{} by {}", layer.kind, line.driver),
-        is_far: size > STRETCHED * line.largest,
+        beyond: size / line.largest.max(1.0),
     })
 }
 

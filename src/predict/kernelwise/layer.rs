@@ -37,7 +37,8 @@ pub struct Layer {
     /// Bytes read and written at least.
     pub bytes: f64,
     /// Sizes that libraries choose a kernel by: of a product batch, rows, reduction and
-    /// columns; of a convolution its images, channels, taps and places; else rows and width.
+    /// columns; of a convolution its images, channels, taps and places; else rows, width and tensors of
+    /// full size.
     pub shape: Vec<f64>,
     /// Rows and columns that tiles cover, and what each tile's element costs in operations.
     covered: Option<Covered>,
@@ -63,7 +64,7 @@ impl Layer {
             return None;
         }
         let counted = work(operation, precision)?;
-        let kind = kind(operation, family, precision);
+        let kind = kind(operation, precision);
         let tensors = |shapes: &[Vec<u64>]| shapes.iter().map(volume).sum::<f64>();
         let largest = operation.inputs.iter().map(volume).fold(0.0, f64::max);
         let parts = parts(operation, precision);
@@ -82,13 +83,15 @@ impl Layer {
             .max_by(|a, b| volume(a).total_cmp(&volume(b)))
             .and_then(|shape| shape.last())
             .map_or(1.0, |&width| width as f64);
+        // Other kernels add a number, or a row to every row, than add two tensors.
+        let full = operation.inputs.iter().filter(|shape| volume(shape) == largest).count().max(1) as f64;
         let layer = Self {
             kind,
             input,
             operations: counted.flops.get().max(output),
             output,
             bytes: counted.bytes.get(),
-            shape: vec![input.max(output) / width, width],
+            shape: vec![largest.max(output) / width, width, full],
             covered: None,
             is_streaming: !family.varies_kernels(),
         };
@@ -146,7 +149,7 @@ impl Layer {
                     operations: moved,
                     output: moved,
                     bytes: moved * element_bytes,
-                    shape: vec![moved, 1.0],
+                    shape: vec![moved, 1.0, 1.0],
                     covered: None,
                     is_streaming: true,
                 })
@@ -216,20 +219,12 @@ pub fn tile(kernel: &str) -> Option<[u32; 2]> {
 const SAME: [(&str, &str); 4] =
     [("cudnn_", ""), ("miopen_", ""), ("native_", ""), ("max_pool2d_with_indices", "max_pool2d")];
 
-fn kind(operation: &Operation, family: Family, precision: Option<Precision>) -> String {
+fn kind(operation: &Operation, precision: Option<Precision>) -> String {
     let bare = operation.name.rsplit("::").next().unwrap_or(&operation.name).trim_matches('_');
     let mut bare = bare.split(['<', '(']).next().unwrap_or(bare).to_owned();
     for (name, as_name) in SAME {
         if let Some(rest) = bare.strip_prefix(name) {
             bare = format!("{as_name}{rest}");
-        }
-    }
-    if family == Family::Elementwise {
-        // Other kernels add a number, or a row to every row, than add two tensors.
-        let largest = operation.inputs.iter().map(volume).fold(1.0, f64::max);
-        let full = operation.inputs.iter().filter(|shape| volume(shape) == largest).count();
-        if full > 1 {
-            bare.push_str(&format!(" of {full}"));
         }
     }
     match operation.phase {
@@ -281,10 +276,6 @@ mod tests {
             layer(&format!(r#"{{"name": "aten::_softmax", "inputs": [[64, 32]], "phase": "{phase}"}}"#)).kind
         };
         assert_eq!((softmax("forward").as_str(), softmax("backward").as_str()), ("softmax", "softmax backward"));
-        let add = |inputs: &str| {
-            layer(&format!(r#"{{"name": "aten::add_", "inputs": {inputs}, "phase": "forward"}}"#)).kind
-        };
-        assert_eq!((add("[[64, 32], [64, 32], []]"), add("[[64, 32], [32]]")), ("add of 2".to_owned(), "add".to_owned()));
         let norm = layer(r#"{"name": "aten::native_layer_norm_backward", "inputs": [[64, 32]], "phase": "backward"}"#);
         assert_eq!(norm.kind, "layer_norm_backward");
     }
