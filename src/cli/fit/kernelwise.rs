@@ -22,14 +22,8 @@ use crate::units::GpuSlug;
 /// The lines of a file; without one those in the folder of weights, else the shipped ones.
 pub(in crate::cli) fn load(given: Option<&Path>, weights: &Path) -> Result<Arc<KernelWise>, CliError> {
     let path = given.map_or_else(|| weights.join(store::KERNEL_WISE), Path::to_owned);
-    if given.is_none() && !path.exists() {
-        return Err(CliError(format!(
-            "{}: no fitted lines; fit them with `habitat-tui fit kernelwise PROFILES… -o {}`, or name a file with --kernel-wise",
-            path.display(),
-            path.display()
-        )));
-    }
-    Ok(Arc::new(store::kernel_wise(&path)?))
+    let shipped = given.is_none() && !path.exists();
+    Ok(Arc::new(if shipped { store::bundled::kernel_wise() } else { store::kernel_wise(&path)? }))
 }
 
 pub(in crate::cli) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, CliError> {

@@ -197,7 +197,11 @@ impl Lines<'_> {
 
     fn layer(&self, layer: &Layer, level: Level) -> Option<Answer> {
         let Some(own) = self.own else { return self.elsewhere(layer, level) };
-        let kind = own.kinds.get(&layer.kind)?;
+        let Some(kind) = own.kinds.get(&layer.kind) else {
+            let mut answer = self.elsewhere(layer, level)?;
+            answer.why = format!("not measured on this GPU: {}", answer.why);
+            return Some(answer);
+        };
         let method = |method| Answer { time: Micros::ZERO, method, why: String::new(), beyond: 0.0 };
         if level == Level::Kernels {
             let name = |group: &Group| {
