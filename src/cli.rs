@@ -26,7 +26,7 @@ use crate::catalog::Catalog;
 use crate::plan::{Goal, PlanStatus};
 use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
-use crate::report::{plan_toml, plans, predictions, summary};
+use crate::report::{comparison, plan_toml, plans, predictions, summary};
 use crate::settings::args::{
     Cli, Command, ConfigArgs, FitCommand, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs, SweepCommand,
     TableForm,
@@ -166,8 +166,7 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
     let weights = train::folder(input.models.as_deref(), &settings(paths)?, paths);
     let habitat =
         if input.method == MethodArg::HabitatMlp { Some(Arc::new(train::load_habitat(&weights)?)) } else { None };
-    let fitted = matches!(input.method, MethodArg::KernelWise | MethodArg::LayerWise | MethodArg::EndToEnd);
-    let kernel_wise = fitted.then(|| fit::kernelwise::load(input.kernel_wise.as_deref(), &weights)).transpose()?;
+    let kernel_wise = Some(fit::kernelwise::load(input.kernel_wise.as_deref(), &weights)?);
     Ok(Options {
         habitat,
         kernel_wise,
@@ -226,6 +225,9 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let loaded = load(&args.input, &catalog)?;
     loaded.warn();
     let options = options(&args.input, &args.to, &catalog, &paths)?;
+    if args.all_methods {
+        return compare(args, &loaded, &catalog, &options, out);
+    }
     let mut answers = crate::predict::predict(&loaded.profile, &catalog, &options)?;
     if args.to.is_empty() {
         answers = sorted(answers);
@@ -258,6 +260,28 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
                 writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
                 predictions::operations_table(prediction).write_text(out)?;
             }
+        }
+    }
+    Ok(0)
+}
+
+/// Every method, for `--all-methods`.
+fn compare(
+    args: &PredictArgs,
+    loaded: &Loaded,
+    catalog: &Catalog,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<u8, CliError> {
+    let comparison = crate::predict::compare::compare(&loaded.profile, catalog, options)?;
+    match args.form {
+        TableForm { json: true, .. } => return print_json(&comparison::json(&comparison), out),
+        TableForm { csv: true, .. } => comparison::table(&comparison).write_csv(out)?,
+        TableForm { markdown: true, .. } => comparison::table(&comparison).write_markdown(out)?,
+        _ => {
+            summary::write_profile(&loaded.profile, &loaded.label, out)?;
+            writeln!(out)?;
+            comparison::write_text(&comparison, out)?;
         }
     }
     Ok(0)
@@ -296,6 +320,7 @@ fn schema(of: SchemaArg) -> serde_json::Value {
     match of {
         SchemaArg::Profile => crate::profile::Profile::json_schema(),
         SchemaArg::Predictions => schemars::schema_for!(predictions::PredictionsJson<'_>).to_value(),
+        SchemaArg::Comparison => schemars::schema_for!(comparison::ComparisonJson<'_>).to_value(),
         SchemaArg::Plan => schemars::schema_for!(plans::PlanJson<'_>).to_value(),
     }
 }

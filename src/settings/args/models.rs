@@ -150,6 +150,11 @@ pub enum EvaluateOn {
         /// Folder of the traces.
         dir: PathBuf,
     },
+    /// Every method on the same steps, from shapes alone and from another GPU.
+    Methods {
+        /// Folder with neusight/steps and traces/gpu.
+        dir: PathBuf,
+    },
     /// Fitted lines of kernels, layers and steps (Li et al.): within a GPU, onto a GPU left
     /// out, the faster of two GPUs, a queue of networks on two GPUs.
     #[command(name = "kernelwise")]
