@@ -28,8 +28,8 @@ use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::{comparison, plan_toml, plans, predictions, summary};
 use crate::settings::args::{
-    Cli, Command, ConfigArgs, FitCommand, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs, SweepCommand,
-    TableForm,
+    Cli, Command, ConfigArgs, FitCommand, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg,
+    ScreensArgs, SweepCommand, TableForm,
 };
 use crate::settings::file::SettingsFile;
 use crate::settings::keymap::Keymap;

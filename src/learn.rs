@@ -6,8 +6,8 @@
 pub mod data;
 pub mod fit;
 pub mod habitat;
-pub mod kernelwise;
 pub mod judge;
+pub mod kernelwise;
 pub mod operators;
 pub mod options;
 pub mod train;

@@ -104,7 +104,9 @@ pub enum PredictError {
     #[error("no weights of Habitat's networks were given; train them with `habitat-tui models train --habitat`")]
     NoWeights,
     /// Fitted lines asked for, but none given.
-    #[error("no fitted lines were given; fit them with `habitat-tui fit kernelwise PROFILES… -o kernelwise.json` and name the file with --kernel-wise")]
+    #[error(
+        "no fitted lines were given; fit them with `habitat-tui fit kernelwise PROFILES… -o kernelwise.json` and name the file with --kernel-wise"
+    )]
     NoLines,
     /// A network that does not compute.
     #[error("learned models: {0}; go on without them with --method wave-scaling or roofline")]

@@ -99,9 +99,8 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
     }
     let sweep = Sweep { profile: &loaded.profile, gpu, model: &model };
     let count = ((args.to - args.from) / args.by + 1e-9).floor() as u32;
-    let points: Vec<Point> = (0..=count)
-        .map(|index| sweep.point(f64::from(index).mul_add(args.by, args.from)))
-        .collect::<Result<_, _>>()?;
+    let points: Vec<Point> =
+        (0..=count).map(|index| sweep.point(f64::from(index).mul_add(args.by, args.from))).collect::<Result<_, _>>()?;
     let knees = [
         sweep.knee("kernel-wise", args, &|at| sweep.lines(at, Across::Proportional)),
         sweep.knee("kernel-wise, as published", args, &|at| sweep.lines(at, Across::Published)),
@@ -231,7 +230,8 @@ fn knee_table(knees: &[Knee]) -> Table {
         Column::number("+100 GB/s < 5 %", "flat_gbps"),
         Column::number("doubled < 10 %", "doubling_gbps"),
     ]);
-    let at = |gbps: Option<f64>| gbps.map_or_else(|| Cell::of("beyond", ""), |gbps| Cell::of(format!("{gbps:.0}"), gbps));
+    let at =
+        |gbps: Option<f64>| gbps.map_or_else(|| Cell::of("beyond", ""), |gbps| Cell::of(format!("{gbps:.0}"), gbps));
     for knee in knees {
         table.push(vec![Cell::same(knee.method), at(knee.half_lost_gbps), at(knee.flat_gbps), at(knee.doubling_gbps)]);
     }

@@ -198,7 +198,11 @@ pub fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str)
     let streams: Vec<(f64, f64)> =
         rows.iter().filter(|row| is_stream(row)).map(|row| (row.layer.bytes, row.time())).collect();
     if let Some(layers) = group::of_points(Driver::Bytes, &streams, recipe, true) {
-        let streaming = crate::predict::kernelwise::Kind { layers: Some(layers.clone()), groups: vec![layers], ..Default::default() };
+        let streaming = crate::predict::kernelwise::Kind {
+            layers: Some(layers.clone()),
+            groups: vec![layers],
+            ..Default::default()
+        };
         lines.kinds.insert(STREAMING.to_owned(), streaming);
     }
     let steps: Vec<&Profile> = steps_of(data, &gpu.slug, keep).collect();
@@ -216,9 +220,7 @@ pub fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str)
 
 /// The rows that count on a GPU: those of steps, and of tables the kinds that no step has.
 fn chosen<'a>(data: &'a Data, gpu: &GpuSlug, keep: &dyn Fn(&str) -> bool) -> Vec<&'a Row> {
-    let own = |source: Source| {
-        data.rows.iter().filter(move |row| row.gpu == *gpu && row.source == source)
-    };
+    let own = |source: Source| data.rows.iter().filter(move |row| row.gpu == *gpu && row.source == source);
     let steps: Vec<&Row> = own(Source::Step).filter(|row| keep(&row.network)).collect();
     let known: BTreeSet<&str> = steps.iter().map(|row| row.layer.kind.as_str()).collect();
     let tables = own(Source::Table).filter(|row| !known.contains(row.layer.kind.as_str()));
@@ -232,11 +234,7 @@ fn is_stream(row: &Row) -> bool {
     row.layer.is_streaming && !["copy", "backward", "accumulation"].iter().any(|word| kind.contains(word))
 }
 
-fn steps_of<'a>(
-    data: &'a Data,
-    gpu: &GpuSlug,
-    keep: &'a dyn Fn(&str) -> bool,
-) -> impl Iterator<Item = &'a Profile> {
+fn steps_of<'a>(data: &'a Data, gpu: &GpuSlug, keep: &'a dyn Fn(&str) -> bool) -> impl Iterator<Item = &'a Profile> {
     let gpu = gpu.clone();
     data.steps
         .iter()

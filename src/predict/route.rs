@@ -197,7 +197,11 @@ impl Route<'_> {
             let own = routed.work.map_or(Flops::ZERO, |work| work.flops);
             let share = if all.get() > 0.0 { own / all } else { 0.0 };
             let estimate = Estimate::with_band(time * share, Method::EndToEnd.operation_band(), Method::EndToEnd);
-            return Ok(Some((estimate, "its share of the step's operations: only steps were fitted".to_owned(), false)));
+            return Ok(Some((
+                estimate,
+                "its share of the step's operations: only steps were fitted".to_owned(),
+                false,
+            )));
         }
         let level = if self.choice == MethodChoice::LayerWise { Level::Layers } else { Level::Kernels };
         let answer = lines.time(routed.operation, self.precision, level)?;

@@ -241,8 +241,7 @@ mod tests {
 
     #[test]
     fn one_point_far_off_does_not_bend_the_robust_line() {
-        let mut of: Vec<Point> =
-            (1..20).map(|x| Point::relative(f64::from(x), 3.0 + 2.0 * f64::from(x))).collect();
+        let mut of: Vec<Point> = (1..20).map(|x| Point::relative(f64::from(x), 3.0 + 2.0 * f64::from(x))).collect();
         of[9] = Point::relative(10.0, 400.0);
         let line = Line::robust(&of, 0.02).unwrap();
         assert!((line.slope - 2.0).abs() < 0.02 && (line.intercept - 3.0).abs() < 0.05, "{line:?}");

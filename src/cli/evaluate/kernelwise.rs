@@ -18,8 +18,8 @@ use crate::learn::kernelwise::{Data, Held, HeldOut, Recipe, held_out, lines};
 use crate::predict::kernelwise::Level;
 use crate::predict::{Method, Options};
 use crate::profile::Profile;
-use crate::store::operator_tables::{self, Row, Split, TABLES};
 use crate::store;
+use crate::store::operator_tables::{self, Row, Split, TABLES};
 use crate::units::{GpuSlug, Micros};
 
 const OURS: Recipe = Recipe { published: false };
@@ -63,8 +63,7 @@ fn rows(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, Cl
         let Some(path) = operator_tables::find(dir, name) else { continue };
         let rows = operator_tables::read(&path, name)?;
         let has_test = rows.iter().any(|row| row.split == Split::Test);
-        let is_judged =
-            |index: usize, row: &Row| if has_test { row.split == Split::Test } else { index % EVERY == 0 };
+        let is_judged = |index: usize, row: &Row| if has_test { row.split == Split::Test } else { index % EVERY == 0 };
         let mut data = Data::default();
         for (_, row) in rows.iter().enumerate().filter(|(index, row)| !is_judged(*index, row)) {
             data.add_measured(&row.gpu, &row.operation, row.precision, &row.kernel.name, row.time);
@@ -150,7 +149,9 @@ fn whole_steps(
         &names,
         &learned,
         [(&ours, &ours.networks), (&published, &published.networks)],
-        &format!("steps within a GPU, absolute relative errors: lines fitted to the GPU's other networks{filled}; \"in range\": the 80 % range is that of the other networks' errors, on every GPU"),
+        &format!(
+            "steps within a GPU, absolute relative errors: lines fitted to the GPU's other networks{filled}; \"in range\": the 80 % range is that of the other networks' errors, on every GPU"
+        ),
         judges,
     );
     let elsewhere = table(

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::super::{CliError, evaluate, input, print_json};
 use crate::learn::kernelwise::{Data, Held, Recipe, fit};
-use crate::predict::kernelwise::{Driver, Group, KernelWise};
 use crate::predict::Method;
+use crate::predict::kernelwise::{Driver, Group, KernelWise};
 use crate::regress::quantile::{median, quantile};
 use crate::report::format;
 use crate::report::table::{Cell, Column, Table};

@@ -107,9 +107,8 @@ fn line(lines: &[(GpuSpec, Vec<Group>)], drivers: &[Driver]) -> Option<AcrossLin
             .filter(|(_, group)| group.line.slope > 0.0)
             .collect()
     };
-    let explained = |of: &[(&GpuSpec, &Group)]| {
-        of.iter().map(|(_, group)| group.r_squared).sum::<f64>() / of.len() as f64
-    };
+    let explained =
+        |of: &[(&GpuSpec, &Group)]| of.iter().map(|(_, group)| group.r_squared).sum::<f64>() / of.len() as f64;
     let (driver, rates) = drivers
         .iter()
         .map(|&driver| (driver, of(driver)))
@@ -125,14 +124,20 @@ fn line(lines: &[(GpuSpec, Vec<Group>)], drivers: &[Driver]) -> Option<AcrossLin
         Some((rate, off))
     };
     let (bandwidth, product) = (proportional(Property::Bandwidth)?, proportional(Property::ProductRate)?);
-    let (property, rate) = if product.1 < bandwidth.1 {
-        (Property::ProductRate, product.0)
-    } else {
-        (Property::Bandwidth, bandwidth.0)
-    };
+    let (property, rate) =
+        if product.1 < bandwidth.1 { (Property::ProductRate, product.0) } else { (Property::Bandwidth, bandwidth.0) };
     let points: Vec<Point> =
         rates.iter().map(|(gpu, group)| Point::new(gpu.memory_bandwidth.get() / 1e9, speed(group))).collect();
     let slowest = rates.iter().map(|(_, group)| speed(group)).fold(f64::INFINITY, f64::min);
     let by_bandwidth = Line::fit(&points).unwrap_or(Line { intercept: slowest, slope: 0.0 });
-    Some(AcrossLine { driver, intercept: intercept.max(0.0), offset: offset.max(0.0), property, rate, by_bandwidth, slowest, gpus: rates.len() })
+    Some(AcrossLine {
+        driver,
+        intercept: intercept.max(0.0),
+        offset: offset.max(0.0),
+        property,
+        rate,
+        by_bandwidth,
+        slowest,
+        gpus: rates.len(),
+    })
 }

@@ -50,15 +50,19 @@ pub(super) fn kind(rows: &[&Row], recipe: Recipe) -> Option<Kind> {
         by_kernel.iter().filter(|(_, points)| points.len() < LEAST_ROWS).map(|(name, _)| *name).collect();
     let mut named: Vec<Named<'_>> = Vec::new();
     if few.len() > 1 || few.len() == 1 && by_kernel.len() > 1 {
-        let points: Vec<(&Layer, f64)> = few.iter().flat_map(|name| by_kernel.remove(name).unwrap_or_default()).collect();
+        let points: Vec<(&Layer, f64)> =
+            few.iter().flat_map(|name| by_kernel.remove(name).unwrap_or_default()).collect();
         named.extend(best(RARE, &points, recipe).map(|group| Named { names: few, points, group }));
     }
     for (name, points) in by_kernel {
         named.extend(best(name, &points, recipe).map(|group| Named { names: vec![name], points, group }));
     }
     let merged = merge(named, recipe);
-    let place: BTreeMap<&str, usize> =
-        merged.iter().enumerate().flat_map(|(index, named)| named.names.iter().map(move |name| (*name, index))).collect();
+    let place: BTreeMap<&str, usize> = merged
+        .iter()
+        .enumerate()
+        .flat_map(|(index, named)| named.names.iter().map(move |name| (*name, index)))
+        .collect();
     let table = if merged.len() > 1 { table(rows, &place) } else { Vec::new() };
     let groups: Vec<Group> = merged
         .into_iter()
@@ -108,14 +112,7 @@ pub(super) fn of_points(driver: Driver, points: &[(f64, f64)], recipe: Recipe, s
         .collect();
     let line = if recipe.published { Line::fit(&points) } else { Line::robust(&points, TURN) };
     let line = line.or_else(|_| Line::through_origin(&points)).ok()?;
-    Some(Group {
-        driver,
-        line,
-        r_squared: line.r_squared(&points),
-        rows: points.len(),
-        largest,
-        kernels: Vec::new(),
-    })
+    Some(Group { driver, line, r_squared: line.r_squared(&points), rows: points.len(), largest, kernels: Vec::new() })
 }
 
 /// The line of steps through (operations, microseconds): ordinary least squares as in the
@@ -144,10 +141,8 @@ fn merge<'a>(mut named: Vec<Named<'a>>, recipe: Recipe) -> Vec<Named<'a>> {
         {
             let points: Vec<(&Layer, f64)> = last.points.iter().chain(&kernel.points).copied().collect();
             let streams = points.iter().all(|(layer, _)| layer.is_streaming);
-            let sizes: Option<Vec<(f64, f64)>> = points
-                .iter()
-                .map(|(layer, time)| Some((layer.size(kernel.group.driver)?, *time)))
-                .collect();
+            let sizes: Option<Vec<(f64, f64)>> =
+                points.iter().map(|(layer, time)| Some((layer.size(kernel.group.driver)?, *time))).collect();
             if let Some(group) = sizes.and_then(|sizes| of_points(kernel.group.driver, &sizes, recipe, streams)) {
                 last.names.extend(&kernel.names);
                 last.points = points;

@@ -2,9 +2,9 @@
 
 use crate::catalog::GpuSpec;
 use crate::predict::estimate::Method;
+use crate::predict::family::Family;
 use crate::predict::learned::{Spread, WIDE};
 use crate::predict::rate::streaming_bandwidth;
-use crate::predict::family::Family;
 use crate::predict::roofline::roofline;
 use crate::predict::work::{element_type, work};
 use crate::profile::{Operation, Precision, Profile};
@@ -120,7 +120,9 @@ impl Lines<'_> {
             Layer::of(operation, precision).ok_or_else(|| "shapes do not tell what the layer does".to_owned())?;
         if let Some(answer) = self.layer(&layer, level) {
             // Small streams are launches: their line says nothing of large ones.
-            let streams = (answer.beyond > LAUNCHES_ONLY && layer.is_streaming).then(|| self.layer(&layer.as_stream(), level)).flatten();
+            let streams = (answer.beyond > LAUNCHES_ONLY && layer.is_streaming)
+                .then(|| self.layer(&layer.as_stream(), level))
+                .flatten();
             return Ok(match streams {
                 Some(all) if !all.is_far() => Answer {
                     method: Method::LayerWise,
@@ -316,8 +318,7 @@ impl Kind {
 /// Floating-point operations of a step.
 pub fn step_operations(profile: &Profile) -> Flops {
     let of = |operation: &Operation| {
-        work(operation, profile.workload.precision)
-            .map_or(0.0, |work| work.flops.get() * f64::from(operation.count))
+        work(operation, profile.workload.precision).map_or(0.0, |work| work.flops.get() * f64::from(operation.count))
     };
     Flops::known(profile.operations.iter().map(of).sum())
 }

@@ -59,8 +59,7 @@ impl KernelWise {
     /// # Errors
     /// [`KernelWiseError`] with the place and the remedy.
     pub fn from_json(bytes: &[u8]) -> Result<Self, KernelWiseError> {
-        let head: Head =
-            serde_json::from_slice(bytes).map_err(|error| KernelWiseError::Form(error.to_string()))?;
+        let head: Head = serde_json::from_slice(bytes).map_err(|error| KernelWiseError::Form(error.to_string()))?;
         if head.format != FORMAT {
             return Err(KernelWiseError::Form(format!(
                 "format is {:?}, not {FORMAT:?}",
@@ -109,7 +108,11 @@ impl KernelWise {
                 let width = kind.table.first().map_or(0, |entry| entry.class.len());
                 for entry in &kind.table {
                     let known = entry.groups.iter().all(|&group| group < kind.groups.len());
-                    ensure(known && !entry.groups.is_empty(), format!("{at}.table"), "names groups that are not there")?;
+                    ensure(
+                        known && !entry.groups.is_empty(),
+                        format!("{at}.table"),
+                        "names groups that are not there",
+                    )?;
                     ensure(entry.class.len() == width, format!("{at}.table"), "has shapes of different lengths")?;
                 }
             }
@@ -120,8 +123,7 @@ impl KernelWise {
         self.across_steps.as_ref().map_or(Ok(()), |line| check_across(line, "across_steps"))?;
         for (name, ranges) in [("seen", self.seen), ("unseen", self.unseen)] {
             for spread in [ranges.kernel_wise, ranges.layer_wise, ranges.end_to_end, ranges.operation] {
-                let sound =
-                    |Spread { low, high, .. }: Spread| low > 0.0 && low <= high && high.is_finite();
+                let sound = |Spread { low, high, .. }: Spread| low > 0.0 && low <= high && high.is_finite();
                 ensure(spread.is_none_or(sound), name.to_owned(), "is no range")?;
             }
         }

@@ -70,8 +70,7 @@ impl Layer {
         let parts = parts(operation, precision);
         if let [part] = &parts[..]
             && part.times == 1.0
-            && let Some(layer) =
-                Self::of_primitive(&part.primitive, part.element_bytes, &suffix(operation, precision))
+            && let Some(layer) = Self::of_primitive(&part.primitive, part.element_bytes, &suffix(operation, precision))
         {
             return Some(layer);
         }
@@ -168,9 +167,9 @@ impl Layer {
 
     /// The same layer as one of the forward pass, where its kind names another phase.
     pub fn as_forward(&self) -> Option<Self> {
-        let kind = [BACKWARD, ACCUMULATION].iter().find_map(|phase| {
-            self.kind.contains(phase).then(|| self.kind.replacen(phase, "", 1))
-        })?;
+        let kind = [BACKWARD, ACCUMULATION]
+            .iter()
+            .find_map(|phase| self.kind.contains(phase).then(|| self.kind.replacen(phase, "", 1)))?;
         Some(Self { kind, ..self.clone() })
     }
 
@@ -270,7 +269,8 @@ mod tests {
 
     #[test]
     fn other_element_types_and_phases_are_other_kinds() {
-        let of = |rest: &str| layer(&format!(r#"{{"name": "aten::mm", "inputs": [[64, 32], [32, 128]], {rest}}}"#)).kind;
+        let of =
+            |rest: &str| layer(&format!(r#"{{"name": "aten::mm", "inputs": [[64, 32], [32, 128]], {rest}}}"#)).kind;
         assert_eq!(of(r#""phase": "forward", "dtype": "bfloat16""#), "mm bfloat16");
         let softmax = |phase: &str| {
             layer(&format!(r#"{{"name": "aten::_softmax", "inputs": [[64, 32]], "phase": "{phase}"}}"#)).kind

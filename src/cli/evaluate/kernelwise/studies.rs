@@ -118,10 +118,8 @@ pub(super) fn queue(judged: &[Judged], left_out: &str) -> Evaluation {
             let measured: Vec<[Micros; 2]> = both.iter().map(|(a, b)| [a.measured, b.measured]).collect();
             let best = makespan(&measured, share_out(&measured));
             for method in methods(judged) {
-                let times: Option<Vec<[Micros; 2]>> = both
-                    .iter()
-                    .map(|(a, b)| Some([*a.predicted.get(method)?, *b.predicted.get(method)?]))
-                    .collect();
+                let times: Option<Vec<[Micros; 2]>> =
+                    both.iter().map(|(a, b)| Some([*a.predicted.get(method)?, *b.predicted.get(method)?])).collect();
                 let Some(times) = times else { continue };
                 let ours = makespan(&measured, share_out(&times));
                 rows.push(QueueRow {
