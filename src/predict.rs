@@ -181,7 +181,9 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
             Fitted { lines, whole: lines.end_to_end(operations).map(|time| (time, operations)) }
         }),
     };
-    let base = origin.filter(|_| fitted.is_none()).map(|origin| {
+    // Fitted lines take nothing else over from the origin than the host's part of its step.
+    let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
+    let base = origin.filter(|_| fitted.is_none() || host_known).map(|origin| {
         let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
         Base::of(profile, &route, &routed, options.models.as_deref())
     });
@@ -432,7 +434,7 @@ fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<Change>)
     let step = if let Some(median) = measured {
         StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
     } else if let Some(fitted) = &route.fitted {
-        StepTime::Predicted(fitted_step(&shares, &operations, fitted))
+        StepTime::Predicted(fitted_step(&shares, &operations, fitted, host_idle))
     } else {
         let step = step_estimate(&shares, &operations, base, (gpu, profile.workload.mode), models);
         StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
@@ -546,8 +548,14 @@ fn step_estimate(
 }
 
 /// The step by fitted lines: what steps were found to take of their layers, in the range of
-/// networks or GPUs left out. Parts that only a roofline answers for have its range.
-fn fitted_step(shares: &[MethodShare], operations: &[OperationPrediction], fitted: &Fitted<'_>) -> Estimate<Micros> {
+/// networks or GPUs left out, and the time in which the device waits for the host, where that
+/// was recorded. Parts that only a roofline answers for have its range.
+fn fitted_step(
+    shares: &[MethodShare],
+    operations: &[OperationPrediction],
+    fitted: &Fitted<'_>,
+    host_idle: Micros,
+) -> Estimate<Micros> {
     let lines = &fitted.lines;
     let by_lines = |method: Method| matches!(method, Method::KernelWise | Method::LayerWise);
     let factor = |method: Method| if by_lines(method) { lines.step_factor() } else { 1.0 };
@@ -569,7 +577,7 @@ fn fitted_step(shares: &[MethodShare], operations: &[OperationPrediction], fitte
         [largest, rest @ ..] if rest.iter().all(|share| by_lines(share.method)) => largest.method,
         _ => Method::Mixed,
     };
-    Estimate::with_factors(device, low, high, method)
+    Estimate::with_factors(device + host_idle, low, high, method)
 }
 
 fn fitted_notes(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<String> {

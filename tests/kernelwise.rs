@@ -53,7 +53,7 @@ fn shapes() -> Vec<[u64; 3]> {
     found
 }
 
-fn profile(gpu: &str, network: &str, step_us: f64, operations: Vec<Value>) -> Profile {
+fn profile(gpu: &str, network: &str, step_us: f64, operations: &[Value]) -> Profile {
     let value = json!({"format": "habitat-profile", "version": 1,
         "workload": {"name": network, "mode": "inference", "batch_size": 8, "precision": "fp32"},
         "origin": {"gpu": gpu}, "step": {"duration_us": step_us}, "operations": operations});
@@ -77,7 +77,7 @@ fn three_kernels([rows, reduction, columns]: [u64; 3]) -> Value {
 fn kernels_are_classed_by_what_drives_them() {
     let mut data = Data::default();
     let operations: Vec<Value> = shapes().into_iter().map(three_kernels).collect();
-    assert_eq!(data.add_profile(profile("t4", "made", 1e6, operations)), 125);
+    assert_eq!(data.add_profile(profile("t4", "made", 1e6, &operations)), 125);
     let model = lines(&data, &catalog(), OURS, &|_| true).unwrap();
     let kind = &model.gpus[&slug("t4")].kinds["mm"];
     let group = |name: &str| kind.groups.iter().find(|group| group.kernels == [name]).unwrap();
@@ -256,13 +256,13 @@ fn recorded() -> Data {
             let operations: Vec<Value> = sizes
                 .iter()
                 .map(|&size| {
-                    let time = 10.0 + (size * size) as f64 * 1024.0 * 2.0 / (4e6 * rate);
+                    let time = 10.0 + f64::from(size * size) * 1024.0 * 2.0 / (4e6 * rate);
                     sum += time;
                     json!({"name": "aten::mm", "phase": "forward", "inputs": [[size, 1024], [1024, size]],
                            "outputs": [[size, size]], "device_time_us": time})
                 })
                 .collect();
-            assert_eq!(data.add_profile(profile(gpu, network, 1.1 * sum, operations)), 3);
+            assert_eq!(data.add_profile(profile(gpu, network, 1.1 * sum, &operations)), 3);
         }
     }
     data
@@ -286,7 +286,7 @@ fn steps_take_more_than_their_layers_and_ranges_come_from_networks_left_out() {
     // A step without operator times teaches nothing.
     let mut more = data.clone();
     let silent =
-        profile("t4", "third", 1e6, vec![json!({"name": "aten::mm", "phase": "forward", "inputs": [[8, 8], [8, 8]]})]);
+        profile("t4", "third", 1e6, &[json!({"name": "aten::mm", "phase": "forward", "inputs": [[8, 8], [8, 8]]})]);
     assert_eq!(more.add_profile(silent), 0);
     assert_eq!(more.steps.len(), data.steps.len());
 }
@@ -409,7 +409,7 @@ fn what_cannot_be_fitted_says_why() {
     assert!(folder.error(&["sweep", "bandwidth", "--from", "900", "--to", "300"]).contains("lies above"));
 }
 
-/// Li et al., section 7, read off their curves: `ResNet`-50 flattens at 600 to 800 GB/s, `DenseNet`
+/// Li et al., read off their curves: `ResNet`-50 flattens at 600 to 800 GB/s, `DenseNet`
 /// at 500 to 700. What is flat is a matter of taste; 100 GB/s more that save less than 5 %
 /// is the mark that is compared.
 #[test]

@@ -1,7 +1,7 @@
 //! `habitat-tui sweep`: hypothetical versions of a GPU.
 //!
 //! `bandwidth`: the step over the memory bandwidth, as in the case study of Li et al. (MICRO
-//! 2023, section 7), by the lines that go from GPU to GPU, as they are here and as published;
+//! 2023), by the lines that go from GPU to GPU, as they are here and as published;
 //! beside them the roofline.
 
 use std::io::Write;
@@ -31,8 +31,8 @@ const HUNDRED_GBPS: f64 = 100.0;
 const LEAST_GAIN: f64 = 0.10;
 /// Most points of a curve.
 const MOST_POINTS: f64 = 1000.0;
-/// Where the doubling is looked for, in steps of so much.
-const FINENESS: f64 = 1.01;
+/// Points of a curve from one bandwidth to twice as much.
+const POINTS_A_DOUBLING: u32 = 70;
 /// Columns of the longest bar.
 const BAR: f64 = 40.0;
 
@@ -102,8 +102,8 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
     let points: Vec<Point> =
         (0..=count).map(|index| sweep.point(f64::from(index).mul_add(args.by, args.from))).collect::<Result<_, _>>()?;
     let knees = [
-        sweep.knee("kernel-wise", args, &|at| sweep.lines(at, Across::Proportional)),
-        sweep.knee("kernel-wise, as published", args, &|at| sweep.lines(at, Across::Published)),
+        sweep.knee("kernel-wise", args, Across::Proportional),
+        sweep.knee("kernel-wise, as published", args, Across::Published),
     ];
     let real = gpu.memory_bandwidth.get() / 1e9;
     let answered = sweep.answered_share();
@@ -175,7 +175,8 @@ impl Sweep<'_> {
     fn point(&self, gbps: f64) -> Result<Point, CliError> {
         let time = |gbps| self.lines(gbps, Across::Proportional).as_millis();
         let at = time(gbps);
-        let elasticity = -(time(gbps * FINENESS) / at).ln() / FINENESS.ln();
+        let more = 1.01_f64;
+        let elasticity = -(time(gbps * more) / at).ln() / more.ln();
         Ok(Point {
             bandwidth_gbps: gbps,
             kernel_wise_ms: at,
@@ -187,22 +188,27 @@ impl Sweep<'_> {
 
     /// Where a curve flattens, looked for from the sweep's lowest bandwidth to four times its
     /// highest.
-    fn knee(&self, method: &'static str, args: &SweepBandwidthArgs, time: &dyn Fn(f64) -> Micros) -> Knee {
-        let least = |is_flat: &dyn Fn(f64) -> bool| -> Option<f64> {
-            let mut at = args.from;
-            while at <= 4.0 * args.to {
-                if is_flat(at) {
-                    return Some(at);
-                }
-                at *= FINENESS;
-            }
-            None
+    fn knee(&self, method: &'static str, args: &SweepBandwidthArgs, across: Across) -> Knee {
+        let at = |index: usize| args.from * (index as f64 / f64::from(POINTS_A_DOUBLING)).exp2();
+        let doublings = (8.0 * args.to / args.from).log2();
+        let count = (doublings * f64::from(POINTS_A_DOUBLING)).ceil() as usize + 1;
+        let times: Vec<f64> = (0..=count).map(|index| self.lines(at(index), across).get()).collect();
+        // Between two points the logarithm of the time goes with that of the bandwidth.
+        let time = |gbps: f64| {
+            let place = (gbps / args.from).log2() * f64::from(POINTS_A_DOUBLING);
+            let below = (place.floor() as usize).min(count - 1);
+            times[below] * (times[below + 1] / times[below]).powf(place - below as f64)
         };
+        let least = |is_flat: &dyn Fn(usize) -> bool| {
+            (0..count).take_while(|&index| at(index) <= 4.0 * args.to).find(|&index| is_flat(index)).map(at)
+        };
+        let doubled = |index: usize| times.get(index + POINTS_A_DOUBLING as usize).copied();
+        let step = at(1) / at(0);
         Knee {
             method,
-            half_lost_gbps: least(&|at| -(time(at * FINENESS) / time(at)).ln() < HALF_LOST * FINENESS.ln()),
-            flat_gbps: least(&|at| time(at + HUNDRED_GBPS) / time(at) > 1.0 - FLAT),
-            doubling_gbps: least(&|at| time(2.0 * at) / time(at) > 1.0 - LEAST_GAIN),
+            half_lost_gbps: least(&|index| -(times[index + 1] / times[index]).ln() < HALF_LOST * step.ln()),
+            flat_gbps: least(&|index| time(at(index) + HUNDRED_GBPS) / times[index] > 1.0 - FLAT),
+            doubling_gbps: least(&|index| doubled(index).is_some_and(|twice| twice / times[index] > 1.0 - LEAST_GAIN)),
         }
     }
 

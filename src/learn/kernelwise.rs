@@ -18,7 +18,7 @@ use crate::predict::kernelwise::{Driver, GpuLines, KernelWise, Layer, Level};
 use crate::profile::{Operation, Precision, Profile};
 use crate::units::{GpuSlug, Micros};
 
-pub use judge::{Held, HeldOut, held_out};
+pub use judge::{Held, HeldOut, LeftOut, held_out};
 
 /// Where a row was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +137,9 @@ fn row_of(gpu: &GpuSlug, network: &str, operation: &Operation, precision: Option
     let sum: f64 = kernels.iter().map(|(_, time)| time).sum();
     if sum > 0.0 {
         // Kernels and operator may have been averaged differently.
-        kernels.iter_mut().for_each(|(_, of)| *of *= time / sum);
+        for (_, of) in &mut kernels {
+            *of *= time / sum;
+        }
         kernels.retain(|(_, time)| *time > 0.0);
     } else {
         kernels = vec![(layer.kind.clone(), time)];

@@ -3,14 +3,14 @@
 //!
 //! Four models, the simplest first:
 //!
-//! - end-to-end: the time of a step is linear in its floating-point operations (section 4);
-//! - layer-wise: the time of a layer is linear in its operations, a line a kind of layer
-//!   (section 4), and layers add up;
+//! - end-to-end: the time of a step is linear in its floating-point operations;
+//! - layer-wise: the time of a layer is linear in its operations, a line a kind of layer, and
+//!   layers add up;
 //! - kernel-wise: the time of each kernel is linear in ONE of the size of the layer's input,
 //!   its operations and the size of its output, whichever explains it best; kernels of similar
-//!   lines share one; a table says which kernels a layer of some shape runs (section 5);
+//!   lines share one; a table says which kernels a layer of some shape runs;
 //! - across GPUs: the rate of each kernel is linear in the memory bandwidth, learned from at
-//!   least three GPUs (section 6).
+//!   least three GPUs.
 //!
 //! Two drivers are added here to the published three (bytes moved; operations on whole
 //! tiles), lines count relative errors and bear outliers, and across GPUs a rate goes with
@@ -36,7 +36,7 @@ pub use apply::{Across, Answer, Level, Lines};
 pub use file::KernelWiseError;
 pub use layer::Layer;
 
-/// The least number of GPUs that tell how a rate goes with a property (Li et al. section 6).
+/// The least number of GPUs that tell how a rate goes with a property, as in the paper.
 pub const LEAST_GPUS: usize = 3;
 
 /// What the time of a kernel is linear in.

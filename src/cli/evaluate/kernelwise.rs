@@ -14,7 +14,7 @@ use super::ops::in_range;
 use super::tally::{Evaluation, Groups, Predicted};
 use super::{profiles, steps};
 use crate::catalog::Catalog;
-use crate::learn::kernelwise::{Data, Held, HeldOut, Recipe, held_out, lines};
+use crate::learn::kernelwise::{Data, Held, HeldOut, LeftOut, Recipe, held_out, lines};
 use crate::predict::kernelwise::Level;
 use crate::predict::{Method, Options};
 use crate::profile::Profile;
@@ -63,19 +63,20 @@ fn rows(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, Cl
         let Some(path) = operator_tables::find(dir, name) else { continue };
         let rows = operator_tables::read(&path, name)?;
         let has_test = rows.iter().any(|row| row.split == Split::Test);
-        let is_judged = |index: usize, row: &Row| if has_test { row.split == Split::Test } else { index % EVERY == 0 };
+        let is_held_back =
+            |index: usize, row: &Row| if has_test { row.split == Split::Test } else { index.is_multiple_of(EVERY) };
         let mut data = Data::default();
-        for (_, row) in rows.iter().enumerate().filter(|(index, row)| !is_judged(*index, row)) {
+        for (_, row) in rows.iter().enumerate().filter(|(index, row)| !is_held_back(*index, row)) {
             data.add_measured(&row.gpu, &row.operation, row.precision, &row.kernel.name, row.time);
         }
         if data.rows.is_empty() {
             continue;
         }
-        let judged: Vec<&Row> =
-            rows.iter().enumerate().filter(|(index, row)| is_judged(*index, row)).map(|(_, row)| row).collect();
+        let held_back: Vec<&Row> =
+            rows.iter().enumerate().filter(|(index, row)| is_held_back(*index, row)).map(|(_, row)| row).collect();
         for (what, recipe) in [("", OURS), (", as published", PUBLISHED)] {
             let model = lines(&data, catalog, recipe, &|_| true).map_err(CliError::of)?;
-            for row in judged.iter().filter(|row| model.gpus.contains_key(&row.gpu)) {
+            for row in held_back.iter().filter(|row| model.gpus.contains_key(&row.gpu)) {
                 let gpu = catalog.find(row.gpu.as_str()).map_err(CliError::of)?;
                 let on = model.on(gpu);
                 for (method, level) in [("kernel-wise", Level::Kernels), ("layer-wise", Level::Layers)] {
@@ -89,7 +90,7 @@ fn rows(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, Cl
         for slug in known {
             let Some(models) = judges.of(slug) else { continue };
             let gpu = catalog.find(slug.as_str()).map_err(CliError::of)?;
-            let own: Vec<&Row> = judged.iter().filter(|row| row.gpu == *slug).copied().collect();
+            let own: Vec<&Row> = held_back.iter().filter(|row| row.gpu == *slug).copied().collect();
             let pairs: Vec<_> = own.iter().map(|row| (&row.operation, gpu)).collect();
             for (row, time) in own.iter().zip(models.alone(&pairs).map_err(CliError::of)?) {
                 let Some(time) = time else { continue };
@@ -148,7 +149,7 @@ fn whole_steps(
         &data,
         &names,
         &learned,
-        [(&ours, &ours.networks), (&published, &published.networks)],
+        (LeftOut::Network, [&ours, &published]),
         &format!(
             "steps within a GPU, absolute relative errors: lines fitted to the GPU's other networks{filled}; \"in range\": the 80 % range is that of the other networks' errors, on every GPU"
         ),
@@ -158,11 +159,11 @@ fn whole_steps(
         &data,
         &names,
         &learned,
-        [(&ours, &ours.gpus), (&published, &published.gpus)],
+        (LeftOut::Gpu, [&ours, &published]),
         "steps on a GPU left out, absolute relative errors: lines carried over from the other GPUs; \"in range\": the 80 % range is that of the other GPUs' errors",
         judges,
     );
-    let judged = |ours: &[HeldOut], published: &[HeldOut]| -> Vec<Judged> {
+    let by_step = |ours: &[HeldOut], published: &[HeldOut]| -> Vec<Judged> {
         data.steps
             .iter()
             .enumerate()
@@ -190,8 +191,8 @@ fn whole_steps(
             })
             .collect()
     };
-    let networks = judged(&ours.networks, &published.networks);
-    let gpus = judged(&ours.gpus, &published.gpus);
+    let networks = by_step(&ours.networks, &published.networks);
+    let gpus = by_step(&ours.gpus, &published.gpus);
     Ok(vec![
         within,
         elsewhere,
@@ -206,7 +207,7 @@ fn table(
     data: &Data,
     names: &[String],
     learned: &[Option<Predicted>],
-    held: [(&Held, &Vec<HeldOut>); 2],
+    (left_out, held): (LeftOut, [&Held; 2]),
     protocol: &str,
     judges: &Judges,
 ) -> Evaluation {
@@ -220,9 +221,9 @@ fn table(
             groups.add(&group, method, predicted, measured.get(), &|| format!("{} on {gpu}", names[step]));
         }
     };
-    for ((held, steps), what) in held.into_iter().zip(["", ", as published"]) {
-        for of in steps {
-            let range = (what.is_empty()).then(|| held.range_without(steps, of, data)).flatten();
+    for (held, what) in held.into_iter().zip(["", ", as published"]) {
+        for of in held.steps(left_out) {
+            let range = (what.is_empty()).then(|| held.range_without(left_out, of, data)).flatten();
             let mid = of.predicted.get();
             let predicted = Predicted { mid, range: range.map(|range| [mid * range.low, mid * range.high]) };
             add(of.step, &format!("{}{what}", of.method), predicted);

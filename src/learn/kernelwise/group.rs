@@ -26,6 +26,8 @@ enum Weights {
     Root,
 }
 
+/// Most names that a group keeps.
+const MOST_NAMES: usize = 12;
 /// The name of rare kernels.
 const RARE: &str = "rare kernels";
 
@@ -66,10 +68,10 @@ pub(super) fn kind(rows: &[&Row], recipe: Recipe) -> Option<Kind> {
     let table = if merged.len() > 1 { table(rows, &place) } else { Vec::new() };
     let groups: Vec<Group> = merged
         .into_iter()
-        .map(|named| {
+        .map(|Named { names, group, .. }| {
             // A long list of rare names helps nobody.
-            let names = if named.names.len() > 12 { vec![RARE] } else { named.names };
-            Group { kernels: names.iter().map(|name| crate::text::clean(name, 120)).collect(), ..named.group }
+            let shown = if names.len() > MOST_NAMES { vec![RARE] } else { names };
+            Group { kernels: shown.iter().map(|name| crate::text::clean(name, 120)).collect(), ..group }
         })
         .collect();
     (layers.is_some() || !groups.is_empty()).then_some(Kind { layers, groups, table })

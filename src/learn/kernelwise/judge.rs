@@ -52,6 +52,15 @@ pub struct Held {
     operations_elsewhere: Vec<(usize, f64)>,
 }
 
+/// What was left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftOut {
+    /// The step's network, on its own GPU.
+    Network,
+    /// The GPU.
+    Gpu,
+}
+
 /// Leaves out each network and each GPU in turn.
 ///
 /// # Errors
@@ -136,28 +145,37 @@ fn operations(lines: &Lines<'_>, profile: &Profile) -> Vec<f64> {
 }
 
 impl Held {
-    /// The range that follows from the others of `steps`: those of another network where
-    /// networks were left out, of another GPU where GPUs were. `None` where there are none.
-    pub fn range_without(&self, steps: &[HeldOut], of: &HeldOut, data: &Data) -> Option<Spread> {
+    /// The steps that were left out in one way.
+    pub fn steps(&self, left_out: LeftOut) -> &[HeldOut] {
+        match left_out {
+            LeftOut::Network => &self.networks,
+            LeftOut::Gpu => &self.gpus,
+        }
+    }
+
+    /// The range that follows from the others: those of another network where networks were
+    /// left out, of another GPU where GPUs were. `None` where there are none.
+    pub fn range_without(&self, left_out: LeftOut, of: &HeldOut, data: &Data) -> Option<Spread> {
         let network = |step: &HeldOut| data.steps[step.step].1.workload.name.as_str();
-        let by_gpu = std::ptr::eq(steps, &raw const *self.gpus);
-        let others: Vec<HeldOut> = steps
-            .iter()
-            .filter(|other| other.method == of.method)
-            .filter(|other| if by_gpu { other.gpu != of.gpu } else { network(other) != network(of) })
-            .cloned()
-            .collect();
-        let ranges = range(&others, &[], by_gpu);
+        let is_other = |other: &HeldOut| match left_out {
+            LeftOut::Network => network(other) != network(of),
+            LeftOut::Gpu => other.gpu != of.gpu,
+        };
+        let others = self.steps(left_out).iter().filter(|other| other.method == of.method && is_other(other));
+        let ranges = range(&others.cloned().collect::<Vec<_>>(), &[], left_out);
         ranges.kernel_wise.or(ranges.layer_wise).or(ranges.end_to_end)
     }
 
     /// 80 % ranges: on measured GPUs, and on others.
     pub(super) fn ranges(&self) -> (Ranges, Ranges) {
-        (range(&self.networks, &self.operations, false), range(&self.gpus, &self.operations_elsewhere, true))
+        (
+            range(&self.networks, &self.operations, LeftOut::Network),
+            range(&self.gpus, &self.operations_elsewhere, LeftOut::Gpu),
+        )
     }
 }
 
-fn range(steps: &[HeldOut], operations: &[(usize, f64)], fresh_gpus: bool) -> Ranges {
+fn range(steps: &[HeldOut], operations: &[(usize, f64)], left_out: LeftOut) -> Ranges {
     let gpus: Vec<&GpuSlug> = steps.iter().map(|step| &step.gpu).collect::<BTreeSet<_>>().into_iter().collect();
     let of = |method: Method| -> Option<Spread> {
         let logs: Vec<(usize, f64)> = steps
@@ -166,7 +184,9 @@ fn range(steps: &[HeldOut], operations: &[(usize, f64)], fresh_gpus: bool) -> Ra
             .map(|step| (gpus.iter().position(|gpu| **gpu == step.gpu).unwrap_or(0), step.log()))
             .collect();
         let spread = spread(&logs)?;
-        Some(around_one(if fresh_gpus { spread.widened(few_boards(&logs)) } else { spread }))
+        // Another network on a board that is known varies less than a board that is not.
+        let widening = if left_out == LeftOut::Gpu { few_boards(&logs) } else { 1.0 };
+        Some(around_one(spread.widened(widening)))
     };
     Ranges {
         kernel_wise: of(Method::KernelWise),

@@ -1,4 +1,4 @@
-//! Case studies of Li et al., section 7: the faster of two GPUs for a network, and a queue
+//! Case studies of Li et al.: the faster of two GPUs for a network, and a queue
 //! of networks shared out over two GPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
