@@ -5,6 +5,7 @@
 //! over unchanged. Operations of a multi-GPU recording that communicate are left out: a
 //! prediction is of one GPU, [`scale`] adds the others.
 
+pub mod batches;
 pub mod bundle;
 pub mod estimate;
 pub mod family;

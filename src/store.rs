@@ -1,5 +1,6 @@
 //! Files: what is shipped inside the program, what the user added, and safe writing.
 
+pub mod batch_tables;
 pub mod bundled;
 pub mod files;
 pub mod operator_tables;

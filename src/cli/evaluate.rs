@@ -4,6 +4,7 @@
 //! workload on two GPUs. `cases`: the orderings of Habitat's case studies. Each gives
 //! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
+mod batches;
 mod cases;
 mod few;
 mod ops;
@@ -47,6 +48,7 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
             vec![steps::from_origins(dir, origins, &catalog, &judges)?]
         }
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &judges)?,
+        (Some(EvaluateOn::Batches { dir }), _) => batches::evaluate(dir)?,
         (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &judges)?,
         (None, Some(data)) => all(data, &catalog, &judges)?,
         (None, None) => {

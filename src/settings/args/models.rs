@@ -150,6 +150,12 @@ pub enum EvaluateOn {
         /// Folder of the traces.
         dir: PathBuf,
     },
+    /// Step times at several batch sizes, of PROFET's form (latencies.csv, anchor_*.csv): what
+    /// the two or three smallest of a series say of batches two and four times as large.
+    Batches {
+        /// Folder of the tables.
+        dir: PathBuf,
+    },
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
     Cases,
 }
