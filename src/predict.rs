@@ -23,6 +23,7 @@ pub mod random;
 pub mod rate;
 pub mod roofline;
 mod route;
+pub mod runlog;
 pub mod scale;
 pub mod suggest;
 pub mod wave;

@@ -6,6 +6,7 @@
 pub mod least_squares;
 pub mod line;
 pub mod quantile;
+pub mod student;
 
 /// Why nothing can be fitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -5,6 +5,7 @@ pub mod bundled;
 pub mod files;
 pub mod operator_tables;
 pub mod paths;
+pub mod run_logs;
 
 pub use files::{Compression, StoreError, open, read_profile, save_atomically};
 pub use paths::Paths;

@@ -61,6 +61,41 @@ pub fn fit(rows: &[Vec<f64>], y: &[f64], weights: Option<&[f64]>) -> Result<Vec<
     Ok(coefficients.iter().zip(&lengths).map(|(coefficient, length)| coefficient / length).collect())
 }
 
+/// The inverse of Xᵀ W X: times the variance of an observation of weight 1 it is the
+/// covariance of the coefficients of [`fit`].
+///
+/// # Errors
+/// As [`fit`].
+pub fn unscaled_covariance(rows: &[Vec<f64>], weights: Option<&[f64]>) -> Result<Vec<Vec<f64>>, RegressError> {
+    let width = rows.first().map_or(0, Vec::len);
+    let weight = |index: usize| weights.and_then(|weights| weights.get(index)).copied().unwrap_or(1.0);
+    // Row i of the inverse is what regressing the i-th column on the others leaves: with e the
+    // residuals, 1 / eᵀWe on the diagonal and −coefficient / eᵀWe beside it (Frisch–Waugh).
+    let mut inverse = vec![vec![0.0; width]; width];
+    for column in 0..width {
+        let y: Vec<f64> = rows.iter().map(|row| row[column]).collect();
+        let others: Vec<Vec<f64>> = rows
+            .iter()
+            .map(|row| row.iter().enumerate().filter(|(index, _)| *index != column).map(|(_, x)| *x).collect())
+            .collect();
+        let of = if width > 1 { fit(&others, &y, weights)? } else { Vec::new() };
+        let mut left = 0.0;
+        for (index, (row, y)) in others.iter().zip(&y).enumerate() {
+            let error = y - row.iter().zip(&of).map(|(x, of)| x * of).sum::<f64>();
+            left += weight(index) * error * error;
+        }
+        if left <= 0.0 {
+            return Err(RegressError::Degenerate(width));
+        }
+        let mut of = of.into_iter();
+        for other in 0..width {
+            inverse[column][other] =
+                if other == column { 1.0 / left } else { -of.next().unwrap_or_default() / left };
+        }
+    }
+    Ok(inverse)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +110,20 @@ mod tests {
         let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);
         let of = fit(&rows, &[1.0, 4.0, 6.0], None).unwrap();
         assert!((of[0] - line.intercept).abs() < 1e-12 && (of[1] - line.slope).abs() < 1e-12);
+    }
+
+    /// By hand: XᵀX = [[3, 6], [6, 14]], determinant 6.
+    #[test]
+    fn the_inverse_of_the_normal_matrix() {
+        let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);
+        let inverse = unscaled_covariance(&rows, None).unwrap();
+        let by_hand = [[14.0 / 6.0, -1.0], [-1.0, 0.5]];
+        for (row, expected) in inverse.iter().zip(by_hand) {
+            assert!(row.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{inverse:?}");
+        }
+        // Twice the weight, half the variance.
+        let heavier = unscaled_covariance(&rows, Some(&[2.0; 3])).unwrap();
+        assert!((heavier[1][1] - 0.25).abs() < 1e-12);
     }
 
     #[test]
