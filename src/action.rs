@@ -66,6 +66,8 @@ pub enum Action {
     Phase,
     /// Groups the rows by the next thing.
     Group,
+    /// What every method says of the selected GPU.
+    Methods,
     /// One step more.
     Increase,
     /// One step less.
@@ -111,6 +113,8 @@ pub enum Group {
     Lists,
     /// The profile screen.
     Profile,
+    /// The predict screen.
+    Predict,
     /// The plan screen.
     Plan,
     /// Jobs and results.
@@ -119,8 +123,8 @@ pub enum Group {
 
 impl Group {
     /// All of them, in the order of the help.
-    pub const ALL: [Self; 7] =
-        [Self::Always, Self::Screens, Self::Move, Self::Lists, Self::Profile, Self::Plan, Self::Work];
+    pub const ALL: [Self; 8] =
+        [Self::Always, Self::Screens, Self::Move, Self::Lists, Self::Profile, Self::Predict, Self::Plan, Self::Work];
 
     /// The heading.
     pub const fn title(self) -> &'static str {
@@ -130,6 +134,7 @@ impl Group {
             Self::Move => "Move",
             Self::Lists => "Lists",
             Self::Profile => "Profile screen",
+            Self::Predict => "Predict screen",
             Self::Plan => "Plan screen",
             Self::Work => "Results",
         }
@@ -151,6 +156,8 @@ pub enum Needs {
     Panes,
     /// The profile screen.
     ProfileScreen,
+    /// The predict screen, with a prediction.
+    Prediction,
     /// The plan screen.
     PlanScreen,
     /// A slider of the plan screen in focus.
@@ -230,6 +237,7 @@ pub const ACTIONS: &[Spec] = &[
     spec(Action::Reverse, "list.reverse", &["S"], "", Group::Lists, Needs::SortableTable, "Reverse the order"),
     spec(Action::Phase, "profile.phase", &["p"], "phase", Group::Profile, Needs::ProfileScreen, "Show the next phase of the step only"),
     spec(Action::Group, "profile.group", &["b"], "group", Group::Profile, Needs::ProfileScreen, "Group by operation, name, family or kernel"),
+    spec(Action::Methods, "predict.methods", &["w"], "methods", Group::Predict, Needs::Prediction, "What every method says of this GPU, and which to use"),
     spec(Action::Increase, "plan.increase", &["+"], "", Group::Plan, Needs::Slider, "One step more"),
     spec(Action::Decrease, "plan.decrease", &["-"], "", Group::Plan, Needs::Slider, "One step less"),
     spec(Action::SetValue, "plan.set-value", &["="], "type", Group::Plan, Needs::Slider, "Type a value for the slider"),

@@ -2,6 +2,7 @@
 //! [`Effect`]s to carry out. No terminal, no async runtime, no input or output here.
 
 pub mod available;
+mod dialog;
 pub mod engine;
 pub mod input;
 pub mod job;
@@ -26,7 +27,8 @@ use screen::profile::ProfileState;
 
 use crate::catalog::Catalog;
 use crate::plan::{FrontierPoint, Goal, Plan};
-use crate::predict::Predictions;
+use crate::predict::compare::Comparison;
+use crate::predict::{MethodChoice, Predictions};
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
 use crate::settings::keymap::Keymap;
@@ -112,6 +114,10 @@ pub struct App {
     pub message: Option<(Tone, String)>,
     /// The prediction.
     pub predictions: Job<Predictions>,
+    /// What every method says of a GPU, for the dialog.
+    pub comparison: Job<Comparison>,
+    /// The method chosen on screen, in place of the one asked for at the start.
+    pub method: Option<MethodChoice>,
     /// The plan.
     pub plan: Job<Plan>,
     /// The plans there would be without deadline and budget, from the fastest to the cheapest.
@@ -143,6 +149,8 @@ impl App {
             modal: None,
             message: None,
             predictions: Job::default(),
+            comparison: Job::default(),
+            method: None,
             plan: Job::default(),
             frontier: Arc::default(),
             overview: OverviewState::new(&setup.profile),

@@ -5,6 +5,7 @@
 
 mod check;
 mod evaluate;
+mod fit_log;
 mod goal;
 mod import;
 mod input;
@@ -24,7 +25,7 @@ use crate::catalog::Catalog;
 use crate::plan::{Goal, PlanStatus};
 use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
-use crate::report::{plan_toml, plans, predictions, summary};
+use crate::report::{comparison, plan_toml, plans, predictions, summary};
 use crate::settings::args::{
     Cli, Command, ConfigArgs, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs,
     TableForm,
@@ -120,6 +121,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Import(args)) => import::run(&args, out)?,
         Some(Command::Predict(args)) => predict(&args, out)?,
         Some(Command::Plan(args)) => plan(&args, out)?,
+        Some(Command::FitLog(args)) => fit_log::run(&args, out)?,
         Some(Command::Gpus(args)) => print::gpus(&args, out)?,
         Some(Command::Offers(args)) => print::offers(&args, out)?,
         Some(Command::Schema(args)) => print_json(&schema(args.of), out)?,
@@ -215,6 +217,9 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let loaded = load(&args.input, &catalog)?;
     loaded.warn();
     let options = options(&args.input, &args.to, &catalog, &paths)?;
+    if args.all_methods {
+        return compare(args, &loaded, &catalog, &options, out);
+    }
     let mut answers = crate::predict::predict(&loaded.profile, &catalog, &options)?;
     if args.to.is_empty() {
         answers = sorted(answers);
@@ -247,6 +252,28 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
                 writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
                 predictions::operations_table(prediction).write_text(out)?;
             }
+        }
+    }
+    Ok(0)
+}
+
+/// Every method, for `--all-methods`.
+fn compare(
+    args: &PredictArgs,
+    loaded: &Loaded,
+    catalog: &Catalog,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<u8, CliError> {
+    let comparison = crate::predict::compare::compare(&loaded.profile, catalog, options)?;
+    match args.form {
+        TableForm { json: true, .. } => return print_json(&comparison::json(&comparison), out),
+        TableForm { csv: true, .. } => comparison::table(&comparison).write_csv(out)?,
+        TableForm { markdown: true, .. } => comparison::table(&comparison).write_markdown(out)?,
+        _ => {
+            summary::write_profile(&loaded.profile, &loaded.label, out)?;
+            writeln!(out)?;
+            comparison::write_text(&comparison, out)?;
         }
     }
     Ok(0)
@@ -285,6 +312,7 @@ fn schema(of: SchemaArg) -> serde_json::Value {
     match of {
         SchemaArg::Profile => crate::profile::Profile::json_schema(),
         SchemaArg::Predictions => schemars::schema_for!(predictions::PredictionsJson<'_>).to_value(),
+        SchemaArg::Comparison => schemars::schema_for!(comparison::ComparisonJson<'_>).to_value(),
         SchemaArg::Plan => schemars::schema_for!(plans::PlanJson<'_>).to_value(),
     }
 }

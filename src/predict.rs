@@ -7,6 +7,7 @@
 
 pub mod batches;
 pub mod bundle;
+pub mod compare;
 pub mod estimate;
 pub mod family;
 pub mod features;

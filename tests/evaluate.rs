@@ -3,69 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+#[path = "common/program.rs"]
+mod program;
+
 use std::fmt::Write as _;
-use std::path::PathBuf;
-use std::process::{Command, Output};
 
+use program::{Folder, row, rows, shared};
 use serde_json::Value;
-
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn write(&self, name: &str, content: &str) {
-        let path = self.0.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
-            .args(args)
-            .current_dir(self.0.path())
-            .env("HABITAT_TUI_CONFIG_DIR", self.0.path().join("config"))
-            .output()
-            .unwrap()
-    }
-
-    fn ok(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        serde_json::from_str(&self.ok(&[args, &["--json"]].concat())).unwrap()
-    }
-
-    fn error(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        String::from_utf8(output.stderr).unwrap()
-    }
-}
-
-fn shared(path: &str) -> Option<String> {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", path].iter().collect();
-    if !path.exists() {
-        eprintln!("skipped: {} is not there", path.display());
-        return None;
-    }
-    Some(path.to_str().unwrap().to_owned())
-}
-
-fn rows(evaluation: &Value) -> &Vec<Value> {
-    assert_eq!((evaluation["format"].as_str(), evaluation["version"].as_u64()), (Some("habitat-evaluation"), Some(1)));
-    evaluation["rows"].as_array().unwrap()
-}
-
-fn row<'a>(evaluation: &'a Value, group: &str, method: &str) -> &'a Value {
-    let found = rows(evaluation).iter().find(|row| row["group"] == group && row["method"] == method);
-    found.unwrap_or_else(|| panic!("no {group}, {method}: {evaluation}"))
-}
 
 const TABLE: &str = "op,gpu,B,H,latency_ms,kernel,grid_x,grid_y,grid_z,block_x,block_y,block_z
 add,v100-pcie-32gb,65536,1024,1.0,add,65536,1,1,512,1,1

@@ -9,6 +9,7 @@ use habitat_tui::app::screen::predict;
 use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{App, Effect, Msg, SaveOutcome, Screen, Target};
 use habitat_tui::plan::PlanStatus;
+use habitat_tui::predict::MethodChoice;
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::tui::render;
 
@@ -218,4 +219,27 @@ fn no_key_sequence_breaks_the_state() {
             render(&launch(), &keys(&format!("{screen} {}", all.join(" "))), size);
         }
     }
+}
+
+#[test]
+fn a_method_is_chosen_for_all_gpus() {
+    let app = after("3 w");
+    let Some(Modal::Methods { gpu, selected: 0 }) = &app.modal else { panic!("{:?}", app.modal) };
+    assert_eq!(gpu.as_str(), "h100-sxm5-80gb");
+    assert_eq!(app.comparison.value().unwrap().methods.len(), 4);
+    for closing in ["w", "q", "esc"] {
+        assert_eq!(after(&format!("3 w {closing}")).modal, None, "{closing}");
+    }
+    // j and k move; what is chosen is predicted with.
+    let mut app = after("3 w j j");
+    let chosen = effects(&mut app, "enter");
+    assert_eq!(app.method, Some(MethodChoice::Roofline));
+    assert!(matches!(chosen[..], [Effect::Predict { method: Some(MethodChoice::Roofline), .. }]), "{chosen:?}");
+    // A method without an answer is not.
+    let refused = after("3 w j j j enter");
+    assert_eq!(refused.method, None);
+    assert!(matches!(refused.modal, Some(Modal::Methods { selected: 3, .. })));
+    assert!(refused.message.unwrap().1.contains("no networks were given"));
+    // Elsewhere there is nothing to compare.
+    assert_eq!(after("2 w").modal, None);
 }

@@ -42,6 +42,7 @@ fn dialogs_and_details() {
         ("chart", "4 v"),
         ("kernel_detail", "2 enter"),
         ("filter", "3 / v 1 0 0"),
+        ("methods", "3 w j"),
     ] {
         insta::assert_snapshot!(name, picture(&launch(), pressed, (80, 24)));
     }
@@ -111,7 +112,7 @@ fn failures_stay_in_the_pane_that_asked() {
     launch.engine.plan = std::sync::Arc::new(|_, _| Err("the batch size is not known; give --batch-size".into()));
     let drawn = picture(&launch, "4", (80, 24));
     assert!(drawn.contains("planning failed") && drawn.contains("--batch-size"), "{drawn}");
-    launch.engine.predict = std::sync::Arc::new(|_| Err("the origin is not known; give --origin".into()));
+    launch.engine.predict = std::sync::Arc::new(|_, _| Err("the origin is not known; give --origin".into()));
     let drawn = picture(&launch, "3", (80, 24));
     assert!(drawn.contains("prediction failed") && drawn.contains("--origin"), "{drawn}");
 }

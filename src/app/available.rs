@@ -18,6 +18,8 @@ impl App {
             Needs::Detail if !on(Screen::Profile) && !on(Screen::Predict) => Some("nothing to open here"),
             Needs::Panes if !on(Screen::Profile) && !on(Screen::Plan) => Some("this screen has one pane"),
             Needs::ProfileScreen if !on(Screen::Profile) => Some("works on the profile screen"),
+            Needs::Prediction if !on(Screen::Predict) => Some("works on the predict screen"),
+            Needs::Prediction if self.predictions.value().is_none() => Some("there is no prediction yet"),
             Needs::PlanScreen if !on(Screen::Plan) => Some("works on the plan screen"),
             Needs::Slider if !slider => Some("works on the sliders of the plan screen"),
             Needs::Limit if !slider || self.planner.knob == Knob::Work => {

@@ -5,11 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::plan::{FrontierPoint, Goal, Plan};
-use crate::predict::Predictions;
+use crate::predict::compare::Comparison;
+use crate::predict::{MethodChoice, Predictions};
 use crate::profile::Profile;
+use crate::units::GpuSlug;
 
-/// Predicts every GPU of the catalog.
-pub type PredictFn = dyn Fn(&Profile) -> Result<Predictions, String> + Send + Sync;
+/// Predicts every GPU of the catalog, by the method given in place of the one asked for at
+/// the start.
+pub type PredictFn = dyn Fn(&Profile, Option<MethodChoice>) -> Result<Predictions, String> + Send + Sync;
+/// What every method says of one GPU.
+pub type CompareFn = dyn Fn(&Profile, &GpuSlug, Option<MethodChoice>) -> Result<Comparison, String> + Send + Sync;
 /// Answers a goal.
 pub type PlanFn = dyn Fn(&Arc<Predictions>, &Goal) -> Result<Solved, String> + Send + Sync;
 /// Writes a plan as TOML text.
@@ -42,6 +47,8 @@ pub enum SaveOutcome {
 pub struct Engine {
     /// Predicts.
     pub predict: Arc<PredictFn>,
+    /// Compares methods.
+    pub compare: Arc<CompareFn>,
     /// Plans.
     pub plan: Arc<PlanFn>,
     /// Writes a plan as text.

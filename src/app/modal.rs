@@ -4,6 +4,7 @@ use crate::action::{ACTIONS, Group, Spec};
 use crate::app::App;
 use crate::app::input::Input;
 use crate::app::slider::Knob;
+use crate::units::GpuSlug;
 
 /// A dialog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,13 @@ pub enum Modal {
         /// Why it cannot be used.
         error: Option<String>,
     },
+    /// What every method says of a GPU, one of them to choose.
+    Methods {
+        /// The GPU.
+        gpu: GpuSlug,
+        /// Position among the methods.
+        selected: usize,
+    },
     /// The path of an export.
     Export {
         /// The path.
@@ -57,14 +65,15 @@ impl Modal {
         Self::Help { input: Input::default(), scroll: 0 }
     }
 
-    /// The line being typed.
-    pub const fn input_mut(&mut self) -> &mut Input {
+    /// The line being typed, where there is one.
+    pub const fn input_mut(&mut self) -> Option<&mut Input> {
         match self {
+            Self::Methods { .. } => None,
             Self::Help { input, .. }
             | Self::Palette { input, .. }
             | Self::Filter { input, .. }
             | Self::Value { input, .. }
-            | Self::Export { input, .. } => input,
+            | Self::Export { input, .. } => Some(input),
         }
     }
 }

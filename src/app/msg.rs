@@ -6,9 +6,11 @@ use crate::action::Action;
 use crate::app::engine::{SaveOutcome, Solved};
 use crate::app::slider::Knob;
 use crate::plan::{Goal, Plan};
-use crate::predict::Predictions;
+use crate::predict::compare::Comparison;
+use crate::predict::{MethodChoice, Predictions};
 use crate::profile::Profile;
 use crate::settings::keymap::Key;
+use crate::units::GpuSlug;
 
 /// The screens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -90,6 +92,13 @@ pub enum Msg {
         /// The result.
         result: Result<Arc<Predictions>, String>,
     },
+    /// The methods are compared.
+    Compared {
+        /// Generation of its inputs.
+        generation: u64,
+        /// The result.
+        result: Result<Arc<Comparison>, String>,
+    },
     /// The plan is done.
     Planned {
         /// Generation of its inputs.
@@ -112,6 +121,19 @@ pub enum Effect {
         generation: u64,
         /// The profile.
         profile: Arc<Profile>,
+        /// The method chosen on screen, if any.
+        method: Option<MethodChoice>,
+    },
+    /// Compare the methods on one GPU, and answer with [`Msg::Compared`].
+    Compare {
+        /// Generation to answer with.
+        generation: u64,
+        /// The profile.
+        profile: Arc<Profile>,
+        /// The GPU.
+        gpu: GpuSlug,
+        /// The method chosen on screen, if any.
+        method: Option<MethodChoice>,
     },
     /// Plan, and answer with [`Msg::Planned`].
     Solve {

@@ -1,19 +1,19 @@
 //! How the state changes: one message in, effects out.
 
 use crate::action::Action;
-use crate::app::engine::SaveOutcome;
 use crate::app::input::Input;
 use crate::app::list::ListState;
-use crate::app::modal::{self, Modal};
+use crate::app::modal::Modal;
 use crate::app::msg::{Effect, Msg, Screen, Target};
 use crate::app::screen::plan::{self as plan_screen, Lower, Pane};
 use crate::app::screen::predict::{self as predict_screen, PredictState};
 use crate::app::screen::profile as profile_screen;
-use crate::app::slider::{self, Knob};
+use crate::app::slider::Knob;
 use crate::app::{App, Tone};
 use crate::plan::{Confidence, Objective};
 use crate::pricing::Tier;
-use crate::settings::keymap::{Code, Key};
+use crate::settings::keymap::Key;
+use crate::units::GpuSlug;
 
 /// File name offered for an export.
 const EXPORT_PATH: &str = "plan.toml";
@@ -40,6 +40,9 @@ impl App {
                     }
                 }
             }
+            Msg::Compared { generation, result } => {
+                self.comparison.finish(generation, result);
+            }
             Msg::Planned { generation, result } => {
                 let (plan, frontier) = match result {
                     Ok(solved) => (Ok(solved.plan), Some(solved.frontier)),
@@ -60,9 +63,15 @@ impl App {
         effects
     }
 
-    fn start_predict(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn start_predict(&mut self, effects: &mut Vec<Effect>) {
         let generation = self.predictions.start();
-        effects.push(Effect::Predict { generation, profile: self.setup.profile.clone() });
+        effects.push(Effect::Predict { generation, profile: self.setup.profile.clone(), method: self.method });
+    }
+
+    fn start_compare(&mut self, gpu: GpuSlug, effects: &mut Vec<Effect>) {
+        let generation = self.comparison.start();
+        self.modal = Some(Modal::Methods { gpu: gpu.clone(), selected: 0 });
+        effects.push(Effect::Compare { generation, profile: self.setup.profile.clone(), gpu, method: self.method });
     }
 
     fn start_plan(&mut self, effects: &mut Vec<Effect>) {
@@ -83,152 +92,8 @@ impl App {
         }
     }
 
-    fn paste(&mut self, text: &str) {
-        let Some(modal) = &mut self.modal else { return };
-        modal.input_mut().insert(text);
-        self.input_changed();
-    }
-
-    /// What follows from the line being typed.
-    fn input_changed(&mut self) {
-        match &mut self.modal {
-            Some(Modal::Filter { input, .. }) => {
-                let text = input.text();
-                if let Some(list) = self.list_mut() {
-                    list.filter = text;
-                    list.selected = 0;
-                }
-            }
-            Some(Modal::Help { scroll, .. }) => *scroll = 0,
-            Some(Modal::Palette { selected, .. }) => *selected = 0,
-            Some(Modal::Value { error, .. }) => *error = None,
-            Some(Modal::Export { exists, error, .. }) => {
-                *exists = false;
-                *error = None;
-            }
-            None => {}
-        }
-    }
-
-    fn modal_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
-        match self.setup.keymap.action(key) {
-            // Leaving, stopping and redrawing work wherever the user is; a character is text.
-            Some(action @ (Action::Quit | Action::Suspend | Action::Redraw)) if key.ctrl => {
-                return self.act(action, effects);
-            }
-            _ => {}
-        }
-        let page = self.page();
-        match key.code {
-            Code::Esc => {
-                if let Some(Modal::Filter { before, .. }) = self.modal.take()
-                    && let Some(list) = self.list_mut()
-                {
-                    list.filter = before;
-                }
-                return;
-            }
-            Code::Enter => return self.confirm(effects),
-            Code::Up | Code::Down | Code::PageUp | Code::PageDown => {
-                let by = match key.code {
-                    Code::Up => -1,
-                    Code::Down => 1,
-                    Code::PageUp => -page,
-                    _ => page,
-                };
-                return self.modal_scroll(by);
-            }
-            _ => {}
-        }
-        if let Some(modal) = &mut self.modal {
-            if matches!(modal, Modal::Help { input, .. } if input.text().is_empty())
-                && matches!(key.code, Code::Char('q' | '?'))
-            {
-                // In the help nothing is lost by leaving with the key that opened it.
-                self.modal = None;
-            } else if modal.input_mut().key(key) {
-                self.input_changed();
-            }
-        }
-    }
-
-    fn modal_scroll(&mut self, by: isize) {
-        let query = self.modal.as_mut().map(|modal| modal.input_mut().text()).unwrap_or_default();
-        let help = modal::help_lines(self, &query).len();
-        let actions = modal::matching(self, &query).len();
-        let moved = |at: usize, len: usize| at.saturating_add_signed(by).min(len.saturating_sub(1));
-        match &mut self.modal {
-            Some(Modal::Help { scroll, .. }) => *scroll = moved(*scroll, help),
-            Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, actions),
-            _ => {}
-        }
-    }
-
-    /// Enter in a dialog.
-    fn confirm(&mut self, effects: &mut Vec<Effect>) {
-        match self.modal.take() {
-            Some(Modal::Palette { input, selected }) => {
-                if let Some(spec) = modal::matching(self, &input.text()).get(selected) {
-                    self.act(spec.action, effects);
-                }
-            }
-            Some(Modal::Value { knob, input, .. }) => {
-                let text = input.text();
-                match slider::parse(&text, knob == Knob::Deadline) {
-                    Some(value) => self.set_knob(knob, Some(value), effects),
-                    None if text.trim().is_empty() && knob != Knob::Work => self.set_knob(knob, None, effects),
-                    None => {
-                        let hint = match knob {
-                            Knob::Deadline => "a number of hours above 0, such as 48, 2d or 90m",
-                            Knob::Budget => "a number of dollars above 0, such as 500 or 2.5k",
-                            Knob::Work => "a number above 0, such as 1,000,000 or 2.5M",
-                        };
-                        let error = Some(format!("write {hint}"));
-                        self.modal = Some(Modal::Value { knob, input, error });
-                    }
-                }
-            }
-            Some(Modal::Export { input, exists, .. }) => {
-                let path = input.text().trim().to_owned();
-                let error = path.is_empty().then(|| "write the path of the file".to_owned());
-                let plan = self.plan.shared().zip(self.predictions.shared()).filter(|_| error.is_none());
-                let saving = plan.is_some();
-                if let Some((plan, predictions)) = plan {
-                    effects.push(Effect::Save { plan, predictions, path, overwrite: exists });
-                }
-                self.modal = Some(Modal::Export { input, exists: false, error, saving });
-            }
-            Some(Modal::Help { .. } | Modal::Filter { .. }) | None => {}
-        }
-    }
-
-    fn saved(&mut self, outcome: SaveOutcome) {
-        match (outcome, &mut self.modal) {
-            (SaveOutcome::Saved(path), modal) => {
-                if matches!(modal, Some(Modal::Export { .. })) {
-                    *modal = None;
-                }
-                self.message = Some((Tone::Good, format!("wrote {}", crate::text::clean(&path, 200))));
-            }
-            (SaveOutcome::Exists, Some(Modal::Export { exists, saving, .. })) => {
-                *exists = true;
-                *saving = false;
-            }
-            (SaveOutcome::Failed(why), Some(Modal::Export { error, saving, .. })) => {
-                *error = Some(crate::text::clean(&why, 300));
-                *saving = false;
-            }
-            (SaveOutcome::Failed(why), _) => {
-                self.message = Some((Tone::Bad, format!("not written: {}", crate::text::clean(&why, 300))));
-            }
-            (SaveOutcome::Exists, _) => {
-                self.message = Some((Tone::Bad, "not written: there is a file of that name".to_owned()));
-            }
-        }
-    }
-
     /// The list in focus and its state.
-    fn list_mut(&mut self) -> Option<&mut ListState> {
+    pub(super) fn list_mut(&mut self) -> Option<&mut ListState> {
         match self.screen {
             Screen::Overview => None,
             Screen::Profile => Some(&mut self.profile.list),
@@ -239,7 +104,7 @@ impl App {
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm an action, most of one line")]
-    fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    pub(super) fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
         if let Some(why) = self.unavailable(action) {
             self.message = Some((Tone::Hint, format!("{}: {why}", action.spec().text)));
             return;
@@ -300,6 +165,12 @@ impl App {
             }
             Action::Phase => self.profile.next_phase(&self.setup.profile),
             Action::Group => self.profile.next_group(&self.setup.profile),
+            Action::Methods => {
+                if let Some(prediction) = predict_screen::selected_prediction(self) {
+                    let gpu = prediction.gpu.slug.clone();
+                    self.start_compare(gpu, effects);
+                }
+            }
             Action::Left | Action::Decrease => self.move_knob(false, false, effects),
             Action::Right | Action::Increase => self.move_knob(true, false, effects),
             Action::FarLeft => self.move_knob(false, true, effects),
@@ -452,7 +323,7 @@ impl App {
         }
     }
 
-    fn set_knob(&mut self, knob: Knob, value: Option<f64>, effects: &mut Vec<Effect>) {
+    pub(super) fn set_knob(&mut self, knob: Knob, value: Option<f64>, effects: &mut Vec<Effect>) {
         let before = self.setup.goal.clone();
         plan_screen::set_value(self, knob, value);
         if self.setup.goal != before {
@@ -493,7 +364,7 @@ impl App {
     fn click(&mut self, target: Target, effects: &mut Vec<Effect>) {
         self.message = None;
         if let Target::DialogRow(row) = target {
-            if let Some(Modal::Palette { selected, .. }) = &mut self.modal {
+            if let Some(Modal::Palette { selected, .. } | Modal::Methods { selected, .. }) = &mut self.modal {
                 *selected = row;
                 self.confirm(effects);
             }

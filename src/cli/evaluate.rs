@@ -1,12 +1,15 @@
 //! `habitat-tui models evaluate`: predictions against measurements.
 //!
 //! `ops`: operator tables. `steps`: whole recorded steps. `traces`: profiler traces of one
-//! workload on two GPUs. `cases`: the orderings of Habitat's case studies. Each gives
+//! workload on two GPUs. `methods`: every method on the same steps. `cases`: the orderings
+//! of Habitat's case studies. Each gives
 //! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
 mod batches;
 mod cases;
 mod few;
+mod logs;
+mod methods;
 mod ops;
 mod steps;
 mod tally;
@@ -49,10 +52,14 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         }
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &judges)?,
         (Some(EvaluateOn::Batches { dir }), _) => batches::evaluate(dir)?,
+        (Some(EvaluateOn::Methods { dir }), _) => vec![methods::evaluate(dir, &catalog, &judges)?],
+        (Some(EvaluateOn::Logs { logs }), _) => vec![logs::evaluate(logs)?],
         (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &judges)?,
         (None, Some(data)) => all(data, &catalog, &judges)?,
         (None, None) => {
-            return Err(CliError("on what? ops, steps, traces or cases; or --data DIR for all of them".to_owned()));
+            return Err(CliError(
+                "on what? ops, steps, traces, methods or cases; or --data DIR for all of them".to_owned(),
+            ));
         }
     };
     tally::print(&evaluations, args.json, out)

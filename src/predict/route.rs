@@ -37,6 +37,31 @@ pub enum MethodChoice {
 }
 
 impl MethodChoice {
+    /// All of them, in the order they are listed in.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Learned, Self::WaveScaling, Self::Roofline, Self::HabitatMlp];
+
+    /// The name in files, on screen and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Learned => "learned",
+            Self::WaveScaling => "wave-scaling",
+            Self::Roofline => "roofline",
+            Self::HabitatMlp => "habitat-mlp",
+        }
+    }
+
+    /// What has to be there for it, in words.
+    pub const fn needs(self) -> &'static str {
+        match self {
+            Self::Auto => "a recorded step, or shapes",
+            Self::Learned => "shapes; better with a step measured on any GPU",
+            Self::WaveScaling => "a trace with the launches of its kernels",
+            Self::Roofline => "shapes",
+            Self::HabitatMlp => "shapes, and networks trained with `models train --habitat`",
+        }
+    }
+
     /// Whether the learned models may answer.
     pub(super) const fn is_learned(self) -> bool {
         matches!(self, Self::Auto | Self::Learned | Self::HabitatMlp)

@@ -94,7 +94,9 @@ pub enum Weighting {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunLogError {
     /// One run or none.
-    #[error("{found} runs are too few for {formula}: {needed} are needed, one more than it has coefficients, to tell how well it fits")]
+    #[error(
+        "{found} runs are too few for {formula}: {needed} are needed, one more than it has coefficients, to tell how well it fits"
+    )]
     TooFew {
         /// Runs there are.
         found: usize,
@@ -104,7 +106,9 @@ pub enum RunLogError {
         formula: &'static str,
     },
     /// Neither varies.
-    #[error("all runs have the same batch size and iterations, so nothing can be told of others; log runs that differ in one of them")]
+    #[error(
+        "all runs have the same batch size and iterations, so nothing can be told of others; log runs that differ in one of them"
+    )]
     NothingVaries,
     /// A form was asked for whose column is not there.
     #[error("{0} needs {1} in every run")]
@@ -113,7 +117,9 @@ pub enum RunLogError {
     #[error("run {0}: time, batch size and iterations must be above zero")]
     NotPositive(usize),
     /// Both vary, but always together.
-    #[error("batch size and iterations vary, but not apart from each other, so their effects cannot be told apart; log runs at two or more batch sizes with two or more numbers of iterations each, or ask for the form in one of them")]
+    #[error(
+        "batch size and iterations vary, but not apart from each other, so their effects cannot be told apart; log runs at two or more batch sizes with two or more numbers of iterations each, or ask for the form in one of them"
+    )]
     Confounded,
     /// Numbers that do not compute.
     #[error(transparent)]
@@ -406,10 +412,7 @@ mod tests {
         assert_eq!(fit(&[run(8.0, 10.0, 1.0), run(8.0, 20.0, 0.0)]), RunLogError::NotPositive(2));
         let bare = [1.0, 2.0, 3.0].map(|y| Run { batch: None, ..run(1.0, y, y) });
         assert!(RunModel::fit(&bare, None, Weighting::Relative).is_ok());
-        assert!(matches!(
-            RunModel::fit(&bare, Some(Form::Full), Weighting::Relative),
-            Err(RunLogError::Missing(..))
-        ));
+        assert!(matches!(RunModel::fit(&bare, Some(Form::Full), Weighting::Relative), Err(RunLogError::Missing(..))));
     }
 
     #[test]

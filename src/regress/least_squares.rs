@@ -89,8 +89,7 @@ pub fn unscaled_covariance(rows: &[Vec<f64>], weights: Option<&[f64]>) -> Result
         }
         let mut of = of.into_iter();
         for other in 0..width {
-            inverse[column][other] =
-                if other == column { 1.0 / left } else { -of.next().unwrap_or_default() / left };
+            inverse[column][other] = if other == column { 1.0 / left } else { -of.next().unwrap_or_default() / left };
         }
     }
     Ok(inverse)

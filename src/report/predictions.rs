@@ -126,7 +126,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    fn of<T: Copy + Into<f64>>(estimate: &Estimate<T>) -> Self {
+    pub(super) fn of<T: Copy + Into<f64>>(estimate: &Estimate<T>) -> Self {
         Self { low: estimate.low.into(), mid: estimate.mid.into(), high: estimate.high.into() }
     }
 

@@ -3,6 +3,7 @@
 //! This is what was typed; the front ends turn it into options, goals and files. A file a
 //! command or a group of arguments.
 
+mod fit_log;
 mod goal;
 mod import;
 mod input;
@@ -11,6 +12,7 @@ mod predict;
 mod print;
 mod screens;
 
+pub use fit_log::{FitLogArgs, FormArg, RunSize, UnitArg};
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
 pub use input::{InputArgs, MethodArg, WaveArg};
@@ -54,6 +56,8 @@ pub enum Command {
     Predict(PredictArgs),
     /// Choose the offers that do the work best.
     Plan(PlanArgs),
+    /// Fit run times of a log (batch size, iterations, time) and predict other runs.
+    FitLog(FitLogArgs),
     /// List the GPUs of the catalog.
     Gpus(GpusArgs),
     /// List the offers of the price book.

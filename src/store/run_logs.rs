@@ -75,7 +75,19 @@ pub struct RunLog {
     pub notes: Vec<String>,
 }
 
-const TIME: &[&str] = &["time", "seconds", "duration", "elapsed", "runtime", "latency", "wall", "cpu_time", "total"];
+const TIME: &[&str] = &[
+    "time",
+    "seconds",
+    "duration",
+    "elapsed",
+    "runtime",
+    "latency",
+    "wall_time",
+    "wall",
+    "cpu_time",
+    "step_time",
+    "total",
+];
 const BATCH: &[&str] = &["batch", "batch_size", "batchsize", "bs"];
 const ITERATIONS: &[&str] =
     &["iterations", "iteration", "iters", "iter", "steps", "step", "num_steps", "num_iterations", "epochs", "epoch"];
@@ -175,7 +187,10 @@ fn column(headings: &csv::StringRecord, asked: Option<&str>, usual: &[&str]) -> 
     let plain = |heading: &str| -> String {
         let name = heading.to_lowercase().replace([' ', '-'], "_");
         let bare = match LogUnit::of_heading(heading) {
-            Some(_) => name.trim_end_matches([')', ']']).rsplit_once(['_', '(', '[', '/']).map(|(bare, _)| bare.trim_end_matches('_').to_owned()),
+            Some(_) => name
+                .trim_end_matches([')', ']'])
+                .rsplit_once(['_', '(', '[', '/'])
+                .map(|(bare, _)| bare.trim_end_matches('_').to_owned()),
             None => None,
         };
         bare.filter(|bare| !bare.is_empty()).unwrap_or(name)
@@ -208,7 +223,11 @@ mod tests {
         ] {
             let found = log(&format!("Batch Size,{heading},ITERS\n8,2,10\n"), &LogColumns::default()).unwrap();
             let (_, runs) = &found.runs[0];
-            assert_eq!((runs[0].time.get(), runs[0].batch, runs[0].iterations), (micros, Some(8.0), Some(10.0)), "{heading}");
+            assert_eq!(
+                (runs[0].time.get(), runs[0].batch, runs[0].iterations),
+                (micros, Some(8.0), Some(10.0)),
+                "{heading}"
+            );
             assert!(found.notes.is_empty());
         }
         let plain = log("bs,time\n8,2\n", &LogColumns::default()).unwrap();
@@ -222,7 +241,10 @@ mod tests {
     fn columns_can_be_named_and_gpus_are_kept_apart() {
         let named = LogColumns { time: Some("took"), iterations: Some("n"), ..LogColumns::default() };
         let found = log("n,took,gpu\n1,5,T4\n2,6,V100\n3,7,T4\n", &named).unwrap();
-        assert_eq!(found.runs.iter().map(|(gpu, runs)| (gpu.as_str(), runs.len())).collect::<Vec<_>>(), [("T4", 2), ("V100", 1)]);
+        assert_eq!(
+            found.runs.iter().map(|(gpu, runs)| (gpu.as_str(), runs.len())).collect::<Vec<_>>(),
+            [("T4", 2), ("V100", 1)]
+        );
         assert_eq!(found.headings[2].as_deref(), Some("n"));
     }
 

@@ -11,13 +11,15 @@ use crate::app::{Engine, SaveOutcome, Screen, Setup, Source};
 use crate::catalog::Catalog;
 use crate::cli::Screens;
 use crate::plan::{FrontierPoint, Goal, Prepared};
-use crate::predict::{Options, Predictions, predict};
+use crate::predict::compare::compare;
+use crate::predict::{MethodChoice, Options, Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::report::plan_toml;
 use crate::settings::args::{ColorArg, ScreenArg};
 use crate::settings::keymap::{Key, Keymap};
 use crate::settings::theme::{ColourInputs, ColourLevel, GlyphSet, Theme};
 use crate::store::{StoreError, save_atomically};
+use crate::units::GpuSlug;
 
 /// Opens the screens, or writes the picture asked for.
 ///
@@ -142,8 +144,19 @@ struct Kept {
 fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options) -> Engine {
     let (catalog, prices) = (catalog.clone(), prices.clone());
     let kept: Mutex<Option<Kept>> = Mutex::new(None);
+    let by = move |method: Option<MethodChoice>, targets: Vec<GpuSlug>| {
+        let method = method.unwrap_or(options.method);
+        let targets = if targets.is_empty() { options.targets.clone() } else { targets };
+        Options { targets, method, ..options.clone() }
+    };
+    let (catalog_too, by_too) = (catalog.clone(), by.clone());
     Engine {
-        predict: Arc::new(move |profile| predict(profile, &catalog, &options).map_err(|error| error.to_string())),
+        predict: Arc::new(move |profile, method| {
+            predict(profile, &catalog, &by(method, Vec::new())).map_err(|error| error.to_string())
+        }),
+        compare: Arc::new(move |profile, gpu, method| {
+            compare(profile, &catalog_too, &by_too(method, vec![gpu.clone()])).map_err(|error| error.to_string())
+        }),
         plan: Arc::new(move |predictions, goal| solve(&kept, predictions, &prices, goal)),
         export: Arc::new(|plan, predictions| {
             plan_toml::toml(plan, predictions, jiff::Timestamp::now()).map_err(|error| error.to_string())

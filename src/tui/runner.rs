@@ -157,11 +157,18 @@ impl Runner {
 
     fn execute(&mut self, effect: Effect) {
         match effect {
-            Effect::Predict { generation, profile } => {
+            Effect::Predict { generation, profile, method } => {
                 let predict = self.engine.predict.clone();
                 self.work(
-                    move || predict(&profile).map(Arc::new),
+                    move || predict(&profile, method).map(Arc::new),
                     move |result| Msg::Predicted { generation, result: result.and_then(|result| result) },
+                );
+            }
+            Effect::Compare { generation, profile, gpu, method } => {
+                let compare = self.engine.compare.clone();
+                self.work(
+                    move || compare(&profile, &gpu, method).map(Arc::new),
+                    move |result| Msg::Compared { generation, result: result.and_then(|result| result) },
                 );
             }
             Effect::Solve { generation, predictions, goal } => self.solve(generation, predictions, goal),

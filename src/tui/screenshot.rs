@@ -47,9 +47,13 @@ fn settle(app: &mut App, launch: &Launch, msg: Msg) {
     while let Some(msg) = waiting.pop() {
         for effect in app.update(msg) {
             match effect {
-                Effect::Predict { generation, profile } => {
-                    let result = (launch.engine.predict)(&profile).map(Arc::new);
+                Effect::Predict { generation, profile, method } => {
+                    let result = (launch.engine.predict)(&profile, method).map(Arc::new);
                     waiting.push(Msg::Predicted { generation, result });
+                }
+                Effect::Compare { generation, profile, gpu, method } => {
+                    let result = (launch.engine.compare)(&profile, &gpu, method).map(Arc::new);
+                    waiting.push(Msg::Compared { generation, result });
                 }
                 Effect::Solve { generation, predictions, goal } => {
                     let result = (launch.engine.plan)(&predictions, &goal);

@@ -8,8 +8,10 @@ use habitat_tui::app::engine::Solved;
 use habitat_tui::app::{Engine, SaveOutcome, Screen, Setup, Source};
 use habitat_tui::catalog::{Catalog, Vendor};
 use habitat_tui::plan::{Goal, Part, Plan, PlanStatus, Range, Rejection, RejectionKind, SolverReport, Total, Work};
+use habitat_tui::predict::compare::{Answer, Compared, Comparison, OnGpu, Validated};
 use habitat_tui::predict::{
-    Estimate, Fits, GpuFacts, MemoryFit, Method, MethodShare, OperationPrediction, Prediction, Predictions, StepTime,
+    Estimate, Fits, GpuFacts, MemoryFit, Method, MethodChoice, MethodShare, OperationPrediction, Prediction,
+    Predictions, StepTime,
 };
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
 use habitat_tui::profile::Phase::{Backward, Forward};
@@ -98,6 +100,37 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
             reason: format!("the step needs 8.0 GB, {:.1} GB may be used", memory * 0.92),
         },
         notes: vec!["no measured bandwidth: 83 % of nominal taken".into()],
+    }
+}
+
+/// Methods that agree but for the roofline; one has no answer.
+fn comparison(profile: &Profile, gpu: &GpuSlug, method: Option<MethodChoice>) -> Comparison {
+    let found = predictions(profile).predictions.into_iter().find(|prediction| prediction.gpu.slug == *gpu).unwrap();
+    let step = found.step.as_estimate();
+    let judged =
+        |error, steps| Some(Validated { error, steps, on: "training steps from a trace of another GPU".into() });
+    let answer = |factor: f64, validated| {
+        Some(Answer { step: Estimate::with_band(step.mid * factor, 0.1, Method::Mixed), validated })
+    };
+    let methods = [MethodChoice::Auto, MethodChoice::WaveScaling, MethodChoice::Roofline, MethodChoice::HabitatMlp];
+    Comparison {
+        workload: profile.workload.clone(),
+        origin: profile.origin.clone(),
+        methods: methods
+            .iter()
+            .map(|&method| Compared {
+                method,
+                missing: (method == MethodChoice::HabitatMlp).then(|| "no networks were given".to_owned()),
+            })
+            .collect(),
+        gpus: vec![OnGpu {
+            measured: None,
+            answers: vec![answer(1.0, judged(0.08, 50)), answer(1.1, judged(0.07, 6)), answer(0.7, None), None],
+            taken: methods.iter().position(|it| *it == method.unwrap_or_default()),
+            why: "8.0 % off on 50 training steps from a trace of another GPU".into(),
+            disagreements: vec!["auto 4.00 ms (3.60–4.40) and roofline 2.80 ms (2.52–3.08) exclude each other".into()],
+            gpu: found.gpu,
+        }],
     }
 }
 
@@ -232,7 +265,8 @@ pub fn launch() -> Launch {
             filter: None,
         },
         engine: Engine {
-            predict: Arc::new(|profile| Ok(predictions(profile))),
+            predict: Arc::new(|profile, _| Ok(predictions(profile))),
+            compare: Arc::new(|profile, gpu, method| Ok(comparison(profile, gpu, method))),
             plan: Arc::new(|_, goal| Ok(Solved { plan: Arc::new(solve(goal)), frontier: Arc::default() })),
             export: Arc::new(|_, _| Ok(String::new())),
             save: Arc::new(|path, _, _| SaveOutcome::Saved(path.to_owned())),

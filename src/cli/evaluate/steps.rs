@@ -14,7 +14,7 @@ use crate::store::{self, StoreError};
 use crate::units::GpuSlug;
 
 /// Measured steps by file name, then by GPU.
-type Steps = BTreeMap<String, BTreeMap<GpuSlug, Profile>>;
+pub(super) type Steps = BTreeMap<String, BTreeMap<GpuSlug, Profile>>;
 
 /// Every step of `dir`: from shapes alone and from every other GPU it was measured on.
 pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
@@ -93,7 +93,7 @@ fn add_step(
 }
 
 /// A file name without its endings.
-fn bare(name: &str) -> &str {
+pub(super) fn bare(name: &str) -> &str {
     name.split(".habitat").next().unwrap_or(name)
 }
 
@@ -112,7 +112,7 @@ fn add_operations(groups: &mut Groups, prediction: &Prediction, source: &Profile
     }
 }
 
-fn read(dir: &Path) -> Result<Steps, CliError> {
+pub(super) fn read(dir: &Path) -> Result<Steps, CliError> {
     let mut steps = Steps::new();
     for path in profiles(dir)? {
         let (profile, _) = store::read_profile(&path)?;

@@ -48,14 +48,14 @@ struct Row {
 }
 
 /// A trace that was recorded on a GPU of the catalog.
-struct Recorded {
+pub(super) struct Recorded {
     stem: String,
-    gpu: GpuSlug,
-    profile: Profile,
+    pub(super) gpu: GpuSlug,
+    pub(super) profile: Profile,
 }
 
-/// Every workload on two or more GPUs, in every direction and from shapes alone.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
+/// The traces of a folder by workload.
+pub(super) fn recorded(dir: &Path, catalog: &Catalog) -> Result<BTreeMap<String, Vec<Recorded>>, CliError> {
     let mut by_workload: BTreeMap<String, Vec<Recorded>> = BTreeMap::new();
     for path in traces(dir)? {
         let stem = workload_name(&path);
@@ -67,6 +67,12 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
             by_workload.entry(workload).or_default().push(Recorded { stem, gpu, profile });
         }
     }
+    Ok(by_workload)
+}
+
+/// Every workload on two or more GPUs, in every direction and from shapes alone.
+pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
+    let by_workload = recorded(dir, catalog)?;
     let mut rows = Vec::new();
     let with = |gpu: &GpuSlug| Options { models: judges.of(gpu), ..Options::default() };
     for (workload, recorded) in &by_workload {

@@ -156,6 +156,17 @@ pub enum EvaluateOn {
         /// Folder of the tables.
         dir: PathBuf,
     },
+    /// Every method on the same steps, from shapes alone and from another GPU.
+    Methods {
+        /// Folder with neusight/steps and traces/gpu.
+        dir: PathBuf,
+    },
+    /// Logs of runs: fitted on small batch sizes and few iterations, judged far beyond both,
+    /// on logs made with known noise and on those given.
+    Logs {
+        /// CSV files with time, batch size and iterations.
+        logs: Vec<PathBuf>,
+    },
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
     Cases,
 }

@@ -18,6 +18,9 @@ pub struct PredictArgs {
     /// Every operation too.
     #[arg(long)]
     pub operations: bool,
+    /// What every method says, what each was found to err by, and which is taken.
+    #[arg(long, conflicts_with = "operations")]
+    pub all_methods: bool,
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,

@@ -63,6 +63,8 @@ pub enum SchemaArg {
     Profile,
     /// What `predict --json` prints.
     Predictions,
+    /// What `predict --all-methods --json` prints.
+    Comparison,
     /// What `plan --json` prints.
     Plan,
 }

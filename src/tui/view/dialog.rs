@@ -1,15 +1,19 @@
-//! Dialogs: help, palette, filter, value, export.
+//! Dialogs: help, palette, filter, value, methods, export.
 
 use ratatui::layout::{Position, Rect};
 use unicode_width::UnicodeWidthStr;
 
 use crate::app::Target;
 use crate::app::input::Input;
+use crate::app::job::JobState;
 use crate::app::modal::{HelpLine, Modal, help_lines, matching};
 use crate::app::slider::Knob;
+use crate::report::comparison::error_words;
+use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::Canvas;
+use crate::units::GpuSlug;
 
 pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     let app = canvas.app;
@@ -36,6 +40,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
             };
             small(canvas, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);
         }
+        Some(Modal::Methods { gpu, selected }) => methods(canvas, area, gpu, *selected),
         Some(Modal::Export { input, exists, error, saving }) => {
             let note = match error {
                 Some(error) => Some((error.as_str(), Role::Error)),
@@ -147,5 +152,75 @@ fn palette(canvas: &mut Canvas<'_>, area: Rect, input: &Input, selected: usize) 
         let key_x = line.right().saturating_sub(key.width() as u16);
         canvas.styled(key_x, line.y, 12, &key, style);
         canvas.hit(line, Target::DialogRow(index));
+    }
+}
+
+/// What every method says of a GPU: one a row, and of the selected one what it needs.
+fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) {
+    let app = canvas.app;
+    let lines = app.comparison.value().map_or(1, |comparison| comparison.methods.len()) as u16;
+    let title = format!("{gpu}: method by method");
+    let inside = frame(canvas, area, 92, lines + 9, &title, "Enter uses it everywhere · Esc closes");
+    let comparison = match (app.comparison.state(), app.comparison.value()) {
+        (JobState::Failed(why), _) => {
+            canvas.wrapped(inside, &clean(why, 400), Role::Error);
+            return;
+        }
+        (JobState::Idle, Some(comparison)) => comparison,
+        _ => {
+            canvas.text(inside.x, inside.y, inside.width, "asking every method …", Role::Muted);
+            return;
+        }
+    };
+    let Some(on) = comparison.gpus.first() else { return };
+    let columns: [(&str, u16); 5] = [("", 2), ("method", 14), ("step", 11), ("low–high", 21), ("error found", 15)];
+    let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
+    for (column, (name, width)) in columns.iter().enumerate() {
+        canvas.text(place(column), inside.y, *width, name, Role::Title);
+    }
+    for (row, compared) in comparison.methods.iter().enumerate() {
+        let line = Rect { y: inside.y + 1 + row as u16, height: 1, ..inside };
+        let answer = on.answers.get(row).and_then(Option::as_ref);
+        let mut style = canvas.style(if answer.is_some() { Role::Text } else { Role::Muted });
+        if row == selected {
+            style = style.patch(canvas.style(Role::Selection));
+            canvas.buffer.set_style(line, style);
+            canvas.styled(line.x, line.y, 1, canvas.glyphs.marker, style);
+        }
+        let mut cells = vec![compared.method.name().to_owned()];
+        match answer {
+            Some(answer) => cells.extend([
+                format::time(answer.step.mid),
+                format::time_range(answer.step.low, answer.step.high),
+                error_words(answer.validated.as_ref()),
+                if on.taken == Some(row) { "taken".to_owned() } else { String::new() },
+            ]),
+            None if on.measured.is_some() && compared.missing.is_none() => cells.push("measured here".to_owned()),
+            None => cells.push("no answer".to_owned()),
+        }
+        for (column, cell) in cells.iter().enumerate() {
+            canvas.styled(place(column + 1), line.y, line.right().saturating_sub(place(column + 1)), cell, style);
+        }
+        canvas.hit(line, Target::DialogRow(row));
+    }
+    let mut y = inside.y + 2 + lines;
+    let mut say = |label: &str, text: &str, role: Role| {
+        if y < inside.bottom() {
+            let room = Rect { y, height: inside.bottom() - y, ..inside };
+            y += canvas.wrapped(room, &clean(&format!("{label}: {text}"), 300), role);
+        }
+    };
+    if let Some(compared) = comparison.methods.get(selected) {
+        let name = compared.method.name();
+        say(&format!("{name} needs"), compared.method.needs(), Role::Text);
+        if let Some(missing) = &compared.missing {
+            say("here", missing, Role::Warning);
+        }
+    }
+    if on.taken.is_some() {
+        say("taken because", &on.why, Role::Muted);
+    }
+    for disagreement in &on.disagreements {
+        say("warning", disagreement, Role::Warning);
     }
 }

@@ -4,6 +4,7 @@ use ratatui::layout::Rect;
 
 use super::{Density, labelled};
 use crate::app::screen::predict;
+use crate::predict::MethodChoice;
 use crate::settings::theme::Role;
 use crate::tui::paint::Canvas;
 use crate::tui::widget::table;
@@ -24,6 +25,9 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     let mut title = String::from("step on one GPU");
     if app.predictions.is_stale() {
         title.push_str(" (stale)");
+    }
+    if let Some(method) = app.method.filter(|method| *method != MethodChoice::Auto) {
+        title = format!("{title}, by {}", method.name());
     }
     if canvas.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
         title.push_str(" (? = catalog figures not confirmed)");

@@ -1,0 +1,192 @@
+//! What happens in dialogs: keys, lines being typed, and Enter.
+
+use crate::action::Action;
+use crate::app::engine::SaveOutcome;
+use crate::app::modal::{self, Modal};
+use crate::app::msg::Effect;
+use crate::app::slider::{self, Knob};
+use crate::app::{App, Tone};
+use crate::predict::compare::Compared;
+use crate::settings::keymap::{Code, Key};
+use crate::units::GpuSlug;
+
+impl App {
+    pub(super) fn paste(&mut self, text: &str) {
+        let Some(modal) = &mut self.modal else { return };
+        if let Some(input) = modal.input_mut() {
+            input.insert(text);
+            self.input_changed();
+        }
+    }
+
+    /// What follows from the line being typed.
+    fn input_changed(&mut self) {
+        match &mut self.modal {
+            Some(Modal::Filter { input, .. }) => {
+                let text = input.text();
+                if let Some(list) = self.list_mut() {
+                    list.filter = text;
+                    list.selected = 0;
+                }
+            }
+            Some(Modal::Help { scroll, .. }) => *scroll = 0,
+            Some(Modal::Palette { selected, .. }) => *selected = 0,
+            Some(Modal::Value { error, .. }) => *error = None,
+            Some(Modal::Export { exists, error, .. }) => {
+                *exists = false;
+                *error = None;
+            }
+            Some(Modal::Methods { .. }) | None => {}
+        }
+    }
+
+    pub(super) fn modal_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        match self.setup.keymap.action(key) {
+            // Leaving, stopping and redrawing work wherever the user is; a character is text.
+            Some(action @ (Action::Quit | Action::Suspend | Action::Redraw)) if key.ctrl => {
+                return self.act(action, effects);
+            }
+            _ => {}
+        }
+        let page = self.page();
+        if matches!(self.modal, Some(Modal::Methods { .. })) {
+            // Nothing is typed here: the keys of lists move, the one that opened it closes.
+            match self.setup.keymap.action(key) {
+                Some(Action::Up) => return self.modal_scroll(-1),
+                Some(Action::Down) => return self.modal_scroll(1),
+                Some(Action::Back | Action::Methods) => {
+                    self.modal = None;
+                    return;
+                }
+                _ => {}
+            }
+        }
+        match key.code {
+            Code::Esc => {
+                if let Some(Modal::Filter { before, .. }) = self.modal.take()
+                    && let Some(list) = self.list_mut()
+                {
+                    list.filter = before;
+                }
+                return;
+            }
+            Code::Enter => return self.confirm(effects),
+            Code::Up | Code::Down | Code::PageUp | Code::PageDown => {
+                let by = match key.code {
+                    Code::Up => -1,
+                    Code::Down => 1,
+                    Code::PageUp => -page,
+                    _ => page,
+                };
+                return self.modal_scroll(by);
+            }
+            _ => {}
+        }
+        if let Some(modal) = &mut self.modal {
+            if matches!(modal, Modal::Help { input, .. } if input.text().is_empty())
+                && matches!(key.code, Code::Char('q' | '?'))
+            {
+                // In the help nothing is lost by leaving with the key that opened it.
+                self.modal = None;
+            } else if modal.input_mut().is_some_and(|input| input.key(key)) {
+                self.input_changed();
+            }
+        }
+    }
+
+    pub(super) fn modal_scroll(&mut self, by: isize) {
+        let query = self.modal.as_mut().and_then(Modal::input_mut).map(|input| input.text()).unwrap_or_default();
+        let methods = self.comparison.value().map_or(0, |comparison| comparison.methods.len());
+        let help = modal::help_lines(self, &query).len();
+        let actions = modal::matching(self, &query).len();
+        let moved = |at: usize, len: usize| at.saturating_add_signed(by).min(len.saturating_sub(1));
+        match &mut self.modal {
+            Some(Modal::Help { scroll, .. }) => *scroll = moved(*scroll, help),
+            Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, actions),
+            Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
+            _ => {}
+        }
+    }
+
+    /// Enter in a dialog.
+    pub(super) fn confirm(&mut self, effects: &mut Vec<Effect>) {
+        match self.modal.take() {
+            Some(Modal::Palette { input, selected }) => {
+                if let Some(spec) = modal::matching(self, &input.text()).get(selected) {
+                    self.act(spec.action, effects);
+                }
+            }
+            Some(Modal::Value { knob, input, .. }) => {
+                let text = input.text();
+                match slider::parse(&text, knob == Knob::Deadline) {
+                    Some(value) => self.set_knob(knob, Some(value), effects),
+                    None if text.trim().is_empty() && knob != Knob::Work => self.set_knob(knob, None, effects),
+                    None => {
+                        let hint = match knob {
+                            Knob::Deadline => "a number of hours above 0, such as 48, 2d or 90m",
+                            Knob::Budget => "a number of dollars above 0, such as 500 or 2.5k",
+                            Knob::Work => "a number above 0, such as 1,000,000 or 2.5M",
+                        };
+                        let error = Some(format!("write {hint}"));
+                        self.modal = Some(Modal::Value { knob, input, error });
+                    }
+                }
+            }
+            Some(Modal::Export { input, exists, .. }) => {
+                let path = input.text().trim().to_owned();
+                let error = path.is_empty().then(|| "write the path of the file".to_owned());
+                let plan = self.plan.shared().zip(self.predictions.shared()).filter(|_| error.is_none());
+                let saving = plan.is_some();
+                if let Some((plan, predictions)) = plan {
+                    effects.push(Effect::Save { plan, predictions, path, overwrite: exists });
+                }
+                self.modal = Some(Modal::Export { input, exists: false, error, saving });
+            }
+            Some(Modal::Methods { gpu, selected }) => self.choose_method(gpu, selected, effects),
+            Some(Modal::Help { .. } | Modal::Filter { .. }) | None => {}
+        }
+    }
+
+    /// Predicts every GPU by the method selected, unless it has no answer.
+    fn choose_method(&mut self, gpu: GpuSlug, selected: usize, effects: &mut Vec<Effect>) {
+        let chosen = self.comparison.value().and_then(|comparison| comparison.methods.get(selected)).cloned();
+        match chosen {
+            Some(Compared { method, missing: None }) => {
+                self.method = Some(method);
+                self.message = Some((Tone::Good, format!("method {} everywhere", method.name())));
+                self.start_predict(effects);
+            }
+            Some(Compared { method, missing: Some(why) }) => {
+                self.message = Some((Tone::Hint, format!("{}: {}", method.name(), crate::text::clean(&why, 200))));
+                self.modal = Some(Modal::Methods { gpu, selected });
+            }
+            // Still being worked out.
+            None => self.modal = Some(Modal::Methods { gpu, selected }),
+        }
+    }
+
+    pub(super) fn saved(&mut self, outcome: SaveOutcome) {
+        match (outcome, &mut self.modal) {
+            (SaveOutcome::Saved(path), modal) => {
+                if matches!(modal, Some(Modal::Export { .. })) {
+                    *modal = None;
+                }
+                self.message = Some((Tone::Good, format!("wrote {}", crate::text::clean(&path, 200))));
+            }
+            (SaveOutcome::Exists, Some(Modal::Export { exists, saving, .. })) => {
+                *exists = true;
+                *saving = false;
+            }
+            (SaveOutcome::Failed(why), Some(Modal::Export { error, saving, .. })) => {
+                *error = Some(crate::text::clean(&why, 300));
+                *saving = false;
+            }
+            (SaveOutcome::Failed(why), _) => {
+                self.message = Some((Tone::Bad, format!("not written: {}", crate::text::clean(&why, 300))));
+            }
+            (SaveOutcome::Exists, _) => {
+                self.message = Some((Tone::Bad, "not written: there is a file of that name".to_owned()));
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Every method on the same whole steps: recorded steps and traces, predicted from shapes
+//! alone and from another GPU. What [`crate::predict::compare`] tells of the methods' errors
+//! comes from here.
+
+use std::path::Path;
+
+use super::super::CliError;
+use super::super::operators::Judges;
+use super::steps::{bare, read};
+use super::tally::{Evaluation, Groups, Predicted};
+use super::traces;
+use crate::catalog::Catalog;
+use crate::predict::compare::{Known, missing};
+use crate::predict::{MethodChoice, Options, predict};
+use crate::profile::Profile;
+use crate::units::GpuSlug;
+
+/// Methods that need nothing but what is shipped.
+const JUDGED: [MethodChoice; 4] =
+    [MethodChoice::Auto, MethodChoice::Learned, MethodChoice::WaveScaling, MethodChoice::Roofline];
+
+/// A step that was measured, and one to predict it from.
+struct Case<'a> {
+    /// What was known.
+    group: String,
+    from: &'a Profile,
+    gpu: &'a GpuSlug,
+    measured: &'a Profile,
+    label: String,
+}
+
+/// The steps under `data/neusight/steps` and the traces under `data/traces/gpu`.
+pub(super) fn evaluate(data: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
+    let mut groups = Groups::default();
+    let steps = read(&data.join("neusight/steps"))?;
+    for (name, by_gpu) in &steps {
+        for (gpu, measured) in by_gpu {
+            let mode = measured.workload.mode;
+            for (origin, from) in by_gpu {
+                let (group, label) = if origin == gpu {
+                    (format!("{mode}, shapes alone"), format!("{} on {gpu}", bare(name)))
+                } else {
+                    (format!("{mode}, measured elsewhere"), format!("{}, {origin} → {gpu}", bare(name)))
+                };
+                judge(&mut groups, &Case { group, from, gpu, measured, label }, catalog, judges);
+            }
+        }
+    }
+    for (workload, recorded) in &traces::recorded(&data.join("traces/gpu"), catalog)? {
+        for there in recorded {
+            for here in recorded.iter().filter(|here| here.gpu != there.gpu) {
+                let case = Case {
+                    group: "trace, recorded elsewhere".to_owned(),
+                    from: &here.profile,
+                    gpu: &there.gpu,
+                    measured: &there.profile,
+                    label: format!("{workload}, {} → {}", here.gpu, there.gpu),
+                };
+                judge(&mut groups, &case, catalog, judges);
+            }
+        }
+    }
+    let protocol = "absolute relative errors of whole steps by every method on the same steps; \"in range\" is the share of measured steps in the predicted range";
+    Ok(groups.evaluation(protocol.to_owned(), vec![judges.protocol()]))
+}
+
+fn judge(groups: &mut Groups, case: &Case<'_>, catalog: &Catalog, judges: &Judges) {
+    let Some(time) = case.measured.measured_step() else { return };
+    let alone = std::ptr::eq(case.from, case.measured);
+    let origin = case.from.origin.as_ref().and_then(|origin| catalog.get(origin.gpu.as_ref()?));
+    for method in JUDGED {
+        let options = Options {
+            targets: vec![case.gpu.clone()],
+            ignore_origin: alone,
+            method,
+            models: judges.of(case.gpu),
+            ..Options::default()
+        };
+        if missing(method, Known::of(case.from, origin, &options), &options).is_some() {
+            continue;
+        }
+        // A step of which nothing is known by operation cannot be predicted.
+        let Ok(answer) = predict(case.from, catalog, &options) else { continue };
+        let Some(prediction) = answer.predictions.first() else { continue };
+        let step = prediction.step.as_estimate();
+        let predicted = Predicted { mid: step.mid.get(), range: Some([step.low.get(), step.high.get()]) };
+        groups.add(&case.group, method.name(), predicted, time.get(), &|| case.label.clone());
+    }
+}

@@ -1,0 +1,341 @@
+//! Methods side by side: what each says of a step, what it needs, how far it was off on
+//! steps it was not fitted to, and which to take.
+//!
+//! The one with the smallest validated error is taken, but [`MethodChoice::Auto`] gives way
+//! only to an error that rests on [`ENOUGH`] steps or more. Methods whose ranges have no
+//! value in common contradict each other, and that is said.
+
+use std::fmt::Write;
+
+use super::estimate::GpuFacts;
+use super::{
+    Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, find_origin, predict,
+};
+use crate::catalog::{Catalog, GpuSpec};
+use crate::profile::{Origin, Profile};
+use crate::units::Micros;
+
+/// Fewer judged steps do not move the choice away from the default method.
+pub const ENOUGH: u32 = 10;
+
+/// The mean absolute relative error of whole steps that a method was not fitted to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Validated {
+    /// 0.07 = 7 %.
+    pub error: f64,
+    /// On how many steps.
+    pub steps: u32,
+    /// Which.
+    pub on: String,
+}
+
+/// What is known of a profile's step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Shapes alone, or what was measured is ignored.
+    Shapes,
+    /// A measured step, its operators measured apart or without their launches.
+    Step,
+    /// A trace: operators measured within the step, with the launches of their kernels.
+    Trace,
+}
+
+impl Known {
+    /// Of a profile with these options.
+    pub fn of(profile: &Profile, origin: Option<&GpuSpec>, options: &Options) -> Self {
+        if options.ignore_origin || origin.is_none() {
+            return Self::Shapes;
+        }
+        let mut kernels = profile.operations.iter().flat_map(|operation| &operation.kernels);
+        if kernels.any(|kernel| kernel.grid.is_some()) { Self::Trace } else { Self::Step }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Shapes => "from shapes alone",
+            Self::Step => "from the step measured on another GPU",
+            Self::Trace => "from a trace of another GPU",
+        }
+    }
+}
+
+/// Figures of `models evaluate methods`: what was known, training or inference (`None`:
+/// both), the method, the error and the number of steps. Every GPU was judged by models
+/// that were trained without it.
+const FIGURES: [(Known, Option<Mode>, MethodChoice, f64, u32); 16] = [
+    (Known::Shapes, Some(Mode::Inference), MethodChoice::Auto, 0.072, 47),
+    (Known::Shapes, Some(Mode::Inference), MethodChoice::Learned, 0.072, 47),
+    (Known::Shapes, Some(Mode::Inference), MethodChoice::Roofline, 0.121, 47),
+    (Known::Shapes, Some(Mode::Training), MethodChoice::Auto, 0.077, 10),
+    (Known::Shapes, Some(Mode::Training), MethodChoice::Learned, 0.077, 10),
+    (Known::Shapes, Some(Mode::Training), MethodChoice::Roofline, 0.114, 10),
+    (Known::Step, Some(Mode::Inference), MethodChoice::Auto, 0.075, 198),
+    (Known::Step, Some(Mode::Inference), MethodChoice::Learned, 0.075, 198),
+    (Known::Step, Some(Mode::Inference), MethodChoice::Roofline, 0.176, 198),
+    (Known::Step, Some(Mode::Training), MethodChoice::Auto, 0.073, 18),
+    (Known::Step, Some(Mode::Training), MethodChoice::Learned, 0.073, 18),
+    (Known::Step, Some(Mode::Training), MethodChoice::Roofline, 0.171, 18),
+    (Known::Trace, None, MethodChoice::Auto, 0.082, 6),
+    (Known::Trace, None, MethodChoice::Learned, 0.082, 6),
+    (Known::Trace, None, MethodChoice::WaveScaling, 0.071, 6),
+    (Known::Trace, None, MethodChoice::Roofline, 0.204, 6),
+];
+
+/// What the shipped models and rules were found to err by; `None` where that was not judged.
+pub fn validated(method: MethodChoice, known: Known, mode: Mode) -> Option<Validated> {
+    let (.., error, steps) = FIGURES
+        .iter()
+        .find(|(with, of, which, ..)| *with == known && *which == method && of.is_none_or(|of| of == mode))?;
+    let what = if known == Known::Trace { "steps".to_owned() } else { format!("{mode} steps") };
+    Some(Validated { error: *error, steps: *steps, on: format!("{what} {}", known.words()) })
+}
+
+/// Why a method cannot answer for a profile; `None` where it can.
+pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<&'static str> {
+    match method {
+        MethodChoice::WaveScaling if known == Known::Shapes => Some("nothing was measured: it would be the roofline"),
+        MethodChoice::WaveScaling if known == Known::Step => {
+            Some("no launches were recorded: it would be a ratio of rooflines")
+        }
+        MethodChoice::Learned if options.models.is_none() => Some("no learned models were given"),
+        MethodChoice::HabitatMlp if options.habitat.is_none() => {
+            Some("no networks were given; `models train --habitat` trains them")
+        }
+        _ => None,
+    }
+}
+
+/// What one method says of a step on one GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The step.
+    pub step: Estimate<Micros>,
+    /// What it was found to err by.
+    pub validated: Option<Validated>,
+}
+
+/// One GPU, method by method.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnGpu {
+    /// The GPU.
+    pub gpu: GpuFacts,
+    /// The step as recorded on it, where it was.
+    pub measured: Option<Micros>,
+    /// In the order of [`Comparison::methods`]; `None` where the method has no answer.
+    pub answers: Vec<Option<Answer>>,
+    /// The method to take, by position.
+    pub taken: Option<usize>,
+    /// Why.
+    pub why: String,
+    /// Methods whose ranges have no value in common, a sentence a pair.
+    pub disagreements: Vec<String>,
+}
+
+/// A method and why it has no answer, where it has none at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compared {
+    /// The method.
+    pub method: MethodChoice,
+    /// What it lacks here.
+    pub missing: Option<String>,
+}
+
+/// What all methods say of a workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// What is run.
+    pub workload: Workload,
+    /// Where it was recorded.
+    pub origin: Option<Origin>,
+    /// The methods.
+    pub methods: Vec<Compared>,
+    /// One a GPU, in the order asked for.
+    pub gpus: Vec<OnGpu>,
+}
+
+/// The step of `profile` by every method. `options.method` other than `Auto` is the user's
+/// choice, and is taken wherever it has an answer.
+///
+/// # Errors
+/// Those of [`predict`] that no method gets around: an unknown origin or target, or nothing
+/// known of any operation.
+pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Comparison, PredictError> {
+    let origin = find_origin(profile, catalog, options)?;
+    let known = Known::of(profile, origin, options);
+    let mode = profile.workload.mode;
+    let auto = predict(profile, catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;
+    let mut gpus: Vec<OnGpu> = auto
+        .predictions
+        .iter()
+        .map(|prediction| OnGpu {
+            gpu: prediction.gpu.clone(),
+            measured: match &prediction.step {
+                StepTime::Measured { median, .. } => Some(*median),
+                StepTime::Predicted(_) => None,
+            },
+            answers: Vec::new(),
+            taken: None,
+            why: String::new(),
+            disagreements: Vec::new(),
+        })
+        .collect();
+    let mut methods = Vec::new();
+    for method in MethodChoice::ALL {
+        let mut lacking = missing(method, known, options).map(str::to_owned);
+        let answers = match (method, &lacking) {
+            (_, Some(_)) => None,
+            (MethodChoice::Auto, _) => Some(auto.predictions.clone()),
+            _ => match predict(profile, catalog, &Options { method, ..options.clone() }) {
+                Ok(answers) => Some(answers.predictions),
+                Err(error) => {
+                    lacking = Some(error.to_string());
+                    None
+                }
+            },
+        };
+        let mut answers = answers.into_iter().flatten();
+        for on in &mut gpus {
+            on.answers.push(answers.next().and_then(|prediction| answer(&prediction, method, known, mode)));
+        }
+        methods.push(Compared { method, missing: lacking });
+    }
+    for on in &mut gpus {
+        (on.taken, on.why) = taken(&methods, on, options.method);
+        on.disagreements = disagreements(&methods, on);
+    }
+    Ok(Comparison { workload: auto.workload, origin: auto.origin, methods, gpus })
+}
+
+fn answer(prediction: &Prediction, method: MethodChoice, known: Known, mode: Mode) -> Option<Answer> {
+    let StepTime::Predicted(step) = &prediction.step else { return None };
+    (step.mid.get() > 0.0).then(|| Answer { step: step.clone(), validated: validated(method, known, mode) })
+}
+
+/// Which answer to take, and why.
+fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize>, String) {
+    if on.measured.is_some() {
+        return (None, "measured on this GPU".to_owned());
+    }
+    let answers = || on.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, answer.as_ref()?)));
+    if asked != MethodChoice::Auto
+        && let Some((index, _)) = answers().find(|(index, _)| methods[*index].method == asked)
+    {
+        return (Some(index), "asked for".to_owned());
+    }
+    let may_win = |index: usize, answer: &Answer| {
+        answer
+            .validated
+            .as_ref()
+            .filter(|it| methods[index].method == MethodChoice::Auto || it.steps >= ENOUGH)
+            .cloned()
+    };
+    // The first of equals: methods are listed with the default at the head.
+    let best = answers()
+        .filter_map(|(index, answer)| Some((index, may_win(index, answer)?)))
+        .min_by(|a, b| a.1.error.total_cmp(&b.1.error));
+    match best {
+        Some((index, by)) => {
+            let mut why = format!("{:.1} % off on {} {}", by.error * 100.0, by.steps, by.on);
+            let next = answers()
+                .filter(|(other, answer)| {
+                    *other != index && answer.validated.as_ref().is_some_and(|it| it.error > by.error)
+                })
+                .filter_map(|(other, answer)| Some((other, answer.validated.as_ref()?)))
+                .min_by(|a, b| a.1.error.total_cmp(&b.1.error));
+            if let Some((other, behind)) = next {
+                let _ = write!(why, "; {} {:.1} %", methods[other].method.name(), behind.error * 100.0);
+            }
+            for (other, few) in answers().filter_map(|(other, answer)| Some((other, answer.validated.as_ref()?))) {
+                if few.error < by.error {
+                    let name = methods[other].method.name();
+                    let _ = write!(why, "; {name}'s {:.1} % rests on {} steps only", few.error * 100.0, few.steps);
+                }
+            }
+            (Some(index), why)
+        }
+        None => match answers().next() {
+            Some((index, _)) => (Some(index), "no method was judged on steps like this".to_owned()),
+            None => (None, "no method has an answer".to_owned()),
+        },
+    }
+}
+
+fn disagreements(methods: &[Compared], on: &OnGpu) -> Vec<String> {
+    let mut found = Vec::new();
+    for (index, a) in on.answers.iter().enumerate() {
+        for (other, b) in on.answers.iter().enumerate().skip(index + 1) {
+            let (Some(a), Some(b)) = (a, b) else { continue };
+            if a.step.high.get() < b.step.low.get() || b.step.high.get() < a.step.low.get() {
+                let words = |at: usize, step: &Estimate<Micros>| {
+                    format!(
+                        "{} {:.2} ms ({:.2}–{:.2})",
+                        methods[at].method.name(),
+                        step.mid.as_millis(),
+                        step.low.as_millis(),
+                        step.high.as_millis()
+                    )
+                };
+                found.push(format!("{} and {} exclude each other", words(index, &a.step), words(other, &b.step)));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Method;
+    use super::*;
+    use crate::catalog::Layer;
+
+    fn on(answers: Vec<Option<(f64, f64, u32)>>) -> (Vec<Compared>, OnGpu) {
+        let path = format!("{}/catalog/t4.toml", env!("CARGO_MANIFEST_DIR"));
+        let spec = GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap();
+        let gpu = crate::predict::facts(&spec);
+        let methods = MethodChoice::ALL.map(|method| Compared { method, missing: None }).to_vec();
+        let answers = answers
+            .into_iter()
+            .map(|it| {
+                it.map(|(millis, error, steps)| Answer {
+                    step: Estimate::with_band(Micros::known(millis * 1000.0), 0.1, Method::Learned),
+                    validated: Some(Validated { error, steps, on: "steps".to_owned() }),
+                })
+            })
+            .collect();
+        let on = OnGpu { gpu, measured: None, answers, taken: None, why: String::new(), disagreements: Vec::new() };
+        (methods, on)
+    }
+
+    #[test]
+    fn the_smallest_error_is_taken_if_it_rests_on_enough_steps() {
+        let (methods, few) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH - 1))]);
+        let (index, why) = taken(&methods, &few, MethodChoice::Auto);
+        assert_eq!(
+            (index, why.as_str()),
+            (Some(0), "8.0 % off on 50 steps; wave-scaling's 5.0 % rests on 9 steps only")
+        );
+        let (methods, enough) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH))]);
+        let (index, why) = taken(&methods, &enough, MethodChoice::Auto);
+        assert_eq!((index, why.as_str()), (Some(2), "5.0 % off on 10 steps; auto 8.0 %"));
+        assert_eq!(taken(&methods, &enough, MethodChoice::Roofline).0, Some(2), "roofline has no answer");
+        assert_eq!(taken(&methods, &few, MethodChoice::WaveScaling), (Some(2), "asked for".to_owned()));
+    }
+
+    #[test]
+    fn ranges_apart_are_a_disagreement() {
+        let (methods, near) = on(vec![Some((10.0, 0.1, 9)), Some((12.0, 0.1, 9))]);
+        assert!(disagreements(&methods, &near).is_empty());
+        let (methods, far) = on(vec![Some((10.0, 0.1, 9)), Some((13.0, 0.1, 9)), None]);
+        assert_eq!(
+            disagreements(&methods, &far),
+            ["auto 10.00 ms (9.00–11.00) and learned 13.00 ms (11.70–14.30) exclude each other"]
+        );
+    }
+
+    #[test]
+    fn every_figure_names_a_method_once() {
+        for (index, a) in FIGURES.iter().enumerate() {
+            assert!(FIGURES[index + 1..].iter().all(|b| (a.0, a.1, a.2) != (b.0, b.1, b.2)));
+        }
+    }
+}

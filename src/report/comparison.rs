@@ -1,0 +1,230 @@
+//! Methods side by side as tables and as JSON (`habitat-comparison`, version 1).
+
+use std::io::{self, Write};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::format;
+use super::predictions::Numbers;
+use super::table::{Cell, Column, Table};
+use crate::predict::compare::{Comparison, OnGpu, Validated};
+use crate::profile::{Origin, Workload};
+use crate::text;
+
+/// What `predict --all-methods --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "habitat-tui comparison of methods")]
+pub struct ComparisonJson<'a> {
+    /// Always `habitat-comparison`.
+    pub format: &'static str,
+    /// Version of the form, 1.
+    pub version: u32,
+    /// What was run.
+    pub workload: &'a Workload,
+    /// Where it was measured; absent where it was not, or was ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<&'a Origin>,
+    /// The methods.
+    pub methods: Vec<MethodJson<'a>>,
+    /// One a GPU.
+    pub gpus: Vec<GpuJson<'a>>,
+}
+
+/// A method.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MethodJson<'a> {
+    /// What `--method` takes.
+    pub method: &'static str,
+    /// What it needs.
+    pub needs: &'static str,
+    /// Why it has no answer here; absent where it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<&'a str>,
+}
+
+/// One GPU.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct GpuJson<'a> {
+    /// Slug of the GPU.
+    pub gpu: &'a str,
+    /// The step as recorded on it; absent where it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_us: Option<f64>,
+    /// The method to take; absent where the step was measured or nothing has an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken: Option<&'static str>,
+    /// Why that one.
+    pub why: &'a str,
+    /// What each method says.
+    pub answers: Vec<AnswerJson<'a>>,
+    /// Methods whose ranges have no value in common.
+    pub disagreements: &'a [String],
+}
+
+/// What a method says.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AnswerJson<'a> {
+    /// The method.
+    pub method: &'static str,
+    /// Time of one step.
+    pub step_time_us: Numbers,
+    /// Mean absolute relative error on steps it was not fitted to; absent where not judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validated_error: Option<f64>,
+    /// On how many steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validated_steps: Option<u32>,
+    /// On which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validated_on: Option<&'a str>,
+}
+
+/// The JSON form.
+pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
+    let name = |index: usize| comparison.methods[index].method.name();
+    let answers = |on: &'a OnGpu| -> Vec<AnswerJson<'a>> {
+        on.answers
+            .iter()
+            .enumerate()
+            .filter_map(|(index, answer)| {
+                let answer = answer.as_ref()?;
+                let validated = answer.validated.as_ref();
+                Some(AnswerJson {
+                    method: name(index),
+                    step_time_us: Numbers::of(&answer.step),
+                    validated_error: validated.map(|it| it.error),
+                    validated_steps: validated.map(|it| it.steps),
+                    validated_on: validated.map(|it| it.on.as_str()),
+                })
+            })
+            .collect()
+    };
+    ComparisonJson {
+        format: "habitat-comparison",
+        version: 1,
+        workload: &comparison.workload,
+        origin: comparison.origin.as_ref(),
+        methods: comparison
+            .methods
+            .iter()
+            .map(|it| MethodJson { method: it.method.name(), needs: it.method.needs(), missing: it.missing.as_deref() })
+            .collect(),
+        gpus: comparison
+            .gpus
+            .iter()
+            .map(|on| GpuJson {
+                gpu: on.gpu.slug.as_str(),
+                measured_us: on.measured.map(Into::into),
+                taken: on.taken.map(name),
+                why: &on.why,
+                answers: answers(on),
+                disagreements: &on.disagreements,
+            })
+            .collect(),
+    }
+}
+
+/// An error that was found, in words: `7.2 % of 47`.
+pub fn error_words(validated: Option<&Validated>) -> String {
+    validated.map_or_else(|| "not judged".to_owned(), |it| format!("{} of {}", format::percent(it.error), it.steps))
+}
+
+/// One row a GPU and method.
+pub fn table(comparison: &Comparison) -> Table {
+    let mut table = Table::new(&[
+        Column::text("GPU", "gpu"),
+        Column::text("method", "method"),
+        Column::number("step", "step_time_us_mid"),
+        Column::number("low–high", ""),
+        Column::number("", "step_time_us_low"),
+        Column::number("", "step_time_us_high"),
+        Column::text("error found", ""),
+        Column::number("", "validated_error"),
+        Column::number("", "validated_steps"),
+        Column::text("", "validated_on"),
+        Column::text("taken", "taken"),
+    ]);
+    for on in &comparison.gpus {
+        if let Some(time) = on.measured {
+            let row = vec![
+                Cell::same(&on.gpu.slug),
+                Cell::same("measured"),
+                Cell::of(format::time(time), time.get()),
+                Cell::unknown(),
+                Cell::unknown(),
+                Cell::unknown(),
+                Cell::unknown(),
+                Cell::unknown(),
+                Cell::unknown(),
+                Cell::unknown(),
+                Cell::same("yes"),
+            ];
+            table.push(row);
+        }
+        for (index, (answer, compared)) in on.answers.iter().zip(&comparison.methods).enumerate() {
+            let Some(answer) = answer else { continue };
+            let validated = answer.validated.as_ref();
+            table.push(vec![
+                Cell::same(&on.gpu.slug),
+                Cell::same(compared.method.name()),
+                Cell::of(format::time(answer.step.mid), answer.step.mid.get()),
+                Cell::same(format::time_range(answer.step.low, answer.step.high)),
+                Cell::same(answer.step.low.get()),
+                Cell::same(answer.step.high.get()),
+                Cell::same(error_words(validated)),
+                Cell::maybe(validated, |it| Cell::same(it.error)),
+                Cell::maybe(validated, |it| Cell::same(it.steps)),
+                Cell::maybe(validated, |it| Cell::same(&it.on)),
+                Cell::of(if on.taken == Some(index) { "yes" } else { "" }, on.taken == Some(index)),
+            ]);
+        }
+    }
+    table
+}
+
+/// What every method needs, and why some have no answer.
+pub fn methods_table(comparison: &Comparison) -> Table {
+    let mut table = Table::new(&[
+        Column::text("method", "method"),
+        Column::text("needs", "needs"),
+        Column::text("here", "missing"),
+    ]);
+    for it in &comparison.methods {
+        table.push(vec![
+            Cell::same(it.method.name()),
+            Cell::same(it.method.needs()),
+            Cell::of(it.missing.as_deref().unwrap_or("answers"), it.missing.as_deref().unwrap_or_default()),
+        ]);
+    }
+    table
+}
+
+/// All of it for people: GPU by GPU, why, contradictions, and the methods.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_text(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    table(comparison).write_text(out)?;
+    writeln!(out)?;
+    methods_table(comparison).write_text(out)?;
+    writeln!(out)?;
+    // The same reason mostly holds for many GPUs.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for on in &comparison.gpus {
+        match reasons.iter_mut().find(|(why, _)| *why == on.why) {
+            Some((_, gpus)) => gpus.push(on.gpu.slug.as_str()),
+            None => reasons.push((&on.why, vec![on.gpu.slug.as_str()])),
+        }
+    }
+    for (why, gpus) in reasons {
+        let names = if gpus.len() > 4 { format!("{} GPUs", gpus.len()) } else { gpus.join(", ") };
+        writeln!(out, "taken on {names}: {}", text::clean(why, 300))?;
+    }
+    for on in &comparison.gpus {
+        for disagreement in &on.disagreements {
+            writeln!(out, "warning: {}: {disagreement}", on.gpu.slug)?;
+        }
+    }
+    Ok(())
+}

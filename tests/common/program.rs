@@ -1,0 +1,66 @@
+//! The program as it is called, in a folder of its own.
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+pub struct Folder(pub tempfile::TempDir);
+
+impl Folder {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn write(&self, name: &str, content: &str) {
+        let path = self.0.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+            .args(args)
+            .current_dir(self.0.path())
+            .env("HABITAT_TUI_CONFIG_DIR", self.0.path().join("config"))
+            .env_remove("HABITAT_TUI_MODELS")
+            .output()
+            .unwrap()
+    }
+
+    pub fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(&[args, &["--json"]].concat())).unwrap()
+    }
+
+    pub fn error(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+pub fn shared(path: &str) -> Option<String> {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", path].iter().collect();
+    if !path.exists() {
+        eprintln!("skipped: {} is not there", path.display());
+        return None;
+    }
+    Some(path.to_str().unwrap().to_owned())
+}
+
+pub fn rows(evaluation: &Value) -> &Vec<Value> {
+    assert_eq!((evaluation["format"].as_str(), evaluation["version"].as_u64()), (Some("habitat-evaluation"), Some(1)));
+    evaluation["rows"].as_array().unwrap()
+}
+
+pub fn row<'a>(evaluation: &'a Value, group: &str, method: &str) -> &'a Value {
+    let found = rows(evaluation).iter().find(|row| row["group"] == group && row["method"] == method);
+    found.unwrap_or_else(|| panic!("no {group}, {method}: {evaluation}"))
+}

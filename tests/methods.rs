@@ -1,0 +1,103 @@
+//! Methods side by side: `predict --all-methods`, and the errors that the choice rests on.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "common/program.rs"]
+mod program;
+
+use std::path::PathBuf;
+
+use habitat_tui::predict::compare::{Known, validated};
+use habitat_tui::predict::{MethodChoice, Mode};
+use program::{Folder, row, shared};
+use serde_json::Value;
+
+fn on<'a>(comparison: &'a Value, gpu: &str) -> &'a Value {
+    comparison["gpus"].as_array().unwrap().iter().find(|on| on["gpu"] == gpu).unwrap()
+}
+
+fn methods(on: &Value) -> Vec<&str> {
+    on["answers"].as_array().unwrap().iter().map(|answer| answer["method"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_method_answers_with_its_range_and_one_is_taken() {
+    let folder = Folder::new();
+    let found = folder.json(&["predict", "--all-methods", "--to", "t4,v100-sxm2-32gb"]);
+    assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-comparison"), Some(1)));
+    let t4 = on(&found, "t4");
+    assert_eq!(methods(t4), ["auto", "learned", "wave-scaling", "roofline"]);
+    assert_eq!(t4["taken"], "auto");
+    for answer in t4["answers"].as_array().unwrap() {
+        let step = &answer["step_time_us"];
+        let [low, mid, high] = ["low", "mid", "high"].map(|end| step[end].as_f64().unwrap());
+        assert!(0.0 < low && low <= mid && mid <= high, "{answer}");
+    }
+    // What was recorded there is not predicted.
+    let origin = on(&found, "v100-sxm2-32gb");
+    assert!((origin["measured_us"].as_f64().unwrap() - 175_200.0).abs() < 100.0, "{origin}");
+    assert!(origin.get("taken").is_none() && origin["why"] == "measured on this GPU");
+    // A method that lacks something says what.
+    let networks = found["methods"].as_array().unwrap().iter().find(|it| it["method"] == "habitat-mlp").unwrap();
+    assert!(networks["missing"].as_str().unwrap().contains("models train --habitat"));
+}
+
+#[test]
+fn the_user_overrides_and_shapes_alone_scale_no_waves() {
+    let folder = Folder::new();
+    let asked = folder.json(&["predict", "--all-methods", "--to", "t4", "--method", "roofline"]);
+    assert_eq!(
+        (on(&asked, "t4")["taken"].as_str(), on(&asked, "t4")["why"].as_str()),
+        (Some("roofline"), Some("asked for"))
+    );
+    let shapes = folder.json(&["predict", "--all-methods", "--to", "t4", "--ignore-origin"]);
+    assert_eq!(methods(on(&shapes, "t4")), ["auto", "learned", "roofline"]);
+}
+
+#[test]
+fn contradictions_are_warned_of() {
+    let folder = Folder::new();
+    let text = folder.ok(&["predict", "--all-methods", "--to", "t4"]);
+    let found = folder.json(&["predict", "--all-methods", "--to", "t4"]);
+    let t4 = on(&found, "t4");
+    let ends = |name: &str| {
+        let answer = t4["answers"].as_array().unwrap().iter().find(|it| it["method"] == name).unwrap();
+        ["low", "high"].map(|end| answer["step_time_us"][end].as_f64().unwrap())
+    };
+    // The test is of the warning: it stands exactly where the ranges are apart.
+    for (a, b) in [("learned", "roofline"), ("auto", "learned"), ("auto", "wave-scaling")] {
+        let ([a_low, a_high], [b_low, b_high]) = (ends(a), ends(b));
+        let apart = a_high < b_low || b_high < a_low;
+        let said = text.lines().any(|line| line.starts_with("warning: t4: ") && line.contains(a) && line.contains(b));
+        assert_eq!(apart, said, "{a}, {b}: {text}");
+    }
+    assert_eq!(t4["disagreements"].as_array().unwrap().is_empty(), !text.contains("warning: "));
+}
+
+/// The figures that the choice rests on are those that the shipped models give.
+#[test]
+fn the_errors_told_are_those_found() {
+    let Some(data) = shared("") else { return };
+    let models: PathBuf = [env!("CARGO_MANIFEST_DIR"), "models"].iter().collect();
+    let folder = Folder::new();
+    let found = folder.json(&["models", "evaluate", "methods", &data, "--models", models.to_str().unwrap()]);
+    let situations = [
+        ("inference, shapes alone", Known::Shapes, Mode::Inference),
+        ("training, shapes alone", Known::Shapes, Mode::Training),
+        ("inference, measured elsewhere", Known::Step, Mode::Inference),
+        ("training, measured elsewhere", Known::Step, Mode::Training),
+        ("trace, recorded elsewhere", Known::Trace, Mode::Inference),
+    ];
+    let mut seen = 0;
+    for (group, known, mode) in situations {
+        for method in MethodChoice::ALL {
+            let Some(told) = validated(method, known, mode) else { continue };
+            let row = row(&found, group, method.name());
+            let error = row["mean_absolute_error"].as_f64().unwrap();
+            assert!((error - told.error).abs() < 0.002, "{group}, {}: {error} told as {}", method.name(), told.error);
+            assert_eq!(row["pairs"].as_u64().unwrap(), u64::from(told.steps), "{group}, {}", method.name());
+            seen += 1;
+        }
+    }
+    assert!(seen > 12, "{seen}");
+}
