@@ -4,6 +4,7 @@
 //! steps ([`spread`]).
 
 pub mod curve;
+pub mod rebatch;
 pub mod spread;
 
 pub use curve::{BatchCurve, BatchPoint, BatchTime, Bend, CurveError, Place};

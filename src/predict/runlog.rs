@@ -4,7 +4,9 @@
 //! one variable: time = c·y + d at one batch size, time = b·x + d at one number of iterations
 //! (Gianniti, Zhang, Ardagna: "Performance Prediction of GPU-based Deep Learning
 //! Applications", SBAC-PAD 2018). Fitted by least squares, by default of relative errors:
-//! a log spans orders of magnitude, and the noise of a run grows with it.
+//! a log spans orders of magnitude, and the noise of a run grows with it. No coefficient is
+//! below zero: none of them can take time away, and a line that is free to fall goes wrong
+//! far beyond the log.
 //!
 //! Ranges are prediction intervals of a new run by Student's t: the residual variance (in
 //! proportion to the squared time, or constant) plus that of the coefficients. They know
@@ -212,8 +214,10 @@ impl RunModel {
             (RegressError::Degenerate(_), _) => RunLogError::NothingVaries,
             (error, _) => RunLogError::Regress(error),
         };
-        let coefficients = least_squares::fit(&rows, &y, weights.as_deref()).map_err(problem)?;
-        let covariance = least_squares::unscaled_covariance(&rows, weights.as_deref()).map_err(problem)?;
+        let (coefficients, chosen) = least_squares::fit_non_negative(&rows, &y, weights.as_deref()).map_err(problem)?;
+        let narrow: Vec<Vec<f64>> = rows.iter().map(|row| pick(row, &chosen)).collect();
+        let inverse = least_squares::unscaled_covariance(&narrow, weights.as_deref()).map_err(problem)?;
+        let covariance = spread_out(&inverse, &chosen);
         let degrees = runs.len() - width;
         let fitted: Vec<f64> = rows.iter().map(|row| dot(row, &coefficients)).collect();
         let weight = |index: usize| weights.as_ref().map_or(1.0, |weights| weights[index]);
@@ -331,6 +335,26 @@ fn ends(runs: &[Run], of: impl Fn(&Run) -> Option<f64>) -> Option<[f64; 2]> {
     Some([least, most])
 }
 
+/// The values of the columns that were chosen.
+fn pick(row: &[f64], chosen: &[bool]) -> Vec<f64> {
+    row.iter().zip(chosen).filter(|(_, chosen)| **chosen).map(|(x, _)| *x).collect()
+}
+
+/// A matrix of the chosen columns in the places of all; a coefficient held at 0 has no variance.
+fn spread_out(inverse: &[Vec<f64>], chosen: &[bool]) -> Vec<Vec<f64>> {
+    let mut rows = inverse.iter();
+    chosen
+        .iter()
+        .map(|row_chosen| {
+            let mut values = if *row_chosen { rows.next() } else { None }.into_iter().flatten();
+            let of = |column_chosen: &bool| {
+                if *row_chosen && *column_chosen { values.next().copied().unwrap_or_default() } else { 0.0 }
+            };
+            chosen.iter().map(of).collect()
+        })
+        .collect()
+}
+
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
@@ -386,19 +410,19 @@ mod tests {
         assert_eq!(model.at(None, Some(3.0)), None);
     }
 
-    /// By hand: times 1, 4, 6 at 1, 2, 3: line −4/3 + 5/2 y, residual variance 1/6 with one
+    /// By hand: times 4, 7, 9 at 1, 2, 3: line 5/3 + 5/2 y, residual variance 1/6 with one
     /// degree of freedom; at 4 the leverage is 1/3 + 2²/2, so the standard error of a new run
-    /// is √(1/6 · (1 + 7/3)) and the 80 % range 3.0777 times that on both sides of 26/3.
+    /// is √(1/6 · (1 + 7/3)) and the 80 % range 3.0777 times that on both sides of 35/3.
     #[test]
     fn the_interval_of_a_new_run_worked_out_by_hand() {
-        let runs: Vec<Run> = [(1.0, 1.0), (2.0, 4.0), (3.0, 6.0)].map(|(y, time)| run(8.0, y, time)).to_vec();
+        let runs: Vec<Run> = [(1.0, 4.0), (2.0, 7.0), (3.0, 9.0)].map(|(y, time)| run(8.0, y, time)).to_vec();
         let model = RunModel::fit(&runs, None, Weighting::Absolute).unwrap();
         let at = model.at(None, Some(4.0)).unwrap();
         let half = 3.077_683_5 * (1.0_f64 / 6.0 * (10.0 / 3.0)).sqrt();
-        assert!((at.time.mid.get() - 26.0 / 3.0).abs() < 1e-9);
-        assert!((at.time.high.get() - (26.0 / 3.0 + half)).abs() < 1e-5, "{at:?}");
-        assert!((at.time.low.get() - (26.0 / 3.0 - half)).abs() < 1e-5);
-        assert!(at.wide[1] > at.time.high || at.wide[1].get() > at.time.high.get());
+        assert!((at.time.mid.get() - 35.0 / 3.0).abs() < 1e-9);
+        assert!((at.time.high.get() - (35.0 / 3.0 + half)).abs() < 1e-5, "{at:?}");
+        assert!((at.time.low.get() - (35.0 / 3.0 - half)).abs() < 1e-5);
+        assert!(at.wide[1].get() > at.time.high.get() && at.wide[0].get() < at.time.low.get());
     }
 
     #[test]
@@ -416,10 +440,18 @@ mod tests {
     }
 
     #[test]
-    fn a_time_below_zero_is_no_answer() {
+    fn no_part_of_a_run_takes_time_away() {
         let runs: Vec<Run> = [(10.0, 1.0), (20.0, 11.0), (30.0, 21.0)].map(|(y, time)| run(8.0, y, time)).to_vec();
-        let model = RunModel::fit(&runs, None, Weighting::Relative).unwrap();
-        assert_eq!(model.at(None, Some(2.0)), None);
+        let model = RunModel::fit(&runs, None, Weighting::Absolute).unwrap();
+        let [slope, start] = model.coefficients()[..] else { panic!("{model:?}") };
+        assert_eq!((start.value, start.error), (0.0, 0.0));
+        // Through the origin: (10·1 + 20·11 + 30·21) / (100 + 400 + 900).
+        assert!((slope.value - 860.0 / 1400.0).abs() < 1e-12);
+        assert!(model.at(None, Some(2.0)).unwrap().time.mid.get() > 0.0);
+        // Runs that get shorter with more iterations have a mean, and no slope.
+        let falling: Vec<Run> = [(10.0, 3.0), (20.0, 2.0), (30.0, 1.0)].map(|(y, time)| run(8.0, y, time)).to_vec();
+        let model = RunModel::fit(&falling, None, Weighting::Absolute).unwrap();
+        assert!((model.at(None, Some(99.0)).unwrap().time.mid.get() - 2.0).abs() < 1e-12);
     }
 
     proptest! {

@@ -61,6 +61,48 @@ pub fn fit(rows: &[Vec<f64>], y: &[f64], weights: Option<&[f64]>) -> Result<Vec<
     Ok(coefficients.iter().zip(&lengths).map(|(coefficient, length)| coefficient / length).collect())
 }
 
+/// [`fit`] with no coefficient below zero: of all choices of columns whose fit has none the one
+/// that leaves least (the problem is convex, so its optimum is one of them; Lawson and Hanson,
+/// "Solving Least Squares Problems", chapter 23, find it without trying all). The second value
+/// tells which columns are in it. For few columns: every choice is tried.
+///
+/// # Errors
+/// As [`fit`] for the full set of columns.
+pub fn fit_non_negative(
+    rows: &[Vec<f64>],
+    y: &[f64],
+    weights: Option<&[f64]>,
+) -> Result<(Vec<f64>, Vec<bool>), RegressError> {
+    let free = fit(rows, y, weights)?;
+    let width = free.len();
+    if free.iter().all(|of| *of >= 0.0) {
+        return Ok((free, vec![true; width]));
+    }
+    let weight = |index: usize| weights.and_then(|weights| weights.get(index)).copied().unwrap_or(1.0);
+    let left = |of: &[f64]| -> f64 {
+        let error = |(row, y): (&Vec<f64>, &f64)| y - row.iter().zip(of).map(|(x, of)| x * of).sum::<f64>();
+        rows.iter().zip(y).enumerate().map(|(index, pair)| weight(index) * error(pair).powi(2)).sum()
+    };
+    let mut best = (left(&vec![0.0; width]), vec![0.0; width], vec![false; width]);
+    for choice in 1..(1_u32 << width) {
+        let chosen: Vec<bool> = (0..width).map(|column| choice >> column & 1 == 1).collect();
+        let pick = |row: &Vec<f64>| row.iter().zip(&chosen).filter(|(_, chosen)| **chosen).map(|(x, _)| *x).collect();
+        let narrow: Vec<Vec<f64>> = rows.iter().map(pick).collect();
+        let Ok(of) = fit(&narrow, y, weights) else { continue };
+        if of.iter().any(|of| *of < 0.0) {
+            continue;
+        }
+        let mut of = of.into_iter();
+        let wide: Vec<f64> =
+            chosen.iter().map(|chosen| if *chosen { of.next().unwrap_or_default() } else { 0.0 }).collect();
+        let squares = left(&wide);
+        if squares < best.0 {
+            best = (squares, wide, chosen);
+        }
+    }
+    Ok((best.1, best.2))
+}
+
 /// The inverse of Xᵀ W X: times the variance of an observation of weight 1 it is the
 /// covariance of the coefficients of [`fit`].
 ///
@@ -109,6 +151,20 @@ mod tests {
         let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);
         let of = fit(&rows, &[1.0, 4.0, 6.0], None).unwrap();
         assert!((of[0] - line.intercept).abs() < 1e-12 && (of[1] - line.slope).abs() < 1e-12);
+    }
+
+    /// By hand: the free line through (1, 1), (2, 4), (3, 6) has intercept −4/3; through the
+    /// origin the slope is 27/14.
+    #[test]
+    fn coefficients_that_would_be_negative_are_left_out() {
+        let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);
+        let (of, chosen) = fit_non_negative(&rows, &[1.0, 4.0, 6.0], None).unwrap();
+        assert_eq!(chosen, [false, true]);
+        assert!(of[0] == 0.0 && (of[1] - 27.0 / 14.0).abs() < 1e-12);
+        let (of, chosen) = fit_non_negative(&rows, &[3.0, 4.0, 5.0], None).unwrap();
+        assert!((of[0] - 2.0).abs() < 1e-12 && chosen == [true, true]);
+        let (of, chosen) = fit_non_negative(&rows, &[-3.0, -4.0, -5.0], None).unwrap();
+        assert_eq!((of, chosen), (vec![0.0, 0.0], vec![false, false]));
     }
 
     /// By hand: XᵀX = [[3, 6], [6, 14]], determinant 6.
