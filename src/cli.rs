@@ -3,6 +3,7 @@
 //! [`run`] answers with an exit code, or with the order to open the screens, which is the
 //! binary's business.
 
+mod batches;
 mod check;
 mod evaluate;
 mod fit_log;
@@ -121,6 +122,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Import(args)) => import::run(&args, out)?,
         Some(Command::Predict(args)) => predict(&args, out)?,
         Some(Command::Plan(args)) => plan(&args, out)?,
+        Some(Command::Batches(args)) => batches::run(&args, out)?,
         Some(Command::FitLog(args)) => fit_log::run(&args, out)?,
         Some(Command::Gpus(args)) => print::gpus(&args, out)?,
         Some(Command::Offers(args)) => print::offers(&args, out)?,

@@ -199,6 +199,19 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     Ok(Predictions { workload, origin: origin_facts, predictions, notes })
 }
 
+/// The GPU that the measured times of a profile are of; `None` where nothing was measured or
+/// what was is to be ignored.
+///
+/// # Errors
+/// [`PredictError`] where the catalog does not have it.
+pub fn origin<'a>(
+    profile: &Profile,
+    catalog: &'a Catalog,
+    options: &Options,
+) -> Result<Option<&'a GpuSpec>, PredictError> {
+    find_origin(profile, catalog, options)
+}
+
 fn find_origin<'a>(
     profile: &Profile,
     catalog: &'a Catalog,

@@ -3,6 +3,7 @@
 //! This is what was typed; the front ends turn it into options, goals and files. A file a
 //! command or a group of arguments.
 
+mod batches;
 mod fit_log;
 mod goal;
 mod import;
@@ -12,6 +13,7 @@ mod predict;
 mod print;
 mod screens;
 
+pub use batches::BatchesArgs;
 pub use fit_log::{FitLogArgs, FormArg, RunSize, UnitArg};
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
@@ -56,6 +58,8 @@ pub enum Command {
     Predict(PredictArgs),
     /// Choose the offers that do the work best.
     Plan(PlanArgs),
+    /// Predict the step and its memory at other batch sizes, and the largest that fits.
+    Batches(BatchesArgs),
     /// Fit run times of a log (batch size, iterations, time) and predict other runs.
     FitLog(FitLogArgs),
     /// List the GPUs of the catalog.

@@ -135,11 +135,12 @@ impl Rules {
             return places;
         }
         let fixed: BTreeSet<usize> = parameter_tensors(operation).collect();
-        let gradients = parameter_gradients(&name);
         let mut places = Vec::new();
         for (output, tensors) in [(false, &operation.inputs), (true, &operation.outputs)] {
             for (tensor, shape) in tensors.iter().enumerate() {
-                if if output { gradients.contains(&tensor) } else { fixed.contains(&tensor) } {
+                let held =
+                    if output { is_parameter_gradient(operation, &name, shape) } else { fixed.contains(&tensor) };
+                if held {
                     continue;
                 }
                 let dimension = match kind {
@@ -175,6 +176,13 @@ impl Rules {
     /// The dimension of an activation that has the batch in it.
     fn dimension(&self, operation: &Operation, shape: &Shape) -> Option<usize> {
         let find = |keep: &dyn Fn(u64) -> bool| shape.iter().position(|&extent| keep(extent));
+        if shape[..] == [self.batch] {
+            // One number a sample, or a parameter as long as the batch: of losses the former.
+            let name = &operation.name;
+            let of_loss = name.contains("entropy") || name.contains("loss");
+            let plain = !self.of_parameters.contains(&self.batch);
+            return (plain || of_loss || operation.phase == Phase::Forward).then_some(0);
+        }
         let own = self.parameters.contains(shape);
         if own && operation.phase != Phase::Forward && !shape.first().is_some_and(|&extent| self.is_tokens(extent)) {
             return None;
@@ -276,9 +284,11 @@ fn parameter_tensors(operation: &Operation) -> impl Iterator<Item = usize> {
     )
 }
 
-/// Which outputs of an operator are gradients of parameters.
-fn parameter_gradients(name: &str) -> &'static [usize] {
-    if name.contains("convolution_backward") || name.contains("norm_backward") { &[1, 2] } else { &[] }
+/// Whether an output is the gradient of a parameter: of convolutions and normalisations, all
+/// that have not the shape of the layer's input.
+fn is_parameter_gradient(operation: &Operation, name: &str, output: &Shape) -> bool {
+    (name.contains("convolution_backward") || name.contains("norm_backward"))
+        && operation.inputs.get(1).is_some_and(|input| input != output)
 }
 
 #[cfg(test)]
