@@ -11,6 +11,7 @@ mod few;
 mod logs;
 mod methods;
 mod ops;
+mod scaled;
 mod steps;
 mod tally;
 mod traces;
@@ -51,7 +52,14 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
             vec![steps::from_origins(dir, origins, &catalog, &judges)?]
         }
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &judges)?,
-        (Some(EvaluateOn::Batches { dir }), _) => batches::evaluate(dir)?,
+        (Some(EvaluateOn::Batches { dir, steps }), _) => {
+            let mut found = batches::evaluate(dir)?;
+            if let Some(steps) = steps {
+                found.push(scaled::evaluate(steps, &catalog, &judges)?);
+            }
+            found.push(scaled::samples(&catalog, &judges)?);
+            found
+        }
         (Some(EvaluateOn::Methods { dir }), _) => vec![methods::evaluate(dir, &catalog, &judges)?],
         (Some(EvaluateOn::Logs { logs }), _) => vec![logs::evaluate(logs)?],
         (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &judges)?,

@@ -167,7 +167,7 @@ impl Fitted {
         for (batch, iterations, run) in &self.at {
             if run.beyond > FAR {
                 warnings.push(format!(
-                    "{} is {:.1} times beyond what was logged: the range tells the noise of the log, not whether the line goes on that far",
+                    "{} is {:.1} times beyond what was logged: the line may not go on that far",
                     size_text(*batch, *iterations),
                     run.beyond
                 ));
@@ -202,7 +202,7 @@ impl Fitted {
             model.runs()
         )?;
         let mut table = Table::new(&[
-            Column::text("", "letter"),
+            Column::text(" ", "letter"),
             Column::number("time", "value_us"),
             Column::number("± standard error", "standard_error_us"),
             Column::text("for each", "per"),
@@ -217,7 +217,7 @@ impl Fitted {
                 Cell::same(one.letter),
                 Cell::of(signed(one.value), one.value),
                 Cell::of(format!("{} ({})", signed(one.error), percent(share)), one.error),
-                Cell::same(format!("{}  {}", one.letter, meaning(model.form(), one.letter))),
+                Cell::same(meaning(model.form(), one.letter)),
             ]);
         }
         table.write_text(out)?;
@@ -250,8 +250,13 @@ impl Fitted {
             table.write_text(out)?;
             writeln!(
                 out,
-                "ranges: where a new run would lie by Student's t with {} degrees of freedom",
-                model.degrees_of_freedom()
+                "ranges: where a new run would lie by Student's t with {} degrees of freedom{}",
+                model.degrees_of_freedom(),
+                if model.batches().is_some() && model.form() != Form::Iterations {
+                    "; beyond the logged batch sizes also what lines were found to be off by"
+                } else {
+                    ""
+                }
             )?;
         }
         for warning in self.warnings() {

@@ -210,9 +210,14 @@ impl MemoryLine {
         self.source == Source::AtMost
     }
 
+    /// The peak and the context of the process.
+    pub fn with_context(&self, batch: u64) -> Bytes {
+        self.peak(batch) + Bytes::known(CONTEXT_BYTES)
+    }
+
     /// The need at a batch size.
     pub fn need(&self, batch: u64) -> MemoryNeed {
-        let with_context = self.peak(batch) + Bytes::known(CONTEXT_BYTES);
+        let with_context = self.with_context(batch);
         let unknown = MemoryNeed::unknown();
         match self.source {
             Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
@@ -334,5 +339,43 @@ mod tests {
         assert_eq!(fits(&profile(None, Some(1_000_000_000)), None, "t4"), Fits::Unknown);
         assert_eq!(fits(&profile(None, Some(70_000_000_000)), None, "h200-sxm-141gb"), Fits::No);
         assert_eq!(fits(&profile(None, None), None, "t4"), Fits::Unknown);
+    }
+
+    fn line(peaks: &[(u64, f64)], parameters: Option<u64>) -> Option<MemoryLine> {
+        let peaks: Vec<(u64, Bytes)> = peaks.iter().map(|&(batch, gib)| (batch, Bytes::known(gib * GIB))).collect();
+        MemoryLine::of_peaks(&peaks, &profile(None, parameters))
+    }
+
+    #[test]
+    fn a_line_through_recorded_peaks() {
+        let of = line(&[(16, 4.0), (32, 6.0), (64, 10.0)], None).unwrap();
+        assert!((of.peak(128).get() / GIB - 18.0).abs() < 1e-9 && !of.is_upper_bound());
+        // 14.72 of the T4's 16 GB, less the process (0.93) and 2 fixed, at 1/8 a sample.
+        let t4 = spec("t4");
+        assert_eq!(of.largest(&t4), Some(94));
+        assert_eq!((of.need(94).fit(&t4).fits, of.need(95).fit(&t4).fits), (Fits::Yes, Fits::No));
+        assert!(of.need(95).fit(&t4).reason.contains("line through recorded peaks"));
+        // Peaks that fall say nothing of a sample, and so nothing of the largest batch.
+        assert_eq!(line(&[(16, 6.0), (32, 4.0)], None).unwrap().largest(&t4), None);
+    }
+
+    #[test]
+    fn one_peak_is_split_by_the_parameters() {
+        // 16 bytes for each of 2^28 parameters are 4 GiB; the other 2 are of 16 samples.
+        let known = line(&[(16, 6.0)], Some(1 << 28)).unwrap();
+        assert!((known.peak(32).get() / GIB - 8.0).abs() < 1e-9);
+        let unknown = line(&[(16, 6.0)], None).unwrap();
+        assert!((unknown.peak(32).get() / GIB - 12.0).abs() < 1e-9);
+        assert_eq!(line(&[], None), None);
+    }
+
+    #[test]
+    fn an_upper_bound_says_yes_or_nothing() {
+        let of = |gib: f64| Bytes::known(gib * GIB + CONTEXT_BYTES);
+        let line = MemoryLine::at_most([(16, of(4.0)), (32, of(6.0))]).unwrap();
+        let t4 = spec("t4");
+        assert_eq!(line.largest(&t4), Some(94));
+        assert_eq!((line.need(94).fit(&t4).fits, line.need(95).fit(&t4).fits), (Fits::Yes, Fits::Unknown));
+        assert_eq!(MemoryNeed::unknown().fit(&t4).fits, Fits::Unknown);
     }
 }

@@ -10,9 +10,12 @@
 //!
 //! Ranges are prediction intervals of a new run by Student's t: the residual variance (in
 //! proportion to the squared time, or constant) plus that of the coefficients. They know
-//! the noise of the log, not whether the form holds beyond it; what lies far beyond is warned
-//! of.
+//! the noise of the log, not whether the line goes on beyond it. Beyond the logged batch
+//! sizes what steps were found to be off from lines ([`super::batches::spread`]) is therefore
+//! added, as independent; in the iterations a run is linear by its nature.
 
+use super::batches::Regime;
+use super::batches::spread::{SHIPPED, Spread};
 use super::estimate::{Estimate, Method};
 use crate::regress::RegressError;
 use crate::regress::least_squares;
@@ -297,11 +300,13 @@ impl RunModel {
         let of_fit: f64 = self.covariance.iter().zip(&row).map(|(inverse, x)| x * dot(inverse, &row)).sum();
         let own = if self.weighting == Weighting::Relative { mid * mid } else { 1.0 };
         let error = (self.variance * (own + of_fit.max(0.0))).sqrt();
-        let ends = |confidence| {
-            let half = half_width(confidence, self.degrees) * error;
-            [Micros::known(mid - half), Micros::known(mid + half)]
+        let spread = self.beyond_batches(&row, batch);
+        let ends = |confidence, [below, above]: [f64; 2]| {
+            let half = half_width(confidence, self.degrees) * error / mid;
+            let low = if half < 1.0 { mid * (-(1.0 - half).ln().hypot(below)).exp() } else { 0.0 };
+            [Micros::known(low), Micros::known(mid * half.ln_1p().hypot(above).exp())]
         };
-        let [low, high] = ends(Confidence::Eighty);
+        let [low, high] = ends(Confidence::Eighty, spread.usual);
         let outside = |value: Option<f64>, ends: Option<[f64; 2]>| match (value, ends) {
             (Some(value), Some([least, most])) => (value / most).max(least / value).max(1.0),
             _ => 1.0,
@@ -310,9 +315,37 @@ impl RunModel {
         let in_iterations = if self.form.uses_iterations() { outside(iterations, self.iterations) } else { 1.0 };
         Some(RunTime {
             time: Estimate { low, mid: Micros::known(mid), high, method: Method::RunLog },
-            wide: ends(Confidence::Ninety),
+            wide: ends(Confidence::Ninety, spread.wide),
             beyond: in_batch.max(in_iterations),
         })
+    }
+}
+
+impl RunModel {
+    /// How far steps were found from lines so many doublings beyond the known batch sizes.
+    fn beyond_batches(&self, row: &[f64], batch: Option<f64>) -> Spread {
+        let (Some(batch), Some([least, most])) = (batch.filter(|_| self.form.uses_batch()), self.batches) else {
+            return Spread::default();
+        };
+        let grows: f64 = self
+            .form
+            .letters()
+            .iter()
+            .zip(row.iter().zip(&self.coefficients))
+            .filter(|(letter, _)| matches!(letter, 'a' | 'b'))
+            .map(|(_, (x, of))| x * of)
+            .sum();
+        let regime = |at: f64| {
+            let there = grows / batch * at;
+            Regime::of(there / (dot(row, &self.coefficients) - grows + there))
+        };
+        if batch > most {
+            SHIPPED.beyond.at(regime(most), (batch / most).log2())
+        } else if batch < least {
+            SHIPPED.below.at(regime(least), (least / batch).log2())
+        } else {
+            Spread::default()
+        }
     }
 }
 
@@ -423,6 +456,20 @@ mod tests {
         assert!((at.time.high.get() - (35.0 / 3.0 + half)).abs() < 1e-5, "{at:?}");
         assert!((at.time.low.get() - (35.0 / 3.0 - half)).abs() < 1e-5);
         assert!(at.wide[1].get() > at.time.high.get() && at.wide[0].get() < at.time.low.get());
+    }
+
+    #[test]
+    fn beyond_the_logged_batches_the_line_itself_is_doubted() {
+        let model = RunModel::fit(&grid(surface), None, Weighting::Relative).unwrap();
+        let width = |batch: f64, iterations: f64| {
+            let at = model.at(Some(batch), Some(iterations)).unwrap();
+            assert!(at.time.low.get() < at.time.mid.get() && at.wide[0].get() <= at.time.low.get());
+            (at.time.high / at.time.low).ln()
+        };
+        // The log has no noise: inside it, and at more iterations, nothing is doubted.
+        assert!(width(32.0, 100.0) < 1e-6 && width(64.0, 100_000.0) < 1e-6);
+        assert!(width(128.0, 100.0) > 0.05 && width(256.0, 100.0) > width(128.0, 100.0));
+        assert!(width(4.0, 100.0) > 0.05);
     }
 
     #[test]

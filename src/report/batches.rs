@@ -37,7 +37,7 @@ pub fn table(sweep: &Sweep) -> Table {
 
 fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
     let SweepRow { batch, step, wide, throughput, memory } = row;
-    let needed = memory.needed.or_else(|| sweep.memory.map(|line| line.peak(*batch)));
+    let needed = memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(*batch)));
     let at_most = sweep.memory.is_some_and(|line| line.is_upper_bound());
     vec![
         Cell::same(&gpu.gpu.slug),
@@ -53,7 +53,10 @@ fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
             Cell::of(format!("{}{}", if at_most { "≤ " } else { "" }, format::memory(needed)), needed.get())
         }),
         Cell::same(memory.fits),
-        Cell::same(if is_shapes(sweep, *batch) { "shapes scaled" } else { step.method.name() }),
+        Cell::of(
+            if is_shapes(sweep, *batch) { format!("{}, shapes scaled", step.method) } else { step.method.to_string() },
+            step.method,
+        ),
         Cell::same(&memory.reason),
     ]
 }
@@ -174,7 +177,7 @@ fn gpu_json(sweep: &Sweep, gpu: &GpuSweep) -> Value {
                 "samples_per_s": {
                     "low": row.throughput.low, "mid": row.throughput.mid, "high": row.throughput.high,
                 },
-                "memory_bytes": row.memory.needed.or_else(|| sweep.memory.map(|line| line.peak(row.batch))),
+                "memory_bytes": row.memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(row.batch))),
                 "fits": row.memory.fits,
                 "memory_reason": row.memory.reason,
             })

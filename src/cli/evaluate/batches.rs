@@ -20,6 +20,8 @@ use crate::store::batch_tables::{self, Series};
 const FITTED: [usize; 2] = [2, 3];
 /// How many times beyond the largest of them is predicted.
 const FACTORS: [u64; 2] = [2, 4];
+/// Through three points or more: no method of all cases.
+const QUADRATIC: &str = "quadratic";
 /// A series has at least so many batch sizes.
 const LEAST: usize = 4;
 
@@ -163,6 +165,9 @@ fn judge(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
     };
     for (method, mid) in published(&case.fitted, case.batch as f64) {
         add(&group, method, mid, None);
+        if method != QUADRATIC {
+            add(&format!("all, {factor} times"), method, mid, None);
+        }
     }
     for (method, points) in [("batch line", without_busy(&case.fitted)), ("batch line, busy time", case.fitted.clone())]
     {
@@ -215,7 +220,7 @@ fn published(points: &[BatchPoint], batch: f64) -> Vec<(&'static str, f64)> {
         let rows: Vec<Vec<f64>> = plain.iter().map(|point| vec![1.0, point.x, point.x * point.x]).collect();
         let y: Vec<f64> = plain.iter().map(|point| point.y).collect();
         let square = least_squares::fit(&rows, &y, None).ok();
-        found.push(("quadratic", square.map(|of| of[0] + of[1] * batch + of[2] * batch * batch)));
+        found.push((QUADRATIC, square.map(|of| of[0] + of[1] * batch + of[2] * batch * batch)));
     }
     found.into_iter().filter_map(|(method, value)| Some((method, value?))).collect()
 }

@@ -15,8 +15,8 @@ use crate::units::Micros;
 const NOISE: f64 = 0.03;
 /// Logs of each kind.
 const REPEATS: u64 = 50;
-const BATCHES: [f64; 5] = [16.0, 32.0, 64.0, 128.0, 256.0];
-const ITERATIONS: [f64; 6] = [200.0, 500.0, 1000.0, 5000.0, 10_000.0, 20_000.0];
+const BATCHES: [f64; 7] = [16.0, 32.0, 48.0, 64.0, 128.0, 192.0, 256.0];
+const ITERATIONS: [f64; 7] = [1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0];
 /// Names with a, b, c and d in µs: an image network bound by the device, a small one bound by
 /// the host, and one that takes long to start.
 const KINDS: [(&str, [f64; 4]); 3] = [
@@ -44,7 +44,7 @@ pub(super) fn evaluate(files: &[PathBuf]) -> Result<Evaluation, CliError> {
     let protocol = "absolute relative errors of run times: fitted on the lower half of the batch sizes and of the iterations of a log, judged on the runs beyond both";
     let notes = vec![
         format!(
-            "made: {REPEATS} logs each with {:.0} % noise, fitted on batch 16 to 64 and 200 to 1,000 iterations, judged at batch 128 and 256 and 5,000 to 20,000 iterations",
+            "made: {REPEATS} logs each with {:.0} % noise, fitted on batch 16 to 64 and 1,000 to 10,000 iterations, judged at batch 128 to 256 and 20,000 to 50,000 iterations",
             NOISE * 100.0
         ),
         "\"in range\" of a nominal 80 %, or 90 % where the method says so".to_owned(),

@@ -155,6 +155,10 @@ pub enum EvaluateOn {
     Batches {
         /// Folder of the tables.
         dir: PathBuf,
+        /// Also judge steps with their shapes scaled: profiles of measured steps at several
+        /// batch sizes (folder/GPU/*.habitat.json…).
+        #[arg(long, value_name = "FOLDER")]
+        steps: Option<PathBuf>,
     },
     /// Every method on the same steps, from shapes alone and from another GPU.
     Methods {
