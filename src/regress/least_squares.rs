@@ -103,7 +103,7 @@ pub fn fit_non_negative(
     Ok((best.1, best.2))
 }
 
-/// The inverse of Xᵀ W X: times the variance of an observation of weight 1 it is the
+/// The inverse of the normal matrix `Xᵀ W X`: times the variance of an observation of weight 1 it is the
 /// covariance of the coefficients of [`fit`].
 ///
 /// # Errors
@@ -130,8 +130,8 @@ pub fn unscaled_covariance(rows: &[Vec<f64>], weights: Option<&[f64]>) -> Result
             return Err(RegressError::Degenerate(width));
         }
         let mut of = of.into_iter();
-        for other in 0..width {
-            inverse[column][other] = if other == column { 1.0 / left } else { -of.next().unwrap_or_default() / left };
+        for (other, place) in inverse[column].iter_mut().enumerate() {
+            *place = if other == column { 1.0 / left } else { -of.next().unwrap_or_default() / left };
         }
     }
     Ok(inverse)
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!((of, chosen), (vec![0.0, 0.0], vec![false, false]));
     }
 
-    /// By hand: XᵀX = [[3, 6], [6, 14]], determinant 6.
+    /// By hand: the normal matrix is [[3, 6], [6, 14]], determinant 6.
     #[test]
     fn the_inverse_of_the_normal_matrix() {
         let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);

@@ -15,6 +15,7 @@ use crate::predict::estimate::Estimate;
 use crate::regress::least_squares;
 use crate::regress::line::{Line, Point};
 use crate::store::batch_tables::{self, Series};
+use crate::units::Micros;
 
 /// How many of the smallest batch sizes are fitted.
 const FITTED: [usize; 2] = [2, 3];
@@ -180,9 +181,9 @@ fn judge(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
         debug_assert_eq!(from, Method::BatchLine);
         let usual = Some([low.get(), high.get()]);
         add(&group, method, mid.get(), usual);
-        add(&group, &format!("{method}, 90 %"), mid.get(), Some(at.wide.map(|end| end.get())));
+        add(&group, &format!("{method}, 90 %"), mid.get(), Some(at.wide.map(Micros::get)));
         add(&format!("all, {factor} times"), method, mid.get(), usual);
-        add(&format!("all, {factor} times"), &format!("{method}, 90 %"), mid.get(), Some(at.wide.map(|end| end.get())));
+        add(&format!("all, {factor} times"), &format!("{method}, 90 %"), mid.get(), Some(at.wide.map(Micros::get)));
         add(&format!("{}, {factor} times", curve.regime().name()), method, mid.get(), usual);
         add(&format!("{}, {factor} times", case.series.machine), method, mid.get(), usual);
     }
@@ -201,7 +202,7 @@ fn judge_inside(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups)
     };
     let range = Some([at.time.low.get(), at.time.high.get()]);
     groups.add(&group, "batch line", Predicted { mid: at.time.mid.get(), range }, case.measured, &label);
-    let range = Some(at.wide.map(|end| end.get()));
+    let range = Some(at.wide.map(Micros::get));
     groups.add(&group, "batch line, 90 %", Predicted { mid: at.time.mid.get(), range }, case.measured, &label);
     debug_assert!(!matches!(at.place, Place::Measured | Place::Beyond(_)));
 }

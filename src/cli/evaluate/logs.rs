@@ -53,15 +53,16 @@ pub(super) fn evaluate(files: &[PathBuf]) -> Result<Evaluation, CliError> {
 }
 
 /// A log with normally distributed relative noise.
-fn made([a, b, c, d]: [f64; 4], seed: u64) -> Vec<Run> {
+fn made(coefficients: [f64; 4], seed: u64) -> Vec<Run> {
     let mut random = Random::of(2018, seed);
     let mut runs = Vec::new();
     for x in BATCHES {
         for y in ITERATIONS {
             // Box and Muller's transform.
-            let (u, v) = (1.0 - random.unit(), random.unit());
-            let normal = (-2.0 * u.ln()).sqrt() * (2.0 * std::f64::consts::PI * v).cos();
-            let time = (a * x * y + b * x + c * y + d) * (1.0 + NOISE * normal);
+            let (radius, angle) = (1.0 - random.unit(), random.unit());
+            let normal = (-2.0 * radius.ln()).sqrt() * (2.0 * std::f64::consts::PI * angle).cos();
+            let exact: f64 = coefficients.iter().zip([x * y, x, y, 1.0]).map(|(of, x)| of * x).sum();
+            let time = exact * (1.0 + NOISE * normal);
             runs.push(Run { batch: Some(x), iterations: Some(y), time: Micros::known(time) });
         }
     }

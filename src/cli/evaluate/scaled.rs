@@ -12,7 +12,7 @@ use crate::predict::batches::sweep::{ScaledShapes, sweep, with_scaling_range};
 use crate::predict::{Options, Prediction, predict};
 use crate::profile::Profile;
 use crate::store::bundled;
-use crate::units::GpuSlug;
+use crate::units::{GpuSlug, Micros};
 
 /// GPUs that the samples are predicted for.
 const GPUS: [&str; 6] = ["t4", "p100-pcie-16gb", "v100-sxm2-16gb", "rtx-2080-ti", "a100-sxm4-40gb", "h100-sxm5-80gb"];
@@ -50,7 +50,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
                     groups.add(group, method, Predicted { mid, range }, measured.get(), &label);
                 };
                 add("shapes scaled", mid, Some([ranged.low.get(), ranged.high.get()]));
-                add("shapes scaled, 90 %", mid, Some(wide.map(|end| end.get())));
+                add("shapes scaled, 90 %", mid, Some(wide.map(Micros::get)));
                 let known = known.step.mid().get();
                 add("in proportion to the batch", known * factor, None);
             }

@@ -107,6 +107,7 @@ impl Rules {
             }
             parameters.extend(
                 parameter_tensors(operation)
+                    .into_iter()
                     .filter_map(|index| operation.inputs.get(index))
                     .filter(|shape| !shape.is_empty())
                     .cloned(),
@@ -134,7 +135,7 @@ impl Rules {
         {
             return places;
         }
-        let fixed: BTreeSet<usize> = parameter_tensors(operation).collect();
+        let fixed = parameter_tensors(operation);
         let mut places = Vec::new();
         for (output, tensors) in [(false, &operation.inputs), (true, &operation.outputs)] {
             for (tensor, shape) in tensors.iter().enumerate() {
@@ -215,12 +216,8 @@ impl Rules {
         }
         let matrices: Vec<usize> =
             (0..operation.inputs.len()).filter(|&index| operation.inputs[index].len() == 2).collect();
-        let (left, right) = match matrices[..] {
-            [left, right] => (left, right),
-            // addmm with a matrix to add.
-            [_, left, right] => (left, right),
-            _ => return None,
-        };
+        // addmm may have a matrix to add before them.
+        let ([left, right] | [_, left, right]) = matrices[..] else { return None };
         // linear has its weight transposed.
         let transposed = name.contains("linear");
         let (rows, inner) = (operation.inputs[left][0], operation.inputs[left][1]);
@@ -254,34 +251,31 @@ impl Rules {
 }
 
 /// Which inputs of an operator are parameters, by the operator's meaning.
-fn parameter_tensors(operation: &Operation) -> impl Iterator<Item = usize> {
+fn parameter_tensors(operation: &Operation) -> Vec<usize> {
     let name = operation.name.to_ascii_lowercase();
-    let count = operation.inputs.len();
+    let inputs = &operation.inputs;
     let backward = name.contains("backward");
-    let range = match family(operation) {
-        Family::Convolution if backward => 2..count.min(3),
-        Family::Convolution => 1..count,
-        Family::Normalisation if backward => 2..count,
-        Family::Normalisation => 1..count,
-        Family::Embedding if !backward && !name.contains("gather") && !name.contains("scatter") => 0..count.min(1),
+    let from = |first: usize, keep: &dyn Fn(&Shape) -> bool| -> Vec<usize> {
+        (first..inputs.len()).filter(|&index| keep(&inputs[index])).collect()
+    };
+    match family(operation) {
+        Family::Convolution if backward => from(2, &|_| true).into_iter().take(1).collect(),
+        Family::Convolution => from(1, &|_| true),
+        Family::Normalisation => from(if backward { 2 } else { 1 }, &|shape| shape.len() == 1),
+        Family::Recurrent => from(1, &|shape| shape.len() < 3),
+        Family::Embedding if !backward && !name.contains("gather") && !name.contains("scatter") => {
+            from(0, &|_| true).into_iter().take(1).collect()
+        }
         Family::Gemm if operation.phase == Phase::Forward && !name.contains("bmm") => {
-            let matrices = operation.inputs.iter().filter(|shape| shape.len() == 2).count();
-            if matrices == count || name.contains("addmm") || name.contains("linear") {
-                count.saturating_sub(1).max(1)..count
+            let matrices = inputs.iter().all(|shape| shape.len() == 2);
+            if matrices || name.contains("addmm") || name.contains("linear") {
+                from(inputs.len().saturating_sub(1).max(1), &|_| true)
             } else {
-                0..0
+                Vec::new()
             }
         }
-        _ => 0..0,
-    };
-    let (kind, shapes) = (family(operation), operation.inputs.clone());
-    // Of a normalisation's and a recurrent layer's tensors, the vectors; matrices of the latter.
-    range.filter(move |&index| kind != Family::Normalisation || shapes[index].len() == 1).chain(
-        (1..if kind == Family::Recurrent { count } else { 0 }).filter({
-            let shapes = operation.inputs.clone();
-            move |&index| shapes[index].len() < 3
-        }),
-    )
+        _ => Vec::new(),
+    }
 }
 
 /// Whether an output is the gradient of a parameter: of convolutions and normalisations, all
@@ -331,6 +325,42 @@ mod tests {
         ] {
             let wrong = differing(&sample(from), &sample(to));
             assert!(wrong.is_empty(), "{from} → {to}: {} wrong\n{}", wrong.len(), wrong.join("\n"));
+        }
+    }
+
+    /// Transformers, whose sequence, width and tokens are all multiples of the batch.
+    #[test]
+    fn measured_transformers_become_those_measured_at_another_batch_size() {
+        let folder =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/neusight/steps/v100-pcie-32gb");
+        if !folder.exists() {
+            println!("skipped: {} is not there", folder.display());
+            return;
+        }
+        let read = |name: &str| crate::store::read_profile(&folder.join(format!("{name}.habitat.json.gz"))).unwrap().0;
+        for (from, to) in [
+            ("bert_large-train-512-2", "bert_large-train-512-8"),
+            ("bert_large-train-512-8", "bert_large-train-512-2"),
+            ("bert_large-inf-512-8", "bert_large-inf-512-16"),
+            ("gpt2_large-inf-1024-4", "gpt2_large-inf-1024-8"),
+            ("opt_13-inf-2048-2", "opt_13-inf-2048-8"),
+        ] {
+            let (from, to) = (read(from), read(to));
+            let scaled = rebatch(&from, to.workload.batch_size.unwrap()).unwrap().profile;
+            let (mut wrong, mut all) = (0.0, 0.0);
+            for (a, b) in scaled.operations.iter().zip(&to.operations) {
+                let time = b.total_device_time().map_or(0.0, crate::units::Micros::get);
+                all += time;
+                // A gradient by a square matrix may be of the weight or of the input: both are
+                // the same work.
+                let elements = |operation: &Operation| -> Vec<u64> {
+                    operation.inputs.iter().map(|shape| shape.iter().product()).collect()
+                };
+                if a.inputs != b.inputs && (family(a) != Family::Gemm || elements(a) != elements(b)) {
+                    wrong += time;
+                }
+            }
+            assert!(wrong / all < 0.02, "{} {:?}: {wrong} of {all} µs", from.workload.name, from.workload.batch_size);
         }
     }
 

@@ -4,8 +4,8 @@
 //! says little about when the device will take over (10 to 20 % at four times the batch), one
 //! bound by the device says it well (3 to 6 %). So the ranges are empirical quantiles of
 //! ln(measured ÷ predicted), by that share and by the distance, and not the intervals of a
-//! regression, which know neither (with two points they do not exist; with three they held
-//! 61 to 70 % at a nominal 80 % on these data).
+//! regression, which know neither: with two points they do not exist, and with three a nominal
+//! 80 % held 72 and 59 % of these steps at two and four times the batch (least squares).
 //!
 //! From: PROFET's step times (12 CNNs on M60, T4, K80 and V100, batch 16 to 256, FP32; Lee et
 //! al., <https://github.com/ddps-lab/profet>, `latencies.csv`), medians over nine repetitions;

@@ -312,14 +312,11 @@ fn families(predictions: &[(u64, &Prediction)], profiles: &[(u64, &Profile)]) ->
             let (Some(time), Some(operation)) = (&of.time, profile.operations.get(of.index)) else { continue };
             let kind = family(operation);
             let total = time.mid.get() * f64::from(of.count);
-            let sums = match found.iter().position(|(other, _)| *other == kind) {
-                Some(index) => &mut found[index].1,
-                None => {
-                    found.push((kind, Vec::new()));
-                    let last = found.len() - 1;
-                    &mut found[last].1
-                }
-            };
+            let index = found.iter().position(|(other, _)| *other == kind).unwrap_or_else(|| {
+                found.push((kind, Vec::new()));
+                found.len() - 1
+            });
+            let sums = &mut found[index].1;
             match sums.iter_mut().find(|(other, _)| other == batch) {
                 Some((_, sum)) => *sum += total,
                 None => sums.push((*batch, total)),

@@ -14,7 +14,7 @@ pub struct FitLogArgs {
     /// The column of times (time, seconds, duration, elapsed … without it).
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub time: Option<String>,
-    /// The column of batch sizes (batch, batch_size, bs without it).
+    /// The column of batch sizes (batch, batchsize, bs without it).
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub batch: Option<String>,
     /// The column of iterations (iterations, iters, steps, epochs … without it).
@@ -26,7 +26,7 @@ pub struct FitLogArgs {
     /// The unit of the times, where the heading does not end with it.
     #[arg(long, value_enum, help_heading = "Columns")]
     pub unit: Option<UnitArg>,
-    /// Predict runs: BATCHxITERATIONS, or the one number that the form needs.
+    /// Predict runs, batch size x iterations as 256x10000, or the one number that the form needs.
     #[arg(long, value_name = "BATCHxITERATIONS", value_delimiter = ',', value_parser = run_size)]
     pub at: Vec<RunSize>,
     /// What a run's time is made of.
