@@ -150,7 +150,8 @@ impl Fitted {
             "batch_range": model.batches(),
             "iterations_range": model.iterations(),
             "coefficients": model.coefficients().iter().map(|it| json!({
-                "letter": it.letter, "value_us": it.value, "standard_error_us": it.error, "per": meaning(model.form(), it.letter),
+                "letter": it.letter, "value_us": it.value, "standard_error_us": (!it.is_held()).then_some(it.error),
+                "held_at_zero": it.is_held(), "per": meaning(model.form(), it.letter),
             })).collect::<Vec<_>>(),
             "fit": model.quality(),
             "predictions": at.iter().map(|(batch, iterations, run)| json!({
@@ -207,16 +208,17 @@ impl Fitted {
             Column::number("± standard error", "standard_error_us"),
             Column::text("for each", "per"),
         ]);
-        let signed = |value: f64| {
-            let text = time(Micros::new(value.abs()).unwrap_or_default());
-            if value < 0.0 { format!("−{text}") } else { text }
-        };
+        let micros = |value: f64| time(Micros::new(value).unwrap_or_default());
         for one in model.coefficients() {
             let share = if one.value == 0.0 { 0.0 } else { one.error / one.value.abs() };
             table.push(vec![
                 Cell::same(one.letter),
-                Cell::of(signed(one.value), one.value),
-                Cell::of(format!("{} ({})", signed(one.error), percent(share)), one.error),
+                Cell::of(micros(one.value), one.value),
+                if one.is_held() {
+                    Cell::same("held at 0")
+                } else {
+                    Cell::of(format!("{} ({})", micros(one.error), percent(share)), one.error)
+                },
                 Cell::same(meaning(model.form(), one.letter)),
             ]);
         }

@@ -138,8 +138,15 @@ pub struct Coefficient {
     pub letter: char,
     /// µs a unit of its variables.
     pub value: f64,
-    /// Its standard error.
+    /// Its standard error; 0 where it is held.
     pub error: f64,
+}
+
+impl Coefficient {
+    /// Whether it is 0 because it would come out below.
+    pub fn is_held(&self) -> bool {
+        self.value == 0.0 && self.error == 0.0
+    }
 }
 
 /// A run's time by batch size and iterations.
