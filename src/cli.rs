@@ -3,6 +3,7 @@
 //! [`run`] answers with an exit code, or with the order to open the screens, which is the
 //! binary's business.
 
+mod batches;
 mod black_box;
 mod check;
 mod evaluate;
@@ -30,8 +31,8 @@ use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::{comparison, plan_toml, plans, predictions, summary};
 use crate::settings::args::{
-    Cli, Command, ConfigArgs, FitCommand, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg,
-    ScreensArgs, SweepCommand, TableForm,
+    Cli, Command, ConfigArgs, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs,
+    SweepCommand, TableForm,
 };
 use crate::settings::file::SettingsFile;
 use crate::settings::keymap::Keymap;
@@ -125,6 +126,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Predict(args)) => predict(&args, out)?,
         Some(Command::Export(args)) => export::run(&args, out)?,
         Some(Command::Plan(args)) => plan(&args, out)?,
+        Some(Command::Batches(args)) => batches::run(&args, out)?,
         Some(Command::Gpus(args)) => print::gpus(&args, out)?,
         Some(Command::Offers(args)) => print::offers(&args, out)?,
         Some(Command::Schema(args)) => print_json(&schema(args.of), out)?,
@@ -134,9 +136,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
             ModelsCommand::Train(args) => train::run(args, out)?,
             ModelsCommand::Suggest(args) => suggest::run(args, out)?,
         },
-        Some(Command::Fit(args)) => match &args.command {
-            FitCommand::KernelWise(args) => fit::kernelwise::run(args, out)?,
-        },
+        Some(Command::Fit(args)) => fit::run(&args, out)?,
         Some(Command::Sweep(args)) => match &args.command {
             SweepCommand::Bandwidth(args) => sweep::bandwidth(args, out)?,
         },

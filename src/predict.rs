@@ -5,6 +5,7 @@
 //! over unchanged. Operations of a multi-GPU recording that communicate are left out: a
 //! prediction is of one GPU, [`scale`] adds the others.
 
+pub mod batches;
 pub mod blackbox;
 pub mod bundle;
 pub mod compare;
@@ -25,6 +26,7 @@ pub mod random;
 pub mod rate;
 pub mod roofline;
 mod route;
+pub mod runlog;
 pub mod scale;
 pub mod suggest;
 pub mod wave;
@@ -219,6 +221,19 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         workload.precision = Some(change.to());
     }
     Ok(Predictions { workload, origin: origin_facts, predictions, notes })
+}
+
+/// The GPU that the measured times of a profile are of; `None` where nothing was measured or
+/// what was is to be ignored.
+///
+/// # Errors
+/// [`PredictError`] where the catalog does not have it.
+pub fn origin<'a>(
+    profile: &Profile,
+    catalog: &'a Catalog,
+    options: &Options,
+) -> Result<Option<&'a GpuSpec>, PredictError> {
+    find_origin(profile, catalog, options)
 }
 
 fn find_origin<'a>(

@@ -7,6 +7,7 @@ pub mod least_squares;
 pub mod line;
 pub mod non_negative;
 pub mod quantile;
+pub mod student;
 
 /// Why nothing can be fitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

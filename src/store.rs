@@ -1,10 +1,12 @@
 //! Files: what is shipped inside the program, what the user added, and safe writing.
 
+pub mod batch_tables;
 pub mod bundled;
 pub mod files;
 pub mod operator_tables;
 pub mod paths;
 pub mod profet;
+pub mod run_logs;
 
 pub use files::{Compression, StoreError, open, read_profile, save_atomically};
 pub use paths::Paths;

@@ -8,7 +8,7 @@
 //!    front-end crate. Arrows point one way: units → {profile, catalog, pricing};
 //!    regress, profile and catalog → predict; predict and pricing → plan.
 //! 2. report: core → text.
-//! 3. store: files and folders; knows profile, catalog, pricing and predict's weights.
+//! 3. store: files and folders; knows profile, catalog, pricing, and predict's weights and logs.
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
 //!    choices (a tier, a precision) and nothing that computes.
 //! 5. app: core, report, action and settings; neither a terminal nor an async runtime.
@@ -147,7 +147,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("plan", vec!["units", "text", "predict", "pricing"]),
         ("learn", vec!["units", "text", "regress", "profile", "catalog", "predict"]),
         ("report", all_core.clone()),
-        ("store", vec!["units", "text", "profile", "catalog", "pricing", "predict"]),
+        ("store", vec!["units", "text", "regress", "profile", "catalog", "pricing", "predict"]),
         ("action", vec!["units"]),
         ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
         ("app", with(&["report", "action", "settings"])),

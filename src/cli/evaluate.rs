@@ -5,12 +5,15 @@
 //! lines of kernels. `cases`: the orderings of Habitat's case studies. Each gives
 //! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
+mod batches;
 mod black_box;
 mod cases;
 mod few;
 mod kernelwise;
+mod logs;
 mod methods;
 mod ops;
+mod scaled;
 mod steps;
 mod tally;
 mod traces;
@@ -56,7 +59,16 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &judges)?,
         (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &judges)?,
+        (Some(EvaluateOn::Batches { dir, steps }), _) => {
+            let mut found = batches::evaluate(dir)?;
+            if let Some(steps) = steps {
+                found.push(scaled::evaluate(steps, &catalog, &judges)?);
+            }
+            found.push(scaled::samples(&catalog, &judges)?);
+            found
+        }
         (Some(EvaluateOn::Methods { dir }), _) => vec![methods::evaluate(dir, &catalog, &judges)?],
+        (Some(EvaluateOn::Logs { logs }), _) => vec![logs::evaluate(logs)?],
         (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &judges)?,
         (None, Some(data)) => all(data, &catalog, &judges)?,
         (None, None) => {

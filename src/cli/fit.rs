@@ -1,3 +1,18 @@
 //! `habitat-tui fit`: models that are fitted to what the user has.
 
 pub(super) mod kernelwise;
+mod log;
+
+use std::io::Write;
+
+use super::CliError;
+use crate::settings::args::{FitArgs, FitCommand};
+
+pub(super) fn run(args: &FitArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    match (&args.command, &args.log) {
+        (Some(FitCommand::KernelWise(args)), _) => kernelwise::run(args, out),
+        (None, Some(args)) => log::run(args, out),
+        // The command line has asked for one of them before.
+        (None, None) => Err(CliError("what is to be fitted? a log, or kernelwise PROFILES".to_owned())),
+    }
+}

@@ -5,8 +5,11 @@
 //! gradients alone can be too large. Between them an upper estimate from shapes says yes
 //! where everything the forward pass writes, kept to the end, would fit.
 
+use std::fmt;
+
 use crate::catalog::GpuSpec;
 use crate::profile::{DType, Mode, Operation, Phase, Profile};
+use crate::regress::line::{Line, Point};
 use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
@@ -32,6 +35,8 @@ pub struct MemoryNeed {
     ran_on: Option<(String, Bytes)>,
     /// Tensors may be twice as large as recorded.
     widened: bool,
+    /// Where the recorded need is from a line over batch sizes: in words.
+    by_line: Option<&'static str>,
 }
 
 impl MemoryNeed {
@@ -53,7 +58,18 @@ impl MemoryNeed {
                 .map(|(states, activations)| states + activations + context),
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
+            by_line: None,
         }
+    }
+
+    /// Nothing known.
+    pub const fn unknown() -> Self {
+        Self { recorded: None, least: None, most: None, ran_on: None, widened: false, by_line: None }
+    }
+
+    /// The upper estimate from shapes, where there is one.
+    pub const fn most(&self) -> Option<Bytes> {
+        self.most
     }
 
     /// The need in 32 bits of a step that was recorded in 16: at most twice as much, and
@@ -89,7 +105,11 @@ impl MemoryNeed {
             return answer(
                 fits,
                 Some(needed),
-                format!("{word} {} GB (recorded peak and 1 GB for the process); {available}", gib(needed)),
+                format!(
+                    "{word} {} GB ({} and 1 GB for the process); {available}",
+                    gib(needed),
+                    self.by_line.unwrap_or("recorded peak")
+                ),
             );
         }
         if let Some((name, memory)) = &self.ran_on
@@ -124,6 +144,115 @@ impl MemoryNeed {
                 None,
                 "no peak memory was recorded, and the shapes or the parameter count do not tell".to_owned(),
             ),
+        }
+    }
+}
+
+/// Peak memory over the batch size: a fixed part (parameters, their gradients and states) and
+/// one a sample (activations).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemoryLine {
+    /// At no sample.
+    pub fixed: Bytes,
+    /// A sample.
+    pub per_sample: Bytes,
+    source: Source,
+}
+
+/// Where a memory line is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// So many recorded peaks.
+    Peaks(usize),
+    /// One peak; the parameters' part is known.
+    Parameters,
+    /// One peak; all of it is taken to grow.
+    Proportional,
+    /// Upper estimates from shapes.
+    AtMost,
+}
+
+impl MemoryLine {
+    /// Through recorded peaks; from one alone with what the parameters of `profile` take as
+    /// the fixed part, or with none. `None` without a peak.
+    pub fn of_peaks(peaks: &[(u64, Bytes)], profile: &Profile) -> Option<Self> {
+        let points: Vec<Point> = peaks.iter().map(|&(batch, peak)| Point::new(batch as f64, peak.get())).collect();
+        if let Ok(line) = Line::non_negative(&points) {
+            let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
+            return Some(Self { fixed, per_sample, source: Source::Peaks(peaks.len()) });
+        }
+        let &(batch, peak) = peaks.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let bytes = if profile.workload.mode == Mode::Training { TRAINING_BYTES_PER_PARAMETER } else { 4.0 };
+        let states = profile.workload.parameter_count.map(|count| Bytes::known(count as f64 * bytes));
+        let (fixed, source) = match states.filter(|states| states.get() < peak.get()) {
+            Some(states) => (states, Source::Parameters),
+            None => (Bytes::ZERO, Source::Proportional),
+        };
+        Some(Self { fixed, per_sample: (peak - fixed) * (1.0 / batch.max(1) as f64), source })
+    }
+
+    /// Through upper estimates (context of the process included) at two batch sizes.
+    pub fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
+        let context = Bytes::known(CONTEXT_BYTES);
+        let line =
+            Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, (most - context).get()))).ok()?;
+        let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
+        Some(Self { fixed, per_sample, source: Source::AtMost })
+    }
+
+    /// The peak at a batch size, without the context of the process.
+    pub fn peak(&self, batch: u64) -> Bytes {
+        self.fixed + self.per_sample * batch as f64
+    }
+
+    /// Whether it is an upper bound: what fits by it fits, what does not may.
+    pub fn is_upper_bound(&self) -> bool {
+        self.source == Source::AtMost
+    }
+
+    /// The peak and the context of the process.
+    pub fn with_context(&self, batch: u64) -> Bytes {
+        self.peak(batch) + Bytes::known(CONTEXT_BYTES)
+    }
+
+    /// The need at a batch size.
+    pub fn need(&self, batch: u64) -> MemoryNeed {
+        let with_context = self.with_context(batch);
+        let unknown = MemoryNeed::unknown();
+        match self.source {
+            Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
+            Source::Peaks(_) => {
+                MemoryNeed { recorded: Some(with_context), by_line: Some("line through recorded peaks"), ..unknown }
+            }
+            Source::Parameters | Source::Proportional => {
+                MemoryNeed { recorded: Some(with_context), by_line: Some("recorded peak scaled"), ..unknown }
+            }
+        }
+    }
+
+    /// The largest batch that fits on a GPU; `None` where not even one sample does, or where
+    /// memory does not grow with the batch.
+    pub fn largest(&self, gpu: &GpuSpec) -> Option<u64> {
+        let left = (gpu.memory * USABLE_SHARE).get() - CONTEXT_BYTES - self.fixed.get();
+        let batch = (left / self.per_sample.get()).floor();
+        (batch.is_finite() && batch >= 1.0).then_some(batch as u64)
+    }
+}
+
+impl fmt::Display for MemoryLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [fixed, per_sample] = [self.fixed, self.per_sample].map(|bytes| bytes.get() / GIB);
+        let line = format!("{fixed:.2} GB + {:.1} MB a sample", per_sample * 1024.0);
+        match self.source {
+            Source::Peaks(count) => write!(f, "memory: {line}, a line through {count} recorded peaks"),
+            Source::Parameters => write!(
+                f,
+                "memory: {line}, from one recorded peak: what is beyond the parameters (with gradients and states) is taken to grow with the batch"
+            ),
+            Source::Proportional => {
+                write!(f, "memory: {line}, from one recorded peak, all of it taken to grow with the batch")
+            }
+            Source::AtMost => write!(f, "memory: at most {line}, by shapes; no peak was recorded"),
         }
     }
 }
@@ -210,5 +339,43 @@ mod tests {
         assert_eq!(fits(&profile(None, Some(1_000_000_000)), None, "t4"), Fits::Unknown);
         assert_eq!(fits(&profile(None, Some(70_000_000_000)), None, "h200-sxm-141gb"), Fits::No);
         assert_eq!(fits(&profile(None, None), None, "t4"), Fits::Unknown);
+    }
+
+    fn line(peaks: &[(u64, f64)], parameters: Option<u64>) -> Option<MemoryLine> {
+        let peaks: Vec<(u64, Bytes)> = peaks.iter().map(|&(batch, gib)| (batch, Bytes::known(gib * GIB))).collect();
+        MemoryLine::of_peaks(&peaks, &profile(None, parameters))
+    }
+
+    #[test]
+    fn a_line_through_recorded_peaks() {
+        let of = line(&[(16, 4.0), (32, 6.0), (64, 10.0)], None).unwrap();
+        assert!((of.peak(128).get() / GIB - 18.0).abs() < 1e-9 && !of.is_upper_bound());
+        // 14.72 of the T4's 16 GB, less the process (0.93) and 2 fixed, at 1/8 a sample.
+        let t4 = spec("t4");
+        assert_eq!(of.largest(&t4), Some(94));
+        assert_eq!((of.need(94).fit(&t4).fits, of.need(95).fit(&t4).fits), (Fits::Yes, Fits::No));
+        assert!(of.need(95).fit(&t4).reason.contains("line through recorded peaks"));
+        // Peaks that fall say nothing of a sample, and so nothing of the largest batch.
+        assert_eq!(line(&[(16, 6.0), (32, 4.0)], None).unwrap().largest(&t4), None);
+    }
+
+    #[test]
+    fn one_peak_is_split_by_the_parameters() {
+        // 16 bytes for each of 2^28 parameters are 4 GiB; the other 2 are of 16 samples.
+        let known = line(&[(16, 6.0)], Some(1 << 28)).unwrap();
+        assert!((known.peak(32).get() / GIB - 8.0).abs() < 1e-9);
+        let unknown = line(&[(16, 6.0)], None).unwrap();
+        assert!((unknown.peak(32).get() / GIB - 12.0).abs() < 1e-9);
+        assert_eq!(line(&[], None), None);
+    }
+
+    #[test]
+    fn an_upper_bound_says_yes_or_nothing() {
+        let of = |gib: f64| Bytes::known(gib * GIB + CONTEXT_BYTES);
+        let line = MemoryLine::at_most([(16, of(4.0)), (32, of(6.0))]).unwrap();
+        let t4 = spec("t4");
+        assert_eq!(line.largest(&t4), Some(94));
+        assert_eq!((line.need(94).fit(&t4).fits, line.need(95).fit(&t4).fits), (Fits::Yes, Fits::Unknown));
+        assert_eq!(MemoryNeed::unknown().fit(&t4).fits, Fits::Unknown);
     }
 }

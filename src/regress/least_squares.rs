@@ -61,6 +61,82 @@ pub fn fit(rows: &[Vec<f64>], y: &[f64], weights: Option<&[f64]>) -> Result<Vec<
     Ok(coefficients.iter().zip(&lengths).map(|(coefficient, length)| coefficient / length).collect())
 }
 
+/// [`fit`] with no coefficient below zero: of all choices of columns whose fit has none the one
+/// that leaves least (the problem is convex, so its optimum is one of them; Lawson and Hanson,
+/// "Solving Least Squares Problems", chapter 23, find it without trying all). The second value
+/// tells which columns are in it. For few columns: every choice is tried.
+///
+/// # Errors
+/// As [`fit`] for the full set of columns.
+pub fn fit_non_negative(
+    rows: &[Vec<f64>],
+    y: &[f64],
+    weights: Option<&[f64]>,
+) -> Result<(Vec<f64>, Vec<bool>), RegressError> {
+    let free = fit(rows, y, weights)?;
+    let width = free.len();
+    if free.iter().all(|of| *of >= 0.0) {
+        return Ok((free, vec![true; width]));
+    }
+    let weight = |index: usize| weights.and_then(|weights| weights.get(index)).copied().unwrap_or(1.0);
+    let left = |of: &[f64]| -> f64 {
+        let error = |(row, y): (&Vec<f64>, &f64)| y - row.iter().zip(of).map(|(x, of)| x * of).sum::<f64>();
+        rows.iter().zip(y).enumerate().map(|(index, pair)| weight(index) * error(pair).powi(2)).sum()
+    };
+    let mut best = (left(&vec![0.0; width]), vec![0.0; width], vec![false; width]);
+    for choice in 1..(1_u32 << width) {
+        let chosen: Vec<bool> = (0..width).map(|column| choice >> column & 1 == 1).collect();
+        let pick = |row: &Vec<f64>| row.iter().zip(&chosen).filter(|(_, chosen)| **chosen).map(|(x, _)| *x).collect();
+        let narrow: Vec<Vec<f64>> = rows.iter().map(pick).collect();
+        let Ok(of) = fit(&narrow, y, weights) else { continue };
+        if of.iter().any(|of| *of < 0.0) {
+            continue;
+        }
+        let mut of = of.into_iter();
+        let wide: Vec<f64> =
+            chosen.iter().map(|chosen| if *chosen { of.next().unwrap_or_default() } else { 0.0 }).collect();
+        let squares = left(&wide);
+        if squares < best.0 {
+            best = (squares, wide, chosen);
+        }
+    }
+    Ok((best.1, best.2))
+}
+
+/// The inverse of the normal matrix `Xᵀ W X`: times the variance of an observation of weight 1 it is the
+/// covariance of the coefficients of [`fit`].
+///
+/// # Errors
+/// As [`fit`].
+pub fn unscaled_covariance(rows: &[Vec<f64>], weights: Option<&[f64]>) -> Result<Vec<Vec<f64>>, RegressError> {
+    let width = rows.first().map_or(0, Vec::len);
+    let weight = |index: usize| weights.and_then(|weights| weights.get(index)).copied().unwrap_or(1.0);
+    // Row i of the inverse is what regressing the i-th column on the others leaves: with e the
+    // residuals, 1 / eᵀWe on the diagonal and −coefficient / eᵀWe beside it (Frisch–Waugh).
+    let mut inverse = vec![vec![0.0; width]; width];
+    for column in 0..width {
+        let y: Vec<f64> = rows.iter().map(|row| row[column]).collect();
+        let others: Vec<Vec<f64>> = rows
+            .iter()
+            .map(|row| row.iter().enumerate().filter(|(index, _)| *index != column).map(|(_, x)| *x).collect())
+            .collect();
+        let of = if width > 1 { fit(&others, &y, weights)? } else { Vec::new() };
+        let mut left = 0.0;
+        for (index, (row, y)) in others.iter().zip(&y).enumerate() {
+            let error = y - row.iter().zip(&of).map(|(x, of)| x * of).sum::<f64>();
+            left += weight(index) * error * error;
+        }
+        if left <= 0.0 {
+            return Err(RegressError::Degenerate(width));
+        }
+        let mut of = of.into_iter();
+        for (other, place) in inverse[column].iter_mut().enumerate() {
+            *place = if other == column { 1.0 / left } else { -of.next().unwrap_or_default() / left };
+        }
+    }
+    Ok(inverse)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +151,34 @@ mod tests {
         let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);
         let of = fit(&rows, &[1.0, 4.0, 6.0], None).unwrap();
         assert!((of[0] - line.intercept).abs() < 1e-12 && (of[1] - line.slope).abs() < 1e-12);
+    }
+
+    /// By hand: the free line through (1, 1), (2, 4), (3, 6) has intercept −4/3; through the
+    /// origin the slope is 27/14.
+    #[test]
+    fn coefficients_that_would_be_negative_are_left_out() {
+        let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);
+        let (of, chosen) = fit_non_negative(&rows, &[1.0, 4.0, 6.0], None).unwrap();
+        assert_eq!(chosen, [false, true]);
+        assert!(of[0] == 0.0 && (of[1] - 27.0 / 14.0).abs() < 1e-12);
+        let (of, chosen) = fit_non_negative(&rows, &[3.0, 4.0, 5.0], None).unwrap();
+        assert!((of[0] - 2.0).abs() < 1e-12 && chosen == [true, true]);
+        let (of, chosen) = fit_non_negative(&rows, &[-3.0, -4.0, -5.0], None).unwrap();
+        assert_eq!((of, chosen), (vec![0.0, 0.0], vec![false, false]));
+    }
+
+    /// By hand: the normal matrix is [[3, 6], [6, 14]], determinant 6.
+    #[test]
+    fn the_inverse_of_the_normal_matrix() {
+        let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);
+        let inverse = unscaled_covariance(&rows, None).unwrap();
+        let by_hand = [[14.0 / 6.0, -1.0], [-1.0, 0.5]];
+        for (row, expected) in inverse.iter().zip(by_hand) {
+            assert!(row.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{inverse:?}");
+        }
+        // Twice the weight, half the variance.
+        let heavier = unscaled_covariance(&rows, Some(&[2.0; 3])).unwrap();
+        assert!((heavier[1][1] - 0.25).abs() < 1e-12);
     }
 
     #[test]

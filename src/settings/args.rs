@@ -3,23 +3,27 @@
 //! This is what was typed; the front ends turn it into options, goals and files. A file a
 //! command or a group of arguments.
 
+mod batches;
 mod black_box;
 mod export;
 mod fit;
 mod goal;
 mod import;
 mod input;
+mod log;
 mod models;
 mod predict;
 mod print;
 mod screens;
 
+pub use batches::BatchesArgs;
 pub use black_box::{BlackBoxArgs, BlackBoxEvaluateArgs};
 pub use export::ExportArgs;
 pub use fit::{FitArgs, FitCommand, FitKernelWiseArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
 pub use input::{InputArgs, MethodArg, WaveArg};
+pub use log::{FitLogArgs, FormArg, RunSize, UnitArg};
 pub use models::{EvaluateArgs, EvaluateOn, KindArg, ModelsArgs, ModelsCommand, SuggestArgs, TrainArgs};
 pub use predict::{PlanArgs, PredictArgs};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
@@ -62,6 +66,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Choose the offers that do the work best.
     Plan(PlanArgs),
+    /// Predict the step and its memory at other batch sizes, and the largest that fits.
+    Batches(BatchesArgs),
     /// List the GPUs of the catalog.
     Gpus(GpusArgs),
     /// List the offers of the price book.
@@ -72,7 +78,7 @@ pub enum Command {
     Check(CheckArgs),
     /// Judge the predictors on measured data.
     Models(ModelsArgs),
-    /// Fit a model to your own recordings.
+    /// Fit a model to what you have: a log of runs, or recorded steps (kernelwise).
     Fit(FitArgs),
     /// Vary a property of a GPU.
     Sweep(SweepArgs),

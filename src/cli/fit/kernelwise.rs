@@ -26,7 +26,7 @@ pub(in crate::cli) fn load(given: Option<&Path>, weights: &Path) -> Result<Arc<K
     Ok(Arc::new(if shipped { store::bundled::kernel_wise() } else { store::kernel_wise(&path)? }))
 }
 
-pub(in crate::cli) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+pub(super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
     if !args.force && args.output.exists() {
         return Err(StoreError::Exists { path: args.output.clone() }.into());

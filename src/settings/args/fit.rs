@@ -4,14 +4,19 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::FitLogArgs;
 use crate::settings::values;
 
-/// Arguments of `fit`.
+/// Arguments of `fit`: a log of runs, or what else to fit.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct FitArgs {
-    /// What to fit.
+    /// What to fit, where it is no log.
     #[command(subcommand)]
-    pub command: FitCommand,
+    pub command: Option<FitCommand>,
+    /// The log.
+    #[command(flatten)]
+    pub log: Option<FitLogArgs>,
 }
 
 /// Models that are fitted in seconds to what the user has.

@@ -157,6 +157,16 @@ pub enum EvaluateOn {
     /// Black boxes (operator kinds and total times on one GPU, tables of PROFET's form): each
     /// network left out, or one folder judged by another.
     BlackBox(BlackBoxEvaluateArgs),
+    /// Step times at several batch sizes, of PROFET's form (latencies.csv, anchor_*.csv): what
+    /// the two or three smallest of a series say of batches two and four times as large.
+    Batches {
+        /// Folder of the tables.
+        dir: PathBuf,
+        /// Also judge steps with their shapes scaled: profiles of measured steps at several
+        /// batch sizes (folder/GPU/*.habitat.json…).
+        #[arg(long, value_name = "FOLDER")]
+        steps: Option<PathBuf>,
+    },
     /// Every method on the same steps, from shapes alone and from another GPU.
     Methods {
         /// Folder with neusight/steps and traces/gpu.
@@ -168,6 +178,12 @@ pub enum EvaluateOn {
     KernelWise {
         /// Folder with ops/ (operator tables) and steps/ (profiles), or one of them.
         dir: PathBuf,
+    },
+    /// Logs of runs: fitted on small batch sizes and few iterations, judged far beyond both,
+    /// on logs made with known noise and on those given.
+    Logs {
+        /// CSV files with time, batch size and iterations.
+        logs: Vec<PathBuf>,
     },
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
     Cases,

@@ -1,0 +1,65 @@
+//! `habitat-tui batches`: the step and its memory at batch sizes that were not recorded.
+
+use std::io::Write;
+
+use super::{CliError, load, options, print_json};
+use crate::predict::Options;
+use crate::predict::batches::sweep;
+use crate::report::batches;
+use crate::settings::args::{BatchesArgs, TableForm};
+use crate::store::{self, Paths};
+
+pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let catalog = store::catalog(&paths)?;
+    let [first, rest @ ..] = &args.files[..] else {
+        return Err(CliError("no file".to_owned()));
+    };
+    if !rest.is_empty() && (args.batch_size.is_some() || args.peak_memory.is_some()) {
+        return Err(CliError(
+            "--batch-size and --peak-memory are of one file; with several, correct the files (`habitat-tui import` takes the flags)".to_owned(),
+        ));
+    }
+    let mut profiles = Vec::new();
+    for file in &args.files {
+        let loaded = load(&args.input(file.clone()), &catalog)?;
+        loaded.warn();
+        profiles.push((loaded.label, loaded.profile));
+    }
+    let mut options: Options = options(&args.input(first.clone()), &args.to, &catalog, &paths)?;
+    if options.targets.is_empty() {
+        let origin = crate::predict::origin(&profiles[0].1, &catalog, &options)?;
+        let gpu = origin.ok_or_else(|| {
+            CliError("nothing was measured on a GPU: say for which ones, --to h100-sxm5-80gb,l4".to_owned())
+        })?;
+        options.targets.push(gpu.slug.clone());
+    }
+    let largest = profiles.iter().filter_map(|(_, profile)| profile.workload.batch_size).max().unwrap_or(0);
+    let wanted = if args.at.is_empty() { vec![largest * 2, largest * 4] } else { args.at.clone() };
+    if wanted.contains(&0) && !args.at.is_empty() {
+        return Err(CliError("--at 0: a step processes at least one sample".to_owned()));
+    }
+    let sweep = sweep(&profiles, &catalog, &options, &wanted).map_err(CliError::of)?;
+    match args.form {
+        TableForm { json: true, .. } => return print_json(&batches::json(&sweep), out),
+        TableForm { csv: true, .. } if args.families => batches::families(&sweep).write_csv(out)?,
+        TableForm { csv: true, .. } => batches::table(&sweep).write_csv(out)?,
+        TableForm { markdown: true, .. } => {
+            batches::table(&sweep).write_markdown(out)?;
+            writeln!(out)?;
+            batches::lines(&sweep).write_markdown(out)?;
+            if args.families {
+                writeln!(out)?;
+                batches::families(&sweep).write_markdown(out)?;
+            }
+            writeln!(out)?;
+            let of_gpus =
+                sweep.gpus.iter().flat_map(|gpu| gpu.notes.iter().map(move |note| format!("{}: {note}", gpu.gpu.slug)));
+            for note in of_gpus.chain(sweep.notes.iter().cloned()) {
+                writeln!(out, "- {note}")?;
+            }
+        }
+        TableForm { .. } => batches::write_text(&sweep, args.families, out)?,
+    }
+    Ok(0)
+}

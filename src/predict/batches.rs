@@ -1,0 +1,14 @@
+//! Steps at batch sizes that were not recorded.
+//!
+//! [`curve`]: from steps at two or more batch sizes, a line with ranges found on measured
+//! steps ([`spread`]). [`rebatch`]: from one, its shapes scaled. [`sweep`]: both on every GPU,
+//! with the memory and the largest batch that fits.
+
+pub mod curve;
+pub mod rebatch;
+pub mod spread;
+pub mod sweep;
+
+pub use curve::{BatchCurve, BatchPoint, BatchTime, Bend, CurveError, Place};
+pub use spread::Regime;
+pub use sweep::{Basis, FamilyLine, GpuSweep, Sweep, SweepError, SweepRow, sweep};

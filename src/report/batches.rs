@@ -1,0 +1,207 @@
+//! A workload at several batch sizes: tables and JSON.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::format;
+use super::table::{Cell, Column, Table};
+use crate::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
+use crate::text;
+use crate::units::Micros;
+
+/// Batch by batch, GPU by GPU.
+pub fn table(sweep: &Sweep) -> Table {
+    let mut table = Table::new(&[
+        Column::text("GPU", "gpu"),
+        Column::number("batch", "batch_size"),
+        Column::number("step", "step_us"),
+        Column::number("80 % range", ""),
+        Column::number("", "low_us"),
+        Column::number("", "high_us"),
+        Column::number("", "low_90_us"),
+        Column::number("", "high_90_us"),
+        Column::number("samples/s", "samples_per_s"),
+        Column::number("memory", "memory_bytes"),
+        Column::text("fits", "fits"),
+        Column::text("method", "method"),
+        Column::text("", "memory_reason"),
+    ]);
+    for gpu in &sweep.gpus {
+        for row in &gpu.rows {
+            table.push(cells(sweep, gpu, row));
+        }
+    }
+    table
+}
+
+fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
+    let SweepRow { batch, step, wide, throughput, memory } = row;
+    let needed = memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(*batch)));
+    let at_most = sweep.memory.is_some_and(|line| line.is_upper_bound());
+    vec![
+        Cell::same(&gpu.gpu.slug),
+        Cell::of(format::grouped(*batch as f64), batch),
+        Cell::of(format::time(step.mid), step.mid.get()),
+        if step.low == step.high { Cell::unknown() } else { Cell::same(format::time_range(step.low, step.high)) },
+        Cell::same(step.low.get()),
+        Cell::same(step.high.get()),
+        Cell::same(wide[0].get()),
+        Cell::same(wide[1].get()),
+        Cell::of(format::number(throughput.mid.get()), throughput.mid.get()),
+        Cell::maybe(needed, |needed| {
+            Cell::of(format!("{}{}", if at_most { "≤ " } else { "" }, format::memory(needed)), needed.get())
+        }),
+        Cell::same(memory.fits),
+        Cell::of(
+            if is_shapes(sweep, *batch) { format!("{}, shapes scaled", step.method) } else { step.method.to_string() },
+            step.method,
+        ),
+        Cell::same(&memory.reason),
+    ]
+}
+
+fn is_shapes(sweep: &Sweep, batch: u64) -> bool {
+    sweep.basis == Basis::Shapes && !sweep.recorded.contains(&batch)
+}
+
+/// Per GPU the line of the step and the largest batch that fits.
+pub fn lines(sweep: &Sweep) -> Table {
+    let mut table = Table::new(&[
+        Column::text("GPU", "gpu"),
+        Column::number("fixed", "fixed_us"),
+        Column::number("a sample", "per_sample_us"),
+        Column::number("grows with the batch", "share"),
+        Column::number("largest batch", "largest_batch"),
+    ]);
+    let at_least = sweep.memory.is_some_and(|line| line.is_upper_bound());
+    for gpu in &sweep.gpus {
+        let micros = |value: f64| Cell::of(format::time(Micros::new(value).unwrap_or_default()), value);
+        table.push(vec![
+            Cell::same(&gpu.gpu.slug),
+            Cell::maybe(gpu.line, |(line, _)| micros(line.intercept)),
+            Cell::maybe(gpu.line, |(line, _)| micros(line.slope)),
+            Cell::maybe(gpu.line, |(_, share)| Cell::of(format::percent(share), share)),
+            Cell::maybe(gpu.largest, |largest| {
+                Cell::of(
+                    format!("{}{}", if at_least { "at least " } else { "" }, format::grouped(largest as f64)),
+                    largest,
+                )
+            }),
+        ]);
+    }
+    table
+}
+
+/// The lines of the families of operators.
+pub fn families(sweep: &Sweep) -> Table {
+    let mut table = Table::new(&[
+        Column::text("GPU", "gpu"),
+        Column::text("family", "family"),
+        Column::number("fixed", "fixed_us"),
+        Column::number("a sample", "per_sample_us"),
+        Column::number("R²", "r_squared"),
+        Column::text("device time by batch", ""),
+    ]);
+    for gpu in &sweep.gpus {
+        for of in &gpu.families {
+            let micros = |value: f64| Cell::of(format::time(Micros::new(value).unwrap_or_default()), value);
+            let times: Vec<String> =
+                of.times.iter().map(|(batch, time)| format!("{batch}: {}", format::time(*time))).collect();
+            table.push(vec![
+                Cell::same(&gpu.gpu.slug),
+                Cell::same(of.family.name()),
+                micros(of.line.intercept),
+                micros(of.line.slope),
+                Cell::of(format!("{:.4}", of.r_squared), of.r_squared),
+                Cell::same(times.join(", ")),
+            ]);
+        }
+    }
+    table
+}
+
+/// Everything, for people.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io::Result<()> {
+    let recorded: Vec<String> = sweep.recorded.iter().map(u64::to_string).collect();
+    writeln!(out, "{}, recorded at batch {}\n", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
+    table(sweep).write_text(out)?;
+    writeln!(out)?;
+    lines(sweep).write_text(out)?;
+    if with_families && sweep.basis == Basis::Lines {
+        writeln!(out)?;
+        families(sweep).write_text(out)?;
+    }
+    for gpu in &sweep.gpus {
+        for note in &gpu.notes {
+            writeln!(out, "{}: {note}", gpu.gpu.slug)?;
+        }
+    }
+    for note in &sweep.notes {
+        writeln!(out, "{note}")?;
+    }
+    Ok(())
+}
+
+/// Everything, for programs: `habitat-batches`, version 1.
+pub fn json(sweep: &Sweep) -> Value {
+    let gpus: Vec<Value> = sweep.gpus.iter().map(|gpu| gpu_json(sweep, gpu)).collect();
+    json!({
+        "format": "habitat-batches",
+        "version": 1,
+        "workload": sweep.workload,
+        "basis": sweep.basis,
+        "recorded_batch_sizes": sweep.recorded,
+        "memory": sweep.memory.map(|line| json!({
+            "fixed_bytes": line.fixed, "per_sample_bytes": line.per_sample, "upper_bound": line.is_upper_bound(),
+        })),
+        "gpus": gpus,
+        "notes": sweep.notes,
+    })
+}
+
+fn gpu_json(sweep: &Sweep, gpu: &GpuSweep) -> Value {
+    let rows: Vec<Value> = gpu
+        .rows
+        .iter()
+        .map(|row| {
+            json!({
+                "batch_size": row.batch,
+                "step_us": {"low": row.step.low, "mid": row.step.mid, "high": row.step.high},
+                "step_90_us": {"low": row.wide[0], "high": row.wide[1]},
+                "method": row.step.method.name(),
+                "shapes_scaled": is_shapes(sweep, row.batch),
+                "samples_per_s": {
+                    "low": row.throughput.low, "mid": row.throughput.mid, "high": row.throughput.high,
+                },
+                "memory_bytes": row.memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(row.batch))),
+                "fits": row.memory.fits,
+                "memory_reason": row.memory.reason,
+            })
+        })
+        .collect();
+    let families: Vec<Value> = gpu
+        .families
+        .iter()
+        .map(|of| {
+            json!({
+                "family": of.family.name(), "fixed_us": of.line.intercept, "per_sample_us": of.line.slope,
+                "r_squared": of.r_squared,
+                "times_us": of.times.iter().map(|(batch, time)| json!([batch, time])).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "gpu": gpu.gpu.slug,
+        "line": gpu.line.map(|(line, share)| json!({
+            "fixed_us": line.intercept, "per_sample_us": line.slope, "share_that_grows": share,
+        })),
+        "largest_batch": gpu.largest,
+        "rows": rows,
+        "families": families,
+        "notes": gpu.notes,
+    })
+}

@@ -1,0 +1,260 @@
+//! Other batch sizes and run logs as the program is called: `batches`, `fit`, and what
+//! `models evaluate` tells of both.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "common/program.rs"]
+mod program;
+
+use std::fmt::Write as _;
+
+use program::{Folder, row, rows, shared};
+use serde_json::Value;
+
+/// A step measured on a V100 at a batch size: 2 ms and 50 µs a sample, of which the device is
+/// busy for all but 1 ms; 2 GiB and 16 MiB a sample of memory.
+fn recorded(batch: u64, more: &str) -> String {
+    let step = 2000 + 50 * batch;
+    let peak = (2 << 30) + batch * (16 << 20);
+    let product = 10 * batch + 100;
+    let rows = batch * 128;
+    format!(
+        r#"{{"format": "habitat-profile", "version": 1,
+        "workload": {{"name": "tiny", "mode": "training", "precision": "fp32", "batch_size": {batch}, "sequence_length": 128}},
+        "origin": {{"gpu": "v100-sxm2-16gb"}},
+        "step": {{"duration_us": {step}, "device_busy_us": {}, "peak_memory_bytes": {peak}}}{more}, "operations": [
+        {{"name": "aten::mm", "phase": "forward", "inputs": [[{rows}, 768], [768, 3072]], "outputs": [[{rows}, 3072]], "dtype": "float32", "device_time_us": {product}}},
+        {{"name": "aten::relu", "phase": "forward", "inputs": [[{rows}, 3072]], "outputs": [[{rows}, 3072]], "dtype": "float32", "device_time_us": {}}},
+        {{"name": "aten::_foreach_add_", "phase": "optimizer", "inputs": [[768, 3072]], "outputs": [[768, 3072]], "dtype": "float32", "device_time_us": 30}}]}}"#,
+        step - 1000,
+        step - 1000 - product - 30,
+    )
+}
+
+fn at(found: &Value, gpu: usize, batch: u64) -> &Value {
+    let rows = found["gpus"][gpu]["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["batch_size"] == batch).unwrap_or_else(|| panic!("no batch {batch}: {found}"))
+}
+
+fn mid(row: &Value) -> f64 {
+    let [low, mid, high] = ["low", "mid", "high"].map(|end| row["step_us"][end].as_f64().unwrap());
+    assert!(low <= mid && mid <= high, "{row}");
+    let [wide_low, wide_high] = ["low", "high"].map(|end| row["step_90_us"][end].as_f64().unwrap());
+    assert!(wide_low <= low && high <= wide_high, "{row}");
+    mid
+}
+
+fn three() -> Folder {
+    let folder = Folder::new();
+    for batch in [16, 32, 64] {
+        folder.write(&format!("b{batch}.habitat.json"), &recorded(batch, ""));
+    }
+    folder
+}
+
+#[test]
+fn several_recorded_batch_sizes_give_lines() {
+    let folder = three();
+    let found = folder.json(&[
+        "batches",
+        "b16.habitat.json",
+        "b64.habitat.json",
+        "b32.habitat.json",
+        "--to",
+        "v100-sxm2-16gb,t4",
+    ]);
+    assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-batches"), Some(1)));
+    assert_eq!(
+        (found["basis"].as_str(), &found["recorded_batch_sizes"]),
+        (Some("lines"), &serde_json::json!([16, 32, 64]))
+    );
+    // 2 ms and 50 µs a sample; without --at twice and four times the largest.
+    assert!((mid(at(&found, 0, 128)) - 8400.0).abs() < 1e-3 && (mid(at(&found, 0, 256)) - 14_800.0).abs() < 1e-3);
+    assert_eq!(at(&found, 0, 32)["method"], "measured");
+    assert_eq!(at(&found, 0, 128)["method"], "batch-line");
+    let line = &found["gpus"][0]["line"];
+    assert!((line["per_sample_us"].as_f64().unwrap() - 50.0).abs() < 1e-6, "{line}");
+    assert!((line["fixed_us"].as_f64().unwrap() - 2000.0).abs() < 1e-3);
+    // 14.72 of 16 GiB may be used, 1 GB is the process's: (14.72 − 0.931 − 2) · 64.
+    assert_eq!(found["gpus"][0]["largest_batch"], 754);
+    assert_eq!(found["memory"]["per_sample_bytes"].as_f64(), Some(16.0 * 1_048_576.0));
+    assert_eq!(at(&found, 0, 256)["fits"], "yes");
+    // On the T4 the line goes through predictions.
+    let t4 = &found["gpus"][1];
+    assert!(mid(at(&found, 1, 128)) > mid(at(&found, 0, 128)), "{t4}");
+    assert_ne!(at(&found, 1, 32)["method"], "measured");
+    assert!(
+        t4["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains("through predicted steps"))
+    );
+    let product =
+        &found["gpus"][0]["families"].as_array().unwrap().iter().find(|of| of["family"] == "matrix product").unwrap();
+    assert!((product["per_sample_us"].as_f64().unwrap() - 10.0).abs() < 1e-6, "{product}");
+    assert!((product["fixed_us"].as_f64().unwrap() - 100.0).abs() < 1e-3);
+}
+
+#[test]
+fn the_largest_batch_does_not_fit_beyond_the_memory() {
+    let folder = three();
+    let found =
+        folder.json(&["batches", "b16.habitat.json", "b32.habitat.json", "--at", "754,755", "--to", "v100-sxm2-16gb"]);
+    assert_eq!(at(&found, 0, 754)["fits"], "yes");
+    assert_eq!(at(&found, 0, 755)["fits"], "no");
+    assert!(at(&found, 0, 755)["memory_reason"].as_str().unwrap().contains("line through recorded peaks"));
+}
+
+#[test]
+fn one_recorded_batch_size_is_scaled_and_says_so() {
+    let folder = three();
+    let found = folder.json(&["batches", "b32.habitat.json", "--at", "64"]);
+    assert_eq!(found["basis"], "shapes");
+    assert_eq!(found["gpus"][0]["gpu"], "v100-sxm2-16gb");
+    let row = at(&found, 0, 64);
+    assert_eq!(row["shapes_scaled"], true);
+    // The device's part of 2.6 ms about doubles (less the 30 µs of the optimizer); 1 ms stays.
+    assert!((mid(row) / 6200.0 - 1.0).abs() < 0.1, "{row}");
+    assert!(found["notes"][0].as_str().unwrap().contains("one batch size recorded (32): shapes scaled"));
+    assert!(folder.ok(&["batches", "b32.habitat.json"]).contains("shapes scaled"));
+}
+
+#[test]
+fn the_forms_of_the_table() {
+    let folder = three();
+    let files = ["batches", "b16.habitat.json", "b32.habitat.json"];
+    let csv = folder.ok(&[&files[..], &["--csv"]].concat());
+    assert!(csv.starts_with("gpu,batch_size,step_us,low_us,high_us,low_90_us,high_90_us,samples_per_s,memory_bytes,fits,method,memory_reason\n"), "{csv}");
+    assert_eq!(csv.lines().count(), 5);
+    let markdown = folder.ok(&[&files[..], &["--markdown", "--families"]].concat());
+    assert!(markdown.contains("| v100-sxm2-16gb | 64 |") && markdown.contains("matrix product"), "{markdown}");
+    let text = folder.ok(&[&files[..], &["--families"]].concat());
+    assert!(text.contains("largest batch") && text.contains("matrix product"), "{text}");
+}
+
+#[test]
+fn profiles_that_do_not_belong_together_are_refused() {
+    let folder = three();
+    folder.write("amp.habitat.json", &recorded(48, "").replace("\"fp32\"", "\"amp-fp16\""));
+    folder.write("t4.habitat.json", &recorded(48, "").replace("v100-sxm2-16gb", "t4"));
+    folder.write("none.habitat.json", &recorded(48, "").replace("\"batch_size\": 48, ", ""));
+    folder.write("bare.habitat.json", &recorded(48, "").replace("\"origin\": {\"gpu\": \"v100-sxm2-16gb\"},", ""));
+    let error = |other: &str| folder.error(&["batches", "b16.habitat.json", other]);
+    assert!(
+        error("amp.habitat.json").contains("differ in precision: fp32 and amp-fp16"),
+        "{}",
+        error("amp.habitat.json")
+    );
+    assert!(error("t4.habitat.json").contains("the GPU they were recorded on: v100-sxm2-16gb and t4"));
+    assert!(error("none.habitat.json").contains("none.habitat.json: the batch size of the recording is not known"));
+    assert!(folder.error(&["batches", "none.habitat.json"]).contains("--batch-size"));
+    assert!(
+        folder.error(&["batches", "b16.habitat.json", "b32.habitat.json", "--batch-size", "8"]).contains("of one file")
+    );
+    assert!(folder.error(&["batches", "b16.habitat.json", "--at", "0"]).contains("at least one sample"));
+    assert!(folder.run(&["batches"]).status.code() == Some(2));
+    assert!(folder.ok(&["batches", "none.habitat.json", "--batch-size", "48", "--at", "96"]).contains("shapes scaled"));
+}
+
+/// 100 s to start, half a second a sample of the batch, 20 ms an iteration and 1 ms a sample
+/// of it, without noise.
+fn log(batches: &[u32], iterations: &[u32]) -> String {
+    let mut text = "gpu,batch_size,iterations,time_s\n".to_owned();
+    for &x in batches {
+        for &y in iterations {
+            let (x, y) = (f64::from(x), f64::from(y));
+            writeln!(text, "t4,{x},{y},{}", 0.001 * x * y + 0.5 * x + 0.02 * y + 100.0).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn a_log_gives_its_coefficients_and_runs_beyond_it() {
+    let folder = Folder::new();
+    folder.write("runs.csv", &log(&[8, 16, 32], &[100, 500, 1000]));
+    let found = folder.json(&["fit", "runs.csv", "--at", "32x2000,64x10k"]);
+    assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-run-log-fit"), Some(1)));
+    let model = &found["models"][0];
+    assert_eq!(
+        (model["gpu"].as_str(), model["form"].as_str(), model["runs"].as_u64()),
+        (Some("t4"), Some("full"), Some(9))
+    );
+    for (coefficient, expected) in model["coefficients"].as_array().unwrap().iter().zip([1e3, 5e5, 2e4, 1e8]) {
+        assert!((coefficient["value_us"].as_f64().unwrap() / expected - 1.0).abs() < 1e-6, "{coefficient}");
+    }
+    let far = &model["predictions"][1];
+    assert!((far["time_us"].as_f64().unwrap() / 972e6 - 1.0).abs() < 1e-6, "{far}");
+    assert!(far["low_90_us"].as_f64() < far["low_us"].as_f64() && far["low_us"].as_f64() < far["time_us"].as_f64());
+    assert!(model["warnings"][0].as_str().unwrap().contains("10.0 times beyond"), "{model}");
+    let text = folder.ok(&["fit", "runs.csv", "--at", "64x10000"]);
+    assert!(
+        text.contains("time = a·x·y + b·x + c·y + d") && text.contains("run-log") && text.contains("Student's t"),
+        "{text}"
+    );
+}
+
+#[test]
+fn forms_in_one_variable_and_errors_of_logs() {
+    let folder = Folder::new();
+    folder.write("same.csv", &log(&[8], &[100, 500, 1000]));
+    let found = folder.json(&["fit", "same.csv", "--at", "4000"]);
+    assert_eq!(found["models"][0]["form"], "iterations");
+    assert!((found["models"][0]["predictions"][0]["time_us"].as_f64().unwrap() / 216e6 - 1.0).abs() < 1e-6);
+    assert!(folder.error(&["fit", "same.csv", "--at", "8x100"]).contains("one variable only"));
+    folder.write("short.csv", &log(&[8, 16], &[100, 500]));
+    let error = folder.error(&["fit", "short.csv"]);
+    assert!(error.contains("short.csv, t4: 4 runs are too few") && error.contains("5 are needed"), "{error}");
+    folder.write("one.csv", &log(&[8, 8], &[100]));
+    assert!(folder.error(&["fit", "one.csv"]).contains("same batch size and iterations"));
+    folder.write("bad.csv", "batch,time_s\n8,1\n16,-2\n");
+    assert!(folder.error(&["fit", "bad.csv"]).contains("line 3: time_s: \"-2\""));
+    assert!(folder.error(&["fit", "missing.csv"]).contains("missing.csv"));
+    assert!(folder.error(&["fit", "same.csv", "--time", "took"]).contains("no column \"took\""));
+}
+
+#[test]
+fn logs_far_beyond_what_was_fitted() {
+    let folder = Folder::new();
+    let real: Vec<String> = ["mlp", "cnn", "lstm"]
+        .iter()
+        .map(|name| format!("{}/tests/fixtures/logs/{name}.csv", env!("CARGO_MANIFEST_DIR")))
+        .collect();
+    let arguments: Vec<&str> =
+        ["models", "evaluate", "logs"].into_iter().chain(real.iter().map(String::as_str)).collect();
+    let found = folder.json(&arguments);
+    let figure = |group: &str, method: &str, key: &str| row(&found, group, method)[key].as_f64().unwrap();
+    for made in ["made: 2.9 ms a sample", "made: 2 ms an iteration", "made: half a minute to start"] {
+        let error = figure(made, "run log", "mean_absolute_error");
+        assert!(error < 0.05, "{made}: {error}");
+        assert!(error < figure(made, "least squares of seconds", "mean_absolute_error"), "{made}");
+        assert!(figure(made, "run log", "coverage") >= 0.77, "{made}");
+    }
+    for real in ["mlp", "cnn", "lstm"] {
+        let error = figure(real, "run log", "median_absolute_error");
+        assert!(error < 0.05, "{real}: {error}");
+    }
+}
+
+#[test]
+fn larger_batches_on_measured_steps() {
+    let Some(profet) = shared("profet") else { return };
+    let Some(steps) = shared("neusight/steps") else { return };
+    let found = Folder::new().json(&["models", "evaluate", "batches", &profet, "--steps", &steps]);
+    let [beyond, inside, scaled, samples] = &found.as_array().unwrap()[..] else { panic!("{found}") };
+    let figure = |group: &str, method: &str, key: &str| row(beyond, group, method)[key].as_f64().unwrap();
+    for (group, mean) in [("all, 2 times", 0.044), ("all, 4 times", 0.090)] {
+        assert!(figure(group, "batch line", "mean_absolute_error") <= mean, "{group}");
+        assert!((0.77..0.85).contains(&figure(group, "batch line", "coverage")), "{group}");
+        assert!((0.87..0.94).contains(&figure(group, "batch line, 90 %", "coverage")), "{group}");
+        let with_busy = figure(group, "batch line, busy time", "mean_absolute_error");
+        assert!(with_busy < figure(group, "batch line", "mean_absolute_error"), "{group}");
+    }
+    assert!(figure("3 points, 4 times", "quadratic", "mean_absolute_error") > 0.5);
+    assert!(row(inside, "between", "batch line")["mean_absolute_error"].as_f64().unwrap() < 0.04);
+    for group in ["2 times", "4 times", "training", "inference"] {
+        let scaled = row(scaled, group, "shapes scaled");
+        assert!(scaled["mean_absolute_error"].as_f64().unwrap() < 0.07, "{scaled}");
+        assert!(scaled["coverage"].as_f64().unwrap() > 0.77, "{scaled}");
+    }
+    assert_eq!(rows(samples).len(), 4);
+    // Scaled shapes are those of the profile held out.
+    assert!(row(samples, "gnmt, batch 48", "shapes scaled")["worst_absolute_error"].as_f64().unwrap() < 1e-9);
+}
