@@ -14,7 +14,7 @@ use super::family::{Family, family};
 use super::work::volume;
 
 /// Share of nominal memory that a process can use.
-pub(super) const USABLE_SHARE: f64 = 0.92;
+const USABLE_SHARE: f64 = 0.92;
 /// Context, libraries and workspaces of a process.
 const CONTEXT_BYTES: f64 = 1e9;
 /// Parameter, gradient and two moments of Adam in FP32; with mixed precision the same sum
@@ -51,6 +51,18 @@ impl MemoryNeed {
             most: per_parameter(if training { TRAINING_BYTES_PER_PARAMETER } else { 4.0 })
                 .zip(activations(&profile.operations, training))
                 .map(|(states, activations)| states + activations + context),
+            ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
+            widened: false,
+        }
+    }
+
+    /// Of a step of which no operation is shown: the peak if it is told, and the GPU that it
+    /// ran on.
+    pub fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
+        Self {
+            recorded: peak.map(|peak| peak + Bytes::known(CONTEXT_BYTES)),
+            least: None,
+            most: None,
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
         }
