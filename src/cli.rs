@@ -7,6 +7,7 @@ mod black_box;
 mod check;
 mod evaluate;
 mod export;
+mod fit;
 mod goal;
 mod import;
 mod input;
@@ -15,6 +16,7 @@ mod operators;
 mod print;
 mod progress;
 mod suggest;
+mod sweep;
 mod train;
 
 use std::io::{self, IsTerminal, Write};
@@ -28,8 +30,8 @@ use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::{comparison, plan_toml, plans, predictions, summary};
 use crate::settings::args::{
-    Cli, Command, ConfigArgs, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs,
-    TableForm,
+    Cli, Command, ConfigArgs, FitCommand, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg,
+    ScreensArgs, SweepCommand, TableForm,
 };
 use crate::settings::file::SettingsFile;
 use crate::settings::keymap::Keymap;
@@ -132,6 +134,12 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
             ModelsCommand::Train(args) => train::run(args, out)?,
             ModelsCommand::Suggest(args) => suggest::run(args, out)?,
         },
+        Some(Command::Fit(args)) => match &args.command {
+            FitCommand::KernelWise(args) => fit::kernelwise::run(args, out)?,
+        },
+        Some(Command::Sweep(args)) => match &args.command {
+            SweepCommand::Bandwidth(args) => sweep::bandwidth(args, out)?,
+        },
         Some(Command::Completions(args)) => {
             clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", out);
             0
@@ -161,8 +169,10 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
     let weights = train::folder(input.models.as_deref(), &settings(paths)?, paths);
     let habitat =
         if input.method == MethodArg::HabitatMlp { Some(Arc::new(train::load_habitat(&weights)?)) } else { None };
+    let kernel_wise = Some(fit::kernelwise::load(input.kernel_wise.as_deref(), &weights)?);
     Ok(Options {
         habitat,
+        kernel_wise,
         targets: to.iter().map(slug).collect::<Result<_, _>>()?,
         ignore_origin: input.ignore_origin,
         origin: input.origin.as_ref().map(slug).transpose()?,

@@ -8,6 +8,7 @@ pub mod data;
 pub mod fit;
 pub mod habitat;
 pub mod judge;
+pub mod kernelwise;
 pub mod operators;
 pub mod options;
 pub mod train;

@@ -14,6 +14,7 @@ pub mod features;
 pub mod gaussian;
 pub mod habitat;
 pub mod head;
+pub mod kernelwise;
 pub mod learned;
 pub mod measured;
 pub mod memory;
@@ -47,10 +48,12 @@ use crate::text;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond};
 use family::Family;
 use habitat::{HabitatMlp, HabitatTimes};
+use kernelwise::KernelWise;
+use kernelwise::apply::step_operations;
 use learned::{LearnedTime, Models};
 use memory::MemoryNeed;
 use precision::Change;
-use route::{LearnedColumns, Route, Routed};
+use route::{Fitted, LearnedColumns, Route, Routed};
 
 /// What to predict and how.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -69,6 +72,9 @@ pub struct Options {
     pub models: Option<Arc<Models>>,
     /// Habitat's networks, for [`MethodChoice::HabitatMlp`].
     pub habitat: Option<Arc<HabitatMlp>>,
+    /// Fitted lines, for [`MethodChoice::KernelWise`], [`MethodChoice::LayerWise`] and
+    /// [`MethodChoice::EndToEnd`].
+    pub kernel_wise: Option<Arc<KernelWise>>,
     /// The precision to predict for, where it is not the recorded one.
     pub precision: Option<Precision>,
 }
@@ -98,6 +104,11 @@ pub enum PredictError {
     /// Habitat's networks asked for, but none given.
     #[error("no weights of Habitat's networks were given; train them with `habitat-tui models train --habitat`")]
     NoWeights,
+    /// Fitted lines asked for, but none given.
+    #[error(
+        "no fitted lines were given; fit them with `habitat-tui fit kernelwise PROFILES… -o kernelwise.json` and name the file with --kernel-wise"
+    )]
+    NoLines,
     /// A network that does not compute.
     #[error("learned models: {0}; go on without them with --method wave-scaling or roofline")]
     Network(#[from] mlp::ModelError),
@@ -150,8 +161,14 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         (MethodChoice::HabitatMlp, None) => return Err(PredictError::NoWeights),
         _ => None,
     };
+    let fitted = match &options.kernel_wise {
+        Some(model) if options.method.is_fitted() => Some(model),
+        None if options.method.is_fitted() => return Err(PredictError::NoLines),
+        _ => None,
+    };
+    let operations = step_operations(profile);
     let change = Change::asked(profile, options.precision);
-    let learned = LearnedTable::of(profile, origin, &targets, options)?;
+    let learned = if fitted.is_some() { None } else { LearnedTable::of(profile, origin, &targets, options)? };
     let route = |destination, learned| Route {
         origin,
         destination,
@@ -160,8 +177,14 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         form: options.wave_form,
         learned,
         habitat: networks.as_ref(),
+        fitted: fitted.map(|model| {
+            let lines = model.on(destination);
+            Fitted { lines, whole: lines.end_to_end(operations).map(|time| (time, operations)) }
+        }),
     };
-    let base = origin.map(|origin| {
+    // Fitted lines take nothing else over from the origin than the host's part of its step.
+    let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
+    let base = origin.filter(|_| fitted.is_none() || host_known).map(|origin| {
         let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
         Base::of(profile, &route, &routed, options.models.as_deref())
     });
@@ -411,6 +434,8 @@ fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<Change>)
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
     let step = if let Some(median) = measured {
         StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
+    } else if let Some(fitted) = &route.fitted {
+        StepTime::Predicted(fitted_step(&shares, &operations, fitted, host_idle))
     } else {
         let step = step_estimate(&shares, &operations, base, (gpu, profile.workload.mode), models);
         StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
@@ -422,6 +447,9 @@ fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<Change>)
     let mut notes = notes(gpu, &operations, profile);
     if measured.is_none() {
         notes.extend(learned_notes((gpu, profile.workload.mode), &operations, &shares, base, models));
+    }
+    if let Some(fitted) = route.fitted.as_ref().filter(|_| measured.is_none()) {
+        notes.extend(fitted_notes(fitted, &shares));
     }
     notes.splice(0..0, taken_over);
     let without_communication = match (measured, base) {
@@ -518,6 +546,56 @@ fn step_estimate(
         _ => Method::Mixed,
     };
     Estimate::with_factors(device * (overlap * deviation) + idle, low, high, method)
+}
+
+/// The step by fitted lines: what steps were found to take of their layers, in the range of
+/// networks or GPUs left out, and the time in which the device waits for the host, where that
+/// was recorded. Parts that only a roofline answers for have its range.
+fn fitted_step(
+    shares: &[MethodShare],
+    operations: &[OperationPrediction],
+    fitted: &Fitted<'_>,
+    host_idle: Micros,
+) -> Estimate<Micros> {
+    let lines = &fitted.lines;
+    let by_lines = |method: Method| matches!(method, Method::KernelWise | Method::LayerWise);
+    let factor = |method: Method| if by_lines(method) { lines.step_factor() } else { 1.0 };
+    let device: Micros = shares.iter().map(|share| share.device_time * factor(share.method)).sum();
+    let widening = 1.0 + far_share(operations);
+    let (mut low, mut high) = (0.0, 0.0);
+    for share in shares {
+        let (below, above) = if by_lines(share.method) || share.method == Method::EndToEnd {
+            let spread = lines.range(Some(share.method)).widened(widening);
+            (spread.low, spread.high)
+        } else {
+            (1.0 - share.method.step_band(), 1.0 + share.method.step_band())
+        };
+        low += share.share * below;
+        high += share.share * above;
+    }
+    // A few layers that fell back to the line of their kind do not make another method of it.
+    let method = match shares {
+        [largest, rest @ ..] if rest.iter().all(|share| by_lines(share.method)) => largest.method,
+        _ => Method::Mixed,
+    };
+    Estimate::with_factors(device + host_idle, low, high, method)
+}
+
+fn fitted_notes(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<String> {
+    let lines = &fitted.lines;
+    let mut notes = Vec::new();
+    if lines.is_measured() {
+        if (lines.step_factor() - 1.0).abs() > 0.005 {
+            notes.push(format!("steps take {:.2} times the sum of their layers by the lines", lines.step_factor()));
+        }
+    } else {
+        notes.push(format!("not among the {} GPUs of the fitted lines: their rates carried over", lines.gpus()));
+    }
+    let rest: f64 = shares.iter().filter(|share| share.method == Method::Roofline).map(|share| share.share).sum();
+    if rest > 0.005 {
+        notes.push(format!("{:.0} % of the device time in layers without a line: roofline", rest * 100.0));
+    }
+    notes
 }
 
 /// Below this the host's launches (5 to 20 µs in the frameworks) are likely to be what takes

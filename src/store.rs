@@ -14,6 +14,7 @@ use std::path::Path;
 
 use crate::catalog::{Catalog, GpuSpec, Layer};
 use crate::predict::blackbox::{BlackBoxModel, OperatorTotals};
+use crate::predict::kernelwise::KernelWise;
 use crate::predict::learned::Models;
 use crate::pricing::{PriceBook, Snapshot};
 
@@ -70,6 +71,19 @@ pub fn read_totals(path: &Path) -> Result<OperatorTotals, StoreError> {
     let mut bytes = Vec::new();
     open(path).and_then(|mut reader| reader.read_to_end(&mut bytes)).map_err(|error| StoreError::read(path, error))?;
     OperatorTotals::from_json(&bytes).map_err(|error| StoreError::content(path, error))
+}
+
+/// The file of fitted lines in the folder of weights.
+pub const KERNEL_WISE: &str = "kernelwise.json";
+
+/// Fitted lines of a file, compressed or not.
+///
+/// # Errors
+/// [`StoreError`] naming the file and the place.
+pub fn kernel_wise(path: &Path) -> Result<KernelWise, StoreError> {
+    let mut json = Vec::new();
+    open(path).and_then(|mut reader| reader.read_to_end(&mut json)).map_err(|error| StoreError::read(path, error))?;
+    KernelWise::from_json(&json).map_err(|error| StoreError::content(path, error))
 }
 
 /// The shipped prices overlaid by the user's `pricing/*.toml`.

@@ -1,13 +1,14 @@
 //! `habitat-tui models evaluate`: predictions against measurements.
 //!
 //! `ops`: operator tables. `steps`: whole recorded steps. `traces`: profiler traces of one
-//! workload on two GPUs. `methods`: every method on the same steps. `cases`: the orderings
-//! of Habitat's case studies. Each gives
+//! workload on two GPUs. `methods`: every method on the same steps. `kernelwise`: fitted
+//! lines of kernels. `cases`: the orderings of Habitat's case studies. Each gives
 //! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
 mod black_box;
 mod cases;
 mod few;
+mod kernelwise;
 mod methods;
 mod ops;
 mod steps;
@@ -54,12 +55,13 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         }
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &judges)?,
         (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
+        (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &judges)?,
         (Some(EvaluateOn::Methods { dir }), _) => vec![methods::evaluate(dir, &catalog, &judges)?],
         (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &judges)?,
         (None, Some(data)) => all(data, &catalog, &judges)?,
         (None, None) => {
             return Err(CliError(
-                "on what? ops, steps, traces, methods or cases; or --data DIR for all of them".to_owned(),
+                "on what? ops, steps, traces, methods, kernelwise or cases; or --data DIR for all of them".to_owned(),
             ));
         }
     };

@@ -87,7 +87,7 @@ fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str
     }
 }
 
-fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
+pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
     let label = path.display().to_string();
     if let Some(profile) = op_list(path)? {
         return Ok(Loaded { profile, label, embedded: false, warnings: Vec::new() });

@@ -62,7 +62,7 @@ impl Known {
 /// Figures of `models evaluate methods`: what was known, training or inference (`None`:
 /// both), the method, the error and the number of steps. Every GPU was judged by models
 /// that were trained without it.
-const FIGURES: [(Known, Option<Mode>, MethodChoice, f64, u32); 16] = [
+const FIGURES: [(Known, Option<Mode>, MethodChoice, f64, u32); 19] = [
     (Known::Shapes, Some(Mode::Inference), MethodChoice::Auto, 0.072, 47),
     (Known::Shapes, Some(Mode::Inference), MethodChoice::Learned, 0.072, 47),
     (Known::Shapes, Some(Mode::Inference), MethodChoice::Roofline, 0.121, 47),
@@ -79,14 +79,19 @@ const FIGURES: [(Known, Option<Mode>, MethodChoice, f64, u32); 16] = [
     (Known::Trace, None, MethodChoice::Learned, 0.082, 6),
     (Known::Trace, None, MethodChoice::WaveScaling, 0.071, 6),
     (Known::Trace, None, MethodChoice::Roofline, 0.204, 6),
+    // Of `models evaluate kernelwise`. They know no origin.
+    (Known::Shapes, None, MethodChoice::KernelWise, 0.085, 53),
+    (Known::Shapes, None, MethodChoice::LayerWise, 0.086, 53),
+    (Known::Shapes, None, MethodChoice::EndToEnd, 0.273, 53),
 ];
 
 /// What the shipped models and rules were found to err by; `None` where that was not judged.
 pub fn validated(method: MethodChoice, known: Known, mode: Mode) -> Option<Validated> {
-    let (.., error, steps) = FIGURES
+    let known = if method.is_fitted() { Known::Shapes } else { known };
+    let (_, of, _, error, steps) = FIGURES
         .iter()
         .find(|(with, of, which, ..)| *with == known && *which == method && of.is_none_or(|of| of == mode))?;
-    let what = if known == Known::Trace { "steps".to_owned() } else { format!("{mode} steps") };
+    let what = if of.is_none() { "steps".to_owned() } else { format!("{mode} steps") };
     Some(Validated { error: *error, steps: *steps, on: format!("{what} {}", known.words()) })
 }
 
@@ -100,6 +105,9 @@ pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<
         MethodChoice::Learned if options.models.is_none() => Some("no learned models were given"),
         MethodChoice::HabitatMlp if options.habitat.is_none() => {
             Some("no networks were given; `models train --habitat` trains them")
+        }
+        _ if method.is_fitted() && options.kernel_wise.is_none() => {
+            Some("no fitted lines were given; `fit kernelwise` fits them")
         }
         _ => None,
     }

@@ -5,15 +5,16 @@
 //! kernel on another GPU (gemm, convolution, recurrent, attention) or no launch was
 //! recorded; the ratio of bandwidths where not even shapes are known. Without: the learned
 //! models on shapes. Rooflines stand in for operators that the models do not know.
-//! Habitat's networks answer first where they are asked for.
+//! Habitat's networks and fitted lines answer first where they are asked for.
 
 use crate::catalog::GpuSpec;
 use crate::profile::{DType, Operation, Precision};
-use crate::units::Micros;
+use crate::units::{Flops, Micros};
 
 use super::estimate::{Estimate, Method, OperationPrediction};
 use super::family::{Family, family};
 use super::habitat::HabitatTimes;
+use super::kernelwise::{Level, Lines};
 use super::learned::LearnedTime;
 use super::roofline::{SHORTEST_KERNEL_US, attained_bandwidth, roofline, sustained_rate};
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
@@ -34,11 +35,26 @@ pub enum MethodChoice {
     Roofline,
     /// Habitat's networks for products and convolutions, the rest as `Auto`.
     HabitatMlp,
+    /// Fitted lines of kernels, on shapes, even where times were measured.
+    KernelWise,
+    /// Fitted lines of kinds of layers, likewise.
+    LayerWise,
+    /// The fitted line of whole steps, likewise.
+    EndToEnd,
 }
 
 impl MethodChoice {
     /// All of them, in the order they are listed in.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::Learned, Self::WaveScaling, Self::Roofline, Self::HabitatMlp];
+    pub const ALL: [Self; 8] = [
+        Self::Auto,
+        Self::Learned,
+        Self::WaveScaling,
+        Self::Roofline,
+        Self::HabitatMlp,
+        Self::KernelWise,
+        Self::LayerWise,
+        Self::EndToEnd,
+    ];
 
     /// The name in files, on screen and on the command line.
     pub const fn name(self) -> &'static str {
@@ -48,6 +64,9 @@ impl MethodChoice {
             Self::WaveScaling => "wave-scaling",
             Self::Roofline => "roofline",
             Self::HabitatMlp => "habitat-mlp",
+            Self::KernelWise => "kernel-wise",
+            Self::LayerWise => "layer-wise",
+            Self::EndToEnd => "end-to-end",
         }
     }
 
@@ -59,12 +78,25 @@ impl MethodChoice {
             Self::WaveScaling => "a trace with the launches of its kernels",
             Self::Roofline => "shapes",
             Self::HabitatMlp => "shapes, and networks trained with `models train --habitat`",
+            Self::KernelWise | Self::LayerWise | Self::EndToEnd => {
+                "shapes; better with lines fitted to your own steps by `fit kernelwise`"
+            }
         }
     }
 
     /// Whether the learned models may answer.
     pub(super) const fn is_learned(self) -> bool {
         matches!(self, Self::Auto | Self::Learned | Self::HabitatMlp)
+    }
+
+    /// Whether lines that were fitted to other recordings answer.
+    pub(super) const fn is_fitted(self) -> bool {
+        matches!(self, Self::KernelWise | Self::LayerWise | Self::EndToEnd)
+    }
+
+    /// Whether what was measured on the origin is left aside.
+    const fn ignores_origin(self) -> bool {
+        matches!(self, Self::Roofline) || self.is_fitted()
     }
 }
 
@@ -99,6 +131,16 @@ pub(super) struct Route<'a> {
     pub(super) learned: Option<LearnedColumns<'a>>,
     /// The answers of Habitat's networks, where they were asked for.
     pub(super) habitat: Option<&'a HabitatTimes>,
+    /// Fitted lines for the destination, where they were asked for.
+    pub(super) fitted: Option<Fitted<'a>>,
+}
+
+/// Fitted lines for one GPU.
+#[derive(Clone, Copy)]
+pub(super) struct Fitted<'a> {
+    pub(super) lines: Lines<'a>,
+    /// The step by its operations, and those operations, for [`MethodChoice::EndToEnd`].
+    pub(super) whole: Option<(Micros, Flops)>,
 }
 
 /// What the learned models say of every operation.
@@ -115,7 +157,11 @@ impl Route<'_> {
     /// The device time of one occurrence on the destination.
     pub(super) fn predict(&self, routed: &Routed<'_>) -> OperationPrediction {
         let operation = routed.operation;
-        let (time, why, is_far) = match self.learned(routed) {
+        let (unknown, answer) = match self.by_lines(routed) {
+            Ok(answer) => (None, answer),
+            Err(why) => (Some(why), None),
+        };
+        let (time, mut why, is_far) = match answer.or_else(|| self.learned(routed)) {
             Some((estimate, why, is_far)) => (Some(estimate), why, is_far),
             None => match self.time(routed) {
                 Ok((time, method, why)) => {
@@ -124,6 +170,9 @@ impl Route<'_> {
                 Err(why) => (None, why, false),
             },
         };
+        if let Some(unknown) = unknown {
+            why = format!("{unknown}; {why}");
+        }
         OperationPrediction {
             index: routed.index,
             name: operation.name.clone(),
@@ -134,6 +183,32 @@ impl Route<'_> {
             is_far,
             why,
         }
+    }
+
+    /// By fitted lines, where those were asked for; `None` where they were not, or have
+    /// nothing to say of views and communication.
+    fn by_lines(&self, routed: &Routed<'_>) -> Result<Option<(Estimate<Micros>, String, bool)>, String> {
+        let Some(Fitted { lines, whole }) = self.fitted else { return Ok(None) };
+        if matches!(routed.family, Family::View | Family::Communication) || is_host_copy(routed.operation) {
+            return Ok(None);
+        }
+        if self.choice == MethodChoice::EndToEnd {
+            let (time, all) = whole.ok_or("no whole steps were fitted")?;
+            let own = routed.work.map_or(Flops::ZERO, |work| work.flops);
+            let share = if all.get() > 0.0 { own / all } else { 0.0 };
+            let estimate = Estimate::with_band(time * share, Method::EndToEnd.operation_band(), Method::EndToEnd);
+            return Ok(Some((
+                estimate,
+                "its share of the step's operations: only steps were fitted".to_owned(),
+                false,
+            )));
+        }
+        let level = if self.choice == MethodChoice::LayerWise { Level::Layers } else { Level::Kernels };
+        let answer = lines.time(routed.operation, self.precision, level)?;
+        let spread = lines.range(None);
+        let estimate = Estimate::with_factors(answer.time, spread.low, spread.high, answer.method);
+        let far = if answer.is_far() { "; far beyond the measured sizes" } else { "" };
+        Ok(Some((estimate, format!("{}{far}", answer.why), answer.is_far())))
     }
 
     /// By the learned models, where they are the method of choice and know the operator; the
@@ -194,7 +269,7 @@ impl Route<'_> {
         if routed.family == Family::Communication {
             return Err("communication between GPUs: added by the plan for its number of GPUs".to_owned());
         }
-        let measured = self.origin.zip(routed.operation.device_time).filter(|_| self.choice != MethodChoice::Roofline);
+        let measured = self.origin.zip(routed.operation.device_time).filter(|_| !self.choice.ignores_origin());
         let Some((origin, time)) = measured else { return self.shapes_alone(routed) };
         if time.get() == 0.0 {
             return Ok((time, Method::WaveScaling, "no device time on the origin".to_owned()));

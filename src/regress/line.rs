@@ -27,6 +27,9 @@ impl Point {
     }
 }
 
+/// Rounds of reweighting after which a line has settled.
+const MOST_ROUNDS: usize = 30;
+
 /// y = intercept + slope · x.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Line {
@@ -91,6 +94,35 @@ impl Line {
         let steep = Self { intercept: 0.0, slope: steep.slope.max(0.0) };
         let level = Self { intercept: Centre::of(points).y.max(0.0), slope: 0.0 };
         Ok(if steep.squares(points) < level.squares(points) { steep } else { level })
+    }
+
+    /// [`non_negative`](Self::non_negative) that a few points far off do not move: of every
+    /// error (times the root of the point's weight) up to `turn` the square counts, of a
+    /// larger one its size (Huber 1964), by reweighted least squares (Holland and Welsch 1977).
+    /// With [`Point::relative`] errors and `turn` are relative to y.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit); and [`RegressError::NotFinite`] where `turn` is not above 0.
+    pub fn robust(points: &[Point], turn: f64) -> Result<Self, RegressError> {
+        if !turn.is_finite() || turn <= 0.0 {
+            return Err(RegressError::NotFinite(0));
+        }
+        let mut line = Self::non_negative(points)?;
+        let mut reweighted = points.to_vec();
+        for _ in 0..MOST_ROUNDS {
+            for (point, new) in points.iter().zip(&mut reweighted) {
+                let error = (point.y - line.at(point.x)).abs() * point.weight.sqrt();
+                new.weight = point.weight / (error / turn).max(1.0);
+            }
+            let next = Self::non_negative(&reweighted)?;
+            let settled = |a: f64, b: f64| (a - b).abs() <= 1e-6 * a.abs().max(b.abs());
+            let done = settled(next.slope, line.slope) && settled(next.intercept, line.intercept);
+            line = next;
+            if done {
+                break;
+            }
+        }
+        Ok(line)
     }
 
     /// The median of the slopes of all pairs of points, and the median intercept with it: up
@@ -205,6 +237,18 @@ mod tests {
         let line = Line::theil_sen(&of).unwrap();
         assert!(close(line.slope, 2.0) && close(line.intercept, 3.0), "{line:?}");
         assert!(!close(Line::fit(&of).unwrap().intercept, 3.0));
+    }
+
+    #[test]
+    fn one_point_far_off_does_not_bend_the_robust_line() {
+        let mut of: Vec<Point> = (1..20).map(|x| Point::relative(f64::from(x), 3.0 + 2.0 * f64::from(x))).collect();
+        of[9] = Point::relative(10.0, 400.0);
+        let line = Line::robust(&of, 0.02).unwrap();
+        assert!((line.slope - 2.0).abs() < 0.02 && (line.intercept - 3.0).abs() < 0.05, "{line:?}");
+        // Within the turn it is the ordinary line.
+        let near = points(&[(1.0, 1.0), (2.0, 4.0), (3.0, 6.0)]);
+        assert_eq!(Line::robust(&near, 10.0).unwrap(), Line::non_negative(&near).unwrap());
+        assert_eq!(Line::robust(&near, 0.0), Err(RegressError::NotFinite(0)));
     }
 
     #[test]

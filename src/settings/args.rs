@@ -5,6 +5,7 @@
 
 mod black_box;
 mod export;
+mod fit;
 mod goal;
 mod import;
 mod input;
@@ -15,6 +16,7 @@ mod screens;
 
 pub use black_box::{BlackBoxArgs, BlackBoxEvaluateArgs};
 pub use export::ExportArgs;
+pub use fit::{FitArgs, FitCommand, FitKernelWiseArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
 pub use input::{InputArgs, MethodArg, WaveArg};
@@ -70,6 +72,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Judge the predictors on measured data.
     Models(ModelsArgs),
+    /// Fit a model to your own recordings.
+    Fit(FitArgs),
+    /// Vary a property of a GPU.
+    Sweep(SweepArgs),
     /// Print completions for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page.

@@ -4,6 +4,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::catalog::{GpuSpec, Layer};
 use crate::predict::blackbox::BlackBoxModel;
+use crate::predict::kernelwise::KernelWise;
 use crate::predict::learned::Models;
 use crate::pricing::{Offer, Snapshot};
 use crate::profile::Profile;
@@ -13,6 +14,7 @@ static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
 static PRICING: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pricing");
 static WEIGHTS: &[u8] = include_bytes!("../../models/operators.safetensors");
 static BLACK_BOX: &[u8] = include_bytes!("../../models/blackbox.json");
+static KERNEL_WISE: &[u8] = include_bytes!("../../models/kernelwise.json.zst");
 static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
 
 /// Steps of the case studies of the Habitat paper, traced without a GPU.
@@ -78,6 +80,15 @@ pub fn black_box() -> BlackBoxModel {
     BlackBoxModel::from_json(BLACK_BOX).expect("the shipped black-box model is checked by a test")
 }
 
+/// The shipped lines of kernels, layers and steps.
+///
+/// # Panics
+/// If the shipped file is not valid, which a test rules out.
+pub fn kernel_wise() -> KernelWise {
+    let json = super::files::decompress(KERNEL_WISE).expect("the shipped lines are checked by a test");
+    KernelWise::from_json(&json).expect("the shipped lines are checked by a test")
+}
+
 /// The embedded profile: one real training step.
 ///
 /// # Panics
@@ -111,6 +122,7 @@ mod tests {
         assert!(sample().measured_step().is_some());
         assert_eq!(models().ensembles().len(), 6);
         assert_eq!(black_box().anchors().len(), 4);
+        assert_eq!(kernel_wise().gpus.len(), 8);
         assert!(cases().iter().all(|(name, profile)| profile.workload.name == *name && profile.origin.is_none()));
     }
 

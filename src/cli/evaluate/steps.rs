@@ -66,7 +66,13 @@ pub(super) fn from_origins(
     Ok(groups.evaluation(protocol.to_owned(), notes))
 }
 
-fn to(gpu: &GpuSlug, source: &Profile, options: Options, catalog: &Catalog, judges: &Judges) -> Option<Prediction> {
+pub(super) fn to(
+    gpu: &GpuSlug,
+    source: &Profile,
+    options: Options,
+    catalog: &Catalog,
+    judges: &Judges,
+) -> Option<Prediction> {
     let options = Options { targets: vec![gpu.clone()], models: judges.of(gpu), ..options };
     // A step of which nothing is known by operation cannot be predicted.
     predict(source, catalog, &options).ok()?.predictions.pop()

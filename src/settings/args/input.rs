@@ -46,6 +46,10 @@ pub struct InputArgs {
     /// Habitat's networks for --method habitat-mlp.
     #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS", help_heading = "Prediction")]
     pub models: Option<PathBuf>,
+    /// Lines that `fit kernelwise` wrote, for --method kernel-wise, layer-wise and end-to-end
+    /// (default: kernelwise.json in the folder of weights, else the shipped ones).
+    #[arg(long, value_name = "FILE", help_heading = "Prediction")]
+    pub kernel_wise: Option<PathBuf>,
     /// Folder of operators that you measured on GPUs (linear.csv, conv2d.csv …), in place of
     /// measured/ beside the settings; they correct the models for those GPUs.
     #[arg(long, value_name = "DIR", help_heading = "Prediction")]
@@ -67,6 +71,12 @@ pub enum MethodArg {
     /// Habitat's networks for products and convolutions in FP32 (`models train --habitat`
     /// makes them), the rest as auto.
     HabitatMlp,
+    /// Lines of kernels that `fit kernelwise` fitted to measured steps, on shapes.
+    KernelWise,
+    /// Lines of kinds of layers, of the same file.
+    LayerWise,
+    /// The line of whole steps by their operations, of the same file.
+    EndToEnd,
 }
 
 impl From<MethodArg> for MethodChoice {
@@ -77,6 +87,9 @@ impl From<MethodArg> for MethodChoice {
             MethodArg::WaveScaling => Self::WaveScaling,
             MethodArg::Roofline => Self::Roofline,
             MethodArg::HabitatMlp => Self::HabitatMlp,
+            MethodArg::KernelWise => Self::KernelWise,
+            MethodArg::LayerWise => Self::LayerWise,
+            MethodArg::EndToEnd => Self::EndToEnd,
         }
     }
 }

@@ -162,6 +162,13 @@ pub enum EvaluateOn {
         /// Folder with neusight/steps and traces/gpu.
         dir: PathBuf,
     },
+    /// Fitted lines of kernels, layers and steps (Li et al.): within a GPU, onto a GPU left
+    /// out, the faster of two GPUs, a queue of networks on two GPUs.
+    #[command(name = "kernelwise")]
+    KernelWise {
+        /// Folder with ops/ (operator tables) and steps/ (profiles), or one of them.
+        dir: PathBuf,
+    },
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
     Cases,
 }

@@ -1,0 +1,239 @@
+//! `habitat-tui fit kernelwise`: lines of kernels, layers and steps.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::super::{CliError, evaluate, input, print_json};
+use crate::learn::kernelwise::{Data, Held, Recipe, fit};
+use crate::predict::Method;
+use crate::predict::kernelwise::{Driver, Group, KernelWise};
+use crate::regress::quantile::{median, quantile};
+use crate::report::format;
+use crate::report::table::{Cell, Column, Table};
+use crate::settings::args::FitKernelWiseArgs;
+use crate::store::operator_tables::{self, TABLES};
+use crate::store::{self, Paths, StoreError};
+use crate::units::GpuSlug;
+
+/// The lines of a file; without one those in the folder of weights, else the shipped ones.
+pub(in crate::cli) fn load(given: Option<&Path>, weights: &Path) -> Result<Arc<KernelWise>, CliError> {
+    let path = given.map_or_else(|| weights.join(store::KERNEL_WISE), Path::to_owned);
+    let shipped = given.is_none() && !path.exists();
+    Ok(Arc::new(if shipped { store::bundled::kernel_wise() } else { store::kernel_wise(&path)? }))
+}
+
+pub(in crate::cli) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let catalog = store::catalog(&Paths::find())?;
+    if !args.force && args.output.exists() {
+        return Err(StoreError::Exists { path: args.output.clone() }.into());
+    }
+    let mut data = Data::default();
+    let (mut read, mut useless) = (0, Vec::new());
+    for path in paths(&args.profiles)? {
+        let loaded = input::load_file(&path, &catalog)?;
+        loaded.warn();
+        read += 1;
+        if data.add_profile(loaded.profile) == 0 {
+            useless.push(path);
+        }
+    }
+    if let Some(dir) = &args.tables {
+        add_tables(dir, &mut data)?;
+    }
+    let (model, held) = fit(&data, &catalog, Recipe { published: false }).map_err(CliError::of)?;
+    store::save_atomically(&args.output, model.to_json().as_bytes(), args.force)?;
+    let rows = rows(&data, &model, &held);
+    let mut notes = Vec::new();
+    if !useless.is_empty() {
+        notes.push(format!(
+            "{} of {read} profiles gave nothing (no GPU named, or no operator with a time and shapes): {}",
+            useless.len(),
+            useless.iter().take(3).map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+        ));
+    }
+    if model.across.is_empty() {
+        notes.push("lines go to other GPUs only when three GPUs or more were measured".to_owned());
+    }
+    if model.seen.kernel_wise.is_none() {
+        notes.push("one network a GPU: nothing to leave out, so steps have a wide range by assumption".to_owned());
+    }
+    if args.json {
+        let json = FitJson {
+            format: "habitat-fit-kernel-wise",
+            version: 1,
+            output: args.output.display().to_string(),
+            kinds_across_gpus: model.across.len(),
+            gpus: rows,
+            notes,
+        };
+        return print_json(&json, out);
+    }
+    table(&rows).write_text(out)?;
+    writeln!(out, "\n{} kinds of layers go from GPU to GPU", model.across.len())?;
+    for note in notes {
+        writeln!(out, "{note}")?;
+    }
+    writeln!(out, "written: {}", args.output.display())?;
+    Ok(0)
+}
+
+/// Files as given, and the profiles of folders.
+fn paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+    let mut found = Vec::new();
+    for path in given {
+        if path.is_dir() {
+            let inside = evaluate::profiles(path)?;
+            if inside.is_empty() {
+                return Err(CliError(format!("{}: no profiles (*.habitat.json) in this folder", path.display())));
+            }
+            found.extend(inside);
+        } else {
+            found.push(path.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// Adds every table of a folder.
+pub(in crate::cli) fn add_tables(dir: &Path, data: &mut Data) -> Result<(), CliError> {
+    let mut found = false;
+    for name in TABLES {
+        let Some(path) = operator_tables::find(dir, name) else { continue };
+        found = true;
+        for row in operator_tables::read(&path, name)? {
+            data.add_measured(&row.gpu, &row.operation, row.precision, &row.kernel.name, row.time);
+        }
+    }
+    if found {
+        Ok(())
+    } else {
+        let names = TABLES.join(", ");
+        Err(CliError(format!("{}: no operator tables ({names}; .csv or .csv.gz)", dir.display())))
+    }
+}
+
+#[derive(Serialize)]
+struct FitJson {
+    format: &'static str,
+    version: u32,
+    output: String,
+    kinds_across_gpus: usize,
+    gpus: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+/// What was fitted on one GPU.
+#[derive(Serialize)]
+struct Row {
+    gpu: String,
+    rows: usize,
+    steps: usize,
+    kinds: usize,
+    kernels: usize,
+    groups: usize,
+    /// Groups by what drives them.
+    input_driven: usize,
+    operation_driven: usize,
+    output_driven: usize,
+    bytes_driven: usize,
+    tile_driven: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    median_r_squared: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p10_r_squared: Option<f64>,
+    /// Steps of networks left out, by kernels.
+    held_out_steps: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_out_mean_absolute_error: Option<f64>,
+}
+
+fn rows(data: &Data, model: &KernelWise, held: &Held) -> Vec<Row> {
+    let mut measured: BTreeMap<&GpuSlug, usize> = BTreeMap::new();
+    for row in &data.rows {
+        *measured.entry(&row.gpu).or_default() += 1;
+    }
+    model
+        .gpus
+        .iter()
+        .map(|(slug, lines)| {
+            let groups: Vec<&Group> = lines
+                .kinds
+                .iter()
+                .filter(|(kind, _)| *kind != crate::predict::kernelwise::layer::STREAMING)
+                .flat_map(|(_, kind)| &kind.groups)
+                .collect();
+            let driven = |of: fn(Driver) -> bool| groups.iter().filter(|group| of(group.driver)).count();
+            let mut explained: Vec<f64> = groups.iter().map(|group| group.r_squared).collect();
+            let errors: Vec<f64> = held
+                .networks
+                .iter()
+                .filter(|step| step.gpu == *slug && step.method == Method::KernelWise)
+                .map(crate::learn::kernelwise::HeldOut::error)
+                .collect();
+            Row {
+                gpu: slug.to_string(),
+                rows: measured.get(slug).copied().unwrap_or(0),
+                steps: lines.steps,
+                kinds: lines.kinds.len().saturating_sub(1),
+                kernels: groups.iter().map(|group| group.kernels.len()).sum(),
+                groups: groups.len(),
+                input_driven: driven(|driver| driver == Driver::Input),
+                operation_driven: driven(|driver| driver == Driver::Operations),
+                output_driven: driven(|driver| driver == Driver::Output),
+                bytes_driven: driven(|driver| driver == Driver::Bytes),
+                tile_driven: driven(|driver| matches!(driver, Driver::Tiles(_))),
+                median_r_squared: median(&mut explained),
+                p10_r_squared: quantile(&mut explained, 0.1),
+                held_out_steps: errors.len(),
+                held_out_mean_absolute_error: (!errors.is_empty())
+                    .then(|| errors.iter().sum::<f64>() / errors.len() as f64),
+            }
+        })
+        .collect()
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new(&[
+        Column::text("GPU", "gpu"),
+        Column::number("rows", "rows"),
+        Column::number("steps", "steps"),
+        Column::number("kinds", "kinds"),
+        Column::number("kernels", "kernels"),
+        Column::number("lines", "groups"),
+        Column::number("input", "input_driven"),
+        Column::number("operations", "operation_driven"),
+        Column::number("output", "output_driven"),
+        Column::number("bytes", "bytes_driven"),
+        Column::number("tiles", "tile_driven"),
+        Column::number("R² median", "median_r_squared"),
+        Column::number("10 %", "p10_r_squared"),
+        Column::number("left out", "held_out_steps"),
+        Column::number("mean error", "held_out_mean_absolute_error"),
+    ]);
+    let r_squared = |value: f64| Cell::of(format!("{value:.3}"), value);
+    for row in rows {
+        table.push(vec![
+            Cell::same(&row.gpu),
+            Cell::same(row.rows),
+            Cell::same(row.steps),
+            Cell::same(row.kinds),
+            Cell::same(row.kernels),
+            Cell::same(row.groups),
+            Cell::same(row.input_driven),
+            Cell::same(row.operation_driven),
+            Cell::same(row.output_driven),
+            Cell::same(row.bytes_driven),
+            Cell::same(row.tile_driven),
+            Cell::maybe(row.median_r_squared, r_squared),
+            Cell::maybe(row.p10_r_squared, r_squared),
+            Cell::same(row.held_out_steps),
+            Cell::maybe(row.held_out_mean_absolute_error, |error| Cell::of(format::percent(error), error)),
+        ]);
+    }
+    table
+}
