@@ -227,7 +227,7 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let prices = store::prices(&paths)?;
     let (mut answers, head) = if let Some(file) = &args.black_box.black_box {
         let models = train::folder(args.input.models.as_deref(), &settings(&paths)?, &paths);
-        let (answers, line) = black_box::answers(&args.black_box, file, &models, &args.to, &catalog)?;
+        let (answers, line) = black_box::answers(&args.black_box, file, &args.input, &models, &args.to, &catalog)?;
         (answers, format!("{line}\n").into_bytes())
     } else {
         let loaded = load(&args.input, &catalog)?;
@@ -310,7 +310,7 @@ fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     goal::check_names(&goal, &prices)?;
     let answers = if let Some(file) = &args.black_box.black_box {
         let models = train::folder(args.input.models.as_deref(), &settings, &paths);
-        black_box::answers(&args.black_box, file, &models, &[], &catalog)?.0
+        black_box::answers(&args.black_box, file, &args.input, &models, &[], &catalog)?.0
     } else {
         let loaded = load(&args.input, &catalog)?;
         loaded.warn();

@@ -11,7 +11,7 @@ use crate::learn::blackbox::{fit, sizes};
 use crate::predict::Predictions;
 use crate::predict::blackbox::{Axis, BlackBoxModel, OperatorTotals, Recorded, between, predict};
 use crate::report::format;
-use crate::settings::args::{BlackBoxArgs, BlackBoxEvaluateArgs};
+use crate::settings::args::{BlackBoxArgs, BlackBoxEvaluateArgs, InputArgs};
 use crate::store::{self, StoreError, profet};
 use crate::units::GpuSlug;
 
@@ -22,6 +22,7 @@ const CARD: &str = "blackbox.md";
 pub(super) fn answers(
     args: &BlackBoxArgs,
     file: &Path,
+    input: &InputArgs,
     models: &Path,
     to: &[String],
     catalog: &Catalog,
@@ -34,7 +35,7 @@ pub(super) fn answers(
     let one = |path: &Path| -> Result<(OperatorTotals, Predictions), CliError> {
         let totals = store::read_totals(path)?;
         let named = |error| CliError(format!("{}: {error}", path.display()));
-        let predictions = predict(&totals, &model, catalog, &targets).map_err(named)?;
+        let predictions = predict(&totals, &model, catalog, &targets, input.peak_memory).map_err(named)?;
         Ok((totals, predictions))
     };
     let (totals, mut predictions) = one(file)?;

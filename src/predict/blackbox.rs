@@ -32,10 +32,10 @@ pub use totals::{OperatorTotals, TotalsError};
 
 use crate::catalog::{Catalog, GpuSpec};
 use crate::profile::{Mode, Origin, Workload};
-use crate::units::{GpuSlug, Micros, SamplesPerSecond};
+use crate::units::{Bytes, GpuSlug, Micros, SamplesPerSecond};
 
-use super::estimate::{Estimate, Fits, MemoryFit, Method, MethodShare, Prediction, Predictions, StepTime};
-use super::memory::USABLE_SHARE;
+use super::estimate::{Estimate, Method, MethodShare, Prediction, Predictions, StepTime};
+use super::memory::MemoryNeed;
 
 /// Why totals cannot be predicted from.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,7 +68,8 @@ fn list(gpus: &[GpuSlug]) -> String {
 }
 
 /// The step that `totals` were measured of on every GPU of `targets`, or on the anchor and
-/// all that the model reaches from it.
+/// all that the model reaches from it. `peak` is the step's device memory, which totals do
+/// not tell.
 ///
 /// # Errors
 /// [`BlackBoxError`] naming the anchors or targets that the model knows.
@@ -77,6 +78,7 @@ pub fn predict(
     model: &BlackBoxModel,
     catalog: &Catalog,
     targets: &[GpuSlug],
+    peak: Option<Bytes>,
 ) -> Result<Predictions, BlackBoxError> {
     let anchor_slug = same_board(&totals.gpu, &model.anchors(), catalog);
     let anchor = anchor_slug
@@ -93,12 +95,13 @@ pub fn predict(
     };
     let anatomy = Anatomy::of(totals);
     let fitted = anchor.fitted();
+    let need = MemoryNeed::unseen(peak, catalog.get(&totals.gpu));
     let mut predictions = Vec::with_capacity(targets.len());
     for slug in targets {
         let gpu = catalog.find(slug.as_str())?;
         if *slug == totals.gpu {
             let step = StepTime::Measured { median: totals.step, range: None };
-            predictions.push(prediction(totals, gpu, step, anatomy.waits(), Vec::new()));
+            predictions.push(prediction(totals, gpu, step, anatomy.waits(), &need, Vec::new()));
             continue;
         }
         let known = same_board(slug, &reached, catalog);
@@ -115,12 +118,14 @@ pub fn predict(
         if step.is_floored {
             notes.push("the fitted factors explain none of this step: not to be relied on".to_owned());
         }
-        predictions.push(prediction(totals, gpu, StepTime::Predicted(step.time), Micros::ZERO, notes));
+        predictions.push(prediction(totals, gpu, StepTime::Predicted(step.time), Micros::ZERO, &need, notes));
     }
     let mut notes = vec![format!("black box: fitted on {}", model.trained_on())];
     notes.extend(anchor_slug.filter(|slug| *slug != totals.gpu).map(|slug| alike(&totals.gpu, &slug)));
     notes.extend(anatomy.notes());
-    notes.push("nothing is known of memory: no shapes were shown".to_owned());
+    if peak.is_none() {
+        notes.push("no shapes were shown: what memory the step needs is known from where it ran alone; tell with --peak-memory".to_owned());
+    }
     Ok(Predictions { workload: workload(totals), origin: Some(origin(&totals.gpu)), predictions, notes })
 }
 
@@ -168,12 +173,12 @@ fn prediction(
     gpu: &GpuSpec,
     step: StepTime,
     host_idle: Micros,
+    need: &MemoryNeed,
     notes: Vec<String>,
 ) -> Prediction {
     let throughput =
         step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(totals.batch_size as f64 / time.as_secs()));
     let method = step.as_estimate().method;
-    let reason = "a black box does not tell what memory the step needs".to_owned();
     Prediction {
         gpu: super::facts(gpu),
         shares: vec![MethodShare { method, device_time: step.mid() - host_idle, share: 1.0 }],
@@ -182,7 +187,7 @@ fn prediction(
         throughput: Some(throughput),
         host_idle,
         operations: Vec::new(),
-        memory: MemoryFit { fits: Fits::Unknown, needed: None, usable: gpu.memory * USABLE_SHARE, reason },
+        memory: need.fit(gpu),
         precision_note: None,
         notes,
     }

@@ -17,7 +17,7 @@ use super::family::{Family, family};
 use super::work::volume;
 
 /// Share of nominal memory that a process can use.
-pub(super) const USABLE_SHARE: f64 = 0.92;
+const USABLE_SHARE: f64 = 0.92;
 /// Context, libraries and workspaces of a process.
 const CONTEXT_BYTES: f64 = 1e9;
 /// Parameter, gradient and two moments of Adam in FP32; with mixed precision the same sum
@@ -62,14 +62,22 @@ impl MemoryNeed {
         }
     }
 
-    /// Nothing known.
-    pub const fn unknown() -> Self {
-        Self { recorded: None, least: None, most: None, ran_on: None, widened: false, by_line: None }
-    }
-
     /// The upper estimate from shapes, where there is one.
     pub const fn most(&self) -> Option<Bytes> {
         self.most
+    }
+
+    /// Of a step of which no operation is shown: the peak if it is told, and the GPU that it
+    /// ran on.
+    pub fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
+        Self {
+            recorded: peak.map(|peak| peak + Bytes::known(CONTEXT_BYTES)),
+            least: None,
+            most: None,
+            ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
+            widened: false,
+            by_line: None,
+        }
     }
 
     /// The need in 32 bits of a step that was recorded in 16: at most twice as much, and
@@ -218,7 +226,7 @@ impl MemoryLine {
     /// The need at a batch size.
     pub fn need(&self, batch: u64) -> MemoryNeed {
         let with_context = self.with_context(batch);
-        let unknown = MemoryNeed::unknown();
+        let unknown = MemoryNeed::unseen(None, None);
         match self.source {
             Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
             Source::Peaks(_) => {
@@ -376,6 +384,6 @@ mod tests {
         let t4 = spec("t4");
         assert_eq!(line.largest(&t4), Some(94));
         assert_eq!((line.need(94).fit(&t4).fits, line.need(95).fit(&t4).fits), (Fits::Yes, Fits::Unknown));
-        assert_eq!(MemoryNeed::unknown().fit(&t4).fits, Fits::Unknown);
+        assert_eq!(MemoryNeed::unseen(None, None).fit(&t4).fits, Fits::Unknown);
     }
 }

@@ -466,7 +466,7 @@ fn finish(sweep: &mut GpuSweep, memory: Option<&MemoryLine>, catalog: &Catalog, 
         row.memory = match (ran, memory) {
             (Some((_, profile)), _) => MemoryNeed::of(profile, Some(gpu)).fit(gpu),
             (None, Some(memory)) => memory.need(row.batch).fit(gpu),
-            (None, None) => MemoryNeed::unknown().fit(gpu),
+            (None, None) => MemoryNeed::unseen(None, None).fit(gpu),
         };
     }
     sweep.largest = memory.and_then(|memory| memory.largest(gpu));

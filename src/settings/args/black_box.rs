@@ -15,7 +15,7 @@ pub struct BlackBoxArgs {
         long,
         value_name = "FILE",
         help_heading = "Black box",
-        conflicts_with_all = ["file", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory", "method", "waves", "precision", "measured"]
+        conflicts_with_all = ["file", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "method", "waves", "precision", "measured"]
     )]
     pub black_box: Option<PathBuf>,
     /// A second black box of the same program at its largest size: predict a size between the
