@@ -4,8 +4,10 @@
 //! binary's business.
 
 mod batches;
+mod black_box;
 mod check;
 mod evaluate;
+mod export;
 mod fit_log;
 mod goal;
 mod import;
@@ -121,6 +123,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         None => return screens(cli.screens, out),
         Some(Command::Import(args)) => import::run(&args, out)?,
         Some(Command::Predict(args)) => predict(&args, out)?,
+        Some(Command::Export(args)) => export::run(&args, out)?,
         Some(Command::Plan(args)) => plan(&args, out)?,
         Some(Command::Batches(args)) => batches::run(&args, out)?,
         Some(Command::FitLog(args)) => fit_log::run(&args, out)?,
@@ -216,13 +219,22 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
     let prices = store::prices(&paths)?;
-    let loaded = load(&args.input, &catalog)?;
-    loaded.warn();
-    let options = options(&args.input, &args.to, &catalog, &paths)?;
-    if args.all_methods {
-        return compare(args, &loaded, &catalog, &options, out);
-    }
-    let mut answers = crate::predict::predict(&loaded.profile, &catalog, &options)?;
+    let (mut answers, head) = if let Some(file) = &args.black_box.black_box {
+        let models = train::folder(args.input.models.as_deref(), &settings(&paths)?, &paths);
+        let (answers, line) = black_box::answers(&args.black_box, file, &models, &args.to, &catalog)?;
+        (answers, format!("{line}\n").into_bytes())
+    } else {
+        let loaded = load(&args.input, &catalog)?;
+        loaded.warn();
+        let options = options(&args.input, &args.to, &catalog, &paths)?;
+        if args.all_methods {
+            return compare(args, &loaded, &catalog, &options, out);
+        }
+        let answers = crate::predict::predict(&loaded.profile, &catalog, &options)?;
+        let mut head = Vec::new();
+        summary::write_profile(&loaded.profile, &loaded.label, &mut head)?;
+        (answers, head)
+    };
     if args.to.is_empty() {
         answers = sorted(answers);
     }
@@ -247,7 +259,7 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
             }
         }
         _ => {
-            summary::write_profile(&loaded.profile, &loaded.label, out)?;
+            out.write_all(&head)?;
             writeln!(out)?;
             summary::write_predictions(&answers, &prices, out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
@@ -286,13 +298,18 @@ fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let settings = settings(&paths)?;
     let catalog = store::catalog(&paths)?;
     let prices = store::prices(&paths)?;
-    let loaded = load(&args.input, &catalog)?;
-    loaded.warn();
     let goal = goal::goal(&args.goal, &settings.plan, &catalog)?.ok_or_else(|| {
         CliError("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
     goal::check_names(&goal, &prices)?;
-    let answers = crate::predict::predict(&loaded.profile, &catalog, &options(&args.input, &[], &catalog, &paths)?)?;
+    let answers = if let Some(file) = &args.black_box.black_box {
+        let models = train::folder(args.input.models.as_deref(), &settings, &paths);
+        black_box::answers(&args.black_box, file, &models, &[], &catalog)?.0
+    } else {
+        let loaded = load(&args.input, &catalog)?;
+        loaded.warn();
+        crate::predict::predict(&loaded.profile, &catalog, &options(&args.input, &[], &catalog, &paths)?)?
+    };
     let plan = crate::plan::plan(&answers, &prices, &goal)?;
     let mut text = Vec::new();
     if args.json {
@@ -315,6 +332,7 @@ fn schema(of: SchemaArg) -> serde_json::Value {
         SchemaArg::Profile => crate::profile::Profile::json_schema(),
         SchemaArg::Predictions => schemars::schema_for!(predictions::PredictionsJson<'_>).to_value(),
         SchemaArg::Comparison => schemars::schema_for!(comparison::ComparisonJson<'_>).to_value(),
+        SchemaArg::BlackBox => crate::predict::blackbox::OperatorTotals::json_schema(),
         SchemaArg::Plan => schemars::schema_for!(plans::PlanJson<'_>).to_value(),
     }
 }

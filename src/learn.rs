@@ -3,6 +3,7 @@
 //! Values in, values out: rows of features with measured times become weights. Files, the
 //! clock and the progress bar are the caller's.
 
+pub mod blackbox;
 pub mod data;
 pub mod fit;
 pub mod habitat;

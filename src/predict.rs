@@ -6,6 +6,7 @@
 //! prediction is of one GPU, [`scale`] adds the others.
 
 pub mod batches;
+pub mod blackbox;
 pub mod bundle;
 pub mod compare;
 pub mod estimate;

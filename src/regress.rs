@@ -5,6 +5,7 @@
 
 pub mod least_squares;
 pub mod line;
+pub mod non_negative;
 pub mod quantile;
 pub mod student;
 

@@ -5,14 +5,17 @@ pub mod bundled;
 pub mod files;
 pub mod operator_tables;
 pub mod paths;
+pub mod profet;
 pub mod run_logs;
 
 pub use files::{Compression, StoreError, open, read_profile, save_atomically};
 pub use paths::Paths;
 
+use std::io::Read;
 use std::path::Path;
 
 use crate::catalog::{Catalog, GpuSpec, Layer};
+use crate::predict::blackbox::{BlackBoxModel, OperatorTotals};
 use crate::predict::learned::Models;
 use crate::pricing::{PriceBook, Snapshot};
 
@@ -43,6 +46,32 @@ pub fn models(folder: &Path) -> Result<Models, StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(bundled::models()),
         Err(error) => Err(StoreError::read(&path, error)),
     }
+}
+
+/// The black-box model's file in `models/`.
+pub const BLACK_BOX: &str = "blackbox.json";
+
+/// The black-box model: `blackbox.json` of `folder`, else the shipped one.
+///
+/// # Errors
+/// [`StoreError`] naming the file that is not one.
+pub fn black_box(folder: &Path) -> Result<BlackBoxModel, StoreError> {
+    let path = folder.join(BLACK_BOX);
+    match std::fs::read(&path) {
+        Ok(bytes) => BlackBoxModel::from_json(&bytes).map_err(|error| StoreError::content(&path, error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(bundled::black_box()),
+        Err(error) => Err(StoreError::read(&path, error)),
+    }
+}
+
+/// The black box in a file, compressed or not.
+///
+/// # Errors
+/// [`StoreError`] with the file and what is wrong with it.
+pub fn read_totals(path: &Path) -> Result<OperatorTotals, StoreError> {
+    let mut bytes = Vec::new();
+    open(path).and_then(|mut reader| reader.read_to_end(&mut bytes)).map_err(|error| StoreError::read(path, error))?;
+    OperatorTotals::from_json(&bytes).map_err(|error| StoreError::content(path, error))
 }
 
 /// The shipped prices overlaid by the user's `pricing/*.toml`.

@@ -191,6 +191,7 @@ fn one_crate_one_place() {
         (vec!["good_lp", "microlp::"], vec!["plan/solve.rs"]),
         (vec!["candle_core", "candle_nn"], vec!["predict/mlp.rs", "learn/fit.rs"]),
         (vec!["safetensors::"], vec!["predict/bundle.rs"]),
+        (vec!["smartcore"], vec!["learn/blackbox/published.rs"]),
         (vec!["sha2::"], vec!["cli/train.rs"]),
         (vec!["cudarc"], vec!["capture/device.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),

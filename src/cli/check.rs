@@ -48,6 +48,10 @@ fn check(path: &Path) -> Result<String, CliError> {
             GpuSpec::parse(&text, Layer::User(path.display().to_string())).map_err(|error| named(error.to_string()))?;
         return Ok(format!("catalog file of {} ({})", spec.slug, spec.name));
     }
+    if super::black_box::looks_like_one(path)? {
+        let totals = store::read_totals(path)?;
+        return Ok(format!("black box, {} kinds of operators on {}", totals.kinds.len(), totals.gpu));
+    }
     if let Some(profile) = super::input::op_list(path)? {
         let name = crate::text::clean(&profile.workload.name, 60);
         return Ok(format!("op list of {name}, {} operations, none measured", profile.operations.len()));

@@ -6,6 +6,7 @@
 //! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
 mod batches;
+mod black_box;
 mod cases;
 mod few;
 mod logs;
@@ -34,6 +35,9 @@ const FEW: [u32; 2] = [5, 20];
 pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
+    if let Some(EvaluateOn::BlackBox(black_box)) = &args.on {
+        return tally::print(&black_box::evaluate(black_box, &catalog)?, args.json, out);
+    }
     let mut judges = match (&args.models, &args.data) {
         (Some(folder), _) => operators::judges(folder)?,
         (None, Some(data)) if !args.seen && args.on.is_none() => operators::trained(data, &catalog)?,
@@ -60,6 +64,7 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
             found.push(scaled::samples(&catalog, &judges)?);
             found
         }
+        (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
         (Some(EvaluateOn::Methods { dir }), _) => vec![methods::evaluate(dir, &catalog, &judges)?],
         (Some(EvaluateOn::Logs { logs }), _) => vec![logs::evaluate(logs)?],
         (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &judges)?,
@@ -86,6 +91,23 @@ pub(super) fn write_card(data: &Path, catalog: &Catalog, judges: &Judges, out: &
         let seen = Judges { shipped: judges.shipped.clone(), ..Judges::default() };
         writeln!(out, "\n### Steps, GPU seen in training\n")?;
         steps::evaluate(&profiles, catalog, &seen)?.write_markdown(&|method| method == "shapes alone", out)?;
+    }
+    Ok(())
+}
+
+/// The errors that a card of the black-box model tells.
+pub(super) fn write_black_box_card(
+    dir: &Path,
+    rows: &[crate::predict::blackbox::Recorded],
+    args: &crate::settings::args::BlackBoxEvaluateArgs,
+    catalog: &Catalog,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    for (index, evaluation) in black_box::within(dir, rows, args, catalog)?.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        evaluation.write_markdown(&|_| true, out)?;
     }
     Ok(())
 }

@@ -120,7 +120,7 @@ pub(super) fn op_list(path: &Path) -> Result<Option<Profile>, CliError> {
     Ok(Some(profile))
 }
 
-fn head(path: &Path) -> Result<Vec<u8>, CliError> {
+pub(super) fn head(path: &Path) -> Result<Vec<u8>, CliError> {
     let mut head = Vec::new();
     store::open(path)
         .and_then(|reader| reader.take(1 << 16).read_to_end(&mut head))

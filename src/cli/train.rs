@@ -64,12 +64,18 @@ pub(super) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
     let catalog = store::catalog(&paths)?;
     let dir = folder(args.out.as_deref(), &settings(&paths)?, &paths);
     std::fs::create_dir_all(&dir).map_err(|source| StoreError::Write { path: dir.clone(), source })?;
+    if let Some(tables) = &args.black_box {
+        return super::black_box::train(tables, &dir, args.force, &catalog, out);
+    }
+    let Some(data) = &args.data else {
+        return Err(CliError("on what? give --data DIR, or --black-box DIR".to_owned()));
+    };
     if !args.habitat {
         let weights = dir.join(store::WEIGHTS);
         if weights.exists() && !args.force {
             return Err(StoreError::Exists { path: weights }.into());
         }
-        return super::operators::run(&args.data, &dir, args.seed, &catalog, out);
+        return super::operators::run(data, &dir, args.seed, &catalog, out);
     }
     let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
     let options = HabitatOptions {
@@ -84,8 +90,8 @@ pub(super) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
     let kinds = if kinds.is_empty() { Kind::ALL.to_vec() } else { kinds };
     let mut trained = 0;
     for kind in kinds {
-        let Some((name, table)) = table_of(&args.data, kind) else {
-            writeln!(out, "{}: no table in {}, skipped", kind.name(), args.data.display())?;
+        let Some((name, table)) = table_of(data, kind) else {
+            writeln!(out, "{}: no table in {}, skipped", kind.name(), data.display())?;
             continue;
         };
         let path = dir.join(kind.file());

@@ -113,6 +113,7 @@ fn check(rows: &Rows, head: Head, options: &FitOptions) -> Result<(), FitError> 
         return wrong("batch and epochs must be at least 1");
     }
     match (head, options.loss) {
+        (Head::Bounded { .. }, Loss::MapeAndRmse) => wrong("the loss with a root mean square is for a direct head"),
         (Head::Direct, Loss::SymmetricRelative { .. }) => {
             wrong("the symmetric relative loss needs times above 0, which a direct head does not promise")
         }
@@ -196,7 +197,11 @@ struct Training<'a> {
 impl<'a> Training<'a> {
     fn new(rows: &'a Rows, head: Head, options: &'a FitOptions) -> Result<Self, FitError> {
         let width = rows.width();
-        let (mean, scale) = normalisation(&rows.features, width);
+        let (mean, scale) = if options.standardise {
+            normalisation(&rows.features, width)
+        } else {
+            (vec![0.0; width], vec![1.0; width])
+        };
         let sizes = std::iter::once(width).chain(options.hidden.iter().copied()).chain([1]).collect();
         let architecture = Architecture { sizes, activation: options.activation };
         let start = Mlp::new(architecture.clone(), options.seed)?;
@@ -314,6 +319,7 @@ impl<'a> Training<'a> {
         let weight: f64 = chosen.iter().map(|&row| rows.weight(row as usize)).sum();
         let mut by_offset = vec![0.0_f64; self.offsets.len()];
         let (mut loss, mut gradient) = (0.0, Vec::with_capacity(outputs.len()));
+        let rmse_us = self.rmse(outputs, chosen, weight);
         for (&output, &row) in outputs.iter().zip(chosen) {
             let row = row as usize;
             let group = rows.group.get(row).map(|&group| group as usize).filter(|_| !by_offset.is_empty());
@@ -321,7 +327,7 @@ impl<'a> Training<'a> {
             let at = |column: &[f32]| column.get(row).copied().unwrap_or(0.0);
             let (floor, bound) = (at(&rows.floor_us), at(&rows.bound_us));
             let (time, by_output) = self.head.time(output, floor, bound, offset);
-            let (value, by_time) = value_and_slope(self.options.loss, time, f64::from(rows.measured_us[row]));
+            let (value, by_time) = value_and_slope(self.options.loss, time, f64::from(rows.measured_us[row]), rmse_us);
             let counts = rows.weight(row);
             loss += counts * value;
             let share = if weight > 0.0 { counts / weight } else { 0.0 };
@@ -337,6 +343,21 @@ impl<'a> Training<'a> {
         };
         let by_offset = by_offset.iter().zip(&self.offsets).map(|(slope, &offset)| (slope + penalty(offset)) as f32);
         Judged { loss, weight, gradient, by_offset: by_offset.collect() }
+    }
+
+    /// Root mean square of what a batch is off by, in microseconds; 0 for losses that do not
+    /// need it.
+    fn rmse(&self, outputs: &[f32], chosen: &[u32], weight: f64) -> f64 {
+        if self.options.loss != Loss::MapeAndRmse || weight <= 0.0 {
+            return 0.0;
+        }
+        let squares = outputs.iter().zip(chosen).map(|(&output, &row)| {
+            let row = row as usize;
+            let at = |column: &[f32]| column.get(row).copied().unwrap_or(0.0);
+            let (time, _) = self.head.time(output, at(&self.rows.floor_us), at(&self.rows.bound_us), 0.0);
+            self.rows.weight(row) * (time - f64::from(self.rows.measured_us[row])).powi(2)
+        });
+        (squares.sum::<f64>() / weight).sqrt()
     }
 
     /// A number that tells this training from any other.
@@ -425,13 +446,20 @@ fn own(layer: &Layer) -> candle_core::Result<Layer> {
     Ok(Layer { weight: layer.weight.copy()?, bias: layer.bias.copy()? })
 }
 
-/// The loss of one row, and its derivative with respect to the predicted time.
-fn value_and_slope(loss: Loss, predicted: f64, measured: f64) -> (f64, f64) {
+/// The loss of one row, and its derivative with respect to the predicted time (the root mean
+/// square of its batch given, where the loss has it).
+fn value_and_slope(loss: Loss, predicted: f64, measured: f64, rmse_us: f64) -> (f64, f64) {
     match loss {
         Loss::Mape => {
             let error = predicted / measured - 1.0;
             let sign = if error > 0.0 { 1.0 } else { -1.0 };
             (error.abs(), if error == 0.0 { 0.0 } else { sign / measured })
+        }
+        Loss::MapeAndRmse => {
+            let (relative, slope) = value_and_slope(Loss::Mape, predicted, measured, 0.0);
+            // Of the root of a mean of squares: each row's part is its error over the root.
+            let by_root = if rmse_us > 0.0 { (predicted - measured) / rmse_us } else { 0.0 };
+            (100.0 * relative + rmse_us * 1e-3, 100.0 * slope + by_root * 1e-3)
         }
         Loss::SymmetricRelative { delta } => {
             let (ratio, delta) = ((predicted / measured).ln(), f64::from(delta));
@@ -451,4 +479,36 @@ fn normalisation(features: &[f32], width: usize) -> (Vec<f32>, Vec<f32>) {
         if deviation > 1e-6 * mean[index].abs().max(1e-6) { deviation as f32 } else { 1.0 }
     };
     (mean.iter().map(|&mean| mean as f32).collect(), (0..width).map(deviation).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The loss of a batch of three by hand, and its slopes against differences.
+    #[test]
+    fn slopes_of_the_loss_with_a_root_mean_square() {
+        let measured = [1000.0, 4000.0, 20_000.0];
+        let rmse = |predicted: &[f64; 3]| {
+            (predicted.iter().zip(measured).map(|(p, m)| (p - m).powi(2)).sum::<f64>() / 3.0).sqrt()
+        };
+        let loss = |predicted: &[f64; 3]| {
+            let rmse = rmse(predicted);
+            let all = predicted.iter().zip(measured).map(|(&p, m)| value_and_slope(Loss::MapeAndRmse, p, m, rmse).0);
+            all.sum::<f64>() / 3.0
+        };
+        // 10 %, 25 % and 5 % off; √((0.1² + 1² + 1²) / 3) ms.
+        let at = [1100.0, 3000.0, 21_000.0];
+        assert!((loss(&at) - (40.0 / 3.0 + (2.01_f64 / 3.0).sqrt())).abs() < 1e-9, "{}", loss(&at));
+        for index in 0..3 {
+            let shifted = |by: f64| {
+                let mut moved = at;
+                moved[index] += by;
+                loss(&moved)
+            };
+            let slope = value_and_slope(Loss::MapeAndRmse, at[index], measured[index], rmse(&at)).1 / 3.0;
+            let difference = (shifted(0.01) - shifted(-0.01)) / 0.02;
+            assert!((slope - difference).abs() < 1e-8, "{index}: {slope} {difference}");
+        }
+    }
 }

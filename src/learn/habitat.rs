@@ -70,6 +70,7 @@ impl HabitatOptions {
             hidden: vec![self.width; self.layers],
             activation: Activation::Relu,
             loss: Loss::Mape,
+            standardise: true,
             decay: Decay::Penalty(1e-4),
             schedule: Schedule::Steps(vec![(0, 5e-4), (self.epochs.div_ceil(2), 1e-4)]),
             offset_penalty: 0.0,

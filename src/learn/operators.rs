@@ -95,6 +95,7 @@ fn options(model: OperatorModel, seed: u64) -> FitOptions {
         hidden: vec![width; 3],
         activation: Activation::Silu,
         loss: Loss::SymmetricRelative { delta: 0.1 },
+        standardise: true,
         decay: Decay::Decoupled(1e-3),
         schedule: Schedule::Cosine { first: 2e-3, last: 1e-5 },
         offset_penalty: 2e-3,

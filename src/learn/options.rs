@@ -6,7 +6,7 @@ use crate::predict::random::Random;
 /// Measured rows to learn from. Row `i` has `width` features from `i · width` on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rows {
-    /// Inputs of the network, row-major; normalised by [`super::fit::fit`] itself.
+    /// Inputs of the network, row-major; normalised by [`super::fit::fit`] itself (see [`FitOptions::standardise`]).
     pub features: Vec<f32>,
     /// What every launch costs, in microseconds; empty for [`crate::predict::head::Head::Direct`].
     pub floor_us: Vec<f32>,
@@ -31,6 +31,9 @@ pub enum Loss {
     },
     /// |predicted − measured| / measured.
     Mape,
+    /// 100 · |predicted − measured| / measured, plus the root mean square of predicted −
+    /// measured in milliseconds over the batch (PROFET's loss).
+    MapeAndRmse,
 }
 
 /// How large the weights may grow.
@@ -81,6 +84,8 @@ pub struct FitOptions {
     pub activation: Activation,
     /// What is made small.
     pub loss: Loss,
+    /// Whether features are brought to mean 0 and standard deviation 1 first.
+    pub standardise: bool,
     /// How large the weights may grow.
     pub decay: Decay,
     /// The learning rate.
@@ -102,6 +107,7 @@ impl Default for FitOptions {
             hidden: vec![64; 3],
             activation: Activation::Relu,
             loss: Loss::SymmetricRelative { delta: 0.1 },
+            standardise: true,
             decay: Decay::Decoupled(1e-2),
             schedule: Schedule::Cosine { first: 3e-3, last: 1e-5 },
             offset_penalty: 1e-3,

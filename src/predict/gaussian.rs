@@ -61,6 +61,20 @@ impl Process {
         process
     }
 
+    /// (K + noise · I)⁻¹ of other values at the same points, for [`Self::at_with`].
+    pub fn weights_of(&self, values: &[f64]) -> Vec<f64> {
+        self.solve_upper(self.solve_lower(values))
+    }
+
+    /// Means at a point for several sets of values (their [`Self::weights_of`]), and the
+    /// variance that they share, noise left out.
+    pub fn at_with(&self, point: &[f64], weights: &[Vec<f64>]) -> (Vec<f64>, f64) {
+        let shared = self.covariances(point);
+        let means = weights.iter().map(|weights| shared.iter().zip(weights).map(|(a, b)| a * b).sum()).collect();
+        let known: f64 = self.solve_lower(&shared).iter().map(|x| x * x).sum();
+        (means, (self.prior.covariance(point, point) - known).max(0.0))
+    }
+
     /// How many points it knows.
     pub fn len(&self) -> usize {
         self.points.len()
@@ -169,6 +183,17 @@ mod tests {
         let process = Process::new(PRIOR, vec![vec![0.0], vec![1.0]], &[(1.0, 0.0), (-1.0, 0.0)]);
         let weights = [5.0 + k, -k - 5.0].map(|x| x / (25.0 - k * k));
         assert!(near(process.at(&[0.0]).0, 4.0 * weights[0] + k * weights[1]));
+    }
+
+    #[test]
+    fn other_values_at_the_same_points() {
+        let points = vec![vec![0.0], vec![1.0]];
+        let process = Process::new(PRIOR, points.clone(), &[(1.0, 0.0), (-1.0, 0.0)]);
+        let fresh = Process::new(PRIOR, points, &[(0.3, 0.0), (2.0, 0.0)]);
+        let weights = [process.weights_of(&[1.0, -1.0]), process.weights_of(&[0.3, 2.0])];
+        let (means, variance) = process.at_with(&[0.4], &weights);
+        assert_eq!((means[0], variance), process.at(&[0.4]));
+        assert_eq!((means[1], variance), fresh.at(&[0.4]));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::family::{Family, family};
 use super::work::volume;
 
 /// Share of nominal memory that a process can use.
-const USABLE_SHARE: f64 = 0.92;
+pub(super) const USABLE_SHARE: f64 = 0.92;
 /// Context, libraries and workspaces of a process.
 const CONTEXT_BYTES: f64 = 1e9;
 /// Parameter, gradient and two moments of Adam in FP32; with mixed precision the same sum

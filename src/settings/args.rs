@@ -4,6 +4,8 @@
 //! command or a group of arguments.
 
 mod batches;
+mod black_box;
+mod export;
 mod fit_log;
 mod goal;
 mod import;
@@ -14,6 +16,8 @@ mod print;
 mod screens;
 
 pub use batches::BatchesArgs;
+pub use black_box::{BlackBoxArgs, BlackBoxEvaluateArgs};
+pub use export::ExportArgs;
 pub use fit_log::{FitLogArgs, FormArg, RunSize, UnitArg};
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
@@ -56,6 +60,8 @@ pub enum Command {
     Import(ImportArgs),
     /// Predict the step time on every GPU, or on those named.
     Predict(PredictArgs),
+    /// Write what a black box shows of a recorded step, and nothing else.
+    Export(ExportArgs),
     /// Choose the offers that do the work best.
     Plan(PlanArgs),
     /// Predict the step and its memory at other batch sizes, and the largest that fits.

@@ -3,6 +3,7 @@
 use include_dir::{Dir, include_dir};
 
 use crate::catalog::{GpuSpec, Layer};
+use crate::predict::blackbox::BlackBoxModel;
 use crate::predict::learned::Models;
 use crate::pricing::{Offer, Snapshot};
 use crate::profile::Profile;
@@ -11,6 +12,7 @@ use crate::units::GpuSlug;
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
 static PRICING: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pricing");
 static WEIGHTS: &[u8] = include_bytes!("../../models/operators.safetensors");
+static BLACK_BOX: &[u8] = include_bytes!("../../models/blackbox.json");
 static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
 
 /// Steps of the case studies of the Habitat paper, traced without a GPU.
@@ -68,6 +70,14 @@ pub fn models() -> Models {
     Models::from_bytes(WEIGHTS).expect("the shipped weights are checked by a test")
 }
 
+/// The shipped black-box model.
+///
+/// # Panics
+/// If the shipped file is not valid, which a test rules out.
+pub fn black_box() -> BlackBoxModel {
+    BlackBoxModel::from_json(BLACK_BOX).expect("the shipped black-box model is checked by a test")
+}
+
 /// The embedded profile: one real training step.
 ///
 /// # Panics
@@ -100,6 +110,7 @@ mod tests {
         assert!(sample().operations.len() > 10);
         assert!(sample().measured_step().is_some());
         assert_eq!(models().ensembles().len(), 6);
+        assert_eq!(black_box().anchors().len(), 4);
         assert!(cases().iter().all(|(name, profile)| profile.workload.name == *name && profile.origin.is_none()));
     }
 

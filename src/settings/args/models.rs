@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::BlackBoxEvaluateArgs;
 use crate::settings::values;
 
 /// Arguments of `models`.
@@ -81,8 +82,11 @@ pub struct TrainArgs {
     pub habitat: bool,
     /// Folder with neusight/ops, neusight/steps and mlpredict; with --habitat a folder of
     /// operator tables (linear, bmm, conv2d; or conv, dense: .csv or .csv.gz).
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "black_box")]
+    pub data: Option<PathBuf>,
+    /// The black-box model, from a folder with anchor_*.csv and latencies.csv of PROFET's form.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["habitat", "data"])]
+    pub black_box: Option<PathBuf>,
     /// Folder to write weights and cards to (default: where predictions look for them).
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -160,6 +164,9 @@ pub enum EvaluateOn {
         #[arg(long, value_name = "FOLDER")]
         steps: Option<PathBuf>,
     },
+    /// Black boxes (operator kinds and total times on one GPU, tables of PROFET's form): each
+    /// network left out, or one folder judged by another.
+    BlackBox(BlackBoxEvaluateArgs),
     /// Every method on the same steps, from shapes alone and from another GPU.
     Methods {
         /// Folder with neusight/steps and traces/gpu.

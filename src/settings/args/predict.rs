@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{GoalArgs, InputArgs, TableForm};
+use super::{BlackBoxArgs, GoalArgs, InputArgs, TableForm};
 
 /// Arguments of `predict`.
 #[derive(Debug, Args)]
@@ -12,6 +12,9 @@ pub struct PredictArgs {
     /// The recorded step.
     #[command(flatten)]
     pub input: InputArgs,
+    /// In place of a recorded step.
+    #[command(flatten)]
+    pub black_box: BlackBoxArgs,
     /// GPUs to predict for (all of the catalog without it).
     #[arg(long = "to", value_name = "GPU", value_delimiter = ',')]
     pub to: Vec<String>,
@@ -19,7 +22,7 @@ pub struct PredictArgs {
     #[arg(long)]
     pub operations: bool,
     /// What every method says, what each was found to err by, and which is taken.
-    #[arg(long, conflicts_with = "operations")]
+    #[arg(long, conflicts_with_all = ["operations", "black_box"])]
     pub all_methods: bool,
     /// Output form.
     #[command(flatten)]
@@ -32,6 +35,9 @@ pub struct PlanArgs {
     /// The recorded step.
     #[command(flatten)]
     pub input: InputArgs,
+    /// In place of a recorded step.
+    #[command(flatten)]
+    pub black_box: BlackBoxArgs,
     /// The goal.
     #[command(flatten)]
     pub goal: GoalArgs,

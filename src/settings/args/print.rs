@@ -67,6 +67,8 @@ pub enum SchemaArg {
     Comparison,
     /// What `plan --json` prints.
     Plan,
+    /// `*.blackbox.json`.
+    BlackBox,
 }
 
 /// Arguments of `check`.

@@ -1,0 +1,40 @@
+//! `habitat-tui export --black-box`: what a black box shows of a profile, and nothing else.
+
+use std::io::Write;
+
+use super::{CliError, load};
+use crate::predict::blackbox::{OperatorTotals, TotalsError};
+use crate::settings::args::{ExportArgs, InputArgs};
+use crate::store::{self, Paths};
+
+pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let catalog = store::catalog(&Paths::find())?;
+    let input = InputArgs { file: args.file.clone(), batch_size: args.batch_size, ..InputArgs::default() };
+    let loaded = load(&input, &catalog)?;
+    loaded.warn();
+    let named = match &args.origin {
+        Some(name) => Some(catalog.find(name).map_err(CliError::of)?),
+        None => None,
+    };
+    let recorded = loaded.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
+    let gpu = named.or_else(|| recorded.and_then(|slug| catalog.get(slug)));
+    let refuse = |error: TotalsError| CliError(format!("{}: {error}", loaded.label));
+    let gpu = gpu.ok_or_else(|| refuse(TotalsError::NoGpu))?;
+    let totals = OperatorTotals::of_profile(&loaded.profile, Some(&gpu.slug)).map_err(refuse)?;
+    let json = totals.to_json().map_err(CliError::of)?;
+    match &args.output {
+        Some(path) => {
+            store::save_atomically(path, &json, args.force)?;
+            writeln!(
+                out,
+                "{}: {} kinds of operators with their total times, step time ({:.2} ms), batch size and GPU ({}); nothing else",
+                path.display(),
+                totals.kinds.len(),
+                totals.step.as_millis(),
+                totals.gpu
+            )?;
+        }
+        None => out.write_all(&json)?,
+    }
+    Ok(0)
+}

@@ -1,0 +1,210 @@
+//! Step times on other GPUs from no more than the total time of each kind of operator.
+//!
+//! The case of PROFET ("PROFET: PROFiling-based CNN Training Latency
+//! prophET for GPU Cloud Instances"): a user who will not show a model runs it on one
+//! GPU (the anchor) and hands over how long the step took and how its device time divides
+//! into kinds of operators: no shapes, no names, no modules. The published predictor is
+//! rebuilt in [`crate::learn`] to be judged; the one here has three parts:
+//!
+//! 1. [`Anatomy`]: what the numbers say of the step. A profiler that lost events shows less
+//!    device time than the step has, one that slows kernels down more; both are set right.
+//! 2. A mean: step on the target = Σ factor of the kind · time of the kind + factors of the
+//!    time the device waits, all ≥ 0. Each factor is drawn to the ratio of the two GPUs'
+//!    sustained rates or bandwidths ([`model`]).
+//! 3. A Gaussian process on what the mean leaves, in the shares of the kinds, the step's
+//!    length, the batch size and how far the device waits. Far from what it was fitted on it
+//!    fades to the mean and its range widens.
+
+mod anatomy;
+mod between;
+mod kind;
+pub mod min_max;
+pub mod model;
+mod recorded;
+mod totals;
+
+pub use anatomy::Anatomy;
+pub use between::{Axis, BetweenError, between};
+pub use kind::OperatorKind;
+pub use model::{BlackBoxModel, ModelError, Range, Settings, Shape, Sizes};
+pub use recorded::{Recorded, StepRecord, network_family};
+pub use totals::{OperatorTotals, TotalsError};
+
+use crate::catalog::{Catalog, GpuSpec};
+use crate::profile::{Mode, Origin, Workload};
+use crate::units::{GpuSlug, Micros, SamplesPerSecond};
+
+use super::estimate::{Estimate, Fits, MemoryFit, Method, MethodShare, Prediction, Predictions, StepTime};
+use super::memory::USABLE_SHARE;
+
+/// Why totals cannot be predicted from.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BlackBoxError {
+    /// The model knows nothing of the GPU that the totals were measured on.
+    #[error("the black-box model has no anchor {gpu}; it knows {}", list(known))]
+    UnknownAnchor {
+        /// Measured on.
+        gpu: GpuSlug,
+        /// Anchors it has.
+        known: Vec<GpuSlug>,
+    },
+    /// The model does not reach the GPU from the anchor.
+    #[error("the black-box model does not reach {gpu} from {anchor}; it reaches {}", list(known))]
+    UnknownTarget {
+        /// Measured on.
+        anchor: GpuSlug,
+        /// Asked for.
+        gpu: GpuSlug,
+        /// Targets it has.
+        known: Vec<GpuSlug>,
+    },
+    /// A GPU of the model that the catalog does not have.
+    #[error(transparent)]
+    NotInCatalog(#[from] crate::catalog::UnknownGpu),
+}
+
+fn list(gpus: &[GpuSlug]) -> String {
+    gpus.iter().map(GpuSlug::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// The step that `totals` were measured of on every GPU of `targets`, or on the anchor and
+/// all that the model reaches from it.
+///
+/// # Errors
+/// [`BlackBoxError`] naming the anchors or targets that the model knows.
+pub fn predict(
+    totals: &OperatorTotals,
+    model: &BlackBoxModel,
+    catalog: &Catalog,
+    targets: &[GpuSlug],
+) -> Result<Predictions, BlackBoxError> {
+    let anchor_slug = same_board(&totals.gpu, &model.anchors(), catalog);
+    let anchor = anchor_slug
+        .as_ref()
+        .and_then(|slug| model.anchor(slug))
+        .ok_or_else(|| BlackBoxError::UnknownAnchor { gpu: totals.gpu.clone(), known: model.anchors() })?;
+    let reached = anchor.targets();
+    let all: Vec<GpuSlug>;
+    let targets = if targets.is_empty() {
+        all = std::iter::once(totals.gpu.clone()).chain(reached.iter().cloned()).collect();
+        &all
+    } else {
+        targets
+    };
+    let anatomy = Anatomy::of(totals);
+    let fitted = anchor.fitted();
+    let mut predictions = Vec::with_capacity(targets.len());
+    for slug in targets {
+        let gpu = catalog.find(slug.as_str())?;
+        if *slug == totals.gpu {
+            let step = StepTime::Measured { median: totals.step, range: None };
+            predictions.push(prediction(totals, gpu, step, anatomy.waits(), Vec::new()));
+            continue;
+        }
+        let known = same_board(slug, &reached, catalog);
+        let step = known.as_ref().and_then(|known| fitted.predict(&anatomy, known)).ok_or_else(|| {
+            BlackBoxError::UnknownTarget { anchor: totals.gpu.clone(), gpu: slug.clone(), known: reached.clone() }
+        })?;
+        let mut notes: Vec<String> =
+            known.filter(|known| known != slug).map(|known| alike(slug, &known)).into_iter().collect();
+        if step.unfamiliar > FAR {
+            notes.push(
+                "this mix of operators is unlike those the black-box model was fitted on: range widened".to_owned(),
+            );
+        }
+        if step.is_floored {
+            notes.push("the fitted factors explain none of this step: not to be relied on".to_owned());
+        }
+        predictions.push(prediction(totals, gpu, StepTime::Predicted(step.time), Micros::ZERO, notes));
+    }
+    let mut notes = vec![format!("black box: fitted on {}", model.trained_on())];
+    notes.extend(anchor_slug.filter(|slug| *slug != totals.gpu).map(|slug| alike(&totals.gpu, &slug)));
+    notes.extend(anatomy.notes());
+    notes.push("nothing is known of memory: no shapes were shown".to_owned());
+    Ok(Predictions { workload: workload(totals), origin: Some(origin(&totals.gpu)), predictions, notes })
+}
+
+/// The GPU itself, or one of `known` that differs from it in memory size alone: steps that fit
+/// take as long on both.
+fn same_board(gpu: &GpuSlug, known: &[GpuSlug], catalog: &Catalog) -> Option<GpuSlug> {
+    if known.contains(gpu) {
+        return Some(gpu.clone());
+    }
+    let spec = catalog.get(gpu)?;
+    let alike = |other: &GpuSpec| {
+        other.architecture == spec.architecture
+            && other.sm_count == spec.sm_count
+            && other.peak.fp32 == spec.peak.fp32
+            && other.memory_bandwidth == spec.memory_bandwidth
+            && other.power == spec.power
+    };
+    known.iter().find(|known| catalog.get(known).is_some_and(alike)).cloned()
+}
+
+fn alike(gpu: &GpuSlug, known: &GpuSlug) -> String {
+    format!("{gpu} is taken as {known}, which differs in memory size alone")
+}
+
+/// Share of the prior variance that is left, from which on a step counts as unlike all others.
+const FAR: f64 = 0.6;
+
+fn workload(totals: &OperatorTotals) -> Workload {
+    Workload {
+        name: "black box".to_owned(),
+        mode: Mode::Training,
+        batch_size: Some(totals.batch_size),
+        sequence_length: None,
+        precision: None,
+        parameter_count: None,
+    }
+}
+
+fn origin(gpu: &GpuSlug) -> Origin {
+    Origin { gpu: Some(gpu.clone()), gpu_name: None, framework: None, cuda: None, driver: None }
+}
+
+fn prediction(
+    totals: &OperatorTotals,
+    gpu: &GpuSpec,
+    step: StepTime,
+    host_idle: Micros,
+    notes: Vec<String>,
+) -> Prediction {
+    let throughput =
+        step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(totals.batch_size as f64 / time.as_secs()));
+    let method = step.as_estimate().method;
+    let reason = "a black box does not tell what memory the step needs".to_owned();
+    Prediction {
+        gpu: super::facts(gpu),
+        shares: vec![MethodShare { method, device_time: step.mid() - host_idle, share: 1.0 }],
+        step,
+        without_communication: None,
+        throughput: Some(throughput),
+        host_idle,
+        operations: Vec::new(),
+        memory: MemoryFit { fits: Fits::Unknown, needed: None, usable: gpu.memory * USABLE_SHARE, reason },
+        precision_note: None,
+        notes,
+    }
+}
+
+/// A step on a target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlackBoxStep {
+    /// The step with its range.
+    pub time: Estimate<Micros>,
+    /// How unlike it is to what the model was fitted on: share of the prior variance that is
+    /// left, 0 (the same) to 1 (nothing like it).
+    pub unfamiliar: f64,
+    /// Whether the mean came out as next to nothing and was raised to a thousandth of the
+    /// anchor's step.
+    pub is_floored: bool,
+}
+
+impl BlackBoxStep {
+    fn new(mid: f64, range: Range, unfamiliar: f64, is_floored: bool) -> Self {
+        let [low, high] = range.factors(unfamiliar);
+        let time = Estimate::with_factors(Micros::known(mid), low, high, Method::BlackBox);
+        Self { time, unfamiliar, is_floored }
+    }
+}
