@@ -90,7 +90,7 @@ impl MethodChoice {
     }
 
     /// Whether lines that were fitted to other recordings answer.
-    pub(super) const fn is_fitted(self) -> bool {
+    pub const fn is_fitted(self) -> bool {
         matches!(self, Self::KernelWise | Self::LayerWise | Self::EndToEnd)
     }
 
