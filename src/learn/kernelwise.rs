@@ -252,7 +252,10 @@ fn step_factor(lines: &GpuLines, gpu: &GpuSpec, steps: &[&Profile]) -> f64 {
         .iter()
         .filter_map(|profile| {
             let layers = alone.on(gpu).step(profile, Level::Kernels);
-            let ratio = profile.measured_step()? / layers;
+            // Where it was recorded, what the device waited for the host is left out: that is
+            // the program's own.
+            let busy = profile.step.as_ref().and_then(|step| step.device_busy);
+            let ratio = busy.map_or(profile.measured_step(), Some)? / layers;
             (ratio.is_finite() && ratio > 0.0).then(|| ratio.ln())
         })
         .collect();

@@ -9,7 +9,7 @@ use crate::predict::kernelwise::{Driver, Entry, Group, Kind, Layer};
 use crate::regress::line::{Line, Point};
 use crate::regress::quantile::median;
 
-/// A kernel with fewer rows shares a line with the other rare kernels of its kind.
+/// Of several kernels one with fewer rows has no line of its own, but a rate.
 const LEAST_ROWS: usize = 3;
 /// Kernels whose lines differ by less than this over the sizes of both share one.
 const SIMILAR: f64 = 0.10;
@@ -25,11 +25,6 @@ enum Weights {
     /// sizes as much as the few large ones goes wrong beyond both.
     Root,
 }
-
-/// Most names that a group keeps.
-const MOST_NAMES: usize = 12;
-/// The name of rare kernels.
-const RARE: &str = "rare kernels";
 
 /// A kernel's name with its layers and times.
 struct Named<'a> {
@@ -48,16 +43,10 @@ pub(super) fn kind(rows: &[&Row], recipe: Recipe) -> Option<Kind> {
             by_kernel.entry(name).or_default().push((&row.layer, *time));
         }
     }
-    let few: Vec<&str> =
-        by_kernel.iter().filter(|(_, points)| points.len() < LEAST_ROWS).map(|(name, _)| *name).collect();
     let mut named: Vec<Named<'_>> = Vec::new();
-    if few.len() > 1 || few.len() == 1 && by_kernel.len() > 1 {
-        let points: Vec<(&Layer, f64)> =
-            few.iter().flat_map(|name| by_kernel.remove(name).unwrap_or_default()).collect();
-        named.extend(best(RARE, &points, recipe).map(|group| Named { names: few, points, group }));
-    }
+    let alone = by_kernel.len() == 1;
     for (name, points) in by_kernel {
-        named.extend(best(name, &points, recipe).map(|group| Named { names: vec![name], points, group }));
+        named.extend(best(name, &points, alone, recipe).map(|group| Named { names: vec![name], points, group }));
     }
     let merged = merge(named, recipe);
     let place: BTreeMap<&str, usize> = merged
@@ -68,23 +57,29 @@ pub(super) fn kind(rows: &[&Row], recipe: Recipe) -> Option<Kind> {
     let table = if merged.len() > 1 { table(rows, &place) } else { Vec::new() };
     let groups: Vec<Group> = merged
         .into_iter()
-        .map(|Named { names, group, .. }| {
-            // A long list of rare names helps nobody.
-            let shown = if names.len() > MOST_NAMES { vec![RARE] } else { names };
-            Group { kernels: shown.iter().map(|name| crate::text::clean(name, 120)).collect(), ..group }
+        .map(|Named { names, group, .. }| Group {
+            kernels: names.iter().map(|name| crate::text::clean(name, 120)).collect(),
+            ..group
         })
         .collect();
     (layers.is_some() || !groups.is_empty()).then_some(Kind { layers, groups, table })
 }
 
 /// The best line of a kernel: by the highest R² among what may drive it.
-fn best(name: &str, points: &[(&Layer, f64)], recipe: Recipe) -> Option<Group> {
+fn best(name: &str, points: &[(&Layer, f64)], alone: bool, recipe: Recipe) -> Option<Group> {
+    let streams = points.iter().all(|(layer, _)| layer.is_streaming);
+    if points.len() < LEAST_ROWS && !alone {
+        // Any line goes through two points: in proportion to what such layers do.
+        let driver = if streams { Driver::Bytes } else { Driver::Operations };
+        let sizes: Option<Vec<(f64, f64)>> =
+            points.iter().map(|(layer, time)| Some((layer.size(driver)?, *time))).collect();
+        return in_proportion(driver, &sizes?);
+    }
     let mut drivers = vec![Driver::Input, Driver::Operations, Driver::Output];
     if !recipe.published {
         drivers.push(Driver::Bytes);
         drivers.extend(tile(name).map(Driver::Tiles));
     }
-    let streams = points.iter().all(|(layer, _)| layer.is_streaming);
     let fitted = drivers.into_iter().filter_map(|driver| {
         let points: Option<Vec<(f64, f64)>> =
             points.iter().map(|(layer, time)| Some((layer.size(driver)?, *time))).collect();
@@ -115,6 +110,15 @@ pub(super) fn of_points(driver: Driver, points: &[(f64, f64)], recipe: Recipe, s
     let line = if recipe.published { Line::fit(&points) } else { Line::robust(&points, TURN) };
     let line = line.or_else(|_| Line::through_origin(&points)).ok()?;
     Some(Group { driver, line, r_squared: line.r_squared(&points), rows: points.len(), largest, kernels: Vec::new() })
+}
+
+/// The line through the origin; `None` of no points.
+fn in_proportion(driver: Driver, points: &[(f64, f64)]) -> Option<Group> {
+    let largest = points.iter().map(|(size, _)| *size).fold(0.0, f64::max);
+    let points: Vec<Point> = points.iter().map(|&(size, time)| Point::relative(size, time)).collect();
+    let line = Line::through_origin(&points).ok()?;
+    let r_squared = line.r_squared(&points);
+    Some(Group { driver, line, r_squared, rows: points.len(), largest, kernels: Vec::new() })
 }
 
 /// The line of steps through (operations, microseconds): ordinary least squares as in the
