@@ -170,9 +170,11 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
     let habitat =
         if input.method == MethodArg::HabitatMlp { Some(Arc::new(train::load_habitat(&weights)?)) } else { None };
     let kernel_wise = Some(fit::kernelwise::load(input.kernel_wise.as_deref(), &weights)?);
+    let black_box = Some(Arc::new(store::black_box(&weights)?));
     Ok(Options {
         habitat,
         kernel_wise,
+        black_box,
         targets: to.iter().map(slug).collect::<Result<_, _>>()?,
         ignore_origin: input.ignore_origin,
         origin: input.origin.as_ref().map(slug).transpose()?,

@@ -48,6 +48,7 @@ use crate::catalog::{BandwidthKind, Catalog, GpuSpec};
 use crate::profile::{Operation, Profile};
 use crate::text;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond};
+use blackbox::BlackBoxModel;
 use family::Family;
 use habitat::{HabitatMlp, HabitatTimes};
 use kernelwise::KernelWise;
@@ -77,6 +78,8 @@ pub struct Options {
     /// Fitted lines, for [`MethodChoice::KernelWise`], [`MethodChoice::LayerWise`] and
     /// [`MethodChoice::EndToEnd`].
     pub kernel_wise: Option<Arc<KernelWise>>,
+    /// The black-box model, for [`MethodChoice::BlackBox`].
+    pub black_box: Option<Arc<BlackBoxModel>>,
     /// The precision to predict for, where it is not the recorded one.
     pub precision: Option<Precision>,
 }
@@ -111,6 +114,15 @@ pub enum PredictError {
         "no fitted lines were given; fit them with `habitat-tui fit kernelwise PROFILES… -o kernelwise.json` and name the file with --kernel-wise"
     )]
     NoLines,
+    /// A profile that the black-box model cannot start from.
+    #[error("the black-box model cannot start from this step: {0}")]
+    Totals(#[from] blackbox::TotalsError),
+    /// A GPU that the black-box model does not know.
+    #[error(transparent)]
+    BlackBox(#[from] blackbox::BlackBoxError),
+    /// The black-box model asked for, but none given.
+    #[error("no black-box model was given; train one with `habitat-tui models train --black-box DIR`")]
+    NoBlackBox,
     /// A network that does not compute.
     #[error("learned models: {0}; go on without them with --method wave-scaling or roofline")]
     Network(#[from] mlp::ModelError),
@@ -129,12 +141,48 @@ fn near_names(near: &[String]) -> String {
 
 /// The step of `profile` on every GPU asked for.
 ///
-/// A GPU that is the origin of a profile with a measured step gets the measurement.
+/// A GPU that is the origin of a profile with a measured step gets the measurement. With
+/// [`MethodChoice::Auto`], fitted lines take the default method's place on GPUs where they
+/// were found to err clearly less ([`compare`](mod@compare)).
 ///
 /// # Errors
 /// [`PredictError`] where the origin or a target is not in the catalog, or nothing is
 /// known of any operation.
 pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
+    let mut answers = predict_by(profile, catalog, options)?;
+    if options.method != MethodChoice::Auto || options.kernel_wise.is_none() || options.precision.is_some() {
+        return Ok(answers);
+    }
+    let origin = find_origin(profile, catalog, options)?;
+    let targets: Vec<&GpuSpec> = answers
+        .predictions
+        .iter()
+        .filter(|it| !it.step.is_measured())
+        .filter_map(|it| catalog.get(&it.gpu.slug))
+        .collect();
+    let instead = compare::lines_instead(profile, origin, &targets, options);
+    if instead.is_empty() {
+        return Ok(answers);
+    }
+    let method = MethodChoice::KernelWise;
+    let targets = instead.iter().map(|(slug, _)| slug.clone()).collect();
+    let by_lines = predict_by(profile, catalog, &Options { targets, method, ..options.clone() })?;
+    for ((_, why), mut prediction) in instead.into_iter().zip(by_lines.predictions) {
+        prediction.notes.insert(0, why);
+        if let Some(place) = answers.predictions.iter_mut().find(|it| it.gpu.slug == prediction.gpu.slug) {
+            *place = prediction;
+        }
+    }
+    Ok(answers)
+}
+
+/// By the method asked for, whatever errors were found.
+fn predict_by(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
+    if options.method == MethodChoice::BlackBox {
+        let model = options.black_box.as_ref().ok_or(PredictError::NoBlackBox)?;
+        let origin = find_origin(profile, catalog, options)?.map(|gpu| gpu.slug.clone());
+        return blackbox::of_profile(profile, model, catalog, origin.as_ref(), &options.targets);
+    }
     let stripped;
     let profile = if options.ignore_origin {
         stripped = profile.without_origin();

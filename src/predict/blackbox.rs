@@ -31,9 +31,10 @@ pub use recorded::{Recorded, StepRecord, network_family};
 pub use totals::{OperatorTotals, TotalsError};
 
 use crate::catalog::{Catalog, GpuSpec};
-use crate::profile::{Mode, Origin, Workload};
+use crate::profile::{Mode, Origin, Profile, Workload};
 use crate::units::{Bytes, GpuSlug, Micros, SamplesPerSecond};
 
+use super::PredictError;
 use super::estimate::{Estimate, Method, MethodShare, Prediction, Predictions, StepTime};
 use super::memory::MemoryNeed;
 
@@ -127,6 +128,26 @@ pub fn predict(
         notes.push("no shapes were shown: what memory the step needs is known from where it ran alone; tell with --peak-memory".to_owned());
     }
     Ok(Predictions { workload: workload(totals), origin: Some(origin(&totals.gpu)), predictions, notes })
+}
+
+/// The step of a recorded profile by its totals alone, on every GPU of `targets`, or on all
+/// that the model reaches. Its framework is not the one the model was fitted on.
+///
+/// # Errors
+/// What the profile lacks, or the GPUs that the model knows.
+pub fn of_profile(
+    profile: &Profile,
+    model: &BlackBoxModel,
+    catalog: &Catalog,
+    origin: Option<&GpuSlug>,
+    targets: &[GpuSlug],
+) -> Result<Predictions, PredictError> {
+    let totals = OperatorTotals::of_profile(profile, origin)?;
+    let peak = profile.step.as_ref().and_then(|step| step.peak_memory_bytes);
+    let mut predictions = predict(&totals, model, catalog, targets, peak)?;
+    predictions.workload = profile.workload.clone();
+    predictions.origin = profile.origin.clone();
+    Ok(predictions)
 }
 
 /// The GPU itself, or one of `known` that differs from it in memory size alone: steps that fit

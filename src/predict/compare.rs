@@ -2,21 +2,26 @@
 //! steps it was not fitted to, and which to take.
 //!
 //! The one with the smallest validated error is taken, but [`MethodChoice::Auto`] gives way
-//! only to an error that rests on [`ENOUGH`] steps or more. Methods whose ranges have no
+//! only to an error that rests on [`ENOUGH`] steps or more and is smaller by [`MARGIN`], and
+//! then [`predict`](super::predict) takes that one too. Methods whose ranges have no
 //! value in common contradict each other, and that is said.
 
 use std::fmt::Write;
 
-use super::estimate::GpuFacts;
+use super::estimate::{GpuFacts, Method};
+use super::kernelwise::KernelWise;
 use super::{
-    Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, find_origin, predict,
+    Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, find_origin, predict_by,
 };
 use crate::catalog::{Catalog, GpuSpec};
 use crate::profile::{Origin, Profile};
-use crate::units::Micros;
+use crate::units::{GpuSlug, Micros};
 
 /// Fewer judged steps do not move the choice away from the default method.
 pub const ENOUGH: u32 = 10;
+/// The part of the default method's error that another's has to stay below: the mean of ten
+/// errors varies by about a quarter from sample to sample.
+pub const MARGIN: f64 = 0.75;
 
 /// The mean absolute relative error of whole steps that a method was not fitted to.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +67,7 @@ impl Known {
 /// Figures of `models evaluate methods`: what was known, training or inference (`None`:
 /// both), the method, the error and the number of steps. Every GPU was judged by models
 /// that were trained without it.
-const FIGURES: [(Known, Option<Mode>, MethodChoice, f64, u32); 19] = [
+const FIGURES: [(Known, Option<Mode>, MethodChoice, f64, u32); 16] = [
     (Known::Shapes, Some(Mode::Inference), MethodChoice::Auto, 0.072, 47),
     (Known::Shapes, Some(Mode::Inference), MethodChoice::Learned, 0.072, 47),
     (Known::Shapes, Some(Mode::Inference), MethodChoice::Roofline, 0.121, 47),
@@ -79,20 +84,71 @@ const FIGURES: [(Known, Option<Mode>, MethodChoice, f64, u32); 19] = [
     (Known::Trace, None, MethodChoice::Learned, 0.082, 6),
     (Known::Trace, None, MethodChoice::WaveScaling, 0.071, 6),
     (Known::Trace, None, MethodChoice::Roofline, 0.204, 6),
-    // Of `models evaluate kernelwise`. They know no origin.
-    (Known::Shapes, None, MethodChoice::KernelWise, 0.085, 53),
-    (Known::Shapes, None, MethodChoice::LayerWise, 0.086, 53),
-    (Known::Shapes, None, MethodChoice::EndToEnd, 0.273, 53),
 ];
 
-/// What the shipped models and rules were found to err by; `None` where that was not judged.
+/// What the shipped models and rules were found to err by on GPUs they had not seen; `None`
+/// where that was not judged. Fitted lines carry their own errors.
 pub fn validated(method: MethodChoice, known: Known, mode: Mode) -> Option<Validated> {
-    let known = if method.is_fitted() { Known::Shapes } else { known };
     let (_, of, _, error, steps) = FIGURES
         .iter()
         .find(|(with, of, which, ..)| *with == known && *which == method && of.is_none_or(|of| of == mode))?;
     let what = if of.is_none() { "steps".to_owned() } else { format!("{mode} steps") };
     Some(Validated { error: *error, steps: *steps, on: format!("{what} {}", known.words()) })
+}
+
+/// What fitted lines were found to err by: on networks left out, where the GPU is among
+/// those measured, else on GPUs left out.
+fn validated_lines(method: MethodChoice, lines: &KernelWise, gpu: &GpuSlug) -> Option<Validated> {
+    let method = match method {
+        MethodChoice::KernelWise => Method::KernelWise,
+        MethodChoice::LayerWise => Method::LayerWise,
+        MethodChoice::EndToEnd => Method::EndToEnd,
+        _ => return None,
+    };
+    let (ranges, on) = if lines.gpus.contains_key(gpu) {
+        (lines.seen, "steps of networks left out, on GPUs measured")
+    } else {
+        (lines.unseen, "steps of GPUs left out")
+    };
+    let judged = ranges.judged(method)?;
+    Some(Validated { error: judged.error, steps: judged.steps, on: on.to_owned() })
+}
+
+/// Whether the default method gives way to another: the error found rests on enough steps,
+/// and is smaller by more than chance makes it.
+fn gives_way(default: Option<&Validated>, other: &Validated) -> bool {
+    other.steps >= ENOUGH && default.is_none_or(|default| other.error < MARGIN * default.error)
+}
+
+/// The GPUs on which fitted lines take the default method's place, and why.
+pub(super) fn lines_instead(
+    profile: &Profile,
+    origin: Option<&GpuSpec>,
+    targets: &[&GpuSpec],
+    options: &Options,
+) -> Vec<(GpuSlug, String)> {
+    let Some(lines) = &options.kernel_wise else { return Vec::new() };
+    let default = validated(MethodChoice::Auto, Known::of(profile, origin, options), profile.workload.mode);
+    targets
+        .iter()
+        .filter_map(|gpu| {
+            let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug)?;
+            let behind = default.as_ref().map_or_else(|| "an error not judged".to_owned(), |it| percent(it.error));
+            gives_way(default.as_ref(), &found).then(|| {
+                let why = format!(
+                    "by fitted lines, {} off on {} {}, in place of the default's {behind}",
+                    percent(found.error),
+                    found.steps,
+                    found.on
+                );
+                (gpu.slug.clone(), why)
+            })
+        })
+        .collect()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }
 
 /// Why a method cannot answer for a profile; `None` where it can.
@@ -105,6 +161,10 @@ pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<
         MethodChoice::Learned if options.models.is_none() => Some("no learned models were given"),
         MethodChoice::HabitatMlp if options.habitat.is_none() => {
             Some("no networks were given; `models train --habitat` trains them")
+        }
+        MethodChoice::BlackBox if known == Known::Shapes => Some("nothing was measured"),
+        MethodChoice::BlackBox if options.black_box.is_none() => {
+            Some("no black-box model was given; `models train --black-box` trains one")
         }
         _ if method.is_fitted() && options.kernel_wise.is_none() => {
             Some("no fitted lines were given; `fit kernelwise` fits them")
@@ -165,13 +225,13 @@ pub struct Comparison {
 /// choice, and is taken wherever it has an answer.
 ///
 /// # Errors
-/// Those of [`predict`] that no method gets around: an unknown origin or target, or nothing
+/// Those of [`predict`](super::predict) that no method gets around: an unknown origin or target, or nothing
 /// known of any operation.
 pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Comparison, PredictError> {
     let origin = find_origin(profile, catalog, options)?;
     let known = Known::of(profile, origin, options);
     let mode = profile.workload.mode;
-    let auto = predict(profile, catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;
+    let auto = predict_by(profile, catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;
     let mut gpus: Vec<OnGpu> = auto
         .predictions
         .iter()
@@ -193,7 +253,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         let answers = match (method, &lacking) {
             (_, Some(_)) => None,
             (MethodChoice::Auto, _) => Some(auto.predictions.clone()),
-            _ => match predict(profile, catalog, &Options { method, ..options.clone() }) {
+            _ => match predict_by(profile, catalog, &method_options(method, options)) {
                 Ok(answers) => Some(answers.predictions),
                 Err(error) => {
                     lacking = Some(error.to_string());
@@ -201,9 +261,14 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
                 }
             },
         };
-        let mut answers = answers.into_iter().flatten();
+        let answers = answers.unwrap_or_default();
         for on in &mut gpus {
-            on.answers.push(answers.next().and_then(|prediction| answer(&prediction, method, known, mode)));
+            let found = answers.iter().find(|prediction| prediction.gpu.slug == on.gpu.slug);
+            let validated = match &options.kernel_wise {
+                Some(lines) if method.is_fitted() => validated_lines(method, lines, &on.gpu.slug),
+                _ => validated(method, known, mode),
+            };
+            on.answers.push(found.and_then(|prediction| answer(prediction, validated)));
         }
         methods.push(Compared { method, missing: lacking });
     }
@@ -214,9 +279,16 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     Ok(Comparison { workload: auto.workload, origin: auto.origin, methods, gpus })
 }
 
-fn answer(prediction: &Prediction, method: MethodChoice, known: Known, mode: Mode) -> Option<Answer> {
+/// The black-box model knows a few GPUs only, and refuses others: it is asked for all of its
+/// own.
+fn method_options(method: MethodChoice, options: &Options) -> Options {
+    let targets = if method == MethodChoice::BlackBox { Vec::new() } else { options.targets.clone() };
+    Options { targets, method, ..options.clone() }
+}
+
+fn answer(prediction: &Prediction, validated: Option<Validated>) -> Option<Answer> {
     let StepTime::Predicted(step) = &prediction.step else { return None };
-    (step.mid.get() > 0.0).then(|| Answer { step: step.clone(), validated: validated(method, known, mode) })
+    (step.mid.get() > 0.0).then(|| Answer { step: step.clone(), validated })
 }
 
 /// Which answer to take, and why.
@@ -230,12 +302,12 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
     {
         return (Some(index), "asked for".to_owned());
     }
+    let default = answers()
+        .find(|(index, _)| methods[*index].method == MethodChoice::Auto)
+        .and_then(|(_, answer)| answer.validated.clone());
     let may_win = |index: usize, answer: &Answer| {
-        answer
-            .validated
-            .as_ref()
-            .filter(|it| methods[index].method == MethodChoice::Auto || it.steps >= ENOUGH)
-            .cloned()
+        let is_default = methods[index].method == MethodChoice::Auto;
+        answer.validated.as_ref().filter(|it| is_default || gives_way(default.as_ref(), it)).cloned()
     };
     // The first of equals: methods are listed with the default at the head.
     let best = answers()
@@ -253,10 +325,11 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
             if let Some((other, behind)) = next {
                 let _ = write!(why, "; {} {:.1} %", methods[other].method.name(), behind.error * 100.0);
             }
-            for (other, few) in answers().filter_map(|(other, answer)| Some((other, answer.validated.as_ref()?))) {
-                if few.error < by.error {
+            for (other, near) in answers().filter_map(|(other, answer)| Some((other, answer.validated.as_ref()?))) {
+                if near.error < by.error {
                     let name = methods[other].method.name();
-                    let _ = write!(why, "; {name}'s {:.1} % rests on {} steps only", few.error * 100.0, few.steps);
+                    let short = if near.steps < ENOUGH { "too few steps" } else { "too little better to tell" };
+                    let _ = write!(why, "; {name} {} on {}: {short}", percent(near.error), near.steps);
                 }
             }
             (Some(index), why)
@@ -292,7 +365,6 @@ fn disagreements(methods: &[Compared], on: &OnGpu) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Method;
     use super::*;
     use crate::catalog::Layer;
 
@@ -318,13 +390,12 @@ mod tests {
     fn the_smallest_error_is_taken_if_it_rests_on_enough_steps() {
         let (methods, few) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH - 1))]);
         let (index, why) = taken(&methods, &few, MethodChoice::Auto);
-        assert_eq!(
-            (index, why.as_str()),
-            (Some(0), "8.0 % off on 50 steps; wave-scaling's 5.0 % rests on 9 steps only")
-        );
+        assert_eq!((index, why.as_str()), (Some(0), "8.0 % off on 50 steps; wave-scaling 5.0 % on 9: too few steps"));
         let (methods, enough) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH))]);
         let (index, why) = taken(&methods, &enough, MethodChoice::Auto);
         assert_eq!((index, why.as_str()), (Some(2), "5.0 % off on 10 steps; auto 8.0 %"));
+        let (methods, near) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.07, 50))]);
+        assert_eq!(taken(&methods, &near, MethodChoice::Auto).0, Some(0), "chance");
         assert_eq!(taken(&methods, &enough, MethodChoice::Roofline).0, Some(2), "roofline has no answer");
         assert_eq!(taken(&methods, &few, MethodChoice::WaveScaling), (Some(2), "asked for".to_owned()));
     }

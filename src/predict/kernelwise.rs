@@ -27,6 +27,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::GpuSpec;
+use crate::predict::Method;
 use crate::predict::learned::Spread;
 use crate::predict::rate::{fp32_product_rate, streaming_bandwidth};
 use crate::regress::line::Line;
@@ -177,6 +178,15 @@ pub struct AcrossLine {
     pub gpus: usize,
 }
 
+/// The mean error of steps whose network (or GPU) was left out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// Mean of |predicted / measured − 1|.
+    pub error: f64,
+    /// Of so many steps.
+    pub steps: u32,
+}
+
 /// 80 % ranges of measured over predicted times of networks (or GPUs) that were left out.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Ranges {
@@ -192,6 +202,27 @@ pub struct Ranges {
     /// One operation by its kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Spread>,
+    /// What steps by kernels were off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_wise_error: Option<Judged>,
+    /// What steps by layers were off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer_wise_error: Option<Judged>,
+    /// What steps by their operations were off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_to_end_error: Option<Judged>,
+}
+
+impl Ranges {
+    /// What steps by a method were off, where that was judged.
+    pub fn judged(&self, method: Method) -> Option<Judged> {
+        match method {
+            Method::KernelWise => self.kernel_wise_error,
+            Method::LayerWise => self.layer_wise_error,
+            Method::EndToEnd => self.end_to_end_error,
+            _ => None,
+        }
+    }
 }
 
 /// Lines of kernels, layers and steps on several GPUs.

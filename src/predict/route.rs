@@ -41,11 +41,13 @@ pub enum MethodChoice {
     LayerWise,
     /// The fitted line of whole steps, likewise.
     EndToEnd,
+    /// The black-box model, from the totals of operator kinds (PROFET); only on its GPUs.
+    BlackBox,
 }
 
 impl MethodChoice {
     /// All of them, in the order they are listed in.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Auto,
         Self::Learned,
         Self::WaveScaling,
@@ -54,6 +56,7 @@ impl MethodChoice {
         Self::KernelWise,
         Self::LayerWise,
         Self::EndToEnd,
+        Self::BlackBox,
     ];
 
     /// The name in files, on screen and on the command line.
@@ -67,6 +70,7 @@ impl MethodChoice {
             Self::KernelWise => "kernel-wise",
             Self::LayerWise => "layer-wise",
             Self::EndToEnd => "end-to-end",
+            Self::BlackBox => "black-box",
         }
     }
 
@@ -81,6 +85,7 @@ impl MethodChoice {
             Self::KernelWise | Self::LayerWise | Self::EndToEnd => {
                 "shapes; better with lines fitted to your own steps by `fit kernelwise`"
             }
+            Self::BlackBox => "a training step in FP32, measured on a GPU of the black-box model",
         }
     }
 

@@ -8,7 +8,7 @@ use crate::catalog::{Catalog, GpuSpec};
 use crate::learn::judge::{few_boards, spread};
 use crate::predict::Method;
 use crate::predict::kernelwise::apply::step_operations;
-use crate::predict::kernelwise::{Across, KernelWise, Level, Lines, Ranges};
+use crate::predict::kernelwise::{Across, Judged, KernelWise, Level, Lines, Ranges};
 use crate::predict::learned::Spread;
 use crate::profile::Profile;
 use crate::units::{GpuSlug, Micros};
@@ -89,9 +89,9 @@ pub fn held_out(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Held, 
 }
 
 /// Steps, and the logs of operators with their GPU.
-type Judged = (Vec<HeldOut>, Vec<(usize, f64)>);
+type Found = (Vec<HeldOut>, Vec<(usize, f64)>);
 
-fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Judged, FitError> {
+fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, FitError> {
     let (mut steps, mut logs) = (Vec::new(), Vec::new());
     for (index, slug) in data.gpus().into_iter().enumerate() {
         let gpu = catalog.find(slug.as_str())?;
@@ -188,7 +188,15 @@ fn range(steps: &[HeldOut], operations: &[(usize, f64)], left_out: LeftOut) -> R
         let widening = if left_out == LeftOut::Gpu { few_boards(&logs) } else { 1.0 };
         Some(around_one(spread.widened(widening)))
     };
+    let judged = |method: Method| -> Option<Judged> {
+        let errors: Vec<f64> = steps.iter().filter(|step| step.method == method).map(HeldOut::error).collect();
+        let steps = u32::try_from(errors.len()).ok().filter(|&steps| steps > 0)?;
+        Some(Judged { error: errors.iter().sum::<f64>() / f64::from(steps), steps })
+    };
     Ranges {
+        kernel_wise_error: judged(Method::KernelWise),
+        layer_wise_error: judged(Method::LayerWise),
+        end_to_end_error: judged(Method::EndToEnd),
         kernel_wise: of(Method::KernelWise),
         layer_wise: of(Method::LayerWise),
         end_to_end: of(Method::EndToEnd),

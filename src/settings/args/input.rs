@@ -77,6 +77,8 @@ pub enum MethodArg {
     LayerWise,
     /// The line of whole steps by their operations, of the same file.
     EndToEnd,
+    /// The black-box model (PROFET), from the totals of operator kinds: on its GPUs only.
+    BlackBox,
 }
 
 impl From<MethodArg> for MethodChoice {
@@ -90,6 +92,7 @@ impl From<MethodArg> for MethodChoice {
             MethodArg::KernelWise => Self::KernelWise,
             MethodArg::LayerWise => Self::LayerWise,
             MethodArg::EndToEnd => Self::EndToEnd,
+            MethodArg::BlackBox => Self::BlackBox,
         }
     }
 }
