@@ -68,6 +68,8 @@ pub enum Action {
     Group,
     /// What every method says of the selected GPU.
     Methods,
+    /// The step at other batch sizes on the selected GPU.
+    Batches,
     /// One step more.
     Increase,
     /// One step less.
@@ -238,6 +240,7 @@ pub const ACTIONS: &[Spec] = &[
     spec(Action::Phase, "profile.phase", &["p"], "phase", Group::Profile, Needs::ProfileScreen, "Show the next phase of the step only"),
     spec(Action::Group, "profile.group", &["b"], "group", Group::Profile, Needs::ProfileScreen, "Group by operation, name, family or kernel"),
     spec(Action::Methods, "predict.methods", &["w"], "methods", Group::Predict, Needs::Prediction, "What every method says of this GPU, and which to use"),
+    spec(Action::Batches, "predict.batches", &["B"], "batches", Group::Predict, Needs::Prediction, "The step and its memory at other batch sizes on this GPU"),
     spec(Action::Increase, "plan.increase", &["+"], "", Group::Plan, Needs::Slider, "One step more"),
     spec(Action::Decrease, "plan.decrease", &["-"], "", Group::Plan, Needs::Slider, "One step less"),
     spec(Action::SetValue, "plan.set-value", &["="], "type", Group::Plan, Needs::Slider, "Type a value for the slider"),

@@ -27,6 +27,7 @@ use screen::profile::ProfileState;
 
 use crate::catalog::Catalog;
 use crate::plan::{FrontierPoint, Goal, Plan};
+use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
 use crate::predict::{MethodChoice, Predictions};
 use crate::pricing::PriceBook;
@@ -116,6 +117,8 @@ pub struct App {
     pub predictions: Job<Predictions>,
     /// What every method says of a GPU, for the dialog.
     pub comparison: Job<Comparison>,
+    /// The step at other batch sizes on a GPU, for the dialog.
+    pub sweep: Job<Sweep>,
     /// The method chosen on screen, in place of the one asked for at the start.
     pub method: Option<MethodChoice>,
     /// The plan.
@@ -150,6 +153,7 @@ impl App {
             message: None,
             predictions: Job::default(),
             comparison: Job::default(),
+            sweep: Job::default(),
             method: None,
             plan: Job::default(),
             frontier: Arc::default(),

@@ -243,3 +243,14 @@ fn a_method_is_chosen_for_all_gpus() {
     // Elsewhere there is nothing to compare.
     assert_eq!(after("2 w").modal, None);
 }
+
+#[test]
+fn other_batch_sizes_are_shown_for_the_selected_gpu() {
+    let app = after("3 j B");
+    let Some(Modal::Batches { gpu }) = &app.modal else { panic!("{:?}", app.modal) };
+    assert_eq!(*gpu, app.sweep.value().unwrap().gpus[0].gpu.slug);
+    for closing in ["B", "q", "esc", "enter"] {
+        assert_eq!(after(&format!("3 B {closing}")).modal, None, "{closing}");
+    }
+    assert_eq!(after("4 B").modal, None);
+}

@@ -43,6 +43,7 @@ fn dialogs_and_details() {
         ("kernel_detail", "2 enter"),
         ("filter", "3 / v 1 0 0"),
         ("methods", "3 w j"),
+        ("batches", "3 B"),
     ] {
         insta::assert_snapshot!(name, picture(&launch(), pressed, (80, 24)));
     }

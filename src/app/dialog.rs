@@ -36,7 +36,7 @@ impl App {
                 *exists = false;
                 *error = None;
             }
-            Some(Modal::Methods { .. }) | None => {}
+            Some(Modal::Methods { .. } | Modal::Batches { .. }) | None => {}
         }
     }
 
@@ -49,12 +49,12 @@ impl App {
             _ => {}
         }
         let page = self.page();
-        if matches!(self.modal, Some(Modal::Methods { .. })) {
+        if matches!(self.modal, Some(Modal::Methods { .. } | Modal::Batches { .. })) {
             // Nothing is typed here: the keys of lists move, the one that opened it closes.
             match self.setup.keymap.action(key) {
                 Some(Action::Up) => return self.modal_scroll(-1),
                 Some(Action::Down) => return self.modal_scroll(1),
-                Some(Action::Back | Action::Methods) => {
+                Some(Action::Back | Action::Methods | Action::Batches) => {
                     self.modal = None;
                     return;
                 }
@@ -143,7 +143,7 @@ impl App {
                 self.modal = Some(Modal::Export { input, exists: false, error, saving });
             }
             Some(Modal::Methods { gpu, selected }) => self.choose_method(gpu, selected, effects),
-            Some(Modal::Help { .. } | Modal::Filter { .. }) | None => {}
+            Some(Modal::Help { .. } | Modal::Filter { .. } | Modal::Batches { .. }) | None => {}
         }
     }
 

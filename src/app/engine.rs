@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::plan::{FrontierPoint, Goal, Plan};
+use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
 use crate::predict::{MethodChoice, Predictions};
 use crate::profile::Profile;
@@ -15,6 +16,8 @@ use crate::units::GpuSlug;
 pub type PredictFn = dyn Fn(&Profile, Option<MethodChoice>) -> Result<Predictions, String> + Send + Sync;
 /// What every method says of one GPU.
 pub type CompareFn = dyn Fn(&Profile, &GpuSlug, Option<MethodChoice>) -> Result<Comparison, String> + Send + Sync;
+/// The step at other batch sizes on one GPU.
+pub type BatchesFn = dyn Fn(&Profile, &GpuSlug, Option<MethodChoice>) -> Result<Sweep, String> + Send + Sync;
 /// Answers a goal.
 pub type PlanFn = dyn Fn(&Arc<Predictions>, &Goal) -> Result<Solved, String> + Send + Sync;
 /// Writes a plan as TOML text.
@@ -49,6 +52,8 @@ pub struct Engine {
     pub predict: Arc<PredictFn>,
     /// Compares methods.
     pub compare: Arc<CompareFn>,
+    /// Predicts other batch sizes.
+    pub batches: Arc<BatchesFn>,
     /// Plans.
     pub plan: Arc<PlanFn>,
     /// Writes a plan as text.

@@ -46,6 +46,11 @@ pub enum Modal {
         /// Position among the methods.
         selected: usize,
     },
+    /// The step at other batch sizes.
+    Batches {
+        /// The GPU.
+        gpu: GpuSlug,
+    },
     /// The path of an export.
     Export {
         /// The path.
@@ -68,7 +73,7 @@ impl Modal {
     /// The line being typed, where there is one.
     pub const fn input_mut(&mut self) -> Option<&mut Input> {
         match self {
-            Self::Methods { .. } => None,
+            Self::Methods { .. } | Self::Batches { .. } => None,
             Self::Help { input, .. }
             | Self::Palette { input, .. }
             | Self::Filter { input, .. }

@@ -6,6 +6,7 @@ use crate::action::Action;
 use crate::app::engine::{SaveOutcome, Solved};
 use crate::app::slider::Knob;
 use crate::plan::{Goal, Plan};
+use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
 use crate::predict::{MethodChoice, Predictions};
 use crate::profile::Profile;
@@ -99,6 +100,13 @@ pub enum Msg {
         /// The result.
         result: Result<Arc<Comparison>, String>,
     },
+    /// The step at other batch sizes is known.
+    Swept {
+        /// Generation of its inputs.
+        generation: u64,
+        /// The result.
+        result: Result<Arc<Sweep>, String>,
+    },
     /// The plan is done.
     Planned {
         /// Generation of its inputs.
@@ -126,6 +134,17 @@ pub enum Effect {
     },
     /// Compare the methods on one GPU, and answer with [`Msg::Compared`].
     Compare {
+        /// Generation to answer with.
+        generation: u64,
+        /// The profile.
+        profile: Arc<Profile>,
+        /// The GPU.
+        gpu: GpuSlug,
+        /// The method chosen on screen, if any.
+        method: Option<MethodChoice>,
+    },
+    /// Predict other batch sizes on one GPU, and answer with [`Msg::Swept`].
+    Batches {
         /// Generation to answer with.
         generation: u64,
         /// The profile.

@@ -43,6 +43,9 @@ impl App {
             Msg::Compared { generation, result } => {
                 self.comparison.finish(generation, result);
             }
+            Msg::Swept { generation, result } => {
+                self.sweep.finish(generation, result);
+            }
             Msg::Planned { generation, result } => {
                 let (plan, frontier) = match result {
                     Ok(solved) => (Ok(solved.plan), Some(solved.frontier)),
@@ -169,6 +172,14 @@ impl App {
                 if let Some(prediction) = predict_screen::selected_prediction(self) {
                     let gpu = prediction.gpu.slug.clone();
                     self.start_compare(gpu, effects);
+                }
+            }
+            Action::Batches => {
+                if let Some(prediction) = predict_screen::selected_prediction(self) {
+                    let gpu = prediction.gpu.slug.clone();
+                    self.modal = Some(Modal::Batches { gpu: gpu.clone() });
+                    let (generation, profile) = (self.sweep.start(), self.setup.profile.clone());
+                    effects.push(Effect::Batches { generation, profile, gpu, method: self.method });
                 }
             }
             Action::Left | Action::Decrease => self.move_knob(false, false, effects),

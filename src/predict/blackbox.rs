@@ -146,7 +146,7 @@ pub fn of_profile(
     let peak = profile.step.as_ref().and_then(|step| step.peak_memory_bytes);
     let mut predictions = predict(&totals, model, catalog, targets, peak)?;
     predictions.workload = profile.workload.clone();
-    predictions.origin = profile.origin.clone();
+    predictions.origin.clone_from(&profile.origin);
     Ok(predictions)
 }
 

@@ -341,26 +341,33 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
     }
 }
 
+/// What excludes what: the method at odds with most others is told first, with all of them,
+/// until no two of those left are at odds.
 fn disagreements(methods: &[Compared], on: &OnGpu) -> Vec<String> {
+    let mut left: Vec<(usize, &Estimate<Micros>)> =
+        on.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, &answer.as_ref()?.step))).collect();
+    let apart = |a: &Estimate<Micros>, b: &Estimate<Micros>| a.high.get() < b.low.get() || b.high.get() < a.low.get();
+    let range = |index: usize, step: &Estimate<Micros>| {
+        format!("{} {:.2}–{:.2}", methods[index].method.name(), step.low.as_millis(), step.high.as_millis())
+    };
     let mut found = Vec::new();
-    for (index, a) in on.answers.iter().enumerate() {
-        for (other, b) in on.answers.iter().enumerate().skip(index + 1) {
-            let (Some(a), Some(b)) = (a, b) else { continue };
-            if a.step.high.get() < b.step.low.get() || b.step.high.get() < a.step.low.get() {
-                let words = |at: usize, step: &Estimate<Micros>| {
-                    format!(
-                        "{} {:.2} ms ({:.2}–{:.2})",
-                        methods[at].method.name(),
-                        step.mid.as_millis(),
-                        step.low.as_millis(),
-                        step.high.as_millis()
-                    )
-                };
-                found.push(format!("{} and {} exclude each other", words(index, &a.step), words(other, &b.step)));
-            }
-        }
+    loop {
+        let odds = |step: &Estimate<Micros>| left.iter().filter(|(_, other)| apart(step, other)).count();
+        // Of equals the last, so that the default method is not the odd one.
+        let Some((place, (index, step))) = left
+            .iter()
+            .copied()
+            .enumerate()
+            .max_by_key(|(_, (_, step))| odds(step))
+            .filter(|(_, (_, step))| odds(step) > 0)
+        else {
+            return found;
+        };
+        let others: Vec<String> =
+            left.iter().filter(|(_, other)| apart(step, other)).map(|(other, step)| range(*other, step)).collect();
+        found.push(format!("{} ms and {} ms exclude each other", range(index, step), others.join(", ")));
+        left.remove(place);
     }
-    found
 }
 
 #[cfg(test)]
@@ -405,9 +412,11 @@ mod tests {
         let (methods, near) = on(vec![Some((10.0, 0.1, 9)), Some((12.0, 0.1, 9))]);
         assert!(disagreements(&methods, &near).is_empty());
         let (methods, far) = on(vec![Some((10.0, 0.1, 9)), Some((13.0, 0.1, 9)), None]);
+        assert_eq!(disagreements(&methods, &far), ["learned 11.70–14.30 ms and auto 9.00–11.00 ms exclude each other"]);
+        let (methods, odd) = on(vec![Some((10.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((10.5, 0.1, 9))]);
         assert_eq!(
-            disagreements(&methods, &far),
-            ["auto 10.00 ms (9.00–11.00) and learned 13.00 ms (11.70–14.30) exclude each other"]
+            disagreements(&methods, &odd),
+            ["learned 27.00–33.00 ms and auto 9.00–11.00, wave-scaling 9.45–11.55 ms exclude each other"]
         );
     }
 

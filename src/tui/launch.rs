@@ -11,6 +11,7 @@ use crate::app::{Engine, SaveOutcome, Screen, Setup, Source};
 use crate::catalog::Catalog;
 use crate::cli::Screens;
 use crate::plan::{FrontierPoint, Goal, Prepared};
+use crate::predict::batches::sweep;
 use crate::predict::compare::compare;
 use crate::predict::{MethodChoice, Options, Predictions, predict};
 use crate::pricing::PriceBook;
@@ -133,6 +134,9 @@ fn level_of(text: &str) -> Result<Option<ColourLevel>, TuiError> {
     })
 }
 
+/// Batch sizes shown, as fractions of the recorded one.
+const AROUND: [(u64, u64); 7] = [(1, 4), (1, 2), (3, 2), (2, 1), (3, 1), (4, 1), (8, 1)];
+
 /// What a plan needs that neither deadline nor budget changes, kept while they are moved.
 struct Kept {
     predictions: Arc<Predictions>,
@@ -150,12 +154,20 @@ fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options) -> 
         Options { targets, method, ..options.clone() }
     };
     let (catalog_too, by_too) = (catalog.clone(), by.clone());
+    let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
     Engine {
         predict: Arc::new(move |profile, method| {
             predict(profile, &catalog, &by(method, Vec::new())).map_err(|error| error.to_string())
         }),
         compare: Arc::new(move |profile, gpu, method| {
             compare(profile, &catalog_too, &by_too(method, vec![gpu.clone()])).map_err(|error| error.to_string())
+        }),
+        batches: Arc::new(move |profile, gpu, method| {
+            let options = by_sweep(method, vec![gpu.clone()]);
+            let batch = profile.workload.batch_size.unwrap_or(1);
+            let around = AROUND.map(|(times, parts)| batch * times / parts);
+            let named = [(profile.workload.name.clone(), profile.clone())];
+            sweep(&named, &catalog_sweep, &options, &around).map_err(|error| error.to_string())
         }),
         plan: Arc::new(move |predictions, goal| solve(&kept, predictions, &prices, goal)),
         export: Arc::new(|plan, predictions| {

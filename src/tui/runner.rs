@@ -171,6 +171,13 @@ impl Runner {
                     move |result| Msg::Compared { generation, result: result.and_then(|result| result) },
                 );
             }
+            Effect::Batches { generation, profile, gpu, method } => {
+                let batches = self.engine.batches.clone();
+                self.work(
+                    move || batches(&profile, &gpu, method).map(Arc::new),
+                    move |result| Msg::Swept { generation, result: result.and_then(|result| result) },
+                );
+            }
             Effect::Solve { generation, predictions, goal } => self.solve(generation, predictions, goal),
             Effect::Save { plan, predictions, path, overwrite } => {
                 let Engine { export, save, .. } = self.engine.clone();

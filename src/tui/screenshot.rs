@@ -55,6 +55,10 @@ fn settle(app: &mut App, launch: &Launch, msg: Msg) {
                     let result = (launch.engine.compare)(&profile, &gpu, method).map(Arc::new);
                     waiting.push(Msg::Compared { generation, result });
                 }
+                Effect::Batches { generation, profile, gpu, method } => {
+                    let result = (launch.engine.batches)(&profile, &gpu, method).map(Arc::new);
+                    waiting.push(Msg::Swept { generation, result });
+                }
                 Effect::Solve { generation, predictions, goal } => {
                     let result = (launch.engine.plan)(&predictions, &goal);
                     waiting.push(Msg::Planned { generation, result });

@@ -8,6 +8,7 @@ use habitat_tui::app::engine::Solved;
 use habitat_tui::app::{Engine, SaveOutcome, Screen, Setup, Source};
 use habitat_tui::catalog::{Catalog, Vendor};
 use habitat_tui::plan::{Goal, Part, Plan, PlanStatus, Range, Rejection, RejectionKind, SolverReport, Total, Work};
+use habitat_tui::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
 use habitat_tui::predict::compare::{Answer, Compared, Comparison, OnGpu, Validated};
 use habitat_tui::predict::{
     Estimate, Fits, GpuFacts, MemoryFit, Method, MethodChoice, MethodShare, OperationPrediction, Prediction,
@@ -131,6 +132,37 @@ fn comparison(profile: &Profile, gpu: &GpuSlug, method: Option<MethodChoice>) ->
             disagreements: vec!["auto 4.00 ms (3.60–4.40) and roofline 2.80 ms (2.52–3.08) exclude each other".into()],
             gpu: found.gpu,
         }],
+    }
+}
+
+/// Twice and four times the recorded batch; the last is too large.
+fn sweep(profile: &Profile, gpu: &GpuSlug) -> Sweep {
+    let found = predictions(profile).predictions.into_iter().find(|prediction| prediction.gpu.slug == *gpu).unwrap();
+    let recorded = found.step.as_estimate();
+    let row = |batch: u64| {
+        let step = Estimate::with_band(recorded.mid * (batch as f64 / 16.0), 0.1, Method::BatchLine);
+        SweepRow {
+            batch,
+            wide: [step.low * 0.9, step.high * 1.1],
+            throughput: step.map_decreasing(|time| SamplesPerSecond::new(batch as f64 / time.as_secs()).unwrap()),
+            step,
+            memory: MemoryFit { fits: if batch > 32 { Fits::No } else { Fits::Yes }, ..found.memory.clone() },
+        }
+    };
+    Sweep {
+        workload: profile.workload.clone(),
+        basis: Basis::Shapes,
+        recorded: vec![16],
+        gpus: vec![GpuSweep {
+            gpu: found.gpu.clone(),
+            rows: vec![row(16), row(32), row(64)],
+            line: None,
+            families: Vec::new(),
+            largest: Some(40),
+            notes: Vec::new(),
+        }],
+        memory: None,
+        notes: vec!["one batch size recorded (16): shapes scaled to the others".into()],
     }
 }
 
@@ -267,6 +299,7 @@ pub fn launch() -> Launch {
         engine: Engine {
             predict: Arc::new(|profile, _| Ok(predictions(profile))),
             compare: Arc::new(|profile, gpu, method| Ok(comparison(profile, gpu, method))),
+            batches: Arc::new(|profile, gpu, _| Ok(sweep(profile, gpu))),
             plan: Arc::new(|_, goal| Ok(Solved { plan: Arc::new(solve(goal)), frontier: Arc::default() })),
             export: Arc::new(|_, _| Ok(String::new())),
             save: Arc::new(|path, _, _| SaveOutcome::Saved(path.to_owned())),

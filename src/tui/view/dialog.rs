@@ -1,13 +1,14 @@
-//! Dialogs: help, palette, filter, value, methods, export.
+//! Dialogs: help, palette, filter, value, methods, batch sizes, export.
 
 use ratatui::layout::{Position, Rect};
 use unicode_width::UnicodeWidthStr;
 
 use crate::app::Target;
 use crate::app::input::Input;
-use crate::app::job::JobState;
+use crate::app::job::{Job, JobState};
 use crate::app::modal::{HelpLine, Modal, help_lines, matching};
 use crate::app::slider::Knob;
+use crate::predict::{Fits, Method};
 use crate::report::comparison::error_words;
 use crate::report::format;
 use crate::settings::theme::Role;
@@ -41,6 +42,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
             small(canvas, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);
         }
         Some(Modal::Methods { gpu, selected }) => methods(canvas, area, gpu, *selected),
+        Some(Modal::Batches { gpu }) => batches(canvas, area, gpu),
         Some(Modal::Export { input, exists, error, saving }) => {
             let note = match error {
                 Some(error) => Some((error.as_str(), Role::Error)),
@@ -155,23 +157,77 @@ fn palette(canvas: &mut Canvas<'_>, area: Rect, input: &Input, selected: usize) 
     }
 }
 
+/// Draws why there is no answer (yet); `false` where there is one.
+fn waiting<T>(canvas: &mut Canvas<'_>, inside: Rect, job: &Job<T>, doing: &str) -> bool {
+    match job.state() {
+        JobState::Failed(why) => {
+            canvas.wrapped(inside, &clean(why, 400), Role::Error);
+        }
+        JobState::Idle if job.value().is_some() => return false,
+        _ => {
+            canvas.text(inside.x, inside.y, inside.width, doing, Role::Muted);
+        }
+    }
+    true
+}
+
+/// The step at other batch sizes: one a row, and what it rests on.
+fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
+    let app = canvas.app;
+    let rows = app.sweep.value().and_then(|sweep| sweep.gpus.first()).map_or(1, |on| on.rows.len()) as u16;
+    let inside = frame(canvas, area, 92, rows + 9, &format!("{gpu}: batch by batch"), "Esc closes");
+    if waiting(canvas, inside, &app.sweep, "scaling the step …") {
+        return;
+    }
+    let Some((sweep, on)) = app.sweep.value().and_then(|sweep| Some((sweep, sweep.gpus.first()?))) else { return };
+    let columns =
+        [("", 2), ("batch", 8), ("step", 11), ("low–high", 21), ("samples/s", 11), ("memory", 9), ("how", 14)];
+    let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
+    for (column, (name, width)) in columns.iter().enumerate() {
+        canvas.text(place(column), inside.y, *width, name, Role::Title);
+    }
+    for (index, row) in on.rows.iter().enumerate() {
+        let y = inside.y + 1 + index as u16;
+        let measured = row.step.method == Method::Measured;
+        let (fits, fits_role) = match row.memory.fits {
+            Fits::Yes => ("fits", Role::Text),
+            Fits::No => ("too large", Role::Error),
+            Fits::Unknown => ("unknown", Role::Warning),
+        };
+        let role = if measured { Role::Measured } else { Role::Predicted };
+        let range = if measured { "measured".to_owned() } else { format::time_range(row.step.low, row.step.high) };
+        let cells = [
+            (row.batch.to_string(), role),
+            (format::time(row.step.mid), role),
+            (range, Role::Muted),
+            (format::number(row.throughput.mid.get()), Role::Text),
+            (fits.to_owned(), fits_role),
+            (row.step.method.name().to_owned(), Role::Muted),
+        ];
+        for (column, (text, role)) in cells.iter().enumerate() {
+            canvas.text(place(column + 1), y, inside.right().saturating_sub(place(column + 1)), text, *role);
+        }
+    }
+    let mut y = inside.y + 2 + rows;
+    let largest = on.largest.map(|batch| format!("the largest batch that fits is {batch}"));
+    for note in largest.iter().chain(&on.notes).chain(&sweep.notes) {
+        if y < inside.bottom() {
+            let room = Rect { y, height: inside.bottom() - y, ..inside };
+            y += canvas.wrapped(room, &clean(note, 300), Role::Muted);
+        }
+    }
+}
+
 /// What every method says of a GPU: one a row, and of the selected one what it needs.
 fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) {
     let app = canvas.app;
     let lines = app.comparison.value().map_or(1, |comparison| comparison.methods.len()) as u16;
     let title = format!("{gpu}: method by method");
     let inside = frame(canvas, area, 92, lines + 9, &title, "Enter uses it everywhere · Esc closes");
-    let comparison = match (app.comparison.state(), app.comparison.value()) {
-        (JobState::Failed(why), _) => {
-            canvas.wrapped(inside, &clean(why, 400), Role::Error);
-            return;
-        }
-        (JobState::Idle, Some(comparison)) => comparison,
-        _ => {
-            canvas.text(inside.x, inside.y, inside.width, "asking every method …", Role::Muted);
-            return;
-        }
-    };
+    if waiting(canvas, inside, &app.comparison, "asking every method …") {
+        return;
+    }
+    let Some(comparison) = app.comparison.value() else { return };
     let Some(on) = comparison.gpus.first() else { return };
     let columns: [(&str, u16); 5] = [("", 2), ("method", 14), ("step", 11), ("low–high", 21), ("error found", 15)];
     let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
