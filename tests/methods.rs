@@ -8,7 +8,9 @@ mod program;
 use std::path::PathBuf;
 
 use habitat_tui::predict::compare::{Known, validated};
+use habitat_tui::predict::kernelwise::Judged;
 use habitat_tui::predict::{MethodChoice, Mode};
+use habitat_tui::store::bundled;
 use program::{Folder, row, shared};
 use serde_json::Value;
 
@@ -27,7 +29,7 @@ fn every_method_answers_with_its_range_and_one_is_taken() {
     assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-comparison"), Some(1)));
     let t4 = on(&found, "t4");
     let fitted = ["kernel-wise", "layer-wise", "end-to-end"];
-    assert_eq!(methods(t4), [&["auto", "learned", "wave-scaling", "roofline"][..], &fitted].concat());
+    assert_eq!(methods(t4), [&["auto", "learned", "wave-scaling", "roofline"][..], &fitted, &["black-box"]].concat());
     assert_eq!(t4["taken"], "auto");
     for answer in t4["answers"].as_array().unwrap() {
         let step = &answer["step_time_us"];
@@ -54,6 +56,38 @@ fn the_user_overrides_and_shapes_alone_scale_no_waves() {
     let shapes = folder.json(&["predict", "--all-methods", "--to", "t4", "--ignore-origin"]);
     let fitted = ["kernel-wise", "layer-wise", "end-to-end"];
     assert_eq!(methods(on(&shapes, "t4")), [&["auto", "learned", "roofline"][..], &fitted].concat());
+}
+
+/// Lines that err clearly less than the default method take its place, and say so.
+#[test]
+fn lines_with_a_smaller_error_are_taken_by_themselves() {
+    let folder = Folder::new();
+    let judged = |error: f64, steps: u32| {
+        let mut lines = bundled::kernel_wise();
+        lines.unseen.kernel_wise_error = Some(Judged { error, steps });
+        folder.write("lines.json", &lines.to_json());
+    };
+    let predict = |more: &[&str]| {
+        let args = [&["predict", "--ignore-origin", "--to", "l4", "--kernel-wise", "lines.json"], more].concat();
+        folder.json(&args)
+    };
+    let of = |found: &Value| {
+        let on = &found["predictions"][0];
+        (on["method"].as_str().unwrap().to_owned(), on["notes"][0].as_str().unwrap().to_owned())
+    };
+    judged(0.02, 20);
+    let (method, note) = of(&predict(&[]));
+    // By kernels or, where those are not known there, by layers.
+    assert!(["kernel-wise", "layer-wise"].contains(&method.as_str()), "{method}");
+    assert_eq!(note, "by fitted lines, 2.0 % off on 20 steps of GPUs left out, in place of the default's 7.7 %");
+    let compared = predict(&["--all-methods"]);
+    assert_eq!(on(&compared, "l4")["taken"], "kernel-wise");
+    assert_eq!(of(&predict(&["--method", "learned"])).0, "learned", "what is asked for stays");
+    for (error, steps) in [(0.02, 9), (0.07, 20)] {
+        judged(error, steps);
+        assert_eq!(of(&predict(&[])).0, "learned", "{error} on {steps}");
+        assert_eq!(on(&predict(&["--all-methods"]), "l4")["taken"], "auto");
+    }
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
     }
     let Some((sweep, on)) = app.sweep.value().and_then(|sweep| Some((sweep, sweep.gpus.first()?))) else { return };
     let columns =
-        [("", 2), ("batch", 8), ("step", 11), ("low–high", 21), ("samples/s", 11), ("memory", 9), ("how", 14)];
+        [("", 2), ("batch", 8), ("step", 11), ("low–high", 21), ("samples/s", 11), ("memory", 11), ("how", 13)];
     let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
     for (column, (name, width)) in columns.iter().enumerate() {
         canvas.text(place(column), inside.y, *width, name, Role::Title);
