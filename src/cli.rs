@@ -12,6 +12,7 @@ mod measured;
 mod operators;
 mod print;
 mod progress;
+mod run;
 mod suggest;
 mod train;
 
@@ -117,6 +118,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
     let out = &mut io::BufWriter::new(io::stdout().lock());
     let code = match cli.command {
         None => return screens(cli.screens, out),
+        Some(Command::Run(args)) => run::run(&args)?,
         Some(Command::Import(args)) => import::run(&args, out)?,
         Some(Command::Predict(args)) => predict(&args, out)?,
         Some(Command::Plan(args)) => plan(&args, out)?,
