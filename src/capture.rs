@@ -168,6 +168,8 @@ pub struct Finished {
     pub ended: Ended,
     /// Whether we ended it, as ordered.
     pub by_us: bool,
+    /// Whether it was interrupted from our terminal (Ctrl-C).
+    pub interrupted: bool,
     /// Where the traces are; removed with this value.
     pub folder: tempfile::TempDir,
     /// What was seen.
@@ -241,7 +243,15 @@ pub fn run(order: &Order, complete: &mut dyn FnMut(&Recording, &Path)) -> Result
         }
     }
     job.to_background();
-    Ok(Finished { ended: state.ended.unwrap_or(Ended::Unknown), by_us, folder, recording: state.recording })
+    let ended = state.ended.unwrap_or(Ended::Unknown);
+    let interrupted = job.has_terminal() && ended == Ended::Signal(launch::INTERRUPT);
+    Ok(Finished { ended, by_us, interrupted, folder, recording: state.recording })
+}
+
+/// Ends the process as the terminal would have, had the job been in our process group: a
+/// script that runs us is interrupted too.
+pub fn end_interrupted() {
+    launch::interrupt_ourselves();
 }
 
 /// What the events add up to.

@@ -196,7 +196,8 @@ fn a_job_ended_by_a_signal_gives_128_and_the_signal() {
 fn python_without_torch_keeps_output_and_code() {
     let Some(python) = python() else { return };
     let place = Place::new();
-    let job = [&python, fixture("without_torch.py").as_str(), "a b", "--json"];
+    let script = fixture("without_torch.py");
+    let job = [python.as_str(), script.as_str(), "a b", "--json"];
     let (ran, bare) = (place.run(&[], &job), place.bare(&job));
     assert_eq!((ran.code(), ran.output.stdout.clone()), (7, bare.stdout));
     assert_eq!(ran.out(), "a b --json\n");
@@ -495,7 +496,8 @@ fn the_users_profiler_loses_nothing() {
     let Some(python) = torch() else { return };
     for kind in ["whole", "late", "schedule"] {
         let place = Place::new();
-        let job = [python.as_str(), &fixture("users_profiler.py"), kind];
+        let script = fixture("users_profiler.py");
+        let job = [python.as_str(), script.as_str(), kind];
         let (ran, bare) = (place.run(&[], &job), place.bare(&job));
         assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{kind}: events with us and without");
         eprintln!("{kind}: {}", ran.out().lines().next().unwrap());
@@ -515,7 +517,8 @@ fn a_job_that_ends_in_the_window_is_left_to() {
     let Some(python) = torch() else { return };
     for (how, code) in [("raise", 1), ("kill", 137), ("exit", 5)] {
         let place = Place::new();
-        let job = [python.as_str(), &fixture("crash.py"), how];
+        let script = fixture("crash.py");
+        let job = [python.as_str(), script.as_str(), how];
         let (ran, bare) = (place.run(&[], &job), place.bare(&job));
         assert_eq!(ran.code(), code, "{how}: {}", ran.err());
         assert!(ran.output.stderr.starts_with(&bare.stderr), "{how}: {}", ran.err());
@@ -551,7 +554,8 @@ fn training_goes_on_when_we_are_killed() {
         let place = Place::new();
         let progress = place.path("progress");
         // A window long enough to be met.
-        let job = [python.as_str(), &fixture("slow.py"), progress.as_str(), "40"];
+        let script = fixture("slow.py");
+        let job = [python.as_str(), script.as_str(), progress.as_str(), "40"];
         let out = std::fs::File::create(place.path("out")).unwrap();
         let mut child = place
             .command(env!("CARGO_BIN_EXE_habitat-tui"))

@@ -589,8 +589,11 @@ def install(module):
         return
     hook = Hook(settings, address)
     hook.connect()
-    if "torch.autograd.profiler" in sys.modules:
-        guard()
+    try:
+        if "torch.autograd.profiler" in sys.modules:
+            guard()
+    except Exception as problem:
+        hook.fail(problem)  # Without the guard no window is safe; steps are still timed.
 
     def after_step(optimizer, args, kwargs):
         try:

@@ -24,6 +24,15 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 
 use super::{CaptureError, Ended, Event};
 
+/// The signal of Ctrl-C.
+pub(super) const INTERRUPT: i32 = SIGINT;
+
+/// Sends our process group the signal of Ctrl-C, and obeys it.
+pub(super) fn interrupt_ourselves() {
+    let _ = killpg(getpgrp(), Signal::SIGINT);
+    let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
+}
+
 /// A running job.
 pub(super) struct Job {
     pid: Pid,
@@ -99,6 +108,11 @@ impl Job {
             // It may have asked for the terminal too early, and have been stopped for it.
             let _ = killpg(self.pid, Signal::SIGCONT);
         }
+    }
+
+    /// Whether the job has our terminal, or had it.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.terminal.is_some()
     }
 
     /// Takes the terminal back from the job.

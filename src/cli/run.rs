@@ -47,7 +47,7 @@ mod unix {
             }
             written = Some(done);
         });
-        let finished = match finished {
+        let mut finished = match finished {
             Ok(finished) => finished,
             Err(error) if error.exit_code() == 2 => return Err(CliError::of(error)),
             Err(error) => {
@@ -78,8 +78,8 @@ mod unix {
         if let Some(problem) = &problem {
             eprintln!("habitat-tui: {problem}");
             if seen == Seen::Recorded {
-                let kept = finished.folder.keep();
-                eprintln!("habitat-tui: the recorded traces are kept in {}", kept.display());
+                finished.folder.disable_cleanup(true);
+                eprintln!("habitat-tui: the recorded traces are kept in {}", finished.folder.path().display());
             }
         }
         if let Some(assembled) = &assembled
@@ -89,6 +89,10 @@ mod unix {
             said::report(assembled, &finished.recording, finished.ended, &session.output, &mut text)?;
             // Nobody may be there to read it any more.
             let _ = std::io::stderr().write_all(&text);
+        }
+        if finished.interrupted {
+            drop(finished.folder);
+            capture::end_interrupted();
         }
         Ok(code)
     }
