@@ -403,7 +403,8 @@ fn scenarios(python: &str) -> Vec<Scenario> {
         Scenario {
             options: vec!["--windows", "2", "--memory"],
             windows: vec![(11, 13), (24, 26)],
-            ..usual("two windows, memory", py(&["plain.py"]))
+            steps: vec![60],
+            ..usual("two windows, memory", py(&["slow.py", "progress", "60"]))
         },
         Scenario { steps: vec![32], ..usual("DataLoader fork", py(&["loader.py", "fork"])) },
         Scenario { steps: vec![32], ..usual("DataLoader spawn", py(&["loader.py", "spawn"])) },
@@ -429,10 +430,11 @@ fn scenarios(python: &str) -> Vec<Scenario> {
 #[test]
 fn every_way_to_train_is_recorded_and_none_is_changed() {
     let Some(python) = torch() else { return };
-    let mut table = format!(
-        "{:<22} {:>9} {:>16} {:>10} {:>6} {:>10}\n",
-        "scenario", "steps", "recorded", "operations", "batch", "exit code"
-    );
+    let row = |cells: [&str; 6]| {
+        let [name, steps, windows, operations, batch, code] = cells;
+        eprintln!("{name:<22} {steps:>9} {windows:>16} {operations:>10} {batch:>6} {code:>10}");
+    };
+    row(["scenario", "steps", "recorded", "operations", "batch", "exit code"]);
     for scenario in scenarios(&python) {
         let name = scenario.name;
         let place = Place::with("EXIT_CODE", "6");
@@ -448,7 +450,13 @@ fn every_way_to_train_is_recorded_and_none_is_changed() {
         assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{name}: the output is the job's own");
         let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{name}: {}\n{}", ran.err(), ran.seen));
         assert_eq!(ran.steps(), scenario.steps, "{name}: {}", ran.seen);
-        assert_eq!(ran.windows(), scenario.windows, "{name}: {}", ran.seen);
+        let mut windows = ran.windows();
+        if let (true, [_, second]) = (name == "two windows, memory", &mut windows[..]) {
+            // Ten steps after the first, or as soon as its trace is written.
+            assert!(second.0 >= 24 && second.1 == second.0 + 2, "{name}: {second:?}");
+            *second = (24, 26);
+        }
+        assert_eq!(windows, scenario.windows, "{name}: {}", ran.seen);
         assert_eq!(profile.workload.batch_size, scenario.batch, "{name}: {}", ran.notes());
         assert!(profile.origin.is_none() && profile.step.is_none(), "{name}: no GPU, no origin");
         assert!(
@@ -469,14 +477,9 @@ fn every_way_to_train_is_recorded_and_none_is_changed() {
         }
         let windows: Vec<String> = ran.windows().iter().map(|(first, last)| format!("{first}-{last}")).collect();
         let steps: Vec<String> = ran.steps().iter().map(u64::to_string).collect();
-        table += &format!(
-            "{name:<22} {:>9} {:>16} {:>10} {:>6} {:>10}\n",
-            steps.join(", "),
-            windows.join(", "),
-            profile.operations.len(),
-            profile.workload.batch_size.map_or_else(|| "-".to_owned(), |batch| batch.to_string()),
-            ran.code()
-        );
+        let batch = profile.workload.batch_size.map_or_else(|| "-".to_owned(), |batch| batch.to_string());
+        let (operations, code) = (profile.operations.len().to_string(), ran.code().to_string());
+        row([name, &steps.join(", "), &windows.join(", "), &operations, &batch, &code]);
         if name.starts_with("autocast") {
             assert_eq!(profile.workload.precision, Some(Precision::AmpBf16));
         }
@@ -488,7 +491,6 @@ fn every_way_to_train_is_recorded_and_none_is_changed() {
             name.ends_with("all ranks").then_some(2)
         );
     }
-    eprintln!("{table}");
 }
 
 #[test]
