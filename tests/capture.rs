@@ -391,7 +391,7 @@ fn scenarios(python: &str) -> Vec<Scenario> {
     };
     let usual =
         |name, job| Scenario { name, job, options: vec![], steps: vec![40], windows: vec![(11, 13)], batch: Some(8) };
-    let torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "distributed.py"];
+    let torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "distributed.py"];
     vec![
         usual("plain script", py(&["plain.py"])),
         usual("python -m", py(&["-m", "plain"])),
@@ -444,7 +444,7 @@ fn every_way_to_train_is_recorded_and_none_is_changed() {
         } else {
             place
         };
-        let job: Vec<&str> = scenario.job.iter().map(String::as_str).collect();
+        let job = words(&scenario.job);
         let (ran, bare) = (place.run(&scenario.options, &job), place.bare(&job));
         assert_eq!(Some(ran.code()), bare.status.code(), "{name}: {}", ran.err());
         assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{name}: the output is the job's own");
@@ -579,15 +579,16 @@ fn training_goes_on_when_we_are_killed() {
     }
 }
 
+fn words(job: &[String]) -> Vec<&str> {
+    job.iter().map(String::as_str).collect()
+}
+
 #[test]
 fn two_at_once_and_one_that_is_stopped_when_recorded() {
     let Some(python) = torch() else { return };
     let (one, two) = (Place::new(), Place::new());
     let slow = |place: &Place| vec![python.clone(), fixture("slow.py"), place.path("progress"), "2000".to_owned()];
     let (first, second) = (slow(&one), slow(&two));
-    fn words(job: &[String]) -> Vec<&str> {
-        job.iter().map(String::as_str).collect()
-    }
     let (a, b) = (
         one.start(&["--stop-after-recording"], &words(&first)),
         two.start(&["--stop-after-recording"], &words(&second)),

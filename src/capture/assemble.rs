@@ -180,15 +180,15 @@ fn look(model: &Model, fetches: Option<u64>, options: &mut ImportOptions<'_>, no
     options.batch_size = Some(samples);
     options.sequence_length = length;
     let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
-    let mut note = format!("batch size {samples} from the first input of {name}, [{}]", extents.join(", "));
-    if parts > 1 {
-        let what = if fetches.is_some() { "batches of the DataLoader" } else { "forward passes" };
-        note += &format!(" × {parts} {what} a step (--batch-size if that is wrong)");
-    }
-    notes.push(note);
+    let times = match (parts, fetches) {
+        (1, _) => String::new(),
+        (_, Some(_)) => format!(" × {parts} batches of the DataLoader a step (--batch-size if that is wrong)"),
+        (_, None) => format!(" × {parts} forward passes a step (--batch-size if that is wrong)"),
+    };
+    notes.push(format!("batch size {samples} from the first input of {name}, [{}]{times}", extents.join(", ")));
 }
 
-/// Batches that the DataLoader gave for each step of the first window; `None` where it
+/// Batches that the `DataLoader` gave for each step of the first window; `None` where it
 /// gave none.
 fn fetches(process: &Process, folder: &Path) -> Option<u64> {
     let window = process.windows.first()?;
@@ -203,7 +203,7 @@ fn fetches(process: &Process, folder: &Path) -> Option<u64> {
 fn occurrences(mut text: impl Read, pattern: &[u8]) -> io::Result<u64> {
     let mut found = 0;
     let mut held: Vec<u8> = Vec::new();
-    let mut buffer = [0; 1 << 16];
+    let mut buffer = [0; 1 << 13];
     loop {
         let read = text.read(&mut buffer)?;
         if read == 0 {

@@ -188,7 +188,7 @@ mod unix {
         match (file, words.first()) {
             (Some(file), _) => stem(file),
             (None, first) => module()
-                .map(|module| module.to_string())
+                .map(ToString::to_string)
                 .or_else(|| first.map(|program| stem(program)))
                 .unwrap_or_else(|| "job".to_owned()),
         }
@@ -199,11 +199,11 @@ mod unix {
         let clean: String =
             script.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
         let stem = format!("{}-{}", clean.trim_start_matches('.'), jiff::Zoned::now().date());
-        (1..)
+        (1..10_000)
             .map(|number| if number == 1 { String::new() } else { format!("-{number}") })
             .map(|number| PathBuf::from(format!("{stem}{number}.habitat.json.zst")))
             .find(|path| !path.exists())
-            .unwrap_or_default()
+            .unwrap_or_else(|| PathBuf::from(format!("{stem}.habitat.json.zst")))
     }
 
     #[cfg(test)]

@@ -94,15 +94,16 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings) -> String {
         }
         Seen::TooFew { steps, .. } => {
             let last = settings.after + u64::from(settings.window);
-            let mut text = format!(
+            let text = format!(
                 "nothing recorded: the job made {steps} steps, and recording takes {last} (--after {} and --window {})",
                 settings.after, settings.window
             );
-            if *steps >= 3 {
-                let window = u64::from(settings.window).min(steps - 1).min(3);
-                text += &format!("; try --after {} --window {window}", (steps - window).min(settings.after).max(1));
+            if *steps < 3 {
+                return text;
             }
-            text
+            let window = u64::from(settings.window).min(steps - 1).min(3);
+            let after = (steps - window).min(settings.after).max(1);
+            format!("{text}; try --after {after} --window {window}")
         }
         Seen::OtherRanks => {
             "nothing recorded: the first rank is not on this machine; --all-ranks records the others".to_owned()
