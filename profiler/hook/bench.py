@@ -4,7 +4,8 @@
 
 Each job times its own steps. Printed are medians over the pairs of
 
-- the median step outside windows, with the hook against without;
+- the median step outside windows, with the hook against without, and one call of the
+  hook by itself, which a busy machine blurs less;
 - the milliseconds that one window of 3 steps costs, everything that the training stood
   still or went slower for it included;
 - the start of Python and the import of torch.
@@ -78,6 +79,25 @@ def listen(path):
     threading.Thread(target=drain, daemon=True).start()
 
 
+def call(folder, settings):
+    """Microseconds of one call of the hook outside a window, by itself, often repeated."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import habitat_hook
+
+    class Optimizer:
+        param_groups = []
+
+    optimizer, times = Optimizer(), []
+    habitat_hook.guarded = True  # No torch here.
+    hook = habitat_hook.Hook(settings, folder + "/socket")
+    for _ in range(15):
+        began = time.perf_counter()
+        for _ in range(20000):
+            hook.step(optimizer)
+        times.append((time.perf_counter() - began) / 20000 * 1e6)
+    return times
+
+
 def show(what, values, unit):
     values = sorted(values)
     low, high = values[len(values) // 4], values[-1 - len(values) // 4]
@@ -107,6 +127,7 @@ def main():
             show("%s: a window of 3 steps" % kind, window, "ms")
         listen(folder + "/socket")
         settings = {"version": 1, "after": never, "window": 3, "windows": 1, "memory": False, "all_ranks": False, "folder": folder}
+        show("one call of the hook outside windows", call(folder, settings), "us")
         for what, code in (("start of Python", "pass"), ("import of torch", "import torch")):
             extra = []
             bare_command = [sys.executable, "-c", code]
