@@ -16,6 +16,7 @@ mod measured;
 mod operators;
 mod print;
 mod progress;
+mod run;
 mod suggest;
 mod sweep;
 mod train;
@@ -122,6 +123,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
     let out = &mut io::BufWriter::new(io::stdout().lock());
     let code = match cli.command {
         None => return screens(cli.screens, out),
+        Some(Command::Run(args)) => run::run(&args)?,
         Some(Command::Import(args)) => import::run(&args, out)?,
         Some(Command::Predict(args)) => predict(&args, out)?,
         Some(Command::Export(args)) => export::run(&args, out)?,

@@ -20,6 +20,8 @@
 
 pub mod action;
 pub mod app;
+#[cfg(unix)]
+pub mod capture;
 pub mod catalog;
 pub mod cli;
 pub mod learn;

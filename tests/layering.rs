@@ -9,12 +9,13 @@
 //!    regress, profile and catalog → predict; predict and pricing → plan.
 //! 2. report: core → text.
 //! 3. store: files and folders; knows profile, catalog, pricing, and predict's weights and logs.
+//!    capture: a job started, listened to, and what it did as a profile; knows profile.
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
 //!    choices (a tier, a precision) and nothing that computes.
 //! 5. app: core, report, action and settings; neither a terminal nor an async runtime.
 //! 6. learn: training of the networks that predict uses. As pure as the core, which does
 //!    not know it; only cli does.
-//! 7. cli: everything but app and tui. tui: everything but learn; of cli only what it
+//! 7. cli: everything but app and tui. tui: everything but learn and capture; of cli only what it
 //!    orders to be opened (`cli::Screens`). Only `main.rs` knows both.
 //!
 //! And one crate, one file, for those that a reader should find in one place. candle has
@@ -148,10 +149,11 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("learn", vec!["units", "text", "regress", "profile", "catalog", "predict"]),
         ("report", all_core.clone()),
         ("store", vec!["units", "text", "regress", "profile", "catalog", "pricing", "predict"]),
+        ("capture", vec!["units", "text", "profile"]),
         ("action", vec!["units"]),
         ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
         ("app", with(&["report", "action", "settings"])),
-        ("cli", with(&["report", "store", "action", "settings", "learn"])),
+        ("cli", with(&["report", "store", "action", "settings", "learn", "capture"])),
         ("tui", with(&["report", "store", "action", "settings", "app", "cli"])),
     ])
 }
@@ -196,6 +198,7 @@ fn one_crate_one_place() {
         (vec!["cudarc"], vec!["capture/device.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),
         (vec!["include_dir"], vec!["store/bundled.rs"]),
+        (vec!["nix::", "signal_hook"], vec!["capture/launch.rs"]),
     ] {
         let found = offences(|path| places.contains(&path), &names);
         assert!(found.is_empty(), "{}", found.join("\n"));

@@ -14,6 +14,7 @@ mod log;
 mod models;
 mod predict;
 mod print;
+mod run;
 mod screens;
 
 pub use batches::BatchesArgs;
@@ -27,6 +28,7 @@ pub use log::{FitLogArgs, FormArg, RunSize, UnitArg};
 pub use models::{EvaluateArgs, EvaluateOn, KindArg, ModelsArgs, ModelsCommand, SuggestArgs, TrainArgs};
 pub use predict::{PlanArgs, PredictArgs};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
+pub use run::RunArgs;
 pub use screens::{ColorArg, ScreenArg, ScreensArgs};
 
 use clap::{Parser, Subcommand};
@@ -58,6 +60,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "one is made a run")]
 pub enum Command {
+    /// Start a training job and record its step, with no change to its code.
+    Run(RunArgs),
     /// Turn PyTorch profiler traces, or the op list of a traced step, into a profile.
     Import(ImportArgs),
     /// Predict the step time on every GPU, or on those named.
@@ -137,6 +141,10 @@ mod tests {
             "habitat-tui plan f --max-parts 0",
             "habitat-tui predict f --json --csv",
             "habitat-tui import",
+            "habitat-tui run",
+            "habitat-tui run python train.py",
+            "habitat-tui run --after 0 -- python train.py",
+            "habitat-tui run --steps 5..7 --after 3 -- python train.py",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

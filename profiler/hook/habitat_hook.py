@@ -1,0 +1,606 @@
+"""Counts the optimizer's steps, times them, and records a few with torch.profiler.
+
+Loaded once `torch.optim.optimizer` has been imported, in every process of the job. All of
+it runs inside the user's training process, so these rules hold throughout:
+
+- no exception of ours reaches the program, and nothing is written to its output;
+- nothing waits for the program that listens: what cannot be sent at once is kept, and
+  once the listener is gone nothing more is done;
+- nothing but counting and one clock reading happens in a step outside a window;
+- the user's own profiler comes first: our window is dropped before it starts.
+
+The messages are described in README.md beside this file.
+"""
+
+import json
+import os
+import sys
+import time
+import weakref
+
+PROTOCOL = 1
+OLDEST = (2, 1)
+# Unsent bytes kept at most; beyond them the listener is taken for dead.
+BACKLOG = 1 << 20
+# Seconds between two reports of step times.
+REPORT_EVERY = 0.25
+# Steps outside a window between two windows, and before another try after a dropped one.
+GAP = 10
+# Windows dropped before giving up.
+PATIENCE = 5
+# Seconds that the end of the process waits for a trace being written.
+EXPORT_WAIT = 60.0
+
+
+class Link:
+    """Frames over a Unix socket, sent without ever waiting."""
+
+    def __init__(self, address):
+        import _socket
+
+        self.flags = getattr(_socket, "MSG_NOSIGNAL", 0)
+        self.unsent = b""
+        self.socket = None
+        link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            if hasattr(_socket, "SO_NOSIGPIPE"):
+                link.setsockopt(_socket.SOL_SOCKET, _socket.SO_NOSIGPIPE, 1)
+            link.settimeout(0.2)
+            link.connect(address)
+            link.setblocking(False)
+        except Exception:
+            link.close()
+            return
+        self.socket = link
+
+    @property
+    def alive(self):
+        return self.socket is not None
+
+    def send(self, message):
+        if self.socket is None:
+            return
+        text = json.dumps(message, separators=(",", ":")).encode()
+        self.unsent += len(text).to_bytes(4, "little") + text
+        self.flush()
+
+    def flush(self):
+        try:
+            while self.unsent and self.socket is not None:
+                sent = self.socket.send(self.unsent, self.flags)
+                self.unsent = self.unsent[sent:]
+        except BlockingIOError:
+            if len(self.unsent) > BACKLOG:
+                self.close()
+        except Exception:
+            self.close()
+
+    def finish(self, seconds):
+        """The last messages may wait a little."""
+        try:
+            if self.socket is not None:
+                self.socket.settimeout(seconds)
+                self.flush()
+        except Exception:
+            pass
+        self.close()
+
+    def close(self):
+        link, self.socket, self.unsent = self.socket, None, b""
+        if link is not None:
+            try:
+                link.close()
+            except Exception:
+                pass
+
+
+class Hook:
+    """The state of one process."""
+
+    def __init__(self, settings, address):
+        self.address = address
+        self.settings = settings
+        self.start()
+
+    def start(self):
+        """A fresh state: at the beginning, and in a forked child that trains itself."""
+        self.pid = os.getpid()
+        self.link = None
+        self.ended = False
+        self.steps = 0
+        self.owner = None
+        self.last = None
+        self.times = []
+        self.first_time = 0
+        self.reported = time.perf_counter()
+        self.profile = None
+        self.mark = None
+        self.opened_at = 0
+        self.next_window = self.settings["after"]
+        self.windows = 0
+        self.dropped = 0
+        self.exporter = None
+        self.probe = None
+        self.optimizers = {}
+        at_exit(self.end)
+
+    def connect(self):
+        if self.link is None:
+            self.link = greet(self.address)
+        return self.link
+
+    def send(self, message):
+        if self.link is not None:
+            self.link.send(message)
+
+    # ----- steps
+
+    def step(self, optimizer):
+        """After every step of every optimizer."""
+        if os.getpid() != self.pid:
+            self.start()  # A fork of the process that imported torch trains by itself.
+        if not guarded:
+            guard()
+        link = self.link or self.connect()
+        owner = self.owner() if self.owner is not None else None
+        if owner is None:
+            self.owner = weakref.ref(optimizer)
+        elif owner is not optimizer:
+            self.note(optimizer)
+            return
+        if not link.alive:
+            self.rest()
+            return
+        now = time.perf_counter()
+        self.steps += 1
+        step = self.steps
+        if self.exporter is not None and not self.exporter.is_alive():
+            self.exporter = None
+            self.last = None
+        if self.last is not None and self.profile is None and self.exporter is None and self.probe is None:
+            if not self.times:
+                self.first_time = step
+            self.times.append(round((now - self.last) * 1e6, 1))
+        elif self.times:
+            self.report(now)
+        self.last = now
+        if self.profile is not None:
+            if step >= self.opened_at + self.settings["window"]:
+                self.close()
+            else:
+                self.next_mark(step)
+        else:
+            self.between(step, optimizer)
+        # A step is timed up to the next one's beginning.
+        now = time.perf_counter()
+        if self.times and now - self.reported > REPORT_EVERY:
+            self.report(now)
+
+    def report(self, now):
+        """Sends the times of consecutive steps."""
+        self.reported = now
+        times, self.times = self.times, []
+        if times:
+            self.send({"type": "steps", "first": self.first_time, "times_us": times})
+
+    def note(self, optimizer):
+        """Remembers what an optimizer trains; a few of them at most."""
+        key = id(optimizer)
+        if key not in self.optimizers and len(self.optimizers) < 16:
+            self.optimizers[key] = [
+                (id(parameter), parameter.numel())
+                for group in optimizer.param_groups
+                for parameter in group["params"]
+                if parameter.requires_grad
+            ]
+
+    def between(self, step, optimizer):
+        """Outside a window: is it time to look at the model, or to open one?"""
+        settings = self.settings
+        if self.windows >= settings["windows"] or self.dropped >= PATIENCE:
+            return
+        if self.exporter is not None or step < self.next_window - 1:
+            return
+        if not settings["all_ranks"] and rank() not in (None, 0):
+            return
+        if step < self.next_window:
+            self.look()
+            return
+        self.note(optimizer)
+        self.looked(step)
+        self.open(step)
+
+    # ----- what the model is given
+
+    def look(self):
+        """Watches the modules' inputs for one step, the last before the window."""
+        if self.windows or self.dropped or compiled():
+            return  # A global hook would have compiled code compiled again.
+        from torch.nn.modules import module
+
+        probe = {"calls": 0, "autocast": None, "module": None, "shape": None, "dtype": None}
+        ours = os.getpid()
+        first = [None]
+
+        def before(called, inputs):
+            try:
+                import torch
+
+                if os.getpid() != ours or not called.training or not torch.is_grad_enabled():
+                    return
+                if probe["autocast"] is None:
+                    probe["autocast"] = autocast()
+                if first[0] is None:
+                    for value in inputs:
+                        if isinstance(value, torch.Tensor) and value.dim() > 0:
+                            first[0] = weakref.ref(called)
+                            probe["module"] = type(called).__name__
+                            probe["shape"] = [int(extent) for extent in value.shape]
+                            probe["dtype"] = str(value.dtype).replace("torch.", "")
+                            break
+                if first[0] is not None and first[0]() is called:
+                    probe["calls"] += 1
+            except Exception:
+                pass
+
+        before._torchdynamo_disable = True
+        self.probe = (probe, module.register_module_forward_pre_hook(before))
+
+    def looked(self, step):
+        probe, self.probe = self.probe, None
+        if probe is not None:
+            probe[1].remove()
+            self.send(dict(probe[0], type="model", step=step))
+
+    # ----- windows
+
+    def open(self, step):
+        import torch
+
+        if torch.autograd._profiler_enabled() or users:
+            self.dropped += 1
+            self.next_window = step + GAP
+            self.send({"type": "window", "state": "dropped", "step": step, "reason": "users_profiler"})
+            return
+        global opening
+        began = time.perf_counter()
+        opening = True
+        try:
+            profile = torch.profiler.profile(record_shapes=True, profile_memory=bool(self.settings["memory"]))
+            self.profile, self.opened_at = profile, step
+            profile.start()
+        except Exception as problem:
+            self.dropped = PATIENCE
+            self.lose("torch.profiler did not start: %s" % str(problem)[:200])
+            return
+        finally:
+            opening = False
+        self.next_mark(step)
+        self.last = time.perf_counter()
+        cost = round((self.last - began) * 1e6, 1)
+        self.send({"type": "window", "state": "opened", "step": step, "cost_us": cost})
+
+    def next_mark(self, step):
+        """The mark of a step as torch.profiler's own schedule would set it."""
+        import torch
+
+        if self.mark is not None:
+            self.mark.__exit__(None, None, None)
+        self.mark = torch.autograd.profiler.record_function("ProfilerStep#%d" % (step + 1))
+        self.mark.__enter__()
+
+    def close(self):
+        import threading
+
+        profile, self.profile = self.profile, None
+        began = time.perf_counter()
+        mark, self.mark = self.mark, None
+        if mark is not None:
+            mark.__exit__(None, None, None)
+        try:
+            profile.stop()
+        except Exception as problem:
+            self.lose("torch.profiler did not stop: %s" % str(problem)[:200])
+            return
+        self.last = time.perf_counter()
+        self.windows += 1
+        self.next_window = self.steps + GAP
+        counted = {key: numel for entry in self.optimizers.values() for key, numel in entry}
+        import torch
+
+        self.send(
+            {
+                "type": "window",
+                "state": "closed",
+                "step": self.steps,
+                "cost_us": round((self.last - began) * 1e6, 1),
+                "parameters": sum(counted.values()),
+                "optimizers": len(self.optimizers),
+                "rank": rank(),
+                "peak_memory_bytes": peak_memory(torch),
+            }
+        )
+        number = self.windows
+        self.exporter = threading.Thread(
+            target=self.export, args=(profile, number, self.opened_at, self.steps), name="habitat-tui"
+        )
+        self.exporter.start()
+
+    def export(self, profile, number, first, last):
+        """In a thread of its own: writes the trace, and says so over a link of its own."""
+        name = "trace-%d-%d.json" % (os.getpid(), number)
+        path = os.path.join(self.settings["folder"], name)
+        message = {"type": "window", "state": "written", "number": number, "first": first + 1, "last": last}
+        try:
+            began = time.perf_counter()
+            profile.export_chrome_trace(path + ".part")
+            os.rename(path + ".part", path)
+            message["file"] = name
+            message["bytes"] = os.path.getsize(path)
+            message["cost_us"] = round((time.perf_counter() - began) * 1e6, 1)
+        except Exception as problem:
+            message = {"type": "window", "state": "dropped", "step": last}
+            message["reason"] = "the trace was not written: %s" % str(problem)[:200]
+            remove(path + ".part")
+        try:
+            link = greet(self.address)
+            if not link.alive:
+                remove(path)
+            link.send(message)
+            link.finish(2.0)
+        except Exception:
+            pass
+
+    def lose(self, reason, tell=True):
+        """Lets go of an open window; another is tried later."""
+        profile, self.profile = self.profile, None
+        mark, self.mark = self.mark, None
+        self.dropped += 1
+        self.next_window = self.steps + GAP
+        self.last = None
+        try:
+            if mark is not None:
+                mark.__exit__(None, None, None)
+        except Exception:
+            pass
+        try:
+            if profile is not None:
+                profile.stop()
+        except Exception:
+            pass
+        if tell:
+            self.send({"type": "window", "state": "dropped", "step": self.steps, "reason": reason})
+
+    def rest(self):
+        """Leaves nothing of ours open in the program."""
+        probe, self.probe = self.probe, None
+        if probe is not None:
+            probe[1].remove()
+        if self.profile is not None:
+            self.lose("nobody listens", tell=False)
+
+    def fail(self, problem):
+        """A fault of ours: nothing more is recorded in this process, and the listener told."""
+        try:
+            self.settings = dict(self.settings, windows=0)
+            self.rest()
+            where = problem.__traceback__
+            while where is not None and where.tb_next is not None:
+                where = where.tb_next
+            line = where.tb_lineno if where is not None else 0
+            self.send({"type": "fault", "reason": "%s: %s (line %d)" % (type(problem).__name__, str(problem)[:200], line)})
+        except Exception:
+            pass
+
+    # ----- the end
+
+    def end(self):
+        """When the process ends by itself."""
+        if self.ended or os.getpid() != self.pid:
+            return
+        self.ended = True
+        try:
+            if self.profile is not None:
+                crashed = getattr(sys, "last_value", None) is not None
+                if crashed or self.steps == self.opened_at:
+                    self.lose("the process %s in the window" % ("crashed" if crashed else "ended"))
+                else:
+                    self.close()
+            if self.exporter is not None:
+                self.exporter.join(EXPORT_WAIT)
+            if self.link is not None:
+                self.report(0.0)
+                self.send({"type": "exit", "steps": self.steps})
+                self.link.finish(1.0)
+        except Exception:
+            pass
+
+
+# ----- what the hook asks of the process
+
+
+def remove(path):
+    try:
+        os.remove(path)
+    except OSError:
+        pass
+
+
+def at_exit(call):
+    """Children of multiprocessing run their own list of last calls, not atexit's."""
+    import atexit
+
+    atexit.register(call)
+    from multiprocessing import process, util
+
+    if process.parent_process() is not None:
+        util.Finalize(None, call, exitpriority=0)
+
+
+def greet(address):
+    link = Link(address)
+    link.send(
+        {
+            "type": "hello",
+            "version": PROTOCOL,
+            "pid": os.getpid(),
+            "stage": "torch",
+            "python": "%d.%d.%d" % sys.version_info[:3],
+            "torch": torch_version(),
+            "rank": rank(),
+        }
+    )
+    return link
+
+
+def torch_version():
+    for name in ("torch", "torch.version"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version:
+            return str(version)
+    return None
+
+
+def is_too_old(version):
+    digits = (version or "").split("+")[0].split(".")
+    try:
+        return (int(digits[0]), int(digits[1])) < OLDEST
+    except (IndexError, ValueError):
+        return False
+
+
+def rank():
+    """The rank on this machine, else in the job; None where there is but one process."""
+    for name in ("LOCAL_RANK", "SLURM_LOCALID", "RANK"):
+        value = os.environ.get(name, "")
+        if value.isdigit():
+            return int(value)
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return None
+
+
+def compiled():
+    """Whether torch.compile has compiled anything in this process."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    frames = getattr(utils, "counters", {}).get("frames", {}) if utils is not None else {}
+    return bool(frames.get("total"))
+
+
+def peak_memory(torch):
+    """Largest memory of tensors on this process's GPU since it started."""
+    try:
+        if torch.cuda.is_initialized():
+            return int(torch.cuda.max_memory_allocated())
+    except Exception:
+        pass
+    return None
+
+
+def autocast():
+    import torch
+
+    for device in ("cuda", "cpu"):
+        try:
+            if torch.is_autocast_enabled(device):
+                return str(torch.get_autocast_dtype(device)).replace("torch.", "")
+        except TypeError:  # Before torch 2.4.
+            suffix = "" if device == "cuda" else "_cpu"
+            if getattr(torch, "is_autocast%s_enabled" % suffix)():
+                dtype = "gpu" if device == "cuda" else "cpu"
+                return str(getattr(torch, "get_autocast_%s_dtype" % dtype)()).replace("torch.", "")
+    return None
+
+
+# ----- the user's own profiler
+
+# Our profilers' inner objects, and the user's that are prepared or running.
+users = weakref.WeakSet()
+opening = False
+guarded = False
+
+
+def guard():
+    """Drops our window before a profiler of the user's starts, which it would starve."""
+    global guarded
+    guarded = True
+    from torch.autograd import profiler
+
+    prepare, leave = profiler.profile._prepare_trace, profiler.profile.__exit__
+
+    def _prepare_trace(self, *args, **kwargs):
+        try:
+            if not opening:
+                yield_to_user()
+                users.add(self)
+        except Exception:
+            pass
+        return prepare(self, *args, **kwargs)
+
+    def __exit__(self, *args, **kwargs):
+        try:
+            users.discard(self)
+        except Exception:
+            pass
+        return leave(self, *args, **kwargs)
+
+    profiler.profile._prepare_trace = _prepare_trace
+    profiler.profile.__exit__ = __exit__
+    for name in ("emit_nvtx", "emit_itt"):
+        other = getattr(profiler, name, None)
+        if other is not None:
+            guard_ranges(other)
+
+
+def guard_ranges(kind):
+    enter = kind.__enter__
+
+    def __enter__(self):
+        try:
+            yield_to_user()
+        except Exception:
+            pass
+        return enter(self)
+
+    kind.__enter__ = __enter__
+
+
+def yield_to_user():
+    if hook is not None and hook.profile is not None and hook.pid == os.getpid():
+        hook.lose("users_profiler")
+
+
+hook = None
+
+
+def install(module):
+    """Called once, right after `torch.optim.optimizer` was executed."""
+    global hook
+    address = os.environ["HABITAT_TUI_SOCKET"]
+    settings = json.loads(os.environ["HABITAT_TUI_HOOK"])
+    if settings.get("version") != PROTOCOL:
+        return
+    register = getattr(module, "register_optimizer_step_post_hook", None)
+    if register is None or is_too_old(torch_version()):
+        link = greet(address)
+        link.send({"type": "refused", "reason": "torch_too_old"})
+        link.finish(0.2)
+        return
+    hook = Hook(settings, address)
+    hook.connect()
+    try:
+        if "torch.autograd.profiler" in sys.modules:
+            guard()
+    except Exception as problem:
+        hook.fail(problem)  # Without the guard no window is safe; steps are still timed.
+
+    def after_step(optimizer, args, kwargs):
+        try:
+            hook.step(optimizer)
+        except Exception as problem:
+            hook.fail(problem)
+
+    # torch.compile leaves it alone, in place of compiling it again at every step.
+    after_step._torchdynamo_disable = True
+    register(after_step)

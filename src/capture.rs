@@ -1,0 +1,308 @@
+//! Recording a training step of a running job, with no change to its code.
+//!
+//! [`run`] starts a command with a hook in its Python (`profiler/hook`), listens to what
+//! the hook tells over a private socket, and keeps the traces of the recorded windows.
+//! [`profile`](assemble::profile) makes a profile of them.
+//!
+//! The job comes first: it has its own process group and its own exit code, it never
+//! waits for us, and our end does not end it.
+
+pub mod assemble;
+mod hook;
+mod launch;
+pub mod messages;
+pub mod recording;
+mod socket;
+
+pub use hook::Settings;
+pub use recording::{Process, Recording, Seen};
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use self::messages::Message;
+
+/// Why a job was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// Nothing to start.
+    #[error("no command; put it after two dashes, as in `habitat-tui run -- python train.py`")]
+    NoCommand,
+    /// No such program.
+    #[error("{program}: no such program; give its path, or check PATH")]
+    NotFound {
+        /// As typed.
+        program: String,
+    },
+    /// Found, but not to be run.
+    #[error("{program}: cannot be started: {source}{}", remedy(.program, .source))]
+    NotStarted {
+        /// As typed.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder for traces cannot be made.
+    #[error("{}: no private folder can be made there: {source}; set TMPDIR to one with room", .path.display())]
+    Folder {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The socket's name does not fit.
+    #[error(
+        "{}: longer than the {} bytes that a socket's name may have; set TMPDIR to a shorter folder, such as /tmp",
+        .path.display(), socket::LONGEST
+    )]
+    SocketPath {
+        /// The name.
+        path: PathBuf,
+    },
+    /// The socket cannot be made.
+    #[error("{}: no socket can be made there: {source}; set TMPDIR to a folder on a local disk", .path.display())]
+    Socket {
+        /// The name.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file for the job's output cannot be made.
+    #[error("{}: cannot be written: {source}; the job was not started", .path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Signals cannot be passed on; the job is running.
+    #[error("signals cannot be passed on to the job: {source}")]
+    Signals {
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl CaptureError {
+    fn of_start(program: &OsStr, source: io::Error) -> Self {
+        let program = program.to_string_lossy().into_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { program },
+            _ => Self::NotStarted { program, source },
+        }
+    }
+
+    /// The exit code that a shell gives for it.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotStarted { .. } => 126,
+            _ => 2,
+        }
+    }
+}
+
+fn remedy(program: &str, source: &io::Error) -> String {
+    if source.kind() == io::ErrorKind::PermissionDenied && Path::new(program).extension().is_some_and(|e| e == "py") {
+        format!("; start it as `python {program}`")
+    } else {
+        String::new()
+    }
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// With an exit code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+    /// Somebody else took its status.
+    Unknown,
+}
+
+impl Ended {
+    /// The exit code as shells give it: 128 and the signal for a job ended by one.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Code(code) => (code & 0xff) as u8,
+            Self::Signal(signal) => (128 + signal).min(255) as u8,
+            Self::Unknown => 2,
+        }
+    }
+}
+
+/// What happens around a job.
+#[derive(Debug)]
+enum Event {
+    Connected,
+    Disconnected { connection: u64, problem: Option<String> },
+    Message { pid: u32, message: Message },
+    Signal(i32),
+    Stopped,
+    Ended(Ended),
+}
+
+/// A job to start and what to record of it.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// What to record.
+    pub settings: Settings,
+    /// Where the job's output goes, in place of ours.
+    pub log: Option<PathBuf>,
+    /// End the job once enough is recorded.
+    pub stop_after: bool,
+    /// End the job after this long in any case.
+    pub timeout: Option<Duration>,
+}
+
+/// A job that ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How.
+    pub ended: Ended,
+    /// Whether we ended it, as ordered.
+    pub by_us: bool,
+    /// Whether it was interrupted from our terminal (Ctrl-C).
+    pub interrupted: bool,
+    /// Where the traces are; removed with this value.
+    pub folder: tempfile::TempDir,
+    /// What was seen.
+    pub recording: Recording,
+}
+
+/// Steps outside windows that make a recording complete.
+const ENOUGH_STEPS: usize = 20;
+/// How long a job that is asked to end may take.
+const GRACE: Duration = Duration::from_secs(15);
+/// How long the last messages may take after the job's end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Runs a job to its end. `complete` is called once, as soon as everything asked for is
+/// recorded (and not at all if that never happens), with the folder of the traces.
+///
+/// # Errors
+/// [`CaptureError`] where the job was not started.
+pub fn run(order: &Order, complete: &mut dyn FnMut(&Recording, &Path)) -> Result<Finished, CaptureError> {
+    // Absolute: the job may change its folder.
+    let place = std::path::absolute(std::env::temp_dir()).unwrap_or_else(|_| std::env::temp_dir());
+    let failed = |source| CaptureError::Folder { path: place.clone(), source };
+    let folder = private_folder(&place).map_err(failed)?;
+    let hook = hook::unpack(folder.path()).map_err(failed)?;
+    let (events, happening) = mpsc::channel();
+    let socket = socket::listen(folder.path(), Path::new("/tmp"), events.clone())?;
+    let variables =
+        hook::environment(&hook, &socket.path, folder.path(), &order.settings, |name| std::env::var_os(name))
+            .map_err(failed)?;
+    let job = launch::start(&order.command, variables, order.log.as_deref(), &events)?;
+    let mut state = State::default();
+    let mut is_complete = false;
+    let mut by_us = false;
+    let mut deadline = order.timeout.map(|timeout| Instant::now() + timeout);
+    loop {
+        let event = match deadline {
+            None => happening.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(deadline) => happening.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+        };
+        match event {
+            Ok(Event::Signal(signal)) => job.pass(signal),
+            Ok(Event::Stopped) => job.stopped(),
+            Ok(event) => {
+                let had_ended = state.ended.is_some();
+                state.take(event);
+                if !had_ended && state.ended.is_some() {
+                    state.all_heard = socket.close_the_line().is_err();
+                }
+            }
+            Err(_) if state.ended.is_some() => break,
+            Err(_) => {
+                job.end(!by_us);
+                by_us = true;
+                deadline = Some(Instant::now() + GRACE);
+            }
+        }
+        if state.ended.is_some() {
+            if state.talking == 0 && state.all_heard {
+                break;
+            }
+            let latest = Instant::now() + LAST_WORDS;
+            deadline = Some(deadline.map_or(latest, |deadline| deadline.min(latest)));
+        } else if !is_complete && state.recording.is_complete(order.settings.windows, ENOUGH_STEPS) {
+            is_complete = true;
+            complete(&state.recording, folder.path());
+            if order.stop_after && !by_us {
+                job.end(true);
+                by_us = true;
+                deadline = Some(Instant::now() + GRACE);
+            }
+        }
+    }
+    job.to_background();
+    let ended = state.ended.unwrap_or(Ended::Unknown);
+    let interrupted = job.has_terminal() && ended == Ended::Signal(launch::INTERRUPT);
+    Ok(Finished { ended, by_us, interrupted, folder, recording: state.recording })
+}
+
+/// Ends the process as the terminal would have, had the job been in our process group: a
+/// script that runs us is interrupted too.
+pub fn end_interrupted() {
+    launch::interrupt_ourselves();
+}
+
+/// What the events add up to.
+#[derive(Default)]
+struct State {
+    recording: Recording,
+    /// Connections open.
+    talking: u64,
+    /// Every connection made before the job's end is counted.
+    all_heard: bool,
+    ended: Option<Ended>,
+}
+
+impl State {
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Connected => self.talking += 1,
+            Event::Disconnected { connection, problem } => {
+                self.talking = self.talking.saturating_sub(1);
+                if let Some(problem) = problem {
+                    self.recording.garbled.push(format!("connection {connection}: {problem}"));
+                }
+            }
+            Event::Message { pid: socket::OURSELVES, .. } => self.all_heard = true,
+            Event::Message { pid, message } => self.recording.hear(pid, message),
+            Event::Ended(ended) => self.ended = Some(ended),
+            Event::Signal(_) | Event::Stopped => {}
+        }
+    }
+}
+
+/// A folder that only this user can enter.
+fn private_folder(place: &Path) -> io::Result<tempfile::TempDir> {
+    use std::os::unix::fs::PermissionsExt;
+    tempfile::Builder::new()
+        .prefix("habitat-tui-")
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir_in(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_shells() {
+        assert_eq!(Ended::Code(3).exit_code(), 3);
+        assert_eq!(Ended::Signal(9).exit_code(), 137);
+        assert_eq!(CaptureError::of_start(OsStr::new("x"), io::ErrorKind::NotFound.into()).exit_code(), 127);
+        let denied = CaptureError::of_start(OsStr::new("a/train.py"), io::ErrorKind::PermissionDenied.into());
+        assert!(denied.to_string().ends_with("start it as `python a/train.py`"), "{denied}");
+        assert_eq!(denied.exit_code(), 126);
+    }
+}

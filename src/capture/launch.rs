@@ -1,0 +1,160 @@
+//! The job: a process group of its own that behaves in the terminal as if it had been
+//! started without us.
+//!
+//! - Standard input, output and error are inherited, or the latter two go to a file.
+//! - With a controlling terminal whose foreground we are in, the job gets the foreground,
+//!   as a shell would give it: keys such as Ctrl-C and Ctrl-Z reach the job itself, and it
+//!   can read. When it stops we stop, and when we are continued it is.
+//! - Signals sent to us are passed on.
+//! - Our own end, of whatever cause, does not touch it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::thread;
+
+use nix::sys::signal::{SigSet, Signal, kill, killpg, raise};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+use super::{CaptureError, Ended, Event};
+
+/// The signal of Ctrl-C.
+pub(super) const INTERRUPT: i32 = SIGINT;
+
+/// Sends our process group the signal of Ctrl-C, and obeys it.
+pub(super) fn interrupt_ourselves() {
+    let _ = killpg(getpgrp(), Signal::SIGINT);
+    let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
+}
+
+/// A running job.
+pub(super) struct Job {
+    pid: Pid,
+    terminal: Option<File>,
+}
+
+/// Starts `command`; its end, its stops and the signals sent to us come as events.
+pub(super) fn start(
+    command: &[OsString],
+    variables: Vec<(&'static str, OsString)>,
+    log: Option<&Path>,
+    events: &Sender<Event>,
+) -> Result<Job, CaptureError> {
+    let (program, arguments) = command.split_first().ok_or(CaptureError::NoCommand)?;
+    let mut job = Command::new(program);
+    job.args(arguments).envs(variables).process_group(0);
+    if let Some(path) = log {
+        let failed = |source| CaptureError::Log { path: path.to_owned(), source };
+        let file = File::create(path).map_err(failed)?;
+        job.stdout(file.try_clone().map_err(failed)?).stderr(Stdio::from(file));
+    }
+    let child = job.spawn().map_err(|source| CaptureError::of_start(program, source))?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).map_err(|_| CaptureError::NoCommand)?);
+    let terminal = File::options().read(true).write(true).open("/dev/tty").ok();
+    let job = Job { pid, terminal: terminal.filter(|terminal| tcgetpgrp(terminal) == Ok(getpgrp())) };
+    job.to_foreground();
+    // Only now: the job has inherited what was ignored, as under nohup.
+    pass_signals(events).map_err(|source| CaptureError::Signals { source })?;
+    let events = events.clone();
+    thread::spawn(move || wait(pid, &events));
+    Ok(job)
+}
+
+/// Turns signals sent to us into events.
+fn pass_signals(events: &Sender<Event>) -> io::Result<()> {
+    let wanted = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT];
+    let mut signals = signal_hook::iterator::Signals::new(wanted)?;
+    let events = events.clone();
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Waits for the job's end, and tells of its stops on the way.
+fn wait(pid: Pid, events: &Sender<Event>) {
+    loop {
+        let event = match waitpid(pid, Some(WaitPidFlag::WUNTRACED)) {
+            Ok(WaitStatus::Exited(_, code)) => Event::Ended(Ended::Code(code)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Event::Ended(Ended::Signal(signal as i32)),
+            Ok(WaitStatus::Stopped(..)) => Event::Stopped,
+            Ok(_) | Err(nix::errno::Errno::EINTR) => continue,
+            Err(_) => Event::Ended(Ended::Unknown),
+        };
+        let ended = matches!(event, Event::Ended(_));
+        if events.send(event).is_err() || ended {
+            return;
+        }
+    }
+}
+
+impl Job {
+    /// Gives the job the terminal where we have it, and lets it run.
+    fn to_foreground(&self) {
+        if let Some(terminal) = &self.terminal
+            && tcgetpgrp(terminal) == Ok(getpgrp())
+            && tcsetpgrp(terminal, self.pid).is_ok()
+        {
+            // It may have asked for the terminal too early, and have been stopped for it.
+            let _ = killpg(self.pid, Signal::SIGCONT);
+        }
+    }
+
+    /// Whether the job has our terminal, or had it.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.terminal.is_some()
+    }
+
+    /// Takes the terminal back from the job.
+    pub(super) fn to_background(&self) {
+        let Some(terminal) = &self.terminal else { return };
+        if tcgetpgrp(terminal) != Ok(self.pid) {
+            return;
+        }
+        // A process in the background that asks for the foreground is stopped, unless
+        // this signal is blocked.
+        let mut blocked = SigSet::empty();
+        blocked.add(Signal::SIGTTOU);
+        if blocked.thread_block().is_ok() {
+            let _ = tcsetpgrp(terminal, getpgrp());
+            let _ = blocked.thread_unblock();
+        }
+    }
+
+    /// The job stopped: where it had our terminal, so do we.
+    pub(super) fn stopped(&self) {
+        if self.terminal.is_some() {
+            self.to_background();
+            let _ = raise(Signal::SIGSTOP);
+        }
+    }
+
+    /// Passes on a signal that was sent to us.
+    pub(super) fn pass(&self, signal: i32) {
+        let Ok(signal) = Signal::try_from(signal) else { return };
+        match signal {
+            Signal::SIGCONT => {
+                self.to_foreground();
+                let _ = killpg(self.pid, signal);
+            }
+            // What a terminal sends goes to the whole group.
+            Signal::SIGINT | Signal::SIGQUIT | Signal::SIGHUP => drop(killpg(self.pid, signal)),
+            _ => drop(kill(self.pid, signal)),
+        }
+    }
+
+    /// Asks the job to end, or makes it.
+    pub(super) fn end(&self, kindly: bool) {
+        let _ = killpg(self.pid, if kindly { Signal::SIGTERM } else { Signal::SIGKILL });
+    }
+}

@@ -1,0 +1,219 @@
+//! What the hook tells: one JSON object a frame, each frame led by its length.
+//!
+//! `profiler/hook/README.md` describes the protocol for readers of the Python side.
+
+use std::io::{self, Read};
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the protocol; a hook of another version is refused.
+pub const VERSION: u32 = 1;
+
+/// Bytes of one message at most; the hook keeps no more unsent.
+pub const LONGEST: u32 = 1 << 20;
+
+/// One message of the hook. Kinds that this program does not know are passed over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Message {
+    /// The first message of every connection.
+    Hello(Hello),
+    /// Times of consecutive steps outside windows.
+    Steps {
+        /// Number of the first of them, from 1.
+        first: u64,
+        /// Microseconds from the end of the step before to the end of each.
+        times_us: Vec<f64>,
+    },
+    /// What the model was given in the step before the window.
+    Model(Model),
+    /// A window was opened, closed, dropped, or its trace written.
+    Window(Window),
+    /// This process cannot be recorded.
+    Refused {
+        /// Why: `torch_too_old`.
+        reason: String,
+    },
+    /// A fault of the hook itself.
+    Fault {
+        /// What and where.
+        reason: String,
+    },
+    /// The process ends by itself.
+    Exit {
+        /// Steps it made.
+        steps: u64,
+    },
+    /// Anything else.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Version of the protocol.
+    pub version: u32,
+    /// The process.
+    pub pid: u32,
+    /// How far it is.
+    pub stage: Stage,
+    /// Version of Python.
+    #[serde(default)]
+    pub python: Option<String>,
+    /// Version of PyTorch.
+    #[serde(default)]
+    pub torch: Option<String>,
+    /// The rank on this machine (or in the job), where there are several.
+    #[serde(default)]
+    pub rank: Option<u32>,
+}
+
+/// How far a process is when it speaks first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Python started.
+    Python,
+    /// PyTorch was imported.
+    Torch,
+}
+
+/// The first tensor that a module in training was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Model {
+    /// The step.
+    #[serde(default)]
+    pub step: u64,
+    /// Times the module was called in the step.
+    pub calls: u64,
+    /// Its class.
+    pub module: Option<String>,
+    /// Shape of the tensor.
+    pub shape: Option<Vec<u64>>,
+    /// Its element type, as `float32`.
+    pub dtype: Option<String>,
+    /// Element type of autocast where it was on in any module.
+    pub autocast: Option<String>,
+}
+
+/// A window of recorded steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Window {
+    /// The profiler runs from here on.
+    Opened {
+        /// Last step before it.
+        step: u64,
+        /// Microseconds that the training stood still.
+        cost_us: f64,
+    },
+    /// The profiler stopped.
+    Closed {
+        /// Last step in it.
+        step: u64,
+        /// Microseconds that the training stood still.
+        cost_us: f64,
+        /// Elements of everything the optimizers train.
+        #[serde(default)]
+        parameters: u64,
+        /// Optimizers seen.
+        #[serde(default)]
+        optimizers: u32,
+        /// The rank.
+        #[serde(default)]
+        rank: Option<u32>,
+        /// Largest memory of tensors on the GPU since the process started.
+        #[serde(default)]
+        peak_memory_bytes: Option<u64>,
+    },
+    /// The trace is on disk.
+    Written {
+        /// Number of the window, from 1.
+        number: u32,
+        /// First step in it.
+        first: u64,
+        /// Last step in it.
+        last: u64,
+        /// File name in the recording's folder.
+        file: String,
+        /// Its size.
+        bytes: u64,
+        /// Microseconds of writing, beside the training.
+        cost_us: f64,
+    },
+    /// Nothing came of it.
+    Dropped {
+        /// The step.
+        step: u64,
+        /// Why: `users_profiler`, or a sentence.
+        reason: String,
+    },
+}
+
+/// Reads one message; `None` at the end of the stream.
+///
+/// # Errors
+/// Where the stream ends within a frame, a frame is too long, or its text is no message.
+pub fn read(stream: &mut impl Read) -> io::Result<Option<Message>> {
+    let mut length = [0; 4];
+    match stream.read(&mut length[..1])? {
+        0 => return Ok(None),
+        _ => stream.read_exact(&mut length[1..])?,
+    }
+    let length = u32::from_le_bytes(length);
+    if length > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
+    }
+    let mut text = vec![0; length as usize];
+    stream.read_exact(&mut text)?;
+    serde_json::from_slice(&text).map(Some).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(text: &str) -> Vec<u8> {
+        [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
+    }
+
+    #[test]
+    fn messages_are_read_one_after_another() {
+        let stream = [
+            frame(r#"{"type":"hello","version":1,"pid":7,"stage":"python","python":"3.11.2"}"#),
+            frame(r#"{"type":"steps","first":2,"times_us":[10.5,11]}"#),
+            frame(
+                r#"{"type":"window","state":"written","number":1,"first":3,"last":5,"file":"t","bytes":9,"cost_us":1}"#,
+            ),
+            frame(r#"{"type":"of tomorrow","x":1}"#),
+        ]
+        .concat();
+        let mut stream = &stream[..];
+        let Some(Message::Hello(hello)) = read(&mut stream).unwrap() else { panic!() };
+        assert_eq!((hello.pid, hello.stage, hello.torch), (7, Stage::Python, None));
+        assert_eq!(read(&mut stream).unwrap(), Some(Message::Steps { first: 2, times_us: vec![10.5, 11.0] }));
+        assert!(matches!(read(&mut stream).unwrap(), Some(Message::Window(Window::Written { last: 5, .. }))));
+        assert_eq!(read(&mut stream).unwrap(), Some(Message::Unknown));
+        assert_eq!(read(&mut stream).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_cut_off_or_too_long_is_an_error() {
+        let whole = frame(r#"{"type":"exit","steps":3}"#);
+        for end in 1..whole.len() {
+            assert!(read(&mut &whole[..end]).is_err(), "{end}");
+        }
+        assert!(read(&mut &[0xff, 0xff, 0xff, 0xff, 0][..]).unwrap_err().to_string().contains("4294967295 bytes"));
+        assert!(read(&mut &frame("nonsense")[..]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_hang(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut stream = &bytes[..];
+            while let Ok(Some(_)) = read(&mut stream) {}
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! What has been seen of the job: the messages of all its processes put together.
+
+use std::collections::BTreeMap;
+
+use super::messages::{Hello, Message, Model, Stage, Window};
+use crate::units::Micros;
+
+/// Everything that was heard.
+#[derive(Debug, Clone, Default)]
+pub struct Recording {
+    /// By process.
+    pub processes: BTreeMap<u32, Process>,
+    /// Conversations that made no sense.
+    pub garbled: Vec<String>,
+}
+
+/// One process of the job.
+#[derive(Debug, Clone, Default)]
+pub struct Process {
+    /// Whether it imported PyTorch.
+    pub has_torch: bool,
+    /// Version of Python.
+    pub python: Option<String>,
+    /// Version of PyTorch.
+    pub torch: Option<String>,
+    /// The rank, where there are several.
+    pub rank: Option<u32>,
+    /// Steps that it made, as far as told.
+    pub steps: u64,
+    /// Steps outside windows: number and microseconds.
+    pub times: Vec<(u64, f64)>,
+    /// What the model was given.
+    pub model: Option<Model>,
+    /// Elements of what is trained.
+    pub parameters: Option<u64>,
+    /// Largest GPU memory of tensors.
+    pub peak_memory_bytes: Option<u64>,
+    /// Recorded windows.
+    pub windows: Vec<Recorded>,
+    /// Why windows were dropped.
+    pub dropped: Vec<String>,
+    /// Whether a window is open now.
+    pub in_window: bool,
+    /// Microseconds that opening and closing windows took.
+    pub costs: Vec<f64>,
+    /// Why it cannot be recorded.
+    pub refused: Option<String>,
+    /// Faults of the hook.
+    pub faults: Vec<String>,
+    /// Whether it said goodbye.
+    pub exited: bool,
+}
+
+/// A recorded window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// Number, from 1.
+    pub number: u32,
+    /// First and last step in it.
+    pub steps: (u64, u64),
+    /// File name in the recording's folder.
+    pub file: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// What came of it, seen from the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// At least one window.
+    Recorded,
+    /// No Python with the hook.
+    NoPython,
+    /// Python, but nothing imported `torch.optim`.
+    NoTorch,
+    /// A PyTorch that is too old.
+    TooOld(String),
+    /// PyTorch, but no optimizer made a step.
+    NoSteps,
+    /// Steps, but the window was not reached, or not left.
+    TooFew {
+        /// Steps seen.
+        steps: u64,
+        /// Whether the end came in a window.
+        in_window: bool,
+    },
+    /// Steps, but only in processes that were not to record.
+    OtherRanks,
+    /// All windows were dropped; the reasons.
+    Dropped(Vec<String>),
+}
+
+/// Steps at the beginning that do not count where there are enough others: caches fill,
+/// allocators grow, libraries choose their kernels.
+const WARM_UP: u64 = 5;
+
+/// Step times outside windows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepTimes {
+    /// The middle one.
+    pub median: Micros,
+    /// The mean.
+    pub mean: Micros,
+    /// The shortest and the longest.
+    pub range: [Micros; 2],
+    /// How many.
+    pub count: u32,
+}
+
+impl Process {
+    /// Times of the steps outside windows, those at the beginning left out where others
+    /// are enough.
+    pub fn step_times(&self) -> Option<StepTimes> {
+        let settled: Vec<f64> = self.times.iter().filter(|(step, _)| *step > WARM_UP).map(|(_, time)| *time).collect();
+        let mut times = if settled.len() >= 3 { settled } else { self.times.iter().map(|(_, time)| *time).collect() };
+        times.sort_by(f64::total_cmp);
+        let (first, last) = (*times.first()?, *times.last()?);
+        let middle = times.len() / 2;
+        let median = if times.len() % 2 == 1 { times[middle] } else { f64::midpoint(times[middle - 1], times[middle]) };
+        Some(StepTimes {
+            median: Micros::new(median).ok()?,
+            mean: Micros::new(times.iter().sum::<f64>() / times.len() as f64).ok()?,
+            range: [Micros::new(first).ok()?, Micros::new(last).ok()?],
+            count: u32::try_from(times.len()).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+impl Recording {
+    /// Takes a message in.
+    pub fn hear(&mut self, pid: u32, message: Message) {
+        let process = self.processes.entry(pid).or_default();
+        match message {
+            Message::Hello(hello) => process.greet(hello),
+            Message::Steps { first, times_us } => {
+                let times = times_us.into_iter().filter(|time| time.is_finite() && *time >= 0.0);
+                process.times.extend((first..).zip(times));
+                process.steps = process.steps.max(process.times.last().map_or(0, |(step, _)| *step));
+            }
+            Message::Model(model) => {
+                process.steps = process.steps.max(model.step);
+                process.model = Some(model);
+            }
+            Message::Window(window) => process.window(window),
+            Message::Refused { reason } => process.refused = Some(reason),
+            Message::Fault { reason } => process.faults.push(reason),
+            Message::Exit { steps } => {
+                process.steps = process.steps.max(steps);
+                process.exited = true;
+                process.in_window = false;
+            }
+            Message::Unknown => {}
+        }
+    }
+
+    /// Processes that made steps.
+    pub fn training(&self) -> impl Iterator<Item = (&u32, &Process)> {
+        self.processes.iter().filter(|(_, process)| process.steps > 0)
+    }
+
+    /// The processes whose windows make the profile: all ranks that recorded, or of
+    /// several unrelated trainings the one with most steps.
+    pub fn recorded(&self) -> Vec<&Process> {
+        let all: Vec<&Process> = self.processes.values().filter(|process| !process.windows.is_empty()).collect();
+        let mut ranks: Vec<u32> = all.iter().filter_map(|process| process.rank).collect();
+        ranks.sort_unstable();
+        let distinct = ranks.windows(2).all(|pair| pair[0] != pair[1]);
+        if all.len() > 1 && ranks.len() == all.len() && distinct {
+            let mut all = all;
+            all.sort_by_key(|process| process.rank);
+            return all;
+        }
+        // The first of equals: processes are in the order of their numbers.
+        all.into_iter().rev().max_by_key(|process| process.steps).into_iter().collect()
+    }
+
+    /// Whether everything asked for is there: the windows of every process that records,
+    /// and `steps` steps outside of them.
+    pub fn is_complete(&self, windows: u32, steps: usize) -> bool {
+        let mut recording = self
+            .processes
+            .values()
+            .filter(|process| process.in_window || !process.windows.is_empty() || process.parameters.is_some())
+            .peekable();
+        recording.peek().is_some()
+            && recording.all(|process| {
+                process.windows.len() >= windows as usize
+                    && !process.in_window
+                    && process.times.iter().filter(|(step, _)| *step > WARM_UP).count() >= steps
+            })
+    }
+
+    /// What came of it.
+    pub fn seen(&self) -> Seen {
+        if self.processes.values().any(|process| !process.windows.is_empty()) {
+            return Seen::Recorded;
+        }
+        if self.processes.is_empty() {
+            return Seen::NoPython;
+        }
+        if let Some((_, process)) = self.training().max_by_key(|(_, process)| process.steps) {
+            let dropped: Vec<String> = self.training().flat_map(|(_, process)| process.dropped.clone()).collect();
+            let in_window = self.training().any(|(_, process)| process.in_window);
+            if self.training().all(|(_, process)| process.rank.is_some_and(|rank| rank > 0)) {
+                return Seen::OtherRanks;
+            }
+            if dropped.is_empty() || in_window {
+                return Seen::TooFew { steps: process.steps, in_window };
+            }
+            return Seen::Dropped(dropped);
+        }
+        let torch: Vec<&Process> = self.processes.values().filter(|process| process.has_torch).collect();
+        if torch.is_empty() {
+            return Seen::NoTorch;
+        }
+        if let Some(old) = torch.iter().find(|process| process.refused.is_some()) {
+            return Seen::TooOld(old.torch.clone().unwrap_or_else(|| "of unknown version".to_owned()));
+        }
+        Seen::NoSteps
+    }
+}
+
+impl Process {
+    fn greet(&mut self, hello: Hello) {
+        self.has_torch |= hello.stage == Stage::Torch;
+        self.python = hello.python.or(self.python.take());
+        self.torch = hello.torch.or(self.torch.take());
+        self.rank = hello.rank.or(self.rank);
+    }
+
+    fn window(&mut self, window: Window) {
+        match window {
+            Window::Opened { step, cost_us } => {
+                self.steps = self.steps.max(step);
+                self.in_window = true;
+                self.costs.push(cost_us);
+            }
+            Window::Closed { step, cost_us, parameters, rank, peak_memory_bytes, .. } => {
+                self.steps = self.steps.max(step);
+                self.in_window = false;
+                self.costs.push(cost_us);
+                self.parameters = Some(parameters);
+                self.rank = rank.or(self.rank);
+                self.peak_memory_bytes = peak_memory_bytes.or(self.peak_memory_bytes);
+            }
+            Window::Written { number, first, last, file, bytes, .. } => {
+                self.steps = self.steps.max(last);
+                // A name within the folder, whatever is said.
+                if !file.contains('/') && !file.is_empty() && !file.starts_with('.') {
+                    self.windows.push(Recorded { number, steps: (first, last), file, bytes });
+                    self.windows.sort_by_key(|window| window.number);
+                }
+            }
+            Window::Dropped { step, reason } => {
+                self.steps = self.steps.max(step);
+                self.in_window = false;
+                self.dropped.push(reason);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(stage: Stage) -> Message {
+        Message::Hello(Hello { version: 1, pid: 1, stage, python: None, torch: Some("2.15.0".into()), rank: None })
+    }
+
+    fn written(number: u32) -> Message {
+        Message::Window(Window::Written {
+            number,
+            first: 11,
+            last: 13,
+            file: format!("trace-1-{number}.json"),
+            bytes: 1,
+            cost_us: 1.0,
+        })
+    }
+
+    fn closed() -> Message {
+        Message::Window(Window::Closed {
+            step: 13,
+            cost_us: 5.0,
+            parameters: 10,
+            optimizers: 1,
+            rank: None,
+            peak_memory_bytes: None,
+        })
+    }
+
+    #[test]
+    fn what_was_seen_is_told_apart() {
+        let mut recording = Recording::default();
+        assert_eq!(recording.seen(), Seen::NoPython);
+        recording.hear(1, hello(Stage::Python));
+        assert_eq!(recording.seen(), Seen::NoTorch);
+        recording.hear(1, hello(Stage::Torch));
+        assert_eq!(recording.seen(), Seen::NoSteps);
+        let mut old = recording.clone();
+        old.hear(1, Message::Refused { reason: "torch_too_old".into() });
+        assert_eq!(old.seen(), Seen::TooOld("2.15.0".into()));
+        recording.hear(1, Message::Steps { first: 2, times_us: vec![1.0; 6] });
+        assert_eq!(recording.seen(), Seen::TooFew { steps: 7, in_window: false });
+        recording.hear(1, Message::Window(Window::Opened { step: 10, cost_us: 5.0 }));
+        assert_eq!(recording.seen(), Seen::TooFew { steps: 10, in_window: true });
+        let mut dropped = recording.clone();
+        dropped.hear(1, Message::Window(Window::Dropped { step: 11, reason: "users_profiler".into() }));
+        assert_eq!(dropped.seen(), Seen::Dropped(vec!["users_profiler".into()]));
+        // The trace may be there before the window is said to be closed.
+        recording.hear(1, written(1));
+        recording.hear(1, closed());
+        assert_eq!(recording.seen(), Seen::Recorded);
+    }
+
+    #[test]
+    fn it_is_complete_with_all_windows_and_enough_steps() {
+        let mut recording = Recording::default();
+        recording.hear(1, hello(Stage::Torch));
+        assert!(!recording.is_complete(1, 2));
+        recording.hear(1, closed());
+        assert!(!recording.is_complete(1, 0), "the trace is not written yet");
+        recording.hear(1, written(1));
+        assert!(recording.is_complete(1, 0) && !recording.is_complete(2, 0) && !recording.is_complete(1, 2));
+        recording.hear(1, Message::Steps { first: 15, times_us: vec![1.0; 2] });
+        assert!(recording.is_complete(1, 2));
+        // A worker without steps does not matter, another rank in its window does.
+        recording.hear(2, hello(Stage::Torch));
+        assert!(recording.is_complete(1, 2));
+        recording.hear(3, Message::Window(Window::Opened { step: 10, cost_us: 1.0 }));
+        assert!(!recording.is_complete(1, 2));
+    }
+
+    #[test]
+    fn the_first_steps_do_not_count_where_others_do() {
+        let mut process = Process::default();
+        assert_eq!(process.step_times(), None);
+        process.times = vec![(2, 900.0), (3, 10.0)];
+        assert_eq!(process.step_times().unwrap().count, 2);
+        process.times.extend([(6, 11.0), (7, 13.0), (8, 12.0)]);
+        let times = process.step_times().unwrap();
+        assert_eq!((times.median.get(), times.count), (12.0, 3));
+        assert_eq!(times.range.map(Micros::get), [11.0, 13.0]);
+    }
+
+    #[test]
+    fn a_file_outside_the_folder_is_not_taken() {
+        let mut recording = Recording::default();
+        for file in ["../x", "/etc/passwd", "", "."] {
+            let window = Window::Written { number: 1, first: 1, last: 2, file: file.into(), bytes: 1, cost_us: 1.0 };
+            recording.hear(1, Message::Window(window));
+        }
+        assert_eq!(recording.recorded().len(), 0);
+    }
+
+    #[test]
+    fn all_ranks_of_one_job_or_the_longest_of_several_jobs() {
+        let mut recording = Recording::default();
+        for (pid, rank) in [(5, Some(1)), (6, Some(0))] {
+            recording.hear(pid, written(1));
+            recording.processes.get_mut(&pid).unwrap().rank = rank;
+        }
+        let ranks: Vec<_> = recording.recorded().iter().map(|process| process.rank).collect();
+        assert_eq!(ranks, [Some(0), Some(1)]);
+        for process in recording.processes.values_mut() {
+            process.rank = None;
+        }
+        recording.hear(6, Message::Exit { steps: 90 });
+        assert_eq!(recording.recorded().iter().map(|process| process.steps).collect::<Vec<_>>(), [90]);
+    }
+}

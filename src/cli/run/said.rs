@@ -1,0 +1,185 @@
+//! What is said of a job: the report, the remedy where nothing was recorded, and JSON.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::capture::assemble::Assembled;
+use crate::capture::{Ended, Finished, Order, Recording, Seen, Settings};
+use crate::cli::CliError;
+use crate::report::{format, summary};
+use crate::units::Micros;
+
+/// The report of what was recorded.
+pub(super) fn report(
+    assembled: &Assembled,
+    recording: &Recording,
+    ended: Ended,
+    output: &Path,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    summary::write_profile(&assembled.profile, &output.display().to_string(), out)?;
+    let recorded = recording.recorded();
+    let windows: Vec<String> = recorded
+        .iter()
+        .flat_map(|process| &process.windows)
+        .map(|window| format!("{}–{}", window.steps.0, window.steps.1))
+        .collect();
+    let steps = recorded.first().map_or(0, |process| process.steps);
+    writeln!(out, "  {steps} steps seen, recorded {}", windows.join(", "))?;
+    if let Some(times) = assembled.times {
+        let range = times.range.map(format::time);
+        writeln!(
+            out,
+            "  outside the windows a step took {} (median of {}, {} to {})",
+            format::time(times.median),
+            times.count,
+            range[0],
+            range[1]
+        )?;
+    }
+    let cost: f64 = recorded.iter().flat_map(|process| &process.costs).sum();
+    let cost = Micros::new(cost).unwrap_or_default();
+    writeln!(out, "  opening and closing windows held the training up for {}", format::time(cost))?;
+    for fault in faults(recording) {
+        writeln!(out, "  note: {fault}")?;
+    }
+    writeln!(out, "\njob {}; next: habitat-tui {}", words(ended), output.display())?;
+    Ok(())
+}
+
+fn words(ended: Ended) -> String {
+    match ended {
+        Ended::Code(code) => format!("ended with exit code {code}"),
+        Ended::Signal(signal) => format!("ended by signal {signal}"),
+        Ended::Unknown => "ended, how is not known".to_owned(),
+    }
+}
+
+fn faults(recording: &Recording) -> Vec<String> {
+    let faults = recording.processes.values().flat_map(|process| &process.faults);
+    faults
+        .map(|fault| format!("the hook failed and went quiet: {}", crate::text::clean(fault, 200)))
+        .chain(recording.garbled.iter().map(|problem| format!("not understood on the socket: {problem}")))
+        .collect()
+}
+
+/// Why nothing was recorded, and what to do.
+pub(super) fn remedy(seen: &Seen, settings: &Settings) -> String {
+    match seen {
+        Seen::Recorded => String::new(),
+        Seen::NoPython => {
+            "nothing recorded: no Python of the job loaded the hook. Is it a Python program? `python -I`, -E and -S \
+             shut the hook out, and so does a container or another machine: run habitat-tui in there, or save a \
+             trace with torch.profiler and use `habitat-tui import`"
+                .to_owned()
+        }
+        Seen::NoTorch => "nothing recorded: the job's Python never imported torch.optim. Is this the training script, \
+             and the Python that PyTorch is installed in?"
+            .to_owned(),
+        Seen::TooOld(version) => format!(
+            "nothing recorded: PyTorch {} is older than 2.1, which the hook needs; save a trace with torch.profiler \
+             and use `habitat-tui import`",
+            crate::text::clean(version, 40)
+        ),
+        Seen::NoSteps => {
+            "nothing recorded: PyTorch was imported, but no torch optimizer made a step. Steps are counted \
+             by calls of optimizer.step(); for a job without any, save a trace with torch.profiler and use \
+             `habitat-tui import`"
+                .to_owned()
+        }
+        Seen::TooFew { steps, in_window: true } => {
+            format!("nothing recorded: the job ended in the recorded window, at step {steps} or soon after")
+        }
+        Seen::TooFew { steps, .. } => {
+            let last = settings.after + u64::from(settings.window);
+            let text = format!(
+                "nothing recorded: the job made {steps} steps, and recording takes {last} (--after {} and --window {})",
+                settings.after, settings.window
+            );
+            if *steps < 3 {
+                return text;
+            }
+            let window = u64::from(settings.window).min(steps - 1).min(3);
+            let after = (steps - window).min(settings.after).max(1);
+            format!("{text}; try --after {after} --window {window}")
+        }
+        Seen::OtherRanks => {
+            "nothing recorded: the first rank is not on this machine; --all-ranks records the others".to_owned()
+        }
+        Seen::Dropped(reasons) if reasons.iter().all(|reason| reason == "users_profiler") => {
+            "nothing recorded: the job runs a profiler of its own, which goes first. Import its trace with \
+             `habitat-tui import`, or run without it"
+                .to_owned()
+        }
+        Seen::Dropped(reasons) => {
+            let reason = reasons.iter().find(|reason| *reason != "users_profiler").map_or("", String::as_str);
+            format!("nothing recorded: {}", crate::text::clean(reason, 300))
+        }
+    }
+}
+
+/// Everything seen, `habitat-run` version 1.
+pub(super) fn json(
+    order: &Order,
+    finished: &Finished,
+    seen: &Seen,
+    assembled: Option<&Assembled>,
+    problem: Option<&str>,
+    output: &Path,
+) -> Value {
+    let command: Vec<_> = order.command.iter().map(|word| word.to_string_lossy()).collect();
+    let processes: Vec<Value> = finished
+        .recording
+        .processes
+        .iter()
+        .map(|(pid, process)| {
+            let times = process.step_times();
+            json!({
+                "pid": pid,
+                "python": process.python,
+                "torch": process.torch,
+                "rank": process.rank,
+                "steps": process.steps,
+                "windows": process.windows.iter().map(|window| json!({
+                    "first": window.steps.0, "last": window.steps.1, "trace_bytes": window.bytes,
+                })).collect::<Vec<_>>(),
+                "dropped": process.dropped,
+                "faults": process.faults,
+                "window_costs_us": process.costs,
+                "timed_steps": times.map_or(0, |times| times.count),
+                "step_time_us": times.map(|times| times.median.get()),
+            })
+        })
+        .collect();
+    json!({
+        "format": "habitat-run",
+        "version": 1,
+        "command": command,
+        "exit_code": finished.ended.exit_code(),
+        "ended_by_habitat": finished.by_us,
+        "seen": name(seen),
+        "problem": problem,
+        "profile": assembled.map(|_| output.display().to_string()),
+        "operations": assembled.map(|assembled| assembled.profile.operations.len()),
+        "steps_used": assembled.map(|assembled| assembled.summary.steps_used),
+        "notes": assembled.and_then(|assembled| assembled.profile.recording.as_ref()).map(|recording| &recording.notes),
+        "processes": processes,
+        "not_understood": finished.recording.garbled,
+    })
+}
+
+fn name(seen: &Seen) -> &'static str {
+    match seen {
+        Seen::Recorded => "recorded",
+        Seen::NoPython => "no python",
+        Seen::NoTorch => "no torch",
+        Seen::TooOld(_) => "torch too old",
+        Seen::NoSteps => "no steps",
+        Seen::TooFew { in_window: true, .. } => "ended in the window",
+        Seen::TooFew { .. } => "too few steps",
+        Seen::OtherRanks => "other ranks",
+        Seen::Dropped(_) => "dropped",
+    }
+}

@@ -1,0 +1,112 @@
+//! Arguments of `run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::predict::{Mode, Precision};
+use crate::settings::values;
+use crate::units::Hours;
+
+/// Arguments of `run`.
+///
+/// The job keeps its own output, input, signals and exit code.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The job, after two dashes: -- python train.py …
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+    /// The profile to write (default: the script's name and the date, in this folder).
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace files that are there.
+    #[arg(long)]
+    pub force: bool,
+    /// Steps of the optimizer to make before recording.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Recording")]
+    pub after: u64,
+    /// Steps to record in a window.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Recording")]
+    pub window: u32,
+    /// Windows to record, ten steps or more apart.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Recording")]
+    pub windows: u32,
+    /// Record these steps of the optimizer (20..22; the first is 2 or later), in place of
+    /// --after and --window.
+    #[arg(long, value_name = "A..B", value_parser = steps, conflicts_with_all = ["after", "window", "windows"], help_heading = "Recording")]
+    pub steps: Option<(u64, u32)>,
+    /// Record allocations of memory too.
+    #[arg(long, help_heading = "Recording")]
+    pub memory: bool,
+    /// Record every rank of a distributed job on this machine, not the first only.
+    #[arg(long, help_heading = "Recording")]
+    pub all_ranks: bool,
+    /// End the job once enough is recorded (20 steps beside the windows).
+    #[arg(long, help_heading = "Job")]
+    pub stop_after_recording: bool,
+    /// End the job after this long in any case (30s, 10m; a bare number is hours).
+    #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Job")]
+    pub timeout: Option<Hours>,
+    /// Write the job's standard output and error to this file.
+    #[arg(long, value_name = "FILE", help_heading = "Job")]
+    pub log: Option<PathBuf>,
+    /// A name for the workload (default: the script's).
+    #[arg(long, help_heading = "Workload")]
+    pub name: Option<String>,
+    /// Training or inference, in place of what is seen.
+    #[arg(long, value_parser = values::mode, help_heading = "Workload")]
+    pub mode: Option<Mode>,
+    /// Samples of one step on one GPU, in place of what is seen.
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Workload")]
+    pub batch_size: Option<u64>,
+    /// Tokens of one sample, in place of what is seen.
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Workload")]
+    pub sequence_length: Option<u64>,
+    /// Parameters of the model, in place of what the optimizers hold.
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Workload")]
+    pub parameters: Option<u64>,
+    /// What the step runs in (fp32, tf32, amp-fp16, amp-bf16, fp16, bf16, fp8), in place of
+    /// what is seen.
+    #[arg(long, value_parser = values::precision, help_heading = "Workload")]
+    pub precision: Option<Precision>,
+    /// The GPU it runs on, in place of what the driver says.
+    #[arg(long, value_name = "GPU", help_heading = "Workload")]
+    pub origin: Option<String>,
+    /// Write what was seen to this file as JSON.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+    /// Say nothing but errors.
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `A..B`, both included: the steps before A, and the steps from A to B.
+fn steps(text: &str) -> Result<(u64, u32), String> {
+    let problem = || format!("{text:?} are no steps; write 20..22 (from step 20 to step 22)");
+    let (first, last) = text.split_once("..").ok_or_else(problem)?;
+    let first: u64 = first.trim().parse().map_err(|_| problem())?;
+    let last: u64 = last.trim().trim_start_matches('=').parse().map_err(|_| problem())?;
+    if first < 2 {
+        return Err("the first step ends where counting begins; record from step 2 on, as 2..4".to_owned());
+    }
+    let count = last.checked_sub(first).ok_or_else(problem)? + 1;
+    if count > 1000 {
+        return Err(format!("{count} steps are too many; two or three make a profile, 1000 are the most"));
+    }
+    Ok((first - 1, u32::try_from(count).map_err(|_| problem())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_counted_from_both_ends() {
+        assert_eq!(steps("20..22"), Ok((19, 3)));
+        assert_eq!(steps("2..=2"), Ok((1, 1)));
+        for wrong in ["", "5", "1..3", "9..3", "a..b", "2..9999"] {
+            assert!(steps(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,638 @@
+//! `habitat-tui run` as a user meets it: real jobs, their output, exit codes and profiles.
+//!
+//! What needs no PyTorch runs wherever there is a `python3`. What needs it runs with the
+//! interpreter that `HABITAT_TUI_TEST_PYTHON` names:
+//! `HABITAT_TUI_TEST_PYTHON=/path/to/python cargo test --test capture -- --nocapture`
+//! prints the table of scenarios too.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use habitat_tui::profile::{Phase, Precision, Profile};
+use serde_json::Value;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/capture")
+}
+
+fn fixture(name: &str) -> String {
+    fixtures().join(name).to_str().unwrap().to_owned()
+}
+
+fn python() -> Option<String> {
+    let found = Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("skipped: there is no python3");
+    }
+    found.then(|| "python3".to_owned())
+}
+
+/// The interpreter with PyTorch.
+fn torch() -> Option<String> {
+    let python = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty());
+    if python.is_none() {
+        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
+    }
+    python
+}
+
+/// A folder to run in, and what is set there.
+struct Place {
+    folder: tempfile::TempDir,
+    variables: Vec<(String, String)>,
+}
+
+/// A job that was run.
+struct Ran {
+    output: Output,
+    seen: Value,
+    profile: Option<Profile>,
+}
+
+impl Ran {
+    fn out(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    fn err(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    fn code(&self) -> i32 {
+        self.output.status.code().unwrap()
+    }
+
+    fn notes(&self) -> String {
+        let recording = self.profile.as_ref().and_then(|profile| profile.recording.as_ref());
+        recording.map_or_else(String::new, |recording| recording.notes.join("\n"))
+    }
+
+    /// Steps of the processes that trained.
+    fn steps(&self) -> Vec<u64> {
+        let processes = self.seen["processes"].as_array().unwrap();
+        processes.iter().map(|process| process["steps"].as_u64().unwrap()).filter(|steps| *steps > 0).collect()
+    }
+
+    fn windows(&self) -> Vec<(u64, u64)> {
+        let processes = self.seen["processes"].as_array().unwrap();
+        processes
+            .iter()
+            .flat_map(|process| process["windows"].as_array().unwrap())
+            .map(|window| (window["first"].as_u64().unwrap(), window["last"].as_u64().unwrap()))
+            .collect()
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
+    }
+
+    fn with(name: &str, value: &str) -> Self {
+        Self { variables: vec![(name.to_owned(), value.to_owned())], ..Self::new() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.folder.path())
+            .env("HABITAT_TUI_CONFIG_DIR", self.folder.path().join("config"))
+            .env_remove("PYTHONPATH")
+            .envs(self.variables.clone())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn start(&self, options: &[&str], job: &[&str]) -> Child {
+        self.command(env!("CARGO_BIN_EXE_habitat-tui"))
+            .args(["run", "-o", "p.habitat.json", "--json", "seen.json", "--force"])
+            .args(options)
+            .arg("--")
+            .args(job)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn end(&self, child: Child) -> Ran {
+        let output = child.wait_with_output().unwrap();
+        let seen =
+            std::fs::read(self.path("seen.json")).map_or(Value::Null, |json| serde_json::from_slice(&json).unwrap());
+        let profile = std::fs::read(self.path("p.habitat.json")).ok().map(|json| Profile::from_json(&json).unwrap().0);
+        Ran { output, seen, profile }
+    }
+
+    fn run(&self, options: &[&str], job: &[&str]) -> Ran {
+        self.end(self.start(options, job))
+    }
+
+    /// The same job without us.
+    fn bare(&self, job: &[&str]) -> Output {
+        self.command(job[0]).args(&job[1..]).output().unwrap()
+    }
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_running(pid: u32) -> bool {
+    // A zombie has ended.
+    Command::new("ps")
+        .args(["-o", "stat=", "-p", &pid.to_string()])
+        .output()
+        .is_ok_and(|output| output.status.success() && !output.stdout.starts_with(b"Z"))
+}
+
+fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
+}
+
+// ----- without PyTorch
+
+#[test]
+fn a_program_that_is_not_there() {
+    let ran = Place::new().run(&[], &["no-such-program-anywhere"]);
+    assert_eq!(ran.code(), 127);
+    assert!(ran.err().contains("no-such-program-anywhere: no such program"), "{}", ran.err());
+    let place = Place::new();
+    std::fs::write(place.path("train.py"), "print(1)").unwrap();
+    let ran = place.run(&[], &["./train.py"]);
+    assert_eq!(ran.code(), 126);
+    assert!(ran.err().contains("start it as `python ./train.py`"), "{}", ran.err());
+}
+
+#[test]
+fn a_program_that_is_no_python_keeps_its_output_and_code() {
+    let ran = Place::new().run(&[], &["sh", "-c", "echo out; echo err >&2; exit 3"]);
+    assert_eq!((ran.code(), ran.out().as_str()), (3, "out\n"));
+    assert!(ran.err().starts_with("err\n"), "{}", ran.err());
+    assert!(ran.err().contains("no Python of the job loaded the hook"), "{}", ran.err());
+    assert_eq!(ran.seen["seen"], "no python");
+    assert!(ran.profile.is_none());
+}
+
+#[test]
+fn a_job_ended_by_a_signal_gives_128_and_the_signal() {
+    let ran = Place::new().run(&[], &["sh", "-c", "kill -9 $$"]);
+    assert_eq!(ran.code(), 137);
+    assert_eq!(ran.seen["exit_code"], 137);
+}
+
+#[test]
+fn python_without_torch_keeps_output_and_code() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    let script = fixture("without_torch.py");
+    let job = [python.as_str(), script.as_str(), "a b", "--json"];
+    let (ran, bare) = (place.run(&[], &job), place.bare(&job));
+    assert_eq!((ran.code(), ran.output.stdout.clone()), (7, bare.stdout));
+    assert_eq!(ran.out(), "a b --json\n");
+    assert!(ran.output.stderr.starts_with(&bare.stderr), "{}", ran.err());
+    assert!(ran.err().contains("never imported torch.optim"), "{}", ran.err());
+    assert_eq!(ran.seen["seen"], "no torch");
+}
+
+#[test]
+fn python_that_shuts_the_hook_out_is_said_so() {
+    let Some(python) = python() else { return };
+    for switch in ["-I", "-E", "-S"] {
+        let ran = Place::new().run(&[], &[&python, switch, &fixture("without_torch.py")]);
+        assert_eq!((ran.code(), ran.seen["seen"].as_str()), (7, Some("no python")), "{switch}");
+        assert!(ran.err().contains("`python -I`"), "{}", ran.err());
+    }
+}
+
+#[test]
+fn a_torch_that_is_too_old_is_left_alone() {
+    let Some(python) = python() else { return };
+    let place = Place::with("PYTHONPATH", &fixture("old"));
+    let ran = place.run(&[], &[&python, &fixture("old_torch.py")]);
+    assert_eq!((ran.code(), ran.out().as_str()), (0, "torch 1.13.1\n"));
+    assert!(ran.err().contains("PyTorch 1.13.1 is older than 2.1"), "{}", ran.err());
+}
+
+#[test]
+fn the_users_own_sitecustomize_runs_and_its_faults_are_reported_as_ever() {
+    let Some(python) = python() else { return };
+    for (text, out) in
+        [("import sys; sys.mine = 'mine'", "mine True False"), ("raise RuntimeError('broken')", "None True False")]
+    {
+        let place = Place::new();
+        std::fs::create_dir(place.path("own")).unwrap();
+        std::fs::write(place.path("own/sitecustomize.py"), text).unwrap();
+        let place = Place { variables: vec![("PYTHONPATH".into(), place.path("own"))], ..place };
+        let code = "import sys, sitecustomize; own = 'own' in (sitecustomize.__file__ or ''); \
+                    ours = any('habitat' in entry for entry in sys.path); print(getattr(sys, 'mine', None), own, ours)";
+        // One that fails is not importable afterwards either, with us or without.
+        let code = if text.starts_with("raise") {
+            "import sys; print(None, True, any('habitat' in e for e in sys.path))"
+        } else {
+            code
+        };
+        let job = [python.as_str(), "-c", code];
+        let (ran, bare) = (place.run(&[], &job), place.bare(&job));
+        assert_eq!(ran.out().trim(), out);
+        assert_eq!(ran.output.stdout, bare.stdout);
+        assert!(
+            ran.output.stderr.starts_with(&bare.stderr),
+            "{}\n---\n{}",
+            ran.err(),
+            String::from_utf8_lossy(&bare.stderr)
+        );
+    }
+}
+
+#[test]
+fn nothing_is_started_that_could_not_be_written() {
+    let place = Place::new();
+    for (options, problem) in [
+        (vec!["-o", "no/such/folder/p.habitat.json"], "cannot be written"),
+        (vec!["-o", "."], "is a folder"),
+        (vec!["-o", "there.habitat.json"], "exists already"),
+        (vec!["--log", "no/such/folder/log"], "cannot be written"),
+        (vec!["--batch-size", "0"], "at least one sample"),
+        (vec!["--origin", "gtx-99"], "gtx-99"),
+    ] {
+        std::fs::write(place.path("there.habitat.json"), "x").unwrap();
+        let output = place
+            .command(env!("CARGO_BIN_EXE_habitat-tui"))
+            .arg("run")
+            .args(&options)
+            .args(["--", "sh", "-c", "echo started"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(output.stdout.is_empty(), "{options:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(problem), "{options:?}: {output:?}");
+    }
+}
+
+#[test]
+fn the_jobs_output_can_go_to_a_file() {
+    let place = Place::new();
+    let ran = place.run(&["--log", "job.log"], &["sh", "-c", "echo out; echo err >&2"]);
+    assert_eq!((ran.code(), ran.out().as_str()), (0, ""));
+    assert!(!ran.err().contains("err\n"), "{}", ran.err());
+    assert_eq!(std::fs::read_to_string(place.path("job.log")).unwrap(), "out\nerr\n");
+}
+
+#[test]
+fn a_folder_for_temporary_files_with_a_long_name_will_do() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    let long = place.path(&"x".repeat(120));
+    std::fs::create_dir(&long).unwrap();
+    let place = Place { variables: vec![("TMPDIR".into(), long.clone())], ..place };
+    let ran = place.run(&[], &[&python, "-c", "pass"]);
+    assert_eq!(ran.seen["seen"], "no torch", "the hook was heard: {}", ran.err());
+    assert_eq!(std::fs::read_dir(&long).unwrap().count(), 0, "nothing is left behind");
+    let place = Place::with("TMPDIR", &place.path("gone"));
+    let ran = place.run(&[], &[&python, "-c", "print(1)"]);
+    assert_eq!((ran.code(), ran.out().as_str()), (2, ""));
+    assert!(ran.err().contains("set TMPDIR"), "{}", ran.err());
+}
+
+#[test]
+fn signals_reach_the_job() {
+    let Some(python) = python() else { return };
+    for (name, code) in [("TERM", 143), ("INT", 9), ("USR1", 10)] {
+        let place = Place::new();
+        let program = "import signal, sys, time\n\
+            def end(code): return lambda *_: sys.exit(code)\n\
+            signal.signal(signal.SIGINT, end(9)); signal.signal(signal.SIGUSR1, end(10))\n\
+            open('ready', 'w').close()\n\
+            time.sleep(60)";
+        let child = place.start(&[], &[&python, "-c", program]);
+        wait_for("the job is ready", || Path::new(&place.path("ready")).exists());
+        signal(child.id(), name);
+        assert_eq!(place.end(child).code(), code, "{name}");
+    }
+}
+
+#[test]
+fn a_job_is_ended_after_the_time_given() {
+    let began = Instant::now();
+    let ran = Place::new().run(&["--timeout", "1s"], &["sleep", "60"]);
+    assert_eq!((ran.code(), ran.seen["ended_by_habitat"].as_bool()), (143, Some(true)));
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+/// With a terminal the job has the foreground: it can read, and Ctrl-C is its own.
+#[test]
+fn in_a_terminal_the_job_reads_and_gets_the_keys() {
+    use std::io::{Read, Write};
+    let Some(python) = python() else { return };
+    let pty = portable_pty::native_pty_system().openpty(portable_pty::PtySize::default()).unwrap();
+    let place = Place::new();
+    let mut command = portable_pty::CommandBuilder::new(env!("CARGO_BIN_EXE_habitat-tui"));
+    let program = "name = input('name? ')\n\
+        try:\n    print('hello', name, flush=True); import time; time.sleep(60)\n\
+        except KeyboardInterrupt: print('interrupted', flush=True); raise SystemExit(4)";
+    command.args(["run", "-q", "-o", "p.habitat.json", "--", &python, "-c", program]);
+    command.cwd(place.folder.path());
+    let mut child = pty.slave.spawn_command(command).unwrap();
+    drop(pty.slave);
+    let mut reader = pty.master.try_clone_reader().unwrap();
+    let mut writer = pty.master.take_writer().unwrap();
+    let (send, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = reader.read(&mut buffer) {
+            send.send(String::from_utf8_lossy(&buffer[..read]).into_owned()).unwrap_or_default();
+        }
+    });
+    let mut text = String::new();
+    let mut until = |what: &str| {
+        while !text.contains(what) {
+            text += &heard.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|_| panic!("no {what:?} in {text:?}"));
+        }
+    };
+    until("name?");
+    writer.write_all(b"world\n").unwrap();
+    until("hello world");
+    writer.write_all(b"\x03").unwrap();
+    until("interrupted");
+    assert_eq!(child.wait().unwrap().exit_code(), 4);
+}
+
+// ----- with PyTorch
+
+/// Scenarios that end in a profile: name, job, options, and what to expect.
+struct Scenario {
+    name: &'static str,
+    job: Vec<String>,
+    options: Vec<&'static str>,
+    steps: Vec<u64>,
+    windows: Vec<(u64, u64)>,
+    batch: Option<u64>,
+}
+
+fn scenarios(python: &str) -> Vec<Scenario> {
+    let py = |words: &[&str]| -> Vec<String> {
+        std::iter::once(python.to_owned())
+            .chain(words.iter().map(|word| {
+                if Path::new(word).extension().is_some_and(|e| e == "py") { fixture(word) } else { (*word).to_owned() }
+            }))
+            .collect()
+    };
+    let usual =
+        |name, job| Scenario { name, job, options: vec![], steps: vec![40], windows: vec![(11, 13)], batch: Some(8) };
+    let torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "distributed.py"];
+    vec![
+        usual("plain script", py(&["plain.py"])),
+        usual("python -m", py(&["-m", "plain"])),
+        Scenario {
+            options: vec!["--steps", "20..21"],
+            windows: vec![(20, 21)],
+            ..usual("--steps 20..21", py(&["plain.py"]))
+        },
+        Scenario {
+            options: vec!["--windows", "2", "--memory"],
+            windows: vec![(11, 13), (24, 26)],
+            steps: vec![60],
+            ..usual("two windows, memory", py(&["slow.py", "progress", "60"]))
+        },
+        Scenario { steps: vec![32], ..usual("DataLoader fork", py(&["loader.py", "fork"])) },
+        Scenario { steps: vec![32], ..usual("DataLoader spawn", py(&["loader.py", "spawn"])) },
+        Scenario { batch: None, ..usual("torch.compile", py(&["compiled.py"])) },
+        Scenario { steps: vec![40, 40], ..usual("torchrun, 2 ranks", py(&torchrun)) },
+        Scenario {
+            steps: vec![40, 40],
+            windows: vec![(11, 13), (11, 13)],
+            options: vec!["--all-ranks"],
+            ..usual("torchrun, all ranks", py(&torchrun))
+        },
+        usual("autocast, GradScaler", py(&["autocast.py"])),
+        Scenario { batch: Some(32), ..usual("accumulation of 4", py(&["accumulation.py"])) },
+        usual("two optimizers", py(&["two_optimizers.py"])),
+        Scenario {
+            steps: vec![40, 40],
+            windows: vec![(11, 13), (11, 13)],
+            ..usual("in a fork, in a spawn", py(&["forked.py"]))
+        },
+    ]
+}
+
+#[test]
+fn every_way_to_train_is_recorded_and_none_is_changed() {
+    let Some(python) = torch() else { return };
+    let row = |cells: [&str; 6]| {
+        let [name, steps, windows, operations, batch, code] = cells;
+        eprintln!("{name:<22} {steps:>9} {windows:>16} {operations:>10} {batch:>6} {code:>10}");
+    };
+    row(["scenario", "steps", "recorded", "operations", "batch", "exit code"]);
+    for scenario in scenarios(&python) {
+        let name = scenario.name;
+        let place = Place::with("EXIT_CODE", "6");
+        let place = if name == "python -m" {
+            let fixtures = fixtures().to_str().unwrap().to_owned();
+            Place { variables: vec![("PYTHONPATH".into(), fixtures), ("EXIT_CODE".into(), "6".into())], ..place }
+        } else {
+            place
+        };
+        let job = words(&scenario.job);
+        let (ran, bare) = (place.run(&scenario.options, &job), place.bare(&job));
+        assert_eq!(Some(ran.code()), bare.status.code(), "{name}: {}", ran.err());
+        assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{name}: the output is the job's own");
+        let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{name}: {}\n{}", ran.err(), ran.seen));
+        assert_eq!(ran.steps(), scenario.steps, "{name}: {}", ran.seen);
+        let mut windows = ran.windows();
+        if let (true, [_, second]) = (name == "two windows, memory", &mut windows[..]) {
+            // Ten steps after the first, or as soon as its trace is written.
+            assert!(second.0 >= 24 && second.1 == second.0 + 2, "{name}: {second:?}");
+            *second = (24, 26);
+        }
+        assert_eq!(windows, scenario.windows, "{name}: {}", ran.seen);
+        assert_eq!(profile.workload.batch_size, scenario.batch, "{name}: {}", ran.notes());
+        assert!(profile.origin.is_none() && profile.step.is_none(), "{name}: no GPU, no origin");
+        assert!(
+            ran.seen["processes"].as_array().unwrap().iter().all(|process| process["faults"] == Value::Array(vec![]))
+        );
+        let phases: Vec<Phase> = profile.operations.iter().map(|operation| operation.phase).collect();
+        for phase in [Phase::Forward, Phase::Backward, Phase::Optimizer] {
+            assert!(name == "torch.compile" || phases.contains(&phase), "{name}: no {phase} in {phases:?}");
+        }
+        let products = |phase| {
+            let all = profile.operations.iter().filter(|o| o.phase == phase && o.name.contains("mm"));
+            all.map(|operation| operation.count).sum::<u32>()
+        };
+        if !matches!(name, "torch.compile" | "two optimizers") {
+            let parts = if name.starts_with("accumulation") { 4 } else { 1 };
+            assert_eq!(products(Phase::Forward), 2 * parts, "{name}");
+            assert_eq!(profile.workload.parameter_count, Some(16 * 32 + 32 + 32 * 4 + 4), "{name}");
+        }
+        let windows: Vec<String> = ran.windows().iter().map(|(first, last)| format!("{first}-{last}")).collect();
+        let steps: Vec<String> = ran.steps().iter().map(u64::to_string).collect();
+        let batch = profile.workload.batch_size.map_or_else(|| "-".to_owned(), |batch| batch.to_string());
+        let (operations, code) = (profile.operations.len().to_string(), ran.code().to_string());
+        row([name, &steps.join(", "), &windows.join(", "), &operations, &batch, &code]);
+        if name.starts_with("autocast") {
+            assert_eq!(profile.workload.precision, Some(Precision::AmpBf16));
+        }
+        if name == "two windows, memory" {
+            assert!(ran.notes().contains("2 windows"), "{}", ran.notes());
+        }
+        assert_eq!(
+            ran.profile.as_ref().unwrap().recording.as_ref().unwrap().ranks,
+            name.ends_with("all ranks").then_some(2)
+        );
+    }
+}
+
+#[test]
+fn the_users_profiler_loses_nothing() {
+    let Some(python) = torch() else { return };
+    for kind in ["whole", "late", "schedule"] {
+        let place = Place::new();
+        let script = fixture("users_profiler.py");
+        let job = [python.as_str(), script.as_str(), kind];
+        let (ran, bare) = (place.run(&[], &job), place.bare(&job));
+        assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{kind}: events with us and without");
+        eprintln!("{kind}: {}", ran.out().lines().next().unwrap());
+        match kind {
+            "whole" => {
+                assert!(ran.profile.is_none());
+                assert!(ran.err().contains("profiler of its own"), "{}", ran.err());
+            }
+            // Dropped at first, recorded once the user's is done.
+            _ => assert!(ran.profile.is_some(), "{kind}: {}", ran.seen),
+        }
+    }
+}
+
+#[test]
+fn a_job_that_ends_in_the_window_is_left_to() {
+    let Some(python) = torch() else { return };
+    for (how, code) in [("raise", 1), ("kill", 137), ("exit", 5)] {
+        let place = Place::new();
+        let script = fixture("crash.py");
+        let job = [python.as_str(), script.as_str(), how];
+        let (ran, bare) = (place.run(&[], &job), place.bare(&job));
+        assert_eq!(ran.code(), code, "{how}: {}", ran.err());
+        assert!(ran.output.stderr.starts_with(&bare.stderr), "{how}: {}", ran.err());
+        assert!(
+            ran.err().contains("in the recorded window") || ran.err().contains("in the window"),
+            "{how}: {}",
+            ran.err()
+        );
+        assert!(ran.profile.is_none(), "{how}");
+    }
+}
+
+#[test]
+fn what_keeps_a_job_from_being_recorded_is_said() {
+    let Some(python) = torch() else { return };
+    let ran = Place::new().run(&[], &[&python, &fixture("no_steps.py")]);
+    assert_eq!((ran.code(), ran.out().as_str()), (0, "done\n"));
+    assert!(ran.err().contains("no torch optimizer made a step"), "{}", ran.err());
+    let place = Place::with("STEPS", "7");
+    let ran = place.run(&[], &[&python, &fixture("plain.py")]);
+    assert_eq!(ran.code(), 0);
+    assert!(ran.err().contains("made 7 steps") && ran.err().contains("try --after 4 --window 3"), "{}", ran.err());
+    let ran = place.run(&["--after", "4"], &[&python, &fixture("plain.py")]);
+    assert_eq!(ran.windows(), [(5, 7)], "what was advised works: {}", ran.err());
+    assert!(ran.profile.is_some());
+}
+
+#[test]
+fn training_goes_on_when_we_are_killed() {
+    let Some(python) = torch() else { return };
+    // Killed before the window, in it, and after.
+    for at in [5, 12, 20] {
+        let place = Place::new();
+        let progress = place.path("progress");
+        // A window long enough to be met.
+        let script = fixture("slow.py");
+        let job = [python.as_str(), script.as_str(), progress.as_str(), "40"];
+        let out = std::fs::File::create(place.path("out")).unwrap();
+        let mut child = place
+            .command(env!("CARGO_BIN_EXE_habitat-tui"))
+            .args(["run", "-q", "-o", "p.habitat.json", "--window", "5", "--", "sh", "-c"])
+            .arg(format!("'{}'; echo \"code $?\" >>'{}'", job.join("' '"), place.path("code")))
+            .stdout(out.try_clone().unwrap())
+            .stderr(out)
+            .spawn()
+            .unwrap();
+        let step = || std::fs::read_to_string(&progress).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        wait_for("the step is reached", || step() >= at);
+        signal(child.id(), "KILL");
+        child.wait().unwrap();
+        wait_for("the job ends", || Path::new(&place.path("code")).exists());
+        assert_eq!(step(), 40, "all steps were made");
+        assert_eq!(std::fs::read_to_string(place.path("code")).unwrap(), "code 0\n");
+        let bare = place.bare(&job);
+        assert_eq!(std::fs::read_to_string(place.path("out")).unwrap(), String::from_utf8_lossy(&bare.stdout), "{at}");
+    }
+}
+
+fn words(job: &[String]) -> Vec<&str> {
+    job.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn two_at_once_and_one_that_is_stopped_when_recorded() {
+    let Some(python) = torch() else { return };
+    let (one, two) = (Place::new(), Place::new());
+    let slow = |place: &Place| vec![python.clone(), fixture("slow.py"), place.path("progress"), "2000".to_owned()];
+    let (first, second) = (slow(&one), slow(&two));
+    let (a, b) = (
+        one.start(&["--stop-after-recording"], &words(&first)),
+        two.start(&["--stop-after-recording"], &words(&second)),
+    );
+    for (place, child) in [(&one, a), (&two, b)] {
+        let ran = place.end(child);
+        assert_eq!((ran.code(), ran.seen["ended_by_habitat"].as_bool()), (0, Some(true)), "{}", ran.err());
+        assert_eq!(ran.windows(), [(11, 13)]);
+        assert_eq!(ran.steps().len(), 1, "each hears its own job only");
+        assert!(ran.profile.is_some());
+    }
+}
+
+#[test]
+fn a_profile_is_there_while_the_job_goes_on() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let child = place.start(&[], &[&python, &fixture("slow.py"), &place.path("progress"), "2000"]);
+    wait_for("the profile is written", || Path::new(&place.path("p.habitat.json")).exists());
+    assert!(is_running(child.id()));
+    signal(child.id(), "TERM");
+    let ran = place.end(child);
+    assert_eq!(ran.code(), 143);
+    assert!(ran.err().contains("the job goes on") && ran.err().contains("ended by signal 15"), "{}", ran.err());
+}
+
+/// A device that is always full: the profile cannot be written, the traces are kept.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_costs_the_profile_but_not_the_traces() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let output = place
+        .command(env!("CARGO_BIN_EXE_habitat-tui"))
+        .args(["run", "-o", "/dev/full", "--force", "--", &python, &fixture("plain.py")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("No space left"), "{said}");
+    let kept = said.lines().find_map(|line| line.split("kept in ").nth(1)).unwrap();
+    let traces = std::fs::read_dir(kept)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("trace-"));
+    assert_eq!(traces.count(), 1);
+    std::fs::remove_dir_all(kept).unwrap();
+}
