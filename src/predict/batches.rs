@@ -1,7 +1,7 @@
 //! Steps at batch sizes that were not recorded.
 //!
 //! [`curve`]: from steps at two or more batch sizes, a line with ranges found on measured
-//! steps ([`spread`]). [`rebatch`]: from one, its shapes scaled. [`sweep`]: both on every GPU,
+//! steps ([`spread`]). [`rebatch`]: from one, its shapes scaled. [`sweep()`]: both on every GPU,
 //! with the memory and the largest batch that fits.
 
 pub mod curve;

@@ -3,7 +3,7 @@
 //! Beyond the largest measured batch: the line of weighted least squares (weights in
 //! proportion to the batch, intercept and slope not negative), made steeper where the upper
 //! measured batches rise faster than all of them do (what the host hides at small batches
-//! comes out at large ones), and never flatter than [`LEAST_SHARE`]. Between two measured
+//! comes out at large ones), and never flatter than `LEAST_SHARE`. Between two measured
 //! batches: straight between them. Below the smallest: the line of the two smallest. With
 //! the device's busy time at every batch, the line of that with the rest of the step added,
 //! in part or, where the step hardly grows, alone.
@@ -23,7 +23,7 @@ use crate::units::Micros;
 /// 0.2 and 0.25 tried, every network left out in turn; 0.15 and 0.2 are alike).
 const LEAST_SHARE: f64 = 0.15;
 /// How much the line through the device's busy time counts where the step grows; chosen as
-/// [`LEAST_SHARE`] was (0, 0.2, 0.3, 0.4, 0.5 and 0.7 tried; whichever network is left out,
+/// `LEAST_SHARE` was (0, 0.2, 0.3, 0.4, 0.5 and 0.7 tried; whichever network is left out,
 /// 0.2 or 0.3 is best, and 1 where the step hardly grows).
 const BUSY_SHARE: f64 = 0.3;
 
