@@ -168,6 +168,9 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     let targets = instead.iter().map(|(slug, _)| slug.clone()).collect();
     let by_lines = predict_by(profile, catalog, &Options { targets, method, ..options.clone() })?;
     for ((_, why), mut prediction) in instead.into_iter().zip(by_lines.predictions) {
+        if prediction.by_fitted_lines() < compare::COVERED {
+            continue;
+        }
         prediction.notes.insert(0, why);
         if let Some(place) = answers.predictions.iter_mut().find(|it| it.gpu.slug == prediction.gpu.slug) {
             *place = prediction;
@@ -250,6 +253,13 @@ fn predict_by(profile: &Profile, catalog: &Catalog, options: &Options) -> Result
             let change = change.filter(|_| refused.is_none());
             let route = route(gpu, learned.as_ref().map(|table| table.columns(index)));
             let mut prediction = predict_one(&context, &route, change);
+            let known = prediction.by_fitted_lines();
+            if options.method.is_fitted() && !prediction.step.is_measured() && known < 0.995 {
+                prediction.notes.insert(
+                    0,
+                    format!("fitted lines know {:.0} % of the device time; rooflines fill in the rest", known * 100.0),
+                );
+            }
             prediction.precision_note = refused.or_else(|| change.map(Change::note));
             prediction.notes.splice(0..0, prediction.precision_note.clone());
             prediction

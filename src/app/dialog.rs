@@ -147,10 +147,20 @@ impl App {
         }
     }
 
+    /// Whether the method at this position has an answer on the GPU compared, or needs none.
+    fn answers(&self, selected: usize) -> bool {
+        let on = self.comparison.value().and_then(|comparison| comparison.gpus.first());
+        on.is_some_and(|on| on.measured.is_some() || on.answers.get(selected).is_some_and(Option::is_some))
+    }
+
     /// Predicts every GPU by the method selected, unless it has no answer.
     fn choose_method(&mut self, gpu: GpuSlug, selected: usize, effects: &mut Vec<Effect>) {
         let chosen = self.comparison.value().and_then(|comparison| comparison.methods.get(selected)).cloned();
         match chosen {
+            Some(Compared { method, missing: None }) if !self.answers(selected) => {
+                self.message = Some((Tone::Hint, format!("{} has no answer on {gpu}", method.name())));
+                self.modal = Some(Modal::Methods { gpu, selected });
+            }
             Some(Compared { method, missing: None }) => {
                 self.method = Some(method);
                 self.message = Some((Tone::Good, format!("method {} everywhere", method.name())));

@@ -68,6 +68,10 @@ fn list(gpus: &[GpuSlug]) -> String {
     gpus.iter().map(GpuSlug::as_str).collect::<Vec<_>>().join(", ")
 }
 
+/// What is said where nothing tells the memory.
+const NO_SHAPES: &str =
+    "no shapes were shown: what memory the step needs is known from where it ran alone; tell with --peak-memory";
+
 /// The step that `totals` were measured of on every GPU of `targets`, or on the anchor and
 /// all that the model reaches from it. `peak` is the step's device memory, which totals do
 /// not tell.
@@ -125,7 +129,7 @@ pub fn predict(
     notes.extend(anchor_slug.filter(|slug| *slug != totals.gpu).map(|slug| alike(&totals.gpu, &slug)));
     notes.extend(anatomy.notes());
     if peak.is_none() {
-        notes.push("no shapes were shown: what memory the step needs is known from where it ran alone; tell with --peak-memory".to_owned());
+        notes.push(NO_SHAPES.to_owned());
     }
     Ok(Predictions { workload: workload(totals), origin: Some(origin(&totals.gpu)), predictions, notes })
 }
@@ -146,6 +150,14 @@ pub fn of_profile(
     let peak = profile.step.as_ref().and_then(|step| step.peak_memory_bytes);
     let mut predictions = predict(&totals, model, catalog, targets, peak)?;
     predictions.workload = profile.workload.clone();
+    // The shapes are known here: what memory the step needs is told by them.
+    let need = MemoryNeed::of(profile, origin.and_then(|slug| catalog.get(slug)));
+    for prediction in &mut predictions.predictions {
+        if let Some(gpu) = catalog.get(&prediction.gpu.slug) {
+            prediction.memory = need.fit(gpu);
+        }
+    }
+    predictions.notes.retain(|note| note != NO_SHAPES);
     predictions.origin.clone_from(&profile.origin);
     Ok(predictions)
 }

@@ -19,6 +19,9 @@ use crate::units::{GpuSlug, Micros};
 
 /// Fewer judged steps do not move the choice away from the default method.
 pub const ENOUGH: u32 = 10;
+/// Fitted lines answer for a step where they know this much of its device time: what they
+/// were found to err by says nothing of the rooflines that fill in.
+pub const COVERED: f64 = 0.9;
 /// The part of the default method's error that another's has to stay below: the mean of ten
 /// errors varies by about a quarter from sample to sample.
 pub const MARGIN: f64 = 0.75;
@@ -268,7 +271,12 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
                 Some(lines) if method.is_fitted() => validated_lines(method, lines, &on.gpu.slug),
                 _ => validated(method, known, mode),
             };
-            on.answers.push(found.and_then(|prediction| answer(prediction, validated)));
+            let covered = |prediction: &&Prediction| !method.is_fitted() || prediction.by_fitted_lines() >= COVERED;
+            on.answers.push(found.filter(covered).and_then(|prediction| answer(prediction, validated)));
+        }
+        let answered = gpus.iter().any(|on| on.measured.is_some() || on.answers.last().is_some_and(Option::is_some));
+        if method.is_fitted() && lacking.is_none() && !answered {
+            lacking = Some("the lines know too little of this step here; `fit kernelwise` on steps like it".to_owned());
         }
         methods.push(Compared { method, missing: lacking });
     }

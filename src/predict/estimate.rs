@@ -199,6 +199,13 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// Share of the device time that fitted lines answer for, 0 to 1.
+    pub fn by_fitted_lines(&self) -> f64 {
+        let fitted =
+            |share: &&MethodShare| matches!(share.method, Method::KernelWise | Method::LayerWise | Method::EndToEnd);
+        self.shares.iter().filter(fitted).map(|share| share.share).sum()
+    }
+
     /// The step that a plan counts with, on one GPU. A measurement stands for itself, with
     /// no range: over many steps their median is what counts, not the slowest of them.
     pub fn planning_step(&self) -> Estimate<Micros> {

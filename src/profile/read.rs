@@ -24,7 +24,7 @@ pub enum ProfileError {
     },
     /// JSON of another kind.
     #[error(
-        "format: found {found:?}, expected \"{FORMAT}\"; a PyTorch trace is turned into a profile by `habitat-tui import TRACE -o FILE`"
+        "format: found {found:?}, expected \"{FORMAT}\"; a PyTorch trace is turned into a profile by `habitat-tui import TRACE -o FILE`, and a black box is read by `predict --black-box FILE`"
     )]
     Format {
         /// The value of the field.

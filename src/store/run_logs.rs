@@ -175,7 +175,12 @@ impl Found {
 }
 
 fn listed(headings: &csv::StringRecord) -> String {
-    headings.iter().map(|heading| format!("{heading:?}")).collect::<Vec<_>>().join(", ")
+    if headings.iter().any(|heading| heading.trim_start().starts_with('{')) {
+        return "what looks like JSON, not a table with a line of headings".to_owned();
+    }
+    let shown = headings.iter().take(12).map(|heading| format!("{:?}", crate::text::clean(heading, 40)));
+    let more = if headings.len() > 12 { " …" } else { "" };
+    shown.collect::<Vec<_>>().join(", ") + more
 }
 
 /// The column asked for, else the first of the usual names that is there, in their order.

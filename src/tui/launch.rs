@@ -163,7 +163,11 @@ fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options) -> 
             compare(profile, &catalog_too, &by_too(method, vec![gpu.clone()])).map_err(|error| error.to_string())
         }),
         batches: Arc::new(move |profile, gpu, method| {
-            let options = by_sweep(method, vec![gpu.clone()]);
+            let mut options = by_sweep(method, vec![gpu.clone()]);
+            if options.method == MethodChoice::BlackBox {
+                // It has no shapes to scale.
+                options.method = MethodChoice::Auto;
+            }
             let batch = profile.workload.batch_size.unwrap_or(1);
             let around = AROUND.map(|(times, parts)| batch * times / parts);
             let named = [(profile.workload.name.clone(), profile.clone())];

@@ -394,7 +394,11 @@ pub fn operations_table(app: &App) -> Table {
         rows,
         selected: list.selected,
         sorted: Some((list.sort, (list.sort != 2) != list.reversed)),
-        empty: "No operation passes the filter; Esc clears it.".to_owned(),
+        empty: if list.filter.is_empty() {
+            "This method knows no single operations.".to_owned()
+        } else {
+            "No operation passes the filter; Esc clears it.".to_owned()
+        },
     }
 }
 

@@ -209,7 +209,10 @@ fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
         }
     }
     let mut y = inside.y + 2 + rows;
-    let largest = on.largest.map(|batch| format!("the largest batch that fits is {batch}"));
+    let unsure = sweep.memory.is_some_and(|line| line.is_upper_bound());
+    let largest = on
+        .largest
+        .map(|batch| format!("the largest batch that fits is {}{batch}", if unsure { "at least " } else { "" }));
     for note in largest.iter().chain(&on.notes).chain(&sweep.notes) {
         if y < inside.bottom() {
             let room = Rect { y, height: inside.bottom() - y, ..inside };
@@ -223,7 +226,7 @@ fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) 
     let app = canvas.app;
     let lines = app.comparison.value().map_or(1, |comparison| comparison.methods.len()) as u16;
     let title = format!("{gpu}: method by method");
-    let inside = frame(canvas, area, 92, lines + 9, &title, "Enter uses it everywhere · Esc closes");
+    let inside = frame(canvas, area, 92, lines + 14, &title, "Enter uses it everywhere · Esc closes");
     if waiting(canvas, inside, &app.comparison, "asking every method …") {
         return;
     }
@@ -269,8 +272,11 @@ fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) 
     if let Some(compared) = comparison.methods.get(selected) {
         let name = compared.method.name();
         say(&format!("{name} needs"), compared.method.needs(), Role::Text);
-        if let Some(missing) = &compared.missing {
-            say("here", missing, Role::Warning);
+        let answers = on.measured.is_some() || on.answers.get(selected).is_some_and(Option::is_some);
+        match &compared.missing {
+            Some(missing) => say("here", missing, Role::Warning),
+            None if !answers => say("here", "it knows nothing of this GPU", Role::Warning),
+            None => {}
         }
     }
     if on.taken.is_some() {
