@@ -253,13 +253,6 @@ fn predict_by(profile: &Profile, catalog: &Catalog, options: &Options) -> Result
             let change = change.filter(|_| refused.is_none());
             let route = route(gpu, learned.as_ref().map(|table| table.columns(index)));
             let mut prediction = predict_one(&context, &route, change);
-            let known = prediction.by_fitted_lines();
-            if options.method.is_fitted() && !prediction.step.is_measured() && known < 0.995 {
-                prediction.notes.insert(
-                    0,
-                    format!("fitted lines know {:.0} % of the device time; rooflines fill in the rest", known * 100.0),
-                );
-            }
             prediction.precision_note = refused.or_else(|| change.map(Change::note));
             prediction.notes.splice(0..0, prediction.precision_note.clone());
             prediction

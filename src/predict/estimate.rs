@@ -203,7 +203,7 @@ impl Prediction {
     pub fn by_fitted_lines(&self) -> f64 {
         let fitted =
             |share: &&MethodShare| matches!(share.method, Method::KernelWise | Method::LayerWise | Method::EndToEnd);
-        self.shares.iter().filter(fitted).map(|share| share.share).sum()
+        self.shares.iter().filter(fitted).fold(0.0, |sum, share| sum + share.share)
     }
 
     /// The step that a plan counts with, on one GPU. A measurement stands for itself, with

@@ -125,9 +125,10 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
     }
 }
 
-/// An error that was found, in words: `7.2 % of 47`.
+/// An error that was found, in words: `7.2 % on 47 steps`.
 pub fn error_words(validated: Option<&Validated>) -> String {
-    validated.map_or_else(|| "not judged".to_owned(), |it| format!("{} of {}", format::percent(it.error), it.steps))
+    validated
+        .map_or_else(|| "not judged".to_owned(), |it| format!("{} on {} steps", format::percent(it.error), it.steps))
 }
 
 /// One row a GPU and method.

@@ -232,7 +232,7 @@ fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) 
     }
     let Some(comparison) = app.comparison.value() else { return };
     let Some(on) = comparison.gpus.first() else { return };
-    let columns: [(&str, u16); 5] = [("", 2), ("method", 14), ("step", 11), ("low–high", 21), ("error found", 15)];
+    let columns: [(&str, u16); 5] = [("", 2), ("method", 14), ("step", 11), ("low–high", 21), ("error found", 20)];
     let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
     for (column, (name, width)) in columns.iter().enumerate() {
         canvas.text(place(column), inside.y, *width, name, Role::Title);
