@@ -136,18 +136,8 @@ impl Method {
     /// range would say nothing).
     pub const fn step_band(self) -> f64 {
         match self {
-            Self::Measured => 0.0,
             Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.118,
-            Self::Learned
-            | Self::Roofline
-            | Self::KernelWise
-            | Self::LayerWise
-            | Self::EndToEnd
-            | Self::BlackBox
-            | Self::BatchLine
-            | Self::RunLog
-            | Self::Mixed => 0.319,
-            Self::HabitatMlp => 1.23,
+            other => other.operation_band(),
         }
     }
 }

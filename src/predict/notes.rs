@@ -1,0 +1,117 @@
+//! What is to be said with a step's number: doubts, fall-backs, and what went into it.
+
+use super::Base;
+use super::estimate::{Method, MethodShare, OperationPrediction};
+use super::learned::Models;
+use super::rate::fp32_product_rate;
+use super::roofline::TYPICAL_BANDWIDTH_SHARE;
+use super::route::Fitted;
+use crate::catalog::{BandwidthKind, GpuSpec};
+use crate::profile::{Mode, Phase, Profile};
+use crate::units::Micros;
+
+/// What is to be said of a step by fitted lines.
+pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<String> {
+    let lines = &fitted.lines;
+    let mut notes = Vec::new();
+    if lines.is_measured() {
+        if (lines.step_factor() - 1.0).abs() > 0.005 {
+            notes.push(format!("steps take {:.2} times the sum of their layers by the lines", lines.step_factor()));
+        }
+    } else {
+        notes.push(format!("not among the {} GPUs of the fitted lines: their rates carried over", lines.gpus()));
+    }
+    let rest: f64 = shares.iter().filter(|share| share.method == Method::Roofline).map(|share| share.share).sum();
+    if rest > 0.005 {
+        notes.push(format!("{:.0} % of the device time in layers without a line: roofline", rest * 100.0));
+    }
+    notes
+}
+
+/// Below this the host's launches (5 to 20 µs in the frameworks) are likely to be what takes
+/// the time.
+const SHORT_LAUNCHES_US: f64 = 20.0;
+
+/// Share of the device time in operations outside what the models were trained on.
+pub(super) fn far_share(operations: &[OperationPrediction]) -> f64 {
+    let (mut far, mut all) = (0.0, 0.0);
+    for operation in operations {
+        let Some(time) = &operation.time else { continue };
+        let total = time.mid.get() * f64::from(operation.count);
+        all += total;
+        far += if operation.is_far { total } else { 0.0 };
+    }
+    if all > 0.0 { far / all } else { 0.0 }
+}
+
+/// What is to be said of the learned models' part.
+pub(super) fn of_models(
+    (gpu, mode): (&GpuSpec, Mode),
+    operations: &[OperationPrediction],
+    shares: &[MethodShare],
+    base: Option<&Base>,
+    models: Option<&Models>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let is_learned = |share: &MethodShare| matches!(share.method, Method::Learned | Method::LearnedRatio);
+    let Some(models) = models.filter(|_| shares.iter().any(is_learned)) else { return notes };
+    if shares.iter().any(|share| share.method == Method::Learned) && base.is_none_or(|base| base.deviation != 1.0) {
+        notes.push(format!(
+            "steps take {:.2} times the sum of their operators by the models{}",
+            models.step_factor(gpu, mode),
+            if models.steps().boards.contains_key(gpu.slug.as_str()) { ", as measured on this GPU" } else { "" }
+        ));
+    }
+    if let Some(counts) = models.measured_on(gpu) {
+        let over =
+            if counts.passed_over > 0 { format!(" ({} more tell nothing)", counts.passed_over) } else { String::new() };
+        notes.push(format!("corrected by {} operators measured on this GPU{over}", counts.used));
+    } else if !models.has_seen(gpu) {
+        notes.push("no operator was measured on this GPU: the models' ranges are those of GPUs left out".to_owned());
+    }
+    let rate = fp32_product_rate(gpu);
+    if rate.is_power_limited() {
+        notes.push(format!(
+            "short of power: {:.1} of {:.1} TFLOP/s (FP32) are taken to hold",
+            rate.sustained.get() / 1e12,
+            rate.burst.get() / 1e12
+        ));
+    }
+    if base.is_none() {
+        let launches: f64 =
+            operations.iter().filter(|operation| operation.time.is_some()).map(|it| f64::from(it.count)).sum();
+        let device: Micros = shares.iter().map(|share| share.device_time).sum();
+        if launches > 0.0 && device.get() / launches < SHORT_LAUNCHES_US {
+            notes.push(format!(
+                "{:.1} µs an operation: the host may not launch them that fast, and without a recording nothing is known of it",
+                device.get() / launches
+            ));
+        }
+    }
+    let far = far_share(operations);
+    if far > 0.005 {
+        notes.push(format!("{:.0} % of the device time is outside the training data: range widened", far * 100.0));
+    }
+    notes
+}
+
+/// Doubts about the GPU's figures, and operations left out.
+pub(super) fn of_gpu(gpu: &GpuSpec, operations: &[OperationPrediction], profile: &Profile) -> Vec<String> {
+    let mut notes = Vec::new();
+    if gpu.is_doubtful() {
+        notes.push(format!("catalog figures not confirmed: {}", gpu.unconfirmed.join("; ")));
+    }
+    if gpu.bandwidth().1 == BandwidthKind::Nominal {
+        notes.push(format!("no measured bandwidth: {:.0} % of nominal taken", TYPICAL_BANDWIDTH_SHARE * 100.0));
+    }
+    let silent = operations
+        .iter()
+        .zip(&profile.operations)
+        .filter(|(prediction, operation)| prediction.time.is_none() && operation.phase != Phase::Communication)
+        .count();
+    if silent > 0 {
+        notes
+            .push(format!("{silent} of {} operations have neither time nor shapes and are left out", operations.len()));
+    }
+    notes
+}
