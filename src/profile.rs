@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use kernel::{Kernel, is_host_transfer};
 pub use operation::{Attribute, DType, Operation, Phase, Shape};
 pub use read::{ProfileError, Warning};
-pub use workload::{Mode, Origin, Precision, Recording, Step, Workload};
+pub use workload::{Memory, MemorySource, Mode, Origin, Precision, Recording, Step, Workload};
 
 use crate::units::Micros;
 
@@ -109,11 +109,10 @@ impl Profile {
         let mut bare = self.clone();
         bare.origin = None;
         // Memory is a property of the workload, not of the GPU it was measured on.
-        bare.step = self
-            .step
-            .as_ref()
-            .and_then(|step| step.peak_memory_bytes)
-            .map(|peak| Step { peak_memory_bytes: Some(peak), ..Step::default() });
+        bare.step =
+            self.step.as_ref().filter(|step| step.peak_memory_bytes.is_some() || step.memory.is_some()).map(|step| {
+                Step { peak_memory_bytes: step.peak_memory_bytes, memory: step.memory.clone(), ..Step::default() }
+            });
         for operation in &mut bare.operations {
             operation.device_time = None;
             operation.kernels.clear();

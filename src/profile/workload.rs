@@ -125,9 +125,62 @@ pub struct Step {
     /// Largest device memory allocated in the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<Bytes>,
+    /// What the memory holds when most of it is allocated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
     /// Steps the medians are over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u32>,
+}
+
+/// Device memory by what it holds, at the moment of the step at which most is allocated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Memory {
+    /// Whether it was recorded on a device or computed from shapes.
+    pub source: MemorySource,
+    /// The model's parameters and buffers.
+    #[serde(rename = "parameters_bytes")]
+    pub parameters: Bytes,
+    /// Gradients of parameters.
+    #[serde(rename = "gradients_bytes")]
+    pub gradients: Bytes,
+    /// What the optimizer keeps between steps, such as moments.
+    #[serde(rename = "optimizer_state_bytes")]
+    pub optimizer_state: Bytes,
+    /// What the forward pass keeps for the backward pass, and the step's inputs.
+    #[serde(rename = "activations_bytes")]
+    pub activations: Bytes,
+    /// Everything else: results in the making, workspaces.
+    #[serde(rename = "temporary_bytes")]
+    pub temporary: Bytes,
+}
+
+impl Memory {
+    /// The sum of all kinds.
+    pub fn total(&self) -> Bytes {
+        self.parameters + self.gradients + self.optimizer_state + self.activations + self.temporary
+    }
+
+    /// Every kind with its name, in the order in which a job's life brings them.
+    pub fn kinds(&self) -> [(&'static str, Bytes); 5] {
+        [
+            ("parameters", self.parameters),
+            ("gradients", self.gradients),
+            ("optimizer state", self.optimizer_state),
+            ("activations", self.activations),
+            ("temporary", self.temporary),
+        ]
+    }
+}
+
+/// Where a memory figure is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemorySource {
+    /// Allocations of a step on a device.
+    Recorded,
+    /// A run of the step's shapes, with no device.
+    Computed,
 }
 
 /// How the profile came about: not needed by any predictor, shown to the user.

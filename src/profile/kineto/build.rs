@@ -122,6 +122,7 @@ fn step(records: &Records, steps: &Steps, walls: &[Wall]) -> Step {
         duration_range: (walls.len() > 1).then_some(range),
         device_busy: Some(Micros::known(median(walls.iter().map(|wall| wall.busy)))),
         peak_memory_bytes: peak,
+        memory: None,
         samples: u32::try_from(steps.kept.len()).ok(),
     }
 }
