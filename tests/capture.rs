@@ -424,6 +424,8 @@ fn scenarios(python: &str) -> Vec<Scenario> {
             windows: vec![(11, 13), (11, 13)],
             ..usual("in a fork, in a spawn", py(&["forked.py"]))
         },
+        usual("Lightning", py(&["lightning_trainer.py"])),
+        usual("Hugging Face Trainer", py(&["hf_trainer.py"])),
     ]
 }
 
@@ -437,6 +439,15 @@ fn every_way_to_train_is_recorded_and_none_is_changed() {
     row(["scenario", "steps", "recorded", "operations", "batch", "exit code"]);
     for scenario in scenarios(&python) {
         let name = scenario.name;
+        let needs = match name {
+            "Lightning" => "lightning",
+            "Hugging Face Trainer" => "transformers",
+            _ => "torch",
+        };
+        if !Command::new(&python).args(["-c", &format!("import {needs}")]).output().unwrap().status.success() {
+            eprintln!("{name:<22} skipped: {needs} is not installed");
+            continue;
+        }
         let place = Place::with("EXIT_CODE", "6");
         let place = if name == "python -m" {
             let fixtures = fixtures().to_str().unwrap().to_owned();
@@ -501,7 +512,15 @@ fn the_users_profiler_loses_nothing() {
         let script = fixture("users_profiler.py");
         let job = [python.as_str(), script.as_str(), kind];
         let (ran, bare) = (place.run(&[], &job), place.bare(&job));
-        assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{kind}: events with us and without");
+        let (with, without) = (ran.out(), String::from_utf8_lossy(&bare.stdout).into_owned());
+        let but_events = |out: &str| out.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(but_events(&with), but_events(&without), "{kind}: products with us and without");
+        // Older versions lose a few events of their own, other ones each time.
+        if place.bare(&job).stdout == bare.stdout {
+            assert_eq!(with, without, "{kind}: events with us and without");
+        } else {
+            eprintln!("{kind}: two runs without us have different events");
+        }
         eprintln!("{kind}: {}", ran.out().lines().next().unwrap());
         match kind {
             "whole" => {

@@ -117,6 +117,42 @@ fn without_profiler_steps_the_optimizer_marks_them() {
     assert_eq!(import.profile.total_device_time().get(), 56.0);
 }
 
+/// `optimizer.step(closure)`: the passes run inside of the step's range, the backward pass
+/// on a thread of its own.
+#[test]
+fn an_update_begins_after_its_closure() {
+    let mut trace = Trace::default();
+    for n in 1..=2 {
+        let t = 1000.0 + 100.0 * f64::from(n);
+        trace.mark(&format!("ProfilerStep#{n}"), t, 90.0);
+        trace.mark("Optimizer.step#SGD.step", t + 2.0, 80.0);
+        let numbered = |sequence: u32, thread: u32| {
+            format!(
+                r#""Input Dims": [[8]], "Input type": ["float"], "Sequence number": {sequence}, "Fwd thread id": {thread}"#
+            )
+        };
+        trace.operator(MAIN, "aten::relu", t + 5.0, 5.0, &numbered(n, 0));
+        trace.kernel(MAIN, t + 6.0, "relu", t + 10.0, 3.0);
+        trace.operator(AUTOGRAD, "autograd::engine::evaluate_function: ReluBackward0", t + 20.0, 20.0, &numbered(n, 1));
+        trace.operator(AUTOGRAD, "ReluBackward0", t + 21.0, 18.0, &numbered(n, 1));
+        trace.operator(
+            AUTOGRAD,
+            "aten::threshold_backward",
+            t + 22.0,
+            10.0,
+            r#""Input Dims": [[8]], "Input type": ["float"]"#,
+        );
+        trace.kernel(AUTOGRAD, t + 23.0, "threshold", t + 25.0, 5.0);
+        trace.operator(MAIN, "aten::add_", t + 50.0, 10.0, r#""Input Dims": [[8]], "Input type": ["float"]"#);
+        trace.kernel(MAIN, t + 52.0, "add", t + 55.0, 7.0);
+    }
+    let profile = trace.import().unwrap().profile;
+    assert_eq!(operation(&profile, "aten::relu", Phase::Forward).device_time.unwrap().get(), 3.0);
+    assert_eq!(operation(&profile, "aten::threshold_backward", Phase::Backward).device_time.unwrap().get(), 5.0);
+    assert_eq!(operation(&profile, "aten::add_", Phase::Optimizer).device_time.unwrap().get(), 7.0);
+    assert_eq!(profile.operations.len(), 3);
+}
+
 #[test]
 fn without_marks_the_pattern_of_kernels_tells() {
     let mut trace = Trace::default();

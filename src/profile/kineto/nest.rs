@@ -71,6 +71,7 @@ pub(super) fn nest(records: &Records) -> Nesting {
         paths: HashMap::new(),
         numbers: HashMap::new(),
         forward_threads: HashSet::new(),
+        closures: closures(records),
         nesting: Nesting {
             parents: vec![NO_RANGE; records.host.len()],
             of_launch: vec![NO_RANGE; records.launches.len()],
@@ -100,6 +101,8 @@ struct Sweep<'a> {
     paths: HashMap<(u32, u32), u32>,
     numbers: HashMap<String, u32>,
     forward_threads: HashSet<u32>,
+    /// For optimizer steps with a closure, when the closure's last backward node ends.
+    closures: HashMap<u32, f64>,
     nesting: Nesting,
 }
 
@@ -139,6 +142,9 @@ impl Sweep<'_> {
         let host = &self.records.host[index as usize];
         let mut context = if parent == NO_RANGE { Context::default() } else { self.nesting.contexts[parent as usize] };
         let name = self.records.names.text(host.name);
+        if self.closures.get(&parent).is_some_and(|end| host.start < *end) {
+            context.optimizer = false;
+        }
         match host.kind {
             HostKind::Module => context.module = self.path(context.module, host),
             HostKind::Annotation => {
@@ -193,6 +199,33 @@ impl Sweep<'_> {
         self.paths.insert((outer, host.name), number);
         number
     }
+}
+
+/// Optimizer steps in which a backward pass runs: `optimizer.step(closure)`, as Lightning
+/// calls it. The forward and the backward pass are then inside of the step's range, and the
+/// update itself is what comes after them.
+fn closures(records: &Records) -> HashMap<u32, f64> {
+    let named = |host: &Host| records.names.text(host.name);
+    let mut nodes: Vec<(f64, f64)> = records
+        .host
+        .iter()
+        .filter(|host| host.kind == HostKind::Operator && is_autograd_node(named(host)))
+        .map(|host| (host.start, host.end))
+        .collect();
+    nodes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let steps = records
+        .host
+        .iter()
+        .enumerate()
+        .filter(|(_, host)| host.kind == HostKind::Annotation && named(host).starts_with("Optimizer.step#"));
+    steps
+        .filter_map(|(index, step)| {
+            let from = nodes.partition_point(|node| node.0 < step.start);
+            let inside = nodes[from..].iter().take_while(|node| node.0 < step.end);
+            let last = inside.map(|node| node.1).max_by(f64::total_cmp)?;
+            Some((index as u32, last))
+        })
+        .collect()
 }
 
 /// Whether a user range is the parameter update or the zeroing of gradients.
