@@ -282,6 +282,25 @@ fn nothing_is_started_that_could_not_be_written() {
 }
 
 #[test]
+fn batch_sizes_that_make_no_sense_start_nothing() {
+    let place = Place::new();
+    for (options, job, problem) in [
+        (vec!["--batches", "16,32"], "echo started", "write {batch} where it belongs"),
+        (vec!["--batches", "16,0"], "echo {batch}", "at least one sample"),
+        (vec!["--batches", "16", "--batch-size", "16"], "echo {batch}", "--batches and --batch-size"),
+        (vec!["--batches", "many"], "echo {batch}", "many"),
+    ] {
+        let ran = place.run(&options, &["sh", "-c", job]);
+        assert_eq!((ran.code(), ran.out().as_str()), (2, ""), "{options:?}");
+        assert!(ran.err().contains(problem), "{options:?}: {}", ran.err());
+    }
+    // Every size is tried, and what was not recorded is said.
+    let ran = place.run(&["--batches", "16,32"], &["sh", "-c", "echo started {batch}; exit {batch}"]);
+    assert_eq!((ran.code(), ran.out().as_str()), (16, "started 16\nstarted 32\n"));
+    assert!(ran.err().contains("batch size 32 was not recorded"), "{}", ran.err());
+}
+
+#[test]
 fn the_jobs_output_can_go_to_a_file() {
     let place = Place::new();
     let ran = place.run(&["--log", "job.log"], &["sh", "-c", "echo out; echo err >&2"]);
@@ -619,6 +638,26 @@ fn two_at_once_and_one_that_is_stopped_when_recorded() {
         assert_eq!(ran.steps().len(), 1, "each hears its own job only");
         assert!(ran.profile.is_some());
     }
+}
+
+#[test]
+fn one_job_at_several_batch_sizes() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let ran = place.run(&["--batches", "16,13,48"], &[&python, &fixture("sized.py"), "--batch-size={batch}"]);
+    assert_eq!(ran.code(), 3, "the job at 13 failed: {}", ran.err());
+    assert!(ran.err().contains("batch size 13 was not recorded"), "{}", ran.err());
+    for batch in [16, 48] {
+        let json = std::fs::read(place.path(&format!("p-b{batch}.habitat.json"))).unwrap();
+        let profile = Profile::from_json(&json).unwrap().0;
+        assert_eq!(profile.workload.batch_size, Some(batch));
+        assert!(Path::new(&place.path(&format!("seen-b{batch}.json"))).exists());
+    }
+    assert!(
+        ran.err().contains("next: habitat-tui batches p-b16.habitat.json p-b48.habitat.json --to GPU"),
+        "{}",
+        ran.err()
+    );
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Standard output belongs to the job, so what is said here goes to standard error.
 
 #[cfg(unix)]
+mod batches;
+#[cfg(unix)]
 mod said;
 
 use super::CliError;
@@ -27,7 +29,7 @@ mod unix {
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
-    use super::{CliError, RunArgs, said};
+    use super::{CliError, RunArgs, batches, said};
     use crate::capture::assemble::{self, Assembled};
     use crate::capture::{self, Order, Recording, Seen, Settings};
     use crate::catalog::Catalog;
@@ -36,6 +38,15 @@ mod unix {
     use crate::store::{self, Paths, StoreError};
 
     pub(in crate::cli) fn run(args: &RunArgs) -> Result<u8, CliError> {
+        if args.batches.is_empty() {
+            return one(args);
+        }
+        let output = args.output.clone().unwrap_or_else(|| unused(&script(&args.command)));
+        batches::run(args, &output, &mut one)
+    }
+
+    /// Records one job.
+    fn one(args: &RunArgs) -> Result<u8, CliError> {
         let catalog = store::catalog(&Paths::find())?;
         let session = Session::new(args, &catalog)?;
         let order = order(args);

@@ -12,7 +12,7 @@ use crate::units::Hours;
 /// Arguments of `run`.
 ///
 /// The job keeps its own output, input, signals and exit code.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// The job, after two dashes: -- python train.py …
     #[arg(required = true, last = true, value_name = "COMMAND")]
@@ -42,6 +42,10 @@ pub struct RunArgs {
     /// Record every rank of a distributed job on this machine, not the first only.
     #[arg(long, help_heading = "Recording")]
     pub all_ranks: bool,
+    /// Run the job briefly at each of these batch sizes (16,32,64), put where the command has
+    /// {batch}, and record every one.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::whole, help_heading = "Job")]
+    pub batches: Vec<u64>,
     /// End the job once enough is recorded (20 steps beside the windows).
     #[arg(long, help_heading = "Job")]
     pub stop_after_recording: bool,

@@ -1,0 +1,218 @@
+//! `run --batches`: the same job recorded once at every batch size.
+//!
+//! Each job is ended as soon as it is recorded, so the set takes about as long as the start
+//! of so many jobs. What one size cannot do (it does not fit, say) is said, and the others
+//! are recorded all the same.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::{CliError, RunArgs};
+use crate::catalog::Catalog;
+use crate::predict::memory::MemoryLine;
+use crate::profile::Profile;
+use crate::report::format;
+use crate::report::table::{Cell, Column, Table};
+use crate::settings::args::InputArgs;
+use crate::store::{self, Paths};
+use crate::units::Micros;
+
+/// What stands for the batch size in the command.
+const PLACE: &[u8] = b"{batch}";
+
+/// Records the job at every batch size; `record` does one. The exit code is that of the
+/// first job that was not recorded, 0 if all were.
+pub(super) fn run(
+    args: &RunArgs,
+    output: &Path,
+    record: &mut dyn FnMut(&RunArgs) -> Result<u8, CliError>,
+) -> Result<u8, CliError> {
+    let batches = sizes(args)?;
+    let catalog = store::catalog(&Paths::find())?;
+    let orders: Vec<RunArgs> = batches.iter().map(|&batch| at(args, output, batch)).collect();
+    for order in &orders {
+        for path in [&order.output, &order.json, &order.log].into_iter().flatten() {
+            if path.exists() && !args.force {
+                return Err(store::StoreError::Exists { path: path.clone() }.into());
+            }
+        }
+    }
+    let mut codes = Vec::new();
+    let (mut recorded, mut profiles) = (Vec::new(), Vec::new());
+    for (order, batch) in orders.iter().zip(&batches) {
+        let Some(path) = &order.output else { continue };
+        if !args.quiet {
+            eprintln!("habitat-tui: batch size {batch}: {}", said(&order.command));
+        }
+        let before = written(path);
+        let code = record(order)?;
+        if written(path) == before {
+            eprintln!("habitat-tui: batch size {batch} was not recorded");
+            codes.push(code.max(1));
+        } else {
+            profiles.push(completed(path, *batch, &catalog)?);
+            recorded.push(path.clone());
+        }
+    }
+    if !args.quiet {
+        report(&recorded, &profiles)?;
+    }
+    Ok(codes.first().copied().unwrap_or(0))
+}
+
+/// The sizes, each once, in the order given.
+fn sizes(args: &RunArgs) -> Result<Vec<u64>, CliError> {
+    let mut sizes: Vec<u64> = Vec::new();
+    for &batch in &args.batches {
+        if batch == 0 {
+            return Err(CliError("--batches: 0; a step processes at least one sample".to_owned()));
+        }
+        if !sizes.contains(&batch) {
+            sizes.push(batch);
+        }
+    }
+    if args.batch_size.is_some() {
+        return Err(CliError(
+            "--batches and --batch-size: the batch size of each job is the one in its command".to_owned(),
+        ));
+    }
+    if !args.command.iter().any(|word| place(word.as_bytes()).is_some()) {
+        return Err(CliError(format!(
+            "--batches: nothing in the command takes the batch size; write {{batch}} where it belongs, as in \
+             `{} --batch-size {{batch}}`",
+            said(&args.command)
+        )));
+    }
+    Ok(sizes)
+}
+
+fn place(word: &[u8]) -> Option<usize> {
+    word.windows(PLACE.len()).position(|part| part == PLACE)
+}
+
+/// The word with the batch size in every place for it.
+fn filled(word: &OsStr, batch: u64) -> OsString {
+    let mut rest = word.as_bytes();
+    let mut filled = Vec::new();
+    while let Some(at) = place(rest) {
+        filled.extend_from_slice(&rest[..at]);
+        filled.extend_from_slice(batch.to_string().as_bytes());
+        rest = &rest[at + PLACE.len()..];
+    }
+    filled.extend_from_slice(rest);
+    OsString::from_vec(filled)
+}
+
+/// The order for one size.
+fn at(args: &RunArgs, output: &Path, batch: u64) -> RunArgs {
+    RunArgs {
+        command: args.command.iter().map(|word| filled(word, batch)).collect(),
+        output: Some(named(output, batch)),
+        json: args.json.as_deref().map(|path| named(path, batch)),
+        log: args.log.as_deref().map(|path| named(path, batch)),
+        batches: Vec::new(),
+        stop_after_recording: true,
+        ..args.clone()
+    }
+}
+
+/// `x.habitat.json.zst` → `x-b32.habitat.json.zst`.
+fn named(path: &Path, batch: u64) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let end = name.find(".habitat.").or_else(|| name.rfind('.').filter(|at| *at > 0)).unwrap_or(name.len());
+    path.with_file_name(format!("{}-b{batch}{}", &name[..end], &name[end..]))
+}
+
+fn said(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// When a file was last written.
+fn written(path: &Path) -> Option<SystemTime> {
+    path.metadata().ok()?.modified().ok()
+}
+
+/// The profile that was written. Where the job did not tell its batch size, it is the one in
+/// its command; where it told another (micro-batches, ranks), that stands.
+fn completed(path: &Path, batch: u64, catalog: &Catalog) -> Result<(u64, Profile), CliError> {
+    let input = InputArgs { file: Some(path.to_owned()), ..InputArgs::default() };
+    let mut profile = crate::cli::load(&input, catalog)?.profile;
+    if let Some(seen) = profile.workload.batch_size {
+        return Ok((seen, profile));
+    }
+    profile.workload.batch_size = Some(batch);
+    if let Some(recording) = &mut profile.recording {
+        recording.notes.push(format!("batch size {batch} is the one in the command"));
+    }
+    let json = profile.to_json().map_err(CliError::of)?;
+    store::save_atomically(path, &json, true)?;
+    Ok((batch, profile))
+}
+
+/// The set as a table, the line of its memory, and what to do with it.
+fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliError> {
+    let mut text = Vec::new();
+    if !profiles.is_empty() {
+        table(profiles).write_text(&mut text)?;
+    }
+    let peak = |profile: &Profile| profile.step.as_ref().and_then(|step| step.peak_memory_bytes);
+    let peaks: Vec<_> = profiles.iter().filter_map(|(batch, profile)| Some((*batch, peak(profile)?))).collect();
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+    if let Some(line) = profiles.first().and_then(|(_, profile)| MemoryLine::of_peaks(&peaks, profile)) {
+        text += &format!("{line}\n");
+    }
+    let files: Vec<String> = recorded.iter().map(|path| path.display().to_string()).collect();
+    if !files.is_empty() {
+        let what = if profiles.iter().all(|(_, profile)| profile.origin.is_none()) { " --to GPU" } else { "" };
+        text += &format!("next: habitat-tui batches {}{what}\n", files.join(" "));
+    }
+    eprint!("\n{text}");
+    Ok(())
+}
+
+fn table(profiles: &[(u64, Profile)]) -> Table {
+    let mut table = Table::new(&[
+        Column::number("batch", "batch_size"),
+        Column::number("step", "step_us"),
+        Column::number("device busy", "device_busy_us"),
+        Column::number("peak memory", "peak_memory_bytes"),
+        Column::number("operations", "operations"),
+    ]);
+    let time = |time: Option<Micros>| Cell::maybe(time, |time| Cell::of(format::time(time), time.get()));
+    for (batch, profile) in profiles {
+        let step = profile.step.clone().unwrap_or_default();
+        table.push(vec![
+            Cell::same(batch),
+            time(step.duration),
+            time(step.device_busy),
+            Cell::maybe(step.peak_memory_bytes, |peak| Cell::of(format::memory(peak), peak.get())),
+            Cell::same(profile.operations.len()),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_batch_size_goes_where_it_belongs() {
+        let fill = |word: &str| filled(OsStr::new(word), 32).into_string().unwrap();
+        assert_eq!(fill("--batch-size={batch}"), "--batch-size=32");
+        assert_eq!(fill("{batch},{batch}"), "32,32");
+        assert_eq!(fill("plain {bat}"), "plain {bat}");
+    }
+
+    #[test]
+    fn files_are_named_by_their_batch_size() {
+        let name = |path: &str| named(Path::new(path), 8).to_string_lossy().into_owned();
+        assert_eq!(name("a/x.habitat.json.zst"), "a/x-b8.habitat.json.zst");
+        assert_eq!(name("seen.json"), "seen-b8.json");
+        assert_eq!(name("out"), "out-b8");
+        assert_eq!(name(".log"), ".log-b8");
+    }
+}
