@@ -159,6 +159,7 @@ fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<St
 
 /// Fills in what the model's first input tells.
 fn look(model: &Model, fetches: Option<u64>, options: &mut ImportOptions<'_>, notes: &mut Vec<String>) {
+    let given = options.batch_size;
     options.precision = match model.autocast.as_deref() {
         Some("float16") => Some(Precision::AmpFp16),
         Some("bfloat16") => Some(Precision::AmpBf16),
@@ -182,10 +183,16 @@ fn look(model: &Model, fetches: Option<u64>, options: &mut ImportOptions<'_>, no
     let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
     let times = match (parts, fetches) {
         (1, _) => String::new(),
-        (_, Some(_)) => format!(" × {parts} batches of the DataLoader a step (--batch-size if that is wrong)"),
-        (_, None) => format!(" × {parts} forward passes a step (--batch-size if that is wrong)"),
+        (_, Some(_)) => format!(" × {parts} batches of the DataLoader a step"),
+        (_, None) => format!(" × {parts} forward passes a step"),
     };
-    notes.push(format!("batch size {samples} from the first input of {name}, [{}]{times}", extents.join(", ")));
+    let seen = format!("the first input of {name}, [{}]{times}", extents.join(", "));
+    notes.push(match given {
+        Some(given) if given == samples => return,
+        Some(given) => format!("batch size {given} as given; from {seen} it would be {samples}"),
+        None if parts == 1 => format!("batch size {samples} from {seen}"),
+        None => format!("batch size {samples} from {seen} (--batch-size if that is wrong)"),
+    });
 }
 
 /// Batches that the `DataLoader` gave for each step of the first window; `None` where it
@@ -251,6 +258,31 @@ mod tests {
         assert_eq!(notes, ["batch size 4 from the first input of Net, [4, 512]"]);
         assert_eq!(seen(&[7], "float32", 1, None).0, None);
         assert_eq!(seen(&[0, 3], "float32", 1, None).0, None);
+    }
+
+    #[test]
+    fn what_was_given_stands_and_the_difference_is_told() {
+        let model = Model {
+            step: 9,
+            calls: 3,
+            module: Some("Discriminator".into()),
+            shape: Some(vec![8, 3, 64, 64]),
+            dtype: Some("float32".into()),
+            autocast: None,
+        };
+        let notes = |given| {
+            let (mut options, mut notes) =
+                (ImportOptions { batch_size: Some(given), ..Default::default() }, Vec::new());
+            look(&model, None, &mut options, &mut notes);
+            notes
+        };
+        assert!(notes(24).is_empty());
+        assert_eq!(
+            notes(8),
+            [
+                "batch size 8 as given; from the first input of Discriminator, [8, 3, 64, 64] × 3 forward passes a step it would be 24"
+            ]
+        );
     }
 
     #[test]

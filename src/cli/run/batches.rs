@@ -2,7 +2,8 @@
 //!
 //! Each job is ended as soon as it is recorded, so the set takes about as long as the start
 //! of so many jobs. What one size cannot do (it does not fit, say) is said, and the others
-//! are recorded all the same.
+//! are recorded all the same. The batch size of a profile is the one in its command; a note
+//! in it tells where the job seemed to have another (micro-batches, say).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::{CliError, RunArgs};
-use crate::catalog::Catalog;
 use crate::predict::memory::MemoryLine;
 use crate::profile::Profile;
 use crate::report::format;
@@ -52,7 +52,8 @@ pub(super) fn run(
             eprintln!("habitat-tui: batch size {batch} was not recorded");
             codes.push(code.max(1));
         } else {
-            profiles.push(completed(path, *batch, &catalog)?);
+            let input = InputArgs { file: Some(path.clone()), ..InputArgs::default() };
+            profiles.push((*batch, crate::cli::load(&input, &catalog)?.profile));
             recorded.push(path.clone());
         }
     }
@@ -112,6 +113,7 @@ fn at(args: &RunArgs, output: &Path, batch: u64) -> RunArgs {
         output: Some(named(output, batch)),
         json: args.json.as_deref().map(|path| named(path, batch)),
         log: args.log.as_deref().map(|path| named(path, batch)),
+        batch_size: Some(batch),
         batches: Vec::new(),
         stop_after_recording: true,
         ..args.clone()
@@ -133,23 +135,6 @@ fn said(command: &[OsString]) -> String {
 /// When a file was last written.
 fn written(path: &Path) -> Option<SystemTime> {
     path.metadata().ok()?.modified().ok()
-}
-
-/// The profile that was written. Where the job did not tell its batch size, it is the one in
-/// its command; where it told another (micro-batches, ranks), that stands.
-fn completed(path: &Path, batch: u64, catalog: &Catalog) -> Result<(u64, Profile), CliError> {
-    let input = InputArgs { file: Some(path.to_owned()), ..InputArgs::default() };
-    let mut profile = crate::cli::load(&input, catalog)?.profile;
-    if let Some(seen) = profile.workload.batch_size {
-        return Ok((seen, profile));
-    }
-    profile.workload.batch_size = Some(batch);
-    if let Some(recording) = &mut profile.recording {
-        recording.notes.push(format!("batch size {batch} is the one in the command"));
-    }
-    let json = profile.to_json().map_err(CliError::of)?;
-    store::save_atomically(path, &json, true)?;
-    Ok((batch, profile))
 }
 
 /// The set as a table, the line of its memory, and what to do with it.

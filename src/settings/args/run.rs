@@ -43,7 +43,7 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Recording")]
     pub all_ranks: bool,
     /// Run the job briefly at each of these batch sizes (16,32,64), put where the command has
-    /// {batch}, and record every one.
+    /// {batch}, and record every one. The number is taken for the samples of a step.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::whole, help_heading = "Job")]
     pub batches: Vec<u64>,
     /// End the job once enough is recorded (20 steps beside the windows).

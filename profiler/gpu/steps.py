@@ -1,0 +1,233 @@
+"""Trains one of seven networks on random data, to be recorded:
+
+    habitat-tui run --batches 16,32,64 -- python steps.py --network resnet50 --precision bf16 --batch-size {batch}
+
+Needs torch; resnet50 and vit_b_16 need torchvision, bert_large and gpt2_medium transformers.
+Nothing is downloaded: weights are random. `--tiny` makes everything small enough for a CPU,
+as a check of this file.
+"""
+
+import argparse
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def images(batch, side, classes, device):
+    return torch.randn(batch, 3, side, side, device=device), torch.randint(classes, (batch,), device=device)
+
+
+# Each network is a list of optimizers, each with the function that computes its loss.
+
+
+def classifier(model, batch, side, device, optimizer):
+    model = model.to(device).train()
+    optimizer = optimizer(model)
+    inputs, labels = images(batch, side, 1000, device)
+    return [(optimizer, lambda: functional.cross_entropy(model(inputs).float(), labels))]
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+
+def resnet50(options):
+    from torchvision.models import resnet18, resnet50
+
+    model = resnet18() if options.tiny else resnet50()
+    return classifier(model, options.batch_size, 64 if options.tiny else 224, options.device, sgd)
+
+
+def vit_b_16(options):
+    from torchvision.models import VisionTransformer
+
+    shape = (
+        dict(image_size=32, patch_size=16, num_layers=2, num_heads=2, hidden_dim=32, mlp_dim=64)
+        if options.tiny
+        else dict(image_size=224, patch_size=16, num_layers=12, num_heads=12, hidden_dim=768, mlp_dim=3072)
+    )
+    return classifier(VisionTransformer(**shape), options.batch_size, shape["image_size"], options.device, adamw)
+
+
+def tokens(options, vocabulary, length):
+    return torch.randint(vocabulary, (options.batch_size, length), device=options.device)
+
+
+def bert_large(options):
+    from transformers import BertConfig, BertForMaskedLM
+
+    shape = (
+        dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+        if options.tiny
+        else dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+    )
+    config = BertConfig(**shape, attention_probs_dropout_prob=0.0)
+    model = BertForMaskedLM(config).to(options.device).train()
+    inputs = tokens(options, config.vocab_size, 16 if options.tiny else 512)
+    return [(adamw(model), lambda: model(input_ids=inputs, labels=inputs).loss)]
+
+
+def gpt2_medium(options):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    shape = dict(n_embd=32, n_layer=2, n_head=2) if options.tiny else dict(n_embd=1024, n_layer=24, n_head=16)
+    config = GPT2Config(**shape, attn_pdrop=0.0)
+    model = GPT2LMHeadModel(config).to(options.device).train()
+    inputs = tokens(options, config.vocab_size, 16 if options.tiny else 1024)
+    return [(adamw(model), lambda: model(input_ids=inputs, labels=inputs).loss)]
+
+
+class Generator(nn.Sequential):
+    """DCGAN's, for images of 64 × 64 (Radford et al., 2016, figure 1)."""
+
+    def __init__(self, width):
+        extents = [100, width * 8, width * 4, width * 2, width]
+        layers = []
+        for index, (before, after) in enumerate(zip(extents, extents[1:])):
+            stride, padding = (1, 0) if index == 0 else (2, 1)
+            layers += [nn.ConvTranspose2d(before, after, 4, stride, padding, bias=False), nn.BatchNorm2d(after), nn.ReLU(True)]
+        super().__init__(*layers, nn.ConvTranspose2d(width, 3, 4, 2, 1, bias=False), nn.Tanh())
+
+
+class Discriminator(nn.Sequential):
+    def __init__(self, width):
+        extents = [3, width, width * 2, width * 4, width * 8]
+        layers = []
+        for index, (before, after) in enumerate(zip(extents, extents[1:])):
+            layers.append(nn.Conv2d(before, after, 4, 2, 1, bias=False))
+            layers += [nn.BatchNorm2d(after)] if index else []
+            layers.append(nn.LeakyReLU(0.2, inplace=True))
+        super().__init__(*layers, nn.Conv2d(width * 8, 1, 4, 1, 0, bias=False), nn.Flatten(0))
+
+
+def dcgan(options):
+    width = 8 if options.tiny else 64
+    generator = Generator(width).to(options.device).train()
+    discriminator = Discriminator(width).to(options.device).train()
+    real, _ = images(options.batch_size, 64, 2, options.device)
+    made = []
+
+    def judged(samples, label):
+        score = discriminator(samples).float()
+        return functional.binary_cross_entropy_with_logits(score, torch.full_like(score, label))
+
+    def discriminated():
+        made[:] = [generator(torch.randn(options.batch_size, 100, 1, 1, device=options.device))]
+        return judged(real, 1.0) + judged(made[0].detach(), 0.0)
+
+    def adam(net):
+        return torch.optim.Adam(net.parameters(), lr=2e-4, betas=(0.5, 0.999))
+
+    return [(adam(discriminator), discriminated), (adam(generator), lambda: judged(made[0], 1.0))]
+
+
+class LanguageModel(nn.Module):
+    """Two layers of LSTM between an embedding and a projection."""
+
+    def __init__(self, vocabulary, width):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.lstm = nn.LSTM(width, width, num_layers=2, batch_first=True)
+        self.projection = nn.Linear(width, vocabulary)
+
+    def forward(self, inputs):
+        return self.projection(self.lstm(self.embedding(inputs))[0])
+
+
+def language(options, model, vocabulary, length):
+    model = model.to(options.device).train()
+    inputs = tokens(options, vocabulary, length)
+    labels = inputs.flatten()
+    return [(adamw(model), lambda: functional.cross_entropy(model(inputs).float().flatten(0, 1), labels))]
+
+
+def lstm(options):
+    vocabulary, width = (100, 16) if options.tiny else (10_000, 1024)
+    return language(options, LanguageModel(vocabulary, width), vocabulary, 8 if options.tiny else 64)
+
+
+class Experts(nn.Module):
+    """A mixture of experts: each token goes to the two of eight with the highest score."""
+
+    def __init__(self, width, experts=8, chosen=2):
+        super().__init__()
+        self.router = nn.Linear(width, experts, bias=False)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(experts)
+        )
+        self.chosen = chosen
+
+    def forward(self, inputs):
+        flat = inputs.flatten(0, 1)
+        weights, which = self.router(flat).softmax(-1).topk(self.chosen, -1)
+        output = torch.zeros_like(flat)
+        for number, expert in enumerate(self.experts):
+            token, place = torch.where(which == number)
+            output = output.index_add(0, token, (expert(flat[token]) * weights[token, place, None]).to(output.dtype))
+        return output.view_as(inputs)
+
+
+class MixtureOfExperts(nn.Module):
+    """Transformer blocks with experts in place of the feed-forward layer."""
+
+    def __init__(self, vocabulary, width, heads, layers):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.layers = nn.ModuleList()
+        for _ in range(layers):
+            parts = [nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width), nn.LayerNorm(width), Experts(width)]
+            self.layers.append(nn.ModuleList(parts))
+        self.projection = nn.Linear(width, vocabulary)
+        self.heads = heads
+
+    def forward(self, inputs):
+        hidden = self.embedding(inputs)
+        batch, length, width = hidden.shape
+        for before, mixed, out, between, experts in self.layers:
+            parts = mixed(before(hidden)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+            attention = functional.scaled_dot_product_attention(*parts, is_causal=True)
+            hidden = hidden + out(attention.transpose(1, 2).reshape(batch, length, width))
+            hidden = hidden + experts(between(hidden))
+        return self.projection(hidden)
+
+
+def moe(options):
+    vocabulary, width, heads, layers = (100, 16, 2, 2) if options.tiny else (32_000, 768, 12, 8)
+    model = MixtureOfExperts(vocabulary, width, heads, layers)
+    return language(options, model, vocabulary, 16 if options.tiny else 512)
+
+
+NETWORKS = {
+    function.__name__: function for function in (resnet50, vit_b_16, bert_large, gpt2_medium, dcgan, lstm, moe)
+}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--network", choices=NETWORKS, required=True)
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="bf16: autocast")
+    parser.add_argument("--batch-size", type=int, required=True)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tiny", action="store_true")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
+    parts = NETWORKS[options.network](options)
+    for _ in range(options.steps):
+        for optimizer, compute in parts:
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast(options.device, torch.bfloat16, enabled=options.precision == "bf16"):
+                loss = compute()
+            loss.backward()
+            optimizer.step()
+    print("loss", float(loss.detach()))
+
+
+if __name__ == "__main__":
+    main()
