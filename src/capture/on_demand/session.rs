@@ -48,6 +48,8 @@ pub enum Said {
     Chosen(Vec<u32>),
     /// A process was given the request.
     Asked(u32),
+    /// A process was given it again, since it showed no effect.
+    AskedAgain(u32),
     /// A process runs a profiler of its own.
     OwnProfiler(u32),
     /// A process began its trace.
@@ -521,6 +523,7 @@ impl Work<'_> {
         let began = Instant::now();
         let mut sizes: BTreeMap<u32, (u64, Instant)> = BTreeMap::new();
         let mut asked_before: BTreeMap<u32, u32> = BTreeMap::new();
+        let (mut asked_now, mut asked_again) = (BTreeSet::new(), BTreeSet::new());
         for (pid, client) in &self.session.daemon.clients {
             asked_before.insert(*pid, client.asked);
         }
@@ -532,11 +535,16 @@ impl Work<'_> {
                 let before = asked_before.entry(pid).or_default();
                 if client.asked > *before {
                     *before = client.asked;
-                    tell(Said::Asked(pid));
+                    match asked_now.insert(pid) {
+                        true => tell(Said::Asked(pid)),
+                        false if asked_again.insert(pid) => tell(Said::AskedAgain(pid)),
+                        false => {}
+                    }
                 }
                 let has_trace = self.has_begun(pid);
                 let Some(client) = self.session.daemon.clients.get(&pid) else { continue };
-                if client.is_busy && !has_trace && matches!(client.state, State::Idle) && self.told.insert(pid) {
+                // Where it was asked before, it may still be at work on that.
+                if client.is_busy && client.asked == 0 && self.told.insert(pid) {
                     tell(Said::OwnProfiler(pid));
                 }
                 if has_trace && matches!(client.state, State::Asked { .. }) {

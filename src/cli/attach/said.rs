@@ -21,6 +21,9 @@ pub(super) fn progress(what: &Said, order: &Order) {
         }
         Said::Chosen(pids) => format!("recording {}", numbers(pids)),
         Said::Asked(pid) => format!("process {pid}: asked for {} steps", order.iterations - 1),
+        Said::AskedAgain(pid) => {
+            format!("process {pid}: asked again; it has made no step yet, or a profiler of its own came in between")
+        }
         Said::OwnProfiler(pid) => {
             format!("process {pid}: a profiler of its own is on, which goes first; waiting for its end")
         }
@@ -161,7 +164,7 @@ fn split(attached: &Attached, import: f64) -> Vec<(&'static str, &'static str, f
     let since = |later: f64, earlier: f64| (later - earlier).max(0.0);
     let mut parts = vec![
         ("heard of the job", "registration_s", times.heard),
-        ("its next question", "request_s", since(times.asked, times.heard)),
+        ("until it was asked", "request_s", since(times.asked, times.heard)),
     ];
     match (times.began, times.ended) {
         (Some(began), Some(ended)) => {
