@@ -404,7 +404,9 @@ pub fn attach(order: &Order, tell: &mut dyn FnMut(Said)) -> Result<Attached, Att
             .any(|client| matches!(client.state, State::Asked { .. } | State::Began { .. }));
         let kept = folders.first().map(|folder| folder.path().to_owned()).filter(|_| waits);
         if kept.is_some() {
-            folders.iter_mut().for_each(|folder| folder.disable_cleanup(true));
+            for folder in &mut folders {
+                folder.disable_cleanup(true);
+            }
         }
         return Err(match error {
             AttachError::Interrupted { signal, .. } => AttachError::Interrupted { signal, waiting: kept },
@@ -432,22 +434,21 @@ fn places(
         }
         let own_pid = client.lineage.first().copied().unwrap_or_default();
         let is_plain = !known.facts.is_contained && uid == own;
-        let folder = match shared.clone().filter(|_| is_plain) {
-            Some(folder) => folder,
-            None => {
-                let below = process::temporary(*pid, known.facts.is_contained);
-                let failed = |source| AttachError::Traces { path: below.clone(), source };
-                let made = crate::capture::private_folder(&below).map_err(failed)?;
-                if uid != own {
-                    std::os::unix::fs::chown(made.path(), Some(uid), None).map_err(failed)?;
-                }
-                let folder = made.path().to_owned();
-                if is_plain {
-                    shared = Some(folder.clone());
-                }
-                folders.push(made);
-                folder
+        let folder = if let Some(folder) = shared.clone().filter(|_| is_plain) {
+            folder
+        } else {
+            let below = process::temporary(*pid, known.facts.is_contained);
+            let failed = |source| AttachError::Traces { path: below.clone(), source };
+            let made = crate::capture::private_folder(&below).map_err(failed)?;
+            if uid != own {
+                std::os::unix::fs::chown(made.path(), Some(uid), None).map_err(failed)?;
             }
+            let folder = made.path().to_owned();
+            if is_plain {
+                shared = Some(folder.clone());
+            }
+            folders.push(made);
+            folder
         };
         let named = Path::new("/tmp").join(folder.file_name().unwrap_or_default());
         places.insert(*pid, Place { folder, named, own_pid });

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::capture::assemble::Assembled;
+use crate::capture::on_demand::align::Span;
 use crate::capture::on_demand::roles::Role;
 use crate::capture::on_demand::{AttachError, Attached, Listed, Order, Said};
 use crate::report::summary;
@@ -213,7 +214,7 @@ pub(super) fn json(attached: &Attached, assembled: &Assembled, output: &Path, im
                 "asked": trace.asked,
                 "interval_s": trace.interval.map(|interval| interval.as_secs_f64()),
                 "window_start_us": trace.span.map(|span| span.start_us),
-                "window_us": trace.span.map(|span| span.duration_us()),
+                "window_us": trace.span.map(Span::duration_us),
             })
         })
         .collect();

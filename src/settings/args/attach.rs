@@ -11,18 +11,18 @@ use crate::units::Hours;
 /// Arguments of `env`.
 ///
 /// Start the job in a shell that has them, `eval "$(habitat-tui env)"`, and `habitat-tui
-/// attach` can record its step at any time later. PyTorch then asks every 5 seconds (with
+/// attach` can record its step at any time later. `PyTorch` then asks every 5 seconds (with
 /// --fast every second) at a socket in the folder whether there is anything to do; between
 /// attaches nothing listens there. Only Linux has it.
 ///
-/// Two things to know. With KINETO_USE_DAEMON=1 alone (no KINETO_IPC_SOCKET_DIR) and no
+/// Two things to know. With `KINETO_USE_DAEMON=1` alone (no `KINETO_IPC_SOCKET_DIR`) and no
 /// dynolog running, every process of the job waits up to 10 seconds at its end. And a
-/// program that calls os.fork() itself after importing PyTorch may hang in the child:
-/// DataLoader workers do not, but start such a program with `habitat-tui run` instead.
+/// program that calls `os.fork()` itself after importing `PyTorch` may hang in the child:
+/// `DataLoader` workers do not, but start such a program with `habitat-tui run` instead.
 #[derive(Debug, Args)]
 pub struct EnvArgs {
     /// The folder of the socket, for a container or beside another user's daemon (default:
-    /// KINETO_IPC_SOCKET_DIR, else a private one in /tmp).
+    /// `KINETO_IPC_SOCKET_DIR`, else a private one in /tmp).
     #[arg(long, value_name = "DIR")]
     pub socket_dir: Option<PathBuf>,
     /// Let the job ask every second, not every 5; writes a file for it into the folder.
@@ -87,7 +87,7 @@ pub struct AttachArgs {
     /// How long the recording may take (5m; a bare number is hours).
     #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Waiting")]
     pub timeout: Option<Hours>,
-    /// The folder of the socket (default: KINETO_IPC_SOCKET_DIR, else the private one of
+    /// The folder of the socket (default: `KINETO_IPC_SOCKET_DIR`, else the private one of
     /// `env`, and dynolog's own name where it is free).
     #[arg(long, value_name = "DIR", help_heading = "Waiting")]
     pub socket_dir: Option<PathBuf>,
