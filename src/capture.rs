@@ -4,6 +4,8 @@
 //! the hook tells over a private socket, and keeps the traces of the recorded windows.
 //! [`profile`](assemble::profile) makes a profile of them.
 //!
+//! [`on_demand`] records a job that runs already, where it was started for that.
+//!
 //! The job comes first: it has its own process group and its own exit code, it never
 //! waits for us, and our end does not end it.
 
@@ -11,6 +13,8 @@ pub mod assemble;
 mod hook;
 mod launch;
 pub mod messages;
+#[cfg(target_os = "linux")]
+pub mod on_demand;
 pub mod recording;
 mod socket;
 

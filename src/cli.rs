@@ -3,9 +3,11 @@
 //! [`run`] answers with an exit code, or with the order to open the screens, which is the
 //! binary's business.
 
+mod attach;
 mod batches;
 mod black_box;
 mod check;
+mod env;
 mod evaluate;
 mod export;
 mod fit;
@@ -124,6 +126,8 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
     let code = match cli.command {
         None => return screens(cli.screens, out),
         Some(Command::Run(args)) => run::run(&args)?,
+        Some(Command::Attach(args)) => attach::run(&args, out)?,
+        Some(Command::Env(args)) => env::run(&args, out)?,
         Some(Command::Import(args)) => import::run(&args, out)?,
         Some(Command::Predict(args)) => predict(&args, out)?,
         Some(Command::Export(args)) => export::run(&args, out)?,

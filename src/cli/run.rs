@@ -22,6 +22,10 @@ pub(super) fn run(_args: &RunArgs) -> Result<u8, CliError> {
 #[cfg(unix)]
 pub(super) use unix::run;
 
+// `attach` writes its profile in the same way.
+#[cfg(target_os = "linux")]
+pub(super) use unix::{may_write, script, unused};
+
 #[cfg(unix)]
 mod unix {
     use std::ffi::OsString;
@@ -135,7 +139,8 @@ mod unix {
     impl<'a> Session<'a> {
         /// Everything that can be refused before the job starts, is.
         fn new(args: &'a RunArgs, catalog: &'a Catalog) -> Result<Self, CliError> {
-            let origin = args.origin.as_ref().map(|name| catalog.find(name).map(|gpu| gpu.slug.clone())).transpose();
+            let origin =
+                args.workload.origin.as_ref().map(|name| catalog.find(name).map(|gpu| gpu.slug.clone())).transpose();
             let script = script(&args.command);
             let output = args.output.clone().unwrap_or_else(|| unused(&script));
             for path in [Some(&output), args.json.as_ref(), args.log.as_ref()].into_iter().flatten() {
@@ -144,10 +149,10 @@ mod unix {
                 }
                 may_write(path)?;
             }
-            if args.batch_size == Some(0) {
+            if args.workload.batch_size == Some(0) {
                 return Err(CliError("--batch-size: 0; a step processes at least one sample".to_owned()));
             }
-            let name = args.name.clone().unwrap_or(script);
+            let name = args.workload.name.clone().unwrap_or(script);
             Ok(Self { args, catalog, name, output, origin: origin.map_err(CliError::of)? })
         }
 
@@ -155,11 +160,11 @@ mod unix {
             let find = |device: &DeviceInfo| resolve(device, self.catalog);
             let options = ImportOptions {
                 workload: self.name.clone(),
-                mode: self.args.mode,
-                batch_size: self.args.batch_size,
-                sequence_length: self.args.sequence_length,
-                precision: self.args.precision,
-                parameter_count: self.args.parameters,
+                mode: self.args.workload.mode,
+                batch_size: self.args.workload.batch_size,
+                sequence_length: self.args.workload.sequence_length,
+                precision: self.args.workload.precision,
+                parameter_count: self.args.workload.parameters,
                 origin: self.origin.clone(),
                 resolve_gpu: Some(&find),
                 ..ImportOptions::default()
@@ -172,7 +177,7 @@ mod unix {
     }
 
     /// Whether a file can be made in the path's folder.
-    fn may_write(path: &Path) -> Result<(), CliError> {
+    pub(in crate::cli) fn may_write(path: &Path) -> Result<(), CliError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if path.exists() && !path.is_file() && !path.is_dir() {
             return Ok(());
@@ -182,14 +187,14 @@ mod unix {
         } else {
             match tempfile::tempfile_in(folder) {
                 Ok(_) => return Ok(()),
-                Err(error) => format!("cannot be written: {error}; the job was not started (-o gives another place)"),
+                Err(error) => format!("cannot be written: {error}; nothing was started (-o gives another place)"),
             }
         };
         Err(CliError(format!("{}: {problem}", path.display())))
     }
 
     /// What the job is called: the script, the module, or the program.
-    fn script(command: &[OsString]) -> String {
+    pub(in crate::cli) fn script(command: &[OsString]) -> String {
         let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let stem = |word: &str| {
             Path::new(word).file_stem().map_or_else(|| "job".to_owned(), |stem| stem.to_string_lossy().into_owned())
@@ -206,7 +211,7 @@ mod unix {
     }
 
     /// A file in this folder that is not there yet.
-    fn unused(script: &str) -> PathBuf {
+    pub(in crate::cli) fn unused(script: &str) -> PathBuf {
         let clean: String =
             script.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
         let stem = format!("{}-{}", clean.trim_start_matches('.'), jiff::Zoned::now().date());

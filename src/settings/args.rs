@@ -3,6 +3,7 @@
 //! This is what was typed; the front ends turn it into options, goals and files. A file a
 //! command or a group of arguments.
 
+mod attach;
 mod batches;
 mod black_box;
 mod export;
@@ -16,7 +17,9 @@ mod predict;
 mod print;
 mod run;
 mod screens;
+mod workload;
 
+pub use attach::{AttachArgs, EnvArgs, ShellArg};
 pub use batches::BatchesArgs;
 pub use black_box::{BlackBoxArgs, BlackBoxEvaluateArgs};
 pub use export::ExportArgs;
@@ -30,6 +33,7 @@ pub use predict::{PlanArgs, PredictArgs};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
 pub use run::RunArgs;
 pub use screens::{ColorArg, ScreenArg, ScreensArgs};
+pub use workload::WorkloadArgs;
 
 use clap::{Parser, Subcommand};
 
@@ -62,6 +66,10 @@ pub struct Cli {
 pub enum Command {
     /// Start a training job and record its step, with no change to its code.
     Run(RunArgs),
+    /// Record the step of a job that runs already (started with what `env` prints).
+    Attach(AttachArgs),
+    /// Print the variables that let `attach` record a job later.
+    Env(EnvArgs),
     /// Turn PyTorch profiler traces, or the op list of a traced step, into a profile.
     Import(ImportArgs),
     /// Predict the step time on every GPU, or on those named.
@@ -145,6 +153,10 @@ mod tests {
             "habitat-tui run python train.py",
             "habitat-tui run --after 0 -- python train.py",
             "habitat-tui run --steps 5..7 --after 3 -- python train.py",
+            "habitat-tui attach --pid 0",
+            "habitat-tui attach --list --all",
+            "habitat-tui attach --window 0",
+            "habitat-tui env --json --shell fish",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

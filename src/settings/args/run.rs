@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::predict::{Mode, Precision};
+use super::WorkloadArgs;
 use crate::settings::values;
 use crate::units::Hours;
 
@@ -55,28 +55,9 @@ pub struct RunArgs {
     /// Write the job's standard output and error to this file.
     #[arg(long, value_name = "FILE", help_heading = "Job")]
     pub log: Option<PathBuf>,
-    /// A name for the workload (default: the script's).
-    #[arg(long, help_heading = "Workload")]
-    pub name: Option<String>,
-    /// Training or inference, in place of what is seen.
-    #[arg(long, value_parser = values::mode, help_heading = "Workload")]
-    pub mode: Option<Mode>,
-    /// Samples of one step on one GPU, in place of what is seen.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Workload")]
-    pub batch_size: Option<u64>,
-    /// Tokens of one sample, in place of what is seen.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Workload")]
-    pub sequence_length: Option<u64>,
-    /// Parameters of the model, in place of what the optimizers hold.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Workload")]
-    pub parameters: Option<u64>,
-    /// What the step runs in (fp32, tf32, amp-fp16, amp-bf16, fp16, bf16, fp8), in place of
-    /// what is seen.
-    #[arg(long, value_parser = values::precision, help_heading = "Workload")]
-    pub precision: Option<Precision>,
-    /// The GPU it runs on, in place of what the driver says.
-    #[arg(long, value_name = "GPU", help_heading = "Workload")]
-    pub origin: Option<String>,
+    /// What the profile says of the workload.
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
     /// Write what was seen to this file as JSON.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,

@@ -1,0 +1,382 @@
+//! The daemon that the processes poll, as a state machine: what was heard in, answers out.
+//!
+//! Libkineto holds one request at a time: a second one is refused while the first waits or
+//! runs (seen with `PyTorch` 2.15). A request is therefore given once, and again only where
+//! several polls later nothing shows that it was taken: it is dropped without a word by a
+//! process that has made no step yet, and by one whose own profiler starts.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::wire::{self, Message, TAKES_ACTIVITIES, WireError};
+
+/// A process that polls.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// Itself, its parent, and so on, as it counts.
+    pub lineage: Vec<i32>,
+    /// Device number, where it told one.
+    pub gpu: Option<i32>,
+    /// Job of the batch system, 0 without one.
+    pub job: i64,
+    /// First heard.
+    pub since: Instant,
+    /// Last poll.
+    pub last: Instant,
+    /// Time between its last two polls.
+    pub interval: Option<Duration>,
+    /// Polls so far.
+    pub polls: u32,
+    /// Whether its last poll said that it could not take a request.
+    pub is_busy: bool,
+    /// Whether it was ever so before anything was asked of it: a profiler of its own.
+    pub was_busy_unasked: bool,
+    /// Times the request was given to it, in all rounds.
+    pub asked: u32,
+    /// What came of the present round's request.
+    pub state: State,
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Nothing was asked.
+    Idle,
+    /// Given, so many polls ago.
+    Asked {
+        /// When.
+        at: Instant,
+        /// Polls since.
+        polls: u32,
+        /// Whether it was busy since.
+        was_busy: bool,
+    },
+    /// Its trace has been begun.
+    Began {
+        /// When it was asked.
+        asked: Instant,
+        /// When that was seen.
+        at: Instant,
+    },
+    /// Its trace is complete.
+    Written {
+        /// When it was asked.
+        asked: Instant,
+    },
+}
+
+/// A request for some processes.
+#[derive(Debug, Clone)]
+struct Round {
+    members: BTreeMap<u32, String>,
+    offered: Instant,
+    has_started: bool,
+}
+
+/// Polls after which a request that shows no effect is given again.
+const AGAIN_AFTER: u32 = 2;
+/// The longest time between polls that is waited for before a round starts anyhow.
+const LONGEST_POLL: Duration = Duration::from_secs(11);
+
+/// Everything the daemon knows.
+#[derive(Debug, Default)]
+pub struct Daemon {
+    /// By process, as we count.
+    pub clients: BTreeMap<u32, Client>,
+    /// Datagrams that were no messages, and the last one's fault.
+    pub ignored: (u64, Option<WireError>),
+    /// Messages that came too late to be answered.
+    pub stale: u64,
+    round: Option<Round>,
+}
+
+impl Daemon {
+    /// Takes in a datagram of the process `pid` (as we count), heard at `at`; answers with
+    /// what to send back. `is_stale`: the sender has stopped waiting for the answer.
+    pub fn hear(&mut self, pid: Option<u32>, datagram: &[u8], at: Instant, is_stale: bool) -> Option<Vec<u8>> {
+        let message = match wire::read(datagram) {
+            Ok(message) => message,
+            Err(fault) => {
+                self.ignored = (self.ignored.0 + 1, Some(fault));
+                return None;
+            }
+        };
+        let own = match &message {
+            Message::Context { pid, .. } => *pid,
+            Message::Poll { pids, .. } => pids[0],
+        };
+        let pid = pid.unwrap_or(own.unsigned_abs());
+        let client = self.clients.entry(pid).or_insert_with(|| Client {
+            lineage: vec![own],
+            gpu: None,
+            job: 0,
+            since: at,
+            last: at,
+            interval: None,
+            polls: 0,
+            is_busy: false,
+            was_busy_unasked: false,
+            asked: 0,
+            state: State::Idle,
+        });
+        match message {
+            Message::Context { gpu, job, .. } => {
+                (client.gpu, client.job) = (Some(gpu), job);
+                let known = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
+                (!is_stale).then(|| wire::context_reply(known))
+            }
+            Message::Poll { kinds, job, pids } => {
+                client.poll(kinds & TAKES_ACTIVITIES == 0, job, pids, at);
+                if is_stale {
+                    // An answer now would be read as the next poll's.
+                    self.stale += 1;
+                    return None;
+                }
+                Some(wire::poll_reply(&self.answer(pid, at).unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Asks these processes, from their next polls on, each with its own text; what was
+    /// asked before is forgotten.
+    pub fn ask(&mut self, members: BTreeMap<u32, String>, now: Instant) {
+        for client in self.clients.values_mut() {
+            client.state = State::Idle;
+        }
+        let has_started = members.len() < 2;
+        self.round = Some(Round { members, offered: now, has_started });
+    }
+
+    /// Asks nothing more.
+    pub fn withdraw(&mut self) {
+        self.round = None;
+    }
+
+    /// Leaves a process out that has ended.
+    pub fn leave_out(&mut self, pid: u32) {
+        if let Some(round) = &mut self.round {
+            round.members.remove(&pid);
+        }
+    }
+
+    /// The process's trace has been begun.
+    pub fn began(&mut self, pid: u32, at: Instant) {
+        if let Some(client) = self.clients.get_mut(&pid)
+            && let State::Asked { at: asked, .. } = client.state
+        {
+            client.state = State::Began { asked, at };
+        }
+    }
+
+    /// The process's trace is complete.
+    pub fn written(&mut self, pid: u32) {
+        if let Some(client) = self.clients.get_mut(&pid)
+            && let State::Asked { at: asked, .. } | State::Began { asked, .. } = client.state
+        {
+            client.state = State::Written { asked };
+        }
+    }
+
+    /// What to ask of a process that polls now.
+    fn answer(&mut self, pid: u32, now: Instant) -> Option<String> {
+        let round = self.round.as_ref()?;
+        let text = round.members.get(&pid)?;
+        let client = self.clients.get(&pid)?;
+        if client.is_busy {
+            return None;
+        }
+        let is_due = match client.state {
+            State::Idle => round.has_started || self.may_start(round, pid, now),
+            State::Asked { polls, was_busy, .. } => was_busy || polls >= AGAIN_AFTER,
+            State::Began { .. } | State::Written { .. } => false,
+        };
+        if !is_due {
+            return None;
+        }
+        let text = text.clone();
+        if let Some(round) = &mut self.round {
+            round.has_started = true;
+        }
+        if let Some(client) = self.clients.get_mut(&pid) {
+            client.asked += 1;
+            client.state = State::Asked { at: now, polls: 0, was_busy: false };
+        }
+        Some(text)
+    }
+
+    /// Whether all members will poll sooner from now on than from most other moments: each
+    /// polls once in the same interval, so the round starts after the longest pause.
+    fn may_start(&self, round: &Round, pid: u32, now: Instant) -> bool {
+        if now.duration_since(round.offered) > LONGEST_POLL {
+            return true;
+        }
+        let Some(interval) = self.clients.get(&pid).and_then(|client| client.interval) else { return false };
+        let interval = interval.as_secs_f64();
+        let mut phases: Vec<f64> = round
+            .members
+            .keys()
+            .filter_map(|member| self.clients.get(member))
+            .map(|client| now.duration_since(client.last).as_secs_f64() % interval.max(1e-3))
+            // How long until it polls again; the one that polls now has 0.
+            .map(|since| if since == 0.0 { 0.0 } else { interval - since })
+            .collect();
+        phases.sort_by(f64::total_cmp);
+        let last = phases.last().copied().unwrap_or(0.0);
+        let pauses = phases.windows(2).map(|pair| pair[1] - pair[0]).fold(interval - last, f64::max);
+        last <= interval - pauses + 0.1 * interval
+    }
+}
+
+impl Client {
+    fn poll(&mut self, is_busy: bool, job: i64, lineage: Vec<i32>, at: Instant) {
+        if self.polls > 0 {
+            self.interval = Some(at.duration_since(self.last)).filter(|interval| *interval > Duration::from_millis(1));
+        }
+        self.polls += 1;
+        (self.last, self.job, self.lineage, self.is_busy) = (at, job, lineage, is_busy);
+        match &mut self.state {
+            State::Asked { polls, was_busy, .. } => {
+                *polls += 1;
+                *was_busy |= is_busy;
+            }
+            State::Idle if self.asked == 0 => self.was_busy_unasked |= is_busy,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(pids: &[i32], kinds: u32) -> Vec<u8> {
+        Message::Poll { kinds, job: 3, pids: pids.to_vec() }.to_bytes()
+    }
+
+    /// A daemon and a clock.
+    struct Scene {
+        daemon: Daemon,
+        start: Instant,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            Self { daemon: Daemon::default(), start: Instant::now() }
+        }
+
+        fn at(&self, seconds: f64) -> Instant {
+            self.start + Duration::from_secs_f64(seconds)
+        }
+
+        /// What the process is told when it polls then.
+        fn poll(&mut self, pid: i32, seconds: f64, kinds: u32) -> String {
+            let at = self.at(seconds);
+            let reply = self.daemon.hear(None, &poll(&[pid, 1], kinds), at, false).unwrap();
+            wire::read_poll_reply(&reply).unwrap()
+        }
+
+        fn ask(&mut self, members: &[u32], seconds: f64) {
+            let at = self.at(seconds);
+            self.daemon.ask(members.iter().map(|pid| (*pid, "do".to_owned())).collect(), at);
+        }
+    }
+
+    #[test]
+    fn only_who_is_meant_is_asked_and_once() {
+        let mut scene = Scene::new();
+        assert_eq!(scene.poll(7, 0.0, 2), "");
+        scene.ask(&[7], 0.5);
+        assert_eq!(scene.poll(8, 0.9, 2), "", "another process");
+        assert_eq!(scene.poll(7, 1.0, 2), "do");
+        assert_eq!(scene.poll(7, 2.0, 2), "");
+        let at = scene.at(2.5);
+        scene.daemon.began(7, at);
+        for second in 3..9 {
+            assert_eq!(scene.poll(7, f64::from(second), 2), "", "it records");
+        }
+        scene.daemon.written(7);
+        assert_eq!(scene.poll(7, 9.0, 2), "");
+        assert!(matches!(scene.daemon.clients[&7].state, State::Written { asked } if asked == scene.at(1.0)));
+        assert_eq!((scene.daemon.clients[&7].asked, scene.daemon.clients[&8].asked), (1, 0));
+    }
+
+    #[test]
+    fn a_request_without_effect_is_given_again() {
+        let mut scene = Scene::new();
+        scene.ask(&[7], 0.0);
+        assert_eq!(scene.poll(7, 1.0, 2), "do");
+        assert_eq!(scene.poll(7, 2.0, 2), "");
+        assert_eq!(scene.poll(7, 3.0, 2), "do");
+        assert_eq!(scene.daemon.clients[&7].asked, 2);
+    }
+
+    #[test]
+    fn a_process_with_its_own_profiler_is_not_asked_until_that_ends() {
+        let mut scene = Scene::new();
+        scene.ask(&[7], 0.0);
+        assert_eq!(scene.poll(7, 1.0, 0), "");
+        assert!(scene.daemon.clients[&7].was_busy_unasked);
+        assert_eq!(scene.poll(7, 2.0, 2), "do");
+        // It began its own after the request, which is lost then.
+        assert_eq!(scene.poll(7, 3.0, 0), "");
+        assert_eq!(scene.poll(7, 4.0, 2), "do");
+    }
+
+    #[test]
+    fn what_comes_too_late_is_not_answered() {
+        let mut scene = Scene::new();
+        scene.ask(&[7], 0.0);
+        let at = scene.at(1.0);
+        assert_eq!(scene.daemon.hear(None, &poll(&[7], 2), at, true), None);
+        assert_eq!(scene.daemon.stale, 1);
+        assert_eq!(scene.poll(7, 2.0, 2), "do", "the next one is");
+    }
+
+    #[test]
+    fn what_is_no_message_is_counted() {
+        let mut scene = Scene::new();
+        let now = scene.start;
+        for bytes in [&b""[..], b"GET /", &poll(&[7], 2)[..50]] {
+            assert_eq!(scene.daemon.hear(Some(7), bytes, now, false), None);
+        }
+        assert_eq!((scene.daemon.ignored.0, scene.daemon.clients.len()), (3, 0));
+    }
+
+    #[test]
+    fn who_it_is_is_the_kernels_word_before_its_own() {
+        let mut scene = Scene::new();
+        let now = scene.start;
+        scene.daemon.ask(BTreeMap::from([(500, "do".to_owned())]), now);
+        let reply = scene.daemon.hear(Some(500), &poll(&[7, 1], 2), now, false).unwrap();
+        assert_eq!(wire::read_poll_reply(&reply).unwrap(), "do");
+        assert_eq!(scene.daemon.clients[&500].lineage, [7, 1]);
+        let context = Message::Context { gpu: 2, pid: 7, job: 0 }.to_bytes();
+        assert!(scene.daemon.hear(Some(500), &context, now, false).is_some());
+        assert_eq!(scene.daemon.clients[&500].gpu, Some(2));
+    }
+
+    #[test]
+    fn ranks_are_asked_in_the_order_that_keeps_them_closest() {
+        // Polls every 5 s: 7 at 0.0, 8 at 4.8, so 8 first and 7 0.2 s later.
+        let mut scene = Scene::new();
+        scene.poll(7, 0.0, 2);
+        scene.poll(8, 4.8, 2);
+        scene.ask(&[7, 8], 4.9);
+        assert_eq!(scene.poll(7, 5.0, 2), "", "8 would wait for 4.8 s");
+        assert_eq!(scene.poll(8, 9.8, 2), "do");
+        assert_eq!(scene.poll(7, 10.0, 2), "do");
+    }
+
+    #[test]
+    fn a_rank_that_is_gone_holds_nobody_up() {
+        let mut scene = Scene::new();
+        scene.poll(7, 0.0, 2);
+        scene.poll(8, 0.1, 2);
+        scene.ask(&[7, 8], 0.5);
+        scene.daemon.leave_out(8);
+        assert_eq!(scene.poll(7, 5.0, 2), "do");
+        // Nor does one whose polls are irregular.
+        scene.ask(&[7, 8], 6.0);
+        assert_eq!(scene.poll(7, 30.0, 2), "do");
+    }
+}

@@ -1,0 +1,103 @@
+//! Arguments of `env` and `attach`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::WorkloadArgs;
+use crate::settings::values;
+use crate::units::Hours;
+
+/// Arguments of `env`.
+///
+/// Start the job in a shell that has them, `eval "$(habitat-tui env)"`, and `habitat-tui
+/// attach` can record its step at any time later. `PyTorch` then asks every 5 seconds (with
+/// --fast every second) at a socket in the folder whether there is anything to do; between
+/// attaches nothing listens there. Only Linux has it.
+///
+/// Two things to know. With `KINETO_USE_DAEMON=1` alone (no `KINETO_IPC_SOCKET_DIR`) and no
+/// dynolog running, every process of the job waits up to 10 seconds at its end. And a
+/// program that calls `os.fork()` itself after importing `PyTorch` may hang in the child:
+/// `DataLoader` workers do not, but start such a program with `habitat-tui run` instead.
+#[derive(Debug, Args)]
+pub struct EnvArgs {
+    /// The folder of the socket, for a container or beside another user's daemon (default:
+    /// `KINETO_IPC_SOCKET_DIR`, else a private one in /tmp).
+    #[arg(long, value_name = "DIR")]
+    pub socket_dir: Option<PathBuf>,
+    /// Let the job ask every second, not every 5; writes a file for it into the folder.
+    #[arg(long)]
+    pub fast: bool,
+    /// Whose syntax to print.
+    #[arg(long, value_enum, default_value_t = ShellArg::Sh, conflicts_with = "json")]
+    pub shell: ShellArg,
+    /// Print them as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whose syntax.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShellArg {
+    /// `export NAME=value`: sh, bash, zsh.
+    Sh,
+    /// `set -gx NAME value`.
+    Fish,
+    /// `NAME=value`, a line each: for `env`, Docker's --env-file, batch systems.
+    Plain,
+}
+
+/// Arguments of `attach`.
+///
+/// The job must have been started with what `habitat-tui env` prints. It is asked to record
+/// a few steps, and goes on.
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// Record this process, or the job that it launched.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Option<u32>,
+    /// Record every rank of the job on this machine, on the same steps, not the first only.
+    #[arg(long)]
+    pub all: bool,
+    /// List the processes that can be recorded, and record none.
+    #[arg(long, conflicts_with_all = ["pid", "all", "output", "window"])]
+    pub list: bool,
+    /// The profile to write (default: the script's name and the date, in this folder).
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace a file that is there.
+    #[arg(long)]
+    pub force: bool,
+    /// Steps to record (calls of `Optimizer.step`, one more than that, since the first one
+    /// only tells where a step ends).
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Recording")]
+    pub window: u32,
+    /// Leave the shapes of the operators' inputs out; predictions need them.
+    #[arg(long, help_heading = "Recording")]
+    pub no_shapes: bool,
+    /// Record Python stacks and modules too.
+    #[arg(long, help_heading = "Recording")]
+    pub stacks: bool,
+    /// Keep the traces, in this folder.
+    #[arg(long, value_name = "DIR", help_heading = "Recording")]
+    pub keep_traces: Option<PathBuf>,
+    /// How long to listen for processes (10s, 2m; a bare number is hours).
+    #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Waiting")]
+    pub wait: Option<Hours>,
+    /// How long the recording may take (5m; a bare number is hours).
+    #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Waiting")]
+    pub timeout: Option<Hours>,
+    /// The folder of the socket (default: `KINETO_IPC_SOCKET_DIR`, else the private one of
+    /// `env`, and dynolog's own name where it is free).
+    #[arg(long, value_name = "DIR", help_heading = "Waiting")]
+    pub socket_dir: Option<PathBuf>,
+    /// What the profile says of the workload.
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    /// Print as JSON what was recorded or listed.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Say nothing on the way.
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+}

@@ -1,0 +1,613 @@
+//! `habitat-tui attach` and `env` as a user meets them.
+//!
+//! Most of it against processes that speak the protocol and pretend to train: this very
+//! program, started again. Every test has a socket folder of its own, none touches the
+//! abstract name. Real jobs run with the interpreter that `HABITAT_TUI_TEST_PYTHON` names:
+//! `HABITAT_TUI_TEST_PYTHON=/path/to/python cargo test --test attach -- --nocapture`
+//! prints where the time went, too.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use habitat_tui::capture::on_demand::wire::{self, Message, TAKES_ACTIVITIES};
+use habitat_tui::profile::Profile;
+use serde_json::Value;
+
+const HABITAT: &str = env!("CARGO_BIN_EXE_habitat-tui");
+
+/// A folder for sockets and files; ends its processes with itself.
+struct Place {
+    folder: tempfile::TempDir,
+    jobs: Vec<Child>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for job in &mut self.jobs {
+            let _ = job.kill();
+            let _ = job.wait();
+        }
+    }
+}
+
+/// An attach that ended.
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+    profile: Option<Profile>,
+}
+
+impl Ran {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("{}\n{}", self.out, self.err))
+    }
+
+    fn notes(&self) -> String {
+        self.profile.as_ref().unwrap().recording.as_ref().unwrap().notes.join("\n")
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::Builder::new().prefix("a").tempdir_in("/tmp").unwrap(), jobs: Vec::new() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.folder.path())
+            .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
+            .env("KINETO_IPC_SOCKET_DIR", self.folder.path())
+            .env_remove("RANK")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// A process that polls and does as `mode` says.
+    fn fake(&mut self, mode: &str, variables: &[(&str, &str)]) -> u32 {
+        let job = self
+            .command(std::env::current_exe().unwrap().to_str().unwrap())
+            .args(["pretended_job", "--exact", "--nocapture"])
+            .env("PRETEND", mode)
+            .envs(variables.iter().copied())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = job.id();
+        self.jobs.push(job);
+        wait_for("it polls", || self.path(&format!("dynoconfigclient-{pid}")).exists());
+        pid
+    }
+
+    fn start(&self, options: &[&str]) -> Child {
+        self.command(HABITAT).arg("attach").args(options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn end(&self, child: Child) -> Ran {
+        let output = child.wait_with_output().unwrap();
+        let profile = std::fs::read(self.path("p.habitat.json")).ok().map(|json| Profile::from_json(&json).unwrap().0);
+        Ran {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+            profile,
+        }
+    }
+
+    fn attach(&self, options: &[&str]) -> Ran {
+        self.end(self.start(&[&["-o", "p.habitat.json", "--force"], options].concat()))
+    }
+
+    fn requests(&self, pid: u32) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path(&format!("requests-{pid}"))).unwrap_or_default();
+        text.split("---\n").filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(90), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn now_us() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() * 1e6
+}
+
+/// A small trace: a matrix product and an optimizer step for each iteration.
+fn trace(iterations: u32) -> String {
+    let mut events = Vec::new();
+    let start = now_us();
+    let base = (start / 1e6).floor() * 1e9;
+    let first = start - base / 1e3;
+    for iteration in 0..iterations {
+        let at = first + 1e4 * f64::from(iteration);
+        events.push(format!(
+            r#"{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{at},"dur":50,"args":{{"External id":1,"Input Dims":[[8,16],[16,4]],"Input type":["float","float"]}}}}"#
+        ));
+        events.push(format!(
+            r#"{{"ph":"X","cat":"user_annotation","name":"Optimizer.step#SGD.step","pid":1,"tid":1,"ts":{},"dur":20,"args":{{"External id":2}}}}"#,
+            at + 5e3
+        ));
+    }
+    let end = first + 1e4 * f64::from(iterations);
+    events.push(format!(
+        r#"{{"ph":"i","s":"g","name":"Iteration Start: PyTorch Profiler","pid":"Traces","ts":{first}}}"#
+    ));
+    events.push(format!(r#"{{"ph":"i","s":"g","name":"Record Window End","pid":"","ts":{end}}}"#));
+    format!(
+        r#"{{"schemaVersion":1,"deviceProperties":[],"baseTimeNanoseconds":{base},"traceEvents":[{}]}}"#,
+        events.join(",")
+    )
+}
+
+/// Not a test: the job that others attach to.
+#[test]
+fn pretended_job() {
+    let Ok(mode) = std::env::var("PRETEND") else { return };
+    let folder = PathBuf::from(std::env::var("KINETO_IPC_SOCKET_DIR").unwrap());
+    let pid = std::process::id();
+    let socket = UnixDatagram::bind(folder.join(format!("dynoconfigclient-{pid}"))).unwrap();
+    // As libkineto: what comes later is taken for the next answer.
+    socket.set_read_timeout(Some(Duration::from_millis(90))).unwrap();
+    let parent = std::env::var("PARENT").map_or_else(|_| std::os::unix::process::parent_id(), |it| it.parse().unwrap());
+    let (mut buffer, mut polls, mut dropped) = (vec![0; 8192], 0, false);
+    loop {
+        polls += 1;
+        let kinds = if mode == "busy" || (mode == "busy a while" && polls < 8) { 0 } else { TAKES_ACTIVITIES };
+        let poll = Message::Poll { kinds, job: 0, pids: vec![pid as i32, parent as i32, 1] }.to_bytes();
+        if mode == "garbled" {
+            let _ = socket.send_to(&poll[..30], folder.join("dynolog"));
+            let _ = socket.send_to(b"what?", folder.join("dynolog"));
+        }
+        if socket.send_to(&poll, folder.join("dynolog")).is_ok()
+            && let Ok(length) = socket.recv(&mut buffer)
+            && let Ok(text) = wire::read_poll_reply(&buffer[..length])
+            && !text.is_empty()
+        {
+            let requests = folder.join(format!("requests-{pid}"));
+            let before = std::fs::read_to_string(&requests).unwrap_or_default();
+            std::fs::write(&requests, format!("{before}{text}---\n")).unwrap();
+            let value =
+                |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap().to_owned();
+            let file = PathBuf::from(value("ACTIVITIES_LOG_FILE").replace(".json", &format!("_{pid}.json")));
+            match mode.as_str() {
+                "never" => {}
+                "dies" => std::process::exit(0),
+                "unfinished" => std::fs::write(&file, "{\"traceEvents\":[").unwrap(),
+                "late" if !dropped => dropped = true,
+                _ => {
+                    let mut temporary = file.clone().into_os_string();
+                    temporary.push(".tmp");
+                    std::fs::write(&temporary, "{").unwrap();
+                    let text = trace(value("ACTIVITIES_ITERATIONS").parse().unwrap());
+                    std::thread::sleep(Duration::from_millis(150));
+                    std::fs::write(&temporary, text).unwrap();
+                    std::fs::rename(&temporary, &file).unwrap();
+                }
+            }
+        }
+        std::thread::sleep(Duration::from_millis(150));
+    }
+}
+
+#[test]
+fn the_only_job_is_recorded_and_nothing_is_left_behind() {
+    let mut place = Place::new();
+    let pid = place.fake("plain", &[]);
+    let ran = place.attach(&["--window", "2", "--batch-size", "8", "--name", "mine", "--precision", "bf16"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("mine (p.habitat.json)") && ran.out.contains("the job goes on"), "{}", ran.out);
+    assert!(ran.out.contains("2 found, 2 used") && ran.out.contains("heard of the job"), "{}", ran.out);
+    let workload = &ran.profile.as_ref().unwrap().workload;
+    assert_eq!((workload.batch_size, workload.precision.unwrap().to_string().as_str()), (Some(8), "bf16"));
+    assert!(ran.notes().contains(&format!("attached to process {pid}")), "{}", ran.notes());
+    let requests = place.requests(pid);
+    assert_eq!(requests.len(), 1, "asked once");
+    for line in ["ACTIVITIES_ITERATIONS=3", "ACTIVITIES_DURATION_SECS=0", "PROFILE_REPORT_INPUT_SHAPES=true"] {
+        assert!(requests[0].lines().any(|other| other == line), "{line}: {}", requests[0]);
+    }
+    assert!(!place.path("dynolog").exists(), "the socket is gone, so that nobody waits for it");
+    let log = requests[0].lines().find_map(|line| line.strip_prefix("ACTIVITIES_LOG_FILE=")).unwrap();
+    assert!(log.starts_with("/tmp/") && !Path::new(log).parent().unwrap().exists(), "{log}");
+}
+
+#[test]
+fn several_jobs_are_listed_and_one_is_named() {
+    let mut place = Place::new();
+    let (one, other) = (place.fake("plain", &[]), place.fake("plain", &[]));
+    let ran = place.attach(&[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("2 jobs can be attached to") && ran.err.contains("--pid"), "{}", ran.err);
+    assert!(ran.err.contains(&one.to_string()) && ran.err.contains(&other.to_string()), "{}", ran.err);
+    assert!(place.requests(one).is_empty() && place.requests(other).is_empty());
+    let ran = place.attach(&["--pid", &other.to_string(), "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let json = ran.json();
+    assert_eq!(
+        (json["format"].as_str(), json["traces"][0]["pid"].as_u64()),
+        (Some("habitat-attach"), Some(other.into()))
+    );
+    assert!(json["seconds"]["step_wait_s"].is_number() && json["total_s"].as_f64().unwrap() > 0.0);
+    assert!(place.requests(one).is_empty(), "the other one was not asked");
+}
+
+#[test]
+fn launchers_and_workers_are_listed_and_never_asked() {
+    let mut place = Place::new();
+    let launcher = place.fake("plain", &[]);
+    let parent = launcher.to_string();
+    let meeting = [("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")];
+    let rank = |rank: &'static str, parent: &'static str| [meeting[0], meeting[1], ("RANK", rank), ("PARENT", parent)];
+    let parent: &'static str = parent.leak();
+    let second = place.fake("plain", &rank("1", parent));
+    let first = place.fake("plain", &rank("0", parent));
+    let worker = place.fake("plain", &rank("0", first.to_string().leak()));
+    let listed = place.attach_list();
+    let role = |pid: u32| {
+        let all = listed["processes"].as_array().unwrap();
+        all.iter().find(|one| one["pid"] == pid).unwrap()["role"].as_str().unwrap().to_owned()
+    };
+    assert_eq!([role(launcher), role(first), role(second), role(worker)], ["launches", "trains", "trains", "helps"]);
+    let ran = place.attach(&["--all", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let json = ran.json();
+    let recorded: Vec<(u64, u64)> = json["traces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|trace| (trace["rank"].as_u64().unwrap(), trace["pid"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(recorded, [(0, first.into()), (1, second.into())]);
+    assert!(ran.notes().contains("2 ranks"), "{}", ran.notes());
+    assert!(place.requests(first)[0].contains("PROFILE_START_ITERATION_ROUNDUP=16"));
+    // The launcher named means the first rank.
+    assert_eq!(place.attach(&["--pid", parent, "--json"]).json()["traces"][0]["pid"], first);
+    assert!(place.requests(launcher).is_empty() && place.requests(worker).is_empty());
+}
+
+impl Place {
+    fn attach_list(&self) -> Value {
+        let ran = self.end(self.start(&["--list", "--json"]));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.json()
+    }
+}
+
+#[test]
+fn a_list_names_who_asks_and_records_nothing() {
+    let mut place = Place::new();
+    let pid = place.fake("plain", &[]);
+    let ran = place.end(place.start(&["--list"]));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains(&pid.to_string()) && ran.out.contains("trains"), "{}", ran.out);
+    assert!(ran.out.contains("pretended_job"), "the command: {}", ran.out);
+    assert!(place.requests(pid).is_empty());
+}
+
+#[test]
+fn nobody_there_says_how_to_start_the_job() {
+    let place = Place::new();
+    let ran = place.attach(&["--wait", "1s"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("no process asked for anything to do in 1 s"), "{}", ran.err);
+    let ran = place.end(place.start(&["--list", "--json", "--wait", "1s"]));
+    assert_eq!((ran.code, ran.json()["processes"].as_array().unwrap().len()), (1, 0));
+    let mut place = Place::new();
+    place.fake("plain", &[]);
+    let ran = place.attach(&["--pid", "4194304", "--wait", "1s"]);
+    assert!(ran.code == 2 && ran.err.contains("no such process runs"), "{}", ran.err);
+}
+
+#[test]
+fn a_job_that_polls_elsewhere_is_found_out() {
+    let mut place = Place::new();
+    place.fake("plain", &[]);
+    let elsewhere = Place::new();
+    let ran = elsewhere.attach(&["--wait", "1s"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("ask at") || ran.err.contains("--socket-dir"), "{}", ran.err);
+}
+
+#[test]
+fn another_daemon_is_left_alone() {
+    let place = Place::new();
+    let _daemon = UnixDatagram::bind(place.path("dynolog")).unwrap();
+    let ran = place.attach(&[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("another daemon listens there") && ran.err.contains("--socket-dir"), "{}", ran.err);
+    assert!(place.path("dynolog").exists());
+}
+
+#[test]
+fn of_two_attaches_the_second_is_refused_and_the_first_goes_on() {
+    let mut place = Place::new();
+    let pid = place.fake("late", &[]);
+    let first = place.start(&["-o", "p.habitat.json", "--force"]);
+    wait_for("it listens", || place.path("dynolog").exists());
+    let second = place.end(place.start(&["-o", "second.habitat.json"]));
+    assert!(second.code == 2 && second.err.contains("another daemon"), "{}", second.err);
+    let first = place.end(first);
+    assert_eq!(first.code, 0, "{}", first.err);
+    // It dropped the first request, as a process does that has made no step yet.
+    assert_eq!(place.requests(pid).len(), 2);
+}
+
+#[test]
+fn a_profiler_of_the_jobs_own_goes_first() {
+    let mut place = Place::new();
+    let pid = place.fake("busy", &[]);
+    let ran = place.attach(&["--timeout", "2s"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("a profiler of its own is on"), "{}", ran.err);
+    assert!(place.requests(pid).is_empty(), "it was not asked");
+    let mut place = Place::new();
+    let pid = place.fake("busy a while", &[]);
+    let ran = place.attach(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(place.requests(pid).len(), 1);
+}
+
+#[test]
+fn what_goes_wrong_with_the_trace_is_told_apart() {
+    for (mode, problem) in [
+        ("never", "has made no step of a torch optimizer"),
+        ("unfinished", "did not complete it"),
+        ("dies", "ended before its trace was complete"),
+    ] {
+        let mut place = Place::new();
+        place.fake(mode, &[]);
+        let ran = place.attach(&["--timeout", "3s"]);
+        assert_eq!(ran.code, 2, "{mode}: {}", ran.err);
+        assert!(ran.err.contains(problem), "{mode}: {}", ran.err);
+        assert!(ran.profile.is_none() && !place.path("dynolog").exists());
+    }
+}
+
+#[test]
+fn messages_that_make_no_sense_are_ignored_and_counted() {
+    let mut place = Place::new();
+    place.fake("garbled", &[]);
+    let ran = place.attach(&["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.json()["messages_ignored"].as_u64().unwrap() >= 2);
+}
+
+#[test]
+fn an_interrupted_attach_takes_its_socket_away() {
+    let mut place = Place::new();
+    place.fake("never", &[]);
+    let attach = place.start(&["-o", "p.habitat.json"]);
+    wait_for("it asked", || !place.requests(place.jobs[0].id()).is_empty());
+    assert!(Command::new("kill").args(["-INT", &attach.id().to_string()]).status().unwrap().success());
+    let ran = place.end(attach);
+    assert_eq!(ran.code, 130, "{}", ran.err);
+    assert!(ran.err.contains("may still wait in the job"), "{}", ran.err);
+    assert!(!place.path("dynolog").exists());
+}
+
+#[test]
+fn nobody_is_asked_for_what_could_not_be_written() {
+    let mut place = Place::new();
+    let pid = place.fake("plain", &[]);
+    std::fs::write(place.path("there.habitat.json"), "x").unwrap();
+    for (options, problem) in [
+        (vec!["-o", "no/such/p.habitat.json"], "cannot be written"),
+        (vec!["-o", "there.habitat.json"], "exists already"),
+        (vec!["--origin", "gtx-99"], "gtx-99"),
+        (vec!["--batch-size", "0"], "at least one sample"),
+        (vec!["--keep-traces", "no/such"], "no such folder"),
+        (vec!["--socket-dir", "no/such"], "no such folder"),
+    ] {
+        let ran = place.end(place.start(&options));
+        assert!(ran.code == 2 && ran.err.contains(problem), "{options:?}: {}", ran.err);
+    }
+    assert!(place.requests(pid).is_empty());
+}
+
+#[test]
+fn traces_are_kept_where_asked() {
+    let mut place = Place::new();
+    let pid = place.fake("plain", &[]);
+    std::fs::create_dir(place.path("traces")).unwrap();
+    assert_eq!(place.attach(&["--keep-traces", "traces"]).code, 0);
+    assert!(place.path(&format!("traces/trace-{pid}.json")).exists());
+}
+
+fn env(place: &Place, options: &[&str]) -> Output {
+    place.command(HABITAT).arg("env").args(options).output().unwrap()
+}
+
+#[test]
+fn the_variables_are_those_of_the_protocol_in_every_form() {
+    let place = Place::new();
+    let folder = place.folder.path().to_str().unwrap();
+    let text = |options: &[&str]| String::from_utf8(env(&place, options).stdout).unwrap();
+    let json: Value = serde_json::from_str(&text(&["--json"])).unwrap();
+    assert_eq!(json["variables"]["KINETO_USE_DAEMON"], "1");
+    assert_eq!(json["variables"]["KINETO_IPC_SOCKET_DIR"], folder);
+    assert!(text(&["--shell", "fish"]).contains("set -gx KINETO_USE_DAEMON 1"));
+    assert!(text(&[]).contains("10 s"), "the hazard is told");
+    for line in text(&["--shell", "plain", "--fast"]).lines() {
+        assert!(line.starts_with("KINETO_"), "{line}");
+    }
+    let conf = std::fs::read_to_string(place.path("kineto.conf")).unwrap();
+    assert!(conf.ends_with("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n"));
+    // The shell takes it as it is.
+    let script = format!("eval \"$({HABITAT} env --fast)\" && echo $KINETO_USE_DAEMON $KINETO_CONFIG");
+    let output = place.command("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), format!("1 {folder}/kineto.conf"));
+}
+
+#[test]
+fn a_folder_or_a_config_file_that_will_not_do_is_refused() {
+    let place = Place::new();
+    let output = env(&place, &["--socket-dir", &format!("/tmp/{}", "x".repeat(60))]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("shorter"));
+    let output =
+        place.command(HABITAT).args(["env", "--fast"]).env("KINETO_CONFIG", "/etc/mine.conf").output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/etc/mine.conf already"), "{output:?}");
+}
+
+// ----- with PyTorch
+
+fn torch() -> Option<String> {
+    let python = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty());
+    if python.is_none() {
+        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
+    }
+    python
+}
+
+fn fixture(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/capture").join(name).to_str().unwrap().to_owned()
+}
+
+impl Place {
+    /// Starts a real job, attachable, and waits until it has made so many steps.
+    fn job(&self, python: &str, fast: bool, arguments: &[&str], steps: u32) -> Child {
+        let variables = env(self, if fast { &["--shell", "plain", "--fast"] } else { &["--shell", "plain"] });
+        let variables = String::from_utf8(variables.stdout).unwrap();
+        let job = self
+            .command(python)
+            .args(arguments)
+            .envs(variables.lines().map(|line| line.split_once('=').unwrap()))
+            .env("EXIT_CODE", "3")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_for("it makes steps", || {
+            let text = std::fs::read_to_string(self.path("progress")).unwrap_or_default();
+            text.parse::<u32>().is_ok_and(|made| made >= steps)
+        });
+        job
+    }
+
+    /// The same job with nothing set.
+    fn bare(&self, python: &str, arguments: &[&str]) -> Output {
+        self.command(python).args(arguments).env("EXIT_CODE", "3").output().unwrap()
+    }
+}
+
+fn tell(what: &str, json: &Value) {
+    eprintln!(
+        "{what}: total {:.1} s, {}, operators {}, aligned {}, rounds {}",
+        json["total_s"].as_f64().unwrap(),
+        json["seconds"],
+        json["operations"],
+        json["aligned"],
+        json["rounds"]
+    );
+}
+
+#[test]
+fn a_real_job_goes_on_as_if_nothing_had_happened() {
+    let Some(python) = torch() else { return };
+    for fast in [true, false] {
+        let place = Place::new();
+        let steps = if fast { "250" } else { "450" };
+        let arguments = [fixture("slow.py"), "progress".to_owned(), steps.to_owned()];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let job = place.job(&python, fast, &arguments, 5);
+        let ran = place.attach(&["--json"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let json = ran.json();
+        tell(if fast { "polls every second" } else { "polls every 5 s" }, &json);
+        assert_eq!(json["steps_used"], 3);
+        assert!(ran.profile.as_ref().unwrap().operations.iter().any(|one| one.name == "aten::addmm"));
+        assert_eq!(ran.profile.as_ref().unwrap().workload.batch_size, Some(8));
+        let attached = job.wait_with_output().unwrap();
+        let bare = place.bare(&python, &arguments);
+        assert_eq!(bare.status.code(), Some(3));
+        assert_eq!((attached.status.code(), &attached.stdout), (bare.status.code(), &bare.stdout));
+        assert_eq!(String::from_utf8_lossy(&attached.stderr), String::from_utf8_lossy(&bare.stderr));
+    }
+}
+
+#[test]
+fn both_ranks_record_the_same_step() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let script = fixture("ranks.py");
+    let launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", &script, "progress", "800"];
+    let mut job = place.job(&python, true, &launch, 20);
+    let listed = place.attach_list();
+    let roles: Vec<&str> =
+        listed["processes"].as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["launches", "trains", "trains"], "{listed}");
+    std::fs::create_dir(place.path("traces")).unwrap();
+    let ran = place.attach(&["--all", "--json", "--keep-traces", "traces"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let json = ran.json();
+    tell("two ranks", &json);
+    let numbers: Vec<Vec<String>> = json["traces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|trace| {
+            let name = format!("traces/trace-rank{}-{}.json", trace["rank"], trace["pid"]);
+            numbers(&std::fs::read_to_string(place.path(&name)).unwrap())
+        })
+        .collect();
+    eprintln!("steps in the ranks' windows: {numbers:?}");
+    assert_eq!(numbers.len(), 2);
+    // A window begins and ends within `Optimizer.step`: what is common is what was recorded whole.
+    assert!(numbers[0].len() >= 3 && numbers[0] == numbers[1], "{numbers:?}");
+    assert_eq!(json["aligned"], true);
+    let _ = job.kill();
+    let _ = job.wait();
+}
+
+/// The numbers that the steps bear in a trace.
+fn numbers(trace: &str) -> Vec<String> {
+    let mut found: Vec<String> =
+        trace.split("\"number ").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[test]
+fn the_users_own_profiler_sees_what_it_sees_without_us() {
+    let Some(python) = torch() else { return };
+    for (began, when) in [(20, "before"), (65, "in")] {
+        let place = Place::new();
+        let script = fixture("profiled_for_a_while.py");
+        let arguments = [script.as_str(), "progress", "60", "120", "300"];
+        let job = place.job(&python, true, &arguments, began);
+        let ran = place.attach(&["--json"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        tell(&format!("asked {when} the user's window"), &ran.json());
+        let attached = job.wait_with_output().unwrap();
+        let bare = place.bare(&python, &arguments);
+        assert!(String::from_utf8_lossy(&bare.stdout).contains("events "), "{bare:?}");
+        assert_eq!(String::from_utf8_lossy(&attached.stdout), String::from_utf8_lossy(&bare.stdout));
+    }
+}
+
+#[test]
+fn the_process_that_trains_is_told_from_its_spawned_workers() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let script = fixture("spawned_loader.py");
+    let mut job = place.job(&python, true, &[&script, "progress", "2000"], 30);
+    let ran = place.attach(&["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.json()["traces"][0]["pid"], job.id(), "{}", ran.out);
+    let _ = job.kill();
+    let _ = job.wait();
+}
