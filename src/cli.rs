@@ -16,6 +16,7 @@ mod measured;
 mod operators;
 mod print;
 mod progress;
+mod recording;
 mod run;
 mod suggest;
 mod sweep;

@@ -7,6 +7,7 @@
 pub mod breakdown;
 mod kernel;
 pub mod kineto;
+pub mod nsys;
 pub mod op_list;
 mod operation;
 mod read;

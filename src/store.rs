@@ -3,6 +3,7 @@
 pub mod batch_tables;
 pub mod bundled;
 pub mod files;
+pub mod nsys;
 pub mod operator_tables;
 pub mod paths;
 pub mod profet;
