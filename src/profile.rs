@@ -12,6 +12,7 @@ pub mod op_list;
 mod operation;
 mod read;
 mod workload;
+pub mod xplane;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ pub mod paths;
 pub mod profet;
 pub mod run_logs;
 
-pub use files::{Compression, StoreError, open, read_profile, save_atomically};
+pub use files::{Compression, StoreError, open, read_bounded, read_profile, save_atomically};
 pub use paths::Paths;
 
 use std::io::Read;

@@ -134,13 +134,16 @@ fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dy
 /// `None` where all files are traces.
 fn recordings(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Option<Import>, CliError> {
     let forms = args.traces.iter().map(|path| recording::form(path)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(at) = forms.iter().position(|form| *form != Some(Form::Nsight)) {
-        let given = [("--device", args.device.is_some()), ("--step-range", args.step_range.is_some())];
-        if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+    let refuse = |flag: &str, given: bool, of: &[Option<Form>], kinds: &str| {
+        let other = forms.iter().position(|form| !of.contains(form)).filter(|_| given);
+        other.map_or(Ok(()), |at| {
             let path = args.traces[at].display();
-            return Err(CliError(format!("{flag}: {path} is no recording of Nsight Systems; leave the flag out")));
-        }
-    }
+            Err(CliError(format!("{flag}: {path} is no {kinds}; leave the flag out")))
+        })
+    };
+    let both = [Some(Form::Nsight), Some(Form::Xplane)];
+    refuse("--device", args.device.is_some(), &both, "recording of Nsight Systems or XPlane")?;
+    refuse("--step-range", args.step_range.is_some(), &both[..1], "recording of Nsight Systems")?;
     let Some(first) = forms.iter().position(Option::is_some) else { return Ok(None) };
     let choice = Choice { device: args.device, step_range: args.step_range.as_deref() };
     let mut imports = Vec::with_capacity(forms.len());

@@ -47,7 +47,7 @@ pub struct ImportArgs {
     /// Read at most this many steps.
     #[arg(long, value_name = "N")]
     pub max_steps: Option<usize>,
-    /// Of an Nsight Systems recording, the GPU by its number there (default: all ranks).
+    /// Of a recording of Nsight Systems or XPlane, the GPU by its number there (default: all).
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
     /// Of an Nsight Systems recording, the NVTX range that is one step.
