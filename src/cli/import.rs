@@ -244,7 +244,8 @@ pub(super) fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Option<GpuSlug>
         sm_count: device.multiprocessors,
         memory_bytes: device.memory_bytes,
     };
-    catalog.identify(&identity).map(|gpu| gpu.slug.clone())
+    let found = if device.is_named() { catalog.identify(&identity) } else { catalog.only_with(&identity) };
+    found.map(|gpu| gpu.slug.clone())
 }
 
 /// The trace's file name without its endings.

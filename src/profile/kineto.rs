@@ -76,6 +76,16 @@ pub struct DeviceInfo {
     pub memory_bytes: Option<u64>,
 }
 
+impl DeviceInfo {
+    /// What stands in front of a name that is made of figures.
+    pub const UNNAMED: &'static str = "unnamed ";
+
+    /// Whether the name is the driver's.
+    pub fn is_named(&self) -> bool {
+        !self.name.starts_with(Self::UNNAMED)
+    }
+}
+
 /// What the caller knows and wants; everything left at its default is taken from the
 /// trace as far as possible.
 #[derive(Clone, Default)]

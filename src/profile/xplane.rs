@@ -268,14 +268,14 @@ impl<'a> Recording<'a> {
             for message in &line.events {
                 let event = Event::read(*message)?;
                 let kind = plane.kinds.get(&event.kind);
-                let stat = |name: Option<u64>| {
+                let value = |name: Option<u64>| {
                     let own = event.stats.iter().find(|(key, _)| Some(*key) == name);
                     let shared = || kind?.stats.iter().find(|(key, _)| Some(*key) == name);
                     own.or_else(shared).map(|(_, stat)| *stat)
                 };
-                let text = |name| stat(name).map(|stat| plane.text(stat)).unwrap_or_default();
+                let text = |name| value(name).map(|stat| plane.text(stat)).unwrap_or_default();
                 let (instruction, module) = (text(op), text(module));
-                let number = stat(program).and_then(Stat::whole).map(i64::cast_unsigned);
+                let number = value(program).and_then(Stat::whole).map(i64::cast_unsigned);
                 let start = microseconds(line.start, recording.base, event.offset);
                 let end = start + event.duration as f64 / 1e6;
                 let name = kind.map_or("", |kind| kind.name.as_str());
@@ -311,7 +311,7 @@ impl<'a> Recording<'a> {
                     operator,
                     details: launch_of.of(text(details), launch),
                     program: number.unwrap_or(0),
-                    correlation: stat(correlation).and_then(Stat::whole).unwrap_or(-1),
+                    correlation: value(correlation).and_then(Stat::whole).unwrap_or(-1),
                 });
             }
         }
@@ -377,9 +377,9 @@ impl<'a> Recording<'a> {
 
     fn import(mut self, plane: &Plane<'_>, options: &ImportOptions<'_>) -> Result<Import, XplaneError> {
         let info = device_info(plane);
-        let by_facts = options.origin.is_none() && options.resolve_gpu.is_some_and(|find| find(&info).is_some());
-        if by_facts {
-            self.notes.push(format!("the recording does not name its GPU: it is told by its figures ({})", info.name));
+        if options.origin.is_none() && options.resolve_gpu.is_some_and(|find| find(&info).is_some()) {
+            self.notes
+                .push("the recording does not name its GPU: it is told by its figures; --origin sets it".to_owned());
         }
         let (described, all) = self.described;
         if all > 0.0 && described < 0.995 * all {
@@ -437,7 +437,8 @@ impl<'a> Recording<'a> {
                 (Some((operator, _, end)), Some(own)) if *operator == own => *end = end.max(event.end),
                 (_, own) => {
                     if let Some((operator, start, end)) = open.remove(&event.stream) {
-                        feed.range(&self.range(operator, start, end, event.stream));
+                        // Some clocks let a kernel start just before the one ahead of it ends.
+                        feed.range(&self.range(operator, start, end.min(event.start).max(start), event.stream));
                     }
                     if let Some(own) = own {
                         open.insert(event.stream, (own, event.start, event.end));
@@ -560,7 +561,7 @@ fn device_info(plane: &Plane<'_>) -> DeviceInfo {
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     DeviceInfo {
-        name: if facts.is_empty() { String::new() } else { facts.join(", ") },
+        name: if facts.is_empty() { String::new() } else { format!("{}{}", DeviceInfo::UNNAMED, facts.join(", ")) },
         compute_capability: capability,
         multiprocessors: cores,
         memory_bytes: memory,

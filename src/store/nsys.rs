@@ -319,17 +319,16 @@ impl Source for Export {
         };
         let domains = self.domains()?;
         let mut texts = Texts::of(&self.connection);
-        let mut sql = format!(
-            "SELECT {} FROM {RANGES} WHERE \"end\" IS NOT NULL AND {}",
+        let within =
+            part.window.map_or_else(String::new, |(from, to)| format!(" AND \"end\" > {from} AND start < {to}"));
+        let sql = format!(
+            "SELECT {} FROM {RANGES} WHERE \"end\" IS NOT NULL AND {}{within}",
             self.columns(
                 RANGES,
                 &[&["start"], &["end"], &["eventType"], &["text"], &["textId"], &["globalTid"], &["domainId"]]
             ),
             self.of_process(RANGES, "globalTid", part.process)
         );
-        if let Some((from, to)) = part.window {
-            sql += &format!(" AND \"end\" > {from} AND start < {to}");
-        }
         self.each(&sql, &mut |row| {
             let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
             let kind = whole(row, 2)?.unwrap_or(59);
@@ -358,26 +357,24 @@ impl Source for Export {
         }
         let mut texts = Texts::of(&self.connection);
         let mut starts_work: HashMap<i64, bool> = HashMap::new();
-        let mut sql = format!(
-            "SELECT {} FROM {CALLS} WHERE correlationId IS NOT NULL AND {}",
+        let within =
+            part.window.map_or_else(String::new, |(from, to)| format!(" AND start >= {from} AND start < {to}"));
+        let sql = format!(
+            "SELECT {} FROM {CALLS} WHERE correlationId IS NOT NULL AND {}{within}",
             self.columns(CALLS, &[&["start"], &["end"], &["globalTid"], &["correlationId"], &["nameId"]]),
             self.of_process(CALLS, "globalTid", part.process)
         );
-        if let Some((from, to)) = part.window {
-            sql += &format!(" AND start >= {from} AND start < {to}");
-        }
         self.each(&sql, &mut |row| {
             let (Some(start), Some(end), Some(correlation)) = (whole(row, 0)?, whole(row, 1)?, whole(row, 3)?) else {
                 return Ok(());
             };
             if let Some(name) = whole(row, 4)? {
-                let starts = match starts_work.get(&name) {
-                    Some(known) => *known,
-                    None => {
-                        let starts = launches(texts.get(name)?);
-                        starts_work.insert(name, starts);
-                        starts
-                    }
+                let starts = if let Some(known) = starts_work.get(&name) {
+                    *known
+                } else {
+                    let starts = launches(texts.get(name)?);
+                    starts_work.insert(name, starts);
+                    starts
                 };
                 if !starts {
                     return Ok(());
@@ -400,11 +397,8 @@ impl Source for Export {
 impl Export {
     /// Rows of work of a process and window.
     fn where_work(&self, table: &str, part: Part) -> String {
-        let mut condition = self.of_process(table, "globalPid", part.process);
-        if let Some((from, _)) = part.window {
-            condition += &format!(" AND start >= {from}");
-        }
-        condition
+        let process = self.of_process(table, "globalPid", part.process);
+        part.window.map_or_else(|| process.clone(), |(from, _)| format!("{process} AND start >= {from}"))
     }
 
     fn kernels(&self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {

@@ -8,7 +8,7 @@ use super::scan::Totals;
 use super::steps::{self, Span, StepMarks};
 use super::timing::{self, StepWork, Wall, median};
 use super::{DeviceInfo, Import, ImportOptions, KinetoError, Summary, group, infer};
-use crate::profile::{Mode, Operation, Origin, Profile, Recording, Step, Workload};
+use crate::profile::{Mode, Operation, Origin, Phase, Profile, Recording, Step, Workload};
 use crate::units::{Bytes, Micros};
 
 /// A trace as read, and its steps where they are marked.
@@ -145,7 +145,10 @@ fn joined_share(records: &Records, steps: &Steps) -> f64 {
             .map(|device| device.end - device.start)
             .sum();
         all += time;
-        if occurrence.operator.is_some() || occurrence.within_range || occurrence.module != 0 {
+        // A range of the program that says the phase is a name, too.
+        let in_phase = records.recorder.groups_by_range
+            && !matches!(occurrence.phase, Phase::Other | Phase::Communication | Phase::Copy);
+        if occurrence.operator.is_some() || occurrence.within_range || occurrence.module != 0 || in_phase {
             joined += time;
         }
     }

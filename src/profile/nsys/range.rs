@@ -82,7 +82,7 @@ pub(super) fn describe<'a>(text: &'a str, domain: Option<&str>) -> Described<'a>
     if facts.is_some() || is_operator(name) {
         described.kind = RangeKind::Operator;
         if let Some(facts) = facts {
-            described.sequence = fact(facts, "seq = ").and_then(|text| leading_number(text)).unwrap_or(-1);
+            described.sequence = fact(facts, "seq = ").and_then(leading_number).unwrap_or(-1);
             described.sizes = fact(facts, "sizes = ").map_or("", sizes);
         }
         described.of_forward = described.sequence >= 0 && is_autograd_node(name);
@@ -151,23 +151,16 @@ fn is_operator(name: &str) -> bool {
     if name.starts_with("autograd::engine::") || name.starts_with("torch::autograd::") {
         return true;
     }
-    match name.split_once("::") {
-        // Operators' namespaces are in lower case; `Trainer::run` is a function of the program.
-        Some((space, rest)) => {
-            word(space)
-                && !space.bytes().any(|b| b.is_ascii_uppercase())
-                && rest.split('.').all(word)
-                && matches!(
-                    space,
-                    "aten" | "c10d" | "prims" | "torchvision" | "xformers" | "flash_attn" | "_c10d_functional"
-                )
-        }
-        None => {
-            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-            stem.len() > 8 && stem.ends_with("Backward") && word(name)
-        }
+    // Operators' namespaces are few; `Trainer::run` is a function of the program.
+    if let Some((space, rest)) = name.split_once("::") {
+        return NAMESPACES.contains(&space) && rest.split('.').all(word);
     }
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    stem.len() > 8 && stem.ends_with("Backward") && word(name)
 }
+
+/// Namespaces of operators.
+const NAMESPACES: [&str; 7] = ["aten", "c10d", "prims", "torchvision", "xformers", "flash_attn", "_c10d_functional"];
 
 /// The phase that the name of a range says beyond doubt.
 fn phase(name: &str) -> Option<Phase> {

@@ -58,6 +58,7 @@ struct Instruction {
     window: Vec<Dimension>,
     layout: Option<Layout>,
     groups: u64,
+    batch_groups: u64,
 }
 
 /// Which extents a product contracts and which it shares.
@@ -359,7 +360,7 @@ fn convolution(
     // padding has no name in PyTorch: what cannot be told truly is not told.
     let plain =
         window.iter().all(|dim| dim.base_dilation <= 1 && dim.padding[0] == dim.padding[1] && dim.padding[0] >= 0);
-    if !plain || window.is_empty() || window.len() != layout.input_space.len() {
+    if !plain || instruction.batch_groups > 1 || window.is_empty() || window.len() != layout.input_space.len() {
         return None;
     }
     let list = |value: fn(&Dimension) -> u64| json(&window.iter().map(value).collect::<Vec<u64>>());
@@ -416,6 +417,7 @@ impl Instruction {
                 38 => value.numbers(&mut read.called)?,
                 43 => read.config = value.text(),
                 50 => read.groups = value.number(),
+                58 => read.batch_groups = value.number(),
                 _ => {}
             }
         }
