@@ -364,8 +364,21 @@ fn described(gpu: &Gpu) -> Option<String> {
     (!facts.is_empty()).then(|| format!("the recording says of the GPU: {}", facts.join(", ")))
 }
 
+/// The tables that this was written for.
+const NEWEST_SCHEMA: u64 = 3;
+
+/// 3.25.0 → 3
+fn major(schema: &str) -> Option<u64> {
+    schema.split('.').next()?.parse().ok()
+}
+
 fn recorder(facts: &Facts) -> Recorder {
     let mut notes = facts.missing.clone();
+    let newer = facts.schema.as_ref().filter(|schema| major(schema).is_some_and(|major| major > NEWEST_SCHEMA));
+    notes.extend(newer.map(|schema| {
+        let schema = crate::text::clean(schema, 20);
+        format!("the tables are of version {schema}, newer than what this program was made for ({NEWEST_SCHEMA}.x): check the figures")
+    }));
     if facts.graphs > 0 {
         notes.push(format!(
             "{} launches of whole CUDA graphs stand for the kernels in them; `nsys profile --cuda-graph-trace=node` records each",
@@ -476,7 +489,7 @@ impl Marks {
         if let Some(wanted) = wanted {
             if is_named(described.name, wanted) && self.steps.len() < MARKS {
                 self.steps.push(owned());
-            } else if described.kind != RangeKind::Operator {
+            } else if described.kind == RangeKind::Part || described.mark != Mark::No {
                 let stem: String = described.name.chars().filter(|c| !c.is_ascii_digit()).take(60).collect();
                 if self.names.len() < NAMES || self.names.contains_key(&stem) {
                     *self.names.entry(stem).or_default() += 1;

@@ -150,6 +150,7 @@ impl Programs {
     }
 
     fn find(&self, number: Option<u64>, name: &str) -> Option<&Program> {
+        let name = name.rsplit_once('(').map_or(name, |(name, _)| name);
         let by_name = || self.by_number.get(self.by_name.get(name)?);
         number.and_then(|number| self.by_number.get(&number)).or_else(by_name)
     }

@@ -204,7 +204,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut numbers = Vec::new();
-            for (_, value) in Message { bytes: &bytes, offset: 0 }.fields().flatten() {
+            for (_, value) in (Message { bytes: &bytes, offset: 0 }).fields().flatten() {
                 let _ = value.numbers(&mut numbers);
                 let _ = value.text();
             }
