@@ -119,6 +119,21 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// The only GPU with exactly this compute capability, these multiprocessors and this
+    /// memory, for recordings that do not name theirs; `None` where one of the figures is
+    /// missing, or several have the same.
+    pub fn only_with(&self, identity: &DeviceIdentity) -> Option<&GpuSpec> {
+        let (capability, count, bytes) = (identity.compute_capability?, identity.sm_count?, identity.memory_bytes?);
+        let mut alike = self.gpus.values().filter(|gpu| {
+            gpu.compute_capability == Some(capability)
+                && gpu.sm_count == count
+                && memory_agrees(bytes as f64, gpu.memory.get())
+        });
+        alike.next().filter(|_| alike.next().is_none())
+    }
+}
+
 /// Drivers report 1 to 8 % less than the nominal size (ECC, firmware), in powers of two.
 fn memory_agrees(reported: f64, nominal: f64) -> bool {
     (0.90..=1.03).contains(&(reported / nominal))

@@ -18,6 +18,7 @@ mod measured;
 mod operators;
 mod print;
 mod progress;
+mod recording;
 mod run;
 mod suggest;
 mod sweep;

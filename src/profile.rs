@@ -7,10 +7,12 @@
 pub mod breakdown;
 mod kernel;
 pub mod kineto;
+pub mod nsys;
 pub mod op_list;
 mod operation;
 mod read;
 mod workload;
+pub mod xplane;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,12 +3,13 @@
 pub mod batch_tables;
 pub mod bundled;
 pub mod files;
+pub mod nsys;
 pub mod operator_tables;
 pub mod paths;
 pub mod profet;
 pub mod run_logs;
 
-pub use files::{Compression, StoreError, open, read_profile, save_atomically};
+pub use files::{Compression, StoreError, open, read_bounded, read_profile, save_atomically};
 pub use paths::Paths;
 
 use std::io::Read;

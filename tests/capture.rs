@@ -694,3 +694,24 @@ fn a_full_disk_costs_the_profile_but_not_the_traces() {
     assert_eq!(traces.count(), 1);
     std::fs::remove_dir_all(kept).unwrap();
 }
+
+/// Linear(16, 32) and BatchNorm1d(32) are trained: 16·32 + 32 + 2·32 = 608 numbers; frozen
+/// are Linear(32, 4)'s 132; the buffers are two times 32 floats and a 64-bit count. Adam
+/// keeps two numbers for each trained one, and a step count for each of four tensors.
+#[test]
+fn what_stays_in_memory_is_measured() {
+    let Some(python) = torch() else { return };
+    let ran = Place::new().run(&["--memory"], &[&python, &fixture("memory.py")]);
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    let parameters = 4 * (608 + 132) + 4 * 64 + 8;
+    let (gradients, state) = (4 * 608, 2 * 4 * 608 + 4 * 4);
+    let mb = |bytes: u32| format!("{:.3} MB", f64::from(bytes) / 1e6);
+    let expected = format!(
+        "parameters and buffers {}, gradients {}, optimizer state {}, measured",
+        mb(parameters),
+        mb(gradients),
+        mb(state)
+    );
+    assert!(ran.notes().contains(&expected), "{expected}\n{}", ran.notes());
+    assert!(ran.profile.unwrap().step.is_none_or(|step| step.memory.is_none()), "a CPU's peak is not known");
+}

@@ -194,6 +194,7 @@ fn one_crate_one_place() {
         (vec!["candle_core", "candle_nn"], vec!["predict/mlp.rs", "learn/fit.rs"]),
         (vec!["safetensors::"], vec!["predict/bundle.rs"]),
         (vec!["smartcore"], vec!["learn/blackbox/published.rs"]),
+        (vec!["rusqlite"], vec!["store/nsys.rs"]),
         (vec!["sha2::"], vec!["cli/train.rs"]),
         (vec!["cudarc"], vec!["capture/device.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),

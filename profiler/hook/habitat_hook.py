@@ -122,6 +122,8 @@ class Hook:
         self.exporter = None
         self.probe = None
         self.optimizers = {}
+        self.alive = {}
+        self.model = None
         at_exit(self.end)
 
     def connect(self):
@@ -187,6 +189,7 @@ class Hook:
         """Remembers what an optimizer trains; a few of them at most."""
         key = id(optimizer)
         if key not in self.optimizers and len(self.optimizers) < 16:
+            self.alive[key] = weakref.ref(optimizer)
             self.optimizers[key] = [
                 (id(parameter), parameter.numel())
                 for group in optimizer.param_groups
@@ -233,7 +236,7 @@ class Hook:
                 if first[0] is None:
                     for value in inputs:
                         if isinstance(value, torch.Tensor) and value.dim() > 0:
-                            first[0] = weakref.ref(called)
+                            first[0] = self.model = weakref.ref(called)
                             probe["module"] = type(called).__name__
                             probe["shape"] = [int(extent) for extent in value.shape]
                             probe["dtype"] = str(value.dtype).replace("torch.", "")
@@ -302,6 +305,7 @@ class Hook:
         except Exception as problem:
             self.lose("torch.profiler did not stop: %s" % str(problem)[:200])
             return
+        held = self.held()
         self.last = time.perf_counter()
         self.windows += 1
         self.next_window = self.steps + GAP
@@ -318,6 +322,7 @@ class Hook:
                 "optimizers": len(self.optimizers),
                 "rank": rank(),
                 "peak_memory_bytes": peak_memory(torch),
+                "held": held,
             }
         )
         number = self.windows
@@ -325,6 +330,33 @@ class Hook:
             target=self.export, args=(profile, number, self.opened_at, self.steps), name="habitat-tui"
         )
         self.exporter.start()
+
+    def held(self):
+        """What the parameters, their gradients and the optimizers' state take, right after a
+        step: sizes only, no tensor is looked into. None where it cannot be told."""
+        try:
+            optimizers = [made for made in (there() for there in self.alive.values()) if made is not None]
+            model = self.model() if self.model is not None else None
+            parameters = {}
+            for optimizer in optimizers:
+                for group in optimizer.param_groups:
+                    for parameter in group["params"]:
+                        parameters[id(parameter)] = parameter
+            trained = list(parameters.values())
+            if model is not None:
+                for tensor in list(model.parameters()) + list(model.buffers()):
+                    parameters[id(tensor)] = tensor
+            device = trained[0].device.type
+            sizes = Sizes(device)
+            total = {"device": device, "parameters_bytes": sizes.of(parameters.values())}
+            # Reading .grad of what is no leaf would make torch warn.
+            gradients = [parameter.grad for parameter in trained if parameter.is_leaf]
+            total["gradients_bytes"] = sizes.of(gradients)
+            total["optimizer_state_bytes"] = sizes.of([list(optimizer.state.values()) for optimizer in optimizers])
+            total["whole_model"] = model is not None and sizes.complete
+            return total if sizes.complete else None
+        except Exception:
+            return None
 
     def export(self, profile, number, first, last):
         """In a thread of its own: writes the trace, and says so over a link of its own."""
@@ -414,6 +446,41 @@ class Hook:
                 self.link.finish(1.0)
         except Exception:
             pass
+
+
+class Sizes:
+    """Bytes of tensors on a kind of device, each counted once."""
+
+    MOST = 200000
+
+    def __init__(self, device):
+        import torch
+
+        self.torch = torch
+        self.device = device
+        self.seen = set()
+        self.complete = True
+
+    def of(self, values, depth=0):
+        if isinstance(values, dict):
+            values = values.values()
+        total = 0
+        for value in values:
+            if isinstance(value, self.torch.Tensor):
+                total += self.one(value)
+            elif depth < 3 and isinstance(value, (dict, list, tuple)):
+                total += self.of(value, depth + 1)
+        return total
+
+    def one(self, tensor):
+        tensor = getattr(tensor, "_local_tensor", tensor)  # A DTensor's share of this rank.
+        if id(tensor) in self.seen or tensor.device.type != self.device:
+            return 0
+        if len(self.seen) >= self.MOST or tensor.layout is not self.torch.strided:
+            self.complete = False
+            return 0
+        self.seen.add(id(tensor))
+        return tensor.numel() * tensor.element_size()
 
 
 # ----- what the hook asks of the process

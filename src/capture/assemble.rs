@@ -5,6 +5,8 @@
 //! the model (its first input, autocast, the parameters of the optimizers) goes before
 //! what the trace lets one guess, and what the user gave before both.
 
+mod memory;
+
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
@@ -71,12 +73,16 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
         {
             step.peak_memory_bytes = Bytes::new(peak as f64).ok();
         }
+        memory::fill(&mut profile, main, &mut notes);
     } else if let Some(times) = times {
         notes.push(format!(
             "a step took {:.1} ms on this machine's CPU (median of {}); no prediction uses it",
             times.median.get() / 1e3,
             times.count
         ));
+    }
+    if profile.origin.is_none() {
+        notes.extend(main.held.as_ref().map(memory::told));
     }
     if let (Some(origin), Some(torch)) = (&mut profile.origin, &main.torch) {
         origin.framework.get_or_insert_with(|| format!("pytorch {torch}"));

@@ -126,6 +126,9 @@ pub enum Window {
         /// Largest memory of tensors on the GPU since the process started.
         #[serde(default)]
         peak_memory_bytes: Option<u64>,
+        /// What stays in memory from step to step.
+        #[serde(default)]
+        held: Option<Held>,
     },
     /// The trace is on disk.
     Written {
@@ -149,6 +152,23 @@ pub enum Window {
         /// Why: `users_profiler`, or a sentence.
         reason: String,
     },
+}
+
+/// What stays in memory from step to step, in bytes of tensors right after the
+/// optimizer's step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// `cuda` or `cpu`: where the parameters are; only tensors there are counted.
+    pub device: String,
+    /// Parameters, and the model's buffers where `whole_model`.
+    pub parameters_bytes: u64,
+    /// Gradients of parameters.
+    pub gradients_bytes: u64,
+    /// What the optimizers keep.
+    pub optimizer_state_bytes: u64,
+    /// Parameters that are not trained, and buffers, are counted too.
+    #[serde(default)]
+    pub whole_model: bool,
 }
 
 /// Reads one message; `None` at the end of the stream.

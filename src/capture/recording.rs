@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::messages::{Hello, Message, Model, Stage, Window};
+use super::messages::{Held, Hello, Message, Model, Stage, Window};
 use crate::units::Micros;
 
 /// Everything that was heard.
@@ -35,6 +35,8 @@ pub struct Process {
     pub parameters: Option<u64>,
     /// Largest GPU memory of tensors.
     pub peak_memory_bytes: Option<u64>,
+    /// What stays in memory from step to step.
+    pub held: Option<Held>,
     /// Recorded windows.
     pub windows: Vec<Recorded>,
     /// Why windows were dropped.
@@ -235,13 +237,14 @@ impl Process {
                 self.in_window = true;
                 self.costs.push(cost_us);
             }
-            Window::Closed { step, cost_us, parameters, rank, peak_memory_bytes, .. } => {
+            Window::Closed { step, cost_us, parameters, rank, peak_memory_bytes, held, .. } => {
                 self.steps = self.steps.max(step);
                 self.in_window = false;
                 self.costs.push(cost_us);
                 self.parameters = Some(parameters);
                 self.rank = rank.or(self.rank);
                 self.peak_memory_bytes = peak_memory_bytes.or(self.peak_memory_bytes);
+                self.held = held.or(self.held.take());
             }
             Window::Written { number, first, last, file, bytes, .. } => {
                 self.steps = self.steps.max(last);
@@ -287,6 +290,7 @@ mod tests {
             optimizers: 1,
             rank: None,
             peak_memory_bytes: None,
+            held: None,
         })
     }
 

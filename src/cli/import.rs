@@ -6,10 +6,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::recording::{self, Form};
 use super::{CliError, print_json};
 use crate::catalog::{Catalog, DeviceIdentity};
 use crate::profile::Profile;
 use crate::profile::kineto::{self, DeviceInfo, Import, ImportOptions, KinetoError};
+use crate::profile::nsys::Choice;
 use crate::report::format;
 use crate::settings::args::ImportArgs;
 use crate::store::{self, Paths};
@@ -69,7 +71,7 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         shapes_only: args.shapes_only,
         max_records: None,
     };
-    let import = import(args, &options)?;
+    let import = if let Some(import) = recordings(args, &options)? { import } else { traces(args, &options)? };
     let json = import.profile.to_json().map_err(CliError::of)?;
     store::save_atomically(&args.output, &json, args.force)?;
     if let Some(name) =
@@ -128,7 +130,39 @@ fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dy
     Ok(0)
 }
 
-fn import(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliError> {
+/// The import of recordings of other kinds than PyTorch traces, one file or one a rank;
+/// `None` where all files are traces.
+fn recordings(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Option<Import>, CliError> {
+    let forms = args.traces.iter().map(|path| recording::form(path)).collect::<Result<Vec<_>, _>>()?;
+    let refuse = |flag: &str, given: bool, of: &[Option<Form>], kinds: &str| {
+        let other = forms.iter().position(|form| !of.contains(form)).filter(|_| given);
+        other.map_or(Ok(()), |at| {
+            let path = args.traces[at].display();
+            Err(CliError(format!("{flag}: {path} is no {kinds}; leave the flag out")))
+        })
+    };
+    let both = [Some(Form::Nsight), Some(Form::Xplane)];
+    refuse("--device", args.device.is_some(), &both, "recording of Nsight Systems or XPlane")?;
+    refuse("--step-range", args.step_range.is_some(), &both[..1], "recording of Nsight Systems")?;
+    let Some(first) = forms.iter().position(Option::is_some) else { return Ok(None) };
+    let choice = Choice { device: args.device, step_range: args.step_range.as_deref() };
+    let mut imports = Vec::with_capacity(forms.len());
+    for (path, form) in args.traces.iter().zip(&forms) {
+        if *form != forms[first] {
+            return Err(CliError(format!(
+                "{} and {} are recordings of different kinds; the ranks of a job are recorded alike",
+                args.traces[first].display(),
+                path.display()
+            )));
+        }
+        if let Some(form) = form {
+            imports.push(recording::import(path, *form, options, &choice)?);
+        }
+    }
+    kineto::combine(imports).map(Some).map_err(CliError::of)
+}
+
+fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliError> {
     let show = std::io::stderr().is_terminal();
     let mut progress = |progress: kineto::Progress| {
         if show && progress.events.is_multiple_of(1 << 17) {
@@ -191,10 +225,11 @@ fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8,
     writeln!(out, "  steps by {}: {} found, {} used", summary.marks.name(), summary.steps_found, summary.steps_used)?;
     writeln!(
         out,
-        "  {} operations, {} kernels a step, {} of kernel time joined to an operator",
+        "  {} operations, {} kernels a step, {} of kernel time joined to {}",
         profile.operations.len(),
         format::grouped(summary.kernels_per_step),
-        format::percent(summary.joined_share)
+        format::percent(summary.joined_share),
+        summary.joined_to
     )?;
     writeln!(out, "\nwritten to {}; next: habitat-tui {}", args.output.display(), args.output.display())?;
     Ok(0)
@@ -209,14 +244,15 @@ pub(super) fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Option<GpuSlug>
         sm_count: device.multiprocessors,
         memory_bytes: device.memory_bytes,
     };
-    catalog.identify(&identity).map(|gpu| gpu.slug.clone())
+    let found = if device.is_named() { catalog.identify(&identity) } else { catalog.only_with(&identity) };
+    found.map(|gpu| gpu.slug.clone())
 }
 
 /// The trace's file name without its endings.
 pub(super) fn workload_name(path: &Path) -> String {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut stem = name.as_str();
-    for ending in [".gz", ".zst", ".json", ".trace", ".pt"] {
+    for ending in [".gz", ".zst", ".json", ".trace", ".pt", ".sqlite", ".pb", ".xplane"] {
         stem = stem.strip_suffix(ending).unwrap_or(stem);
     }
     if stem.is_empty() { "imported".to_owned() } else { stem.to_owned() }

@@ -6,8 +6,10 @@ use std::path::Path;
 
 use super::CliError;
 use super::import::resolve;
+use super::recording;
 use crate::catalog::Catalog;
 use crate::profile::kineto::{self, ImportOptions};
+use crate::profile::nsys::Choice;
 use crate::profile::op_list::{from_op_list, looks_like_op_list};
 use crate::profile::{Profile, Warning};
 use crate::settings::args::InputArgs;
@@ -92,13 +94,17 @@ pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliErr
     if let Some(profile) = op_list(path)? {
         return Ok(Loaded { profile, label, embedded: false, warnings: Vec::new() });
     }
+    let find = |device: &kineto::DeviceInfo| resolve(device, catalog);
+    let options = ImportOptions {
+        workload: super::import::workload_name(path),
+        resolve_gpu: Some(&find),
+        ..ImportOptions::default()
+    };
+    if let Some(form) = recording::form(path)? {
+        let profile = recording::import(path, form, &options, &Choice::default())?.profile;
+        return Ok(Loaded { profile, label, embedded: false, warnings: Vec::new() });
+    }
     if looks_like_trace(path)? {
-        let find = |device: &kineto::DeviceInfo| resolve(device, catalog);
-        let options = ImportOptions {
-            workload: super::import::workload_name(path),
-            resolve_gpu: Some(&find),
-            ..ImportOptions::default()
-        };
         let import = kineto::import(&mut || store::open(path), &options, &mut |_| ControlFlow::Continue(()))
             .map_err(|error| CliError(format!("{label}: {error}")))?;
         return Ok(Loaded { profile: import.profile, label, embedded: false, warnings: Vec::new() });

@@ -24,6 +24,7 @@ mod build;
 mod collect;
 mod error;
 mod event;
+mod feed;
 mod group;
 mod infer;
 mod intern;
@@ -44,6 +45,9 @@ use std::ops::ControlFlow;
 
 pub(in crate::profile) use self::args::positions;
 pub use self::error::KinetoError;
+pub(in crate::profile) use self::feed::{Feed, Range, RangeKind, Recorder, Work, WorkKind};
+pub(in crate::profile) use self::nest::is_autograd_node;
+pub use self::ranks::combine;
 pub use self::steps::StepMarks;
 
 use self::collect::{Keep, Records};
@@ -70,6 +74,16 @@ pub struct DeviceInfo {
     pub multiprocessors: Option<u32>,
     /// Device memory in bytes.
     pub memory_bytes: Option<u64>,
+}
+
+impl DeviceInfo {
+    /// What stands in front of a name that is made of figures.
+    pub const UNNAMED: &'static str = "unnamed ";
+
+    /// Whether the name is the driver's.
+    pub fn is_named(&self) -> bool {
+        !self.name.starts_with(Self::UNNAMED)
+    }
 }
 
 /// What the caller knows and wants; everything left at its default is taken from the
@@ -148,6 +162,8 @@ pub struct Summary {
     pub device_time: Micros,
     /// Share of the kernel time joined to operators, 0 to 1.
     pub joined_share: f64,
+    /// What kernels are joined to, in words.
+    pub joined_to: &'static str,
     /// Ranges that overlap others of their thread without nesting.
     pub overlaps: u64,
 }

@@ -120,6 +120,20 @@ pub fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     decoder(BufReader::with_capacity(1 << 16, file))
 }
 
+/// The whole (decompressed) content of a file of at most `largest` bytes.
+///
+/// # Errors
+/// [`StoreError`] naming the file; where it is larger, too.
+pub fn read_bounded(path: &Path, largest: u64) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    let read = open(path).and_then(|reader| reader.take(largest + 1).read_to_end(&mut bytes));
+    read.map_err(|error| StoreError::read(path, error))?;
+    if bytes.len() as u64 > largest {
+        return Err(StoreError::content(path, format!("has more than {} MB; it cannot be such a file", largest >> 20)));
+    }
+    Ok(bytes)
+}
+
 /// Bytes in memory, decompressed.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use crate::predict::memory::MemoryLine;
 use crate::profile::Profile;
 use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
-use crate::settings::args::InputArgs;
+use crate::settings::args::{InputArgs, WorkloadArgs};
 use crate::store::{self, Paths};
 use crate::units::Micros;
 
@@ -74,7 +74,7 @@ fn sizes(args: &RunArgs) -> Result<Vec<u64>, CliError> {
             sizes.push(batch);
         }
     }
-    if args.batch_size.is_some() {
+    if args.workload.batch_size.is_some() {
         return Err(CliError(
             "--batches and --batch-size: the batch size of each job is the one in its command".to_owned(),
         ));
@@ -113,7 +113,7 @@ fn at(args: &RunArgs, output: &Path, batch: u64) -> RunArgs {
         output: Some(named(output, batch)),
         json: args.json.as_deref().map(|path| named(path, batch)),
         log: args.log.as_deref().map(|path| named(path, batch)),
-        batch_size: Some(batch),
+        workload: WorkloadArgs { batch_size: Some(batch), ..args.workload.clone() },
         batches: Vec::new(),
         stop_after_recording: true,
         ..args.clone()

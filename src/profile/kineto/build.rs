@@ -8,7 +8,7 @@ use super::scan::Totals;
 use super::steps::{self, Span, StepMarks};
 use super::timing::{self, StepWork, Wall, median};
 use super::{DeviceInfo, Import, ImportOptions, KinetoError, Summary, group, infer};
-use crate::profile::{Mode, Operation, Origin, Profile, Recording, Step, Workload};
+use crate::profile::{Mode, Operation, Origin, Phase, Profile, Recording, Step, Workload};
 use crate::units::{Bytes, Micros};
 
 /// A trace as read, and its steps where they are marked.
@@ -68,7 +68,8 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
                 .filter(|(_, device)| device.kind == DeviceKind::Kernel && device.on == main)
                 .map(|(time, device)| (time, device.name))
                 .collect();
-            let (mut spans, marks) = steps::without_marks(records, &kernels);
+            let (mut spans, marks) =
+                if records.recorder.finds_patterns { steps::without_marks(records, &kernels) } else { steps::whole() };
             spans.truncate(options.max_steps.unwrap_or(usize::MAX).max(1));
             Steps::of(records, &nesting, &launched, spans, marks)
         }
@@ -96,11 +97,12 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         kernel_time: Micros::known(steps.mean(|work| work.kernel_time)),
         device_time: Micros::known(steps.mean(|work| work.device_time)),
         joined_share,
+        joined_to: records.recorder.joined_to,
         overlaps: nesting.overlaps,
     };
     let mut profile = Profile::new(workload, Some(origin), Some(step), grouped.operations)?;
     profile.recording = Some(Recording {
-        source: "kineto trace".to_owned(),
+        source: records.recorder.source.to_owned(),
         step_marks: Some(steps.marks.name().to_owned()),
         ranks: None,
         joined_share: Some(joined_share),
@@ -143,7 +145,10 @@ fn joined_share(records: &Records, steps: &Steps) -> f64 {
             .map(|device| device.end - device.start)
             .sum();
         all += time;
-        if occurrence.operator.is_some() || occurrence.within_range {
+        // A range of the program that says the phase is a name, too.
+        let in_phase = records.recorder.groups_by_range
+            && !matches!(occurrence.phase, Phase::Other | Phase::Communication | Phase::Copy);
+        if occurrence.operator.is_some() || occurrence.within_range || occurrence.module != 0 || in_phase {
             joined += time;
         }
     }
@@ -197,17 +202,18 @@ fn origin(records: &Records, device: u32, options: &ImportOptions<'_>, notes: &m
                 format!("the catalog has no GPU that is {:?}; --origin sets it", info.name)
             }
             Some(info) => format!("the GPU is {:?}; --origin sets which of the catalog that is", info.name),
-            None => "the trace does not name its GPU; --origin sets it".to_owned(),
+            None => "the file does not name its GPU; --origin sets it".to_owned(),
         });
     }
     let cuda = records.versions.get("cuda_runtime").map(|version| cuda_version(*version));
     let hip = records.versions.get("hip_runtime").map(|version| hip_version(*version));
+    let driver = records.versions.get("cuda_driver").map(|version| format!("CUDA {}", cuda_version(*version)));
     Origin {
         gpu,
         gpu_name: info.map(|info| info.name),
-        framework: Some("pytorch".to_owned()),
+        framework: records.recorder.framework.clone(),
         cuda: cuda.or(hip),
-        driver: records.versions.get("cuda_driver").map(|version| format!("CUDA {}", cuda_version(*version))),
+        driver: records.recorder.driver.clone().or(driver),
     }
 }
 
@@ -240,7 +246,8 @@ struct Notes(Vec<String>);
 
 impl Notes {
     fn new(records: &Records, nesting: &Nesting, steps: &Steps, without_launch: u64) -> Self {
-        let mut notes = Self(steps.notes.clone());
+        let mut notes = Self(records.recorder.notes.clone());
+        notes.0.extend(steps.notes.iter().cloned());
         notes.count(without_launch, "kernels were launched before the recording began and belong to no step");
         notes.count(steps.joined.outside, "kernels were launched outside the steps and are left out");
         notes.count(steps.joined.elsewhere, "kernels ran on other devices than the step's and are left out");
@@ -264,7 +271,9 @@ impl Notes {
             "names or shapes were not kept: the trace has too many different ones",
         );
         if steps.marks == StepMarks::WholeTrace {
-            notes.0.push("no step marks: the whole trace is taken as one step".to_owned());
+            notes
+                .0
+                .push(format!("no step marks: the whole trace is taken as one step{}", records.recorder.whole_remedy));
         }
         notes
     }
@@ -297,10 +306,11 @@ impl Notes {
 
     fn joined(&mut self, records: &Records, share: f64, inferred: usize) {
         if share < 0.99 {
-            self.0.push(format!("{:.1} % of the kernel time could be joined to operators", share * 100.0));
+            let what = records.recorder.joined_to;
+            self.0.push(format!("{:.1} % of the kernel time could be joined to {what}", share * 100.0));
         }
         if !records.shapes_seen {
-            self.0.push("the trace has no shapes: record it with record_shapes=True for better predictions".to_owned());
+            self.0.push(records.recorder.without_shapes.to_owned());
         }
         if inferred > 0 {
             self.0.push(format!("stride and padding of {inferred} convolutions are worked out from shapes"));

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::event::{Event, extents, fields, number, unquote, whole};
+use super::feed::Recorder;
 use super::intern::{NONE, Pool};
 use super::record::{Device, DeviceKind, Host, HostKind, Launch, LaunchShape, Properties, Shapes};
 
@@ -41,7 +42,7 @@ pub(super) struct Records {
     pub(super) marks: Vec<Host>,
     pub(super) names: Pool,
     pub(super) texts: Pool,
-    shapes: Shapes,
+    pub(super) shapes: Shapes,
     pub(super) properties: Vec<Properties>,
     pub(super) versions: HashMap<&'static str, u64>,
     /// Largest device memory allocated, by device.
@@ -58,6 +59,7 @@ pub(super) struct Records {
     pub(super) bad_times: Bad,
     pub(super) malformed: Bad,
     pub(super) events: u64,
+    pub(super) recorder: Recorder,
 }
 
 /// Marks kept at most: a trace of a million steps is no trace of a training job.
@@ -180,6 +182,7 @@ impl Records {
             values: NONE,
             kind: if kind == HostKind::Operator && was_annotation(event.name) { HostKind::Annotation } else { kind },
             of_forward: false,
+            phase: None,
         };
         if !event.args.is_empty() && kind != HostKind::Module {
             let texts = &mut self.texts;

@@ -176,7 +176,7 @@ fn kernel(records: &Records, (name, shape): (u32, u32), count: u32, time: f64) -
         block: shape.block,
         registers_per_thread: shape.registers,
         static_shared_memory_bytes: shape.shared_memory,
-        dynamic_shared_memory_bytes: None,
+        dynamic_shared_memory_bytes: shape.dynamic_memory,
         flops: None,
         dram_bytes: None,
     }

@@ -36,6 +36,12 @@ impl Pool {
         self.number(raw, |raw| crate::text::clean(&unescape(raw), NAME_WIDTH))
     }
 
+    /// The number of a name that is not escaped, made fit as [`Self::name`] does.
+    pub(super) fn plain(&mut self, raw: &str) -> u32 {
+        let bytes = &raw.as_bytes()[..raw.len().min(NAME_BYTES)];
+        self.number(bytes, |raw| crate::text::clean(&String::from_utf8_lossy(raw), NAME_WIDTH))
+    }
+
     /// The number of a text that is kept as it is.
     pub(super) fn raw(&mut self, raw: &[u8]) -> u32 {
         self.number(raw, |raw| String::from_utf8_lossy(raw).into_owned())

@@ -156,7 +156,7 @@ pub(super) fn join(records: &Records, nesting: &Nesting, launched: &[Launched], 
                     && (operator.is_some()
                         || nesting.contexts.get(launch.range as usize).is_some_and(|context| context.communication)),
                 phase: lone_phase(nesting, device, launch, collective),
-                module: 0,
+                module: lone_module(records, nesting, launch.range),
                 work: vec![launch.device],
             });
         }
@@ -294,6 +294,9 @@ pub(super) fn phase(records: &Records, nesting: &Nesting, operator: u32, work: &
                 .map(|index| &records.devices[*index as usize])
                 .all(|device| device.kind == DeviceKind::Copy && is_host_transfer(records.names.text(device.name)))
     };
+    if let Some(given) = context.given.filter(|_| !context.communication) {
+        return given;
+    }
     if context.communication {
         Phase::Communication
     } else if context.accumulation {
@@ -316,6 +319,8 @@ fn lone_phase(nesting: &Nesting, device: &Device, launch: &Launched, collective:
         Phase::Communication
     } else if device.kind != DeviceKind::Kernel {
         Phase::Copy
+    } else if let Some(given) = context.given {
+        given
     } else if context.optimizer {
         Phase::Optimizer
     } else if nesting.autograd_threads.contains(&launch.thread) {
@@ -324,4 +329,11 @@ fn lone_phase(nesting: &Nesting, device: &Device, launch: &Launched, collective:
     } else {
         Phase::Other
     }
+}
+
+/// The group of work that no operator launched: the ranges of the program around it, where
+/// the recorder has nothing better.
+fn lone_module(records: &Records, nesting: &Nesting, range: u32) -> u32 {
+    let context = nesting.contexts.get(range as usize);
+    context.filter(|_| records.recorder.groups_by_range).map_or(0, |context| context.module)
 }

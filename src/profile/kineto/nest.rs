@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::collect::Records;
 use super::record::{Host, HostKind};
+use crate::profile::Phase;
 
 /// No range.
 pub(super) const NO_RANGE: u32 = u32::MAX;
@@ -24,6 +25,8 @@ pub(super) struct Context {
     pub(super) module: u32,
     /// The autograd node around it.
     pub(super) node: Option<u32>,
+    /// The phase that the recorder gives.
+    pub(super) given: Option<Phase>,
 }
 
 /// The result of the sweep.
@@ -145,9 +148,11 @@ impl Sweep<'_> {
         if self.closures.get(&parent).is_some_and(|end| host.start < *end) {
             context.optimizer = false;
         }
+        context.given = host.phase.or(context.given);
         match host.kind {
             HostKind::Module => context.module = self.path(context.module, host),
             HostKind::Annotation => {
+                context.communication |= host.phase == Some(Phase::Communication);
                 context.optimizer |= is_optimizer(name);
                 context.communication |= name.starts_with("nccl:") || name.starts_with("rccl:");
             }
@@ -238,7 +243,7 @@ fn is_optimizer(name: &str) -> bool {
 
 /// Whether an operator is a node of the backward graph: `AddmmBackward0`,
 /// `CudnnConvolutionBackward`, or the engine's wrapper around one.
-pub(super) fn is_autograd_node(name: &str) -> bool {
+pub(in crate::profile) fn is_autograd_node(name: &str) -> bool {
     if name.starts_with("autograd::engine::evaluate_function") || name.contains("AccumulateGrad") {
         return true;
     }

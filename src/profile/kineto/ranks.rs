@@ -11,7 +11,10 @@ use crate::units::{Bytes, Micros};
 ///
 /// Kernels of a collective wait for the slowest rank, so their time differs from rank to
 /// rank; the median keeps one late rank from standing for all.
-pub(super) fn combine(mut imports: Vec<Import>) -> Result<Import, KinetoError> {
+///
+/// # Errors
+/// [`KinetoError::NoSources`] where there are none.
+pub fn combine(mut imports: Vec<Import>) -> Result<Import, KinetoError> {
     let count = imports.len();
     if count <= 1 {
         return imports.pop().ok_or(KinetoError::NoSources);
@@ -19,12 +22,12 @@ pub(super) fn combine(mut imports: Vec<Import>) -> Result<Import, KinetoError> {
     let duration = |import: &Import| import.profile.measured_step().unwrap_or_default();
     imports.sort_by(|a, b| duration(a).total_cmp(&duration(b)));
     let mut chosen = imports[(count - 1) / 2].clone();
-    let others: Vec<HashMap<String, &Operation>> = imports
+    let others: Vec<HashMap<(String, usize), &Operation>> = imports
         .iter()
-        .map(|import| import.profile.operations.iter().map(|operation| (identity(operation), operation)).collect())
+        .map(|import| identities(&import.profile.operations).into_iter().zip(&import.profile.operations).collect())
         .collect();
-    for operation in &mut chosen.profile.operations {
-        let identity = identity(operation);
+    let own = identities(&chosen.profile.operations);
+    for (operation, identity) in chosen.profile.operations.iter_mut().zip(own) {
         let times = others.iter().filter_map(|rank| rank.get(&identity)?.device_time).map(Micros::get);
         if let Some(own) = operation.device_time {
             let time = median(times);
@@ -39,7 +42,7 @@ pub(super) fn combine(mut imports: Vec<Import>) -> Result<Import, KinetoError> {
         combine_steps(step, &imports);
     }
     let recording = chosen.profile.recording.get_or_insert_with(|| Recording {
-        source: "kineto traces".to_owned(),
+        source: "recordings of several ranks".to_owned(),
         step_marks: None,
         ranks: None,
         joined_share: None,
@@ -53,6 +56,19 @@ pub(super) fn combine(mut imports: Vec<Import>) -> Result<Import, KinetoError> {
     Ok(chosen)
 }
 
+/// What tells an operation apart in its rank: what it is, and of those that are the same
+/// but for how long they take, which.
+fn identities(operations: &[Operation]) -> Vec<(String, usize)> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let number = |operation: &Operation| {
+        let identity = identity(operation);
+        let next = seen.entry(identity.clone()).or_default();
+        *next += 1;
+        (identity, *next)
+    };
+    operations.iter().map(number).collect()
+}
+
 fn identity(operation: &Operation) -> String {
     format!(
         "{}|{:?}|{:?}|{:?}|{:?}|{:?}|{:?}",
@@ -62,7 +78,8 @@ fn identity(operation: &Operation) -> String {
         operation.inputs,
         operation.dtype,
         operation.attributes,
-        operation.kernels.iter().map(|kernel| &kernel.name).collect::<Vec<_>>()
+        // The launch too: without shapes it is all that tells a large call from a small one.
+        operation.kernels.iter().map(|kernel| (&kernel.name, kernel.grid, kernel.block)).collect::<Vec<_>>()
     )
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::intern::NONE;
+use crate::profile::Phase;
 
 /// What a host record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(super) struct Host {
     pub(super) kind: HostKind,
     /// Runs for a forward operator of another thread (`Fwd thread id` is not 0).
     pub(super) of_forward: bool,
+    /// The phase of everything in it, where the recorder itself says so.
+    pub(super) phase: Option<Phase>,
 }
 
 /// A call that starts work on a device.
@@ -73,7 +76,9 @@ pub(super) struct LaunchShape {
     pub(super) grid: Option<[u32; 3]>,
     pub(super) block: Option<[u32; 3]>,
     pub(super) registers: Option<u32>,
+    /// Static, or static and dynamic together where only that is known.
     pub(super) shared_memory: Option<u64>,
+    pub(super) dynamic_memory: Option<u64>,
     /// Of collectives: name, elements and ranks, as texts.
     pub(super) collective: u32,
     pub(super) elements: Option<u64>,

@@ -44,11 +44,12 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         kernel_time: Micros::ZERO,
         device_time: Micros::ZERO,
         joined_share: 0.0,
+        joined_to: records.recorder.joined_to,
         overlaps: nesting.overlaps,
     };
     let mut profile = Profile::new(workload, None, None, grouped.operations)?;
     profile.recording = Some(Recording {
-        source: "kineto trace, shapes only".to_owned(),
+        source: format!("{}, shapes only", records.recorder.source),
         step_marks: Some(marks.name().to_owned()),
         ranks: None,
         joined_share: None,

@@ -16,6 +16,12 @@ pub enum StepMarks {
     OptimizerStep,
     /// Ranges of the program whose names say step, iteration or batch.
     Annotation,
+    /// The ranges that the caller named.
+    Named,
+    /// Steps that the recorder itself marks.
+    Recorder,
+    /// Runs of the compiled program with most device time.
+    ProgramRuns,
     /// The sequence of kernels repeats.
     Pattern,
     /// Nothing: the whole trace is one step.
@@ -29,6 +35,9 @@ impl StepMarks {
             Self::ProfilerStep => "ProfilerStep marks",
             Self::OptimizerStep => "ends of Optimizer.step",
             Self::Annotation => "annotated ranges",
+            Self::Named => "ranges named by --step-range",
+            Self::Recorder => "step marks of the recorder",
+            Self::ProgramRuns => "runs of the compiled program",
             Self::Pattern => "repeating sequence of kernels",
             Self::WholeTrace => "none: the whole trace is one step",
         }
@@ -80,6 +89,11 @@ pub(super) fn without_marks(records: &Records, launches: &[(f64, u32)]) -> (Vec<
             return (spans, StepMarks::Pattern);
         }
     }
+    whole()
+}
+
+/// Everything as one step.
+pub(super) fn whole() -> (Vec<Span>, StepMarks) {
     // What the host does before the first launch and after the last work is not known to
     // be part of a step: the device's own span is the step time.
     let whole = Span { start: f64::NEG_INFINITY, end: f64::INFINITY, duration: 0.0, followed: false };
@@ -119,7 +133,7 @@ fn last_named(marks: Vec<&Host>) -> Vec<&Host> {
 }
 
 /// Each range is a step that lasts until the next one, unless the profiler paused.
-fn ranges(marks: &[&Host]) -> Vec<Span> {
+pub(super) fn ranges(marks: &[&Host]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::with_capacity(marks.len());
     for (index, mark) in marks.iter().enumerate() {
         let length = mark.end - mark.start;

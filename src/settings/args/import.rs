@@ -10,7 +10,8 @@ use crate::settings::values;
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// One trace (.json, .json.gz, .json.zst), or one a rank; or one op list.
+    /// One trace (.json, .json.gz, .json.zst), Nsight Systems export (.sqlite) or XPlane
+    /// (.xplane.pb), or one a rank; or one op list.
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
     /// The profile to write (.habitat.json, .habitat.json.gz or .habitat.json.zst).
@@ -46,6 +47,12 @@ pub struct ImportArgs {
     /// Read at most this many steps.
     #[arg(long, value_name = "N")]
     pub max_steps: Option<usize>,
+    /// Of a recording of Nsight Systems or XPlane, the GPU by its number there (default: all).
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
+    /// Of an Nsight Systems recording, the NVTX range that is one step.
+    #[arg(long, value_name = "NAME")]
+    pub step_range: Option<String>,
     /// Print what was found as JSON.
     #[arg(long)]
     pub json: bool,

@@ -1,0 +1,660 @@
+//! Nsight Systems exports: the tables that a step is read from.
+//!
+//! The tables of `nsys export --type sqlite` differ between versions: a table is absent
+//! where nothing of its kind was recorded, columns come and go, texts stand in `StringIds`
+//! or in the row itself, kinds of events are numbers that `ENUM_…` tables name. What is
+//! missing is read as nothing; only kernels, and their times, must be there.
+//!
+//! Rows are passed on as they are read: memory does not grow with the file.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read;
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags, Row};
+
+use super::StoreError;
+use crate::profile::kineto::DeviceInfo;
+use crate::profile::nsys::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow, WorkRowKind};
+
+/// The first bytes of every SQLite file.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
+const COPIES: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
+const FILLS: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
+const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
+const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
+const RANGES: &str = "NVTX_EVENTS";
+
+/// Texts of `StringIds` kept at most.
+const TEXTS: usize = 1 << 16;
+
+/// Whether the beginning of a (decompressed) file is that of an SQLite file.
+pub fn looks_like_sqlite(head: &[u8]) -> bool {
+    head.starts_with(MAGIC)
+}
+
+/// What to do about a file that Nsight Systems wrote and that is not its SQLite export;
+/// `None` for any other file.
+pub fn remedy(path: &Path) -> Option<String> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    matches!(extension.as_str(), "nsys-rep" | "qdrep" | "qdstrm").then(|| {
+        format!(
+            "an Nsight Systems report, which only Nsight Systems can read: `nsys export --type sqlite -o report.sqlite {}` makes a file that can be opened here",
+            path.display()
+        )
+    })
+}
+
+/// An open export.
+#[derive(Debug)]
+pub struct Export {
+    connection: Connection,
+    columns: HashMap<&'static str, HashSet<String>>,
+}
+
+/// Bits of a `globalTid` or `globalPid` below the process.
+const THREAD_BITS: u32 = 24;
+
+/// A row's process: 24 bits, above them the machine.
+fn process_of(global: i64) -> u64 {
+    global.cast_unsigned() >> THREAD_BITS
+}
+
+impl Export {
+    /// Opens an export for reading; nothing is ever written to it.
+    ///
+    /// # Errors
+    /// [`StoreError`] where it is no SQLite file, is compressed, or has no kernels' table.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let mut head = [0; MAGIC.len()];
+        let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut head));
+        let read = read.map_err(|error| StoreError::read(path, error))?;
+        if !looks_like_sqlite(&head[..read]) {
+            let problem = "a compressed SQLite file; decompress it first (gunzip or unzstd)";
+            return Err(StoreError::content(path, problem));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let problem = |error: rusqlite::Error| StoreError::content(path, explain(&error));
+        let connection = Connection::open_with_flags(path, flags).map_err(problem)?;
+        // A damaged or hostile file must not bring the program down.
+        connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;").map_err(problem)?;
+        let mut columns = HashMap::new();
+        for table in [KERNELS, COPIES, FILLS, GRAPHS, CALLS, RANGES] {
+            columns.insert(table, columns_of(&connection, table).map_err(problem)?);
+        }
+        let export = Self { connection, columns };
+        if !export.has(KERNELS, "start") {
+            return Err(StoreError::content(path, export.without_kernels().map_err(problem)?));
+        }
+        Ok(export)
+    }
+
+    /// Why there is no table of kernels.
+    fn without_kernels(&self) -> rusqlite::Result<String> {
+        let tables: u64 = self.connection.query_row(
+            "SELECT count(*) FROM sqlite_master WHERE name IN ('StringIds', 'META_DATA_EXPORT', 'TARGET_INFO_SYSTEM_ENV', 'NVTX_EVENTS', 'CUPTI_ACTIVITY_KIND_RUNTIME')",
+            [],
+            |row| row.get(0),
+        )?;
+        Ok(if tables > 0 {
+            "a recording of Nsight Systems without GPU kernels; record it with `nsys profile --trace=cuda,nvtx`"
+                .to_owned()
+        } else {
+            format!("an SQLite file, but no export of Nsight Systems: it has no table {KERNELS}")
+        })
+    }
+
+    fn has(&self, table: &str, column: &str) -> bool {
+        self.columns.get(table).is_some_and(|columns| columns.contains(column))
+    }
+
+    /// A column, or NULL where this version has none.
+    fn column(&self, table: &str, names: &[&str]) -> String {
+        let found = names.iter().find(|name| self.has(table, name));
+        found.map_or_else(|| "NULL".to_owned(), |name| format!("\"{name}\""))
+    }
+
+    fn columns(&self, table: &str, names: &[&[&str]]) -> String {
+        names.iter().map(|names| self.column(table, names)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The rows of one process, where the table tells processes apart.
+    fn of_process(&self, table: &str, column: &str, process: u64) -> String {
+        if self.has(table, column) { format!("(\"{column}\" >> {THREAD_BITS}) = {process}") } else { "1".to_owned() }
+    }
+
+    fn each(&self, sql: &str, row: &mut dyn FnMut(&Row<'_>) -> rusqlite::Result<()>) -> Result<(), SourceError> {
+        let run = || -> rusqlite::Result<()> {
+            let mut statement = self.connection.prepare(sql)?;
+            let mut rows = statement.query([])?;
+            while let Some(next) = rows.next()? {
+                row(next)?;
+            }
+            Ok(())
+        };
+        let mut run = run;
+        run().map_err(|error| SourceError::from(explain(&error)))
+    }
+
+    fn exists(&self, table: &str) -> bool {
+        self.connection
+            .query_row("SELECT 1 FROM sqlite_master WHERE name = ?1 AND type IN ('table', 'view')", [table], |_| Ok(()))
+            .is_ok()
+    }
+
+    /// Names that an enumeration's table gives to numbers.
+    fn names(&self, table: &str) -> HashMap<i64, String> {
+        let mut names = HashMap::new();
+        if self.exists(table) {
+            let sql = format!("SELECT id, name FROM \"{table}\"");
+            let _ = self.each(&sql, &mut |row| {
+                if let (Some(id), ValueRef::Text(name)) = (whole(row, 0)?, row.get_ref(1)?) {
+                    names.insert(id, String::from_utf8_lossy(name).into_owned());
+                }
+                Ok(())
+            });
+        }
+        names
+    }
+
+    fn value(&self, table: &str, key: &str) -> Option<String> {
+        let sql = format!("SELECT value FROM \"{table}\" WHERE name = ?1");
+        self.connection.query_row(&sql, [key], |row| row.get::<_, String>(0)).ok()
+    }
+
+    fn processes(&self) -> Result<Vec<Process>, SourceError> {
+        let mut processes: BTreeMap<u64, Process> = BTreeMap::new();
+        let sql = format!(
+            "SELECT {}, count(*), sum(\"end\" - start), min(start), max(\"end\") FROM {KERNELS} GROUP BY 1, 2",
+            self.columns(KERNELS, &[&["globalPid"], &["deviceId"]])
+        );
+        self.each(&sql, &mut |row| {
+            let key = whole(row, 0)?.map_or(0, process_of);
+            let device = whole(row, 1)?.and_then(|device| u32::try_from(device).ok()).unwrap_or(0);
+            let count = |at: usize| whole(row, at).map(|number| number.unwrap_or(0));
+            let (low, high) = (count(4)?, count(5)?);
+            let process = processes.entry(key).or_insert_with(|| Process {
+                key,
+                pid: key & 0xff_ffff,
+                devices: Vec::new(),
+                rows: 0,
+                span: (low, high),
+            });
+            process.devices.push((device, count(2)?.cast_unsigned(), count(3)?.max(0).cast_unsigned()));
+            process.span = (process.span.0.min(low), process.span.1.max(high));
+            Ok(())
+        })?;
+        let lone = processes.len() == 1;
+        for (table, column) in [
+            (KERNELS, "globalPid"),
+            (COPIES, "globalPid"),
+            (FILLS, "globalPid"),
+            (CALLS, "globalTid"),
+            (RANGES, "globalTid"),
+        ] {
+            if !self.has(table, "start") {
+                continue;
+            }
+            let key = if lone { "NULL".to_owned() } else { self.column(table, &[column]) };
+            let sql = format!("SELECT {key} >> {THREAD_BITS}, count(*) FROM {table} GROUP BY 1");
+            self.each(&sql, &mut |row| {
+                let rows = whole(row, 1)?.unwrap_or(0).cast_unsigned();
+                match whole(row, 0)? {
+                    Some(key) => {
+                        if let Some(process) = processes.get_mut(&key.cast_unsigned()) {
+                            process.rows += rows;
+                        }
+                    }
+                    None => processes.values_mut().for_each(|process| process.rows += rows),
+                }
+                Ok(())
+            })?;
+        }
+        Ok(processes.into_values().collect())
+    }
+
+    /// The GPUs, by the numbers that processes know them by.
+    fn gpus(&self) -> Result<Vec<(Option<u64>, u32, Gpu)>, SourceError> {
+        let mut gpus: BTreeMap<i64, (Option<i64>, Gpu)> = BTreeMap::new();
+        for table in ["TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU"] {
+            if !self.exists(table) || !gpus.is_empty() {
+                continue;
+            }
+            let sql = format!("SELECT * FROM {table}");
+            self.each(&sql, &mut |row| {
+                let at = |name: &str| row.as_ref().column_index(name).ok();
+                let number = |name: &str| at(name).and_then(|at| whole(row, at).ok().flatten());
+                let unsigned = |name: &str| number(name).and_then(|number| u64::try_from(number).ok());
+                let small = |name: &str| number(name).and_then(|number| u32::try_from(number).ok());
+                let name = at("name").and_then(|at| row.get::<_, String>(at).ok()).unwrap_or_default();
+                let info = DeviceInfo {
+                    name,
+                    compute_capability: small("computeMajor").zip(small("computeMinor")),
+                    multiprocessors: small("smCount").filter(|count| *count > 0),
+                    memory_bytes: unsigned("totalMemory").filter(|bytes| *bytes > 0),
+                };
+                let positive = |name: &str| number(name).filter(|number| *number > 0).map(|number| number as f64);
+                let gpu = Gpu { info, clock_hz: positive("clockRate"), bandwidth: positive("memoryBandwidth") };
+                let id = number("id").unwrap_or(gpus.len() as i64);
+                gpus.insert(id, (number("cuDevice"), gpu));
+                Ok(())
+            })?;
+        }
+        let mut found = Vec::new();
+        // A process' own numbers: CUDA_VISIBLE_DEVICES may have changed them.
+        if self.exists("TARGET_INFO_CUDA_DEVICE") {
+            let sql = "SELECT * FROM TARGET_INFO_CUDA_DEVICE";
+            self.each(sql, &mut |row| {
+                let at = |name: &str| row.as_ref().column_index(name).ok();
+                let number = |name: &str| at(name).and_then(|at| whole(row, at).ok().flatten());
+                if let (Some(gpu), Some(device)) = (number("gpuId").and_then(|id| gpus.get(&id)), number("cudaId")) {
+                    let pid = number("pid").map(i64::cast_unsigned);
+                    found.push((pid, u32::try_from(device).unwrap_or(0), gpu.1.clone()));
+                }
+                Ok(())
+            })?;
+        }
+        for (id, (device, gpu)) in gpus {
+            found.push((None, u32::try_from(device.unwrap_or(id)).unwrap_or(0), gpu));
+        }
+        Ok(found)
+    }
+}
+
+impl Source for Export {
+    fn facts(&mut self) -> Result<Facts, SourceError> {
+        let processes = self.processes()?;
+        let gpus = self
+            .gpus()?
+            .into_iter()
+            .filter_map(|(pid, device, gpu)| match pid {
+                None => Some((None, device, gpu)),
+                Some(pid) => {
+                    let owner = processes.iter().find(|process| process.pid == pid & 0xff_ffff)?;
+                    Some((Some(owner.key), device, gpu))
+                }
+            })
+            .collect();
+        let mut missing = Vec::new();
+        if !self.has(CALLS, "correlationId") {
+            missing.push(
+                "the recording has no CUDA calls: kernels are joined to nothing (record with --trace=cuda,nvtx)"
+                    .to_owned(),
+            );
+        }
+        if !self.has(KERNELS, "globalPid") && processes.len() == 1 {
+            missing
+                .push("the recording does not say which process ran a kernel: it is taken for one process".to_owned());
+        }
+        let mut graphs = 0;
+        if self.has(GRAPHS, "start") {
+            self.each(&format!("SELECT count(*) FROM {GRAPHS}"), &mut |row| {
+                graphs = whole(row, 0)?.unwrap_or(0).cast_unsigned();
+                Ok(())
+            })?;
+        }
+        let environment = "TARGET_INFO_SYSTEM_ENV";
+        Ok(Facts {
+            processes,
+            gpus,
+            driver: self.value(environment, "NvDriverVersion").map(|version| crate::text::clean(&version, 40)),
+            schema: self.value("META_DATA_EXPORT", "EXPORT_SCHEMA_VERSION"),
+            graphs,
+            missing,
+        })
+    }
+
+    fn ranges(&mut self, part: Part, pass: &mut dyn FnMut(RangeRow<'_>)) -> Result<(), SourceError> {
+        if !(self.has(RANGES, "start") && self.has(RANGES, "end")) {
+            return Ok(());
+        }
+        let kinds = self.names("ENUM_NSYS_EVENT_TYPE");
+        // The numbers have been the same in every version that has no names for them.
+        let of = |number: i64, name: &str| match kinds.get(&number) {
+            Some(known) => known == name,
+            None => matches!((number, name), (59, "NvtxPushPopRange") | (60, "NvtxStartEndRange")),
+        };
+        let domains = self.domains()?;
+        let mut texts = Texts::of(&self.connection);
+        let within =
+            part.window.map_or_else(String::new, |(from, to)| format!(" AND \"end\" > {from} AND start < {to}"));
+        let sql = format!(
+            "SELECT {} FROM {RANGES} WHERE \"end\" IS NOT NULL AND {}{within}",
+            self.columns(
+                RANGES,
+                &[&["start"], &["end"], &["eventType"], &["text"], &["textId"], &["globalTid"], &["domainId"]]
+            ),
+            self.of_process(RANGES, "globalTid", part.process)
+        );
+        self.each(&sql, &mut |row| {
+            let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
+            let kind = whole(row, 2)?.unwrap_or(59);
+            let nests = of(kind, "NvtxPushPopRange") || of(kind, "NvtxtPushPopRange");
+            if !nests && !of(kind, "NvtxStartEndRange") && !of(kind, "NvtxtStartEndRange") {
+                return Ok(());
+            }
+            let thread = whole(row, 5)?.unwrap_or(0).cast_unsigned();
+            let domain = whole(row, 6)?.filter(|id| *id != 0);
+            // A domain without a name is a domain still.
+            let key = (part.process, domain.unwrap_or(0));
+            let domain = domain.map(|_| domains.get(&key).map_or("unnamed", String::as_str));
+            let mut pass = |text: &str| pass(RangeRow { text, domain, start, end, thread, nests });
+            match (row.get_ref(3)?, whole(row, 4)?) {
+                (ValueRef::Text(text), _) => pass(&String::from_utf8_lossy(text)),
+                (_, Some(id)) => pass(texts.get(id)?),
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    fn calls(&mut self, part: Part, pass: &mut dyn FnMut(CallRow)) -> Result<(), SourceError> {
+        if !(self.has(CALLS, "start") && self.has(CALLS, "end") && self.has(CALLS, "correlationId")) {
+            return Ok(());
+        }
+        let mut texts = Texts::of(&self.connection);
+        let mut starts_work: HashMap<i64, bool> = HashMap::new();
+        let within =
+            part.window.map_or_else(String::new, |(from, to)| format!(" AND start >= {from} AND start < {to}"));
+        let sql = format!(
+            "SELECT {} FROM {CALLS} WHERE correlationId IS NOT NULL AND {}{within}",
+            self.columns(CALLS, &[&["start"], &["end"], &["globalTid"], &["correlationId"], &["nameId"]]),
+            self.of_process(CALLS, "globalTid", part.process)
+        );
+        self.each(&sql, &mut |row| {
+            let (Some(start), Some(end), Some(correlation)) = (whole(row, 0)?, whole(row, 1)?, whole(row, 3)?) else {
+                return Ok(());
+            };
+            if let Some(name) = whole(row, 4)? {
+                let starts = if let Some(known) = starts_work.get(&name) {
+                    *known
+                } else {
+                    let starts = launches(texts.get(name)?);
+                    starts_work.insert(name, starts);
+                    starts
+                };
+                if !starts {
+                    return Ok(());
+                }
+            }
+            let thread = whole(row, 2)?.unwrap_or(0).cast_unsigned();
+            pass(CallRow { start, end, thread, correlation: correlation.cast_unsigned() });
+            Ok(())
+        })
+    }
+
+    fn work(&mut self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
+        self.kernels(part, pass)?;
+        self.copies(part, pass)?;
+        self.plain(FILLS, part, WorkRowKind::Set, "Memset (Device)", pass)?;
+        self.plain(GRAPHS, part, WorkRowKind::Kernel, "CUDA graph", pass)
+    }
+}
+
+impl Export {
+    /// Rows of work of a process and window.
+    fn where_work(&self, table: &str, part: Part) -> String {
+        let process = self.of_process(table, "globalPid", part.process);
+        part.window.map_or_else(|| process.clone(), |(from, _)| format!("{process} AND start >= {from}"))
+    }
+
+    fn kernels(&self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
+        let mut texts = Texts::of(&self.connection);
+        let sql = format!(
+            "SELECT {} FROM {KERNELS} WHERE {}",
+            self.columns(
+                KERNELS,
+                &[
+                    &["start"],
+                    &["end"],
+                    &["correlationId"],
+                    &["deviceId"],
+                    &["demangledName", "shortName", "mangledName"],
+                    &["gridX"],
+                    &["gridY"],
+                    &["gridZ"],
+                    &["blockX"],
+                    &["blockY"],
+                    &["blockZ"],
+                    &["registersPerThread"],
+                    &["staticSharedMemory"],
+                    &["dynamicSharedMemory"],
+                ]
+            ),
+            self.where_work(KERNELS, part)
+        );
+        self.each(&sql, &mut |row| {
+            let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
+            let small = |at: usize| -> rusqlite::Result<Option<u32>> {
+                Ok(whole(row, at)?.and_then(|number| u32::try_from(number).ok()))
+            };
+            let extent = |at: usize| -> rusqlite::Result<Option<[u32; 3]>> {
+                let (x, y, z) = (small(at)?, small(at + 1)?, small(at + 2)?);
+                Ok(x.zip(y).zip(z).map(|((x, y), z)| [x, y, z]))
+            };
+            let bytes = |at: usize| -> rusqlite::Result<Option<u64>> {
+                Ok(whole(row, at)?.and_then(|number| u64::try_from(number).ok()))
+            };
+            let (grid, block, registers) = (extent(5)?, extent(8)?, small(11)?.filter(|count| *count > 0));
+            let (static_memory, dynamic_memory) = (bytes(12)?, bytes(13)?);
+            let (correlation, device) = (whole(row, 2)?.unwrap_or(0).cast_unsigned(), small(3)?.unwrap_or(0));
+            let mut pass = |name: &str| {
+                pass(WorkRow {
+                    name,
+                    kind: WorkRowKind::Kernel,
+                    start,
+                    end,
+                    correlation,
+                    device,
+                    grid,
+                    block,
+                    registers,
+                    static_memory,
+                    dynamic_memory,
+                });
+            };
+            match row.get_ref(4)? {
+                ValueRef::Text(name) => pass(&String::from_utf8_lossy(name)),
+                ValueRef::Integer(id) => pass(texts.get(id)?),
+                _ => pass(""),
+            }
+            Ok(())
+        })
+    }
+
+    /// Copies by their direction, in the words of PyTorch's profiler.
+    fn copies(&self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
+        if !self.has(COPIES, "start") {
+            return Ok(());
+        }
+        let (kinds, memories) = (self.names("ENUM_CUDA_MEMCPY_OPER"), self.names("ENUM_CUDA_MEM_KIND"));
+        let mut names: HashMap<[Option<i64>; 3], String> = HashMap::new();
+        let sql = format!(
+            "SELECT {} FROM {COPIES} WHERE {}",
+            self.columns(
+                COPIES,
+                &[&["start"], &["end"], &["correlationId"], &["deviceId"], &["copyKind"], &["srcKind"], &["dstKind"]]
+            ),
+            self.where_work(COPIES, part)
+        );
+        self.each(&sql, &mut |row| {
+            let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
+            let key = [whole(row, 4)?, whole(row, 5)?, whole(row, 6)?];
+            let name = names.entry(key).or_insert_with(|| copy_name(key, &kinds, &memories));
+            let device = whole(row, 3)?.and_then(|device| u32::try_from(device).ok()).unwrap_or(0);
+            let correlation = whole(row, 2)?.unwrap_or(0).cast_unsigned();
+            pass(bare(name, WorkRowKind::Copy, start, end, correlation, device));
+            Ok(())
+        })
+    }
+
+    /// Work of which nothing but the time is wanted.
+    fn plain(
+        &self,
+        table: &str,
+        part: Part,
+        kind: WorkRowKind,
+        name: &str,
+        pass: &mut dyn FnMut(WorkRow<'_>),
+    ) -> Result<(), SourceError> {
+        if !self.has(table, "start") {
+            return Ok(());
+        }
+        let sql = format!(
+            "SELECT {} FROM {table} WHERE {}",
+            self.columns(table, &[&["start"], &["end"], &["correlationId"], &["deviceId"]]),
+            self.where_work(table, part)
+        );
+        self.each(&sql, &mut |row| {
+            let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
+            let device = whole(row, 3)?.and_then(|device| u32::try_from(device).ok()).unwrap_or(0);
+            pass(bare(name, kind, start, end, whole(row, 2)?.unwrap_or(0).cast_unsigned(), device));
+            Ok(())
+        })
+    }
+
+    /// Names of domains, by process and number.
+    fn domains(&self) -> Result<HashMap<(u64, i64), String>, SourceError> {
+        let mut names = HashMap::new();
+        let kinds = self.names("ENUM_NSYS_EVENT_TYPE");
+        let create = kinds.iter().find(|(_, name)| *name == "NvtxDomainCreate").map_or(75, |(id, _)| *id);
+        if !(self.has(RANGES, "eventType") && self.has(RANGES, "domainId")) {
+            return Ok(names);
+        }
+        let mut texts = Texts::of(&self.connection);
+        let sql = format!(
+            "SELECT {} FROM {RANGES} WHERE eventType = {create}",
+            self.columns(RANGES, &[&["globalTid"], &["domainId"], &["text"], &["textId"]])
+        );
+        self.each(&sql, &mut |row| {
+            let (Some(thread), Some(domain)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
+            let name = match (row.get_ref(2)?, whole(row, 3)?) {
+                (ValueRef::Text(text), _) => String::from_utf8_lossy(text).into_owned(),
+                (_, Some(id)) => texts.get(id)?.to_owned(),
+                _ => return Ok(()),
+            };
+            names.insert((process_of(thread), domain), name);
+            Ok(())
+        })?;
+        Ok(names)
+    }
+}
+
+fn bare(name: &str, kind: WorkRowKind, start: i64, end: i64, correlation: u64, device: u32) -> WorkRow<'_> {
+    WorkRow {
+        name,
+        kind,
+        start,
+        end,
+        correlation,
+        device,
+        grid: None,
+        block: None,
+        registers: None,
+        static_memory: None,
+        dynamic_memory: None,
+    }
+}
+
+fn copy_name(key: [Option<i64>; 3], kinds: &HashMap<i64, String>, memories: &HashMap<i64, String>) -> String {
+    let of = |key: Option<i64>, names: &HashMap<i64, String>| {
+        let name = names.get(&key?)?;
+        Some(name.rsplit('_').next().unwrap_or(name).to_owned())
+    };
+    let direction = match of(key[0], kinds).or(key[0].map(|kind| kind.to_string())).as_deref() {
+        Some("HTOD" | "1") => "HtoD".to_owned(),
+        Some("DTOH" | "2") => "DtoH".to_owned(),
+        Some("DTOD" | "8") => "DtoD".to_owned(),
+        Some("PTOP" | "10") => "PtoP".to_owned(),
+        Some(other) => other.to_owned(),
+        None => return "Memcpy".to_owned(),
+    };
+    let place = |key: Option<i64>| {
+        of(key, memories).map(|name| {
+            let mut letters = name.chars();
+            letters.next().map_or_else(String::new, |first| {
+                first.to_uppercase().chain(letters.flat_map(char::to_lowercase)).collect::<String>()
+            })
+        })
+    };
+    match (place(key[1]), place(key[2])) {
+        (Some(from), Some(to)) => format!("Memcpy {direction} ({from} -> {to})"),
+        _ => format!("Memcpy {direction}"),
+    }
+}
+
+/// Whether a runtime or driver call can start work on the device.
+fn launches(name: &str) -> bool {
+    ["aunch", "emcpy", "emset", "emcp"].iter().any(|part| name.contains(part)) || name.is_empty()
+}
+
+/// Texts by their number, looked up once.
+struct Texts<'a> {
+    connection: &'a Connection,
+    known: HashMap<i64, String>,
+}
+
+impl<'a> Texts<'a> {
+    fn of(connection: &'a Connection) -> Self {
+        Self { connection, known: HashMap::new() }
+    }
+
+    /// The text, or nothing where there is none of that number.
+    fn get(&mut self, id: i64) -> rusqlite::Result<&str> {
+        if self.known.len() >= TEXTS {
+            self.known.clear();
+        }
+        if !self.known.contains_key(&id) {
+            let mut statement = match self.connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?1") {
+                Ok(statement) => statement,
+                // Without the table every text is in its row.
+                Err(rusqlite::Error::SqliteFailure(_, Some(message))) if message.contains("no such") => {
+                    return Ok("");
+                }
+                Err(error) => return Err(error),
+            };
+            let text = match statement.query_row([id], |row| {
+                Ok(match row.get_ref(0)? {
+                    ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                    _ => String::new(),
+                })
+            }) {
+                Err(rusqlite::Error::QueryReturnedNoRows) => String::new(),
+                text => text?,
+            };
+            self.known.insert(id, text);
+        }
+        Ok(self.known.get(&id).map_or("", String::as_str))
+    }
+}
+
+/// A whole number, in whatever form it stands; nothing for NULL and for a text.
+fn whole(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<i64>> {
+    Ok(match row.get_ref(at)? {
+        ValueRef::Integer(number) => Some(number),
+        ValueRef::Real(number) if number.is_finite() => Some(number as i64),
+        ValueRef::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
+        _ => None,
+    })
+}
+
+fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<HashSet<String>> {
+    let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
+    let names = statement.query_map([table], |row| row.get(0))?;
+    names.collect()
+}
+
+fn explain(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+            format!("a damaged SQLite file ({error}); export it again")
+        }
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
+            "another program is writing it; try again when the export is done".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
