@@ -4,14 +4,19 @@
 //! the hook tells over a private socket, and keeps the traces of the recorded windows.
 //! [`profile`](assemble::profile) makes a profile of them.
 //!
+//! [`calibrate`] measures the GPU of this machine itself, with no job at all.
+//!
 //! The job comes first: it has its own process group and its own exit code, it never
 //! waits for us, and our end does not end it.
 
 pub mod assemble;
+pub mod calibrate;
+pub mod device;
 mod hook;
 mod launch;
 pub mod messages;
 pub mod recording;
+pub mod smi;
 mod socket;
 
 pub use hook::Settings;

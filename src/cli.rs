@@ -5,7 +5,9 @@
 
 mod batches;
 mod black_box;
+mod calibrate;
 mod check;
+mod collect;
 mod evaluate;
 mod export;
 mod fit;
@@ -138,6 +140,8 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
             ModelsCommand::Train(args) => train::run(args, out)?,
             ModelsCommand::Suggest(args) => suggest::run(args, out)?,
         },
+        Some(Command::Calibrate(args)) => calibrate::run(&args, out)?,
+        Some(Command::Collect(args)) => collect::run(&args)?,
         Some(Command::Fit(args)) => fit::run(&args, out)?,
         Some(Command::Sweep(args)) => match &args.command {
             SweepCommand::Bandwidth(args) => sweep::bandwidth(args, out)?,

@@ -326,21 +326,36 @@ impl Models {
     /// # Errors
     /// [`ModelError`] where a network cannot be computed.
     pub fn alone(&self, pairs: &[(&Operation, &GpuSpec)]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+        let run = |&(operation, gpu): &(_, _)| Run { operation, precision: None, gpu, queued: false };
+        self.runs(&pairs.iter().map(run).collect::<Vec<_>>())
+    }
+
+    /// The same for operators in a precision that the element type does not tell, or whose
+    /// calls were queued: those take the device's time, whatever the host does.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn runs(&self, runs: &[Run<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         let (mut queries, mut counts) = (Vec::new(), Vec::new());
-        for (operation, gpu) in pairs {
-            let rate = product_rate(gpu, operation.dtype.as_ref(), None).0;
-            let parts = parts(operation, None);
+        for &Run { operation, precision, gpu, queued } in runs {
+            let rate = product_rate(gpu, element_type(operation, precision).as_ref(), precision).0;
+            let parts = parts(operation, precision);
             queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Alone }));
-            counts.push(parts);
+            counts.push((parts, queued));
         }
         let times = self.times(&queries)?;
         let mut rest = &times[..];
         Ok(counts
             .iter()
-            .map(|parts| {
+            .map(|(parts, queued)| {
                 let (own, after) = rest.split_at(parts.len());
                 rest = after;
                 let mut time = sum(own, parts)?;
+                if *queued {
+                    let launches: f64 = parts.iter().map(|part| part.times).sum();
+                    time.time = time.time - Micros::known(launches * (ALONE_LAUNCH_US - STEP_LAUNCH_US));
+                    return Some(time);
+                }
                 let facts = parts.first().and_then(|part| self.ensembles.get(&OperatorModel::of(&part.primitive)?));
                 time.time = time.time.max(Micros::known(facts.map_or(0.0, |ensemble| ensemble.facts.host_us)));
                 Some(time)
@@ -381,7 +396,11 @@ impl Models {
                 if places.len() > 1 {
                     continue;
                 }
-                let hardware = Hardware::of(query.gpu);
+                let is_known = self
+                    .ensembles
+                    .get(&model)
+                    .is_some_and(|ensemble| ensemble.facts.boards.contains_key(query.gpu.slug.as_str()));
+                let hardware = if is_known { Hardware::by_rule(query.gpu) } else { Hardware::of(query.gpu) };
                 let part = query.part;
                 if let Some(features) = features(&part.primitive, part.element_bytes, &hardware, query.rate, query.load)
                 {
@@ -410,6 +429,19 @@ impl Models {
         }
         Ok(answers)
     }
+}
+
+/// An operator run by itself on a GPU.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// What was run.
+    pub operation: &'a Operation,
+    /// The precision, where the element type does not tell (TF32).
+    pub precision: Option<Precision>,
+    /// On which board.
+    pub gpu: &'a GpuSpec,
+    /// Whether calls were queued ahead of it.
+    pub queued: bool,
 }
 
 /// A primitive on a GPU.

@@ -101,6 +101,9 @@ pub(super) fn of_gpu(gpu: &GpuSpec, operations: &[OperationPrediction], profile:
     if gpu.is_doubtful() {
         notes.push(format!("catalog figures not confirmed: {}", gpu.unconfirmed.join("; ")));
     }
+    if let Some(calibration) = &gpu.calibration {
+        notes.push(format!("bandwidth and rates of products as calibrated on {}", calibration.day()));
+    }
     if gpu.bandwidth().1 == BandwidthKind::Nominal {
         notes.push(format!("no measured bandwidth: {:.0} % of nominal taken", TYPICAL_BANDWIDTH_SHARE * 100.0));
     }
