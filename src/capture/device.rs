@@ -13,7 +13,8 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cudarc::cublaslt::sys as lt;
 use cudarc::driver::result::{self, DriverError};
@@ -33,6 +34,8 @@ const THREADS: u32 = 256;
 const BLOCKS_PER_SM: u32 = 32;
 /// What products may use besides their matrices: what NVIDIA recommends for Hopper.
 const WORKSPACE: usize = 32 << 20;
+/// How long a board is at work before it is asked what it does.
+const BEFORE_ASKING: Duration = Duration::from_millis(200);
 /// A driver older than CUDA 11.4 lacks functions that are used here.
 const OLDEST_DRIVER: i32 = 11_040;
 
@@ -356,6 +359,14 @@ impl Device for Gpu {
     }
 
     fn time(&mut self, runs: u64, watch: bool) -> Result<(Micros, Option<UnderLoad>), Problem> {
+        let watcher = watch.then(|| {
+            let smi = self.smi.clone();
+            // The queue may be full before the last run is in it: asked from another thread.
+            thread::spawn(move || {
+                thread::sleep(BEFORE_ASKING);
+                (smi.state(), Instant::now())
+            })
+        });
         // SAFETY: events and stream were made in `open` and live until `drop`.
         unsafe { result::event::record(self.start, self.stream) }.map_err(failed)?;
         for _ in 0..runs {
@@ -363,10 +374,6 @@ impl Device for Gpu {
         }
         // SAFETY: as above.
         unsafe { result::event::record(self.end, self.stream) }.map_err(failed)?;
-        let state = watch.then(|| self.smi.state()).flatten();
-        // What was said after the end is not of the load.
-        // SAFETY: as above.
-        let is_late = state.is_some() && unsafe { result::event::query(self.end) }.is_ok();
         // SAFETY: as above; both events are on one stream.
         let millis = unsafe {
             result::event::synchronize(self.end).map_err(failed)?;
@@ -374,7 +381,11 @@ impl Device for Gpu {
         };
         let time = Micros::from_millis(f64::from(millis))
             .map_err(|error| Problem::Failed(format!("the device's clock: {error}")))?;
-        Ok((time, state.filter(|_| !is_late)))
+        let ended = Instant::now();
+        // What was said after the end is not of the load.
+        let state =
+            watcher.and_then(|watcher| watcher.join().ok()).and_then(|(state, asked)| state.filter(|_| asked <= ended));
+        Ok((time, state))
     }
 
     fn launch_and_wait(&mut self) -> Result<Micros, Problem> {

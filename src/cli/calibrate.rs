@@ -139,6 +139,7 @@ mod unix {
         let busy = use_.utilisation.filter(|&share| share > BUSY);
         let others = match use_.programs {
             0 => String::new(),
+            1 => ", one program computes on it".to_owned(),
             programs => format!(", {programs} programs compute on it"),
         };
         match busy {

@@ -16,7 +16,6 @@ use super::gaussian::{Prior, Process};
 use super::learned::{ModelFacts, Models, Query, STEP_LAUNCH_US, Spread, WIDE};
 use super::mlp::ModelError;
 use super::primitive::{Part, Primitive, parts};
-use super::rate::product_rate;
 use super::work::element_type;
 
 /// An operator, measured by itself with events.
@@ -179,7 +178,7 @@ impl Models {
         for one in measured {
             corrections.counts.entry(one.gpu.slug.clone()).or_default().passed_over += 1;
             let dtype = element_type(one.operation, one.precision);
-            let rate = product_rate(one.gpu, dtype.as_ref(), one.precision).0;
+            let rate = self.rate(one.gpu, dtype.as_ref(), one.precision);
             // Of several parts only the sum is known.
             if let [part] = parts(one.operation, one.precision)[..] {
                 queries.push(Query { part, gpu: one.gpu, rate, load: Load::Alone });

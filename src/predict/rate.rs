@@ -97,6 +97,15 @@ pub fn product_rate(
     }
 }
 
+/// FP32 products at the rate that was calibrated; by rule where none was.
+pub fn calibrated_fp32_rate(gpu: &GpuSpec) -> ProductRate {
+    let rule = fp32_product_rate(gpu);
+    match gpu.calibration.as_ref().and_then(|calibration| calibration.rate("fp32")) {
+        Some(sustained) => ProductRate { sustained, burst: rule.burst.max(sustained) },
+        None => rule,
+    }
+}
+
 /// Published measurements of bandwidth (by copies) are below what elementwise kernels reach.
 const STREAM_OVER_PUBLISHED: f64 = 1.1;
 

@@ -25,7 +25,7 @@ const COMPARED: usize = 3;
 /// Runs of one region at most.
 const MOST_RUNS: f64 = 1e6;
 /// Length of a region during which the board is asked what it does, over the usual one.
-const WATCHED: u64 = 5;
+const WATCHED: u64 = 15;
 
 impl Regions {
     /// Empty kernels: a thousand of them, or one and its wait, are a region.

@@ -6,7 +6,7 @@ use clap::Args;
 
 /// Arguments of `calibrate`.
 ///
-/// Takes about 20 seconds and changes no setting of the GPU. What was measured stands in for
+/// Takes about half a minute and changes no setting of the GPU. What was measured stands in for
 /// published figures in every later prediction for this GPU.
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
