@@ -161,7 +161,7 @@ fn known_answers_become_a_calibration_that_predictions_use() {
     let step = |text: String| {
         let found: Value = serde_json::from_str(&text).unwrap();
         let prediction = found["predictions"][0].clone();
-        (prediction["step_us"]["mid"].as_f64().unwrap_or_else(|| panic!("{prediction}")), prediction.to_string())
+        (prediction["step_time_us"]["mid"].as_f64().unwrap_or_else(|| panic!("{prediction}")), prediction.to_string())
     };
     let (before, _) = step(machine.ok(&predict));
     let found: Value = serde_json::from_str(&machine.ok(&["calibrate", "--json"])).unwrap();

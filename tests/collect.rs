@@ -58,7 +58,7 @@ const STEP: &str = r#"{"format": "habitat-profile", "version": 1,
 fn on_t4(folder: &Folder, more: &[&str]) -> (f64, String) {
     let found = folder.json(&[&["predict", "step.json", "--to", "t4", "--operations"], more].concat());
     let prediction = &found["predictions"][0];
-    let time = prediction["operations"][0]["time_us"]["mid"].as_f64();
+    let time = prediction["operations"][0]["device_time_us"]["mid"].as_f64();
     (time.unwrap_or_else(|| panic!("{prediction:#}")), prediction["notes"].to_string())
 }
 
@@ -98,8 +98,9 @@ fn models_are_trained_on_them() {
         let found = folder.json(&["models", "evaluate", "ops", "operators.csv", "--models", models, "--seen"]);
         row(&found, "linear on t4", "learned, shapes alone")["median_absolute_error"].as_f64().unwrap()
     };
-    // Trained on them the models know the board; by rule it would be twice as fast.
-    assert!(error("with") < 0.1 && error("without") > 0.3, "{} {}", error("with"), error("without"));
+    // By rule the board would be twice as fast; ten passes over few rows teach most of that.
+    let (with, without) = (error("with"), error("without"));
+    assert!(without > 0.4 && with < 0.6 * without, "{with} {without}");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 
 #![expect(unsafe_code, reason = "calls of C libraries; every block says why it is sound")]
 
+use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -66,7 +67,10 @@ enum Ready {
     Product(Box<Prepared>),
 }
 
-/// Whether NVIDIA's driver is here, and what else there is, in words.
+/// Whether NVIDIA's driver is here.
+///
+/// # Errors
+/// [`NoGpu`] with what was looked for, what there is, and what to do.
 pub fn presence() -> Result<(), NoGpu> {
     // SAFETY: loading the driver's library runs its initialisers, as every CUDA program does.
     let driver = unsafe { Library::new(DRIVER) }.map(drop);
@@ -78,8 +82,11 @@ pub fn presence() -> Result<(), NoGpu> {
         .filter(|name| name.strip_prefix("nvidia").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit())))
         .map(|name| format!("/dev/{name}"))
         .collect();
-    let is_damaged = !error.to_string().contains("No such file");
-    let library = if is_damaged { format!("cannot be loaded ({})", reason(&error)) } else { "not found".to_owned() };
+    let library = if is_absent(&error, Path::new(DRIVER)) {
+        "not found".to_owned()
+    } else {
+        format!("cannot be loaded ({})", reason(&error))
+    };
     let mut text = format!(
         "no NVIDIA GPU can be measured here\n  {DRIVER} (the driver's library): {library}\n  /dev/nvidia0, 1, …: {}\n  nvidia-smi: {}",
         if nodes.is_empty() { "none".to_owned() } else { nodes.join(", ") },
@@ -96,8 +103,15 @@ pub fn presence() -> Result<(), NoGpu> {
     Err(NoGpu(text))
 }
 
+/// What the system says of it.
 fn reason(error: &libloading::Error) -> String {
-    crate::text::clean(&error.to_string(), 160)
+    crate::text::clean(&error.source().map_or_else(|| error.to_string(), ToString::to_string), 160)
+}
+
+/// Whether it is the library itself that is not there, rather than one that it needs.
+fn is_absent(error: &libloading::Error, library: &Path) -> bool {
+    let said = reason(error);
+    said.contains("No such file") && said.starts_with(&*library.to_string_lossy())
 }
 
 /// What the driver's answer to its first call means.
@@ -525,7 +539,7 @@ impl Products {
             // SAFETY: a library of that name is cuBLASLt; a missing one is an error. It is
             // leaked, so what it gives stays valid.
             let opened = unsafe {
-                Library::new(&path).map_err(|error| (is_absent(&error), reason(&error))).and_then(|library| {
+                Library::new(&path).map_err(|error| (is_absent(&error, &path), reason(&error))).and_then(|library| {
                     let library: &'static Library = Box::leak(Box::new(library));
                     let functions = Functions::of(library).map_err(|error| (false, reason(&error)))?;
                     let version = library.get::<unsafe extern "C" fn() -> usize>(b"cublasLtGetVersion\0");
@@ -703,10 +717,6 @@ impl Drop for Prepared {
             }
         }
     }
-}
-
-fn is_absent(error: &libloading::Error) -> bool {
-    error.to_string().contains("No such file")
 }
 
 /// Names and paths under which cuBLASLt may be.

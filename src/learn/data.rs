@@ -168,7 +168,7 @@ impl Dataset {
         };
         self.rows.entry(model).or_default().push(Row {
             features,
-            key: key(&part, precision),
+            key: key(part, precision),
             gpu,
             session,
             measured_us: time.get(),

@@ -111,23 +111,19 @@ pub fn table(calibration: &Calibration, gpu: &GpuSpec) -> Table {
         Column::number("10 % to 90 %", "low"),
         Column::number("", "high"),
         Column::number("nominal", "nominal"),
-        Column::number("of it", "ratio"),
+        Column::number("of nominal", "ratio"),
         Column::number("published", "published"),
         Column::text("under load", "under_load"),
     ]);
     for row in rows(calibration, gpu) {
-        let number = |value: f64| {
-            let digits = if value < 100.0 { 1 } else { 0 };
-            let digits = if value < 10.0 { 2 } else { digits };
-            Cell::of(format!("{value:.digits$}"), value)
-        };
+        let number = |value: f64| Cell::of(format!("{value:.*}", digits(value)), value);
         let Spread { median, low, high, .. } = row.spread;
-        let shown = if median < 10.0 { format!("{median:.2}") } else { format!("{median:.1}") };
+        let places = digits(median).max(1);
         table.push(vec![
             Cell::of(row.name, row.key),
-            Cell::of(format!("{shown} {}", row.unit), median),
+            Cell::of(format!("{median:.places$} {}", row.unit), median),
             Cell::same(row.unit),
-            Cell::of(format!("{low:.1}–{high:.1}"), low),
+            Cell::of(format!("{low:.places$}–{high:.places$}"), low),
             Cell::same(high),
             Cell::maybe(row.nominal, number),
             Cell::maybe(row.nominal, |nominal| {
@@ -138,6 +134,15 @@ pub fn table(calibration: &Calibration, gpu: &GpuSpec) -> Table {
         ]);
     }
     table
+}
+
+/// Decimals that a figure is shown with.
+fn digits(value: f64) -> usize {
+    match value {
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    }
 }
 
 fn state(load: &UnderLoad) -> String {

@@ -15,7 +15,7 @@ pub(super) struct Regions {
     /// Regions of the warm-up at most.
     most_warm: u32,
     /// Regions that are kept.
-    regions: u32,
+    kept: u32,
 }
 
 /// The warm-up ends where the last regions differ by less than this.
@@ -29,12 +29,12 @@ const WATCHED: u64 = 15;
 
 impl Regions {
     /// Empty kernels: a thousand of them, or one and its wait, are a region.
-    pub(super) const LAUNCHES: Self = Self { region_us: 0.0, warm_us: 5_000.0, most_warm: 200, regions: 51 };
+    pub(super) const LAUNCHES: Self = Self { region_us: 0.0, warm_us: 5_000.0, most_warm: 200, kept: 51 };
     /// Copies: a fifth of a second in all.
-    pub(super) const BANDWIDTH: Self = Self { region_us: 20_000.0, warm_us: 200_000.0, most_warm: 40, regions: 15 };
+    pub(super) const BANDWIDTH: Self = Self { region_us: 20_000.0, warm_us: 200_000.0, most_warm: 40, kept: 15 };
     /// Products: a second of warm-up and two of measurement, as long as boards take to run
     /// into the limit of their power.
-    pub(super) const PRODUCTS: Self = Self { region_us: 100_000.0, warm_us: 1_000_000.0, most_warm: 40, regions: 20 };
+    pub(super) const PRODUCTS: Self = Self { region_us: 100_000.0, warm_us: 1_000_000.0, most_warm: 40, kept: 20 };
 
     /// Figures of regions; `one` times a region and gives its length in microseconds and its
     /// figure.
@@ -49,7 +49,7 @@ impl Regions {
                 break;
             }
         }
-        let figures = (0..self.regions).map(|_| one().map(|(_, figure)| figure)).collect::<Result<Vec<_>, _>>()?;
+        let figures = (0..self.kept).map(|_| one().map(|(_, figure)| figure)).collect::<Result<Vec<_>, _>>()?;
         spread(figures)
     }
 

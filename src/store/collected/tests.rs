@@ -1,5 +1,7 @@
 use super::*;
-use crate::predict::features::OperatorModel;
+use crate::predict::features::OperatorModel::{
+    self, BatchedProduct, Convolution, Normalisation, Product, Softmax, Stream,
+};
 use crate::predict::primitive::{Primitive, parts};
 use crate::store::bundled;
 
@@ -66,7 +68,6 @@ fn every_operator_is_what_it_was() {
             other => panic!("{}: {other:?}", row.operation.name),
         })
         .collect();
-    use OperatorModel::{BatchedProduct, Convolution, Normalisation, Product, Softmax, Stream};
     assert_eq!(models[..7], [Product, Product, Product, BatchedProduct, Convolution, Convolution, Convolution]);
     assert_eq!(models[7..], [Softmax, Normalisation, Stream, Stream, Stream, Stream]);
     let (first, sizes) = (&found.rows[0].1, |row: usize| parts(&found.rows[row].1.operation, None)[0].primitive);
