@@ -14,6 +14,7 @@ pub mod calibrate;
 pub mod device;
 mod hook;
 mod launch;
+mod libraries;
 pub mod messages;
 pub mod recording;
 pub mod smi;

@@ -190,7 +190,7 @@ fn known_answers_become_a_calibration_that_predictions_use() {
         (found["gpu"].as_str(), found["catalog"][0]["nominal"].as_f64()),
         (Some("a100-pcie-40gb"), Some(1555.0))
     );
-    // The file is a calibration, and it counts: 800 GB/s make every copy slower.
+    // The file is a calibration, and it counts: 800 in place of 1160 GB/s, 16 of 18.1 TFLOP/s.
     let overlay = machine.overlay();
     let checked = machine.ok(&["check", overlay.to_str().unwrap()]);
     assert!(
@@ -198,7 +198,7 @@ fn known_answers_become_a_calibration_that_predictions_use() {
         "{checked}"
     );
     let (after, text) = step(machine.ok(&predict));
-    assert!(after > 1.2 * before, "{before} {after}");
+    assert!((1.1..1.45).contains(&(after / before)), "{before} {after}");
     assert!(text.contains("bandwidth and rates of products as calibrated on 20"), "{text}");
     // Once more: the newer takes the older one's place.
     let again = machine.run(&["calibrate"]);

@@ -12,8 +12,7 @@
 
 use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +22,7 @@ use cudarc::driver::sys::{self as cuda, CUdevice_attribute as Attribute};
 use libloading::Library;
 
 use super::calibrate::{Device, Problem, ProductType, Work};
+use super::libraries;
 use super::smi::Smi;
 use crate::catalog::calibration::{CalibratedDevice, UnderLoad};
 use crate::units::Micros;
@@ -535,7 +535,7 @@ impl Products {
     /// usual folders.
     fn open(python: Option<&Path>) -> Result<Self, String> {
         let mut problems = Vec::new();
-        for path in libraries(python) {
+        for path in libraries::of_products(python) {
             // SAFETY: a library of that name is cuBLASLt; a missing one is an error. It is
             // leaked, so what it gives stays valid.
             let opened = unsafe {
@@ -717,50 +717,4 @@ impl Drop for Prepared {
             }
         }
     }
-}
-
-/// Names and paths under which cuBLASLt may be.
-fn libraries(python: Option<&Path>) -> Vec<PathBuf> {
-    const NAMES: [&str; 4] = ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so"];
-    let mut folders: Vec<PathBuf> = python.map(packages).unwrap_or_default();
-    let given = folders.len();
-    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-        let Some(root) = std::env::var_os(variable) else { continue };
-        let lib = Path::new(&root).join("lib");
-        folders.extend(sub_folders(&lib, "python3").into_iter().map(|python| python.join("site-packages")));
-        folders.push(lib);
-    }
-    folders.extend(sub_folders(Path::new("/usr/local"), "cuda").into_iter().map(|cuda| cuda.join("lib64")));
-    let within = |folder: &PathBuf| -> Vec<PathBuf> {
-        // Packages of NVIDIA's lie in nvidia/cublas (to CUDA 12) and nvidia/cu13.
-        ["nvidia/cu13/lib", "nvidia/cublas/lib", "lib", ""].iter().map(|place| folder.join(place)).collect()
-    };
-    let (first, rest) = folders.split_at(given);
-    let in_folders = |folders: &[PathBuf]| -> Vec<PathBuf> {
-        let places = folders.iter().flat_map(within);
-        places.flat_map(|place| NAMES.map(|name| place.join(name))).filter(|path| path.is_file()).collect()
-    };
-    // A name without a folder is looked for as the system does: LD_LIBRARY_PATH and the rest.
-    [in_folders(first), NAMES.map(PathBuf::from).to_vec(), in_folders(rest)].concat()
-}
-
-/// Folders of a folder whose names begin so, the last name first.
-fn sub_folders(folder: &Path, start: &str) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start)))
-        .collect();
-    found.sort();
-    found.reverse();
-    found
-}
-
-/// Where a Python keeps its packages; none where it cannot be asked.
-fn packages(python: &Path) -> Vec<PathBuf> {
-    let script = "import sysconfig, site; print('\\n'.join([sysconfig.get_path('platlib')] + site.getsitepackages()))";
-    let asked = Command::new(python).args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let text = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    text.lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect()
 }

@@ -48,6 +48,11 @@ impl Session {
         !matches!(self, Self::Step | Self::Queued)
     }
 
+    /// The conditions the board was under: queued calls follow each other as in a step.
+    const fn load(self) -> Load {
+        if matches!(self, Self::Queued) { Load::Step } else { Load::Alone }
+    }
+
     /// What a launch adds to the device's work, in microseconds.
     pub(super) const fn launch_us(self) -> f64 {
         match self {
@@ -163,7 +168,7 @@ impl Dataset {
         };
         let rate = product_rate(spec, operation.dtype.as_ref(), precision).0;
         let hardware = Hardware::by_rule(spec);
-        let Some(features) = features(&part.primitive, part.element_bytes, &hardware, rate, Load::Alone) else {
+        let Some(features) = features(&part.primitive, part.element_bytes, &hardware, rate, session.load()) else {
             return;
         };
         self.rows.entry(model).or_default().push(Row {

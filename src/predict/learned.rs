@@ -338,7 +338,7 @@ impl Models {
     }
 
     /// The same for operators in a precision that the element type does not tell, or whose
-    /// calls were queued: those take the device's time, whatever the host does.
+    /// calls were queued: those run as in a step, and take the device's time alone.
     ///
     /// # Errors
     /// [`ModelError`] where a network cannot be computed.
@@ -347,7 +347,8 @@ impl Models {
         for &Run { operation, precision, gpu, queued } in runs {
             let rate = self.rate(gpu, element_type(operation, precision).as_ref(), precision);
             let parts = parts(operation, precision);
-            queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Alone }));
+            let load = if queued { Load::Step } else { Load::Alone };
+            queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load }));
             counts.push((parts, queued));
         }
         let times = self.times(&queries)?;
@@ -359,8 +360,6 @@ impl Models {
                 rest = after;
                 let mut time = sum(own, parts)?;
                 if *queued {
-                    let launches: f64 = parts.iter().map(|part| part.times).sum();
-                    time.time = time.time - Micros::known(launches * (ALONE_LAUNCH_US - STEP_LAUNCH_US));
                     return Some(time);
                 }
                 let facts = parts.first().and_then(|part| self.ensembles.get(&OperatorModel::of(&part.primitive)?));

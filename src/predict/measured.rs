@@ -13,7 +13,7 @@ use crate::units::{GpuSlug, Micros};
 
 use super::features::{Load, OperatorModel};
 use super::gaussian::{Prior, Process};
-use super::learned::{ModelFacts, Models, Query, STEP_LAUNCH_US, Spread, WIDE};
+use super::learned::{ModelFacts, Models, Query, Spread, WIDE};
 use super::mlp::ModelError;
 use super::primitive::{Part, Primitive, parts};
 use super::work::element_type;
@@ -181,7 +181,9 @@ impl Models {
             let rate = self.rate(one.gpu, dtype.as_ref(), one.precision);
             // Of several parts only the sum is known.
             if let [part] = parts(one.operation, one.precision)[..] {
-                queries.push(Query { part, gpu: one.gpu, rate, load: Load::Alone });
+                // Queued calls follow each other as those of a step do.
+                let load = if one.queued { Load::Step } else { Load::Alone };
+                queries.push(Query { part, gpu: one.gpu, rate, load });
                 times.push((one.time, one.queued));
             }
         }
@@ -193,9 +195,12 @@ impl Models {
                 continue;
             }
             // Of the device's part, which is what is corrected.
-            let launch = if *queued { STEP_LAUNCH_US } else { query.launch_us() };
+            let launch = query.launch_us();
+            if predicted.time.get() <= launch {
+                continue;
+            }
             let device = (time.get() - launch).max(0.3 * time.get());
-            let log = (device / (predicted.time.get() - query.launch_us()).max(1e-3)).ln();
+            let log = (device / (predicted.time.get() - launch).max(1e-3)).ln();
             let own = by_model.entry((model, &query.gpu.slug, arithmetic(query))).or_default();
             own.points.push(coordinates(&query.part));
             own.logs.push(log);
