@@ -5,17 +5,22 @@
 //! [`profile`](assemble::profile) makes a profile of them.
 //!
 //! [`on_demand`] records a job that runs already, where it was started for that.
+//! [`calibrate`] measures the GPU of this machine itself, with no job at all.
 //!
 //! The job comes first: it has its own process group and its own exit code, it never
 //! waits for us, and our end does not end it.
 
 pub mod assemble;
+pub mod calibrate;
+pub mod device;
 mod hook;
 mod launch;
+mod libraries;
 pub mod messages;
 #[cfg(target_os = "linux")]
 pub mod on_demand;
 pub mod recording;
+pub mod smi;
 mod socket;
 
 pub use hook::Settings;

@@ -1,14 +1,17 @@
 //! The GPUs the program knows.
 //!
 //! One TOML file a GPU (`catalog/<slug>.toml`), shipped inside the program and overlaid by
-//! the user's own files: a file with the slug of a shipped GPU replaces it.
+//! the user's own files: a file with the slug of a shipped GPU replaces it, and a calibration
+//! adds what was measured of one.
 
+pub mod calibration;
 mod file;
 pub mod occupancy;
 mod spec;
 
 use std::collections::BTreeMap;
 
+pub use calibration::Calibration;
 pub use file::SpecError;
 pub use spec::{AchievedMatmul, BandwidthKind, GpuSpec, Layer, PeakRates, SmLimits, Vendor};
 
@@ -52,6 +55,21 @@ impl Catalog {
     /// A catalog of these GPUs; of two with one slug the later wins.
     pub fn new(gpus: impl IntoIterator<Item = GpuSpec>) -> Self {
         Self { gpus: gpus.into_iter().map(|gpu| (gpu.slug.clone(), gpu)).collect() }
+    }
+
+    /// Adds what was measured of a GPU; of two calibrations of one GPU the newer counts.
+    ///
+    /// # Errors
+    /// [`UnknownGpu`] where the catalog lacks the GPU.
+    pub fn calibrate(&mut self, calibration: Calibration) -> Result<(), UnknownGpu> {
+        let slug = self.find(calibration.gpu.as_str())?.slug.clone();
+        if let Some(gpu) = self.gpus.get_mut(&slug) {
+            let is_newer = gpu.calibration.as_ref().is_none_or(|known| known.date <= calibration.date);
+            if is_newer {
+                gpu.calibration = Some(Box::new(calibration));
+            }
+        }
+        Ok(())
     }
 
     /// The GPU of that slug.

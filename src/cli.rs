@@ -6,7 +6,9 @@
 mod attach;
 mod batches;
 mod black_box;
+mod calibrate;
 mod check;
+mod collect;
 mod env;
 mod evaluate;
 mod export;
@@ -143,6 +145,8 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
             ModelsCommand::Train(args) => train::run(args, out)?,
             ModelsCommand::Suggest(args) => suggest::run(args, out)?,
         },
+        Some(Command::Calibrate(args)) => calibrate::run(&args, out)?,
+        Some(Command::Collect(args)) => collect::run(&args)?,
         Some(Command::Fit(args)) => fit::run(&args, out)?,
         Some(Command::Sweep(args)) => match &args.command {
             SweepCommand::Bandwidth(args) => sweep::bandwidth(args, out)?,

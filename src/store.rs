@@ -2,6 +2,7 @@
 
 pub mod batch_tables;
 pub mod bundled;
+pub mod collected;
 pub mod files;
 pub mod nsys;
 pub mod operator_tables;
@@ -15,23 +16,33 @@ pub use paths::Paths;
 use std::io::Read;
 use std::path::Path;
 
-use crate::catalog::{Catalog, GpuSpec, Layer};
+use crate::catalog::{Calibration, Catalog, GpuSpec, Layer};
 use crate::predict::blackbox::{BlackBoxModel, OperatorTotals};
 use crate::predict::kernelwise::KernelWise;
 use crate::predict::learned::Models;
 use crate::pricing::{PriceBook, Snapshot};
 
-/// The shipped catalog overlaid by the user's `catalog/*.toml`.
+/// The shipped catalog overlaid by the user's `catalog/*.toml`, calibrations among them.
 ///
 /// # Errors
 /// [`StoreError`] naming the user's file and key.
 pub fn catalog(paths: &Paths) -> Result<Catalog, StoreError> {
     let mut gpus = bundled::gpus();
+    let mut calibrations = Vec::new();
     for (path, text) in files::read_folder(&paths.catalog(), "toml")? {
+        if text.parse::<toml::Table>().is_ok_and(|table| Calibration::is_one(&table)) {
+            let one = Calibration::parse(&text).map_err(|error| StoreError::content(&path, error))?;
+            calibrations.push((path, one));
+            continue;
+        }
         let layer = Layer::User(path.display().to_string());
         gpus.push(GpuSpec::parse(&text, layer).map_err(|error| StoreError::content(&path, error))?);
     }
-    Ok(Catalog::new(gpus))
+    let mut catalog = Catalog::new(gpus);
+    for (path, one) in calibrations {
+        catalog.calibrate(one).map_err(|error| StoreError::content(&path, error))?;
+    }
+    Ok(catalog)
 }
 
 /// The weights' file in `models/`.

@@ -9,7 +9,8 @@
 //!    regress, profile and catalog → predict; predict and pricing → plan.
 //! 2. report: core → text.
 //! 3. store: files and folders; knows profile, catalog, pricing, and predict's weights and logs.
-//!    capture: a job started, listened to, and what it did as a profile; knows profile.
+//!    capture: a job started, listened to, and what it did as a profile; a GPU measured, and
+//!    what it reaches as a calibration; knows profile and catalog.
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
 //!    choices (a tier, a precision) and nothing that computes.
 //! 5. app: core, report, action and settings; neither a terminal nor an async runtime.
@@ -149,7 +150,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("learn", vec!["units", "text", "regress", "profile", "catalog", "predict"]),
         ("report", all_core.clone()),
         ("store", vec!["units", "text", "regress", "profile", "catalog", "pricing", "predict"]),
-        ("capture", vec!["units", "text", "profile"]),
+        ("capture", vec!["units", "text", "profile", "catalog"]),
         ("action", vec!["units"]),
         ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
         ("app", with(&["report", "action", "settings"])),
@@ -196,7 +197,7 @@ fn one_crate_one_place() {
         (vec!["smartcore"], vec!["learn/blackbox/published.rs"]),
         (vec!["rusqlite"], vec!["store/nsys.rs"]),
         (vec!["sha2::"], vec!["cli/train.rs"]),
-        (vec!["cudarc"], vec!["capture/device.rs"]),
+        (vec!["cudarc", "libloading"], vec!["capture/device.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),
         (vec!["include_dir"], vec!["store/bundled.rs"]),
         (vec!["nix::"], vec!["capture/launch.rs", "capture/on_demand/endpoint.rs"]),

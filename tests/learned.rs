@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use habitat_tui::catalog::Catalog;
+use habitat_tui::catalog::{Calibration, Catalog};
 use habitat_tui::predict::learned::Models;
+use habitat_tui::predict::rate::{fp32_product_rate, streaming_bandwidth};
 use habitat_tui::predict::{Method, MethodChoice, Mode, Options, Prediction, Predictions, predict};
 use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
@@ -272,6 +273,50 @@ proptest! {
         let found = answers(&hostile, &[V100, "mi300x"], MethodChoice::Auto, &MODELS);
         for prediction in found.predictions {
             prop_assert!(prediction.step.mid().get() > 0.0 && prediction.step.mid().get().is_finite());
+        }
+    }
+}
+
+/// Half the rate and half the bandwidth that the rules take: of a GPU that was never measured
+/// the models believe it; of one they were trained on they know better than any rule.
+#[test]
+fn a_calibration_counts_on_gpus_that_were_not_trained_on() {
+    let shapes = profile("inference", "", &two());
+    let times = |slug: &str, calibration: Option<String>| {
+        let mut catalog = Catalog::new(bundled::gpus());
+        if let Some(text) = calibration {
+            catalog.calibrate(Calibration::parse(&text).unwrap()).unwrap();
+        }
+        let options = Options {
+            targets: vec![GpuSlug::new(slug).unwrap()],
+            models: Some(Arc::clone(&MODELS)),
+            ..Options::default()
+        };
+        let found = predict(&shapes, &catalog, &options).unwrap().predictions.remove(0);
+        (time(&found, 0), time(&found, 1), found.notes.join("; "))
+    };
+    let calibration = |slug: &str, tflops: f64, gbps: f64| {
+        let figure = |value: f64| format!("{{ median = {value}, low = {value}, high = {value}, regions = 9 }}");
+        format!(
+            "format = \"habitat-calibration\"\nversion = 1\ngpu = \"{slug}\"\ndate = \"2026-11-21T10:00:00Z\"\nprogram = \"test\"\n\
+             [device]\nname = \"x\"\ncompute_capability = \"8.6\"\nsm_count = 82\nmemory_bytes = 1\n\
+             [bandwidth]\nbuffer_bytes = 1\ncopy_gbps = {}\n\
+             [[product]]\ndtype = \"fp32\"\nshape = \"1\"\nsoftware = \"x\"\ntflops = {}\n",
+            figure(gbps),
+            figure(tflops)
+        )
+    };
+    for (slug, counts) in [("rtx-3090", true), (V100, false)] {
+        let spec = CATALOG.find(slug).unwrap();
+        let tflops = fp32_product_rate(spec).sustained.get() / 2e12;
+        let gbps = streaming_bandwidth(spec).get() / 2e9;
+        let (before, after) = (times(slug, None), times(slug, Some(calibration(slug, tflops, gbps))));
+        assert!(after.2.contains("as calibrated on 2026-11-21") && !before.2.contains("calibrated"), "{}", after.2);
+        let ratios = [after.0 / before.0, after.1 / before.1];
+        if counts {
+            assert!(ratios.iter().all(|ratio| (1.6..2.3).contains(ratio)), "{slug}: {ratios:?}");
+        } else {
+            assert_eq!(ratios, [1.0, 1.0], "{slug}");
         }
     }
 }

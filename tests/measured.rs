@@ -120,9 +120,14 @@ fn bad_tables_are_named_with_file_and_line() {
     let message = error("linear.csv", &format!("{head}t4,linear,1,x,2048,8192,1\n"));
     assert!(message.contains("linear.csv: line 3: M: \"x\" is no number"), "{message}");
     let message = error("gemm.csv", head);
-    assert!(message.contains("gemm.csv: no table of operators is called so; they are linear, bmm"), "{message}");
+    assert!(
+        message.contains(
+            "gemm.csv: neither written by `habitat-tui collect` nor a table of operators, which are called linear, bmm"
+        ),
+        "{message}"
+    );
     let message = error("notes.txt", "");
-    assert!(message.contains("mine: no operator tables"), "{message}");
+    assert!(message.contains("mine: no operators to learn from: no tables"), "{message}");
 }
 
 #[test]

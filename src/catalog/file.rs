@@ -141,6 +141,7 @@ impl File {
             sources: self.sources,
             unconfirmed: self.unconfirmed,
             notes: self.notes,
+            calibration: None,
             layer,
         })
     }

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::calibration::Calibration;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, GIB, GpuSlug, Megahertz, Watts};
 
 /// A GPU of the catalog. Rates are per GPU (one die of a board that has several).
@@ -58,6 +59,8 @@ pub struct GpuSpec {
     pub unconfirmed: Vec<String>,
     /// Remarks.
     pub notes: Option<String>,
+    /// What was measured of it here, which stands in for published measurements.
+    pub calibration: Option<Box<Calibration>>,
     /// Whether the row is shipped or the user's own.
     pub layer: Layer,
 }
@@ -144,14 +147,34 @@ pub enum Layer {
 }
 
 impl GpuSpec {
-    /// The bandwidth to judge by, and its kind: the published measurement unless the
-    /// catalog doubts it, else the nominal figure.
+    /// The bandwidth to judge by, and its kind: that of the calibration, else the published
+    /// measurement unless the catalog doubts it, else the nominal figure.
     pub fn bandwidth(&self) -> (BytesPerSecond, BandwidthKind) {
+        match self.calibration.as_ref().and_then(|calibration| calibration.bandwidth()) {
+            Some(own) => (own, BandwidthKind::Measured),
+            None => self.published_bandwidth(),
+        }
+    }
+
+    /// The same without a calibration.
+    pub fn published_bandwidth(&self) -> (BytesPerSecond, BandwidthKind) {
         let doubted = self.unconfirmed.iter().any(|what| what.starts_with("measured_bandwidth"));
         match self.measured_bandwidth {
             Some(measured) if !doubted => (measured, BandwidthKind::Measured),
             _ => (self.memory_bandwidth, BandwidthKind::Nominal),
         }
+    }
+
+    /// The rate that products of that element type (`fp32`, `tf32`, `fp16`, `bf16`, `fp8`)
+    /// reach: that of the calibration, else the fastest published one.
+    pub fn achieved(&self, dtype: &str) -> Option<FlopsPerSecond> {
+        let own = self.calibration.as_ref().and_then(|calibration| calibration.rate(dtype));
+        let published = || {
+            let rates = self.achieved_matmul.iter().filter(|measured| measured.dtype == dtype);
+            let fastest = rates.map(|measured| measured.tflops).max_by(f64::total_cmp)?;
+            Some(FlopsPerSecond::known(fastest * 1e12))
+        };
+        own.or_else(published)
     }
 
     /// Memory in GiB, as sold.

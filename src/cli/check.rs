@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::CliError;
-use crate::catalog::{GpuSpec, Layer};
+use crate::catalog::{Calibration, GpuSpec, Layer};
 use crate::pricing::Snapshot;
 use crate::settings::args::CheckArgs;
 use crate::store;
@@ -43,6 +43,15 @@ fn check(path: &Path) -> Result<String, CliError> {
                 catalog.find(slug.as_str()).map_err(|error| named(format!("gpu: {error}")))?;
             }
             return Ok(format!("price file of {}, {} offers", snapshot.provider, snapshot.offers().count()));
+        }
+        if Calibration::is_one(&table) {
+            let one = Calibration::parse(&text).map_err(|error| named(error.to_string()))?;
+            store::catalog(&store::Paths::find())?
+                .find(one.gpu.as_str())
+                .map_err(|error| named(format!("gpu: {error}")))?;
+            let types: Vec<&str> = one.product.iter().map(|product| product.dtype.as_str()).collect();
+            let rates = if types.is_empty() { "no products".to_owned() } else { types.join(", ") };
+            return Ok(format!("calibration of {} of {} ({rates})", one.gpu, one.day()));
         }
         let spec =
             GpuSpec::parse(&text, Layer::User(path.display().to_string())).map_err(|error| named(error.to_string()))?;

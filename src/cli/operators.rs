@@ -18,6 +18,7 @@ use crate::learn::data::{Dataset, Sample, Session};
 use crate::learn::train::{Ensembles, Trained, calibrate, ensembles, fold_name};
 use crate::predict::learned::{Models, StepFacts};
 use crate::profile::Profile;
+use crate::store::collected;
 use crate::store::operator_tables::{self, Split, TABLES};
 use crate::store::{self, StoreError, WEIGHTS};
 use crate::units::GpuSlug;
@@ -65,8 +66,9 @@ impl Judges {
     }
 }
 
-/// Reads a folder laid out as `neusight/ops`, `neusight/steps`, `mlpredict`.
-pub(super) fn read(dir: &Path, catalog: &Catalog) -> Result<Data, CliError> {
+/// Reads a folder laid out as `neusight/ops`, `neusight/steps`, `mlpredict`, and what
+/// `habitat-tui collect` wrote.
+pub(super) fn read(dir: &Path, collected: &[PathBuf], catalog: &Catalog) -> Result<Data, CliError> {
     let (mut samples, mut files) = (Vec::new(), Vec::new());
     let mut note = |path: &Path| -> Result<(), CliError> {
         let bytes = std::fs::read(path).map_err(|error| StoreError::read(path, error))?;
@@ -74,11 +76,32 @@ pub(super) fn read(dir: &Path, catalog: &Catalog) -> Result<Data, CliError> {
         files.push((name, sha256(&bytes)));
         Ok(())
     };
+    for path in collected {
+        note(path)?;
+        let collection = collected::read(path, catalog)?;
+        let passed_over: Vec<String> =
+            collection.passed_over.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        eprintln!(
+            "habitat-tui: {}: {} operators on {}{}",
+            path.display(),
+            collection.rows.len(),
+            collection.gpu,
+            if passed_over.is_empty() { String::new() } else { format!("; passed over: {}", passed_over.join(", ")) }
+        );
+        samples.extend(collection.rows.into_iter().map(|(_, row)| Sample {
+            operation: row.operation,
+            precision: row.precision,
+            gpu: row.gpu,
+            time: row.time,
+            session: Session::Queued,
+        }));
+    }
     for name in TABLES {
         let Some(path) = operator_tables::find(&dir.join(FOLDERS[0]), name) else { continue };
         note(&path)?;
         samples.extend(operator_tables::read(&path, name)?.into_iter().map(|row| Sample {
             operation: row.operation,
+            precision: row.precision,
             gpu: row.gpu,
             time: row.time,
             session: match row.split {
@@ -92,8 +115,15 @@ pub(super) fn read(dir: &Path, catalog: &Catalog) -> Result<Data, CliError> {
         note(&path)?;
         let rows = operator_tables::read(&path, "conv")?.into_iter();
         samples.extend(
-            rows.filter(|row| row.time.get() >= SHORTEST_FOREIGN_US && catalog.find(row.gpu.as_str()).is_ok())
-                .map(|row| Sample { operation: row.operation, gpu: row.gpu, time: row.time, session: Session::Other }),
+            rows.filter(|row| row.time.get() >= SHORTEST_FOREIGN_US && catalog.find(row.gpu.as_str()).is_ok()).map(
+                |row| Sample {
+                    operation: row.operation,
+                    precision: None,
+                    gpu: row.gpu,
+                    time: row.time,
+                    session: Session::Other,
+                },
+            ),
         );
     }
     let mut steps: Vec<(String, Profile)> = Vec::new();
@@ -227,7 +257,7 @@ fn open(path: &Path) -> Result<Option<Arc<Models>>, CliError> {
 
 /// Models of a folder of data, trained for the occasion.
 pub(super) fn trained(dir: &Path, catalog: &Catalog) -> Result<Judges, CliError> {
-    let data = read(dir, catalog)?;
+    let data = read(dir, &[], catalog)?;
     let place = tempfile::tempdir()?;
     let trained = train(&data, place.path(), 1, catalog)?;
     let slugs = data.set.gpus.iter().map(|gpu| gpu.slug.clone());
@@ -235,8 +265,14 @@ pub(super) fn trained(dir: &Path, catalog: &Catalog) -> Result<Judges, CliError>
     Ok(Judges { shipped: Some(Arc::new(trained.all)), without })
 }
 
-pub(super) fn run(dir: &Path, to: &Path, seed: u64, catalog: &Catalog, out: &mut dyn Write) -> Result<u8, CliError> {
-    let data = read(dir, catalog)?;
+pub(super) fn run(
+    (dir, collected): (&Path, &[PathBuf]),
+    to: &Path,
+    seed: u64,
+    catalog: &Catalog,
+    out: &mut dyn Write,
+) -> Result<u8, CliError> {
+    let data = read(dir, collected, catalog)?;
     let trained = train(&data, to, seed, catalog)?;
     let size = finish(&data, &trained, to, seed)?;
     let card = card(dir, &data, seed, size, &judges(to)?, catalog)?;
@@ -287,7 +323,8 @@ fn card(
     writeln!(
         text,
         "\n## Limits\n\n\
-         - Only FP32 was measured: other precisions take the rates of the catalog and wider ranges.\n\
+         - Only FP32 was measured, but for files of `habitat-tui collect`: other precisions take the rates of\n  \
+           the catalog and wider ranges.\n\
          - Convolutions: 3 × 3 on five GPUs by kernel times; other sizes only from one program's host times.\n\
          - Backward products and convolutions are taken to run as forward ones of their shapes do.\n\
          - What heat does to a board is its own: a P4's matrix products ran at 1.0 TFLOP/s on one occasion and\n  \

@@ -150,6 +150,11 @@ impl Sweep<'_> {
         GpuSpec {
             memory_bandwidth: scaled(self.gpu.memory_bandwidth),
             measured_bandwidth: self.gpu.measured_bandwidth.map(scaled),
+            calibration: self
+                .gpu
+                .calibration
+                .clone()
+                .map(|calibration| Box::new(calibration.with_bandwidth_times(factor))),
             layer: Layer::User("sweep".to_owned()),
             ..self.gpu.clone()
         }

@@ -75,7 +75,7 @@ pub(super) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
         if weights.exists() && !args.force {
             return Err(StoreError::Exists { path: weights }.into());
         }
-        return super::operators::run(data, &dir, args.seed, &catalog, out);
+        return super::operators::run((data, &args.collected), &dir, args.seed, &catalog, out);
     }
     let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
     let options = HabitatOptions {

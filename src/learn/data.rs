@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::catalog::{Catalog, GpuSpec, UnknownGpu};
 use crate::predict::features::{Features, Hardware, Load, OperatorModel, features};
-use crate::predict::primitive::parts;
+use crate::predict::learned::{ALONE_LAUNCH_US, STEP_LAUNCH_US};
+use crate::predict::primitive::{Part, parts};
 use crate::predict::random::Random;
 use crate::predict::rate::product_rate;
-use crate::profile::{Operation, Phase, Profile};
+use crate::profile::{Operation, Phase, Precision, Profile};
 use crate::units::{GpuSlug, Micros};
 
 /// One operator, measured on one GPU.
@@ -15,6 +16,8 @@ use crate::units::{GpuSlug, Micros};
 pub struct Sample {
     /// What was run.
     pub operation: Operation,
+    /// TF32, which the element type does not tell.
+    pub precision: Option<Precision>,
     /// On what.
     pub gpu: GpuSlug,
     /// How long it took.
@@ -33,8 +36,30 @@ pub enum Session {
     Test,
     /// Operators of whole steps.
     Step,
+    /// Operators whose calls were queued, so that no launch is in their times.
+    Queued,
     /// Whatever else was measured.
     Other,
+}
+
+impl Session {
+    /// Whether the host's launch is in the times.
+    pub(super) const fn has_launch(self) -> bool {
+        !matches!(self, Self::Step | Self::Queued)
+    }
+
+    /// The conditions the board was under: queued calls follow each other as in a step.
+    const fn load(self) -> Load {
+        if matches!(self, Self::Queued) { Load::Step } else { Load::Alone }
+    }
+
+    /// What a launch adds to the device's work, in microseconds.
+    pub(super) const fn launch_us(self) -> f64 {
+        match self {
+            Self::Queued => STEP_LAUNCH_US,
+            _ => ALONE_LAUNCH_US,
+        }
+    }
 }
 
 /// A measured operator as the networks see it.
@@ -99,7 +124,7 @@ impl Dataset {
         let mut data = Self { gpus: Vec::new(), rows: BTreeMap::new(), steps: Vec::new() };
         for sample in samples {
             let gpu = data.index(&sample.gpu, catalog)?;
-            data.add(&sample.operation, gpu, sample.time, sample.session);
+            data.add(&sample.operation, sample.precision, gpu, sample.time, sample.session);
         }
         for (name, profile) in steps {
             let slug = profile.origin.as_ref().and_then(|origin| origin.gpu.clone());
@@ -134,21 +159,21 @@ impl Dataset {
         Ok(self.gpus.len() - 1)
     }
 
-    fn add(&mut self, operation: &Operation, gpu: usize, time: Micros, session: Session) {
+    fn add(&mut self, operation: &Operation, precision: Option<Precision>, gpu: usize, time: Micros, session: Session) {
         let spec = &self.gpus[gpu];
-        let parts = parts(operation, None);
+        let parts = parts(operation, precision);
         let [part] = &parts[..] else { return };
         let Some(model) = OperatorModel::of(&part.primitive).filter(|_| part.times == 1.0 && time.get() > 0.0) else {
             return;
         };
-        let rate = product_rate(spec, operation.dtype.as_ref(), None).0;
-        let hardware = Hardware::of(spec);
-        let Some(features) = features(&part.primitive, part.element_bytes, &hardware, rate, Load::Alone) else {
+        let rate = product_rate(spec, operation.dtype.as_ref(), precision).0;
+        let hardware = Hardware::by_rule(spec);
+        let Some(features) = features(&part.primitive, part.element_bytes, &hardware, rate, session.load()) else {
             return;
         };
         self.rows.entry(model).or_default().push(Row {
             features,
-            key: part.primitive.sizes().map(f64::to_bits),
+            key: key(part, precision),
             gpu,
             session,
             measured_us: time.get(),
@@ -170,7 +195,7 @@ impl Dataset {
             let place = (operation.module.as_deref().unwrap_or_default(), operation.phase);
             let alone = operation.phase == Phase::Forward && sharing.get(&place) == Some(&1);
             if let Some(time) = operation.device_time.filter(|time| alone && time.get() >= shortest) {
-                self.add(operation, gpu, time, Session::Step);
+                self.add(operation, None, gpu, time, Session::Step);
             }
         }
     }
@@ -178,7 +203,7 @@ impl Dataset {
     fn mark_host_bound(&mut self) {
         for rows in self.rows.values_mut() {
             let shortest = shortest_times(rows);
-            for row in rows.iter_mut().filter(|row| row.session != Session::Step) {
+            for row in rows.iter_mut().filter(|row| row.session.has_launch()) {
                 let launch = shortest.get(&(row.gpu, row.session)).copied().unwrap_or(0.0).min(LONGEST_LAUNCH_US);
                 row.is_host_bound = row.measured_us < HOST_BOUND * launch;
             }
@@ -205,10 +230,18 @@ impl Dataset {
     }
 }
 
+/// Tells the same work in the same arithmetic: the bits of its sizes (whole numbers, whose
+/// last bits are 0) and, in the last bits of the first, what is not FP32.
+fn key(part: &Part, precision: Option<Precision>) -> [u64; 7] {
+    let mut key = part.primitive.sizes().map(f64::to_bits);
+    key[0] ^= (4.0_f64.to_bits() ^ part.element_bytes.to_bits()) >> 48 | u64::from(precision.is_some());
+    key
+}
+
 /// The 5th percentile of the times of every session on every GPU, in microseconds.
 pub(super) fn shortest_times(rows: &[Row]) -> BTreeMap<(usize, Session), f64> {
     let mut times: BTreeMap<(usize, Session), Vec<f64>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.session != Session::Step) {
+    for row in rows.iter().filter(|row| row.session.has_launch()) {
         times.entry((row.gpu, row.session)).or_default().push(row.measured_us);
     }
     times

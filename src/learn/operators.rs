@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::catalog::Vendor;
 use crate::predict::features::{Features, OperatorModel};
 use crate::predict::head::Head;
-use crate::predict::learned::{ALONE_LAUNCH_US, Ensemble, ModelFacts};
+use crate::predict::learned::{Ensemble, ModelFacts};
 use crate::predict::mlp::{Activation, ModelError};
 
 use super::data::{Dataset, LONGEST_LAUNCH_US, Row, Session, shortest_times};
@@ -45,7 +45,7 @@ pub fn ensemble(
     sessions.dedup();
     let rows = Rows {
         features: chosen.iter().flat_map(|row| row.features.values.iter().copied()).collect(),
-        floor_us: vec![ALONE_LAUNCH_US as f32; chosen.len()],
+        floor_us: chosen.iter().map(|row| row.session.launch_us() as f32).collect(),
         bound_us: chosen.iter().map(|row| row.features.bound_us).collect(),
         group: chosen.iter().map(|row| sessions.binary_search(&(row.gpu, row.session)).unwrap_or(0) as u32).collect(),
         measured_us: chosen.iter().map(|row| row.measured_us as f32).collect(),
@@ -53,7 +53,7 @@ pub fn ensemble(
             .iter()
             .map(|row| match row.session {
                 Session::Test | Session::Step => REAL_SIZES_WEIGHT,
-                Session::Train => 1.0,
+                Session::Train | Session::Queued => 1.0,
                 Session::Other => FOREIGN_WEIGHT,
             })
             .collect(),
@@ -170,8 +170,8 @@ pub fn predict_rows(
         .iter()
         .zip(above)
         .map(|(row, above)| {
-            let device = ALONE_LAUNCH_US + above / ensemble.offset(&data.gpus[row.gpu]).exp();
-            device.max(ensemble.facts.host_us)
+            let device = row.session.launch_us() + above / ensemble.offset(&data.gpus[row.gpu]).exp();
+            if row.session.has_launch() { device.max(ensemble.facts.host_us) } else { device }
         })
         .collect())
 }

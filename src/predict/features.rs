@@ -9,7 +9,7 @@
 use crate::catalog::GpuSpec;
 
 use super::primitive::{Primitive, RowsKind};
-use super::rate::{ProductRate, streaming_bandwidth};
+use super::rate::{ProductRate, streaming_bandwidth, streaming_bandwidth_by_rule};
 
 /// The models, one network ensemble each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,12 +131,18 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Of a GPU of the catalog.
+    /// Of a GPU of the catalog, as it was calibrated.
     pub fn of(gpu: &GpuSpec) -> Self {
+        Self { bandwidth: streaming_bandwidth(gpu).get().max(1.0), ..Self::by_rule(gpu) }
+    }
+
+    /// Of a GPU of the catalog, whatever was calibrated: for training, and for boards whose
+    /// own offset was learned against the rule.
+    pub fn by_rule(gpu: &GpuSpec) -> Self {
         Self {
             multiprocessors: f64::from(gpu.sm_count).max(1.0),
             l2_bytes: gpu.l2_cache.map_or(TYPICAL_L2_BYTES, |size| size.get().max(1.0)),
-            bandwidth: streaming_bandwidth(gpu).get().max(1.0),
+            bandwidth: streaming_bandwidth_by_rule(gpu).get().max(1.0),
             before_volta: gpu.compute_capability.is_some_and(|capability| capability < (7, 0)),
         }
     }

@@ -19,7 +19,7 @@ use super::head::Head;
 use super::measured::{Corrected, Corrections, Counts, DEVIATIONS};
 use super::mlp::{Mlp, ModelError};
 use super::primitive::{Part, Primitive, parts};
-use super::rate::{ProductRate, fp32_product_rate, product_rate};
+use super::rate::{ProductRate, calibrated_fp32_rate, fp32_product_rate, product_rate};
 use super::work::element_type;
 
 /// What a launch costs within a step, where launches follow each other closely.
@@ -267,6 +267,13 @@ impl Models {
             || self.ensembles.values().any(|ensemble| ensemble.facts.boards.contains_key(gpu.slug.as_str()))
     }
 
+    /// The rate of products that this GPU's times are predicted from. What is known of a GPU
+    /// from training is against the rule, so a calibrated FP32 rate serves the others only.
+    pub(super) fn rate(&self, gpu: &GpuSpec, dtype: Option<&DType>, precision: Option<Precision>) -> ProductRate {
+        let rate = product_rate(gpu, dtype, precision).0;
+        if rate == fp32_product_rate(gpu) && !self.has_seen(gpu) { calibrated_fp32_rate(gpu) } else { rate }
+    }
+
     /// Step over sum of operators on `gpu`.
     pub fn step_factor(&self, gpu: &GpuSpec, mode: Mode) -> f64 {
         let steps = &self.steps;
@@ -296,7 +303,7 @@ impl Models {
             for (parts, dtype) in &parts {
                 let dtype = dtype.as_ref();
                 let known = rates.iter().find(|(known, _)| *known == dtype).map(|(_, rate)| *rate);
-                let rate = known.unwrap_or_else(|| product_rate(gpu, dtype, precision).0);
+                let rate = known.unwrap_or_else(|| self.rate(gpu, dtype, precision));
                 if known.is_none() {
                     rates.push((dtype, rate));
                 }
@@ -326,21 +333,35 @@ impl Models {
     /// # Errors
     /// [`ModelError`] where a network cannot be computed.
     pub fn alone(&self, pairs: &[(&Operation, &GpuSpec)]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+        let run = |&(operation, gpu): &(_, _)| Run { operation, precision: None, gpu, queued: false };
+        self.runs(&pairs.iter().map(run).collect::<Vec<_>>())
+    }
+
+    /// The same for operators in a precision that the element type does not tell, or whose
+    /// calls were queued: those run as in a step, and take the device's time alone.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn runs(&self, runs: &[Run<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         let (mut queries, mut counts) = (Vec::new(), Vec::new());
-        for (operation, gpu) in pairs {
-            let rate = product_rate(gpu, operation.dtype.as_ref(), None).0;
-            let parts = parts(operation, None);
-            queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Alone }));
-            counts.push(parts);
+        for &Run { operation, precision, gpu, queued } in runs {
+            let rate = self.rate(gpu, element_type(operation, precision).as_ref(), precision);
+            let parts = parts(operation, precision);
+            let load = if queued { Load::Step } else { Load::Alone };
+            queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load }));
+            counts.push((parts, queued));
         }
         let times = self.times(&queries)?;
         let mut rest = &times[..];
         Ok(counts
             .iter()
-            .map(|parts| {
+            .map(|(parts, queued)| {
                 let (own, after) = rest.split_at(parts.len());
                 rest = after;
                 let mut time = sum(own, parts)?;
+                if *queued {
+                    return Some(time);
+                }
                 let facts = parts.first().and_then(|part| self.ensembles.get(&OperatorModel::of(&part.primitive)?));
                 time.time = time.time.max(Micros::known(facts.map_or(0.0, |ensemble| ensemble.facts.host_us)));
                 Some(time)
@@ -381,7 +402,8 @@ impl Models {
                 if places.len() > 1 {
                     continue;
                 }
-                let hardware = Hardware::of(query.gpu);
+                let by_rule = query.gpu.calibration.is_none() || self.has_seen(query.gpu);
+                let hardware = if by_rule { Hardware::by_rule(query.gpu) } else { Hardware::of(query.gpu) };
                 let part = query.part;
                 if let Some(features) = features(&part.primitive, part.element_bytes, &hardware, query.rate, query.load)
                 {
@@ -412,6 +434,19 @@ impl Models {
     }
 }
 
+/// An operator run by itself on a GPU.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// What was run.
+    pub operation: &'a Operation,
+    /// The precision, where the element type does not tell (TF32).
+    pub precision: Option<Precision>,
+    /// On which board.
+    pub gpu: &'a GpuSpec,
+    /// Whether calls were queued ahead of it.
+    pub queued: bool,
+}
+
 /// A primitive on a GPU.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
@@ -437,7 +472,9 @@ impl Query<'_> {
 
     fn is_other_precision(&self) -> bool {
         let product = matches!(self.part.primitive, Primitive::Product { .. } | Primitive::Convolution { .. });
-        self.part.element_bytes < 4.0 || product && self.rate.burst != fp32_product_rate(self.gpu).burst
+        self.part.element_bytes < 4.0
+            || product
+                && ![fp32_product_rate, calibrated_fp32_rate].iter().any(|fp32| self.rate.burst == fp32(self.gpu).burst)
     }
 
     /// What the launch costs, in microseconds.

@@ -16,7 +16,6 @@ use super::gaussian::{Prior, Process};
 use super::learned::{ModelFacts, Models, Query, Spread, WIDE};
 use super::mlp::ModelError;
 use super::primitive::{Part, Primitive, parts};
-use super::rate::product_rate;
 use super::work::element_type;
 
 /// An operator, measured by itself with events.
@@ -30,6 +29,8 @@ pub struct Measurement<'a> {
     pub gpu: &'a GpuSpec,
     /// How long it took.
     pub time: Micros,
+    /// Whether calls were queued ahead of it, so that no launch from the host is in the time.
+    pub queued: bool,
 }
 
 /// What measurements on one board say of one model in one kind of arithmetic.
@@ -87,6 +88,8 @@ const HOST_BOUND: f64 = 1.3;
 /// How far a launch differs from board to board and host to host, in microseconds: short
 /// operators may all be longer by it, which says nothing of the device.
 const LAUNCH_DEVIATION_US: f64 = 30.0;
+/// The same where calls were queued: the launch is the device's own.
+const QUEUED_DEVIATION_US: f64 = 1.0;
 /// The longest time that is taken for a bare launch from the host, in microseconds.
 const LONGEST_LAUNCH_US: f64 = 60.0;
 /// So many operators are needed to tell that one is out of line.
@@ -175,28 +178,33 @@ impl Models {
         for one in measured {
             corrections.counts.entry(one.gpu.slug.clone()).or_default().passed_over += 1;
             let dtype = element_type(one.operation, one.precision);
-            let rate = product_rate(one.gpu, dtype.as_ref(), one.precision).0;
+            let rate = self.rate(one.gpu, dtype.as_ref(), one.precision);
             // Of several parts only the sum is known.
             if let [part] = parts(one.operation, one.precision)[..] {
-                queries.push(Query { part, gpu: one.gpu, rate, load: Load::Alone });
-                times.push(one.time);
+                // Queued calls follow each other as those of a step do.
+                let load = if one.queued { Load::Step } else { Load::Alone };
+                queries.push(Query { part, gpu: one.gpu, rate, load });
+                times.push((one.time, one.queued));
             }
         }
         let mut by_model: BTreeMap<(OperatorModel, &GpuSlug, Arithmetic), Residuals> = BTreeMap::new();
-        for ((query, time), predicted) in queries.iter().zip(&times).zip(plain.times(&queries)?) {
+        for ((query, (time, queued)), predicted) in queries.iter().zip(&times).zip(plain.times(&queries)?) {
             let Some(model) = OperatorModel::of(&query.part.primitive) else { continue };
             let (Some(predicted), Some(ensemble)) = (predicted, plain.ensembles().get(&model)) else { continue };
-            if is_host_bound(*time, &ensemble.facts) || time.get() <= 0.0 {
+            if !queued && is_host_bound(*time, &ensemble.facts) || time.get() <= 0.0 {
                 continue;
             }
             // Of the device's part, which is what is corrected.
             let launch = query.launch_us();
+            if predicted.time.get() <= launch {
+                continue;
+            }
             let device = (time.get() - launch).max(0.3 * time.get());
             let log = (device / (predicted.time.get() - launch).max(1e-3)).ln();
             let own = by_model.entry((model, &query.gpu.slug, arithmetic(query))).or_default();
             own.points.push(coordinates(&query.part));
             own.logs.push(log);
-            own.launches.push(LAUNCH_DEVIATION_US / device);
+            own.launches.push(if *queued { QUEUED_DEVIATION_US } else { LAUNCH_DEVIATION_US } / device);
             own.prior = Some(prior(&ensemble.facts, query.gpu));
         }
         for ((model, gpu, arithmetic), residuals) in by_model {
@@ -289,7 +297,13 @@ mod tests {
         let measurements: Vec<Measurement<'_>> = measured
             .iter()
             .zip(&predicted)
-            .map(|(operation, time)| Measurement { operation, precision: None, gpu: &gpu, time: slow(time.time) })
+            .map(|(operation, time)| Measurement {
+                operation,
+                precision: None,
+                gpu: &gpu,
+                time: slow(time.time),
+                queued: false,
+            })
             .collect();
         let corrected = models.with_measured(&measurements).unwrap();
         assert_eq!(corrected.measured_on(&gpu), Some(Counts { used: 6, passed_over: 0 }));
@@ -317,7 +331,7 @@ mod tests {
         let one = product(4096, 4096, 1024);
         let half = Operation { dtype: Some(DType::Float16), ..one.clone() };
         let time = times(&models, std::slice::from_ref(&one), &gpu)[0].time * 2.0;
-        let measurement = Measurement { operation: &one, precision: None, gpu: &gpu, time };
+        let measurement = Measurement { operation: &one, precision: None, gpu: &gpu, time, queued: false };
         let corrected = models.with_measured(&[measurement]).unwrap();
         let asked = [half, one];
         let (before, after) = (times(&models, &asked, &gpu), times(&corrected, &asked, &gpu));
@@ -329,7 +343,8 @@ mod tests {
     fn what_tells_nothing_is_passed_over() {
         let (models, gpu) = (models(), spec("t4"));
         let (short, unknown) = (product(8, 8, 8), Operation { name: "x::y".to_owned(), ..product(8, 8, 8) });
-        let of = |operation| Measurement { operation, precision: None, gpu: &gpu, time: Micros::known(45.0) };
+        let of =
+            |operation| Measurement { operation, precision: None, gpu: &gpu, time: Micros::known(45.0), queued: false };
         let corrected = models.with_measured(&[of(&short), of(&unknown)]).unwrap();
         assert_eq!(corrected.measured_on(&gpu), Some(Counts { used: 0, passed_over: 2 }));
         assert_eq!(in_line(&[0.1, 0.11, 0.12, 0.1, 0.09, 0.1, 0.11, 2.0]), [0, 1, 2, 3, 4, 5, 6]);

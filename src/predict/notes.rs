@@ -3,7 +3,6 @@
 use super::Base;
 use super::estimate::{Method, MethodShare, OperationPrediction};
 use super::learned::Models;
-use super::rate::fp32_product_rate;
 use super::roofline::TYPICAL_BANDWIDTH_SHARE;
 use super::route::Fitted;
 use crate::catalog::{BandwidthKind, GpuSpec};
@@ -69,7 +68,7 @@ pub(super) fn of_models(
     } else if !models.has_seen(gpu) {
         notes.push("no operator was measured on this GPU: the models' ranges are those of GPUs left out".to_owned());
     }
-    let rate = fp32_product_rate(gpu);
+    let rate = models.rate(gpu, None, None);
     if rate.is_power_limited() {
         notes.push(format!(
             "short of power: {:.1} of {:.1} TFLOP/s (FP32) are taken to hold",
@@ -100,6 +99,9 @@ pub(super) fn of_gpu(gpu: &GpuSpec, operations: &[OperationPrediction], profile:
     let mut notes = Vec::new();
     if gpu.is_doubtful() {
         notes.push(format!("catalog figures not confirmed: {}", gpu.unconfirmed.join("; ")));
+    }
+    if let Some(calibration) = &gpu.calibration {
+        notes.push(format!("bandwidth and rates of products as calibrated on {}", calibration.day()));
     }
     if gpu.bandwidth().1 == BandwidthKind::Nominal {
         notes.push(format!("no measured bandwidth: {:.0} % of nominal taken", TYPICAL_BANDWIDTH_SHARE * 100.0));

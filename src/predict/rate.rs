@@ -97,14 +97,30 @@ pub fn product_rate(
     }
 }
 
+/// FP32 products at the rate that was calibrated; by rule where none was.
+pub fn calibrated_fp32_rate(gpu: &GpuSpec) -> ProductRate {
+    let rule = fp32_product_rate(gpu);
+    match gpu.calibration.as_ref().and_then(|calibration| calibration.rate("fp32")) {
+        Some(sustained) => ProductRate { sustained, burst: rule.burst.max(sustained) },
+        None => rule,
+    }
+}
+
 /// Published measurements of bandwidth (by copies) are below what elementwise kernels reach.
 const STREAM_OVER_PUBLISHED: f64 = 1.1;
 
 /// Bandwidth of kernels that stream through memory: 87 % of nominal on HBM, 80 % on AMD's,
 /// 76 % on GDDR with error correction and 86 % without (`NeuSight`'s elementwise tables:
 /// V100 92 %, A100 87 %, P100 76 %, T4 and P4 75 %; MI100 80 %). Where a measurement was
-/// published, the geometric mean of that rule and 1.1 times the measurement.
+/// published, the geometric mean of that rule and 1.1 times the measurement. Where the GPU
+/// was calibrated, what its copies reached.
 pub fn streaming_bandwidth(gpu: &GpuSpec) -> BytesPerSecond {
+    let own = gpu.calibration.as_ref().and_then(|calibration| calibration.bandwidth());
+    own.unwrap_or_else(|| streaming_bandwidth_by_rule(gpu))
+}
+
+/// The same by the rule and what was published: what the learned models were trained with.
+pub fn streaming_bandwidth_by_rule(gpu: &GpuSpec) -> BytesPerSecond {
     let graphics = gpu.memory_type.as_deref().is_some_and(|kind| kind.starts_with("GDDR"));
     let consumer = ["gtx-", "titan-", "rtx-20", "rtx-30", "rtx-40", "rtx-50"]
         .iter()
@@ -117,7 +133,7 @@ pub fn streaming_bandwidth(gpu: &GpuSpec) -> BytesPerSecond {
         _ => 0.87,
     };
     let rule = gpu.memory_bandwidth * share;
-    match gpu.bandwidth() {
+    match gpu.published_bandwidth() {
         (published, BandwidthKind::Measured) => {
             BytesPerSecond::known((rule.get() * published.get() * STREAM_OVER_PUBLISHED).sqrt())
         }

@@ -2,9 +2,9 @@
 //! least its traffic at the GPU's bandwidth.
 //!
 //! Rates are those that GPUs sustain, not those of the data sheet:
-//! - bandwidth: the published measurement of the catalog, else 83 % of nominal, the median
+//! - bandwidth: what `habitat-tui calibrate` measured, or a published measurement, else 83 % of nominal, the median
 //!   of measured over nominal in the catalog (0.68–0.88; a test recomputes it);
-//! - matrix products: the fastest published one of the catalog in that precision; else, on
+//! - matrix products: the calibrated rate, or the fastest published one in that precision; else, on
 //!   matrix cores, 80 % of peak (77–87 % on NVIDIA boards measured);
 //! - FP32 otherwise: peak, but 70 % of it on multiprocessors with 128 lanes from compute
 //!   capability 8.6 on, which cannot issue to all of them in long products, and half of it
@@ -50,24 +50,19 @@ pub fn sustained_rate(
     if arithmetic == Arithmetic::Vector {
         return vector;
     }
-    let achieved = |name: &str| {
-        let rates =
-            gpu.achieved_matmul.iter().filter(|measured| measured.dtype == name).map(|measured| measured.tflops);
-        rates.max_by(f64::total_cmp).map(|tflops| FlopsPerSecond::known(tflops * 1e12))
-    };
     let (name, peak) = match (dtype, precision) {
         (Some(DType::Float16), _) => ("fp16", gpu.peak.fp16_tensor),
         (Some(DType::Bfloat16), _) => ("bf16", gpu.peak.bf16_tensor),
         (Some(DType::Float8E4m3 | DType::Float8E5m2), _) => ("fp8", gpu.peak.fp8_tensor),
         (None | Some(DType::Float32), Some(Precision::Tf32)) => ("tf32", gpu.peak.tf32_tensor),
         // The FP32 rates of the catalog are of matrix products.
-        _ if arithmetic == Arithmetic::Product => return (achieved("fp32").unwrap_or(vector.0), None),
+        _ if arithmetic == Arithmetic::Product => return (gpu.achieved("fp32").unwrap_or(vector.0), None),
         _ => return vector,
     };
     let Some(peak) = peak else {
         return (vector.0, Some(format!("{} has no {name} matrix rate: FP32 rate taken", gpu.slug)));
     };
-    (achieved(name).unwrap_or(peak * TYPICAL_MATRIX_SHARE), None)
+    (gpu.achieved(name).unwrap_or(peak * TYPICAL_MATRIX_SHARE), None)
 }
 
 fn vector_rate(gpu: &GpuSpec) -> FlopsPerSecond {

@@ -17,7 +17,6 @@ use super::learned::{Models, Query};
 use super::measured::{arithmetic, coordinates, is_host_bound, prior};
 use super::mlp::ModelError;
 use super::primitive::{Part, Primitive, RowsKind, parts};
-use super::rate::product_rate;
 use super::work::element_type;
 
 /// Operators of one model that are compared; those with most device time.
@@ -142,7 +141,7 @@ fn groups(profile: &Profile, gpu: &GpuSpec, models: &Models) -> Result<(Vec<Grou
     let (mut queries, mut owners) = (Vec::new(), Vec::new());
     for operation in &profile.operations {
         let dtype = element_type(operation, precision);
-        let rate = product_rate(gpu, dtype.as_ref(), precision).0;
+        let rate = models.rate(gpu, dtype.as_ref(), precision);
         for part in parts(operation, precision) {
             queries.push(Query { part, gpu, rate, load: Load::Step });
             owners.push((operation, dtype.clone()));

@@ -6,6 +6,8 @@
 mod attach;
 mod batches;
 mod black_box;
+mod calibrate;
+mod collect;
 mod export;
 mod fit;
 mod goal;
@@ -22,6 +24,8 @@ mod workload;
 pub use attach::{AttachArgs, EnvArgs, ShellArg};
 pub use batches::BatchesArgs;
 pub use black_box::{BlackBoxArgs, BlackBoxEvaluateArgs};
+pub use calibrate::CalibrateArgs;
+pub use collect::{CollectArgs, CollectDevice};
 pub use export::ExportArgs;
 pub use fit::{FitArgs, FitCommand, FitKernelWiseArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
@@ -90,6 +94,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Judge the predictors on measured data.
     Models(ModelsArgs),
+    /// Measure the GPU of this machine: bandwidth, matrix products, launches.
+    Calibrate(CalibrateArgs),
+    /// Measure operators on the GPU of this machine, to train the operator models on.
+    Collect(CollectArgs),
     /// Fit a model to what you have: a log of runs, or recorded steps (kernelwise).
     Fit(FitArgs),
     /// Vary a property of a GPU.

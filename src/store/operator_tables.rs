@@ -44,6 +44,9 @@ pub struct Row {
     pub kernel: Kernel,
     /// For what its authors meant it.
     pub split: Split,
+    /// Whether the time is the device's alone, calls having been queued ahead of it; else the
+    /// launch from the host is in it.
+    pub queued: bool,
 }
 
 /// Operator tables of `NeuSight`'s form, by name.
@@ -199,7 +202,7 @@ impl Line<'_> {
             Some("test") => Split::Test,
             _ => Split::Other,
         };
-        Ok(Row { operation, precision, gpu, time, kernel, split })
+        Ok(Row { operation, precision, gpu, time, kernel, split, queued: false })
     }
 
     /// The element type, FP32 where the table does not say.
@@ -275,7 +278,8 @@ impl Line<'_> {
         };
         let gpu = self.text("gpu").unwrap_or_default();
         let gpu = GpuSlug::new(mlpredict_slug(gpu)).map_err(|error| error.to_string())?;
-        Ok(Some(Row { operation, precision: None, gpu, time, kernel: kernel("", time), split: Split::Other }))
+        let kernel = kernel("", time);
+        Ok(Some(Row { operation, precision: None, gpu, time, kernel, split: Split::Other, queued: false }))
     }
 }
 
@@ -290,7 +294,7 @@ fn mlpredict_slug(name: &str) -> String {
     }
 }
 
-fn kernel(name: &str, duration: Micros) -> Kernel {
+pub(super) fn kernel(name: &str, duration: Micros) -> Kernel {
     Kernel {
         name: name.to_owned(),
         count: 1,
@@ -319,7 +323,7 @@ fn convolution(batch: u64, channels: [u64; 2], extents: [u64; 3], [stride, paddi
     operation
 }
 
-fn forward(name: &str, inputs: Vec<Vec<u64>>, outputs: Vec<Vec<u64>>) -> Operation {
+pub(super) fn forward(name: &str, inputs: Vec<Vec<u64>>, outputs: Vec<Vec<u64>>) -> Operation {
     Operation {
         name: name.to_owned(),
         module: None,

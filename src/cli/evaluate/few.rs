@@ -2,13 +2,12 @@
 
 use super::super::CliError;
 use super::super::operators::Judges;
-use super::ops::{in_range, judged_rows};
+use super::ops::{in_range, judged_rows, run};
 use super::tally::Groups;
 use crate::catalog::{Catalog, GpuSpec};
-use crate::predict::learned::Models;
+use crate::predict::learned::{Models, Run};
 use crate::predict::measured::Measurement;
 use crate::predict::random::Random;
-use crate::profile::Operation;
 use crate::store::operator_tables::{Row, Split};
 use crate::units::GpuSlug;
 
@@ -81,11 +80,17 @@ impl Case<'_> {
         let Self { family, method, gpu, models } = *self;
         let measured: Vec<Measurement<'_>> = measured
             .iter()
-            .map(|row| Measurement { operation: &row.operation, precision: row.precision, gpu, time: row.time })
+            .map(|row| Measurement {
+                operation: &row.operation,
+                precision: row.precision,
+                gpu,
+                time: row.time,
+                queued: row.queued,
+            })
             .collect();
         let models = models.with_measured(&measured).map_err(CliError::of)?;
-        let pairs: Vec<(&Operation, &GpuSpec)> = left.iter().map(|row| (&row.operation, gpu)).collect();
-        for (row, time) in left.iter().zip(models.alone(&pairs).map_err(CliError::of)?) {
+        let runs: Vec<Run<'_>> = left.iter().map(|row| run(row, gpu)).collect();
+        for (row, time) in left.iter().zip(models.runs(&runs).map_err(CliError::of)?) {
             let Some(time) = time else { continue };
             let label = || format!("{} {:?} on {}", row.operation.name, row.operation.inputs, gpu.slug);
             let predicted = in_range(time.time, time.spread);

@@ -9,12 +9,13 @@ use super::super::operators::Judges;
 use super::few;
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::catalog::{Catalog, GpuSpec};
-use crate::predict::learned::Spread;
+use crate::predict::learned::{Run, Spread};
 use crate::predict::roofline::{attained_bandwidth, roofline, sustained_rate};
 use crate::predict::wave::{WaveForm, gamma, scale_kernel};
 use crate::predict::work::{Arithmetic, Work, work};
 use crate::predict::{Estimate, Method};
 use crate::profile::{DType, Kernel, Operation};
+use crate::store::collected;
 use crate::store::operator_tables::{self, Row, Split};
 use crate::units::{GpuSlug, Micros};
 
@@ -31,12 +32,17 @@ struct Measured {
 pub(super) fn evaluate(dir: &Path, few: &[u32], catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     let mut notes = Vec::new();
+    let collected = if dir.is_file() { Some(collected::read(dir, catalog)?) } else { None };
     for family in ["elementwise", "softmax", "layernorm", "linear", "bmm", "conv2d"] {
-        let Some(path) = operator_tables::find(dir, family) else {
-            notes.push(format!("{family}: no table in {}, skipped", dir.display()));
-            continue;
+        let rows = if let Some(collected) = &collected {
+            collected.rows.iter().filter(|(table, _)| *table == family).map(|(_, row)| row.clone()).collect()
+        } else {
+            let Some(path) = operator_tables::find(dir, family) else {
+                notes.push(format!("{family}: no table in {}, skipped", dir.display()));
+                continue;
+            };
+            operator_tables::read(&path, family)?
         };
-        let rows = operator_tables::read(&path, family)?;
         for (operation, by_gpu) in by_configuration(&rows).values() {
             judge(family, operation, by_gpu, catalog, &mut groups)?;
         }
@@ -44,6 +50,9 @@ pub(super) fn evaluate(dir: &Path, few: &[u32], catalog: &Catalog, judges: &Judg
         for &count in few {
             few::judge(family, &rows, count as usize, catalog, judges, &mut groups)?;
         }
+    }
+    for (why, count) in collected.iter().flat_map(|collected| &collected.passed_over) {
+        notes.push(format!("passed over: {count} {why}"));
     }
     if !few.is_empty() {
         notes.push(few::NOTE.to_owned());
@@ -124,6 +133,11 @@ fn by_configuration(rows: &[Row]) -> BTreeMap<String, Configuration> {
     configurations
 }
 
+/// A row as it was run.
+pub(super) fn run<'a>(row: &'a Row, gpu: &'a GpuSpec) -> Run<'a> {
+    Run { operation: &row.operation, precision: row.precision, gpu, queued: row.queued }
+}
+
 fn key(operation: &Operation) -> String {
     format!("{} {:?} {:?}", operation.name, operation.inputs, operation.outputs)
 }
@@ -149,8 +163,8 @@ fn judge_learned(
         let Some(models) = judges.of(slug) else { continue };
         let gpu = catalog.find(slug.as_str()).map_err(CliError::of)?;
         let own: Vec<&Row> = chosen.iter().filter(|row| row.gpu == *slug).copied().collect();
-        let pairs: Vec<(&Operation, &GpuSpec)> = own.iter().map(|row| (&row.operation, gpu)).collect();
-        let alone = models.alone(&pairs).map_err(CliError::of)?;
+        let runs: Vec<Run<'_>> = own.iter().map(|row| run(row, gpu)).collect();
+        let alone = models.runs(&runs).map_err(CliError::of)?;
         // The same work elsewhere, by the same models.
         let mut others: Vec<(usize, &Row)> = Vec::new();
         for (index, row) in own.iter().enumerate() {
@@ -161,9 +175,8 @@ fn judge_learned(
             .iter()
             .map(|(_, row)| catalog.find(row.gpu.as_str()).map_err(CliError::of))
             .collect::<Result<_, _>>()?;
-        let origins: Vec<(&Operation, &GpuSpec)> =
-            others.iter().zip(&specs).map(|((_, row), gpu)| (&row.operation, *gpu)).collect();
-        let origins = models.alone(&origins).map_err(CliError::of)?;
+        let origins: Vec<Run<'_>> = others.iter().zip(&specs).map(|((_, row), gpu)| run(row, gpu)).collect();
+        let origins = models.runs(&origins).map_err(CliError::of)?;
         let shapes = |row: &Row| row.operation.inputs.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>();
         for (row, time) in own.iter().zip(&alone) {
             let label = || format!("{} {} on {slug}", row.operation.name, shapes(row).join(" × "));
@@ -173,8 +186,9 @@ fn judge_learned(
                 groups.add(family, "learned, shapes alone", predicted, measured, &label);
                 groups.add(&format!("{family} on {slug}"), "learned, shapes alone", predicted, measured, &label);
             }
-            if let Some(work) = work(&row.operation, None) {
-                let (time, _) = roofline(gpu, &work, Some(&DType::Float32), None);
+            if let Some(work) = work(&row.operation, row.precision) {
+                let dtype = row.operation.dtype.clone().unwrap_or(DType::Float32);
+                let (time, _) = roofline(gpu, &work, Some(&dtype), row.precision);
                 let predicted = Predicted { mid: time.as_millis(), range: None };
                 groups.add(&format!("{family} on {slug}"), "roofline, shapes alone", predicted, measured, &label);
             }

@@ -84,6 +84,9 @@ pub struct TrainArgs {
     /// operator tables (linear, bmm, conv2d; or conv, dense: .csv or .csv.gz).
     #[arg(long, value_name = "DIR", required_unless_present = "black_box")]
     pub data: Option<PathBuf>,
+    /// What `habitat-tui collect` wrote, to train on as well; of each GPU its own file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "black_box"])]
+    pub collected: Vec<PathBuf>,
     /// The black-box model, from a folder with anchor_*.csv and latencies.csv of PROFET's form.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["habitat", "data"])]
     pub black_box: Option<PathBuf>,
@@ -132,7 +135,7 @@ pub enum KindArg {
 pub enum EvaluateOn {
     /// Operator tables (elementwise, softmax, layernorm … .csv or .csv.gz): every ordered pair of GPUs.
     Ops {
-        /// Folder of the tables.
+        /// Folder of the tables, or a file that `habitat-tui collect` wrote.
         dir: PathBuf,
         /// Judge the learned models also after so many operators of each table were measured
         /// on the GPU: drawn at random, a few times over, and not judged themselves.

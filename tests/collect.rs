@@ -1,0 +1,242 @@
+//! `habitat-tui collect` as a user meets it, and what becomes of its rows. Runs with PyTorch
+//! need `HABITAT_TUI_TEST_PYTHON=/path/to/python`; they run on the processor.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[path = "common/program.rs"]
+mod program;
+
+use program::{Folder, row};
+
+const HEADINGS: &str =
+    "number,op,pass,dtype,config,status,device,latency_us,low_us,high_us,regions,calls,sets,l2,queued,note";
+
+fn head(name: &str, sms: u32, memory: u64) -> String {
+    format!(
+        r#"# habitat-operator-measurements 1 {{"compute_capability": "7.5", "device": "cuda", "memory_bytes": {memory}, "name": "{name}", "seed": 0, "sm_count": {sms}, "tiny": false, "torch": "2.11.0"}}"#
+    )
+}
+
+/// Linear layers of a T4 that holds but 2 TFLOP/s, its calls queued: 2 µs and the arithmetic.
+fn collected(rows: usize) -> String {
+    let mut table = format!("{}\n{HEADINGS}\n", head("Tesla T4", 40, 15_828_320_256));
+    for number in 0..rows {
+        let size = |step: usize| 256 + 32 * (number * step % 121);
+        let (b, k, n) = (size(7), size(11), size(17));
+        let micros = 2.0 + 2.0 * (b * k * n) as f64 / 2e6;
+        writeln!(table, "{number},linear,fwd,fp32,b={b};k={k};n={n},ok,cuda,{micros},1,1,9,30,4,rotated,1,").unwrap();
+    }
+    table + "9999,lstm,fwd,fp32,b=1;input=8;hidden=8;seq=4,out_of_memory,cuda,,,,,,4,,,\n"
+}
+
+/// The same law on three other GPUs that hold what is taken of them, launches included.
+fn others(rows: usize) -> String {
+    let mut table = "op,gpu,M,N,K,split,latency_ms\n".to_owned();
+    for number in 0..rows {
+        let size = |step: usize| 256 + 32 * (number * step % 121);
+        let (m, n, k) = (size(7), size(11), size(17));
+        for (gpu, tflops) in [("v100-pcie-32gb", 13.3), ("a100-sxm4-40gb", 18.5), ("h100-sxm5-80gb", 51.0)] {
+            let micros = 13.0 + 2.0 * (m * n * k) as f64 / (tflops * 0.8e6);
+            writeln!(table, "linear,{gpu},{m},{n},{k},train,{}", micros / 1e3).unwrap();
+        }
+    }
+    table
+}
+
+const STEP: &str = r#"{"format": "habitat-profile", "version": 1,
+    "workload": {"name": "layer", "mode": "inference", "batch_size": 8, "precision": "fp32"},
+    "operations": [{"name": "aten::linear", "phase": "forward", "dtype": "float32",
+                    "inputs": [[2048, 1024], [2048, 1024]], "outputs": [[2048, 2048]]}]}"#;
+
+/// Microseconds of the one operation on a T4.
+fn on_t4(folder: &Folder, more: &[&str]) -> (f64, String) {
+    let found = folder.json(&[&["predict", "step.json", "--to", "t4", "--operations"], more].concat());
+    let prediction = &found["predictions"][0];
+    let time = prediction["operations"][0]["device_time_us"]["mid"].as_f64();
+    (time.unwrap_or_else(|| panic!("{prediction:#}")), prediction["notes"].to_string())
+}
+
+#[test]
+fn rows_correct_predictions_for_their_gpu() {
+    let folder = Folder::new();
+    folder.write("step.json", STEP);
+    folder.write("operators.csv", &collected(60));
+    // 8.6 GFLOP at 2 TFLOP/s: 4.3 ms; the shipped models take the board for a faster one.
+    let (before, _) = on_t4(&folder, &[]);
+    assert!(before < 3500.0, "{before}");
+    let (after, notes) = on_t4(&folder, &["--measured", "operators.csv"]);
+    assert!((after / 4297.0 - 1.0).abs() < 0.1, "{before} {after}");
+    assert!(notes.contains("corrected by 5") && notes.contains("operators measured on this GPU"), "{notes}");
+    // The same from the configuration folder, under any name.
+    folder.write("config/measured/mine.csv", &collected(60));
+    assert_eq!(on_t4(&folder, &[]).0, after);
+    folder.write("config/measured/notes.csv", "a,b\n1,2\n");
+    let text = folder.error(&["predict", "step.json"]);
+    assert!(text.contains("notes.csv: neither written by `habitat-tui collect` nor a table"), "{text}");
+}
+
+#[test]
+fn models_are_trained_on_them() {
+    let folder = Folder::new();
+    folder.write("data/neusight/ops/linear.csv", &others(250));
+    folder.write("operators.csv", &collected(250));
+    folder.ok(&["models", "train", "--data", "data", "--out", "without"]);
+    let args = ["models", "train", "--data", "data", "--collected", "operators.csv", "--out", "with"];
+    let output = folder.run(&args);
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(out.contains("4 GPUs, 2 files"), "{out}");
+    assert!(err.contains("operators.csv: 250 operators on t4; passed over: 1 not timed: out of memory"), "{err}");
+    assert!(folder.0.path().join("with/without/t4.safetensors").exists());
+    let error = |models: &str| {
+        let found = folder.json(&["models", "evaluate", "ops", "operators.csv", "--models", models, "--seen"]);
+        row(&found, "linear on t4", "learned, shapes alone")["median_absolute_error"].as_f64().unwrap()
+    };
+    // By rule the board would be twice as fast; ten passes over few rows teach most of that.
+    let (with, without) = (error("with"), error("without"));
+    assert!(without > 0.3 && with < 0.6 * without, "{with} {without}");
+}
+
+#[test]
+fn rows_that_teach_nothing_are_refused() {
+    let folder = Folder::new();
+    folder.write("step.json", STEP);
+    folder.write("data/neusight/ops/linear.csv", &others(60));
+    for (from, to, expected) in [
+        ("\"device\": \"cuda\"", "\"device\": \"cpu\"", "line 1: measured on \"cpu\""),
+        ("measurements 1", "measurements 3", "line 1: habitat-operator-measurements 3: this program reads version 1"),
+        ("Tesla T4", "Rage 128", "line 1: the catalog has no entry for \"Rage 128\""),
+        (",ok,cuda,", ",ok,cuda,-", "line 3: latency_us: \"-"),
+        (",ok,cuda,", ",ok,cpu,", "line 3: device: \"cpu\""),
+    ] {
+        folder.write("bad.csv", &collected(3).replace(from, to));
+        for args in [
+            &["models", "train", "--data", "data", "--collected", "bad.csv", "--out", "new"][..],
+            &["predict", "step.json", "--measured", "bad.csv"],
+            &["models", "evaluate", "ops", "bad.csv"],
+        ] {
+            let text = folder.error(args);
+            assert!(text.contains(&format!("bad.csv: {expected}")), "{expected}: {text}");
+        }
+    }
+    assert!(!folder.0.path().join("new/operators.safetensors").exists());
+}
+
+fn python() -> bool {
+    let found = Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("skipped: there is no python3");
+    }
+    found
+}
+
+fn collect(folder: &Folder, variables: &[(&str, &Path)], args: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+        .arg("collect")
+        .args(args)
+        .current_dir(folder.0.path())
+        .env("HABITAT_TUI_CONFIG_DIR", folder.0.path().join("config"))
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let folder = Folder::new();
+    let (code, text) = collect(&folder, &[], &["--budget", "1m", "--python", "no-such-python"]);
+    assert_eq!(code, 2);
+    assert!(text.contains("no-such-python: no such program; --python names a Python with PyTorch"), "{text}");
+    let (code, text) = collect(&folder, &[], &["--budget", "3s"]);
+    assert!(code == 2 && text.contains("--budget: 3 s"), "{text}");
+    let (code, text) = collect(&folder, &[], &["--budget", "1m", "--gpu", "a900"]);
+    assert!(code == 2 && text.contains("no GPU \"a900\""), "{text}");
+    if !python() {
+        return;
+    }
+    // A Python that has no PyTorch, and one whose PyTorch sees no GPU.
+    folder.write("none/torch.py", "raise ImportError('No module named torch')\n");
+    folder.write(
+        "blind/torch.py",
+        "__version__ = '9.9'\nclass version: cuda = '13.0'\nclass cuda: is_available = staticmethod(lambda: False)\n",
+    );
+    // A file of the folder one is in must not stand for a module.
+    folder.write("random.py", "raise SystemExit('taken for the standard library')\n");
+    let path = |name: &str| -> PathBuf { folder.0.path().join(name) };
+    let (code, text) = collect(&folder, &[("PYTHONPATH", &path("none"))], &["--budget", "1m"]);
+    assert!(code == 2 && text.contains("cannot import torch (No module named torch); --python names one"), "{text}");
+    let (code, text) = collect(&folder, &[("PYTHONPATH", &path("blind"))], &["--budget", "1m"]);
+    assert!(code == 2 && text.contains("PyTorch 9.9 (built for CUDA 13.0) finds no GPU here"), "{text}");
+    assert!(text.contains("--device cpu --tiny") && !path("operators.csv").exists(), "{text}");
+}
+
+#[test]
+fn the_program_on_a_processor_killed_and_going_on() {
+    let Some(python) = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty()) else {
+        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
+        return;
+    };
+    let folder = Folder::new();
+    let args = ["--device", "cpu", "--tiny", "--python", &python, "-o", "cpu.csv", "--budget"];
+    let csv = folder.0.path().join("cpu.csv");
+    let lines = || std::fs::read_to_string(&csv).map_or(0, |text| text.lines().count());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+        .arg("collect")
+        .args(args)
+        .arg("10m")
+        .current_dir(folder.0.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(120);
+    while lines() < 12 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The interpreter has our process: nothing is left running.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = std::fs::read_to_string(&csv).unwrap();
+    assert!(lines() >= 12, "{before}");
+    std::fs::write(&csv, format!("{}99,linear,fw", before.rsplit_once('\n').unwrap().0.to_owned() + "\n")).unwrap();
+    let whole = std::fs::read_to_string(&csv).unwrap().lines().count() - 1;
+    let began = Instant::now();
+    let (code, text) = collect(&folder, &[], &[&args[..], &["25s"]].concat());
+    assert_eq!(code, 0, "{text}");
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    assert!(text.contains("its last line was cut off and is measured again"), "{text}");
+    assert!(text.contains(&format!("going on after {} of", whole - 2)), "{text}");
+    assert!(text.contains("a minute): ") && text.contains("rows of the sample ("), "{text}");
+    assert!(text.contains("measured on the processor: a check of the program"), "{text}");
+    let after = std::fs::read_to_string(&csv).unwrap();
+    assert!(after.lines().count() > whole && !after.contains("99,linear,fw\n"), "{after}");
+    assert_eq!(after.lines().nth(1), Some(HEADINGS));
+    // Every row once, all of them timed.
+    let mut keys: Vec<(&str, &str)> = after
+        .lines()
+        .skip(2)
+        .map(|line| {
+            let cells: Vec<&str> = line.split(',').collect();
+            assert!(cells.len() == 16 && cells[5] == "ok" && cells[6] == "cpu", "{line}");
+            assert!(cells[7].parse::<f64>().unwrap() > 0.0, "{line}");
+            (cells[0], cells[2])
+        })
+        .collect();
+    let count = keys.len();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), count);
+    let (code, text) = collect(&folder, &[], &[&args[..], &["25s", "--seed", "1"]].concat());
+    assert!(code == 2 && text.contains("begun with seed 0, now it is 1; -o names another file"), "{text}");
+    folder.write("other.csv", "a,b\n");
+    let other = [&args[..5], &["-o", "other.csv", "--budget", "25s"]].concat();
+    let (code, text) = collect(&folder, &[], &other);
+    assert!(code == 2 && text.contains("other.csv: is there and is not a collection of version 1"), "{text}");
+    assert!(folder.error(&["models", "evaluate", "ops", "cpu.csv"]).contains("line 1: measured on \"cpu\""));
+}
