@@ -2,12 +2,14 @@
 //!
 //! [`run`] starts a command with a hook in its Python (`profiler/hook`), listens to what
 //! the hook tells over a private socket, and keeps the traces of the recorded windows.
-//! [`profile`](assemble::profile) makes a profile of them.
+//! [`profile`](assemble::profile) makes a profile of them. Of other programs that use CUDA
+//! a library (`profiler/cupti`) records the kernels, see [`cupti`].
 //!
 //! The job comes first: it has its own process group and its own exit code, it never
 //! waits for us, and our end does not end it.
 
 pub mod assemble;
+pub mod cupti;
 mod hook;
 mod launch;
 pub mod messages;
@@ -78,6 +80,9 @@ pub enum CaptureError {
         /// Why.
         source: io::Error,
     },
+    /// The recorder for CUDA programs cannot be used.
+    #[error(transparent)]
+    Cupti(#[from] cupti::CuptiError),
     /// Signals cannot be passed on; the job is running.
     #[error("signals cannot be passed on to the job: {source}")]
     Signals {
@@ -153,6 +158,8 @@ pub struct Order {
     pub command: Vec<OsString>,
     /// What to record.
     pub settings: Settings,
+    /// Record kernels with CUPTI, of any CUDA program, in place of loading the hook.
+    pub cupti: Option<cupti::Settings>,
     /// Where the job's output goes, in place of ours.
     pub log: Option<PathBuf>,
     /// End the job once enough is recorded.
@@ -193,12 +200,16 @@ pub fn run(order: &Order, complete: &mut dyn FnMut(&Recording, &Path)) -> Result
     let place = std::path::absolute(std::env::temp_dir()).unwrap_or_else(|_| std::env::temp_dir());
     let failed = |source| CaptureError::Folder { path: place.clone(), source };
     let folder = private_folder(&place).map_err(failed)?;
-    let hook = hook::unpack(folder.path()).map_err(failed)?;
     let (events, happening) = mpsc::channel();
     let socket = socket::listen(folder.path(), Path::new("/tmp"), events.clone())?;
-    let variables =
-        hook::environment(&hook, &socket.path, folder.path(), &order.settings, |name| std::env::var_os(name))
-            .map_err(failed)?;
+    let own = |name: &str| std::env::var_os(name);
+    let variables = match &order.cupti {
+        Some(settings) => cupti::environment(settings, &socket.path, folder.path(), own)?,
+        None => {
+            let hook = hook::unpack(folder.path()).map_err(failed)?;
+            hook::environment(&hook, &socket.path, folder.path(), &order.settings, own).map_err(failed)?
+        }
+    };
     let job = launch::start(&order.command, variables, order.log.as_deref(), &events)?;
     let mut state = State::default();
     let mut is_complete = false;

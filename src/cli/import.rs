@@ -68,6 +68,7 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         max_steps: args.max_steps,
         shapes_only: args.shapes_only,
         max_records: None,
+        step_range: None,
     };
     let import = import(args, &options)?;
     let json = import.profile.to_json().map_err(CliError::of)?;

@@ -156,7 +156,11 @@ pub(super) fn join(records: &Records, nesting: &Nesting, launched: &[Launched], 
                     && (operator.is_some()
                         || nesting.contexts.get(launch.range as usize).is_some_and(|context| context.communication)),
                 phase: lone_phase(nesting, device, launch, collective),
-                module: 0,
+                module: if records.kernels_only {
+                    nesting.contexts.get(launch.range as usize).map_or(0, |context| context.module)
+                } else {
+                    0
+                },
                 work: vec![launch.device],
             });
         }

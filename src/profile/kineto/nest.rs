@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::collect::Records;
 use super::record::{Host, HostKind};
+use super::steps::stem;
 
 /// No range.
 pub(super) const NO_RANGE: u32 = u32::MAX;
@@ -141,6 +142,12 @@ impl Sweep<'_> {
         let name = self.records.names.text(host.name);
         match host.kind {
             HostKind::Module => context.module = self.path(context.module, host),
+            HostKind::Range => {
+                context.optimizer |= is_optimizer(name);
+                if !self.records.is_mark(name) {
+                    context.module = self.path(context.module, host);
+                }
+            }
             HostKind::Annotation => {
                 context.optimizer |= is_optimizer(name);
                 context.communication |= name.starts_with("nccl:") || name.starts_with("rccl:");
@@ -175,8 +182,10 @@ impl Sweep<'_> {
         }
         let name = self.records.names.text(host.name);
         let class = name.strip_prefix("nn.Module: ").unwrap_or(name);
-        let class =
-            class.rsplit_once('_').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(class, |c| c.0);
+        let class = match host.kind {
+            HostKind::Range => stem(class),
+            _ => class.rsplit_once('_').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(class, |c| c.0),
+        };
         let outer_path = &self.nesting.modules[outer as usize];
         let path = if outer_path.is_empty() {
             class.to_owned()
