@@ -196,6 +196,7 @@ fn one_crate_one_place() {
         (vec!["smartcore"], vec!["learn/blackbox/published.rs"]),
         (vec!["sha2::"], vec!["cli/train.rs"]),
         (vec!["cudarc"], vec!["capture/device.rs"]),
+        (vec!["cpp_demangle"], vec!["profile/kineto/demangle.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),
         (vec!["include_dir"], vec!["store/bundled.rs"]),
         (vec!["nix::", "signal_hook"], vec!["capture/launch.rs"]),
