@@ -203,12 +203,11 @@ pub fn run(order: &Order, complete: &mut dyn FnMut(&Recording, &Path)) -> Result
     let (events, happening) = mpsc::channel();
     let socket = socket::listen(folder.path(), Path::new("/tmp"), events.clone())?;
     let own = |name: &str| std::env::var_os(name);
-    let variables = match &order.cupti {
-        Some(settings) => cupti::environment(settings, &socket.path, folder.path(), own)?,
-        None => {
-            let hook = hook::unpack(folder.path()).map_err(failed)?;
-            hook::environment(&hook, &socket.path, folder.path(), &order.settings, own).map_err(failed)?
-        }
+    let variables = if let Some(settings) = &order.cupti {
+        cupti::environment(settings, &socket.path, folder.path(), own)?
+    } else {
+        let hook = hook::unpack(folder.path()).map_err(failed)?;
+        hook::environment(&hook, &socket.path, folder.path(), &order.settings, own).map_err(failed)?
     };
     let job = launch::start(&order.command, variables, order.log.as_deref(), &events)?;
     let mut state = State::default();

@@ -160,7 +160,7 @@ fn a_cuda_program_becomes_a_profile() {
     let predicted = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
         .current_dir(place.folder.path())
         .env("HABITAT_TUI_CONFIG_DIR", place.folder.path().join("config"))
-        .args(["predict", "p.habitat.json", "--gpu", "h100-sxm5-80gb"])
+        .args(["predict", "p.habitat.json", "--to", "h100-sxm5-80gb"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&predicted.stdout).into_owned() + &String::from_utf8_lossy(&predicted.stderr);

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn layers_within_several_steps_are_not_steps() {
         // Inference: nothing but an embedding and a head is outside the layers.
-        let forward = &step(96, 1)[..1 + 3 * 96 + 1];
+        let forward = &step(96, 1)[..=1 + 3 * 96];
         let found = starts(&forward.repeat(5)).unwrap();
         assert_eq!(gaps(&found), [forward.len(); 4]);
     }
