@@ -109,25 +109,31 @@ fn difference(tokens: &[usize], kinds: usize, cuts: &[usize]) -> Option<f64> {
         }
     }
     let mut differing = 0_u64;
-    let medians: Vec<Option<u32>> = counts
+    let medians: Vec<u32> = counts
         .iter_mut()
         .map(|counts| {
             counts.sort_unstable();
             let median = counts[counts.len() / 2];
             differing += counts.iter().map(|count| u64::from(count.abs_diff(median))).sum::<u64>();
-            (counts[counts.len() - 1] > 0).then_some(median)
+            median
         })
         .collect();
+    // With many pieces not all are compared, but all are looked at.
+    let mut between = vec![false; kinds];
+    for token in &tokens[cuts[0]..cuts[cuts.len() - 1]] {
+        between[*token] = true;
+    }
     let mut launches: usize = pieces.iter().map(|piece| piece.len()).sum();
     for edge in [&tokens[..cuts[0]], &tokens[cuts[cuts.len() - 1]..]] {
         let mut own = vec![0_u32; kinds];
         for token in edge {
             own[*token] += 1;
         }
-        for (count, median) in own.into_iter().zip(&medians).filter(|(count, _)| *count > 0) {
-            // With many pieces not all are looked at.
-            let median = if stride > 1 { median.unwrap_or(0) } else { (*median)? };
-            differing += u64::from(count.saturating_sub(median));
+        if own.iter().zip(&between).any(|(count, between)| *count > 0 && !between) {
+            return None;
+        }
+        for (count, median) in own.into_iter().zip(&medians) {
+            differing += u64::from(count.saturating_sub(*median));
         }
         launches += edge.len();
     }
