@@ -10,7 +10,9 @@
 //! The layers of a network repeat too. What tells a step apart is that *everything*
 //! repeats with it: nothing runs before the first cut or after the last that does not run
 //! between the others, and the shortest pieces are taken only if they explain the sequence
-//! as well as longer ones do, which also hold what runs once in all layers.
+//! as well as longer ones do, which also hold what runs once in all layers. So what runs
+//! every so many steps without fail (validation every 16) makes those steps one: by kernels
+//! alone it is no different from an optimizer after 16 micro-batches. Named ranges tell.
 
 use std::collections::BTreeMap;
 
@@ -215,7 +217,7 @@ mod tests {
         let (one, mut all) = (step(12, 1), Vec::new());
         for number in 0..40 {
             all.extend(&one);
-            if number % 16 == 7 {
+            if [5, 11, 30].contains(&number) {
                 all.extend([300, 301, 302]);
             }
         }
