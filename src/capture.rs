@@ -2,7 +2,8 @@
 //!
 //! [`run`] starts a command with a hook in its Python (`profiler/hook`), listens to what
 //! the hook tells over a private socket, and keeps the traces of the recorded windows.
-//! [`profile`](assemble::profile) makes a profile of them.
+//! [`profile`](assemble::profile) makes a profile of them. Of other programs that use CUDA
+//! a library (`profiler/cupti`) records the kernels, see [`cupti`].
 //!
 //! [`on_demand`] records a job that runs already, where it was started for that.
 //! [`calibrate`] measures the GPU of this machine itself, with no job at all.
@@ -12,6 +13,7 @@
 
 pub mod assemble;
 pub mod calibrate;
+pub mod cupti;
 pub mod device;
 mod hook;
 mod launch;
@@ -87,6 +89,9 @@ pub enum CaptureError {
         /// Why.
         source: io::Error,
     },
+    /// The recorder for CUDA programs cannot be used.
+    #[error(transparent)]
+    Cupti(#[from] cupti::CuptiError),
     /// Signals cannot be passed on; the job is running.
     #[error("signals cannot be passed on to the job: {source}")]
     Signals {
@@ -162,6 +167,8 @@ pub struct Order {
     pub command: Vec<OsString>,
     /// What to record.
     pub settings: Settings,
+    /// Record kernels with CUPTI, of any CUDA program, in place of loading the hook.
+    pub cupti: Option<cupti::Settings>,
     /// Where the job's output goes, in place of ours.
     pub log: Option<PathBuf>,
     /// End the job once enough is recorded.
@@ -202,12 +209,15 @@ pub fn run(order: &Order, complete: &mut dyn FnMut(&Recording, &Path)) -> Result
     let place = std::path::absolute(std::env::temp_dir()).unwrap_or_else(|_| std::env::temp_dir());
     let failed = |source| CaptureError::Folder { path: place.clone(), source };
     let folder = private_folder(&place).map_err(failed)?;
-    let hook = hook::unpack(folder.path()).map_err(failed)?;
     let (events, happening) = mpsc::channel();
     let socket = socket::listen(folder.path(), Path::new("/tmp"), events.clone())?;
-    let variables =
-        hook::environment(&hook, &socket.path, folder.path(), &order.settings, |name| std::env::var_os(name))
-            .map_err(failed)?;
+    let own = |name: &str| std::env::var_os(name);
+    let variables = if let Some(settings) = &order.cupti {
+        cupti::environment(settings, &socket.path, folder.path(), own)?
+    } else {
+        let hook = hook::unpack(folder.path()).map_err(failed)?;
+        hook::environment(&hook, &socket.path, folder.path(), &order.settings, own).map_err(failed)?
+    };
     let job = launch::start(&order.command, variables, order.log.as_deref(), &events)?;
     let mut state = State::default();
     let mut is_complete = false;

@@ -198,6 +198,7 @@ fn one_crate_one_place() {
         (vec!["rusqlite"], vec!["store/nsys.rs"]),
         (vec!["sha2::"], vec!["cli/train.rs"]),
         (vec!["cudarc", "libloading"], vec!["capture/device.rs"]),
+        (vec!["cpp_demangle"], vec!["profile/kineto/demangle.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),
         (vec!["include_dir"], vec!["store/bundled.rs"]),
         (vec!["nix::"], vec!["capture/launch.rs", "capture/on_demand/endpoint.rs"]),

@@ -66,7 +66,16 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
         (given.0.or(options.batch_size), given.1.or(options.sequence_length), given.2.or(options.precision));
     let Import { mut profile, summary } = import(&traces, &options)?;
     let times = main.step_times();
-    if profile.origin.is_some() {
+    let window = main.windows.first().and_then(|window| window.cuda);
+    if let Some(window) = window {
+        notes.push(format!(
+            "{} kernels of {:.1} s of a CUDA program, recorded with CUPTI; the step time is that of recorded steps",
+            window.kernels, window.seconds
+        ));
+        if window.lost * 100 > window.kernels {
+            notes.push(format!("{} records were lost: the kernels of a step may not be complete", window.lost));
+        }
+    } else if profile.origin.is_some() {
         step_time(&mut profile, times, &mut notes);
         if let (Some(peak), Some(step)) = (main.peak_memory_bytes, &mut profile.step)
             && step.peak_memory_bytes.is_none()

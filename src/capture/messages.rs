@@ -31,7 +31,7 @@ pub enum Message {
     Window(Window),
     /// This process cannot be recorded.
     Refused {
-        /// Why: `torch_too_old`.
+        /// Why: `torch_too_old`, or a sentence.
         reason: String,
     },
     /// A fault of the hook itself.
@@ -77,6 +77,8 @@ pub enum Stage {
     Python,
     /// PyTorch was imported.
     Torch,
+    /// CUDA was started; the recorder for CUDA programs speaks, not the hook.
+    Cuda,
 }
 
 /// The first tensor that a module in training was given.
@@ -144,6 +146,15 @@ pub enum Window {
         bytes: u64,
         /// Microseconds of writing, beside the training.
         cost_us: f64,
+        /// Kernels in it, where the recorder for CUDA programs wrote it.
+        #[serde(default)]
+        kernels: u64,
+        /// Records that it could not keep.
+        #[serde(default)]
+        lost: u64,
+        /// Length of the window, where it is one of time.
+        #[serde(default)]
+        seconds: Option<f64>,
     },
     /// Nothing came of it.
     Dropped {

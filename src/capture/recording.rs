@@ -19,6 +19,8 @@ pub struct Recording {
 pub struct Process {
     /// Whether it imported PyTorch.
     pub has_torch: bool,
+    /// Whether it started CUDA with our recorder.
+    pub has_cuda: bool,
     /// Version of Python.
     pub python: Option<String>,
     /// Version of PyTorch.
@@ -54,7 +56,7 @@ pub struct Process {
 }
 
 /// A recorded window.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     /// Number, from 1.
     pub number: u32,
@@ -64,6 +66,19 @@ pub struct Recorded {
     pub file: String,
     /// Its size.
     pub bytes: u64,
+    /// Of a window of time: kernels in it, records lost, and its length.
+    pub cuda: Option<CudaWindow>,
+}
+
+/// A window of time of a CUDA program.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CudaWindow {
+    /// Kernels in it.
+    pub kernels: u64,
+    /// Records that could not be kept.
+    pub lost: u64,
+    /// Seconds that it was open.
+    pub seconds: f64,
 }
 
 /// What came of it, seen from the end.
@@ -90,6 +105,8 @@ pub enum Seen {
     OtherRanks,
     /// All windows were dropped; the reasons.
     Dropped(Vec<String>),
+    /// CUDA programs that could not be recorded, or ended in the window; the reasons.
+    NoKernels(Vec<String>),
 }
 
 /// Steps at the beginning that do not count where there are enough others: caches fill,
@@ -172,8 +189,12 @@ impl Recording {
             all.sort_by_key(|process| process.rank);
             return all;
         }
+        let weight = |process: &Process| {
+            let kernels = process.windows.iter().filter_map(|window| window.cuda).map(|cuda| cuda.kernels).sum::<u64>();
+            (process.steps, kernels)
+        };
         // The first of equals: processes are in the order of their numbers.
-        all.into_iter().rev().max_by_key(|process| process.steps).into_iter().collect()
+        all.into_iter().rev().max_by_key(|process| weight(process)).into_iter().collect()
     }
 
     /// Whether everything asked for is there: the windows of every process that records,
@@ -188,7 +209,7 @@ impl Recording {
             && recording.all(|process| {
                 process.windows.len() >= windows as usize
                     && !process.in_window
-                    && process.times.iter().filter(|(step, _)| *step > WARM_UP).count() >= steps
+                    && (process.has_cuda || process.times.iter().filter(|(step, _)| *step > WARM_UP).count() >= steps)
             })
     }
 
@@ -199,6 +220,15 @@ impl Recording {
         }
         if self.processes.is_empty() {
             return Seen::NoPython;
+        }
+        let cuda = || self.processes.values().filter(|process| process.has_cuda);
+        if cuda().next().is_some() {
+            let open = cuda()
+                .filter(|process| process.in_window)
+                .map(|_| "the program ended within the window, and not by itself".to_owned());
+            let reasons =
+                cuda().flat_map(|process| process.refused.iter().chain(&process.dropped).chain(&process.faults));
+            return Seen::NoKernels(reasons.cloned().chain(open).collect());
         }
         if let Some((_, process)) = self.training().max_by_key(|(_, process)| process.steps) {
             let dropped: Vec<String> = self.training().flat_map(|(_, process)| process.dropped.clone()).collect();
@@ -225,6 +255,7 @@ impl Recording {
 impl Process {
     fn greet(&mut self, hello: Hello) {
         self.has_torch |= hello.stage == Stage::Torch;
+        self.has_cuda |= hello.stage == Stage::Cuda;
         self.python = hello.python.or(self.python.take());
         self.torch = hello.torch.or(self.torch.take());
         self.rank = hello.rank.or(self.rank);
@@ -246,11 +277,17 @@ impl Process {
                 self.peak_memory_bytes = peak_memory_bytes.or(self.peak_memory_bytes);
                 self.held = held.or(self.held.take());
             }
-            Window::Written { number, first, last, file, bytes, .. } => {
+            Window::Written { number, first, last, file, bytes, kernels, lost, seconds, .. } => {
                 self.steps = self.steps.max(last);
                 // A name within the folder, whatever is said.
                 if !file.contains('/') && !file.is_empty() && !file.starts_with('.') {
-                    self.windows.push(Recorded { number, steps: (first, last), file, bytes });
+                    self.windows.push(Recorded {
+                        number,
+                        steps: (first, last),
+                        file,
+                        bytes,
+                        cuda: seconds.map(|seconds| CudaWindow { kernels, lost, seconds }),
+                    });
                     self.windows.sort_by_key(|window| window.number);
                 }
             }
@@ -279,6 +316,9 @@ mod tests {
             file: format!("trace-1-{number}.json"),
             bytes: 1,
             cost_us: 1.0,
+            kernels: 0,
+            lost: 0,
+            seconds: None,
         })
     }
 
@@ -352,7 +392,17 @@ mod tests {
     fn a_file_outside_the_folder_is_not_taken() {
         let mut recording = Recording::default();
         for file in ["../x", "/etc/passwd", "", "."] {
-            let window = Window::Written { number: 1, first: 1, last: 2, file: file.into(), bytes: 1, cost_us: 1.0 };
+            let window = Window::Written {
+                number: 1,
+                first: 1,
+                last: 2,
+                file: file.into(),
+                bytes: 1,
+                cost_us: 1.0,
+                kernels: 0,
+                lost: 0,
+                seconds: None,
+            };
             recording.hear(1, Message::Window(window));
         }
         assert_eq!(recording.recorded().len(), 0);
@@ -372,5 +422,33 @@ mod tests {
         }
         recording.hear(6, Message::Exit { steps: 90 });
         assert_eq!(recording.recorded().iter().map(|process| process.steps).collect::<Vec<_>>(), [90]);
+    }
+
+    #[test]
+    fn a_cuda_program_needs_a_window_and_no_steps() {
+        let mut recording = Recording::default();
+        let hello = Hello { version: 1, pid: 1, stage: Stage::Cuda, python: None, torch: None, rank: None };
+        recording.hear(1, Message::Hello(hello.clone()));
+        assert_eq!(recording.seen(), Seen::NoKernels(vec![]));
+        recording.hear(1, Message::Refused { reason: "no CUPTI".into() });
+        assert_eq!(recording.seen(), Seen::NoKernels(vec!["no CUPTI".into()]));
+        recording.hear(2, Message::Hello(Hello { pid: 2, ..hello }));
+        recording.hear(2, Message::Window(Window::Opened { step: 0, cost_us: 5.0 }));
+        assert!(matches!(recording.seen(), Seen::NoKernels(reasons) if reasons.len() == 2));
+        assert!(!recording.is_complete(1, 20));
+        recording.hear(2, closed());
+        for (pid, kernels) in [(1, 3), (2, 500)] {
+            let Message::Window(Window::Written { number, first, last, file, bytes, cost_us, .. }) = written(1) else {
+                panic!()
+            };
+            let window =
+                Window::Written { number, first, last, file, bytes, cost_us, kernels, lost: 0, seconds: Some(5.0) };
+            recording.hear(pid, Message::Window(window));
+        }
+        assert_eq!(recording.seen(), Seen::Recorded);
+        assert!(recording.is_complete(1, 20));
+        let recorded = recording.recorded();
+        assert_eq!(recorded.len(), 1);
+        assert_eq!(recorded[0].windows[0].cuda.map(|cuda| cuda.kernels), Some(500));
     }
 }

@@ -70,6 +70,7 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         max_steps: args.max_steps,
         shapes_only: args.shapes_only,
         max_records: None,
+        step_range: args.step_range.clone(),
     };
     let import = if let Some(import) = recordings(args, &options)? { import } else { traces(args, &options)? };
     let json = import.profile.to_json().map_err(CliError::of)?;
@@ -143,7 +144,7 @@ fn recordings(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Option<I
     };
     let both = [Some(Form::Nsight), Some(Form::Xplane)];
     refuse("--device", args.device.is_some(), &both, "recording of Nsight Systems or XPlane")?;
-    refuse("--step-range", args.step_range.is_some(), &both[..1], "recording of Nsight Systems")?;
+    refuse("--step-range", args.step_range.is_some(), &[both[0], None], "trace or recording with named ranges")?;
     let Some(first) = forms.iter().position(Option::is_some) else { return Ok(None) };
     let choice = Choice { device: args.device, step_range: args.step_range.as_deref() };
     let mut imports = Vec::with_capacity(forms.len());

@@ -53,7 +53,7 @@ mod unix {
     fn one(args: &RunArgs) -> Result<u8, CliError> {
         let catalog = store::catalog(&Paths::find())?;
         let session = Session::new(args, &catalog)?;
-        let order = order(args);
+        let order = order(args)?;
         let mut written = None;
         let finished = capture::run(&order, &mut |recording, folder| {
             let done = session.write(recording, folder);
@@ -79,7 +79,7 @@ mod unix {
         let (assembled, problem) = match written {
             Some(Ok(assembled)) => (Some(assembled), None),
             Some(Err(problem)) => (None, Some(problem)),
-            None => (None, Some(said::remedy(&seen, &order.settings))),
+            None => (None, Some(said::remedy(&seen, &order))),
         };
         if let Some(path) = &args.json {
             let json = said::json(&order, &finished, &seen, assembled.as_ref(), problem.as_deref(), &session.output);
@@ -112,19 +112,32 @@ mod unix {
         Ok(code)
     }
 
-    fn order(args: &RunArgs) -> Order {
+    fn order(args: &RunArgs) -> Result<Order, CliError> {
+        let cupti = args.cupti.then(|| cupti(args)).transpose()?;
         let (after, window) = args.steps.unwrap_or((args.after, args.window));
         let mut settings = Settings::new(after, window);
         settings.windows = args.windows;
         settings.memory = args.memory;
         settings.all_ranks = args.all_ranks;
-        Order {
+        Ok(Order {
             command: args.command.clone(),
             settings,
+            cupti,
             log: args.log.clone(),
             stop_after: args.stop_after_recording,
             timeout: args.timeout.map(|hours| Duration::from_secs_f64((hours.get() * 3600.0).min(1e9))),
+        })
+    }
+
+    /// The recorder for CUDA programs and its window.
+    fn cupti(args: &RunArgs) -> Result<capture::cupti::Settings, CliError> {
+        let program = std::env::current_exe().unwrap_or_default();
+        let library = capture::cupti::find(&program, |name| std::env::var_os(name)).map_err(CliError::of)?;
+        let first = args.command.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_string_lossy());
+        if !args.quiet && first.is_some_and(|name| name.starts_with("python") || name == "torchrun") {
+            eprintln!("habitat-tui: --cupti records kernels without operators and shapes; for PyTorch leave it out");
         }
+        Ok(capture::cupti::Settings { library, after_seconds: args.after_seconds, for_seconds: args.for_seconds })
     }
 
     /// What is written, and of what.
@@ -167,6 +180,7 @@ mod unix {
                 parameter_count: self.args.workload.parameters,
                 origin: self.origin.clone(),
                 resolve_gpu: Some(&find),
+                step_range: self.args.step_range.clone(),
                 ..ImportOptions::default()
             };
             let assembled = assemble::profile(recording, folder, &options).map_err(|error| error.to_string())?;

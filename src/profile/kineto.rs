@@ -8,8 +8,9 @@
 //!
 //! How the parts work:
 //! - the steps: [`steps`](self::StepMarks) from `ProfilerStep#n` marks, else the ends of
-//!   `Optimizer.step`, else annotated ranges, else the repeating sequence of kernels, else
-//!   the whole trace. A step owns what was *launched* in it;
+//!   `Optimizer.step`, else annotated ranges (of a name that the caller gives, before all
+//!   others), else the repeating sequence of kernels, else the whole trace. A step owns
+//!   what was *launched* in it;
 //! - the join: kernel → launch by correlation → innermost operator on the thread;
 //! - the operations: equal calls (name, shapes, type, attributes, phase, module group)
 //!   with equal kernels are one operation; the sum of count × device time over all of them
@@ -22,6 +23,7 @@
 mod args;
 mod build;
 mod collect;
+mod demangle;
 mod error;
 mod event;
 mod feed;
@@ -111,6 +113,8 @@ pub struct ImportOptions<'a> {
     /// Take operators and shapes only and leave everything measured out: works without a
     /// GPU in the trace.
     pub shapes_only: bool,
+    /// Ranges of that name (numbers at its end aside) are the steps, whatever else is marked.
+    pub step_range: Option<String>,
     /// Records held in memory at once (about 50 bytes each); 1.5 million by default.
     pub max_records: Option<usize>,
 }
@@ -215,13 +219,17 @@ fn import_rank(
 ) -> Result<Import, KinetoError> {
     let mut passes = Passes { rank, pass: 0, open, progress };
     let budget = options.max_records.unwrap_or(RECORDS);
-    let mut records = Records::default();
+    let mut records = Records { step_range: options.step_range.clone(), ..Records::default() };
     let totals = passes.read(&mut records, &Keep::WithinBudget(budget))?;
     check(&records)?;
     if records.kernels_seen == 0 && !options.shapes_only {
         return Err(KinetoError::NoKernels { operators: records.operators_seen, with_shapes: records.shapes_seen });
     }
     let marked = steps::from_marks(&records);
+    if let (None, Some(name)) = (&marked, &options.step_range) {
+        let seen = std::mem::take(&mut records.ranges_seen).into_iter().collect();
+        return Err(KinetoError::NoStepRange { name: crate::text::clean(name, 60), seen });
+    }
     let found = marked.as_ref().map(|(spans, _)| spans.len());
     let marked = marked.map(|(spans, marks)| {
         let per_step = records.seen / (spans.len() as u64).max(1);
@@ -230,7 +238,8 @@ fn import_rank(
     });
     if records.overflowed {
         let (from, to) = window(&records, marked.as_ref().map(|(spans, _)| &spans[..]), budget);
-        let mut part = Records::default();
+        let mut part =
+            Records { step_range: records.step_range.take(), kernels_only: records.kernels_only, ..Records::default() };
         passes.read(&mut part, &Keep::HostOf { from, to })?;
         let wanted: HashSet<u64> = part.launches.iter().map(|launch| launch.correlation).collect();
         passes.read(&mut part, &Keep::DevicesOf(wanted))?;

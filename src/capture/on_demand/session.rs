@@ -717,7 +717,7 @@ impl Attached {
             let rank = if several && !are_numbered { Some(number) } else { trace.rank };
             let steps = (1, u64::from(self.iterations));
             let file = trace.path.display().to_string();
-            let windows = vec![Recorded { number: 1, steps, file, bytes: trace.bytes }];
+            let windows = vec![Recorded { number: 1, steps, file, bytes: trace.bytes, cuda: None }];
             recording.processes.insert(trace.pid, Process { has_torch: true, rank, windows, ..Process::default() });
         }
         recording

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::capture::assemble::Assembled;
-use crate::capture::{Ended, Finished, Order, Recording, Seen, Settings};
+use crate::capture::{Ended, Finished, Order, Recording, Seen};
 use crate::cli::CliError;
 use crate::report::{format, summary};
 use crate::units::Micros;
@@ -21,6 +21,14 @@ pub(super) fn report(
 ) -> Result<(), CliError> {
     summary::write_profile(&assembled.profile, &output.display().to_string(), out)?;
     let recorded = recording.recorded();
+    if let Some(cuda) = recorded.first().and_then(|process| process.windows.first()).and_then(|window| window.cuda) {
+        writeln!(out, "  recorded {:.1} s with {} kernels", cuda.seconds, cuda.kernels)?;
+        for fault in faults(recording) {
+            writeln!(out, "  note: {fault}")?;
+        }
+        writeln!(out, "\njob {}; next: habitat-tui {}", words(ended), output.display())?;
+        return Ok(());
+    }
     let windows: Vec<String> = recorded
         .iter()
         .flat_map(|process| &process.windows)
@@ -66,9 +74,24 @@ fn faults(recording: &Recording) -> Vec<String> {
 }
 
 /// Why nothing was recorded, and what to do.
-pub(super) fn remedy(seen: &Seen, settings: &Settings) -> String {
+pub(super) fn remedy(seen: &Seen, order: &Order) -> String {
+    let settings = &order.settings;
     match seen {
         Seen::Recorded => String::new(),
+        Seen::NoPython if order.cupti.is_some() => {
+            "nothing recorded: no process of the job started CUDA with the recorder. Is it a CUDA program, and is \
+             there an NVIDIA driver? Containers and other machines shut it out: run habitat-tui in there"
+                .to_owned()
+        }
+        Seen::NoKernels(reasons) if reasons.is_empty() => {
+            "nothing recorded: the program ended before the window opened; try a smaller --after-seconds".to_owned()
+        }
+        Seen::NoKernels(reasons) => {
+            let early = reasons.iter().any(|reason| reason.contains("window was to open"));
+            let remedy = if early { "; try a smaller --after-seconds" } else { "" };
+            let reasons: Vec<String> = reasons.iter().take(3).map(|reason| crate::text::clean(reason, 400)).collect();
+            format!("nothing recorded: {}{remedy}", reasons.join("; "))
+        }
         Seen::NoPython => {
             "nothing recorded: no Python of the job loaded the hook. Is it a Python program? `python -I`, -E and -S \
              shut the hook out, and so does a container or another machine: run habitat-tui in there, or save a \
@@ -138,12 +161,15 @@ pub(super) fn json(
             let times = process.step_times();
             json!({
                 "pid": pid,
+                "cuda": process.has_cuda,
                 "python": process.python,
                 "torch": process.torch,
                 "rank": process.rank,
                 "steps": process.steps,
                 "windows": process.windows.iter().map(|window| json!({
                     "first": window.steps.0, "last": window.steps.1, "trace_bytes": window.bytes,
+                    "kernels": window.cuda.map(|cuda| cuda.kernels), "lost": window.cuda.map(|cuda| cuda.lost),
+                    "seconds": window.cuda.map(|cuda| cuda.seconds),
                 })).collect::<Vec<_>>(),
                 "dropped": process.dropped,
                 "faults": process.faults,
@@ -181,5 +207,6 @@ fn name(seen: &Seen) -> &'static str {
         Seen::TooFew { .. } => "too few steps",
         Seen::OtherRanks => "other ranks",
         Seen::Dropped(_) => "dropped",
+        Seen::NoKernels(_) => "no kernels",
     }
 }

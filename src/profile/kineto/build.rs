@@ -62,11 +62,11 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         Some(steps) if !steps.kept.is_empty() && steps.cover() => steps,
         _ => {
             let main = join::main_device(&records.devices);
-            let kernels: Vec<(f64, u32)> = launched
+            let kernels: Vec<steps::Launch> = launched
                 .iter()
                 .map(|launched| (launched.time, &records.devices[launched.device as usize]))
                 .filter(|(_, device)| device.kind == DeviceKind::Kernel && device.on == main)
-                .map(|(time, device)| (time, device.name))
+                .map(|(time, device)| (time, device.name, device.shape))
                 .collect();
             let (mut spans, marks) =
                 if records.recorder.finds_patterns { steps::without_marks(records, &kernels) } else { steps::whole() };
@@ -105,7 +105,7 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         source: records.recorder.source.to_owned(),
         step_marks: Some(steps.marks.name().to_owned()),
         ranks: None,
-        joined_share: Some(joined_share),
+        joined_share: (!records.kernels_only).then_some(joined_share),
         notes: notes.0,
     });
     Ok(Import { profile, summary })
@@ -165,7 +165,15 @@ pub(super) fn workload(
     notes: &mut Vec<String>,
 ) -> Workload {
     let records = source.records;
-    let mode = options.mode.unwrap_or_else(|| infer::mode(records, nesting));
+    let mode = options.mode.unwrap_or_else(|| {
+        if records.kernels_only {
+            notes.push(
+                "whether this is training or inference is not known: training is assumed; --mode sets it".to_owned(),
+            );
+            return Mode::Training;
+        }
+        infer::mode(records, nesting)
+    });
     let inferred = infer::batch(records, nesting, span);
     let batch_size = options.batch_size.or_else(|| {
         let (batch, _) = inferred?;
@@ -211,7 +219,7 @@ fn origin(records: &Records, device: u32, options: &ImportOptions<'_>, notes: &m
     Origin {
         gpu,
         gpu_name: info.map(|info| info.name),
-        framework: records.recorder.framework.clone(),
+        framework: records.recorder.framework.clone().filter(|_| !records.kernels_only),
         cuda: cuda.or(hip),
         driver: records.recorder.driver.clone().or(driver),
     }
@@ -305,6 +313,13 @@ impl Notes {
     }
 
     fn joined(&mut self, records: &Records, share: f64, inferred: usize) {
+        if records.kernels_only {
+            self.0.push(
+                "kernels alone: no operators and shapes were recorded, so every prediction scales kernel times"
+                    .to_owned(),
+            );
+            return;
+        }
         if share < 0.99 {
             let what = records.recorder.joined_to;
             self.0.push(format!("{:.1} % of the kernel time could be joined to {what}", share * 100.0));

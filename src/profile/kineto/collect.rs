@@ -10,6 +10,7 @@ use super::event::{Event, extents, fields, number, unquote, whole};
 use super::feed::Recorder;
 use super::intern::{NONE, Pool};
 use super::record::{Device, DeviceKind, Host, HostKind, Launch, LaunchShape, Properties, Shapes};
+use super::steps::{is_named, stem};
 
 /// Which events a pass keeps.
 #[derive(Debug)]
@@ -60,10 +61,18 @@ pub(super) struct Records {
     pub(super) malformed: Bad,
     pub(super) events: u64,
     pub(super) recorder: Recorder,
+    /// The recorder knows of no operators: there are none to miss.
+    pub(super) kernels_only: bool,
+    /// Name of the ranges that are steps, where the caller gave one.
+    pub(super) step_range: Option<String>,
+    /// Ranges of programs seen, for the one who named others.
+    pub(super) ranges_seen: std::collections::BTreeSet<String>,
 }
 
 /// Marks kept at most: a trace of a million steps is no trace of a training job.
 const MARKS: usize = 1 << 20;
+/// Names of ranges that an error lists.
+const RANGES: usize = 12;
 /// Raw shapes longer than this are not kept.
 const LONGEST_TEXT: usize = 256 << 10;
 
@@ -79,6 +88,11 @@ impl Records {
         self.shapes.get(number)
     }
 
+    /// Whether a range of that name marks steps (and so groups nothing within them).
+    pub(super) fn is_mark(&self, name: &str) -> bool {
+        self.step_range.as_ref().map_or_else(|| says_step(name.as_bytes()), |wanted| is_named(name, wanted))
+    }
+
     /// Reads a top-level property.
     pub(super) fn property(&mut self, key: &str, value: &[u8]) {
         match key {
@@ -90,6 +104,7 @@ impl Records {
             "cuda_runtime_version" => self.version("cuda_runtime", value),
             "cuda_driver_version" => self.version("cuda_driver", value),
             "hip_runtime_version" => self.version("hip_runtime", value),
+            "kernels_only" => self.kernels_only = whole(value) == Some(1),
             _ => {}
         }
     }
@@ -161,7 +176,17 @@ impl Records {
         }
         let (low, high) = self.span.unwrap_or((start, end));
         self.span = Some((low.min(start), high.max(end)));
-        let is_mark = kind != HostKind::Module && may_mark(event);
+        let is_mark = match &self.step_range {
+            None => kind != HostKind::Module && may_mark(event),
+            Some(_) if kind == HostKind::Operator || kind == HostKind::Module => false,
+            Some(wanted) => {
+                let name = super::event::unescape(&event.name[..event.name.len().min(500)]);
+                if self.ranges_seen.len() < RANGES {
+                    self.ranges_seen.insert(crate::text::clean(stem(&name), 60));
+                }
+                is_named(&name, wanted)
+            }
+        };
         let wanted = match keep {
             Keep::WithinBudget(_) => !self.overflowed,
             Keep::HostOf { from, to } => end > *from && start < *to,
@@ -267,7 +292,7 @@ impl Records {
         }
         shape.collective = collective;
         let shape = self.shapes.number(shape);
-        let name = self.names.name(event.name);
+        let name = self.names.kernel(event.name);
         let device = device.or_else(|| whole(event.pid)).unwrap_or(0) as u32;
         self.devices.push(Device { start, end, correlation, name, shape, on: device, kind });
     }
@@ -332,6 +357,7 @@ fn category(event: &Event<'_>) -> Option<Category> {
     Some(match event.category {
         b"cpu_op" | b"Operator" => Category::Host(HostKind::Operator),
         b"user_annotation" => Category::Host(HostKind::Annotation),
+        b"nvtx" => Category::Host(HostKind::Range),
         b"python_function" if event.name.starts_with(b"nn.Module: ") => Category::Host(HostKind::Module),
         b"cuda_runtime" | b"cuda_driver" | b"Runtime" if launches(event.name) => Category::Launch,
         b"kernel" | b"Kernel" => Category::Device(DeviceKind::Kernel),
@@ -359,10 +385,11 @@ fn may_mark(event: &Event<'_>) -> bool {
     if event.name.starts_with(b"ProfilerStep") || event.name.starts_with(b"Optimizer.step#") {
         return true;
     }
-    if event.category != b"user_annotation" {
-        return false;
-    }
-    let name = &event.name[..event.name.len().min(200)];
+    matches!(event.category, b"user_annotation" | b"nvtx") && says_step(event.name)
+}
+
+fn says_step(name: &[u8]) -> bool {
+    let name = &name[..name.len().min(200)];
     let has = |word: &[u8]| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
     has(b"step") || has(b"iter") || (has(b"batch") && !has(b"norm"))
 }

@@ -98,6 +98,14 @@ pub enum KinetoError {
         /// Kernels in the trace.
         kernels: u64,
     },
+    /// Steps were named, and no range has the name.
+    #[error("no range is called {name:?}{}", ranges(.seen))]
+    NoStepRange {
+        /// The name given.
+        name: String,
+        /// Names there are (the first few).
+        seen: Vec<String>,
+    },
     /// Shapes were asked for and there are none.
     #[error(
         "no operator of the trace has input shapes; record it with torch.profiler.profile(record_shapes=True) or give a trace with GPU kernels"
@@ -129,6 +137,14 @@ fn keys(found: &[String]) -> String {
         String::new()
     } else {
         format!(" (its keys are {})", found.join(", "))
+    }
+}
+
+fn ranges(seen: &[String]) -> String {
+    if seen.is_empty() {
+        "; the trace has no ranges at all".to_owned()
+    } else {
+        format!("; there are {}", seen.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "))
     }
 }
 

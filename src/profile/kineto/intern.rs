@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::demangle;
 use super::event::unescape;
 
 /// No text.
@@ -40,6 +41,14 @@ impl Pool {
     pub(super) fn plain(&mut self, raw: &str) -> u32 {
         let bytes = &raw.as_bytes()[..raw.len().min(NAME_BYTES)];
         self.number(bytes, |raw| crate::text::clean(&String::from_utf8_lossy(raw), NAME_WIDTH))
+    }
+
+    /// The number of a kernel's name: as in C++ where the trace has the linker's.
+    pub(super) fn kernel(&mut self, raw: &[u8]) -> u32 {
+        if !raw.starts_with(b"_Z") || raw.len() > NAME_BYTES {
+            return self.name(raw);
+        }
+        self.number(raw, |raw| crate::text::clean(&demangle::kernel(&unescape(raw)), NAME_WIDTH))
     }
 
     /// The number of a text that is kept as it is.

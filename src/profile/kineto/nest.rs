@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::collect::Records;
 use super::record::{Host, HostKind};
+use super::steps::stem;
 use crate::profile::Phase;
 
 /// No range.
@@ -151,6 +152,12 @@ impl Sweep<'_> {
         context.given = host.phase.or(context.given);
         match host.kind {
             HostKind::Module => context.module = self.path(context.module, host),
+            HostKind::Range => {
+                context.optimizer |= is_optimizer(name);
+                if !self.records.is_mark(name) {
+                    context.module = self.path(context.module, host);
+                }
+            }
             HostKind::Annotation => {
                 context.communication |= host.phase == Some(Phase::Communication);
                 context.optimizer |= is_optimizer(name);
@@ -186,8 +193,10 @@ impl Sweep<'_> {
         }
         let name = self.records.names.text(host.name);
         let class = name.strip_prefix("nn.Module: ").unwrap_or(name);
-        let class =
-            class.rsplit_once('_').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(class, |c| c.0);
+        let class = match host.kind {
+            HostKind::Range => stem(class),
+            _ => class.rsplit_once('_').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(class, |c| c.0),
+        };
         let outer_path = &self.nesting.modules[outer as usize];
         let path = if outer_path.is_empty() {
             class.to_owned()

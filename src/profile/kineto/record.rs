@@ -14,6 +14,8 @@ pub(super) enum HostKind {
     Annotation,
     /// A call of an `nn.Module`.
     Module,
+    /// A range of a program without operators, by NVTX: groups kernels as a module does.
+    Range,
 }
 
 /// A range on a host thread.

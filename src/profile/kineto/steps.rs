@@ -58,6 +58,11 @@ pub(super) struct Span {
 
 /// The steps that marks tell, in order; `None` where there are no marks.
 pub(super) fn from_marks(records: &Records) -> Option<(Vec<Span>, StepMarks)> {
+    if let Some(name) = &records.step_range {
+        let named = records.marks.iter().filter(|mark| is_named(records.names.text(mark.name), name)).collect();
+        let named = on_one_thread(named);
+        return (!named.is_empty()).then(|| (ranges(&named), StepMarks::Named));
+    }
     let named = |prefix: &str| -> Vec<&Host> {
         records.marks.iter().filter(|mark| records.names.text(mark.name).starts_with(prefix)).collect()
     };
@@ -73,14 +78,29 @@ pub(super) fn from_marks(records: &Records) -> Option<(Vec<Span>, StepMarks)> {
     (annotated.len() >= 2).then(|| (ranges(&annotated), StepMarks::Annotation))
 }
 
+/// A kernel's launch: when, and the numbers of its name and configuration.
+pub(super) type Launch = (f64, u32, u32);
+
 /// The steps of a trace without marks.
-pub(super) fn without_marks(records: &Records, launches: &[(f64, u32)]) -> (Vec<Span>, StepMarks) {
-    let names: Vec<u32> = launches.iter().map(|(_, name)| *name).collect();
+pub(super) fn without_marks(records: &Records, launches: &[Launch]) -> (Vec<Span>, StepMarks) {
+    let mut numbers = std::collections::HashMap::<(u32, u32), u32>::new();
+    let configured: Vec<u32> = launches
+        .iter()
+        .map(|(_, name, shape)| {
+            let next = numbers.len() as u32;
+            *numbers.entry((*name, *shape)).or_insert(next)
+        })
+        .collect();
+    // Where the size of a batch varies, so do configurations: then names must do.
+    let found = pattern::starts(&configured).or_else(|| {
+        let names: Vec<u32> = launches.iter().map(|(_, name, _)| *name).collect();
+        pattern::starts(&names)
+    });
+    let starts: Option<Vec<f64>> = found.map(|starts| starts.into_iter().map(|place| launches[place].0).collect());
     // One backward pass in the whole trace is one step, however regular its layers are.
-    if let Some((first, period)) = pattern::period(&names)
-        && (!has_backward(records) || backward_in_each(records, launches, first, period))
+    if let Some(starts) = starts
+        && (!has_backward(records) || backward_in_each(records, &starts))
     {
-        let starts: Vec<f64> = launches.iter().skip(first).step_by(period).map(|(time, _)| *time).collect();
         let spans = starts
             .windows(2)
             .map(|pair| Span { start: pair[0], end: pair[1], duration: pair[1] - pair[0], followed: true })
@@ -104,14 +124,29 @@ fn has_backward(records: &Records) -> bool {
     records.host.iter().any(|host| host.of_forward)
 }
 
-fn backward_in_each(records: &Records, launches: &[(f64, u32)], first: usize, period: usize) -> bool {
+fn backward_in_each(records: &Records, starts: &[f64]) -> bool {
     let mut times: Vec<f64> = records.host.iter().filter(|host| host.of_forward).map(|host| host.start).collect();
     times.sort_by(f64::total_cmp);
-    let starts: Vec<f64> = launches.iter().skip(first).step_by(period).map(|(time, _)| *time).collect();
     starts.windows(2).all(|pair| {
         let from = times.partition_point(|time| *time < pair[0]);
         times.get(from).is_some_and(|time| *time < pair[1])
     })
+}
+
+/// Whether a range has that name, a number at its end aside.
+pub(super) fn is_named(range: &str, name: &str) -> bool {
+    range == name || stem(range) == name
+}
+
+/// A name without the number at its end: `layer` of `layer_12`, `Train step` of
+/// `Train step 7`; the name itself where it is nothing but a number.
+pub(super) fn stem(name: &str) -> &str {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.len() == name.len() {
+        return name;
+    }
+    let stem = stem.trim_end_matches([' ', '_', '#', ':', '-', '.', '=', '[', '(']);
+    if stem.is_empty() { name } else { stem }
 }
 
 /// The marks of the thread that has most of them, in order.
@@ -185,4 +220,19 @@ fn repeated(records: &Records) -> Vec<&Host> {
     };
     marks.sort_by(|a, b| a.start.total_cmp(&b.start));
     marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_at_the_end_are_no_part_of_a_name() {
+        for (name, without) in
+            [("layer_12", "layer"), ("Train step 7", "Train step"), ("12", "12"), ("conv2d", "conv2d")]
+        {
+            assert_eq!(stem(name), without);
+        }
+        assert!(is_named("step 7", "step") && is_named("step 7", "step 7") && !is_named("step 7", "ste"));
+    }
 }

@@ -50,7 +50,7 @@ pub struct ImportArgs {
     /// Of a recording of Nsight Systems or XPlane, the GPU by its number there (default: all).
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
-    /// Of an Nsight Systems recording, the NVTX range that is one step.
+    /// The program's own range (`record_function`, NVTX) that is one step.
     #[arg(long, value_name = "NAME")]
     pub step_range: Option<String>,
     /// Print what was found as JSON.

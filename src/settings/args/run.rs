@@ -46,6 +46,20 @@ pub struct RunArgs {
     /// {batch}, and record every one. The number is taken for the samples of a step.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::whole, help_heading = "Job")]
     pub batches: Vec<u64>,
+    /// Record the kernels of any CUDA program (Linux), by time and without operators: for
+    /// programs that are not PyTorch.
+    #[arg(long, conflicts_with_all = ["after", "window", "windows", "steps", "memory", "all_ranks"], help_heading = "CUDA programs")]
+    pub cupti: bool,
+    /// Seconds from the start of CUDA to the recording.
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds, requires = "cupti", help_heading = "CUDA programs")]
+    pub after_seconds: f64,
+    /// Seconds to record.
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = length, requires = "cupti", help_heading = "CUDA programs")]
+    pub for_seconds: f64,
+    /// NVTX ranges of this name are the steps (numbers at its end aside), in place of ranges
+    /// that say step, iteration or batch, and of what repeats.
+    #[arg(long, value_name = "NAME", requires = "cupti", help_heading = "CUDA programs")]
+    pub step_range: Option<String>,
     /// End the job once enough is recorded (20 steps beside the windows).
     #[arg(long, help_heading = "Job")]
     pub stop_after_recording: bool,
@@ -64,6 +78,16 @@ pub struct RunArgs {
     /// Say nothing but errors.
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| format!("{text:?} are no seconds"))?;
+    if (0.0..=86_400.0).contains(&value) { Ok(value) } else { Err(format!("{text}: expected 0 to 86400 seconds")) }
+}
+
+fn length(text: &str) -> Result<f64, String> {
+    let value = seconds(text)?;
+    if (0.01..=600.0).contains(&value) { Ok(value) } else { Err(format!("{text}: expected 0.01 to 600 seconds")) }
 }
 
 /// `A..B`, both included: the steps before A, and the steps from A to B.
@@ -85,6 +109,15 @@ fn steps(text: &str) -> Result<(u64, u32), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_have_bounds() {
+        assert_eq!((seconds("0"), length("2.5s")), (Ok(0.0), Ok(2.5)));
+        for wrong in ["", "x", "-1", "nan", "inf", "1e9"] {
+            assert!(seconds(wrong).is_err() && length(wrong).is_err(), "{wrong}");
+        }
+        assert!(length("0").is_err());
+    }
 
     #[test]
     fn steps_are_counted_from_both_ends() {

@@ -1,0 +1,128 @@
+//! What a guest in another's process has to mind: signals, forks, and the process' end.
+#![expect(unsafe_code, reason = "calls of the C library; every block says why it is sound")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::thread;
+
+/// The process that was loaded into; another number is that of a child.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The socket, to be closed in children.
+static SOCKET: AtomicI32 = AtomicI32::new(-1);
+
+/// Notes which process this is.
+pub fn settle() {
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// Whether this is the process that was loaded into, and not a child of it.
+pub fn is_at_home() -> bool {
+    PROCESS.load(Ordering::Relaxed) == std::process::id()
+}
+
+/// Sends all of `bytes`, without the signal that ends programs whose listener has gone.
+///
+/// # Errors
+/// Those of the socket; a listener that does not read for the socket's time-out is one.
+pub fn send(socket: RawFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        // SAFETY: pointer and length are those of one slice, which lives through the call.
+        let sent = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        if let Ok(sent) = usize::try_from(sent) {
+            bytes = bytes.get(sent..).unwrap_or_default();
+        } else {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Starts a thread that no signal of the program is delivered to.
+///
+/// # Errors
+/// Where there can be no more threads.
+pub fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // SAFETY: an all-zero set is a value of this plain C type, filled in before it is read.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    // SAFETY: both point to sets of this frame; the mask is this thread's own and put back.
+    let masked = unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) == 0
+    };
+    // A new thread begins with the mask of its maker.
+    let started = thread::Builder::new().name("habitat-cupti".to_owned()).stack_size(1 << 20).spawn(work);
+    if masked {
+        // SAFETY: `before` was filled in by the call above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    }
+    started.map(drop)
+}
+
+/// Has `handler` called when the process ends by itself.
+pub fn at_exit(handler: extern "C" fn()) -> bool {
+    // SAFETY: the handler is a function of this library, which is never unloaded.
+    unsafe { libc::atexit(handler) == 0 }
+}
+
+/// Has the socket closed in children, so that its end is heard when this process ends.
+pub fn close_in_children(socket: Option<RawFd>) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    SOCKET.store(socket.unwrap_or(-1), Ordering::Relaxed);
+    ONCE.call_once(|| {
+        // SAFETY: the handler does what is allowed after a fork: it closes a descriptor.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+}
+
+extern "C" fn forked() {
+    let socket = SOCKET.swap(-1, Ordering::Relaxed);
+    if socket >= 0 {
+        // SAFETY: a descriptor of this library's that nothing in the child uses any more.
+        unsafe { libc::close(socket) };
+    }
+}
+
+/// The C string at an address, to its end or `longest` bytes.
+///
+/// # Safety
+/// The address is 0 or that of a C string that lives through the call.
+pub unsafe fn text(address: usize, longest: usize) -> Option<Vec<u8>> {
+    let start = address as *const c_char;
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise; reading stops at the closing zero.
+    let length = unsafe { libc::strnlen(start, longest) };
+    // SAFETY: these bytes were just read.
+    let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) };
+    let mut text = Vec::new();
+    text.try_reserve_exact(length).ok()?;
+    text.extend_from_slice(bytes);
+    Some(text)
+}
+
+/// A library that is loaded for good.
+#[derive(Debug, Clone, Copy)]
+pub struct Library(usize);
+
+impl Library {
+    /// Loads a library; `None` where it cannot be.
+    pub fn load(path: &CStr) -> Option<Self> {
+        // SAFETY: the path is a C string. Loading runs the library's own start, which is
+        // what the callers want: they name NVIDIA's libraries only.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        (!handle.is_null()).then_some(Self(handle as usize))
+    }
+
+    /// The address of a function.
+    pub fn symbol(self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: the handle comes from `dlopen` and is never closed, `name` is a C string.
+        let address = unsafe { libc::dlsym(self.0 as *mut c_void, name.as_ptr()) };
+        (!address.is_null()).then_some(address)
+    }
+}

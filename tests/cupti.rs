@@ -1,0 +1,310 @@
+//! `habitat-tui run --cupti` as a user meets it, on a machine without a GPU: a C program
+//! over stand-ins for `libcuda.so.1` and `libcupti.so.12` that load the recorder as the
+//! driver does and hand it records of the real layout. Everything else is real.
+//!
+//! Skipped, with a message, where there is no `cc`. With `HABITAT_TUI_TEST_LIBCUPTI` the
+//! path of a real libcupti, what that does without a driver is tried too.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use habitat_tui::profile::{Mode, Phase, Profile};
+use serde_json::Value;
+
+/// The recorder, as the tests' build made it.
+fn recorder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_habitat-tui")).parent().unwrap();
+    let built = ["deps/libhabitat_cupti.so", "libhabitat_cupti.so"].map(|name| folder.join(name));
+    built.into_iter().find(|path| path.is_file()).unwrap()
+}
+
+/// A folder with the program and both stand-ins.
+fn built() -> Option<&'static Path> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cupti");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cupti");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (source, output, more) in [
+            ("cuda.c", "libcuda.so.1", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"][..]),
+            ("cupti.c", "libcupti.so.12", &["-shared", "-fPIC", "-Wl,-soname,libcupti.so.12"]),
+            ("program.c", "program", &[]),
+        ] {
+            let mut cc = Command::new("cc");
+            cc.args(more).arg("-o").arg(folder.join(output)).arg(sources.join(source)).args(["-ldl", "-lpthread"]);
+            match cc.output() {
+                Err(_) => return None,
+                Ok(made) => assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr)),
+            }
+        }
+        Some(folder)
+    });
+    if built.is_none() {
+        println!("skipped: there is no cc");
+    }
+    built.as_deref()
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+    variables: Vec<(String, String)>,
+}
+
+struct Ran {
+    output: Output,
+    seen: Value,
+    profile: Option<Profile>,
+}
+
+impl Ran {
+    fn out(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    fn err(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// Exit code and output, which are the job's.
+    fn job(&self) -> (i32, String) {
+        (self.output.status.code().unwrap(), self.out())
+    }
+}
+
+impl Place {
+    fn new(variables: &[(&str, &str)]) -> Self {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { folder: tempfile::tempdir().unwrap(), variables }
+    }
+
+    fn start(&self, options: &[&str], job: &[&str]) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+            .current_dir(self.folder.path())
+            .env("HABITAT_TUI_CONFIG_DIR", self.folder.path().join("config"))
+            .env("HABITAT_TUI_CUPTI", recorder())
+            .env("TMPDIR", self.folder.path())
+            .env_remove("CUDA_INJECTION64_PATH")
+            .env_remove("NVTX_INJECTION64_PATH")
+            .env("LD_LIBRARY_PATH", built().unwrap_or(Path::new("/")))
+            .envs(self.variables.clone())
+            .args(["run", "--cupti", "-o", "p.habitat.json", "--json", "seen.json", "--force"])
+            .args(options)
+            .arg("--")
+            .args(job)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn run(&self, options: &[&str], job: &[&str]) -> Ran {
+        let output = self.start(options, job).wait_with_output().unwrap();
+        let read = |name: &str| std::fs::read(self.folder.path().join(name)).ok();
+        let seen = read("seen.json").map_or(Value::Null, |json| serde_json::from_slice(&json).unwrap());
+        let profile = read("p.habitat.json").map(|json| Profile::from_json(&json).unwrap().0);
+        Ran { output, seen, profile }
+    }
+}
+
+fn program() -> Option<String> {
+    built().map(|folder| folder.join("program").to_str().unwrap().to_owned())
+}
+
+const WINDOW: [&str; 4] = ["--after-seconds", "0.3", "--for-seconds", "0.6"];
+
+/// The kernels of a step, by name: how many and how long all of them take.
+fn kernels(profile: &Profile, name: &str) -> (u32, f64) {
+    let all = profile.operations.iter().filter(|operation| operation.name.starts_with(name));
+    all.fold((0, 0.0), |(count, time), operation| {
+        (count + operation.count, time + operation.total_device_time().unwrap().get())
+    })
+}
+
+#[test]
+fn a_cuda_program_becomes_a_profile() {
+    let Some(program) = program() else { return };
+    let place = Place::new(&[]);
+    let ran = place.run(&WINDOW, &[&program, "train", "1.5"]);
+    assert_eq!(ran.job(), (3, "done\n".to_owned()), "{}", ran.err());
+    let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
+    let recording = profile.recording.as_ref().unwrap();
+    assert_eq!(recording.step_marks.as_deref(), Some("repeating sequence of kernels"));
+    assert_eq!(profile.origin.as_ref().unwrap().gpu.as_ref().unwrap().as_str(), "a100-sxm4-80gb");
+    assert_eq!(profile.origin.as_ref().unwrap().framework, None);
+    assert_eq!(profile.workload.mode, Mode::Training);
+    // As the program launches them, to the nanosecond.
+    for (name, count, time) in [
+        ("embed(int const*, float*)", 1, 5.0),
+        ("gemm(float const*, float const*, float*)", 2, 40.0),
+        ("gemm_back(", 2, 80.0),
+        ("adam(", 1, 7.0),
+        ("Memcpy HtoD (Pinned -> Device)", 1, 3.0),
+        ("Memset (Device)", 1, 1.0),
+    ] {
+        let (found, took) = kernels(profile, name);
+        assert_eq!(found, count, "{name}");
+        assert!((took - time).abs() < 0.01, "{name}: {took}");
+    }
+    let gemm = profile.operations.iter().find(|operation| operation.name.starts_with("gemm(")).unwrap();
+    let kernel = &gemm.kernels[0];
+    assert_eq!((gemm.phase, kernel.grid, kernel.block), (Phase::Other, Some([256, 1, 1]), Some([256, 1, 1])));
+    assert_eq!((kernel.registers_per_thread, kernel.shared_memory_bytes()), (Some(40), Some(1536)));
+    println!("{}", ran.err());
+    // And it can be predicted from.
+    let predicted = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+        .current_dir(place.folder.path())
+        .env("HABITAT_TUI_CONFIG_DIR", place.folder.path().join("config"))
+        .args(["predict", "p.habitat.json", "--to", "h100-sxm5-80gb"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&predicted.stdout).into_owned() + &String::from_utf8_lossy(&predicted.stderr);
+    assert!(predicted.status.success(), "{text}");
+    println!("{text}");
+}
+
+#[test]
+fn named_ranges_are_steps_and_others_group_kernels() {
+    let Some(program) = program() else { return };
+    let options = [&WINDOW[..], &["--step-range", "epoch part"]].concat();
+    let ran = Place::new(&[]).run(&options, &[&program, "ranges", "1.5"]);
+    assert_eq!(ran.job(), (3, "nvtx 1\ndone\n".to_owned()), "{}", ran.err());
+    let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
+    assert_eq!(profile.recording.as_ref().unwrap().step_marks.as_deref(), Some("ranges given by name"));
+    let module = |name: &str| {
+        profile.operations.iter().find(|operation| operation.name.starts_with(name)).unwrap().module.as_deref()
+    };
+    assert_eq!((module("gemm("), module("adam(")), (Some("forward"), None));
+    assert_eq!(kernels(profile, "gemm(").0, 2);
+
+    let options = [&WINDOW[..], &["--step-range", "no such"]].concat();
+    let ran = Place::new(&[]).run(&options, &[&program, "ranges", "1.5"]);
+    assert_eq!(ran.job().0, 3);
+    assert!(
+        ran.err().contains("no range is called \"no such\"; there are \"epoch part\", \"forward\""),
+        "{}",
+        ran.err()
+    );
+}
+
+#[test]
+fn what_cupti_refuses_is_said_and_harms_nothing() {
+    let Some(program) = program() else { return };
+    for (variable, value, said) in [
+        (
+            "FAKE_SUBSCRIBE",
+            "39",
+            "cuptiSubscribe answers 39 CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED; another profiler",
+        ),
+        ("FAKE_SUBSCRIBE", "15", "CUPTI_ERROR_NOT_INITIALIZED; the driver may be missing"),
+        ("FAKE_ENABLE", "35", "cuptiActivityEnable answers 35 CUPTI_ERROR_INSUFFICIENT_PRIVILEGES; this user"),
+        // A number of tomorrow.
+        ("FAKE_ENABLE", "4711", "answers 4711"),
+        ("HABITAT_TUI_CUPTI_LIBRARY", "/nowhere/libcupti.so", "no CUPTI could be loaded: /nowhere/libcupti.so"),
+    ] {
+        let ran = Place::new(&[(variable, value)]).run(&WINDOW, &[&program, "train", "0.8"]);
+        assert_eq!(ran.job(), (3, "done\n".to_owned()), "{}", ran.err());
+        assert!(ran.err().contains(said), "{}", ran.err());
+        assert_eq!(ran.seen["seen"], "no kernels");
+        assert!(ran.profile.is_none());
+    }
+}
+
+#[test]
+fn without_a_driver_nothing_is_loaded_and_it_is_said() {
+    let Some(program) = program() else { return };
+    let place = Place::new(&[("LD_LIBRARY_PATH", "/nowhere")]);
+    let ran = place.run(&["--after-seconds", "0"], &[&program, "train", "0.5"]);
+    if ran.out() == "done\n" {
+        println!("skipped: this machine has a driver");
+        return;
+    }
+    assert_eq!(ran.job(), (4, "no driver\n".to_owned()));
+    assert!(ran.err().contains("there is no libcuda.so.1"), "{}", ran.err());
+    let ran = Place::new(&[]).run(&WINDOW, &["sh", "-c", "echo out; exit 6"]);
+    assert_eq!(ran.job(), (6, "out\n".to_owned()));
+    assert!(ran.err().contains("no process of the job started CUDA"), "{}", ran.err());
+}
+
+#[test]
+fn a_real_cupti_does_no_harm_without_a_driver() {
+    let (Some(program), Ok(real)) = (program(), std::env::var("HABITAT_TUI_TEST_LIBCUPTI")) else {
+        println!("skipped: HABITAT_TUI_TEST_LIBCUPTI names no libcupti");
+        return;
+    };
+    // With a stand-in for the driver the real CUPTI is loaded and must say no.
+    let ran = Place::new(&[("HABITAT_TUI_CUPTI_LIBRARY", &real)]).run(&WINDOW, &[&program, "train", "0.8"]);
+    println!("{}", ran.err());
+    assert!(ran.profile.is_none());
+    let none = Place::new(&[("HABITAT_TUI_CUPTI_LIBRARY", &real), ("LD_LIBRARY_PATH", "/nowhere")]);
+    let ran = none.run(&["--after-seconds", "0"], &[&program, "train", "0.5"]);
+    assert_eq!(ran.job(), (4, "no driver\n".to_owned()), "{}", ran.err());
+}
+
+#[test]
+fn the_end_of_the_program_is_heard() {
+    let Some(program) = program() else { return };
+    let ran = Place::new(&[]).run(&["--after-seconds", "30"], &[&program, "train", "0.3"]);
+    assert_eq!(ran.job(), (3, "done\n".to_owned()));
+    assert!(ran.err().contains("the window was to open after 30.0 s; try a smaller --after-seconds"), "{}", ran.err());
+    // Within the window: what there is, is written.
+    let ran = Place::new(&[]).run(&["--after-seconds", "0.1", "--for-seconds", "60"], &[&program, "train", "0.8"]);
+    assert_eq!(ran.job(), (3, "done\n".to_owned()));
+    assert_eq!(kernels(ran.profile.as_ref().unwrap(), "gemm(").0, 2, "{}", ran.err());
+}
+
+#[test]
+fn a_crash_in_the_window_is_the_programs_own() {
+    let Some(program) = program() else { return };
+    let ran = Place::new(&[]).run(&["--after-seconds", "0.1", "--for-seconds", "60"], &[&program, "crash", "0.8"]);
+    assert_eq!(ran.output.status.code(), Some(139), "{}", ran.err());
+    assert!(ran.err().contains("ended within the window, and not by itself"), "{}", ran.err());
+    assert!(ran.profile.is_none());
+}
+
+#[test]
+fn a_child_of_the_program_writes_nothing() {
+    let Some(program) = program() else { return };
+    let began = Instant::now();
+    let ran = Place::new(&[]).run(&WINDOW, &[&program, "fork", "1.2"]);
+    assert_eq!(ran.job(), (3, "child 5\ndone\n".to_owned()), "{}", ran.err());
+    assert_eq!(ran.seen["processes"].as_array().unwrap().len(), 1);
+    assert!(ran.seen["not_understood"].as_array().unwrap().is_empty(), "{}", ran.seen);
+    assert!(ran.profile.is_some() && began.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn our_end_does_not_touch_the_program() {
+    let Some(program) = program() else { return };
+    let place = Place::new(&[]);
+    let script = format!("{program} train 1.5 > out.txt; echo $? > code.txt");
+    let mut child = place.start(&["--after-seconds", "0.2", "--for-seconds", "60"], &["sh", "-c", &script]);
+    std::thread::sleep(Duration::from_millis(700));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let code = place.folder.path().join("code.txt");
+    let began = Instant::now();
+    while std::fs::read_to_string(&code).unwrap_or_default().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(std::fs::read_to_string(code).unwrap(), "3\n");
+    assert_eq!(std::fs::read_to_string(place.folder.path().join("out.txt")).unwrap(), "done\n");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_the_job_starts() {
+    for (variable, value, said) in [
+        ("HABITAT_TUI_CUPTI", "/nowhere/x.so", "libhabitat_cupti.so is not there (looked for /nowhere/x.so)"),
+        ("CUDA_INJECTION64_PATH", "/opt/nsys/lib.so", "another profiler is to be loaded"),
+    ] {
+        let ran = Place::new(&[(variable, value)]).run(&[], &["sh", "-c", "echo started"]);
+        assert_eq!(ran.job(), (2, String::new()));
+        assert!(ran.err().contains(said), "{}", ran.err());
+    }
+}
