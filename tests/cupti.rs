@@ -175,7 +175,7 @@ fn named_ranges_are_steps_and_others_group_kernels() {
     let ran = Place::new(&[]).run(&options, &[&program, "ranges", "1.5"]);
     assert_eq!(ran.job(), (3, "nvtx 1\ndone\n".to_owned()), "{}", ran.err());
     let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
-    assert_eq!(profile.recording.as_ref().unwrap().step_marks.as_deref(), Some("ranges given by name"));
+    assert_eq!(profile.recording.as_ref().unwrap().step_marks.as_deref(), Some("ranges named by --step-range"));
     let module = |name: &str| {
         profile.operations.iter().find(|operation| operation.name.starts_with(name)).unwrap().module.as_deref()
     };

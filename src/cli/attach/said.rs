@@ -78,7 +78,7 @@ pub(super) fn table(all: &[Listed], out: &mut dyn Write) -> io::Result<()> {
     ]);
     for one in all {
         let gpus = one.facts.gpus.as_deref().filter(|gpus| !gpus.is_empty());
-        let mut command = text::clean(&one.facts.command.join(" "), 60);
+        let mut command = text::clean(&shown(&one.facts.command), 60);
         if one.facts.is_contained {
             command = format!("{command} (in a container, as {})", one.own_pid);
         }
@@ -237,6 +237,13 @@ pub(super) fn json(attached: &Attached, assembled: &Assembled, output: &Path, im
         "messages_late": attached.stale,
         "notes": assembled.profile.recording.as_ref().map(|recording| &recording.notes),
     })
+}
+
+/// A command for a narrow column: the program without its folder.
+fn shown(command: &[String]) -> String {
+    let program = command.first().map(|program| program.rsplit('/').next().unwrap_or(program));
+    let words: Vec<&str> = program.into_iter().chain(command.iter().skip(1).map(String::as_str)).collect();
+    words.join(" ")
 }
 
 #[cfg(test)]

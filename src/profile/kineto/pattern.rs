@@ -102,6 +102,8 @@ fn candidates(places: &[Vec<usize>], length: usize) -> Vec<(&[usize], usize)> {
 /// first or after the last.
 fn difference(tokens: &[usize], kinds: usize, cuts: &[usize]) -> Option<f64> {
     let pieces: Vec<&[usize]> = cuts.windows(2).map(|pair| &tokens[pair[0]..pair[1]]).collect();
+    // A sample of the pieces can miss the same one of every step; lengths are those of all.
+    let by_length = length_difference(pieces.iter().map(|piece| piece.len()).collect());
     let stride = pieces.len().div_ceil(PIECES);
     let pieces: Vec<&[usize]> = pieces.into_iter().step_by(stride).collect();
     let mut counts = vec![vec![0_u32; pieces.len()]; kinds];
@@ -139,7 +141,15 @@ fn difference(tokens: &[usize], kinds: usize, cuts: &[usize]) -> Option<f64> {
         }
         launches += edge.len();
     }
-    Some(differing as f64 / launches.max(1) as f64)
+    Some((differing as f64 / launches.max(1) as f64).max(by_length))
+}
+
+/// What the lengths of pieces alone say of their difference: no more than their kernels do.
+fn length_difference(mut lengths: Vec<usize>) -> f64 {
+    lengths.sort_unstable();
+    let median = lengths[lengths.len() / 2];
+    let all: usize = lengths.iter().sum();
+    lengths.iter().map(|length| length.abs_diff(median)).sum::<usize>() as f64 / all.max(1) as f64
 }
 
 #[cfg(test)]
@@ -223,6 +233,15 @@ mod tests {
         }
         let found = gaps(&starts(&all).unwrap());
         assert_eq!(found.iter().filter(|gap| **gap == one.len()).count(), 36, "{found:?}");
+    }
+
+    /// 16 pieces a step, of which a sample of every second one sees the short ones only.
+    #[test]
+    fn a_sample_of_pieces_does_not_miss_the_long_ones() {
+        let one = step(16, 1);
+        let all = one.repeat(6);
+        let found = starts(&all[88..all.len() - 80]).unwrap();
+        assert!(gaps(&found).iter().all(|gap| *gap == one.len()), "{:?}", gaps(&found));
     }
 
     proptest! {
