@@ -2,7 +2,8 @@
 //!
 //! [`run`] starts a command with a hook in its Python (`profiler/hook`), listens to what
 //! the hook tells over a private socket, and keeps the traces of the recorded windows.
-//! [`profile`](assemble::profile) makes a profile of them.
+//! [`profile`](assemble::profile) makes a profile of them. [`shapes`] traces a step that is
+//! not run at all.
 //!
 //! The job comes first: it has its own process group and its own exit code, it never
 //! waits for us, and our end does not end it.
@@ -12,6 +13,7 @@ mod hook;
 mod launch;
 pub mod messages;
 pub mod recording;
+pub mod shapes;
 mod socket;
 
 pub use hook::Settings;

@@ -19,6 +19,7 @@ mod progress;
 mod run;
 mod suggest;
 mod sweep;
+mod trace_shapes;
 mod train;
 
 use std::io::{self, IsTerminal, Write};
@@ -124,6 +125,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
     let code = match cli.command {
         None => return screens(cli.screens, out),
         Some(Command::Run(args)) => run::run(&args)?,
+        Some(Command::TraceShapes(args)) => trace_shapes::run(&args, out)?,
         Some(Command::Import(args)) => import::run(&args, out)?,
         Some(Command::Predict(args)) => predict(&args, out)?,
         Some(Command::Export(args)) => export::run(&args, out)?,

@@ -16,6 +16,7 @@ mod predict;
 mod print;
 mod run;
 mod screens;
+mod trace_shapes;
 
 pub use batches::BatchesArgs;
 pub use black_box::{BlackBoxArgs, BlackBoxEvaluateArgs};
@@ -30,6 +31,7 @@ pub use predict::{PlanArgs, PredictArgs};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
 pub use run::RunArgs;
 pub use screens::{ColorArg, ScreenArg, ScreensArgs};
+pub use trace_shapes::TraceShapesArgs;
 
 use clap::{Parser, Subcommand};
 
@@ -62,6 +64,8 @@ pub struct Cli {
 pub enum Command {
     /// Start a training job and record its step, with no change to its code.
     Run(RunArgs),
+    /// Trace a training step by its shapes alone: no GPU, no memory, nothing computed.
+    TraceShapes(TraceShapesArgs),
     /// Turn PyTorch profiler traces, or the op list of a traced step, into a profile.
     Import(ImportArgs),
     /// Predict the step time on every GPU, or on those named.
@@ -143,6 +147,9 @@ mod tests {
             "habitat-tui import",
             "habitat-tui run",
             "habitat-tui run python train.py",
+            "habitat-tui trace-shapes",
+            "habitat-tui trace-shapes t.py:f --batch-sizes x",
+            "habitat-tui trace-shapes t.py:f --arg seq",
             "habitat-tui run --after 0 -- python train.py",
             "habitat-tui run --steps 5..7 --after 3 -- python train.py",
         ] {

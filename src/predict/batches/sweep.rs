@@ -472,14 +472,10 @@ fn finish(sweep: &mut GpuSweep, memory: Option<&MemoryLine>, catalog: &Catalog, 
     sweep.largest = memory.and_then(|memory| memory.largest(gpu));
 }
 
-/// Memory over the batch size: through recorded peaks, from one peak, or from shapes.
+/// Memory over the batch size: through the peaks, from one peak, or from shapes.
 fn memory_line(profiles: &[(u64, &Profile)], origin: Option<&GpuSpec>) -> Option<MemoryLine> {
-    let peaks: Vec<(u64, crate::units::Bytes)> = profiles
-        .iter()
-        .filter_map(|(batch, profile)| Some((*batch, profile.step.as_ref()?.peak_memory_bytes?)))
-        .collect();
     let (batch, first) = *profiles.first()?;
-    MemoryLine::of_peaks(&peaks, first).or_else(|| {
+    MemoryLine::of_profiles(profiles).or_else(|| {
         let most = |profile: &Profile| MemoryNeed::of(profile, origin).most();
         let (other, of_other) = match profiles.iter().find(|(other, _)| *other != batch) {
             Some((other, profile)) => (*other, most(profile)),
