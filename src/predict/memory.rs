@@ -253,6 +253,11 @@ impl MemoryLine {
         self.source == Source::AtMost
     }
 
+    /// Whether it rests on shapes and not on recorded peaks alone.
+    pub fn is_computed(&self) -> bool {
+        self.peaks == MemorySource::Computed
+    }
+
     /// The peak and the context of the process.
     pub fn with_context(&self, batch: u64) -> Bytes {
         self.peak(batch) + Bytes::known(CONTEXT_BYTES)

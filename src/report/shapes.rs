@@ -11,7 +11,7 @@ use crate::predict::memory::MemoryLine;
 use crate::predict::work::StepWork;
 use crate::profile::{Memory, Profile};
 use crate::text;
-use crate::units::Bytes;
+use crate::units::{Bytes, Flops};
 
 /// A traced step, and what is shown of it.
 #[derive(Debug)]
@@ -43,36 +43,56 @@ fn line(traced: &[Traced<'_>]) -> Option<MemoryLine> {
     if sized.len() < 2 { None } else { MemoryLine::of_profiles(&sized) }
 }
 
-/// A row a batch size.
-pub fn table(traced: &[Traced<'_>]) -> Table {
-    let kinds = ["parameters", "gradients", "optimizer state", "activations", "temporary"];
-    let mut columns = vec![
+/// What each step does, a row a batch size.
+pub fn work_table(traced: &[Traced<'_>]) -> Table {
+    let mut table = Table::new(&[
         Column::number("batch", "batch_size"),
         Column::number("calls", "calls"),
         Column::number("FLOPs", "flops"),
         Column::number("forward", "forward_flops"),
         Column::number("backward", "backward_flops"),
         Column::number("moved", "bytes"),
-        Column::number("peak memory", "peak_memory_bytes"),
-    ];
-    columns.extend(kinds.map(|kind| Column::number(kind, kind)));
-    let mut table = Table::new(&columns);
+    ]);
     for traced in traced {
         let work = &traced.work;
-        let bytes = |bytes: Bytes| Cell::of(amount(bytes), bytes.get());
-        let mut row = vec![
-            Cell::maybe(traced.batch(), |batch| Cell::of(format::grouped(batch as f64), batch)),
+        let flops = |flops: Flops| Cell::of(format::short_count(flops.get()), flops.get());
+        table.push(vec![
+            batch(traced),
             Cell::of(format::grouped(work.calls as f64), work.calls),
-            Cell::of(format::short_count(work.flops().get()), work.flops().get()),
-            Cell::of(format::short_count(work.forward.get()), work.forward.get()),
-            Cell::of(format::short_count(work.backward.get()), work.backward.get()),
+            flops(work.flops()),
+            flops(work.forward),
+            flops(work.backward),
             bytes(work.bytes),
-            Cell::maybe(traced.memory(), |memory| bytes(memory.total())),
-        ];
-        row.extend((0..kinds.len()).map(|at| Cell::maybe(traced.memory(), |memory| bytes(memory.kinds()[at].1))));
-        table.push(row);
+        ]);
     }
     table
+}
+
+/// What each step keeps in memory at its peak, a row a batch size.
+pub fn memory_table(traced: &[Traced<'_>]) -> Table {
+    let mut table = Table::new(&[
+        Column::number("batch", "batch_size"),
+        Column::number("peak memory", "peak_memory_bytes"),
+        Column::number("parameters", "parameters_bytes"),
+        Column::number("gradients", "gradients_bytes"),
+        Column::number("optimizer state", "optimizer_state_bytes"),
+        Column::number("activations", "activations_bytes"),
+        Column::number("temporary", "temporary_bytes"),
+    ]);
+    for traced in traced {
+        let Some(memory) = traced.memory() else { continue };
+        let kinds = memory.kinds().map(|(_, kind)| bytes(kind));
+        table.push([batch(traced), bytes(memory.total())].into_iter().chain(kinds).collect());
+    }
+    table
+}
+
+fn batch(traced: &Traced<'_>) -> Cell {
+    Cell::maybe(traced.batch(), |batch| Cell::of(format::grouped(batch as f64), batch))
+}
+
+fn bytes(bytes: Bytes) -> Cell {
+    Cell::of(amount(bytes), bytes.get())
 }
 
 /// Everything, for people.
@@ -88,7 +108,9 @@ pub fn write_text(traced: &[Traced<'_>], out: &mut dyn Write) -> io::Result<()> 
     facts.extend(workload.parameter_count.map(|count| format!("{} parameters", format::short_count(count as f64))));
     writeln!(out, "{}: {}", text::clean(&workload.name, 80), facts.join(" · "))?;
     writeln!(out, "traced by its shapes: nothing was run or measured\n")?;
-    table(traced).write_text(out)?;
+    work_table(traced).write_text(out)?;
+    writeln!(out)?;
+    memory_table(traced).write_text(out)?;
     writeln!(out)?;
     writeln!(
         out,

@@ -208,8 +208,8 @@ def described(value):
     if value is None:
         return "nothing, and made no step"
     if isinstance(value, (tuple, list)):
-        return "(%s)" % ", ".join(type(item).__name__ for item in value)
-    return type(value).__name__
+        return "(%s)" % ", ".join(described(item) for item in value)
+    return "Tensor %s" % (tuple(value.shape),) if hasattr(value, "shape") else type(value).__name__
 
 
 def whole_step(torch, model, inputs, optimizer, loss_fn, shown):

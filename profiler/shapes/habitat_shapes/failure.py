@@ -33,8 +33,8 @@ def users_frames(error):
     """The last frames of the user's own code, where it was left last, and the error."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_ours(frame.filename)]
     own = [frame for frame in frames if not is_installed(frame.filename)][-FRAMES:]
-    # What was called last, where that is not the user's own.
-    own += [frame for frame in frames[-1:] if is_installed(frame.filename)]
+    # What was called last, where that is not the user's own, nor how fake tensors say no.
+    own += [frame for frame in frames[-1:] if is_installed(frame.filename) and "_subclasses" not in frame.filename]
     lines = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
     return "".join(lines).rstrip()
 
@@ -74,7 +74,7 @@ def of(error, where):
         remedy = 'no GPU is there while tracing, and none is needed: build everything with device = "cpu"'
     elif isinstance(error, SystemExit):
         kind = "exited"
-        remedy = "the script ended Python; put what runs it under `if __name__ == \"__main__\":`"
+        remedy = "it ended Python; put what a program does, reading of arguments too, under `if __name__ == \"__main__\":`"
     return Failure(kind, "%s: %s" % (where, text_of(error)), remedy, trace)
 
 

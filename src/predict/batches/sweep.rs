@@ -82,6 +82,8 @@ pub struct Sweep {
     pub basis: Basis,
     /// The recorded batch sizes, ascending.
     pub recorded: Vec<u64>,
+    /// Whether nothing of it was measured on a GPU.
+    pub shapes_only: bool,
     /// GPU by GPU.
     pub gpus: Vec<GpuSweep>,
     /// Memory by batch size, where anything is known of it.
@@ -198,7 +200,8 @@ pub fn sweep(
     if let Some(memory) = &memory {
         notes.push(memory.to_string());
     }
-    Ok(Sweep { workload: first.workload.clone(), basis, recorded, gpus, memory, notes })
+    let shapes_only = first.origin.is_none();
+    Ok(Sweep { workload: first.workload.clone(), basis, recorded, shapes_only, gpus, memory, notes })
 }
 
 /// Whether two profiles are of one workload, recorded alike.
