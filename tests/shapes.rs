@@ -63,8 +63,7 @@ impl Place {
     }
 
     fn read(&self, name: &str) -> Profile {
-        let json = std::fs::read(self.path(name)).unwrap();
-        Profile::from_json(&habitat_tui::store::decompress(&json).unwrap()).unwrap().0
+        habitat_tui::store::read_profile(&self.path(name)).unwrap().0
     }
 
     /// The profile of one function of a fixture.
@@ -177,8 +176,8 @@ fn a_small_network_has_known_work_and_memory() {
     let modules: Vec<Option<&str>> =
         named(&profile, "aten::addmm").iter().map(|operation| operation.module.as_deref()).collect();
     assert_eq!(modules, [Some("*"), Some("*")]);
-    // In training the peak of a large batch is in backward: what forward keeps, one sample
-    // at a time, is the input, the result of ReLU and the logarithms of the softmax.
+    // The peak of a large batch is in backward, where ReLU's gradient is made of that of its
+    // result: input, labels and result are still kept, the softmax is gone.
     let output =
         place.trace(&python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "8192,4096", "--json"]);
     let json: Value = serde_json::from_str(&out(&output)).unwrap();
@@ -187,8 +186,10 @@ fn a_small_network_has_known_work_and_memory() {
     let of = |at: usize, pointer: &str| steps[at].pointer(pointer).and_then(Value::as_f64).unwrap();
     assert_eq!((of(0, "/workload/batch_size"), of(1, "/workload/batch_size")), (4096.0, 8192.0));
     assert_eq!(of(1, "/flops/forward"), 2.0 * of(0, "/flops/forward"));
-    let grown = of(1, "/memory/activations_bytes") - of(0, "/memory/activations_bytes");
-    assert_eq!(grown, 4096.0 * (4.0 * (128.0 + 256.0 + 64.0) + 8.0));
+    let grown = |kind: &str| of(1, &format!("/memory/{kind}_bytes")) - of(0, &format!("/memory/{kind}_bytes"));
+    assert_eq!(grown("activations"), 4096.0 * (4.0 * (128.0 + 256.0) + 8.0));
+    assert_eq!(grown("temporary"), 4096.0 * 4.0 * 2.0 * 256.0);
+    assert_eq!(grown("parameters") + grown("optimizer_state"), 0.0);
     let line = json["memory_line"]["per_sample_bytes"].as_f64().unwrap();
     assert!((line - (of(1, "/peak_memory_bytes") - of(0, "/peak_memory_bytes")) / 4096.0).abs() < 1.0);
     assert_eq!(place.read("mlp-build-b8192.habitat.json.zst").workload.batch_size, Some(8192));
@@ -213,11 +214,14 @@ fn what_is_traced_is_predicted_and_told_as_computed() {
     assert!(!out(&predicted).contains("recorded peak"));
     let shown = place.command(&["predict", files[0], "--to", "t4"]).output().unwrap();
     assert!(out(&shown).contains("computed from shapes: parameters 194 KB"), "{}", out(&shown));
-    let shot = ["--screenshot", "shot.txt", "--size", "80x24", "--screen", "overview", files[0]];
+    let shot = ["--screenshot", "shot.svg", "--size", "80x24", "--screen", "overview", files[0]];
     let screen = place.command(&shot).output().unwrap();
     assert!(screen.status.success(), "{}", err(&screen));
-    let screen = std::fs::read_to_string(place.path("shot.txt")).unwrap();
-    assert!(screen.contains(", computed") && screen.contains("memory   parameters"), "{screen}");
+    let screen = std::fs::read_to_string(place.path("shot.svg")).unwrap();
+    assert!(
+        screen.contains(", computed<") && screen.contains(">memory<") && screen.contains(">activations "),
+        "{screen}"
+    );
 }
 
 #[test]

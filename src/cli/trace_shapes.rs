@@ -39,7 +39,7 @@ mod unix {
         batch_sizes.sort_unstable();
         batch_sizes.dedup();
         let files = files(args, &name, &batch_sizes);
-        for path in files.iter().filter(|path| !args.force && path.exists()) {
+        if let Some(path) = files.iter().find(|path| !args.force && path.exists()) {
             return Err(StoreError::Exists { path: path.clone() }.into());
         }
         let order = ShapesOrder {

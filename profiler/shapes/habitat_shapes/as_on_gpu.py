@@ -30,13 +30,6 @@ IN_32_BITS_NN = """
 """.split()
 
 
-def functions():
-    found = set()
-    for place, names in ((torch, IN_32_BITS), (torch.Tensor, IN_32_BITS), (torch._C._nn, IN_32_BITS_NN)):
-        found.update(getattr(place, name) for name in names if hasattr(place, name))
-    return found
-
-
 def on_cpu(value):
     """`value` with every name of a GPU taken for the CPU's."""
     if isinstance(value, torch.device):
@@ -58,48 +51,75 @@ def takes(low):
     return lambda value: value.to(low) if value is not None and value.is_floating_point() else value
 
 
-class AsOnGpu(TorchFunctionMode):
-    """Puts the calls of a GPU in place of a CPU's."""
-
-    def __init__(self, step):
-        super().__init__()
-        self.step = step
-        self.wide = functions()
-        self.replaced = {
-            F.scaled_dot_product_attention: self.attention,
-            torch.dropout: self.dropout,
-            torch.Tensor.cuda: lambda tensor, *args, **kwargs: tensor,
-            torch.Tensor.pin_memory: lambda tensor, *args, **kwargs: tensor,
-        }
-        for kind in recurrent.MODES:
-            original = getattr(torch._VF, kind)
-            self.replaced[original] = recurrent.layer(kind, original)
+class Devices(TorchFunctionMode):
+    """Takes every GPU that is named for the CPU."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        replacement = self.replaced.get(func)
-        if replacement is not None:
-            out = replacement(*args, **kwargs)
-            if out is not None:
-                return out
+        if func in STAYS:
+            return args[0]
         if any(on_cpu(value) is not value for value in args):
             args = tuple(on_cpu(value) for value in args)
         if kwargs and any(on_cpu(value) is not value for value in kwargs.values()):
             kwargs = {name: on_cpu(value) for name, value in kwargs.items()}
         if kwargs.get("pin_memory"):
             kwargs = dict(kwargs, pin_memory=False)
-        if func in self.wide and torch.is_autocast_cpu_enabled():
-            args = tuple(in_32_bits(value) for value in args)
-            kwargs = {name: in_32_bits(value) for name, value in kwargs.items()}
         return func(*args, **kwargs)
 
-    def dropout(self, x, p, train):
-        """One call that keeps a mask of one byte an element (`dropout` of Dropout.cpp)."""
-        return torch.native_dropout(x, p, True)[0] if train and 0 < p < 1 else None
 
-    def attention(self, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+STAYS = {torch.Tensor.cuda, torch.Tensor.pin_memory}
+
+
+class Calls:
+    """The calls of a GPU in place of a CPU's. Functions are replaced where they are found,
+    as a mode does not see what the functions of torch.nn.functional call in turn."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def replacements(self):
+        """(place, name, function) of each."""
+        fused = F.scaled_dot_product_attention
+        for place in (F, torch._C._nn):
+            yield place, "scaled_dot_product_attention", self.unless_inside(self.attention, fused)
+        for place in (torch._VF, torch):
+            yield place, "dropout", self.unless_inside(self.dropout, torch._C._VariableFunctions.dropout)
+        for kind in recurrent.MODES:
+            original = getattr(torch._C._VariableFunctions, kind)
+            for place in (torch._VF, torch):
+                yield place, kind, self.unless_inside(recurrent.layer(kind, original), original)
+        for place, names in ((torch, IN_32_BITS), (torch.Tensor, IN_32_BITS), (torch._C._nn, IN_32_BITS_NN)):
+            for name in names:
+                if hasattr(place, name):
+                    yield place, name, self.wide(getattr(place, name))
+
+    def unless_inside(self, replacement, original):
+        """`replacement`, but `original` where it has no answer and where PyTorch works out
+        the result of a call."""
+
+        def call(*args, **kwargs):
+            out = None if self.step.inside else replacement(*args, **kwargs)
+            return original(*args, **kwargs) if out is None else out
+
+        return call
+
+    def wide(self, original):
+        def call(*args, **kwargs):
+            if torch.is_autocast_cpu_enabled() and not self.step.inside:
+                args = tuple(in_32_bits(value) for value in args)
+                kwargs = {name: in_32_bits(value) for name, value in kwargs.items()}
+            return original(*args, **kwargs)
+
+        return call
+
+    def dropout(self, input, p, train):
+        """One call that keeps a mask of one byte an element (`dropout` of Dropout.cpp)."""
+        return torch.native_dropout(input, p, True)[0] if train and 0 < p < 1 else None
+
+    def attention(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
         """Flash attention in 16 bits without a mask, else the memory-efficient one, else
         the products one by one (`_fused_sdp_choice_cuda` of sdp_utils.cpp)."""
+        q, k, v = query, key, value
         if torch.is_autocast_cpu_enabled():
             q, k, v = map(takes(torch.get_autocast_cpu_dtype()), (q, k, v))
             attn_mask = attn_mask if attn_mask is None or attn_mask.dtype == torch.bool else attn_mask.to(q.dtype)
@@ -166,6 +186,9 @@ def patched(step):
         if hasattr(place, name):
             changes.append((place, name, getattr(place, name)))
             setattr(place, name, value)
+
+    for place, name, function in list(Calls(step).replacements()):
+        change(place, name, function)
 
     autocast = torch.amp.autocast_mode.autocast
     made, entered = autocast.__init__, autocast.__enter__

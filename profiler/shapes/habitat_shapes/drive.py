@@ -48,7 +48,7 @@ def run(request):
     written = []
     with contextlib.ExitStack() as stack:
         fake = FakeTensorMode(allow_non_fake_inputs=True)
-        for context in (fake, as_on_gpu.patched(step), as_on_gpu.AsOnGpu(step), step.watched(), mode):
+        for context in (fake, as_on_gpu.patched(step), as_on_gpu.Devices(), step.watched(), mode):
             stack.enter_context(context)
         function = find(request["target"])
         for index, batch in enumerate(request["batch_sizes"] or [None]):

@@ -50,6 +50,8 @@ class Step:
 
     def __init__(self):
         self.stage = "import"
+        # PyTorch works out the result of a call.
+        self.inside = 0
         self.memory = Memory()
         self.notes = []
         self.optimizers, self.parameters, self.roots = [], {}, []
@@ -226,6 +228,7 @@ class Recorder(TorchDispatchMode):
         known = recurrent.CALLS.get(str(func))
         if known is not None:
             return known(*args, **kwargs)
+        self.step.inside += 1
         try:
             return func(*args, **kwargs)
         except Exception as error:
@@ -237,6 +240,8 @@ class Recorder(TorchDispatchMode):
                 "the step reads numbers back from tensors (such as loss.item()); each was answered with %g" % ANSWER
             )
             return ANSWER
+        finally:
+            self.step.inside -= 1
 
     def remember(self, func, phase, args, kwargs, out):
         memory = self.step.memory
