@@ -292,7 +292,7 @@ mod tests {
                     .unwrap()
                     .map(move |entry| format!("{folder}{}", entry.unwrap().file_name().to_string_lossy()))
             })
-            .filter(|name| name.ends_with(".py"))
+            .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "py"))
             .collect();
         found.sort();
         let mut embedded: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();

@@ -10,8 +10,8 @@ use crate::units::Hours;
 
 /// Arguments of `trace-shapes`.
 ///
-/// The function is called with batch_size=N if it takes that, and returns either a function
-/// that makes one whole step, or (model, inputs, optimizer[, loss_fn]); None for the
+/// The function is called with `batch_size=N` if it takes that, and returns either a function
+/// that makes one whole step, or `(model, inputs, optimizer[, loss_fn])`; None for the
 /// optimizer is inference. It runs in your Python, on tensors without values: it takes no
 /// memory and needs no GPU.
 #[derive(Debug, Args)]

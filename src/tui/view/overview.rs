@@ -85,18 +85,15 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
         y += 1;
     }
     canvas.text(area.x, y, LABEL, "step", Role::Muted);
-    match overview::step(profile) {
-        Some((time, rest)) => {
-            let x = canvas.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
-            let rest = if rest.is_empty() { " measured".to_owned() } else { format!(" measured · {rest}") };
-            let room = area.right().saturating_sub(x);
-            canvas.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
-        }
-        None => {
-            let mut words = "wall time not measured".to_owned();
-            words.extend(overview::peak(profile).map(|peak| format!(" · {peak}")));
-            canvas.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
-        }
+    if let Some((time, rest)) = overview::step(profile) {
+        let x = canvas.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
+        let rest = if rest.is_empty() { " measured".to_owned() } else { format!(" measured · {rest}") };
+        let room = area.right().saturating_sub(x);
+        canvas.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
+    } else {
+        let mut words = "wall time not measured".to_owned();
+        words.extend(overview::peak(profile).map(|peak| format!(" · {peak}")));
+        canvas.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
     }
     y += 1;
     let breakdown = &app.overview.breakdown;
