@@ -6,7 +6,8 @@
 //! a library (`profiler/cupti`) records the kernels, see [`cupti`].
 //!
 //! [`on_demand`] records a job that runs already, where it was started for that.
-//! [`calibrate`] measures the GPU of this machine itself, with no job at all.
+//! [`shapes`] traces a step that is not run at all. [`calibrate`] measures the GPU of this
+//! machine itself, with no job.
 //!
 //! The job comes first: it has its own process group and its own exit code, it never
 //! waits for us, and our end does not end it.
@@ -22,6 +23,7 @@ pub mod messages;
 #[cfg(target_os = "linux")]
 pub mod on_demand;
 pub mod recording;
+pub mod shapes;
 pub mod smi;
 mod socket;
 

@@ -24,6 +24,7 @@ mod recording;
 mod run;
 mod suggest;
 mod sweep;
+mod trace_shapes;
 mod train;
 
 use std::io::{self, IsTerminal, Write};
@@ -131,6 +132,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Run(args)) => run::run(&args)?,
         Some(Command::Attach(args)) => attach::run(&args, out)?,
         Some(Command::Env(args)) => env::run(&args, out)?,
+        Some(Command::TraceShapes(args)) => trace_shapes::run(&args, out)?,
         Some(Command::Import(args)) => import::run(&args, out)?,
         Some(Command::Predict(args)) => predict(&args, out)?,
         Some(Command::Export(args)) => export::run(&args, out)?,

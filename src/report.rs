@@ -8,10 +8,12 @@ pub mod calibration;
 pub mod comparison;
 pub mod format;
 pub mod gpus;
+pub mod memory;
 pub mod offers;
 pub mod plan_toml;
 pub mod plans;
 pub mod predictions;
+pub mod shapes;
 pub mod summary;
 pub mod table;
 

@@ -1,6 +1,7 @@
 //! Does the step fit in a GPU's memory?
 //!
-//! A recorded peak decides. Without one, two certain answers are left: a step that ran on
+//! A peak decides, recorded on a device or computed from shapes; the answer says which.
+//! Without one, two certain answers are left: a step that ran on
 //! the origin fits wherever there is at least as much memory, and parameters with their
 //! gradients alone can be too large. Between them an upper estimate from shapes says yes
 //! where everything the forward pass writes, kept to the end, would fit.
@@ -8,7 +9,7 @@
 use std::fmt;
 
 use crate::catalog::GpuSpec;
-use crate::profile::{DType, Mode, Operation, Phase, Profile};
+use crate::profile::{DType, MemorySource, Mode, Operation, Phase, Profile};
 use crate::regress::line::{Line, Point};
 use crate::units::{Bytes, GIB};
 
@@ -29,13 +30,15 @@ const LEAST_TRAINING_BYTES_PER_PARAMETER: f64 = 4.0;
 /// What a profile says of the memory of its step, worked out once for all GPUs.
 #[derive(Debug, Clone)]
 pub struct MemoryNeed {
-    recorded: Option<Bytes>,
+    peak: Option<Bytes>,
+    /// Where the peak is from.
+    source: MemorySource,
     least: Option<Bytes>,
     most: Option<Bytes>,
     ran_on: Option<(String, Bytes)>,
     /// Tensors may be twice as large as recorded.
     widened: bool,
-    /// Where the recorded need is from a line over batch sizes: in words.
+    /// Where the peak is from a line over batch sizes: in words.
     by_line: Option<&'static str>,
 }
 
@@ -47,7 +50,8 @@ impl MemoryNeed {
         let context = Bytes::known(CONTEXT_BYTES);
         let per_parameter = |bytes: f64| parameters.map(|count| Bytes::known(count * bytes));
         Self {
-            recorded: profile.step.as_ref().and_then(|step| step.peak_memory_bytes).map(|peak| peak + context),
+            peak: profile.step.as_ref().and_then(|step| step.peak_memory_bytes).map(|peak| peak + context),
+            source: source_of(profile),
             least: if training {
                 per_parameter(LEAST_TRAINING_BYTES_PER_PARAMETER).map(|bytes| bytes + context)
             } else {
@@ -71,7 +75,8 @@ impl MemoryNeed {
     /// ran on.
     pub fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
         Self {
-            recorded: peak.map(|peak| peak + Bytes::known(CONTEXT_BYTES)),
+            peak: peak.map(|peak| peak + Bytes::known(CONTEXT_BYTES)),
+            source: MemorySource::Recorded,
             least: None,
             most: None,
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
@@ -92,7 +97,7 @@ impl MemoryNeed {
         let usable = gpu.memory * USABLE_SHARE;
         let answer = |fits, needed, reason| MemoryFit { fits, needed, usable, reason };
         let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
-        if let Some(needed) = self.recorded.filter(|_| self.widened) {
+        if let Some(needed) = self.peak.filter(|_| self.widened) {
             let most = needed * 2.0;
             let (fits, limit) = if most.get() <= usable.get() {
                 (Fits::Yes, "at most")
@@ -104,10 +109,10 @@ impl MemoryNeed {
             return answer(
                 fits,
                 None,
-                format!("{limit} {} GB, twice what was recorded in 16 bits; {available}", gib(most)),
+                format!("{limit} {} GB, twice what was {} in 16 bits; {available}", gib(most), word(self.source)),
             );
         }
-        if let Some(needed) = self.recorded {
+        if let Some(needed) = self.peak {
             let (fits, word) =
                 if needed.get() <= usable.get() { (Fits::Yes, "needs") } else { (Fits::No, "does not fit: needs") };
             return answer(
@@ -116,7 +121,7 @@ impl MemoryNeed {
                 format!(
                     "{word} {} GB ({} and 1 GB for the process); {available}",
                     gib(needed),
-                    self.by_line.unwrap_or("recorded peak")
+                    self.by_line.unwrap_or_else(|| one_peak(self.source))
                 ),
             );
         }
@@ -156,6 +161,27 @@ impl MemoryNeed {
     }
 }
 
+/// Where the peak of a profile is from.
+fn source_of(profile: &Profile) -> MemorySource {
+    let memory = profile.step.as_ref().and_then(|step| step.memory.as_ref());
+    memory.map_or(MemorySource::Recorded, |memory| memory.source)
+}
+
+/// How a peak came about.
+const fn word(source: MemorySource) -> &'static str {
+    match source {
+        MemorySource::Recorded => "recorded",
+        MemorySource::Computed => "computed",
+    }
+}
+
+const fn one_peak(source: MemorySource) -> &'static str {
+    match source {
+        MemorySource::Recorded => "recorded peak",
+        MemorySource::Computed => "peak computed from shapes, not checked on a GPU,",
+    }
+}
+
 /// Peak memory over the batch size: a fixed part (parameters, their gradients and states) and
 /// one a sample (activations).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -165,12 +191,14 @@ pub struct MemoryLine {
     /// A sample.
     pub per_sample: Bytes,
     source: Source,
+    /// Where the peaks are from.
+    peaks: MemorySource,
 }
 
 /// Where a memory line is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// So many recorded peaks.
+    /// So many peaks.
     Peaks(usize),
     /// One peak; the parameters' part is known.
     Parameters,
@@ -181,22 +209,29 @@ enum Source {
 }
 
 impl MemoryLine {
-    /// Through recorded peaks; from one alone with what the parameters of `profile` take as
-    /// the fixed part, or with none. `None` without a peak.
-    pub fn of_peaks(peaks: &[(u64, Bytes)], profile: &Profile) -> Option<Self> {
-        let points: Vec<Point> = peaks.iter().map(|&(batch, peak)| Point::new(batch as f64, peak.get())).collect();
+    /// Through the peaks of profiles by batch size; from one alone with what its parameters
+    /// take as the fixed part (as it says itself, else 16 bytes each in training), or with
+    /// none. `None` without a peak.
+    pub fn of_profiles(profiles: &[(u64, &Profile)]) -> Option<Self> {
+        let with_peak: Vec<(u64, Bytes, &Profile)> = profiles
+            .iter()
+            .filter_map(|(batch, profile)| Some((*batch, profile.step.as_ref()?.peak_memory_bytes?, *profile)))
+            .collect();
+        let computed = with_peak.iter().any(|(.., profile)| source_of(profile) == MemorySource::Computed);
+        let peaks = if computed { MemorySource::Computed } else { MemorySource::Recorded };
+        let points: Vec<Point> =
+            with_peak.iter().map(|&(batch, peak, _)| Point::new(batch as f64, peak.get())).collect();
         if let Ok(line) = Line::non_negative(&points) {
             let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
-            return Some(Self { fixed, per_sample, source: Source::Peaks(peaks.len()) });
+            return Some(Self { fixed, per_sample, source: Source::Peaks(points.len()), peaks });
         }
-        let &(batch, peak) = peaks.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let bytes = if profile.workload.mode == Mode::Training { TRAINING_BYTES_PER_PARAMETER } else { 4.0 };
-        let states = profile.workload.parameter_count.map(|count| Bytes::known(count as f64 * bytes));
-        let (fixed, source) = match states.filter(|states| states.get() < peak.get()) {
+        let &(batch, peak, profile) = with_peak.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let states = fixed_part(profile).filter(|states| states.get() < peak.get());
+        let (fixed, source) = match states {
             Some(states) => (states, Source::Parameters),
             None => (Bytes::ZERO, Source::Proportional),
         };
-        Some(Self { fixed, per_sample: (peak - fixed) * (1.0 / batch.max(1) as f64), source })
+        Some(Self { fixed, per_sample: (peak - fixed) * (1.0 / batch.max(1) as f64), source, peaks })
     }
 
     /// Through upper estimates (context of the process included) at two batch sizes.
@@ -205,7 +240,7 @@ impl MemoryLine {
         let line =
             Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, (most - context).get()))).ok()?;
         let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
-        Some(Self { fixed, per_sample, source: Source::AtMost })
+        Some(Self { fixed, per_sample, source: Source::AtMost, peaks: MemorySource::Computed })
     }
 
     /// The peak at a batch size, without the context of the process.
@@ -216,6 +251,11 @@ impl MemoryLine {
     /// Whether it is an upper bound: what fits by it fits, what does not may.
     pub fn is_upper_bound(&self) -> bool {
         self.source == Source::AtMost
+    }
+
+    /// Whether it rests on shapes and not on recorded peaks alone.
+    pub fn is_computed(&self) -> bool {
+        self.peaks == MemorySource::Computed
     }
 
     /// The peak and the context of the process.
@@ -229,12 +269,22 @@ impl MemoryLine {
         let unknown = MemoryNeed::unseen(None, None);
         match self.source {
             Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
-            Source::Peaks(_) => {
-                MemoryNeed { recorded: Some(with_context), by_line: Some("line through recorded peaks"), ..unknown }
-            }
-            Source::Parameters | Source::Proportional => {
-                MemoryNeed { recorded: Some(with_context), by_line: Some("recorded peak scaled"), ..unknown }
-            }
+            Source::Peaks(_) => MemoryNeed {
+                peak: Some(with_context),
+                by_line: Some(match self.peaks {
+                    MemorySource::Recorded => "line through recorded peaks",
+                    MemorySource::Computed => "line through peaks computed from shapes, not checked on a GPU,",
+                }),
+                ..unknown
+            },
+            Source::Parameters | Source::Proportional => MemoryNeed {
+                peak: Some(with_context),
+                by_line: Some(match self.peaks {
+                    MemorySource::Recorded => "recorded peak scaled",
+                    MemorySource::Computed => "peak computed from shapes, scaled",
+                }),
+                ..unknown
+            },
         }
     }
 
@@ -252,17 +302,35 @@ impl fmt::Display for MemoryLine {
         let [fixed, per_sample] = [self.fixed, self.per_sample].map(|bytes| bytes.get() / GIB);
         let line = format!("{fixed:.2} GB + {:.1} MB a sample", per_sample * 1024.0);
         match self.source {
-            Source::Peaks(count) => write!(f, "memory: {line}, a line through {count} recorded peaks"),
+            Source::Peaks(count) => match self.peaks {
+                MemorySource::Recorded => write!(f, "memory: {line}, a line through {count} recorded peaks"),
+                MemorySource::Computed => {
+                    write!(f, "memory: {line}, a line through {count} peaks computed from shapes, not checked on a GPU")
+                }
+            },
             Source::Parameters => write!(
                 f,
-                "memory: {line}, from one recorded peak: what is beyond the parameters (with gradients and states) is taken to grow with the batch"
+                "memory: {line}, from one {} peak: what is beyond the parameters (with gradients and states) is taken to grow with the batch",
+                word(self.peaks)
             ),
             Source::Proportional => {
-                write!(f, "memory: {line}, from one recorded peak, all of it taken to grow with the batch")
+                let word = word(self.peaks);
+                write!(f, "memory: {line}, from one {word} peak, all of it taken to grow with the batch")
             }
             Source::AtMost => write!(f, "memory: at most {line}, by shapes; no peak was recorded"),
         }
     }
+}
+
+/// What does not grow with the batch: by kind where the profile tells, else 16 bytes a
+/// parameter in training and 4 in inference.
+fn fixed_part(profile: &Profile) -> Option<Bytes> {
+    let told = profile.step.as_ref().and_then(|step| step.memory.as_ref());
+    if let Some(memory) = told.filter(|memory| memory.parameters.get() > 0.0) {
+        return Some(memory.parameters + memory.optimizer_state + memory.gradients);
+    }
+    let bytes = if profile.workload.mode == Mode::Training { TRAINING_BYTES_PER_PARAMETER } else { 4.0 };
+    profile.workload.parameter_count.map(|count| Bytes::known(count as f64 * bytes))
 }
 
 fn gib(bytes: Bytes) -> String {
@@ -304,7 +372,7 @@ fn activations(operations: &[Operation], training: bool) -> Option<Bytes> {
 mod tests {
     use super::*;
     use crate::catalog::Layer;
-    use crate::profile::{Step, Workload};
+    use crate::profile::{Memory, Step, Workload};
 
     fn spec(slug: &str) -> GpuSpec {
         let path = format!("{}/catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -350,8 +418,10 @@ mod tests {
     }
 
     fn line(peaks: &[(u64, f64)], parameters: Option<u64>) -> Option<MemoryLine> {
-        let peaks: Vec<(u64, Bytes)> = peaks.iter().map(|&(batch, gib)| (batch, Bytes::known(gib * GIB))).collect();
-        MemoryLine::of_peaks(&peaks, &profile(None, parameters))
+        let profiles: Vec<(u64, Profile)> =
+            peaks.iter().map(|&(batch, gib)| (batch, profile(Some(gib), parameters))).collect();
+        let borrowed: Vec<(u64, &Profile)> = profiles.iter().map(|(batch, profile)| (*batch, profile)).collect();
+        MemoryLine::of_profiles(&borrowed)
     }
 
     #[test]
@@ -375,6 +445,37 @@ mod tests {
         let unknown = line(&[(16, 6.0)], None).unwrap();
         assert!((unknown.peak(32).get() / GIB - 12.0).abs() < 1e-9);
         assert_eq!(line(&[], None), None);
+    }
+
+    #[test]
+    fn computed_peaks_are_told_from_recorded_ones() {
+        let computed = |gib: f64| {
+            let mut profile = profile(Some(gib), None);
+            let quarter = Bytes::known(gib * GIB / 4.0);
+            profile.step.as_mut().unwrap().memory = Some(Memory {
+                source: MemorySource::Computed,
+                parameters: quarter,
+                gradients: Bytes::ZERO,
+                optimizer_state: quarter,
+                activations: quarter,
+                temporary: quarter,
+            });
+            profile
+        };
+        let (small, large, t4) = (computed(4.0), computed(6.0), spec("t4"));
+        let need = MemoryNeed::of(&small, None);
+        assert!(need.fit(&t4).reason.contains("(peak computed from shapes, not checked on a GPU, and 1 GB"));
+        assert!(need.in_32_bits().fit(&t4).reason.contains("twice what was computed in 16 bits"));
+        let line = MemoryLine::of_profiles(&[(16, &small), (32, &large)]).unwrap();
+        assert!(line.to_string().ends_with("a line through 2 peaks computed from shapes, not checked on a GPU"));
+        assert!(line.need(64).fit(&t4).reason.contains("line through peaks computed from shapes"));
+        // From one alone: parameters and states, as it says itself, do not grow.
+        let one = MemoryLine::of_profiles(&[(16, &small)]).unwrap();
+        assert!((one.peak(32).get() / GIB - 6.0).abs() < 1e-9, "{one}");
+        assert!(one.to_string().contains("from one computed peak: what is beyond the parameters"));
+        // A recorded one beside it does not make the line a recorded one.
+        let mixed = MemoryLine::of_profiles(&[(16, &profile(Some(4.0), None)), (32, &large)]).unwrap();
+        assert!(mixed.to_string().contains("computed"));
     }
 
     #[test]

@@ -5,8 +5,11 @@
 //! the arithmetic intensity of wave scaling.
 
 mod recurrent;
+mod total;
 
 use std::collections::BTreeMap;
+
+pub use total::StepWork;
 
 use super::family::{Family, family};
 use crate::profile::{Attribute, DType, Operation, Precision, Shape};

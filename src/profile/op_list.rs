@@ -4,7 +4,9 @@
 //! distinct `ATen` call with its phase, arguments, results and count, as a
 //! `TorchDispatchMode` under `FakeTensorMode` sees them. A tensor is `{"shape": […],
 //! "dtype": "float32"}`; everything else among the arguments is a plain value. Calls that
-//! only view a tensor (`"view": true`) are left out.
+//! only view a tensor (`"view": true`) are left out. `habitat-tui trace-shapes` makes
+//! version 1 of it with `"format": "habitat-op-list"` (`profiler/shapes/README.md` has every
+//! field); lists without a format are those of older scripts.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +16,27 @@ use serde_json::Value;
 use super::kineto::positions;
 use super::read::json_error;
 use super::{
-    Attribute, DType, Mode, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape, Step, Workload,
+    Attribute, DType, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape,
+    Step, Workload,
 };
 use crate::text;
 use crate::units::Bytes;
 
 /// Characters of a textual argument.
 const TEXT: usize = 64;
+/// Characters of a module's path.
+const MODULE: usize = 160;
+/// Notes taken over, and their length.
+const NOTES: usize = 16;
+const NOTE: usize = 400;
+/// The form of a list that says its form.
+const FORMAT: &str = "habitat-op-list";
+const VERSION: u32 = 1;
 
 #[derive(Deserialize)]
 struct OpList {
+    format: Option<String>,
+    version: Option<u32>,
     #[serde(default)]
     info: Info,
     ops: Vec<Record>,
@@ -37,15 +50,68 @@ struct Info {
     seq: Option<u64>,
     params: Option<u64>,
     amp: Option<String>,
+    /// Whether products of 32-bit tensors run in TF32.
     #[serde(default)]
-    memory: Memory,
+    tf32: bool,
+    mode: Option<Mode>,
+    #[serde(default)]
+    memory: Listed,
+    #[serde(default)]
+    notes: Vec<String>,
 }
 
 #[derive(Default, Deserialize)]
-struct Memory {
-    /// Bytes by kind of tensor and in all (`Total`), by device.
+struct Listed {
+    /// Bytes by kind of tensor and in all (`Total`), by device, as `mem_tracker` has them.
     #[serde(default)]
     peak: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Bytes by kind at the moment at which most is allocated.
+    kinds: Option<Kinds>,
+    /// The phase of that moment.
+    peak_phase: Option<Phase>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Kinds {
+    parameters: u64,
+    gradients: u64,
+    optimizer_state: u64,
+    activations: u64,
+    temporary: u64,
+}
+
+impl Listed {
+    /// Memory by kind, from either form.
+    fn by_kind(&self) -> Option<Memory> {
+        let of = |names: &[&str]| {
+            self.peak.values().flat_map(|kinds| names.iter().filter_map(|name| kinds.get(*name))).sum::<u64>()
+        };
+        let kinds = self.kinds.unwrap_or_else(|| Kinds {
+            parameters: of(&["Parameter", "Buffer"]),
+            gradients: of(&["Gradient"]),
+            optimizer_state: of(&["Optstate"]),
+            activations: of(&["Activation"]),
+            temporary: of(&["Temp", "Other"]),
+        });
+        let memory = Memory {
+            source: MemorySource::Computed,
+            parameters: Bytes::known(kinds.parameters as f64),
+            gradients: Bytes::known(kinds.gradients as f64),
+            optimizer_state: Bytes::known(kinds.optimizer_state as f64),
+            activations: Bytes::known(kinds.activations as f64),
+            temporary: Bytes::known(kinds.temporary as f64),
+        };
+        (memory.total().get() > 0.0).then_some(memory)
+    }
+
+    /// The largest sum, where it is told.
+    fn total(&self) -> Option<Bytes> {
+        let total = self.peak.values().filter_map(|kinds| kinds.get("Total")).sum::<u64>();
+        if self.kinds.is_none() && total > 0 {
+            return Some(Bytes::known(total as f64));
+        }
+        self.by_kind().map(|memory| memory.total())
+    }
 }
 
 #[derive(Deserialize)]
@@ -53,6 +119,7 @@ struct Record {
     op: String,
     #[serde(default)]
     phase: String,
+    module: Option<String>,
     #[serde(default)]
     inputs: Vec<Value>,
     #[serde(default)]
@@ -84,30 +151,47 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
     let list = OpList::deserialize(serde_path_to_error::Deserializer::new(&mut deserializer, &mut track))
         .and_then(|list| deserializer.end().map(|()| list))
         .map_err(|error| json_error(&error, &track.path().to_string()))?;
+    let refused = |path: &str, problem: String| ProfileError::Value { path: path.to_owned(), problem };
+    match (list.format.as_deref(), list.version) {
+        (None, _) | (Some(FORMAT), Some(VERSION)) => {}
+        (Some(FORMAT), version) => {
+            let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
+            return Err(refused("version", format!("{version}; this program reads version {VERSION}")));
+        }
+        (Some(other), _) => {
+            return Err(refused("format", format!("{:?} is not {FORMAT:?}", text::clean(other, TEXT))));
+        }
+    }
     let operations = list.ops.iter().filter(|record| !record.view).map(operation).collect::<Vec<_>>();
     if operations.is_empty() {
-        let problem = "no operation but views; a step has at least one that computes".to_owned();
-        return Err(ProfileError::Value { path: "ops".to_owned(), problem });
+        return Err(refused("ops", "no operation but views; a step has at least one that computes".to_owned()));
     }
     let info = &list.info;
     let workload = Workload {
         name: text::clean(info.case.as_deref().unwrap_or(name), 80),
-        mode: if operations.iter().any(|operation| operation.phase == Phase::Backward) {
-            Mode::Training
-        } else {
-            Mode::Inference
-        },
+        mode: info.mode.unwrap_or_else(|| {
+            if operations.iter().any(|operation| operation.phase == Phase::Backward) {
+                Mode::Training
+            } else {
+                Mode::Inference
+            }
+        }),
         batch_size: info.batch,
         sequence_length: info.seq,
         precision: precision(info, &operations),
         parameter_count: info.params,
     };
-    let peak = info.memory.peak.values().filter_map(|kinds| kinds.get("Total")).sum::<u64>();
-    let step = (peak > 0).then(|| Step { peak_memory_bytes: Some(Bytes::known(peak as f64)), ..Step::default() });
+    let peak = info.memory.total();
+    let step =
+        peak.map(|peak| Step { peak_memory_bytes: Some(peak), memory: info.memory.by_kind(), ..Step::default() });
     let mut notes = vec!["traced without running: nothing was measured on a GPU, all times are predicted".to_owned()];
-    if peak > 0 {
-        notes.push("peak memory is the sum of the traced tensors, without the allocator's loss".to_owned());
+    if peak.is_some() {
+        let place = info.memory.peak_phase.map_or_else(String::new, |phase| format!(", largest in {phase}"));
+        notes.push(format!(
+            "peak memory is the sum of the traced tensors{place}; workspaces of libraries and what the allocator loses come on top"
+        ));
     }
+    notes.extend(info.notes.iter().take(NOTES).map(|note| text::clean(note, NOTE)));
     let mut profile = Profile::new(workload, None, step, operations)?;
     let source = info
         .torch
@@ -150,6 +234,7 @@ fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
     let products = ["mm", "conv", "linear", "matmul", "attention", "rnn"];
     let first = operations.iter().find(|operation| products.iter().any(|part| operation.name.contains(part)))?;
     match first.dtype.as_ref()? {
+        DType::Float32 if info.tf32 => Some(Precision::Tf32),
         DType::Float32 => Some(Precision::Fp32),
         DType::Float16 => Some(Precision::Fp16),
         DType::Bfloat16 => Some(Precision::Bf16),
@@ -181,10 +266,11 @@ fn operation(record: &Record) -> Operation {
         .collect();
     Operation {
         name,
-        module: None,
+        module: record.module.as_ref().map(|module| text::clean(module, MODULE)).filter(|module| !module.is_empty()),
         phase: match record.phase.as_str() {
             "forward" => Phase::Forward,
             "backward" => Phase::Backward,
+            "gradient_accumulation" => Phase::GradientAccumulation,
             "optimizer" | "zero_grad" => Phase::Optimizer,
             "copy" => Phase::Copy,
             "communication" => Phase::Communication,
@@ -278,6 +364,39 @@ mod tests {
         let update = &profile.operations[2];
         assert_eq!((update.phase, update.count, update.inputs.len()), (Phase::Optimizer, 2, 4));
         assert_eq!(update.outputs, [vec![64, 3, 7, 7], vec![64]]);
+    }
+
+    #[test]
+    fn memory_by_kind_is_told_by_either_form() {
+        let memory = |listed: &str| {
+            let text = LIST.replacen(r#""peak": {"cpu": {"Parameter": 1, "Total": 1000000}}"#, listed, 1);
+            from_op_list(text.as_bytes(), "f").unwrap()
+        };
+        let ours = memory(
+            r#""kinds": {"parameters": 1, "gradients": 2, "optimizer_state": 4, "activations": 8, "temporary": 16},
+               "peak_phase": "backward""#,
+        );
+        let step = ours.step.as_ref().unwrap();
+        let kinds = step.memory.as_ref().unwrap();
+        assert_eq!((kinds.source, kinds.total().get()), (MemorySource::Computed, 31.0));
+        assert_eq!(kinds.kinds().map(|(_, bytes)| bytes.get()), [1.0, 2.0, 4.0, 8.0, 16.0]);
+        assert_eq!(step.peak_memory_bytes, Some(Bytes::known(31.0)));
+        assert!(ours.recording.unwrap().notes[1].contains("largest in backward"));
+        let tracked = memory(r#""peak": {"cpu": {"Parameter": 3, "Buffer": 1, "Temp": 5, "Other": 2, "Total": 11}}"#);
+        let step = tracked.step.unwrap();
+        assert_eq!(step.memory.unwrap().kinds().map(|(_, bytes)| bytes.get()), [4.0, 0.0, 0.0, 0.0, 7.0]);
+        assert_eq!(step.peak_memory_bytes, Some(Bytes::known(11.0)));
+        assert_eq!(memory(r#""peak": {}"#).step, None);
+    }
+
+    #[test]
+    fn a_list_that_says_its_form_is_held_to_it() {
+        let said = |form: &str| from_op_list(LIST.replacen('{', &format!("{{{form}, "), 1).as_bytes(), "f");
+        assert!(said(r#""format": "habitat-op-list", "version": 1"#).is_ok());
+        let error = |form: &str| said(form).expect_err("must be refused").to_string();
+        assert!(error(r#""format": "habitat-op-list", "version": 2"#).contains("version: 2; this program reads"));
+        assert!(error(r#""format": "habitat-op-list""#).contains("version: none"));
+        assert!(error(r#""format": "other", "version": 1"#).contains("\"other\" is not"));
     }
 
     #[test]

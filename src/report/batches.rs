@@ -127,7 +127,8 @@ pub fn families(sweep: &Sweep) -> Table {
 /// Those of the writer.
 pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io::Result<()> {
     let recorded: Vec<String> = sweep.recorded.iter().map(u64::to_string).collect();
-    writeln!(out, "{}, recorded at batch {}\n", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
+    let how = if sweep.shapes_only { "traced" } else { "recorded" };
+    writeln!(out, "{}, {how} at batch {}\n", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
     table(sweep).write_text(out)?;
     writeln!(out)?;
     lines(sweep).write_text(out)?;
@@ -157,6 +158,7 @@ pub fn json(sweep: &Sweep) -> Value {
         "recorded_batch_sizes": sweep.recorded,
         "memory": sweep.memory.map(|line| json!({
             "fixed_bytes": line.fixed, "per_sample_bytes": line.per_sample, "upper_bound": line.is_upper_bound(),
+            "computed": line.is_computed(),
         })),
         "gpus": gpus,
         "notes": sweep.notes,

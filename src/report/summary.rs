@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use super::{format, plans, predictions};
+use super::{format, memory, plans, predictions};
 use crate::plan::{Plan, PlanStatus};
 use crate::predict::Predictions;
 use crate::pricing::PriceBook;
@@ -50,6 +50,9 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
             format::time(split.busy),
             format::percent(split.busy / split.step)
         )?;
+    }
+    if let Some(words) = memory::words(profile) {
+        writeln!(out, "  {words}")?;
     }
     if breakdown.total.get() > 0.0 {
         let phases: Vec<_> =

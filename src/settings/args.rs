@@ -19,6 +19,7 @@ mod predict;
 mod print;
 mod run;
 mod screens;
+mod trace_shapes;
 mod workload;
 
 pub use attach::{AttachArgs, EnvArgs, ShellArg};
@@ -37,6 +38,7 @@ pub use predict::{PlanArgs, PredictArgs};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
 pub use run::RunArgs;
 pub use screens::{ColorArg, ScreenArg, ScreensArgs};
+pub use trace_shapes::TraceShapesArgs;
 pub use workload::WorkloadArgs;
 
 use clap::{Parser, Subcommand};
@@ -74,6 +76,8 @@ pub enum Command {
     Attach(AttachArgs),
     /// Print the variables that let `attach` record a job later.
     Env(EnvArgs),
+    /// Trace a training step by its shapes alone: no GPU, no memory, nothing computed.
+    TraceShapes(TraceShapesArgs),
     /// Turn PyTorch profiler traces, or the op list of a traced step, into a profile.
     Import(ImportArgs),
     /// Predict the step time on every GPU, or on those named.
@@ -159,6 +163,9 @@ mod tests {
             "habitat-tui import",
             "habitat-tui run",
             "habitat-tui run python train.py",
+            "habitat-tui trace-shapes",
+            "habitat-tui trace-shapes t.py:f --batch-sizes x",
+            "habitat-tui trace-shapes t.py:f --arg seq",
             "habitat-tui run --after 0 -- python train.py",
             "habitat-tui run --steps 5..7 --after 3 -- python train.py",
             "habitat-tui attach --pid 0",

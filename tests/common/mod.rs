@@ -153,6 +153,7 @@ fn sweep(profile: &Profile, gpu: &GpuSlug) -> Sweep {
         workload: profile.workload.clone(),
         basis: Basis::Shapes,
         recorded: vec![16],
+        shapes_only: false,
         gpus: vec![GpuSweep {
             gpu: found.gpu.clone(),
             rows: vec![row(16), row(32), row(64)],

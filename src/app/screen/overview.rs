@@ -7,7 +7,7 @@ use crate::predict::family;
 use crate::pricing::Tier;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
-use crate::report::format;
+use crate::report::{format, memory};
 use crate::text::clean;
 
 /// What is computed once.
@@ -66,10 +66,20 @@ pub fn step(profile: &Profile) -> Option<(String, String)> {
     if let Some(batch) = profile.workload.batch_size.filter(|_| duration.get() > 0.0) {
         rest.push(format!("{} samples/s", format::number(batch as f64 / duration.as_secs())));
     }
-    if let Some(peak) = step.peak_memory_bytes {
-        rest.push(format!("peak memory {}", format::memory(peak)));
-    }
+    rest.extend(peak(profile));
     Some((format::time(duration), rest.join(" · ")))
+}
+
+/// The peak memory in words, and whether it was computed.
+pub fn peak(profile: &Profile) -> Option<String> {
+    let peak = profile.step.as_ref()?.peak_memory_bytes?;
+    let computed = if memory::is_computed(profile) { ", computed" } else { "" };
+    Some(format!("peak memory {}{computed}", memory::amount(peak)))
+}
+
+/// What the memory holds at its peak, in at most `width` characters.
+pub fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> {
+    Some(memory::kinds_within(profile.step.as_ref()?.memory.as_ref()?, width))
 }
 
 /// One answer: a heading, the answer, its range and method, and where it comes from.

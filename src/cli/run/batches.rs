@@ -143,10 +143,9 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
     if !profiles.is_empty() {
         table(profiles).write_text(&mut text)?;
     }
-    let peak = |profile: &Profile| profile.step.as_ref().and_then(|step| step.peak_memory_bytes);
-    let peaks: Vec<_> = profiles.iter().filter_map(|(batch, profile)| Some((*batch, peak(profile)?))).collect();
+    let of_batches: Vec<_> = profiles.iter().map(|(batch, profile)| (*batch, profile)).collect();
     let mut text = String::from_utf8_lossy(&text).into_owned();
-    if let Some(line) = profiles.first().and_then(|(_, profile)| MemoryLine::of_peaks(&peaks, profile)) {
+    if let Some(line) = MemoryLine::of_profiles(&of_batches) {
         text += &format!("{line}\n");
     }
     let files: Vec<String> = recorded.iter().map(|path| path.display().to_string()).collect();

@@ -82,6 +82,8 @@ pub struct Sweep {
     pub basis: Basis,
     /// The recorded batch sizes, ascending.
     pub recorded: Vec<u64>,
+    /// Whether nothing of it was measured on a GPU.
+    pub shapes_only: bool,
     /// GPU by GPU.
     pub gpus: Vec<GpuSweep>,
     /// Memory by batch size, where anything is known of it.
@@ -198,7 +200,8 @@ pub fn sweep(
     if let Some(memory) = &memory {
         notes.push(memory.to_string());
     }
-    Ok(Sweep { workload: first.workload.clone(), basis, recorded, gpus, memory, notes })
+    let shapes_only = first.origin.is_none();
+    Ok(Sweep { workload: first.workload.clone(), basis, recorded, shapes_only, gpus, memory, notes })
 }
 
 /// Whether two profiles are of one workload, recorded alike.
@@ -472,14 +475,10 @@ fn finish(sweep: &mut GpuSweep, memory: Option<&MemoryLine>, catalog: &Catalog, 
     sweep.largest = memory.and_then(|memory| memory.largest(gpu));
 }
 
-/// Memory over the batch size: through recorded peaks, from one peak, or from shapes.
+/// Memory over the batch size: through the peaks, from one peak, or from shapes.
 fn memory_line(profiles: &[(u64, &Profile)], origin: Option<&GpuSpec>) -> Option<MemoryLine> {
-    let peaks: Vec<(u64, crate::units::Bytes)> = profiles
-        .iter()
-        .filter_map(|(batch, profile)| Some((*batch, profile.step.as_ref()?.peak_memory_bytes?)))
-        .collect();
     let (batch, first) = *profiles.first()?;
-    MemoryLine::of_peaks(&peaks, first).or_else(|| {
+    MemoryLine::of_profiles(profiles).or_else(|| {
         let most = |profile: &Profile| MemoryNeed::of(profile, origin).most();
         let (other, of_other) = match profiles.iter().find(|(other, _)| *other != batch) {
             Some((other, profile)) => (*other, most(profile)),

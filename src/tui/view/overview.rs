@@ -29,7 +29,10 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
         Source::Given(place) => format!("from {}", clean(place, 60)),
         Source::Sample(_) => "embedded sample, not your own recording".to_owned(),
     };
-    let top = Rect { height: RECORDED + 2, ..area };
+    // Memory by kind has a line of its own; without phases there is room for it.
+    let more = canvas.app.setup.profile.step.as_ref().is_some_and(|step| step.memory.is_some())
+        && !canvas.app.overview.breakdown.phases.is_empty();
+    let top = Rect { height: RECORDED + 2 + u16::from(more), ..area };
     let title = match canvas.app.setup.profile.origin {
         Some(_) => format!("recorded on {}", overview::origin(&canvas.app.setup.profile)),
         None => "recorded: shapes only, nothing measured on a GPU".to_owned(),
@@ -82,16 +85,15 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
         y += 1;
     }
     canvas.text(area.x, y, LABEL, "step", Role::Muted);
-    match overview::step(profile) {
-        Some((time, rest)) => {
-            let x = canvas.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
-            let rest = if rest.is_empty() { " measured".to_owned() } else { format!(" measured · {rest}") };
-            let room = area.right().saturating_sub(x);
-            canvas.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
-        }
-        None => {
-            canvas.text(area.x + LABEL, y, width - LABEL, "wall time not measured", Role::Muted);
-        }
+    if let Some((time, rest)) = overview::step(profile) {
+        let x = canvas.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
+        let rest = if rest.is_empty() { " measured".to_owned() } else { format!(" measured · {rest}") };
+        let room = area.right().saturating_sub(x);
+        canvas.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
+    } else {
+        let mut words = "wall time not measured".to_owned();
+        words.extend(overview::peak(profile).map(|peak| format!(" · {peak}")));
+        canvas.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
     }
     y += 1;
     let breakdown = &app.overview.breakdown;
@@ -121,6 +123,11 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
     y += 1;
     if !phases {
         return y - area.y;
+    }
+    if let Some(kinds) = overview::memory_by_kind(profile, usize::from(width - LABEL)) {
+        canvas.text(area.x, y, LABEL, "memory", Role::Muted);
+        canvas.text(area.x + LABEL, y, width - LABEL, &kinds, Role::Text);
+        y += 1;
     }
     if breakdown.phases.is_empty() {
         return y - area.y;

@@ -1,0 +1,241 @@
+"""What a GPU would be given to do, on tensors that are said to be on the CPU.
+
+Fake "cuda" tensors can go forward but not backward where there is no GPU, so everything is
+on the CPU here; where PyTorch does something else on a CPU than on a GPU, the calls that a
+GPU is given are made. Each rule names its source in PyTorch.
+"""
+
+import contextlib
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from . import recurrent
+
+aten = torch.ops.aten
+
+# Functions that autocast runs in 32 bits on a GPU ("CUDA Ops that can autocast to
+# float32" of torch.amp's documentation); on a CPU it leaves some of them in 16.
+IN_32_BITS = """
+    acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist
+    cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss
+    kl_div layer_norm log log10 log_softmax log1p log2 margin_ranking_loss norm pdist
+    poisson_nll_loss pow prod reciprocal rsqrt sinh softmax sum renorm tan
+    triplet_margin_loss __pow__ __rpow__ __rdiv__ __rtruediv__
+""".split()
+IN_32_BITS_NN = """
+    cross_entropy_loss l1_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss
+    nll_loss_nd smooth_l1_loss soft_margin_loss softplus
+""".split()
+
+
+def on_cpu(value):
+    """`value` with every name of a GPU taken for the CPU's."""
+    if isinstance(value, torch.device):
+        return torch.device("cpu") if value.type == "cuda" else value
+    if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
+        return "cpu"
+    return value
+
+
+def in_32_bits(value):
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
+        return type(value)(in_32_bits(item) for item in value)
+    return value
+
+
+def takes(low):
+    return lambda value: value.to(low) if value is not None and value.is_floating_point() else value
+
+
+class Devices(TorchFunctionMode):
+    """Takes every GPU that is named for the CPU."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in STAYS:
+            return args[0]
+        if any(on_cpu(value) is not value for value in args):
+            args = tuple(on_cpu(value) for value in args)
+        if kwargs and any(on_cpu(value) is not value for value in kwargs.values()):
+            kwargs = {name: on_cpu(value) for name, value in kwargs.items()}
+        if kwargs.get("pin_memory"):
+            kwargs = dict(kwargs, pin_memory=False)
+        return func(*args, **kwargs)
+
+
+STAYS = {torch.Tensor.cuda, torch.Tensor.pin_memory}
+
+
+class Calls:
+    """The calls of a GPU in place of a CPU's. Functions are replaced where they are found,
+    as a mode does not see what the functions of torch.nn.functional call in turn."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def replacements(self):
+        """(place, name, function) of each."""
+        fused = F.scaled_dot_product_attention
+        for place in (F, torch._C._nn):
+            yield place, "scaled_dot_product_attention", self.unless_inside(self.attention, fused)
+        for place in (torch._VF, torch):
+            yield place, "dropout", self.unless_inside(self.dropout, torch._C._VariableFunctions.dropout)
+        for kind in recurrent.MODES:
+            original = getattr(torch._C._VariableFunctions, kind)
+            for place in (torch._VF, torch):
+                yield place, kind, self.unless_inside(recurrent.layer(kind, original), original)
+        for place, names in ((torch, IN_32_BITS), (torch.Tensor, IN_32_BITS), (torch._C._nn, IN_32_BITS_NN)):
+            for name in names:
+                if hasattr(place, name):
+                    yield place, name, self.wide(getattr(place, name))
+
+    def unless_inside(self, replacement, original):
+        """`replacement`, but `original` where it has no answer and where PyTorch works out
+        the result of a call."""
+
+        def call(*args, **kwargs):
+            out = None if self.step.inside else replacement(*args, **kwargs)
+            return original(*args, **kwargs) if out is None else out
+
+        return call
+
+    def wide(self, original):
+        def call(*args, **kwargs):
+            if torch.is_autocast_cpu_enabled() and not self.step.inside:
+                args = tuple(in_32_bits(value) for value in args)
+                kwargs = {name: in_32_bits(value) for name, value in kwargs.items()}
+            return original(*args, **kwargs)
+
+        return call
+
+    def dropout(self, input, p, train):
+        """One call that keeps a mask of one byte an element (`dropout` of Dropout.cpp)."""
+        return torch.native_dropout(input, p, True)[0] if train and 0 < p < 1 else None
+
+    def attention(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+        """Flash attention in 16 bits without a mask, else the memory-efficient one, else
+        the products one by one (`_fused_sdp_choice_cuda` of sdp_utils.cpp)."""
+        q, k, v = query, key, value
+        if torch.is_autocast_cpu_enabled():
+            q, k, v = map(takes(torch.get_autocast_cpu_dtype()), (q, k, v))
+            attn_mask = attn_mask if attn_mask is None or attn_mask.dtype == torch.bool else attn_mask.to(q.dtype)
+        head = q.shape[-1]
+        fused = q.dim() == k.dim() == v.dim() == 4 and head == v.shape[-1] and not (attn_mask is not None and is_causal)
+        narrow = q.dtype in (torch.float16, torch.bfloat16)
+        align = 8 if narrow else 4
+        if fused and enable_gqa and q.shape[1] != k.shape[1]:
+            if not (narrow and attn_mask is None):
+                k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        if fused and narrow and attn_mask is None and head <= 256 and torch.backends.cuda.flash_sdp_enabled():
+            if head % 8:
+                scale = scale if scale is not None else head**-0.5
+                q, k, v = (F.pad(x, (0, 8 - head % 8)) for x in (q, k, v))
+            out = aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
+            return out[..., :head]
+        if fused and head % align == 0 and torch.backends.cuda.mem_efficient_sdp_enabled():
+            if attn_mask is not None:
+                if attn_mask.dtype == torch.bool:
+                    attn_mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill_(~attn_mask, float("-inf"))
+                attn_mask = attn_mask.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+            for_backward = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+            return aten._scaled_dot_product_efficient_attention(
+                q, k, v, attn_mask, for_backward, dropout_p, is_causal, scale=scale
+            )[0]
+        self.step.note(
+            "attention is computed unfused, product by product, where no fused kernel of a GPU takes its shapes"
+            + (", with its dropout kept as a tensor" if dropout_p else "")
+        )
+        more = {"scale": scale} if scale is not None else {}
+        if enable_gqa:
+            more["enable_gqa"] = True
+        return aten._scaled_dot_product_attention_math(q, k, v, attn_mask, dropout_p, is_causal, **more)[0]
+
+
+def converted(module, fn, recurse=True):
+    """Module.to and its kin, in place: PyTorch swaps a fake parameter for a new one, which
+    it refuses where anything refers to it."""
+    for child in module.children() if recurse else ():
+        converted(child, fn)
+    with torch.no_grad():
+        for parameter in module._parameters.values():
+            if parameter is None:
+                continue
+            parameter.data = fn(parameter.data)
+            if parameter.grad is not None:
+                parameter.grad.data = fn(parameter.grad.data)
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = fn(buffer)
+    return module
+
+
+def foreach_on_cpu(*args, **kwargs):
+    return True
+
+
+@contextlib.contextmanager
+def patched(step):
+    """What no mode sees: classes and switches, put back afterwards."""
+    changes = []
+
+    def change(place, name, value):
+        if hasattr(place, name):
+            changes.append((place, name, getattr(place, name)))
+            setattr(place, name, value)
+
+    for place, name, function in list(Calls(step).replacements()):
+        change(place, name, function)
+
+    autocast = torch.amp.autocast_mode.autocast
+    made, entered = autocast.__init__, autocast.__enter__
+
+    def make(self, device_type, dtype=None, enabled=True, cache_enabled=None):
+        if device_type == "cuda":
+            # GPUs take float16 where nothing is said.
+            device_type, dtype = "cpu", dtype or torch.float16
+        return made(self, device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+    def enter(self):
+        if self._enabled and step.stage == "step":
+            step.autocast = str(self.fast_dtype)[6:]
+        return entered(self)
+
+    change(autocast, "__init__", make)
+    change(autocast, "__enter__", enter)
+
+    change(torch.nn.Module, "cuda", lambda self, device=None: self)
+    change(torch.nn.Module, "_apply", converted)
+    default_device = getattr(torch, "set_default_device", None)
+    change(torch, "set_default_device", lambda device: default_device(on_cpu(device)))
+    for name in ("synchronize", "set_device", "empty_cache", "reset_peak_memory_stats"):
+        change(torch.cuda, name, lambda *args, **kwargs: None)
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        change(torch.cuda, name, lambda *args, **kwargs: 0)
+
+    # Tensors without values need none; some initialisations read theirs back.
+    init = torch.nn.init
+    for name in [name for name in vars(init) if name.endswith("_") and not name.startswith("_")]:
+        change(init, name, lambda tensor, *args, **kwargs: tensor)
+
+    # Lists of tensors in one call, the default on a GPU.
+    change(torch.nn.utils.clip_grad, "_has_foreach_support", foreach_on_cpu)
+    change(torch.nn.utils.clip_grad, "_device_has_foreach_support", foreach_on_cpu)
+
+    # A scaler reads back whether anything overflowed; nothing does here.
+    scaler = getattr(getattr(torch.amp, "grad_scaler", None), "GradScaler", None) or torch.cuda.amp.GradScaler
+    scaler_made = scaler.__init__
+
+    def make_scaler(self, *args, **kwargs):
+        scaler_made(self, *args, **dict(kwargs, enabled=False))
+        step.note("the gradient scaler's own calls are left out")
+
+    change(scaler, "__init__", make_scaler)
+    try:
+        yield
+    finally:
+        for place, name, value in reversed(changes):
+            setattr(place, name, value)

@@ -1,0 +1,286 @@
+"""Finds the user's function, has it make two steps, and writes what the second did."""
+
+import ast
+import contextlib
+import gc
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+
+from .failure import Failure, RebuildsEachStep, TrainsAtImport, of
+
+OLDEST = (2, 1)
+MOST_NAMES = 8
+
+
+def torch_version():
+    import torch
+
+    return torch.__version__
+
+
+def need_torch():
+    try:
+        import torch
+        import torch._subclasses.fake_tensor  # noqa: F401
+    except ImportError as error:
+        raise Failure("no_torch", str(error))
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2] if part.isdigit())
+    if version < OLDEST:
+        raise Failure("old_torch", torch.__version__)
+    return torch
+
+
+def run(request):
+    # Before torch is imported: no GPU is looked for, and nothing is compiled.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    torch = need_torch()
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from . import as_on_gpu, recorder
+
+    step = recorder.Step()
+    mode = recorder.Recorder(step)
+    written = []
+    with contextlib.ExitStack() as stack:
+        fake = FakeTensorMode(allow_non_fake_inputs=True)
+        for context in (fake, as_on_gpu.patched(step), as_on_gpu.Devices(), step.watched(), mode):
+            stack.enter_context(context)
+        function = find(request["target"])
+        for index, batch in enumerate(request["batch_sizes"] or [None]):
+            fresh = recorder.Step()
+            # The hooks and modes know this object.
+            step.__dict__.clear()
+            step.__dict__.update(fresh.__dict__)
+            trace = one(torch, mode, function, request, batch)
+            name = "trace-%d.json" % index
+            with open(os.path.join(request["folder"], name), "w", encoding="utf-8") as file:
+                json.dump(trace, file)
+            written.append({"file": name, "batch_size": trace["info"].get("batch")})
+            gc.collect()
+    return written
+
+
+def find(target):
+    """The function that is asked for; its module runs as an import, not as a program."""
+    place, name = target["place"], target["function"]
+    as_file = target["is_file"]
+    sys.argv = [place]
+    try:
+        if as_file:
+            path = os.path.abspath(place)
+            sys.path.insert(0, os.path.dirname(path))
+            stem = os.path.splitext(os.path.basename(path))[0]
+            spec = importlib.util.spec_from_file_location(stem, path)
+            module = importlib.util.module_from_spec(spec)
+            # As an import would, so that classes of the script can be found by their name.
+            sys.modules[stem] = module
+            spec.loader.exec_module(module)
+        else:
+            sys.path.insert(0, os.getcwd())
+            module = importlib.import_module(place)
+    except TrainsAtImport:
+        raise Failure("trains_at_import", place)
+    except ModuleNotFoundError as error:
+        if not as_file and error.name is not None and (place == error.name or place.startswith(error.name + ".")):
+            raise Failure("no_module", place)
+        raise of(error, "%s: importing it failed" % place)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise of(error, "%s: importing it failed" % place)
+    found = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        own = [
+            key
+            for key, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
+        ]
+        listed = ", ".join(own[:MOST_NAMES]) or "none"
+        what = "is not a function" if found is not None else "no such function"
+        raise Failure("no_function", "%s:%s: %s" % (place, name, what), "functions there: %s" % listed)
+    return found
+
+
+def arguments(function, request, batch):
+    """What the function is called with, checked against what it takes."""
+    given = {name: literal(text) for name, text in request["args"].items()}
+    shown = request["target"]["place"] + ":" + request["target"]["function"]
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        signature = None
+    parameters = signature.parameters if signature else {}
+    anything = signature is None or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    if batch is not None:
+        if not anything and "batch_size" not in parameters:
+            raise Failure(
+                "no_batch_size",
+                "%s%s takes no batch_size, which --batch-sizes sets" % (shown, signature),
+                "give it that parameter: def %s(batch_size=32): ..." % request["target"]["function"].split(".")[-1],
+            )
+        given["batch_size"] = batch
+    unknown = [name for name in given if not anything and name not in parameters]
+    if unknown:
+        raise Failure("unknown_argument", "%s%s takes no argument %s" % (shown, signature, unknown[0]), "check --arg")
+    if signature is not None:
+        try:
+            signature.bind(**given)
+        except TypeError as error:
+            raise Failure("unknown_argument", "%s%s: %s" % (shown, signature, error), "give it with --arg NAME=VALUE")
+    if batch is None and "batch_size" in given:
+        batch = given["batch_size"]
+    elif batch is None and "batch_size" in parameters:
+        default = parameters["batch_size"].default
+        batch = default if default is not inspect.Parameter.empty else None
+    return given, batch if isinstance(batch, int) else None
+
+
+def literal(text):
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def one(torch, mode, function, request, batch):
+    step = mode.step
+    shown = request["target"]["place"] + ":" + request["target"]["function"]
+    given, batch = arguments(function, request, batch)
+    mode.rows, model = None, None
+    try:
+        step.stage = "build"
+        made = function(**given)
+        if isinstance(made, tuple) or callable(made) or not (step.updates or step.had_backward or step.roots):
+            model, make = pieces(torch, made, shown)
+        else:
+            # It made a step itself; then it makes each.
+            make = lambda: function(**given)
+        del made
+        step.stage = "step"
+        for number in (0, 1):
+            step.reset()
+            step.tag_model(model)
+            if number == 1:
+                gc.collect()
+                step.inputs = None
+                step.memory.begin()
+                mode.record()
+            make()
+            step.tag_model(model)
+            step.steps_made += 1
+        step.memory.end()
+    except RebuildsEachStep:
+        raise Failure("rebuilds", shown)
+    except (Failure, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise of(error, "%s: %s" % (shown, "the function failed" if step.stage == "build" else "its step failed"))
+    if not mode.rows:
+        raise Failure("no_step", shown)
+    return told(torch, step, mode, request, batch)
+
+
+def pieces(torch, made, shown):
+    """(model, one step) of what the function returned."""
+    if isinstance(made, dict) and isinstance(made.get("model"), torch.nn.Module):
+        made = (made["model"], made.get("inputs"), made.get("optimizer"), made.get("loss_fn"))
+    if isinstance(made, (tuple, list)) and 3 <= len(made) <= 4 and isinstance(made[0], torch.nn.Module):
+        model, inputs, optimizer = made[:3]
+        loss_fn = made[3] if len(made) == 4 else None
+        if optimizer is not None and not hasattr(optimizer, "step"):
+            raise Failure("nonsense", "%s: the third it returned is no optimizer: %s" % (shown, described(optimizer)))
+        if loss_fn is not None and not callable(loss_fn):
+            raise Failure("nonsense", "%s: the fourth it returned is no loss function: %s" % (shown, described(loss_fn)))
+        return model, lambda: whole_step(torch, model, inputs, optimizer, loss_fn, shown)
+    if isinstance(made, torch.nn.Module) or not callable(made):
+        raise Failure("nonsense", "%s: it returned %s" % (shown, described(made)))
+    return None, made
+
+
+def described(value):
+    if value is None:
+        return "nothing, and made no step"
+    if isinstance(value, (tuple, list)):
+        return "(%s)" % ", ".join(described(item) for item in value)
+    return "Tensor %s" % (tuple(value.shape),) if hasattr(value, "shape") else type(value).__name__
+
+
+def whole_step(torch, model, inputs, optimizer, loss_fn, shown):
+    if optimizer is None:
+        with torch.no_grad():
+            return call(model, inputs)
+    optimizer.zero_grad()
+    output = call(model, inputs)
+    loss = loss_fn(output) if loss_fn is not None else loss_of(torch, output)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise Failure("no_loss", "%s: no loss in what the model returned (%s)" % (shown, described(output)))
+    del output
+    loss.backward()
+    optimizer.step()
+
+
+def call(model, inputs):
+    if isinstance(inputs, dict) or hasattr(inputs, "keys"):
+        return model(**inputs)
+    if isinstance(inputs, (tuple, list)):
+        return model(*inputs)
+    return model(inputs)
+
+
+def loss_of(torch, output):
+    if isinstance(output, torch.Tensor):
+        return output
+    loss = getattr(output, "loss", None)
+    if loss is None and isinstance(output, dict):
+        loss = output.get("loss")
+    if loss is None and isinstance(output, (tuple, list)) and output:
+        loss = output[0]
+    return loss
+
+
+def told(torch, step, mode, request, batch):
+    """The op list of the recorded step."""
+    trained = {
+        id(parameter): parameter.numel()
+        for optimizer in step.optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    parameters = trained or {key: parameter.numel() for key, parameter in step.parameters.items()}
+    sequence = None
+    for shape, floating in step.inputs or []:
+        batch = batch or (shape[0] if shape else None)
+        if sequence is None and len(shape) == 2 and not floating:
+            # Tokens of a sample come last, unless samples do.
+            tokens = shape[0] if shape[0] != batch and shape[1] == batch else shape[1]
+            sequence = tokens if tokens > 1 else None
+    training = step.had_backward
+    if training and not step.updates:
+        step.note("no optimizer made a step: its time and memory are missing")
+    memory = step.memory
+    kinds = memory.at_peak()
+    return {
+        "format": "habitat-op-list",
+        "version": 1,
+        "info": {
+            "case": request["name"],
+            "torch": torch.__version__,
+            "batch": batch,
+            "seq": sequence,
+            "params": sum(parameters.values()) or None,
+            "amp": step.autocast,
+            "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
+            "mode": "training" if training else "inference",
+            "calls": mode.calls,
+            "memory": {"kinds": kinds, "peak_phase": memory.peak_phase},
+            "notes": step.notes,
+        },
+        "ops": list(mode.rows.values()),
+    }

@@ -1,0 +1,286 @@
+"""The calls of a step, as PyTorch dispatches them, with phase and module.
+
+The phase of a call: backward while autograd runs a graph (gradient accumulation where its
+node is AccumulateGrad); forward inside a module, or before the first backward pass;
+optimizer inside an optimizer's step and zero_grad, and from the end of a backward pass to
+the next module's forward (clipping, unscaling).
+"""
+
+import contextlib
+import re
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from . import recurrent
+from .failure import RebuildsEachStep, TrainsAtImport
+from .memory import GRADIENTS, PARAMETERS, STATE, Memory
+
+# Read back from a tensor in place of the number that nobody computed.
+ANSWER = 1.0
+# The number of a layer in a module's path: layers.3.norm, encoder_layer_3.
+NUMBER = re.compile(r"(^|[._])\d+(?=\.|$)")
+
+
+def short(value):
+    """An argument as the op list has it."""
+    if isinstance(value, torch.Tensor):
+        return {"shape": [int(size) for size in value.shape], "dtype": str(value.dtype)[6:]}
+    if isinstance(value, (list, tuple)):
+        return [short(item) for item in value]
+    if isinstance(value, float):
+        # JSON has no other numbers.
+        return value if value - value == 0.0 else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return str(value)
+
+
+def frozen(value):
+    if isinstance(value, torch.Tensor):
+        return (value.shape, value.dtype)
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(item) for item in value])
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+
+
+class Step:
+    """What is known of the step while it runs: shared by the modes and the hooks."""
+
+    def __init__(self):
+        self.stage = "import"
+        # PyTorch works out the result of a call.
+        self.inside = 0
+        self.memory = Memory()
+        self.notes = []
+        self.optimizers, self.parameters, self.roots = [], {}, []
+        self.steps_made = 0
+        self.autocast = None
+        self.inputs = None
+        self.reset()
+
+    def reset(self):
+        """Before each step."""
+        self.modules, self.in_optimizer = [], 0
+        self.after_backward = self.had_backward = self.in_backward = False
+        self.updates = 0
+        self.names, self.module_of = {}, {}
+
+    def note(self, text):
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def phase(self):
+        if torch._C._current_graph_task_id() != -1:
+            if not self.in_backward:
+                self.in_backward = self.had_backward = self.after_backward = True
+                self.memory.backward_begins()
+            node = torch._C._current_autograd_node()
+            return "gradient_accumulation" if node is not None and "AccumulateGrad" in node.name() else "backward"
+        self.in_backward = False
+        if self.modules:
+            return "forward"
+        return "optimizer" if self.in_optimizer or self.after_backward else "forward"
+
+    def module(self, phase):
+        """The path of the module that a call belongs to; layers that differ by a number
+        alone are one."""
+        if phase == "forward":
+            path = self.modules[-1] if self.modules else None
+            # The node that autograd has just made for this call has the last number.
+            self.module_of.setdefault(torch.autograd._get_sequence_nr() - 1, path)
+            return path
+        if phase == "backward":
+            node = torch._C._current_autograd_node()
+            return self.module_of.get(node._sequence_nr()) if node is not None else None
+        return None
+
+    # Hooks of modules and optimizers.
+
+    def enter(self, module, inputs):
+        """A module's forward begins."""
+        self.after_backward = False
+        if not self.modules:
+            if module not in self.roots:
+                self.roots.append(module)
+            for name, inner in module.named_modules():
+                self.names.setdefault(id(inner), NUMBER.sub(r"\1*", name))
+        self.modules.append(self.names.get(id(module)) or None)
+        if self.stage == "step" and self.inputs is None and not self.had_backward:
+            tensors = [value for value in tree_flatten(inputs)[0] if isinstance(value, torch.Tensor)]
+            self.inputs = [(tuple(tensor.shape), tensor.dtype.is_floating_point) for tensor in tensors]
+
+    def before_update(self, optimizer, args, kwargs):
+        if self.stage == "import":
+            raise TrainsAtImport()
+        if optimizer not in self.optimizers:
+            if self.stage == "step" and self.steps_made > 0:
+                raise RebuildsEachStep()
+            self.optimizers.append(optimizer)
+        for group in optimizer.param_groups:
+            # What an optimizer does by default where the parameters are on a GPU.
+            if "foreach" in group and group["foreach"] is None and not group.get("fused"):
+                group["foreach"] = True
+            for parameter in group["params"]:
+                self.parameters[id(parameter)] = parameter
+                if parameter.grad is not None:
+                    self.memory.tag(parameter.grad, GRADIENTS)
+        self.in_optimizer += 1
+
+    def after_update(self, optimizer, args, kwargs):
+        self.in_optimizer = max(0, self.in_optimizer - 1)
+        self.updates += 1
+        for state in optimizer.state.values():
+            if isinstance(state, dict):
+                self.tag_state(state)
+
+    def tag_state(self, state):
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor):
+                if name == "step" and value.dim() == 0:
+                    self.memory.on_host(value)
+                else:
+                    self.memory.tag(value, STATE)
+
+    def tag_model(self, model=None):
+        """Parameters and buffers of every module called, of the optimizers, and of `model`."""
+        for root in self.roots + ([model] if isinstance(model, torch.nn.Module) else []):
+            for parameter in root.parameters():
+                self.parameters[id(parameter)] = parameter
+            for buffer in root.buffers():
+                self.memory.tag(buffer, PARAMETERS)
+        for parameter in self.parameters.values():
+            self.memory.tag(parameter, PARAMETERS)
+            if parameter.grad is not None:
+                self.memory.tag(parameter.grad, GRADIENTS)
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Every module and optimizer tells when it runs."""
+        from torch.optim import Optimizer
+        from torch.optim import optimizer as optimizers
+
+        zero_grad, call = Optimizer.zero_grad, torch.nn.Module.__call__
+
+        def calling(module, *args, **kwargs):
+            self.enter(module, (args, kwargs))
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                if self.modules:
+                    self.modules.pop()
+
+        def zeroing(optimizer, *args, **kwargs):
+            self.in_optimizer += 1
+            try:
+                return zero_grad(optimizer, *args, **kwargs)
+            finally:
+                self.in_optimizer -= 1
+
+        handles = [
+            optimizers.register_optimizer_step_pre_hook(self.before_update),
+            optimizers.register_optimizer_step_post_hook(self.after_update),
+        ]
+        Optimizer.zero_grad, torch.nn.Module.__call__ = zeroing, calling
+        try:
+            yield
+        finally:
+            Optimizer.zero_grad, torch.nn.Module.__call__ = zero_grad, call
+            for handle in handles:
+                handle.remove()
+
+
+class Recorder(TorchDispatchMode):
+    """Runs calls on fake tensors, counts the memory of those of a step and keeps the last
+    step's."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+        self.rows, self.calls = None, 0
+
+    def record(self):
+        self.rows, self.calls = {}, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func.namespace in ("prim", "profiler"):
+            return func(*args, **kwargs)
+        step = self.step
+        if step.stage != "step":
+            return self.answer(func, args, kwargs)
+        phase = step.phase()
+        # Module and phase are those of the call; what it is made of is not the user's.
+        with torch._C.DisableTorchFunction():
+            out = self.answer(func, args, kwargs)
+        view = func.is_view or func is torch.ops.aten.detach.default
+        if view and self.rows is None:
+            return out
+        self.remember(func, phase, args, kwargs, out)
+        if self.rows is not None:
+            self.calls += 1
+            if not view:
+                self.keep(func, phase, args, kwargs, out)
+        return out
+
+    def answer(self, func, args, kwargs):
+        known = recurrent.CALLS.get(str(func))
+        if known is not None:
+            return known(*args, **kwargs)
+        self.step.inside += 1
+        try:
+            return func(*args, **kwargs)
+        except Exception as error:
+            if type(error).__name__ != "DataDependentOutputException" or "_local_scalar_dense" not in str(error):
+                raise
+            if not args[0].dtype.is_floating_point:
+                raise
+            self.step.note(
+                "the step reads numbers back from tensors (such as loss.item()); each was answered with %g" % ANSWER
+            )
+            return ANSWER
+        finally:
+            self.step.inside -= 1
+
+    def remember(self, func, phase, args, kwargs, out):
+        memory = self.step.memory
+        for value in flat(args):
+            memory.see(value)
+        if kwargs:
+            for value in flat(kwargs.values()):
+                memory.see(value)
+        host = func is torch.ops.aten.lift_fresh.default
+        for value in flat((out,)):
+            if host and value.dim() == 0:
+                memory.on_host(value)
+            else:
+                memory.see(value, phase)
+
+    def keep(self, func, phase, args, kwargs, out):
+        module = self.step.module(phase)
+        key = (func, phase, module, frozen(args), tuple((name, frozen(value)) for name, value in kwargs.items()))
+        row = self.rows.get(key)
+        if row is None:
+            row = self.rows[key] = {
+                "op": str(func),
+                "phase": phase,
+                "module": module,
+                "inputs": short(args),
+                "kwargs": short_map(kwargs),
+                "outputs": [short(value) for value in flat((out,))],
+                "count": 0,
+            }
+        row["count"] += 1
+
+
+def short_map(kwargs):
+    return {name: short(value) for name, value in kwargs.items()} or None
+
+
+def flat(values):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from flat(value)

@@ -1,0 +1,72 @@
+"""cuDNN's recurrent layers by their shapes, which PyTorch does not have for fake tensors.
+
+`layer` takes the place of torch.lstm and its kin and makes the one call that a GPU makes;
+CALLS answers that call and its backward.
+"""
+
+import torch
+
+# cuDNN's numbers, and the gates of a cell.
+MODES = {"rnn_relu": (0, 1), "rnn_tanh": (1, 1), "lstm": (2, 4), "gru": (3, 3)}
+GATES = dict(MODES.values())
+
+
+def layer(kind, original):
+    """A replacement of torch.`kind`; None where a GPU would not make the call either."""
+    mode = MODES[kind][0]
+
+    def run(*args, **kwargs):
+        packed = len(args) > 3 and isinstance(args[1], torch.Tensor) and isinstance(args[3], (list, tuple))
+        if kwargs or len(args) != 9:
+            return None
+        if packed:
+            x, sizes, state, weights, bias, layers, dropout, train, both = args
+            batch_first, lengths = False, [int(x.shape[0])]
+        else:
+            x, state, weights, bias, layers, dropout, train, both, batch_first = args
+            sizes, lengths = None, []
+        h, c = state if kind == "lstm" else (state, None)
+        size = int(h.shape[-1])
+        if kind == "lstm" and int(c.shape[-1]) != size:
+            # A projection.
+            return None
+        if torch.is_autocast_cpu_enabled():
+            low = torch.get_autocast_cpu_dtype()
+            x, h, c = [value if value is None else value.to(low) for value in (x, h, c)]
+            weights = [weight.to(low) for weight in weights]
+        del sizes
+        out = torch.ops.aten._cudnn_rnn(
+            x, list(weights), 4 if bias else 2, None, h, c, mode, size, 0, layers, batch_first, dropout, train, both, lengths, None
+        )
+        return (out[0], out[1], out[2]) if kind == "lstm" else (out[0], out[1])
+
+    return run
+
+
+def forward(x, weights, stride, buffer, h, c, mode, size, projection, layers, batch_first, dropout, train, both, lengths, state):
+    ways = 2 if both else 1
+    output = x.new_empty(tuple(x.shape[:-1]) + (size * ways,))
+    rows = output.numel() // (size * ways)
+    # Gates, cell and result of every position of every layer: an estimate, as cuDNN alone
+    # knows what it keeps.
+    kept = rows * size * ways * layers * (GATES[mode] + 2) * x.element_size() if train else 0
+    reserve = x.new_empty((kept,), dtype=torch.uint8)
+    return (
+        output,
+        torch.empty_like(h),
+        torch.empty_like(c) if c is not None else x.new_empty((0,)),
+        reserve,
+        x.new_empty((0,)),
+    )
+
+
+def backward(x, weights, stride, buffer, h, c, output, *rest):
+    return (
+        torch.empty_like(x),
+        torch.empty_like(h),
+        torch.empty_like(c) if c is not None else None,
+        [torch.empty_like(weight) for weight in weights],
+    )
+
+
+CALLS = {"aten._cudnn_rnn.default": forward, "aten._cudnn_rnn_backward.default": backward}

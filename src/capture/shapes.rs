@@ -1,0 +1,312 @@
+//! A step traced by its shapes: the user's function, in the user's Python, on tensors that
+//! have no values.
+//!
+//! The Python that does it (`profiler/shapes`) is unpacked into a private folder, told what
+//! to trace by a file, and leaves an op list for every batch size and one answer beside
+//! them. What the user's code prints goes to our standard error.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::private_folder;
+use crate::profile::op_list::from_op_list;
+use crate::profile::{Profile, ProfileError};
+
+/// Version of request and answer.
+const VERSION: u32 = 1;
+/// The script that is started.
+const START: &str = "start.py";
+/// What it is made of; the first is the script.
+const FILES: [(&str, &str); 8] = [
+    (START, include_str!("../../profiler/shapes/start.py")),
+    ("habitat_shapes/__init__.py", include_str!("../../profiler/shapes/habitat_shapes/__init__.py")),
+    ("habitat_shapes/as_on_gpu.py", include_str!("../../profiler/shapes/habitat_shapes/as_on_gpu.py")),
+    ("habitat_shapes/drive.py", include_str!("../../profiler/shapes/habitat_shapes/drive.py")),
+    ("habitat_shapes/failure.py", include_str!("../../profiler/shapes/habitat_shapes/failure.py")),
+    ("habitat_shapes/memory.py", include_str!("../../profiler/shapes/habitat_shapes/memory.py")),
+    ("habitat_shapes/recorder.py", include_str!("../../profiler/shapes/habitat_shapes/recorder.py")),
+    ("habitat_shapes/recurrent.py", include_str!("../../profiler/shapes/habitat_shapes/recurrent.py")),
+];
+/// How often the end is looked for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The function to trace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Target {
+    /// A Python file, or the name of a module.
+    pub place: String,
+    /// The function's name in it.
+    pub function: String,
+    /// Whether `place` is a file.
+    pub is_file: bool,
+}
+
+/// What to trace, and how.
+#[derive(Debug, Clone)]
+pub struct ShapesOrder {
+    /// The function.
+    pub target: Target,
+    /// What to call the workload.
+    pub name: String,
+    /// Batch sizes to call it with; none leaves it to the function.
+    pub batch_sizes: Vec<u64>,
+    /// Its other arguments, as typed.
+    pub arguments: BTreeMap<String, String>,
+    /// The interpreter.
+    pub python: OsString,
+    /// How long all of it may take.
+    pub timeout: Duration,
+}
+
+/// Why there is no trace.
+#[derive(Debug, thiserror::Error)]
+pub enum ShapesError {
+    /// The interpreter cannot be started.
+    #[error("{}: {source}; name the Python that has PyTorch with --python", .python.to_string_lossy())]
+    NotStarted {
+        /// As typed or found.
+        python: OsString,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder for the exchange cannot be made, written or read.
+    #[error("{}: {source}; set TMPDIR to a folder with room", .path.display())]
+    Folder {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It took too long.
+    #[error(
+        "{target}: not done after {} s, and ended; a trace takes seconds: does the function read data, or train? \
+         (--timeout gives it longer)", .after.as_secs()
+    )]
+    TimedOut {
+        /// The function.
+        target: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// The interpreter ended without an answer.
+    #[error("{}: ended without an answer ({status}); its last words are above", .python.to_string_lossy())]
+    NoAnswer {
+        /// The interpreter.
+        python: OsString,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// The answer cannot be read.
+    #[error("the answer of the traced function cannot be read: {0}")]
+    Garbled(String),
+    /// What was traced is no profile.
+    #[error("the trace at batch size {batch}: {source}")]
+    Profile {
+        /// The batch size.
+        batch: String,
+        /// Why.
+        source: ProfileError,
+    },
+    /// The function, its module or its step failed; what is told names it.
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+/// A failure in the user's code, as it is told.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Refusal {
+    kind: String,
+    message: String,
+    remedy: Option<String>,
+    trace: Option<String>,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = &self.message;
+        match self.kind.as_str() {
+            "no_torch" => write!(f, "this Python has no PyTorch ({what}); name one that has it with --python")?,
+            "old_torch" => write!(f, "PyTorch {what} is too old; tracing by shapes needs 2.1 or newer")?,
+            "old_python" => write!(f, "Python {what} is too old; tracing by shapes needs 3.8 or newer")?,
+            "no_module" => write!(f, "{what}: no such module; run this where it can be imported, or name its file")?,
+            "trains_at_import" => write!(
+                f,
+                "{what}: trains when it is imported; put what starts training under `if __name__ == \"__main__\":`"
+            )?,
+            "rebuilds" => write!(
+                f,
+                "{what}: every call makes model and optimizer anew, so there is no second step; \
+                 return a function that makes one step, or (model, inputs, optimizer)"
+            )?,
+            "no_step" => write!(f, "{what}: its step called no operation of PyTorch")?,
+            "no_loss" => write!(
+                f,
+                "{what}; return a loss function as the fourth: (model, inputs, optimizer, loss_fn), \
+                 where loss_fn(output) is the loss"
+            )?,
+            "nonsense" => write!(
+                f,
+                "{what}; a function to trace returns a function that makes one step, or \
+                 (model, inputs, optimizer[, loss_fn])"
+            )?,
+            _ => f.write_str(what)?,
+        }
+        if let Some(remedy) = &self.remedy {
+            write!(f, "\n  {remedy}")?;
+        }
+        if let Some(trace) = &self.trace {
+            write!(f, "\n{trace}")?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    version: u32,
+    folder: &'a Path,
+    name: &'a str,
+    target: &'a Target,
+    batch_sizes: Option<&'a [u64]>,
+    args: &'a BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    version: u32,
+    failure: Option<Refusal>,
+    #[serde(default)]
+    traces: Vec<Trace>,
+}
+
+#[derive(Deserialize)]
+struct Trace {
+    file: String,
+    batch_size: Option<u64>,
+}
+
+/// Traces what is ordered: a profile a batch size, in their order.
+///
+/// # Errors
+/// [`ShapesError`] naming the function, what is wrong and the remedy.
+pub fn trace(order: &ShapesOrder) -> Result<Vec<Profile>, ShapesError> {
+    let place = std::path::absolute(std::env::temp_dir()).unwrap_or_else(|_| std::env::temp_dir());
+    let failed = |source| ShapesError::Folder { path: place.clone(), source };
+    let folder = private_folder(&place).map_err(failed)?;
+    let request = unpack(order, folder.path()).map_err(failed)?;
+    let mut child = Command::new(&order.python)
+        .arg(folder.path().join(START))
+        .arg(request)
+        .stdin(Stdio::null())
+        // Ours is for the answer.
+        .stdout(io::stderr())
+        .spawn()
+        .map_err(|source| ShapesError::NotStarted { python: order.python.clone(), source })?;
+    let status = wait(&mut child, order)?;
+    let read = |name: &str| std::fs::read(folder.path().join(name));
+    let answer = match read("end.json") {
+        Ok(json) => json,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(ShapesError::NoAnswer { python: order.python.clone(), status });
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    let answer: Answer = serde_json::from_slice(&answer).map_err(|error| ShapesError::Garbled(error.to_string()))?;
+    if answer.version != VERSION {
+        return Err(ShapesError::Garbled(format!("version {} in place of {VERSION}", answer.version)));
+    }
+    if let Some(refusal) = answer.failure {
+        return Err(ShapesError::Refused(refusal));
+    }
+    answer
+        .traces
+        .iter()
+        .map(|trace| {
+            let json = read(&trace.file).map_err(failed)?;
+            let batch = || trace.batch_size.map_or_else(|| "of its own".to_owned(), |batch| batch.to_string());
+            let mut profile =
+                from_op_list(&json, &order.name).map_err(|source| ShapesError::Profile { batch: batch(), source })?;
+            if let Some(recording) = &mut profile.recording {
+                recording.source = recording.source.replacen("op list", "trace of shapes", 1);
+            }
+            Ok(profile)
+        })
+        .collect()
+}
+
+/// Puts script and request into `folder`; the request's path.
+fn unpack(order: &ShapesOrder, folder: &Path) -> io::Result<PathBuf> {
+    std::fs::create_dir(folder.join("habitat_shapes"))?;
+    for (name, text) in FILES {
+        std::fs::write(folder.join(name), text)?;
+    }
+    let request = Request {
+        version: VERSION,
+        folder,
+        name: &order.name,
+        target: &order.target,
+        batch_sizes: (!order.batch_sizes.is_empty()).then_some(&order.batch_sizes),
+        args: &order.arguments,
+    };
+    let path = folder.join("request.json");
+    std::fs::write(&path, serde_json::to_vec(&request)?)?;
+    Ok(path)
+}
+
+/// Waits for the interpreter's end, and ends it where it takes too long.
+fn wait(child: &mut Child, order: &ShapesOrder) -> Result<ExitStatus, ShapesError> {
+    let unstarted = |source| ShapesError::NotStarted { python: order.python.clone(), source };
+    let deadline = Instant::now().checked_add(order.timeout);
+    loop {
+        if let Some(status) = child.try_wait().map_err(unstarted)? {
+            return Ok(status);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            // Gone already is as well.
+            let _ = child.kill();
+            child.wait().map_err(unstarted)?;
+            let target = format!("{}:{}", order.target.place, order.target.function);
+            return Err(ShapesError::TimedOut { target, after: order.timeout });
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_folder_is_embedded() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiler/shapes");
+        let mut found: Vec<String> = ["", "habitat_shapes/"]
+            .iter()
+            .flat_map(|folder| {
+                std::fs::read_dir(root.join(folder))
+                    .unwrap()
+                    .map(move |entry| format!("{folder}{}", entry.unwrap().file_name().to_string_lossy()))
+            })
+            .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "py"))
+            .collect();
+        found.sort();
+        let mut embedded: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
+        embedded.sort_unstable();
+        assert_eq!(found, embedded);
+    }
+
+    #[test]
+    fn a_refusal_says_what_where_and_what_to_do() {
+        let told = |json: &str| serde_json::from_str::<Refusal>(json).unwrap().to_string();
+        assert_eq!(
+            told(r#"{"kind": "old_torch", "message": "1.13.1"}"#),
+            "PyTorch 1.13.1 is too old; tracing by shapes needs 2.1 or newer"
+        );
+        assert_eq!(told(r#"{"kind": "raised", "message": "m", "remedy": "r", "trace": "t"}"#), "m\n  r\nt");
+    }
+}

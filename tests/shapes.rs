@@ -1,0 +1,384 @@
+//! `habitat-tui trace-shapes` as a user meets it: functions that build a step, those that
+//! cannot be traced, and what is written.
+//!
+//! What needs no PyTorch runs wherever there is a `python3`; the rest with the interpreter
+//! that `HABITAT_TUI_TEST_PYTHON` names.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use habitat_tui::profile::{Attribute, MemorySource, Mode, Operation, Phase, Precision, Profile};
+use serde_json::Value;
+
+fn fixture(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shapes").join(name).to_str().unwrap().to_owned()
+}
+
+fn python() -> Option<String> {
+    let found = Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("skipped: there is no python3");
+    }
+    found.then(|| "python3".to_owned())
+}
+
+/// The interpreter with PyTorch.
+fn torch() -> Option<String> {
+    let python = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty());
+    if python.is_none() {
+        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
+    }
+    python
+}
+
+/// A folder to trace in.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_habitat-tui"));
+        command
+            .args(arguments)
+            .current_dir(self.0.path())
+            .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
+            .env_remove("PYTHONPATH")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn trace(&self, python: &str, target: &str, more: &[&str]) -> Output {
+        self.command(&[&["trace-shapes", target, "--python", python], more].concat()).output().unwrap()
+    }
+
+    fn read(&self, name: &str) -> Profile {
+        habitat_tui::store::read_profile(&self.path(name)).unwrap().0
+    }
+
+    /// The profile of one function of a fixture.
+    fn profile(&self, python: &str, target: &str, more: &[&str]) -> Profile {
+        let options = [&["-o", "p.habitat.json", "--force"], more].concat();
+        let output = self.trace(python, &fixture(target), &options);
+        assert!(output.status.success(), "{}", err(&output));
+        self.read("p.habitat.json")
+    }
+
+    /// What is told of a function that cannot be traced.
+    fn refused(&self, python: &str, target: &str, more: &[&str]) -> String {
+        let output = self.trace(python, target, more);
+        assert_eq!(output.status.code(), Some(2), "{target}: {}", out(&output));
+        assert!(out(&output).is_empty());
+        assert!(std::fs::read_dir(self.0.path()).unwrap().next().is_none(), "{target} left something");
+        err(&output)
+    }
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn named<'a>(profile: &'a Profile, name: &str) -> Vec<&'a Operation> {
+    profile.operations.iter().filter(|operation| operation.name == name).collect()
+}
+
+fn notes(profile: &Profile) -> String {
+    profile.recording.as_ref().unwrap().notes.join("\n")
+}
+
+fn kinds(profile: &Profile) -> [f64; 5] {
+    let memory = profile.step.as_ref().unwrap().memory.as_ref().unwrap();
+    assert_eq!(memory.source, MemorySource::Computed);
+    assert_eq!(profile.step.as_ref().unwrap().peak_memory_bytes, Some(memory.total()));
+    memory.kinds().map(|(_, bytes)| bytes.get())
+}
+
+#[test]
+fn what_is_wrong_before_pytorch_is_told() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    let mlp = fixture("mlp.py");
+    let told = |target: &str, python: &str, more: &[&str]| place.refused(python, target, more);
+    assert!(told(&mlp, &python, &[]).contains("names no function; write the file or module"));
+    assert!(told("nowhere.py:build", &python, &[]).contains("nowhere.py: no such file"));
+    assert!(told(&format!("{mlp}:build"), &python, &["--batch-sizes", "8,0"]).contains("--batch-sizes: 0"));
+    let gone = told(&format!("{mlp}:build"), "/nowhere/python", &[]);
+    assert!(gone.contains("/nowhere/python: ") && gone.contains("--python"), "{gone}");
+    let no_python = told(&format!("{mlp}:build"), "/bin/false", &[]);
+    assert!(no_python.contains("ended without an answer (exit status: 1)"), "{no_python}");
+    let output = place
+        .command(&["trace-shapes", &format!("{mlp}:build"), "--python", &python])
+        .env("PYTHONPATH", fixture("old"))
+        .output()
+        .unwrap();
+    assert!(
+        err(&output).contains("PyTorch 1.13.1 is too old; tracing by shapes needs 2.1 or newer"),
+        "{}",
+        err(&output)
+    );
+    let has_torch = Command::new(&python).args(["-c", "import torch"]).output().unwrap().status.success();
+    if !has_torch {
+        let none = told(&format!("{mlp}:build"), &python, &[]);
+        assert!(none.contains("this Python has no PyTorch (No module named 'torch'); name one that has it"), "{none}");
+    }
+}
+
+#[test]
+fn a_file_that_is_there_stays() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    std::fs::write(place.path("mlp-build-b8.habitat.json.zst"), "mine").unwrap();
+    let output = place.trace(&python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "8,16"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("mlp-build-b8.habitat.json.zst"), "{}", err(&output));
+    assert_eq!(std::fs::read(place.path("mlp-build-b8.habitat.json.zst")).unwrap(), b"mine");
+}
+
+/// 128 → 256 → 64 with biases, Adam, batch 32: 49,472 parameters, 197,888 bytes, of which
+/// the second bias takes a block of 512.
+#[test]
+fn a_small_network_has_known_work_and_memory() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let profile = place.profile(&python, "mlp.py:build", &[]);
+    let workload = &profile.workload;
+    assert_eq!((workload.name.as_str(), workload.mode), ("mlp-build", Mode::Training));
+    assert_eq!((workload.batch_size, workload.parameter_count), (Some(32), Some(49_472)));
+    assert_eq!((workload.precision, workload.sequence_length), (Some(Precision::Fp32), None));
+    assert_eq!((&profile.origin, profile.measured_step()), (&None, None));
+    let work = habitat_tui::predict::work::StepWork::of(&profile);
+    let (first, second) = (128.0 * 256.0, 256.0 * 64.0);
+    assert_eq!(work.forward.get(), 2.0 * 32.0 * (first + second));
+    // The first layer's input has no gradient.
+    assert_eq!(work.backward.get(), 2.0 * 32.0 * (first + 2.0 * second));
+    let parameters = 4.0 * (first + 256.0 + second) + 512.0;
+    // At the peak Adam holds the roots of its second moments; inputs, labels, loss and the
+    // loss's weight are still there.
+    let left = 32.0 * 128.0 * 4.0 + 512.0 + 512.0;
+    assert_eq!(kinds(&profile), [parameters, parameters, 2.0 * parameters, left, parameters]);
+    assert!(notes(&profile).contains("largest in optimizer"));
+    let phases = |phase| profile.operations.iter().filter(|operation| operation.phase == phase).count();
+    assert!(phases(Phase::Forward) >= 4 && phases(Phase::Backward) >= 5 && phases(Phase::Optimizer) >= 5);
+    let modules: Vec<Option<&str>> =
+        named(&profile, "aten::addmm").iter().map(|operation| operation.module.as_deref()).collect();
+    assert_eq!(modules, [Some("*"), Some("*")]);
+    // The peak of a large batch is in backward, where ReLU's gradient is made of that of its
+    // result: input, labels and result are still kept, the softmax is gone.
+    let output =
+        place.trace(&python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "8192,4096", "--json"]);
+    let json: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((json["format"].as_str(), json["version"].as_u64()), (Some("habitat-shapes"), Some(1)));
+    let steps = json["steps"].as_array().unwrap();
+    let of = |at: usize, pointer: &str| steps[at].pointer(pointer).and_then(Value::as_f64).unwrap();
+    assert_eq!((of(0, "/workload/batch_size"), of(1, "/workload/batch_size")), (4096.0, 8192.0));
+    assert_eq!(of(1, "/flops/forward"), 2.0 * of(0, "/flops/forward"));
+    let grown = |kind: &str| of(1, &format!("/memory/{kind}_bytes")) - of(0, &format!("/memory/{kind}_bytes"));
+    assert_eq!(grown("activations"), 4096.0 * (4.0 * (128.0 + 256.0) + 8.0));
+    assert_eq!(grown("temporary"), 4096.0 * 4.0 * 2.0 * 256.0);
+    assert_eq!(grown("parameters") + grown("optimizer_state"), 0.0);
+    let line = json["memory_line"]["per_sample_bytes"].as_f64().unwrap();
+    assert!((line - (of(1, "/peak_memory_bytes") - of(0, "/peak_memory_bytes")) / 4096.0).abs() < 1.0);
+    assert_eq!(place.read("mlp-build-b8192.habitat.json.zst").workload.batch_size, Some(8192));
+}
+
+#[test]
+fn what_is_traced_is_predicted_and_told_as_computed() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let output = place.trace(&python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "4096,8192"]);
+    let text = out(&output);
+    assert!(
+        text.contains("traced by its shapes") && text.contains("computed from shapes, not checked on a GPU"),
+        "{text}"
+    );
+    let files = ["mlp-build-b4096.habitat.json.zst", "mlp-build-b8192.habitat.json.zst"];
+    let batches = place.command(&["batches", files[0], files[1], "--to", "t4"]).output().unwrap();
+    assert!(out(&batches).contains("traced at batch 4096, 8192"), "{}", out(&batches));
+    assert!(out(&batches).contains("2 peaks computed from shapes"), "{}", out(&batches));
+    let predicted = place.command(&["predict", files[0], "--to", "t4", "--json"]).output().unwrap();
+    assert!(out(&predicted).contains("peak computed from shapes, not checked on a GPU"), "{}", out(&predicted));
+    assert!(!out(&predicted).contains("recorded peak"));
+    let shown = place.command(&["predict", files[0], "--to", "t4"]).output().unwrap();
+    assert!(out(&shown).contains("computed from shapes: parameters 194 KB"), "{}", out(&shown));
+    let shot = ["--screenshot", "shot.svg", "--size", "80x24", "--screen", "overview", files[0]];
+    let screen = place.command(&shot).output().unwrap();
+    assert!(screen.status.success(), "{}", err(&screen));
+    let screen = std::fs::read_to_string(place.path("shot.svg")).unwrap();
+    assert!(
+        screen.contains(", computed<") && screen.contains(">memory<") && screen.contains(">activations "),
+        "{screen}"
+    );
+}
+
+#[test]
+fn mixed_precision_is_seen_and_prints_stay_apart() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let target = format!("{}:mixed", fixture("mlp.py"));
+    let output = place.trace(&python, &target, &["--json", "-o", "m.habitat.json"]);
+    let json: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(json["steps"][0]["workload"]["precision"], "amp-bf16");
+    assert!(err(&output).contains("loss 1"), "{}", err(&output));
+    let profile = place.read("m.habitat.json");
+    assert!(notes(&profile).contains("reads numbers back"));
+    let dtypes: Vec<_> = named(&profile, "aten::addmm").iter().map(|o| o.dtype.clone().unwrap().to_string()).collect();
+    assert_eq!(dtypes, ["bfloat16", "bfloat16"]);
+    // A GPU takes the softmax in 32 bits.
+    assert_eq!(named(&profile, "aten::_log_softmax")[0].dtype.clone().unwrap().to_string(), "float32");
+    // Clipping is the optimizer's, in lists as on a GPU.
+    assert_eq!(named(&profile, "aten::_foreach_norm")[0].phase, Phase::Optimizer);
+}
+
+#[test]
+fn inference_and_functions_that_make_the_step() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let inference = place.profile(&python, "mlp.py:inference", &["--arg", "batch_size=16"]);
+    assert_eq!((inference.workload.mode, inference.workload.batch_size), (Mode::Inference, Some(16)));
+    let [_, gradients, state, ..] = kinds(&inference);
+    assert_eq!((gradients, state), (0.0, 0.0));
+    let step = place.profile(&python, "mlp.py:one_step", &[]);
+    assert_eq!((step.workload.batch_size, step.workload.parameter_count), (Some(4), Some(136)));
+    // 128 weights and a block for the biases, the same again for gradients and momentum.
+    assert_eq!(kinds(&step)[..3], [1024.0, 1024.0, 1024.0]);
+    let converted = place.profile(&python, "layers.py:converted", &[]);
+    assert_eq!(converted.workload.precision, Some(Precision::Bf16));
+    // The module form.
+    let folder = Path::new(&fixture("mlp.py")).parent().unwrap().to_owned();
+    let output = place
+        .command(&["trace-shapes", "mlp:build", "--python", &python, "-o", "x.habitat.json"])
+        .env("PYTHONPATH", folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    assert_eq!(place.read("x.habitat.json").workload.name, "mlp-build");
+}
+
+#[test]
+fn attention_is_the_gpus() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let full = place.profile(&python, "layers.py:attention", &[]);
+    assert_eq!(full.workload.sequence_length, Some(32));
+    let forward = named(&full, "aten::_scaled_dot_product_efficient_attention");
+    assert_eq!((forward.len(), forward[0].count), (1, 3));
+    assert_eq!(forward[0].module.as_deref(), Some("layers.*"));
+    assert_eq!(forward[0].attributes["is_causal"], Attribute::Bool(true));
+    assert_eq!(forward[0].attributes["dropout_p"], Attribute::Float(0.1));
+    let backward = named(&full, "aten::_scaled_dot_product_efficient_attention_backward");
+    assert_eq!((backward[0].phase, backward[0].count), (Phase::Backward, 3));
+    assert_eq!(backward[0].module.as_deref(), Some("layers.*"));
+    assert_eq!(named(&full, "aten::native_dropout")[0].count, 3);
+    assert!(!notes(&full).contains("unfused"));
+    let narrow = place.profile(&python, "layers.py:attention", &["--arg", "amp=True", "--arg", "seq=64"]);
+    assert_eq!(narrow.workload.precision, Some(Precision::AmpBf16));
+    let flash = named(&narrow, "aten::_scaled_dot_product_flash_attention");
+    assert_eq!((flash.len(), flash[0].inputs[0].as_slice()), (1, &[2, 4, 64, 16][..]));
+    assert_eq!(named(&narrow, "aten::native_layer_norm")[0].dtype.clone().unwrap().to_string(), "float32");
+    let odd = place.profile(&python, "layers.py:odd_heads", &[]);
+    assert!(
+        notes(&odd).contains("attention is computed unfused") && notes(&odd).contains("dropout kept"),
+        "{}",
+        notes(&odd)
+    );
+}
+
+/// Five positions of three samples meet the weights of four gates: 8 and 16 features in
+/// the first layer, 16 and 16 in the second.
+#[test]
+fn recurrent_layers_are_one_call() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let profile = place.profile(&python, "layers.py:lstm", &[]);
+    assert_eq!(named(&profile, "aten::_cudnn_rnn").len(), 1);
+    assert_eq!(named(&profile, "aten::_cudnn_rnn_backward")[0].phase, Phase::Backward);
+    let work = habitat_tui::predict::work::StepWork::of(&profile);
+    assert_eq!(work.forward.get(), 2.0 * 5.0 * 3.0 * 4.0 * 16.0 * (8.0 + 16.0 + 16.0 + 16.0));
+    assert_eq!(work.backward.get(), 2.0 * work.forward.get());
+}
+
+/// Products and convolutions by phase and shapes, with their counts.
+fn products(profile: &Profile) -> BTreeMap<(String, String, Vec<Vec<u64>>), u32> {
+    let mut found = BTreeMap::new();
+    for operation in &profile.operations {
+        let (name, tensors) = match operation.name.trim_start_matches("aten::") {
+            name @ ("mm" | "bmm") => (name, 2),
+            "addmm" => ("addmm", 3),
+            "convolution_backward" => ("convolution_backward", 3),
+            name if name.contains("convolution") => ("convolution", 2),
+            _ => continue,
+        };
+        let inputs: Vec<_> = operation.inputs.iter().filter(|shape| !shape.is_empty()).take(tensors).cloned().collect();
+        *found.entry((operation.phase.to_string(), name.to_owned(), inputs)).or_default() += operation.count;
+    }
+    found
+}
+
+#[test]
+fn a_trace_by_shapes_has_the_products_of_a_real_step() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let traced = place.profile(&python, "real.py:build", &[]);
+    let ran = Command::new(&python).arg(fixture("real.py")).arg(place.path("trace.json")).output().unwrap();
+    assert!(ran.status.success(), "{}", err(&ran));
+    let import = ["import", "trace.json", "-o", "real.habitat.json", "--shapes-only"];
+    let imported = place.command(&import).output().unwrap();
+    assert!(imported.status.success(), "{}", err(&imported));
+    let real = products(&place.read("real.habitat.json"));
+    assert!(real.values().sum::<u32>() >= 12, "{real:?}");
+    assert_eq!(products(&traced), real);
+}
+
+#[test]
+fn what_cannot_be_traced_is_told_with_the_users_own_lines() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let bad =
+        |function: &str, more: &[&str]| place.refused(&python, &format!("{}:{function}", fixture("bad.py")), more);
+    for (function, parts) in [
+        ("raises", &["the function failed: ValueError: the data set is not there", "line 11, in inner"][..]),
+        ("of_values", &["its step failed", "depends on values", "torch.where", "out[out > 0]"]),
+        ("counts", &["its step failed", "it reads a value", "torch.randint(0, 9, ()).item()"]),
+        ("to_numpy", &["its step failed", "holds no values"]),
+        ("nonsense", &["it returned (int, str)", "(model, inputs, optimizer[, loss_fn])"]),
+        ("nothing", &["it returned nothing, and made no step"]),
+        ("no_optimizer", &["the third it returned is no optimizer: str"]),
+        ("no_loss", &["no loss in what the model returned (Tensor (2, 4))", "where loss_fn(output) is the loss"]),
+        ("no_call", &["its step called no operation of PyTorch"]),
+        ("rebuilds", &["every call makes model and optimizer anew"]),
+        ("needs", &["needs(width): missing a required argument: 'width'", "--arg NAME=VALUE"]),
+        ("on_gpu", &["device = \"cpu\""]),
+        ("leaves", &["SystemExit: 3", "it ended Python"]),
+        ("nope", &["no such function", "functions there: inner, raises"]),
+        ("NOT_A_FUNCTION", &["is not a function"]),
+    ] {
+        let told = bad(function, &[]);
+        for part in parts {
+            assert!(told.contains(part), "{function}: {part:?} is not in {told}");
+        }
+        assert!(!told.contains("habitat_shapes"), "{function} shows our own frames: {told}");
+    }
+    let fixed = bad("fixed", &["--batch-sizes", "2,4"]);
+    assert!(fixed.contains("takes no batch_size") && fixed.contains("def fixed(batch_size=32)"), "{fixed}");
+    assert!(bad("fixed", &["--arg", "x=1"]).contains("takes no argument x"));
+    let slow = bad("slow", &["--timeout", "4s"]);
+    assert!(slow.contains("not done after 4 s, and ended"), "{slow}");
+    let trains = place.refused(&python, &format!("{}:build", fixture("trains.py")), &[]);
+    assert!(trains.contains("trains.py: trains when it is imported"), "{trains}");
+    let module = place.refused(&python, "no.such.place:build", &[]);
+    assert!(module.contains("no.such.place: no such module"), "{module}");
+}
