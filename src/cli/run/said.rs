@@ -49,15 +49,16 @@ pub(super) fn report(
     Ok(())
 }
 
-fn words(ended: Ended) -> String {
+pub(super) fn words(ended: Ended) -> String {
     match ended {
         Ended::Code(code) => format!("ended with exit code {code}"),
         Ended::Signal(signal) => format!("ended by signal {signal}"),
         Ended::Unknown => "ended, how is not known".to_owned(),
+        Ended::Left => "goes on by itself".to_owned(),
     }
 }
 
-fn faults(recording: &Recording) -> Vec<String> {
+pub(super) fn faults(recording: &Recording) -> Vec<String> {
     let faults = recording.processes.values().flat_map(|process| &process.faults);
     faults
         .map(|fault| format!("the hook failed and went quiet: {}", crate::text::clean(fault, 200)))
@@ -123,6 +124,7 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings) -> String {
 /// Everything seen, `habitat-run` version 1.
 pub(super) fn json(
     order: &Order,
+    pid: u32,
     finished: &Finished,
     seen: &Seen,
     assembled: Option<&Assembled>,
@@ -150,6 +152,8 @@ pub(super) fn json(
                 "window_costs_us": process.costs,
                 "timed_steps": times.map_or(0, |times| times.count),
                 "step_time_us": times.map(|times| times.median.get()),
+                "step_time_range_us": times.map(|times| times.range.map(Micros::get)),
+                "mean_step_time_us": times.map(|times| times.mean.get()),
             })
         })
         .collect();
@@ -157,7 +161,9 @@ pub(super) fn json(
         "format": "habitat-run",
         "version": 1,
         "command": command,
-        "exit_code": finished.ended.exit_code(),
+        "exit_code": (finished.ended != Ended::Left).then(|| finished.ended.exit_code()),
+        "pid": pid,
+        "log": order.log.as_ref().map(|log| log.display().to_string()),
         "ended_by_habitat": finished.by_us,
         "seen": name(seen),
         "problem": problem,

@@ -28,6 +28,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     let source = match &canvas.app.setup.source {
         Source::Given(place) => format!("from {}", clean(place, 60)),
         Source::Sample(_) => "embedded sample, not your own recording".to_owned(),
+        Source::Awaited => String::new(),
     };
     let top = Rect { height: RECORDED + 2, ..area };
     let title = match canvas.app.setup.profile.origin {
