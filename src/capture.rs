@@ -229,8 +229,6 @@ pub struct Progress<'a> {
     pub recording: &'a Recording,
     /// Where the traces are.
     pub folder: &'a Path,
-    /// Processes of the job that may still tell something.
-    pub talking: u64,
     /// Whether it is stopped, as by SIGSTOP.
     pub stopped: bool,
     /// Whether it was asked to end.
@@ -418,8 +416,8 @@ struct State {
 
 impl State {
     fn progress<'a>(&'a self, folder: &'a Path) -> Progress<'a> {
-        let Self { recording, talking, stopped, by_us, .. } = self;
-        Progress { recording, folder, talking: *talking, stopped: *stopped, ending: *by_us }
+        let Self { recording, stopped, by_us, .. } = self;
+        Progress { recording, folder, stopped: *stopped, ending: *by_us }
     }
 
     fn take(&mut self, event: Event) {

@@ -13,7 +13,7 @@ mod widget;
 use std::io;
 
 pub use launch::open;
-pub use screenshot::{draw, render, screenshot};
+pub use screenshot::{draw, render, render_after, screenshot};
 
 use crate::app::{App, Engine, Setup};
 

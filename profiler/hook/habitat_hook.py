@@ -351,7 +351,9 @@ class Hook:
             # A disk that is full is no error to PyTorch: it writes a line of log and returns.
             if not is_whole(path + ".part"):
                 free = free_bytes(self.settings["folder"])
-                raise OSError("it is cut off; %s free" % ("room is" if free is None else "%.1f MB are" % (free / 1e6)))
+                if free is not None and free < SPARE:
+                    raise OSError("the disk is full (%.0f MB are free in %s)" % (free / 1e6, self.settings["folder"]))
+                raise OSError("it is cut off, as by a limit on the size of files (ulimit -f)")
             os.rename(path + ".part", path)
             message["file"] = name
             message["bytes"] = os.path.getsize(path)

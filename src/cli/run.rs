@@ -42,6 +42,9 @@ mod unix {
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
     use crate::store::{self, Paths, StoreError};
 
+    /// How the names of profiles end that are chosen here.
+    const PROFILE: &str = "habitat.json.zst";
+
     pub(in crate::cli) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliError> {
         let catalog = Arc::new(store::catalog(&Paths::find())?);
         let with_screens = !args.no_tui
@@ -254,16 +257,15 @@ mod unix {
         }
     }
 
-    /// A file in this folder that is not there yet.
+    /// A file in this folder that is not there yet, nor the log that belongs to it.
     fn unused(script: &str) -> PathBuf {
         let clean: String =
             script.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
         let stem = format!("{}-{}", clean.trim_start_matches('.'), jiff::Zoned::now().date());
-        (1..10_000)
-            .map(|number| if number == 1 { String::new() } else { format!("-{number}") })
-            .map(|number| PathBuf::from(format!("{stem}{number}.habitat.json.zst")))
-            .find(|path| !path.exists())
-            .unwrap_or_else(|| PathBuf::from(format!("{stem}.habitat.json.zst")))
+        let is_free = |name: &String| [PROFILE, "log"].iter().all(|end| !Path::new(&format!("{name}.{end}")).exists());
+        let name =
+            (1..10_000).map(|number| if number == 1 { stem.clone() } else { format!("{stem}-{number}") }).find(is_free);
+        PathBuf::from(format!("{}.{PROFILE}", name.unwrap_or(stem)))
     }
 
     #[cfg(test)]

@@ -86,25 +86,30 @@ pub fn processes(live: &Live) -> String {
 /// Step times in figures: the last one, and the others.
 pub fn times(seen: &Snapshot) -> Option<(String, String)> {
     let times = seen.times?;
-    let counted = match (times.count, times.only_last) {
-        (1, _) => "1 step".to_owned(),
-        (count, true) => format!("the last {} steps", format::grouped(f64::from(count))),
-        (count, false) => format!("{} steps", format::grouped(f64::from(count))),
-    };
+    let last = format!("last {}", format::time(times.now));
+    if times.count < 2 {
+        return Some((last, "the only one timed so far".to_owned()));
+    }
+    let which = if times.only_last { "the last " } else { "" };
+    let count = format::grouped(f64::from(times.count));
     let [low, high] = times.range;
-    let mut rest = format!("median {} ({}) of {counted}", format::time(times.median), format::time_range(low, high));
+    let mut rest =
+        format!("median {} ({}) of {which}{count}", format::time(times.median), format::time_range(low, high));
     if times.mean.get() > 0.0 {
         rest = format!("{rest} · {} steps/s", format::number(1e6 / times.mean.get()));
     }
-    Some((format::time(times.now), rest))
+    Some((last, rest))
 }
 
-/// The value at the top of the bars of the step times: twice the median or less, so that
-/// one step that was held up does not flatten the others.
-pub fn spark_top(seen: &Snapshot) -> Option<Micros> {
+/// What a full bar of the step times stands for, and how to say so: the longest, but twice
+/// the median at most, so that one step that was held up does not flatten the others.
+pub fn bars(seen: &Snapshot) -> Option<(Micros, String)> {
     let most = seen.recent.iter().copied().max_by(Micros::total_cmp)?;
     let twice = seen.times.map(|times| times.median * 2.0).filter(|twice| twice.get() > 0.0);
-    Some(twice.filter(|twice| twice.get() < most.get()).unwrap_or(most))
+    Some(match twice.filter(|twice| twice.get() < most.get()) {
+        Some(twice) => (twice, format!("bars from 0 to {} or more", format::time(twice))),
+        None => (most, format!("bars from 0 to {}", format::time(most))),
+    })
 }
 
 /// Windows recorded and what they cost.
@@ -125,13 +130,24 @@ pub fn windows(live: &Live) -> String {
     parts.join(" · ")
 }
 
-/// What it runs on, as far as the recording tells.
-pub fn device(app: &App) -> (String, Role) {
-    match &app.setup.profile.origin {
+/// Dropped windows and faults, but for what the remedy says anyway.
+pub fn notes(seen: &Snapshot) -> Vec<&str> {
+    let said = |note: &&str| {
+        let why = note.split_once(": ").map_or(*note, |(_, why)| why);
+        seen.remedy.as_ref().is_some_and(|remedy| remedy.contains(why))
+    };
+    seen.notes.iter().map(String::as_str).filter(|note| !said(note)).collect()
+}
+
+/// What it runs on, as far as the recording tells; `None` where it never will.
+pub fn device(app: &App) -> Option<(String, Role)> {
+    let is_over = app.live.as_ref().is_some_and(|live| live.seen.is_over());
+    Some(match &app.setup.profile.origin {
+        _ if app.is_awaiting() && is_over => return None,
         _ if app.is_awaiting() => ("a recorded window will tell".to_owned(), Role::Muted),
         Some(_) => (overview::origin(&app.setup.profile), Role::Text),
         None => ("the CPU: no GPU kernel in the window, so predictions go by shapes".to_owned(), Role::Text),
-    }
+    })
 }
 
 /// The profile, or why there is none.
@@ -169,14 +185,16 @@ pub fn awaited(app: &App) -> Vec<(String, Role)> {
     let (state, role) = state(live);
     let mut lines = Vec::new();
     if live.seen.is_over() {
-        lines.push(("Nothing was recorded.".to_owned(), Role::Warning));
+        let remedy = live.seen.remedy.clone();
+        lines.push((remedy.unwrap_or_else(|| "Nothing was recorded.".to_owned()), Role::Warning));
     } else {
         lines.push((format!("Here will be {will}, once a window is recorded."), Role::Text));
     }
     lines.push((format!("The job: {state}."), role));
     let problem = live.problem.as_ref().map(|problem| format!("No profile: {}", clean(problem, 400)));
     lines.extend(problem.map(|problem| (problem, Role::Error)));
-    lines.extend(live.seen.remedy.clone().map(|remedy| (remedy, Role::Warning)));
+    let hopeless = live.seen.remedy.clone().filter(|_| !live.seen.is_over());
+    lines.extend(hopeless.map(|remedy| (remedy, Role::Warning)));
     let key = app.setup.keymap.hint(crate::action::Action::Job);
     lines.push((format!("{key} shows the job and its output."), Role::Muted));
     lines
@@ -185,7 +203,7 @@ pub fn awaited(app: &App) -> Vec<(String, Role)> {
 /// The job in one line, for the other screens.
 pub fn line(live: &Live) -> String {
     let (state, _) = state(live);
-    let now = live.seen.times.map(|times| format!(" · {} now", format::time(times.now)));
-    let now = now.filter(|_| !live.seen.is_over()).unwrap_or_default();
-    format!("job: {state}{now}")
+    let last = live.seen.times.map(|times| format!(" · last step {}", format::time(times.now)));
+    let last = last.filter(|_| !live.seen.is_over()).unwrap_or_default();
+    format!("job: {state}{last}")
 }

@@ -165,7 +165,8 @@ fn follow_to_the_end(
     }
     let state = match finished.ended {
         Ended::Left => State::Left,
-        ended => State::Ended { words: said::words(ended), well: ended == Ended::Code(0) },
+        // Ended by us, as ordered, is well ended too.
+        ended => State::Ended { words: said::words(ended), well: conclusion.code == 0 },
     };
     let remedy = conclusion.problem.clone().filter(|_| finished.recording.seen() != Seen::Recorded);
     // Nobody may be there to see it any more.

@@ -121,6 +121,9 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings) -> String {
     }
 }
 
+/// Step times that are told one by one, the last ones.
+pub(super) const RECENT: usize = 240;
+
 /// Everything seen, `habitat-run` version 1.
 pub(super) fn json(
     order: &Order,
@@ -154,6 +157,10 @@ pub(super) fn json(
                 "step_time_us": times.map(|times| times.median.get()),
                 "step_time_range_us": times.map(|times| times.range.map(Micros::get)),
                 "mean_step_time_us": times.map(|times| times.mean.get()),
+                "recent_step_times_us": process.times[process.times.len().saturating_sub(RECENT)..]
+                    .iter()
+                    .map(|(_, time)| time)
+                    .collect::<Vec<_>>(),
             })
         })
         .collect();

@@ -7,8 +7,6 @@ use crate::units::Micros;
 
 /// Steps whose times are summed up, the last ones.
 const SUMMED: usize = 1000;
-/// Step times to draw.
-const RECENT: usize = 240;
 /// Windows that the hook drops before it gives up.
 const PATIENCE: usize = 5;
 
@@ -56,7 +54,7 @@ pub(super) fn of_recording(recording: &Recording) -> Snapshot {
             .collect(),
         steps: most.map_or(0, |process| process.steps),
         times: main.and_then(summed),
-        recent: times[times.len().saturating_sub(RECENT)..].iter().filter_map(micros).collect(),
+        recent: times[times.len().saturating_sub(said::RECENT)..].iter().filter_map(micros).collect(),
         windows: main.map(|main| main.windows.iter().map(|window| window.steps).collect()).unwrap_or_default(),
         cost: main.and_then(|main| Micros::new(main.costs.iter().sum()).ok()).unwrap_or_default(),
         notes: main.map(dropped).into_iter().flatten().chain(said::faults(recording)).collect(),
@@ -125,7 +123,7 @@ mod tests {
             recording.hear(7, message.clone());
         }
         let folder = std::path::Path::new("/none");
-        let progress = Progress { recording: &recording, folder, talking: 1, stopped: false, ending: false };
+        let progress = Progress { recording: &recording, folder, stopped: false, ending: false };
         snapshot(progress, &Settings::new(10, 3))
     }
 
@@ -186,6 +184,6 @@ mod tests {
         let seen = seen(&[Message::Steps { first: 2, times_us: times }]);
         let summed = seen.times.unwrap();
         assert_eq!((summed.median.get(), summed.count, summed.only_last), (10.0, 1000, true));
-        assert_eq!(seen.recent.len(), RECENT);
+        assert_eq!(seen.recent.len(), said::RECENT);
     }
 }

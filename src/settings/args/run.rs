@@ -10,14 +10,6 @@ use crate::settings::values;
 use crate::units::Hours;
 
 /// Arguments of `run`.
-///
-/// On a terminal the screens open on the running job. The job itself runs apart from the
-/// terminal then: its output goes to a file (--log) whose end is shown, its input is empty,
-/// Python's output is not buffered (PYTHONUNBUFFERED=1, unless set), and on leaving you are
-/// asked whether it goes on. Its exit code is passed on.
-///
-/// With --no-tui, --json, --quiet, or without a terminal, the job keeps its own output,
-/// input, signals and exit code, and a report follows at its end.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The job, after two dashes: -- python train.py …

@@ -9,6 +9,7 @@ use crate::app::job::{Job, JobState};
 use crate::app::live::Leaving;
 use crate::app::modal::{HelpLine, Modal, help_lines, matching};
 use crate::app::slider::Knob;
+use crate::live::State;
 use crate::predict::{Fits, Method};
 use crate::report::comparison::error_words;
 use crate::report::format;
@@ -179,6 +180,9 @@ fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
     let about = match Leaving::ALL.get(selected) {
         Some(Leaving::Leave) => {
             format!("Process {} goes on by itself, unwatched; its output goes on to {}.", live.job.pid, live.job.log)
+        }
+        Some(Leaving::Stop) if live.seen.state == State::Stopping => {
+            "It was asked to end already; now its process group gets SIGKILL, which no program survives.".to_owned()
         }
         Some(Leaving::Stop) => format!(
             "Its process group gets SIGTERM, and SIGKILL {} s later if it still runs; then the screens close.",

@@ -6,7 +6,6 @@ use unicode_width::UnicodeWidthStr;
 use super::Density;
 use crate::app::live::Live;
 use crate::app::screen::job;
-use crate::report::format;
 use crate::settings::theme::Role;
 use crate::tui::paint::{Canvas, fit, wrap};
 use crate::tui::widget::spark;
@@ -109,18 +108,18 @@ fn facts(canvas: &Canvas<'_>, live: &Live, density: Density, width: u16, room: u
         vec![(9, lines("state", job::state(live), 3)), (3, line("process", (job::processes(live), Role::Text)))];
     match job::times(&live.seen) {
         Some((now, rest)) => {
-            facts.push((8, Fact { label: "step", shown: Shown::Figure(now, format!(" now · {rest}")) }));
+            facts.push((8, Fact { label: "step", shown: Shown::Figure(now, format!(" · {rest}")) }));
         }
-        None => facts.push((4, line("step", ("no step was timed yet".to_owned(), Role::Muted)))),
+        None if live.seen.is_over() => facts.push((4, line("step", ("none was timed".to_owned(), Role::Muted)))),
+        None => facts.push((4, line("step", ("none was timed yet".to_owned(), Role::Muted)))),
     }
-    if let Some(top) = job::spark_top(&live.seen).filter(|_| density > Density::Minimal) {
-        let words = format!("0 to {}, each step", format::time(top));
+    if let Some((top, words)) = job::bars(&live.seen).filter(|_| density > Density::Minimal) {
         facts.push((2, Fact { label: "", shown: Shown::Spark(top.get(), words) }));
     }
-    facts.push((1, line("runs on", job::device(app))));
+    facts.extend(job::device(app).map(|device| (1, line("runs on", device))));
     facts.push((7, line("windows", (job::windows(live), Role::Text))));
-    for (index, note) in live.seen.notes.iter().take(3).enumerate() {
-        facts.push((5, lines(if index == 0 { "note" } else { "" }, (note.clone(), Role::Warning), 2)));
+    for (index, note) in job::notes(&live.seen).into_iter().take(3).enumerate() {
+        facts.push((5, lines(if index == 0 { "note" } else { "" }, (note.to_owned(), Role::Warning), 2)));
     }
     facts.push((if live.problem.is_some() { 8 } else { 4 }, lines("profile", job::profile(app, live), 3)));
     facts.push((if live.seen.remedy.is_some() { 8 } else { 0 }, lines("next", job::next(app, live), 6)));
