@@ -30,6 +30,8 @@ pub enum Action {
     Predict,
     /// Fourth screen.
     Plan,
+    /// Fifth screen, where a job was started.
+    Job,
     /// Up one row.
     Up,
     /// Down one row.
@@ -172,6 +174,8 @@ pub enum Needs {
     RunningJob,
     /// Something to close or clear.
     Closable,
+    /// A training job that was started with the screens.
+    Job,
 }
 
 /// One row of the action table.
@@ -221,6 +225,7 @@ pub const ACTIONS: &[Spec] = &[
     spec(Action::Profile, "screen.profile", &["2"], "", Group::Screens, Needs::Nothing, "Profile: where the time of the step goes"),
     spec(Action::Predict, "screen.predict", &["3"], "", Group::Screens, Needs::Nothing, "Predict: the step on every GPU"),
     spec(Action::Plan, "screen.plan", &["4"], "", Group::Screens, Needs::Nothing, "Plan: which offer, for how long, at what cost"),
+    spec(Action::Job, "screen.job", &["5"], "", Group::Screens, Needs::Job, "Job: the training that runs, its steps and its output"),
     spec(Action::Up, "move.up", &["k", "up"], "", Group::Move, Needs::Nothing, "Up"),
     spec(Action::Down, "move.down", &["j", "down"], "", Group::Move, Needs::Nothing, "Down"),
     spec(Action::Left, "move.left", &["h", "left"], "less", Group::Move, Needs::Slider, "Slider: one step less"),

@@ -7,6 +7,7 @@ pub mod engine;
 pub mod input;
 pub mod job;
 pub mod list;
+pub mod live;
 pub mod modal;
 pub mod msg;
 pub mod screen;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use engine::{Engine, SaveOutcome, Solved};
 use job::Job;
 use list::Table;
+use live::Live;
 use modal::Modal;
 pub use msg::{Effect, Msg, Screen, Target};
 use screen::overview::OverviewState;
@@ -46,6 +48,8 @@ pub enum Source {
     Given(String),
     /// A sample inside the program, by its description: never to be taken for the user's.
     Sample(String),
+    /// None yet: the profile is empty until the job is recorded.
+    Awaited,
 }
 
 impl Source {
@@ -54,6 +58,7 @@ impl Source {
         match self {
             Self::Given(place) => place.clone(),
             Self::Sample(about) => format!("embedded sample: {about}"),
+            Self::Awaited => "nothing recorded yet".to_owned(),
         }
     }
 }
@@ -65,6 +70,8 @@ pub struct Setup {
     pub profile: Arc<Profile>,
     /// Where it came from.
     pub source: Source,
+    /// The job that was started with the screens.
+    pub job: Option<crate::live::Job>,
     /// The GPUs.
     pub catalog: Arc<Catalog>,
     /// The offers.
@@ -133,6 +140,8 @@ pub struct App {
     pub predict: PredictState,
     /// Fourth screen.
     pub planner: PlanState,
+    /// The job, and fifth screen.
+    pub live: Option<Live>,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
     /// The theme in use, by position.
@@ -161,6 +170,7 @@ impl App {
             profile: ProfileState::new(&setup.profile),
             predict: PredictState { wanted: setup.gpu.clone(), ..PredictState::default() },
             planner: PlanState::default(),
+            live: setup.job.clone().map(Live::new),
             size: (80, 24),
             theme,
             mouse: setup.mouse,
@@ -189,7 +199,7 @@ impl App {
     /// The table in focus, as it is shown and copied; `None` where there is none.
     pub fn table(&self) -> Option<Table> {
         match self.screen {
-            Screen::Overview => None,
+            Screen::Overview | Screen::Job => None,
             Screen::Profile => Some(screen::profile::table(self)),
             Screen::Predict if self.predict.opened.is_some() => Some(screen::predict::operations_table(self)),
             Screen::Predict => Some(screen::predict::table(self)),

@@ -138,6 +138,8 @@ pub enum Ended {
     Signal(i32),
     /// Somebody else took its status.
     Unknown,
+    /// Not at all: it was left running.
+    Left,
 }
 
 impl Ended {
@@ -147,7 +149,28 @@ impl Ended {
             Self::Code(code) => (code & 0xff) as u8,
             Self::Signal(signal) => (128 + signal).min(255) as u8,
             Self::Unknown => 2,
+            Self::Left => 0,
         }
+    }
+}
+
+/// What the one who had the job started wants of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// That it end: kindly first, then by force.
+    End,
+    /// That it go on without us.
+    Leave,
+}
+
+/// Passes wishes on to [`Running::follow`], from any thread.
+#[derive(Debug, Clone)]
+pub struct Control(mpsc::Sender<Event>);
+
+impl Control {
+    /// Passes a wish on; `false` where nobody follows the job any more.
+    pub fn wish(&self, wish: Wish) -> bool {
+        self.0.send(Event::Wished(wish)).is_ok()
     }
 }
 
@@ -155,10 +178,21 @@ impl Ended {
 #[derive(Debug)]
 enum Event {
     Connected,
-    Disconnected { connection: u64, problem: Option<String> },
-    Message { pid: u32, message: Message },
+    Disconnected {
+        connection: u64,
+        problem: Option<String>,
+    },
+    Message {
+        pid: u32,
+        message: Message,
+    },
     Signal(i32),
-    Stopped,
+    /// Stopped; whether it was the terminal that did it.
+    Stopped {
+        by_terminal: bool,
+    },
+    Continued,
+    Wished(Wish),
     Ended(Ended),
 }
 
@@ -173,6 +207,9 @@ pub struct Order {
     pub cupti: Option<cupti::Settings>,
     /// Where the job's output goes, in place of ours.
     pub log: Option<PathBuf>,
+    /// Keep the job apart from our terminal: no input, no keys, no hang-up, and signals
+    /// sent to us are ours alone.
+    pub apart: bool,
     /// End the job once enough is recorded.
     pub stop_after: bool,
     /// End the job after this long in any case.
@@ -197,16 +234,70 @@ pub struct Finished {
 /// Steps outside windows that make a recording complete.
 const ENOUGH_STEPS: usize = 20;
 /// How long a job that is asked to end may take.
-const GRACE: Duration = Duration::from_secs(15);
+pub const GRACE: Duration = Duration::from_secs(15);
+/// How long it may take until we are stopped with the job.
+const STOPPING: Duration = Duration::from_millis(300);
 /// How long the last messages may take after the job's end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How a job is doing.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// What was seen.
+    pub recording: &'a Recording,
+    /// Where the traces are.
+    pub folder: &'a Path,
+    /// Whether it is stopped, as by SIGSTOP.
+    pub stopped: bool,
+    /// Whether it was asked to end.
+    pub ending: bool,
+}
+
+/// Who looks on while a job runs. All of it is called on the thread that follows the job.
+pub trait Watch {
+    /// Called once, as soon as everything asked for is recorded (and not at all if that
+    /// never happens), with the folder of the traces.
+    fn complete(&mut self, recording: &Recording, folder: &Path);
+
+    /// How often to [`look`](Self::look); never where it is `None`.
+    fn pace(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Called at the [`pace`](Self::pace), whether something happened or not.
+    fn look(&mut self, _progress: Progress<'_>) {}
+}
+
+impl<F: FnMut(&Recording, &Path)> Watch for F {
+    fn complete(&mut self, recording: &Recording, folder: &Path) {
+        self(recording, folder);
+    }
+}
 
 /// Runs a job to its end. `complete` is called once, as soon as everything asked for is
 /// recorded (and not at all if that never happens), with the folder of the traces.
 ///
 /// # Errors
 /// [`CaptureError`] where the job was not started.
-pub fn run(order: &Order, complete: &mut dyn FnMut(&Recording, &Path)) -> Result<Finished, CaptureError> {
+pub fn run(order: &Order, mut complete: &mut dyn FnMut(&Recording, &Path)) -> Result<Finished, CaptureError> {
+    Ok(start(order)?.follow(&mut complete))
+}
+
+/// A job that was started.
+pub struct Running {
+    order: Order,
+    job: launch::Job,
+    folder: tempfile::TempDir,
+    socket: socket::Socket,
+    events: mpsc::Sender<Event>,
+    happening: mpsc::Receiver<Event>,
+}
+
+/// Starts a job; [`Running::follow`] must be called to hear of it.
+///
+/// # Errors
+/// [`CaptureError`] where the job was not started.
+pub fn start(order: &Order) -> Result<Running, CaptureError> {
     // Absolute: the job may change its folder.
     let place = std::path::absolute(std::env::temp_dir()).unwrap_or_else(|_| std::env::temp_dir());
     let failed = |source| CaptureError::Folder { path: place.clone(), source };
@@ -214,59 +305,112 @@ pub fn run(order: &Order, complete: &mut dyn FnMut(&Recording, &Path)) -> Result
     let (events, happening) = mpsc::channel();
     let socket = socket::listen(folder.path(), Path::new("/tmp"), events.clone())?;
     let own = |name: &str| std::env::var_os(name);
-    let variables = if let Some(settings) = &order.cupti {
+    let mut variables = if let Some(settings) = &order.cupti {
         cupti::environment(settings, &socket.path, folder.path(), own)?
     } else {
         let hook = hook::unpack(folder.path()).map_err(failed)?;
         hook::environment(&hook, &socket.path, folder.path(), &order.settings, own).map_err(failed)?
     };
-    let job = launch::start(&order.command, variables, order.log.as_deref(), &events)?;
-    let mut state = State::default();
-    let mut is_complete = false;
-    let mut by_us = false;
-    let mut deadline = order.timeout.map(|timeout| Instant::now() + timeout);
-    loop {
-        let event = match deadline {
-            None => happening.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(deadline) => happening.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-        };
-        match event {
-            Ok(Event::Signal(signal)) => job.pass(signal),
-            Ok(Event::Stopped) => job.stopped(),
-            Ok(event) => {
-                let had_ended = state.ended.is_some();
-                state.take(event);
-                if !had_ended && state.ended.is_some() {
-                    state.all_heard = socket.close_the_line().is_err();
+    if order.apart && std::env::var_os("PYTHONUNBUFFERED").is_none() {
+        // Python holds back what goes to a file until there are 8 KiB of it.
+        variables.push(("PYTHONUNBUFFERED", "1".into()));
+    }
+    let job = launch::start(&order.command, variables, order.log.as_deref(), order.apart, &events)?;
+    Ok(Running { order: order.clone(), job, folder, socket, events, happening })
+}
+
+impl Running {
+    /// The job's process, which leads its process group.
+    pub fn pid(&self) -> u32 {
+        self.job.pid()
+    }
+
+    /// What passes wishes on while the job is followed.
+    pub fn control(&self) -> Control {
+        Control(self.events.clone())
+    }
+
+    /// Follows the job to its end, or until it is to be left.
+    pub fn follow(self, watch: &mut dyn Watch) -> Finished {
+        let Self { order, job, folder, socket, happening, events: _events } = self;
+        let mut state = State::default();
+        let mut is_complete = false;
+        let mut deadline = order.timeout.map(|timeout| Instant::now() + timeout);
+        let pace = watch.pace();
+        let mut next_look = pace.map(|_| Instant::now());
+        loop {
+            let wake = [deadline, next_look, state.resume].into_iter().flatten().min();
+            let event = match wake {
+                None => happening.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(wake) => happening.recv_timeout(wake.saturating_duration_since(Instant::now())),
+            };
+            let now = Instant::now();
+            match event {
+                Ok(Event::Signal(signal)) => {
+                    state.resume = state.resume.filter(|_| signal != launch::CONTINUE);
+                    job.pass(signal);
+                }
+                Ok(Event::Stopped { by_terminal }) => {
+                    state.stopped = true;
+                    if by_terminal && !order.apart && job.stop_with_it() {
+                        state.resume = Some(now + STOPPING);
+                    }
+                }
+                Ok(Event::Wished(Wish::Leave)) => {
+                    state.ended.get_or_insert(Ended::Left);
+                    break;
+                }
+                Ok(Event::Wished(Wish::End)) if state.ended.is_none() => {
+                    job.end(!state.by_us);
+                    state.by_us = true;
+                    deadline = Some(now + GRACE);
+                }
+                Ok(event) => {
+                    let had_ended = state.ended.is_some();
+                    state.take(event);
+                    if !had_ended && state.ended.is_some() {
+                        state.all_heard = socket.close_the_line().is_err();
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) if state.resume.is_some_and(|resume| resume <= now) => {
+                    // Nothing could stop us (nobody would be there to continue us), so
+                    // nothing stops the job either.
+                    state.resume = None;
+                    job.pass(launch::CONTINUE);
+                }
+                Err(RecvTimeoutError::Timeout) if deadline.is_none_or(|deadline| deadline > now) => {}
+                Err(_) if state.ended.is_some() => break,
+                Err(_) => {
+                    job.end(!state.by_us);
+                    state.by_us = true;
+                    deadline = Some(now + GRACE);
                 }
             }
-            Err(_) if state.ended.is_some() => break,
-            Err(_) => {
-                job.end(!by_us);
-                by_us = true;
-                deadline = Some(Instant::now() + GRACE);
+            if let (Some(pace), true) = (pace, next_look.is_some_and(|look| look <= now)) {
+                watch.look(state.progress(folder.path()));
+                next_look = Some(Instant::now() + pace);
+            }
+            if state.ended.is_some() {
+                if state.talking == 0 && state.all_heard {
+                    break;
+                }
+                let latest = Instant::now() + LAST_WORDS;
+                deadline = Some(deadline.map_or(latest, |deadline| deadline.min(latest)));
+            } else if !is_complete && state.recording.is_complete(order.settings.windows, ENOUGH_STEPS) {
+                is_complete = true;
+                watch.complete(&state.recording, folder.path());
+                if order.stop_after && !state.by_us {
+                    job.end(true);
+                    state.by_us = true;
+                    deadline = Some(Instant::now() + GRACE);
+                }
             }
         }
-        if state.ended.is_some() {
-            if state.talking == 0 && state.all_heard {
-                break;
-            }
-            let latest = Instant::now() + LAST_WORDS;
-            deadline = Some(deadline.map_or(latest, |deadline| deadline.min(latest)));
-        } else if !is_complete && state.recording.is_complete(order.settings.windows, ENOUGH_STEPS) {
-            is_complete = true;
-            complete(&state.recording, folder.path());
-            if order.stop_after && !by_us {
-                job.end(true);
-                by_us = true;
-                deadline = Some(Instant::now() + GRACE);
-            }
-        }
+        job.to_background();
+        let ended = state.ended.unwrap_or(Ended::Unknown);
+        let interrupted = job.had_terminal() && ended == Ended::Signal(launch::INTERRUPT);
+        Finished { ended, by_us: state.by_us, interrupted, folder, recording: state.recording }
     }
-    job.to_background();
-    let ended = state.ended.unwrap_or(Ended::Unknown);
-    let interrupted = job.has_terminal() && ended == Ended::Signal(launch::INTERRUPT);
-    Ok(Finished { ended, by_us, interrupted, folder, recording: state.recording })
 }
 
 /// Ends the process as the terminal would have, had the job been in our process group: a
@@ -279,6 +423,11 @@ pub fn end_interrupted() {
 #[derive(Default)]
 struct State {
     recording: Recording,
+    /// Whether we asked it to end.
+    by_us: bool,
+    stopped: bool,
+    /// When to continue the stopped job where we were not stopped with it.
+    resume: Option<Instant>,
     /// Connections open.
     talking: u64,
     /// Every connection made before the job's end is counted.
@@ -287,6 +436,11 @@ struct State {
 }
 
 impl State {
+    fn progress<'a>(&'a self, folder: &'a Path) -> Progress<'a> {
+        let Self { recording, stopped, by_us, .. } = self;
+        Progress { recording, folder, stopped: *stopped, ending: *by_us }
+    }
+
     fn take(&mut self, event: Event) {
         match event {
             Event::Connected => self.talking += 1,
@@ -299,7 +453,8 @@ impl State {
             Event::Message { pid: socket::OURSELVES, .. } => self.all_heard = true,
             Event::Message { pid, message } => self.recording.hear(pid, message),
             Event::Ended(ended) => self.ended = Some(ended),
-            Event::Signal(_) | Event::Stopped => {}
+            Event::Continued => self.stopped = false,
+            Event::Signal(_) | Event::Stopped { .. } | Event::Wished(_) => {}
         }
     }
 }

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use clap::CommandFactory;
 
 use crate::catalog::Catalog;
+use crate::live;
 use crate::plan::{Goal, PlanStatus};
 use crate::predict::{Options, Predictions};
 use crate::pricing::PriceBook;
@@ -73,6 +74,8 @@ pub struct Screens {
     pub options: Options,
     /// What to plan for.
     pub goal: Goal,
+    /// A job that was started, and whose step is to be recorded; `loaded` is empty until then.
+    pub live: Option<live::Session>,
 }
 
 /// Why a command failed; the process then ends with code 2.
@@ -129,7 +132,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
     let out = &mut io::BufWriter::new(io::stdout().lock());
     let code = match cli.command {
         None => return screens(cli.screens, out),
-        Some(Command::Run(args)) => run::run(&args)?,
+        Some(Command::Run(args)) => return run::run(args, cli.screens),
         Some(Command::Attach(args)) => attach::run(&args, out)?,
         Some(Command::Env(args)) => env::run(&args, out)?,
         Some(Command::TraceShapes(args)) => trace_shapes::run(&args, out)?,
@@ -205,14 +208,18 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     let prices = store::prices(&paths)?;
     let loaded = load(&args.input, &catalog)?;
     let options = options(&args.input, &[], &catalog, &paths)?;
-    let goal = goal::goal(&args.goal, &settings.plan, &catalog)?.unwrap_or_else(|| {
-        let mut goal = Goal::new(goal::DEFAULT_WORK);
-        goal::apply(&args.goal, &settings.plan, &mut goal);
-        goal
-    });
-    goal::check_names(&goal, &prices)?;
+    let goal = screens_goal(&args, &settings, &catalog, &prices)?;
     if args.screenshot.is_some() || io::stdout().is_terminal() {
-        return Ok(Outcome::Screens(Box::new(Screens { args, settings, loaded, catalog, prices, options, goal })));
+        return Ok(Outcome::Screens(Box::new(Screens {
+            args,
+            settings,
+            loaded,
+            catalog,
+            prices,
+            options,
+            goal,
+            live: None,
+        })));
     }
     loaded.warn();
     let predictions = sorted(crate::predict::predict(&loaded.profile, &catalog, &options)?);
@@ -226,6 +233,22 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     }
     out.flush()?;
     Ok(Outcome::Exit(0))
+}
+
+/// What the screens plan for at first.
+fn screens_goal(
+    args: &ScreensArgs,
+    settings: &SettingsFile,
+    catalog: &Catalog,
+    prices: &PriceBook,
+) -> Result<Goal, CliError> {
+    let goal = goal::goal(&args.goal, &settings.plan, catalog)?.unwrap_or_else(|| {
+        let mut goal = Goal::new(goal::DEFAULT_WORK);
+        goal::apply(&args.goal, &settings.plan, &mut goal);
+        goal
+    });
+    goal::check_names(&goal, prices)?;
+    Ok(goal)
 }
 
 /// Fastest first, for answers about all GPUs.

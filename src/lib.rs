@@ -25,6 +25,7 @@ pub mod capture;
 pub mod catalog;
 pub mod cli;
 pub mod learn;
+pub mod live;
 pub mod plan;
 pub mod predict;
 pub mod pricing;

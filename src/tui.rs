@@ -13,7 +13,7 @@ mod widget;
 use std::io;
 
 pub use launch::open;
-pub use screenshot::{draw, render, screenshot};
+pub use screenshot::{draw, render, render_after, screenshot};
 
 use crate::app::{App, Engine, Setup};
 
@@ -48,13 +48,18 @@ pub enum TuiError {
 /// # Errors
 /// [`TuiError`] where the terminal cannot be put in order or read.
 pub fn run(launch: Launch) -> Result<u8, TuiError> {
+    follow(launch, None)
+}
+
+/// [`run`] on a job: its news reach the screens, and wishes reach the job.
+fn follow(launch: Launch, line: Option<runner::Line>) -> Result<u8, TuiError> {
     // Under NO_COLOR crossterm 0.29 turns every colour change into an empty SGR, which
     // also ends reverse and bold, so the selection would vanish. The theme leaves colours
     // out by itself; crossterm must pass on what it is given.
     crossterm::style::force_color_output(true);
     terminal::install_panic_hook();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(runner::run(App::new(launch.setup), launch.engine));
+    let result = runtime.block_on(runner::run(App::new(launch.setup), launch.engine, line));
     // A solve that is still running must not keep the shell waiting.
     runtime.shutdown_background();
     Ok(result?)

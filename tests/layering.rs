@@ -11,9 +11,10 @@
 //! 3. store: files and folders; knows profile, catalog, pricing, and predict's weights and logs.
 //!    capture: a job started, listened to, and what it did as a profile; a GPU measured, and
 //!    what it reaches as a calibration; knows profile and catalog.
+//!    live: what the screens and the one who follows a running job tell each other, as data.
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
 //!    choices (a tier, a precision) and nothing that computes.
-//! 5. app: core, report, action and settings; neither a terminal nor an async runtime.
+//! 5. app: core, report, action, settings and live; neither a terminal nor an async runtime.
 //! 6. learn: training of the networks that predict uses. As pure as the core, which does
 //!    not know it; only cli does.
 //! 7. cli: everything but app and tui. tui: everything but learn and capture; of cli only what it
@@ -102,7 +103,8 @@ fn mentions(line: &str, name: &str) -> bool {
 
 const CORE: [&str; 8] = ["units", "text", "regress", "profile", "catalog", "predict", "pricing", "plan"];
 /// Rooms that compute and nothing else.
-const PURE: [&str; 9] = ["units", "text", "regress", "profile", "catalog", "predict", "pricing", "plan", "learn"];
+const PURE: [&str; 10] =
+    ["units", "text", "regress", "profile", "catalog", "predict", "pricing", "plan", "learn", "live"];
 
 #[test]
 fn the_core_and_learning_compute_and_nothing_else() {
@@ -151,11 +153,12 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("report", all_core.clone()),
         ("store", vec!["units", "text", "regress", "profile", "catalog", "pricing", "predict"]),
         ("capture", vec!["units", "text", "profile", "catalog"]),
+        ("live", vec!["units", "text", "profile"]),
         ("action", vec!["units"]),
         ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
-        ("app", with(&["report", "action", "settings"])),
-        ("cli", with(&["report", "store", "action", "settings", "learn", "capture"])),
-        ("tui", with(&["report", "store", "action", "settings", "app", "cli"])),
+        ("app", with(&["report", "action", "settings", "live"])),
+        ("cli", with(&["report", "store", "action", "settings", "learn", "capture", "live"])),
+        ("tui", with(&["report", "store", "action", "settings", "app", "cli", "live"])),
     ])
 }
 

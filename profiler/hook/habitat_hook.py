@@ -30,6 +30,8 @@ GAP = 10
 PATIENCE = 5
 # Seconds that the end of the process waits for a trace being written.
 EXPORT_WAIT = 60.0
+# Bytes that must be free for traces before a window opens; a few large steps make 200 MB.
+SPARE = 500_000_000
 
 
 class Link:
@@ -265,11 +267,23 @@ class Hook:
             self.next_window = step + GAP
             self.send({"type": "window", "state": "dropped", "step": step, "reason": "users_profiler"})
             return
+        free = free_bytes(self.settings["folder"])
+        if free is not None and free < SPARE:
+            self.dropped += 1
+            self.next_window = step + GAP
+            reason = "%.0f MB are free in %s, and a trace may need %.0f MB; set TMPDIR to a folder with room"
+            reason %= free / 1e6, self.settings["folder"], SPARE / 1e6
+            self.send({"type": "window", "state": "dropped", "step": step, "reason": reason})
+            return
         global opening
         began = time.perf_counter()
         opening = True
         try:
-            profile = torch.profiler.profile(record_shapes=True, profile_memory=bool(self.settings["memory"]))
+            profile = torch.profiler.profile(
+                record_shapes=True,
+                profile_memory=bool(self.settings["memory"]),
+                with_stack=bool(self.settings.get("stacks")),
+            )
             self.profile, self.opened_at = profile, step
             profile.start()
         except Exception as problem:
@@ -366,14 +380,21 @@ class Hook:
         try:
             began = time.perf_counter()
             profile.export_chrome_trace(path + ".part")
+            # A disk that is full is no error to PyTorch: it writes a line of log and returns.
+            if not is_whole(path + ".part"):
+                free = free_bytes(self.settings["folder"])
+                if free is not None and free < SPARE:
+                    raise OSError("the disk is full (%.0f MB are free in %s)" % (free / 1e6, self.settings["folder"]))
+                raise OSError("it is cut off, as by a limit on the size of files (ulimit -f)")
             os.rename(path + ".part", path)
             message["file"] = name
             message["bytes"] = os.path.getsize(path)
             message["cost_us"] = round((time.perf_counter() - began) * 1e6, 1)
         except Exception as problem:
-            message = {"type": "window", "state": "dropped", "step": last}
+            message = {"type": "window", "state": "dropped", "step": last, "number": number}
             message["reason"] = "the trace was not written: %s" % str(problem)[:200]
-            remove(path + ".part")
+            for name in (path + ".part", path + ".part.tmp", path):
+                remove(name)
         try:
             link = greet(self.address)
             if not link.alive:
@@ -491,6 +512,25 @@ def remove(path):
         os.remove(path)
     except OSError:
         pass
+
+
+def free_bytes(folder):
+    """Bytes that this user may still write there; None where that cannot be told."""
+    try:
+        disk = os.statvfs(folder)
+        return disk.f_bavail * disk.f_frsize
+    except Exception:
+        return None
+
+
+def is_whole(path):
+    """Whether the file of a JSON object has its end."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(os.path.getsize(path) - 64, 0))
+            return file.read().rstrip().endswith(b"}")
+    except OSError:
+        return False
 
 
 def at_exit(call):

@@ -10,8 +10,17 @@ impl App {
     pub fn unavailable(&self, action: Action) -> Option<&'static str> {
         let on = |screen| self.screen == screen;
         let slider = on(Screen::Plan) && self.planner.pane == Pane::Goal;
+        let moves = matches!(action, Action::Top | Action::Bottom | Action::PageUp | Action::PageDown);
         match action.spec().needs {
-            Needs::Table if on(Screen::Overview) => Some("there is no table on this screen"),
+            Needs::Job if self.live.is_none() => {
+                Some("no job was started here; `habitat-tui run -- python train.py` does")
+            }
+            Needs::Nothing | Needs::Job => None,
+            Needs::Closable if !self.closable() => Some("nothing to close or clear"),
+            Needs::Closable => None,
+            Needs::Table if moves && on(Screen::Job) => None,
+            _ if self.is_awaiting() => Some("nothing is recorded yet"),
+            Needs::Table if on(Screen::Overview) || on(Screen::Job) => Some("there is no table on this screen"),
             Needs::SortableTable if !on(Screen::Profile) && !on(Screen::Predict) => {
                 Some("works on the tables of profile and predict")
             }
@@ -30,7 +39,6 @@ impl App {
                 Some("no plan meets the limits, so there is nothing to write")
             }
             Needs::RunningJob if !self.plan.is_running() && !self.predictions.is_running() => Some("no job is running"),
-            Needs::Closable if !self.closable() => Some("nothing to close or clear"),
             _ => None,
         }
     }
@@ -40,7 +48,7 @@ impl App {
             || match self.screen {
                 Screen::Profile => self.profile.zoomed || !self.profile.list.filter.is_empty(),
                 Screen::Predict => self.predict.opened.is_some() || !self.predict.list.filter.is_empty(),
-                Screen::Overview | Screen::Plan => false,
+                Screen::Overview | Screen::Plan | Screen::Job => false,
             }
     }
 

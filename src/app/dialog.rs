@@ -2,6 +2,7 @@
 
 use crate::action::Action;
 use crate::app::engine::SaveOutcome;
+use crate::app::live::Leaving;
 use crate::app::modal::{self, Modal};
 use crate::app::msg::Effect;
 use crate::app::slider::{self, Knob};
@@ -36,7 +37,7 @@ impl App {
                 *exists = false;
                 *error = None;
             }
-            Some(Modal::Methods { .. } | Modal::Batches { .. }) | None => {}
+            Some(Modal::Methods { .. } | Modal::Batches { .. } | Modal::Leave { .. }) | None => {}
         }
     }
 
@@ -49,6 +50,9 @@ impl App {
             _ => {}
         }
         let page = self.page();
+        if let Some(Modal::Leave { .. }) = self.modal {
+            return self.leaving_key(key, effects);
+        }
         if matches!(self.modal, Some(Modal::Methods { .. } | Modal::Batches { .. })) {
             // Nothing is typed here: the keys of lists move, the one that opened it closes.
             match self.setup.keymap.action(key) {
@@ -104,6 +108,7 @@ impl App {
             Some(Modal::Help { scroll, .. }) => *scroll = moved(*scroll, help),
             Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, actions),
             Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
+            Some(Modal::Leave { selected }) => *selected = moved(*selected, Leaving::ALL.len()),
             _ => {}
         }
     }
@@ -142,6 +147,7 @@ impl App {
                 }
                 self.modal = Some(Modal::Export { input, exists: false, error, saving });
             }
+            Some(Modal::Leave { selected }) => self.leave(selected, effects),
             Some(Modal::Methods { gpu, selected }) => self.choose_method(gpu, selected, effects),
             Some(Modal::Help { .. } | Modal::Filter { .. } | Modal::Batches { .. }) | None => {}
         }

@@ -51,6 +51,11 @@ pub enum Modal {
         /// The GPU.
         gpu: GpuSlug,
     },
+    /// What becomes of the job that still runs.
+    Leave {
+        /// Position among [`Leaving::ALL`](crate::app::live::Leaving::ALL).
+        selected: usize,
+    },
     /// The path of an export.
     Export {
         /// The path.
@@ -73,7 +78,7 @@ impl Modal {
     /// The line being typed, where there is one.
     pub const fn input_mut(&mut self) -> Option<&mut Input> {
         match self {
-            Self::Methods { .. } | Self::Batches { .. } => None,
+            Self::Methods { .. } | Self::Batches { .. } | Self::Leave { .. } => None,
             Self::Help { input, .. }
             | Self::Palette { input, .. }
             | Self::Filter { input, .. }

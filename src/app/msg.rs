@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::action::Action;
 use crate::app::engine::{SaveOutcome, Solved};
 use crate::app::slider::Knob;
+use crate::live;
 use crate::plan::{Goal, Plan};
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
@@ -25,11 +26,13 @@ pub enum Screen {
     Predict,
     /// Which offer.
     Plan,
+    /// The job that runs, where one was started.
+    Job,
 }
 
 impl Screen {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Overview, Self::Profile, Self::Predict, Self::Plan];
+    pub const ALL: [Self; 5] = [Self::Overview, Self::Profile, Self::Predict, Self::Plan, Self::Job];
 
     /// Its name on screen and on the command line.
     pub const fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Screen {
             Self::Profile => "profile",
             Self::Predict => "predict",
             Self::Plan => "plan",
+            Self::Job => "job",
         }
     }
 
@@ -48,6 +52,7 @@ impl Screen {
             Self::Profile => Action::Profile,
             Self::Predict => Action::Predict,
             Self::Plan => Action::Plan,
+            Self::Job => Action::Job,
         }
     }
 }
@@ -114,6 +119,8 @@ pub enum Msg {
         /// The result.
         result: Result<Solved, String>,
     },
+    /// News of the job.
+    Live(live::Update),
     /// A file was written, or not.
     Saved(SaveOutcome),
     /// Something was copied (what), or not (why).
@@ -181,6 +188,8 @@ pub enum Effect {
         /// What it is, in words.
         what: String,
     },
+    /// Pass a wish on to the job.
+    Job(live::Wish),
     /// Switch the mouse.
     Mouse(bool),
     /// Draw everything anew.

@@ -26,6 +26,7 @@ impl App {
         let mut effects = Vec::new();
         match msg {
             Msg::Start => self.start_predict(&mut effects),
+            Msg::Live(update) => self.news_of_job(update, &mut effects),
             Msg::Key(key) => self.key(key, &mut effects),
             Msg::Do(action) => self.act(action, &mut effects),
             Msg::Paste(text) => self.paste(&text),
@@ -67,6 +68,9 @@ impl App {
     }
 
     pub(super) fn start_predict(&mut self, effects: &mut Vec<Effect>) {
+        if self.is_awaiting() {
+            return;
+        }
         let generation = self.predictions.start();
         effects.push(Effect::Predict { generation, profile: self.setup.profile.clone(), method: self.method });
     }
@@ -98,7 +102,7 @@ impl App {
     /// The list in focus and its state.
     pub(super) fn list_mut(&mut self) -> Option<&mut ListState> {
         match self.screen {
-            Screen::Overview => None,
+            Screen::Overview | Screen::Job => None,
             Screen::Profile => Some(&mut self.profile.list),
             Screen::Predict if self.predict.opened.is_some() => Some(&mut self.predict.operations),
             Screen::Predict => Some(&mut self.predict.list),
@@ -113,12 +117,12 @@ impl App {
             return;
         }
         match action {
-            Action::Quit => effects.push(Effect::Quit),
+            Action::Quit => self.quit(effects),
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Back => {
                 if !self.close_one() {
-                    effects.push(Effect::Quit);
+                    self.quit(effects);
                 }
             }
             Action::Close => {
@@ -145,6 +149,7 @@ impl App {
             Action::Profile => self.screen = Screen::Profile,
             Action::Predict => self.screen = Screen::Predict,
             Action::Plan => self.screen = Screen::Plan,
+            Action::Job => self.screen = Screen::Job,
             Action::Up => self.step(-1),
             Action::Down => self.step(1),
             Action::PageUp => self.step(-self.page()),
@@ -199,7 +204,9 @@ impl App {
                 self.planner.list.selected = 0;
             }
             Action::Rerun => {
-                if self.screen == Screen::Plan && self.predictions.value().is_some() {
+                if self.is_awaiting() {
+                    self.message = Some((Tone::Hint, "nothing is recorded yet".to_owned()));
+                } else if self.screen == Screen::Plan && self.predictions.value().is_some() {
                     self.start_plan(effects);
                 } else {
                     self.start_predict(effects);
@@ -252,6 +259,8 @@ impl App {
 
     fn step(&mut self, by: isize) {
         match self.screen {
+            Screen::Job => self.scroll_output(by),
+            _ if self.is_awaiting() => self.message = Some((Tone::Hint, "nothing is recorded yet".to_owned())),
             Screen::Overview => {
                 self.message = Some((Tone::Hint, "nothing to scroll here; 2, 3 and 4 show more".to_owned()));
             }
@@ -375,7 +384,9 @@ impl App {
     fn click(&mut self, target: Target, effects: &mut Vec<Effect>) {
         self.message = None;
         if let Target::DialogRow(row) = target {
-            if let Some(Modal::Palette { selected, .. } | Modal::Methods { selected, .. }) = &mut self.modal {
+            if let Some(Modal::Palette { selected, .. } | Modal::Methods { selected, .. } | Modal::Leave { selected }) =
+                &mut self.modal
+            {
                 *selected = row;
                 self.confirm(effects);
             }

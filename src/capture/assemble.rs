@@ -94,7 +94,10 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
         notes.extend(main.held.as_ref().map(memory::told));
     }
     if let (Some(origin), Some(torch)) = (&mut profile.origin, &main.torch) {
-        origin.framework.get_or_insert_with(|| format!("pytorch {torch}"));
+        // A trace names the framework and not its version.
+        if origin.framework.as_deref().is_none_or(|framework| framework == "pytorch") {
+            origin.framework = Some(format!("pytorch {torch}"));
+        }
     }
     if let Some(recording) = &mut profile.recording {
         recording.source = match recording.source.strip_prefix("kineto trace") {

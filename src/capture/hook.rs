@@ -27,6 +27,8 @@ pub struct Settings {
     pub windows: u32,
     /// Whether allocations are recorded too.
     pub memory: bool,
+    /// Whether calls of modules are recorded too.
+    pub stacks: bool,
     /// Whether every rank records, or the first only.
     pub all_ranks: bool,
     /// Where traces are written.
@@ -42,6 +44,7 @@ impl Settings {
             window,
             windows: 1,
             memory: false,
+            stacks: false,
             all_ranks: false,
             folder: PathBuf::new(),
         }
@@ -113,7 +116,7 @@ mod tests {
         let text = made(None)[2].1.clone().into_string().unwrap();
         assert_eq!(
             text,
-            r#"{"version":1,"after":10,"window":3,"windows":1,"memory":false,"all_ranks":false,"folder":"/f"}"#
+            r#"{"version":1,"after":10,"window":3,"windows":1,"memory":false,"stacks":false,"all_ranks":false,"folder":"/f"}"#
         );
     }
 

@@ -7,6 +7,10 @@
 //!   can read. When it stops we stop, and when we are continued it is.
 //! - Signals sent to us are passed on.
 //! - Our own end, of whatever cause, does not touch it.
+//!
+//! Or it is kept apart from the terminal, whose foreground stays ours: standard input is
+//! empty, output goes to a file, and neither keys nor signals sent to us nor the end of the
+//! terminal reach it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,10 +18,11 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-use nix::sys::signal::{SigSet, Signal, kill, killpg, raise};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -26,6 +31,8 @@ use super::{CaptureError, Ended, Event};
 
 /// The signal of Ctrl-C.
 pub(super) const INTERRUPT: i32 = SIGINT;
+/// The signal of `fg` and `bg`.
+pub(super) const CONTINUE: i32 = SIGCONT;
 
 /// Sends our process group the signal of Ctrl-C, and obeys it.
 pub(super) fn interrupt_ourselves() {
@@ -36,7 +43,10 @@ pub(super) fn interrupt_ourselves() {
 /// A running job.
 pub(super) struct Job {
     pid: Pid,
+    /// Our terminal, where the job may have it.
     terminal: Option<File>,
+    /// Whether the job was ever given the terminal.
+    had: AtomicBool,
 }
 
 /// Starts `command`; its end, its stops and the signals sent to us come as events.
@@ -44,6 +54,7 @@ pub(super) fn start(
     command: &[OsString],
     variables: Vec<(&'static str, OsString)>,
     log: Option<&Path>,
+    apart: bool,
     events: &Sender<Event>,
 ) -> Result<Job, CaptureError> {
     let (program, arguments) = command.split_first().ok_or(CaptureError::NoCommand)?;
@@ -54,13 +65,18 @@ pub(super) fn start(
         let file = File::create(path).map_err(failed)?;
         job.stdout(file.try_clone().map_err(failed)?).stderr(Stdio::from(file));
     }
+    if apart {
+        job.stdin(Stdio::null());
+    }
     let child = job.spawn().map_err(|source| CaptureError::of_start(program, source))?;
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(|_| CaptureError::NoCommand)?);
-    let terminal = File::options().read(true).write(true).open("/dev/tty").ok();
-    let job = Job { pid, terminal: terminal.filter(|terminal| tcgetpgrp(terminal) == Ok(getpgrp())) };
+    let terminal = if apart { None } else { File::options().read(true).write(true).open("/dev/tty").ok() };
+    let job = Job { pid, terminal, had: AtomicBool::new(false) };
     job.to_foreground();
-    // Only now: the job has inherited what was ignored, as under nohup.
-    pass_signals(events).map_err(|source| CaptureError::Signals { source })?;
+    if !apart {
+        // Only now: the job has inherited what was ignored, as under nohup.
+        pass_signals(events).map_err(|source| CaptureError::Signals { source })?;
+    }
     let events = events.clone();
     thread::spawn(move || wait(pid, &events));
     Ok(job)
@@ -84,10 +100,15 @@ fn pass_signals(events: &Sender<Event>) -> io::Result<()> {
 /// Waits for the job's end, and tells of its stops on the way.
 fn wait(pid: Pid, events: &Sender<Event>) {
     loop {
-        let event = match waitpid(pid, Some(WaitPidFlag::WUNTRACED)) {
+        let event = match waitpid(pid, Some(WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED)) {
             Ok(WaitStatus::Exited(_, code)) => Event::Ended(Ended::Code(code)),
             Ok(WaitStatus::Signaled(_, signal, _)) => Event::Ended(Ended::Signal(signal as i32)),
-            Ok(WaitStatus::Stopped(..)) => Event::Stopped,
+            Ok(WaitStatus::Stopped(_, signal)) => {
+                // What Ctrl-Z, and reading or writing in the background, end in.
+                let by_terminal = matches!(signal, Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU);
+                Event::Stopped { by_terminal }
+            }
+            Ok(WaitStatus::Continued(_)) => Event::Continued,
             Ok(_) | Err(nix::errno::Errno::EINTR) => continue,
             Err(_) => Event::Ended(Ended::Unknown),
         };
@@ -99,20 +120,26 @@ fn wait(pid: Pid, events: &Sender<Event>) {
 }
 
 impl Job {
+    /// The job's process, which leads its group.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid.as_raw().unsigned_abs()
+    }
+
     /// Gives the job the terminal where we have it, and lets it run.
     fn to_foreground(&self) {
         if let Some(terminal) = &self.terminal
             && tcgetpgrp(terminal) == Ok(getpgrp())
             && tcsetpgrp(terminal, self.pid).is_ok()
         {
+            self.had.store(true, Ordering::Relaxed);
             // It may have asked for the terminal too early, and have been stopped for it.
             let _ = killpg(self.pid, Signal::SIGCONT);
         }
     }
 
     /// Whether the job has our terminal, or had it.
-    pub(super) fn has_terminal(&self) -> bool {
-        self.terminal.is_some()
+    pub(super) fn had_terminal(&self) -> bool {
+        self.had.load(Ordering::Relaxed)
     }
 
     /// Takes the terminal back from the job.
@@ -131,12 +158,15 @@ impl Job {
         }
     }
 
-    /// The job stopped: where it had our terminal, so do we.
-    pub(super) fn stopped(&self) {
-        if self.terminal.is_some() {
-            self.to_background();
-            let _ = raise(Signal::SIGSTOP);
+    /// The terminal stopped the job: where it is ours too, our whole process group stops,
+    /// as it would have with the job in it, so that the shell sees it and can continue it.
+    /// Without a shell to do so the system does not stop us. `false` where nothing is to stop.
+    pub(super) fn stop_with_it(&self) -> bool {
+        if self.terminal.is_none() {
+            return false;
         }
+        self.to_background();
+        killpg(getpgrp(), Signal::SIGTSTP).is_ok()
     }
 
     /// Passes on a signal that was sent to us.
@@ -156,5 +186,7 @@ impl Job {
     /// Asks the job to end, or makes it.
     pub(super) fn end(&self, kindly: bool) {
         let _ = killpg(self.pid, if kindly { Signal::SIGTERM } else { Signal::SIGKILL });
+        // One that is stopped would not hear of it.
+        let _ = killpg(self.pid, Signal::SIGCONT);
     }
 }

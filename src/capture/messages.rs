@@ -162,6 +162,9 @@ pub enum Window {
         step: u64,
         /// Why: `users_profiler`, or a sentence.
         reason: String,
+        /// The window, where it was closed and only its trace could not be written.
+        #[serde(default)]
+        number: Option<u32>,
     },
 }
 

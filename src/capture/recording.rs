@@ -45,6 +45,10 @@ pub struct Process {
     pub dropped: Vec<String>,
     /// Whether a window is open now.
     pub in_window: bool,
+    /// Windows that were closed.
+    pub closed: u32,
+    /// Windows that were closed and whose traces were not written.
+    pub unwritten: u32,
     /// Microseconds that opening and closing windows took.
     pub costs: Vec<f64>,
     /// Why it cannot be recorded.
@@ -127,6 +131,11 @@ pub struct StepTimes {
 }
 
 impl Process {
+    /// Whether the trace of a closed window is being written.
+    pub fn is_writing(&self) -> bool {
+        !self.exited && self.closed as usize > self.windows.len() + self.unwritten as usize
+    }
+
     /// Times of the steps outside windows, those at the beginning left out where others
     /// are enough.
     pub fn step_times(&self) -> Option<StepTimes> {
@@ -271,6 +280,7 @@ impl Process {
             Window::Closed { step, cost_us, parameters, rank, peak_memory_bytes, held, .. } => {
                 self.steps = self.steps.max(step);
                 self.in_window = false;
+                self.closed += 1;
                 self.costs.push(cost_us);
                 self.parameters = Some(parameters);
                 self.rank = rank.or(self.rank);
@@ -291,8 +301,9 @@ impl Process {
                     self.windows.sort_by_key(|window| window.number);
                 }
             }
-            Window::Dropped { step, reason } => {
+            Window::Dropped { step, reason, number } => {
                 self.steps = self.steps.max(step);
+                self.unwritten += u32::from(number.is_some());
                 self.in_window = false;
                 self.dropped.push(reason);
             }
@@ -350,7 +361,7 @@ mod tests {
         recording.hear(1, Message::Window(Window::Opened { step: 10, cost_us: 5.0 }));
         assert_eq!(recording.seen(), Seen::TooFew { steps: 10, in_window: true });
         let mut dropped = recording.clone();
-        dropped.hear(1, Message::Window(Window::Dropped { step: 11, reason: "users_profiler".into() }));
+        dropped.hear(1, Message::Window(Window::Dropped { step: 11, reason: "users_profiler".into(), number: None }));
         assert_eq!(dropped.seen(), Seen::Dropped(vec!["users_profiler".into()]));
         // The trace may be there before the window is said to be closed.
         recording.hear(1, written(1));
@@ -374,6 +385,22 @@ mod tests {
         assert!(recording.is_complete(1, 2));
         recording.hear(3, Message::Window(Window::Opened { step: 10, cost_us: 1.0 }));
         assert!(!recording.is_complete(1, 2));
+    }
+
+    #[test]
+    fn a_trace_is_being_written_until_it_is_there_or_lost() {
+        let mut recording = Recording::default();
+        recording.hear(1, closed());
+        assert!(recording.processes[&1].is_writing());
+        recording.hear(1, written(1));
+        assert!(!recording.processes[&1].is_writing());
+        recording.hear(1, closed());
+        let lost = Window::Dropped { step: 13, reason: "the disk is full".into(), number: Some(2) };
+        recording.hear(1, Message::Window(lost));
+        assert!(!recording.processes[&1].is_writing());
+        // The trace may be there before the window is said to be closed.
+        recording.hear(1, written(3));
+        assert!(!recording.processes[&1].is_writing());
     }
 
     #[test]

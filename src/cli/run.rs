@@ -1,18 +1,24 @@
 //! `habitat-tui run`: a training job, recorded while it runs.
 //!
-//! Standard output belongs to the job, so what is said here goes to standard error.
+//! On a terminal with the screens on it (`live`), else in the job's own terminal, with a
+//! report at the end. Standard output belongs to the job then, so what is said here goes to
+//! standard error.
 
 #[cfg(unix)]
 mod batches;
 #[cfg(unix)]
+mod live;
+#[cfg(unix)]
 mod said;
+#[cfg(unix)]
+mod seen;
 
-use super::CliError;
-use crate::settings::args::RunArgs;
+use super::{CliError, Outcome};
+use crate::settings::args::{RunArgs, ScreensArgs};
 
 /// Where there are no Unix sockets and process groups.
 #[cfg(not(unix))]
-pub(super) fn run(_args: &RunArgs) -> Result<u8, CliError> {
+pub(super) fn run(_args: RunArgs, _screens: ScreensArgs) -> Result<Outcome, CliError> {
     Err(CliError(
         "run: recording a job needs Linux or macOS; save a trace with torch.profiler and use `habitat-tui import`"
             .to_owned(),
@@ -29,82 +35,65 @@ pub(super) use unix::{may_write, script, unused};
 #[cfg(unix)]
 mod unix {
     use std::ffi::OsString;
-    use std::io::Write;
+    use std::io::{IsTerminal, Write};
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use super::{CliError, RunArgs, batches, said};
+    use super::{CliError, Outcome, RunArgs, ScreensArgs, batches, live, said};
     use crate::capture::assemble::{self, Assembled};
-    use crate::capture::{self, Order, Recording, Seen, Settings};
+    use crate::capture::{self, CaptureError, Finished, Order, Recording, Seen, Settings};
     use crate::catalog::Catalog;
     use crate::cli::import::resolve;
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
     use crate::store::{self, Paths, StoreError};
 
-    pub(in crate::cli) fn run(args: &RunArgs) -> Result<u8, CliError> {
-        if args.batches.is_empty() {
-            return one(args);
+    /// How the names of profiles end that are chosen here.
+    const PROFILE: &str = "habitat.json.zst";
+
+    pub(in crate::cli) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliError> {
+        let catalog = Arc::new(store::catalog(&Paths::find())?);
+        if !args.batches.is_empty() {
+            let output = args.output.clone().unwrap_or_else(|| unused(&script(&args.command)));
+            let mut one = |args: &RunArgs| plainly(&Session::new(Arc::new(args.clone()), catalog.clone())?);
+            return batches::run(&args, &output, &mut one).map(Outcome::Exit);
         }
-        let output = args.output.clone().unwrap_or_else(|| unused(&script(&args.command)));
-        batches::run(args, &output, &mut one)
+        let with_screens = !args.no_tui
+            && !args.cupti
+            && !args.quiet
+            && args.json.is_none()
+            && std::io::stdin().is_terminal()
+            && std::io::stdout().is_terminal();
+        let session = Session::new(Arc::new(args), catalog)?;
+        if with_screens { live::run(session, screens) } else { plainly(&session).map(Outcome::Exit) }
     }
 
-    /// Records one job.
-    fn one(args: &RunArgs) -> Result<u8, CliError> {
-        let catalog = store::catalog(&Paths::find())?;
-        let session = Session::new(args, &catalog)?;
+    /// Without screens: the job has the terminal.
+    fn plainly(session: &Session) -> Result<u8, CliError> {
+        let args = &*session.args;
         let order = order(args)?;
+        let running = match capture::start(&order) {
+            Ok(running) => running,
+            Err(error) => return not_started(error),
+        };
+        let pid = running.pid();
         let mut written = None;
-        let finished = capture::run(&order, &mut |recording, folder| {
-            let done = session.write(recording, folder);
+        let mut finished = running.follow(&mut |recording: &Recording, folder: &Path| {
+            let done = session.write(recording, folder, args.force);
             if let (Ok(_), false, false) = (&done, args.quiet, args.stop_after_recording) {
                 eprintln!("habitat-tui: recorded; profile written to {}; the job goes on", session.output.display());
             }
             written = Some(done);
         });
-        let mut finished = match finished {
-            Ok(finished) => finished,
-            Err(error) if error.exit_code() == 2 => return Err(CliError::of(error)),
-            Err(error) => {
-                eprintln!("error: {error}");
-                return Ok(error.exit_code());
+        let written = match written {
+            None if finished.recording.seen() == Seen::Recorded => {
+                Some(session.write(&finished.recording, finished.folder.path(), args.force))
             }
+            written => written,
         };
-        let seen = finished.recording.seen();
-        let written = match (written, &seen) {
-            (Some(written), _) => Some(written),
-            (None, Seen::Recorded) => Some(session.write(&finished.recording, finished.folder.path())),
-            (None, _) => None,
-        };
-        let (assembled, problem) = match written {
-            Some(Ok(assembled)) => (Some(assembled), None),
-            Some(Err(problem)) => (None, Some(problem)),
-            None => (None, Some(said::remedy(&seen, &order))),
-        };
-        if let Some(path) = &args.json {
-            let json = said::json(&order, &finished, &seen, assembled.as_ref(), problem.as_deref(), &session.output);
-            store::save_atomically(path, json.to_string().as_bytes(), args.force)?;
-        }
-        let code = match &assembled {
-            // Ended by us, as ordered: that is success.
-            Some(_) if finished.by_us && args.stop_after_recording => 0,
-            _ => finished.ended.exit_code(),
-        };
-        if let Some(problem) = &problem {
-            eprintln!("habitat-tui: {problem}");
-            if seen == Seen::Recorded {
-                finished.folder.disable_cleanup(true);
-                eprintln!("habitat-tui: the recorded traces are kept in {}", finished.folder.path().display());
-            }
-        }
-        if let Some(assembled) = &assembled
-            && !args.quiet
-        {
-            let mut text = Vec::new();
-            said::report(assembled, &finished.recording, finished.ended, &session.output, &mut text)?;
-            // Nobody may be there to read it any more.
-            let _ = std::io::stderr().write_all(&text);
-        }
+        let Conclusion { text, code, .. } = conclude(session, &order, pid, &mut finished, written);
+        // Nobody may be there to read it any more.
+        let _ = std::io::stderr().write_all(&text);
         if finished.interrupted {
             drop(finished.folder);
             capture::end_interrupted();
@@ -112,18 +101,86 @@ mod unix {
         Ok(code)
     }
 
-    fn order(args: &RunArgs) -> Result<Order, CliError> {
+    /// The exit code of a job that could not be started.
+    pub(super) fn not_started(error: CaptureError) -> Result<u8, CliError> {
+        if error.exit_code() == 2 {
+            return Err(CliError::of(error));
+        }
+        eprintln!("error: {error}");
+        Ok(error.exit_code())
+    }
+
+    /// What is left to say and to end with.
+    pub(super) struct Conclusion {
+        /// For standard error.
+        pub(super) text: Vec<u8>,
+        /// The exit code.
+        pub(super) code: u8,
+        /// Why there is no profile, and what to do.
+        pub(super) problem: Option<String>,
+    }
+
+    /// Writes what was seen as JSON where asked to, and keeps the traces where they made no
+    /// profile.
+    pub(super) fn conclude(
+        session: &Session,
+        order: &Order,
+        pid: u32,
+        finished: &mut Finished,
+        written: Option<Result<Assembled, String>>,
+    ) -> Conclusion {
+        let args = &*session.args;
+        let seen = finished.recording.seen();
+        let (assembled, problem) = match written {
+            Some(Ok(assembled)) => (Some(assembled), None),
+            Some(Err(problem)) => (None, Some(problem)),
+            None => (None, Some(said::remedy(&seen, &order.settings, order.cupti.is_some()))),
+        };
+        let mut text = Vec::new();
+        let mut code = match &assembled {
+            // Ended by us, as ordered: that is success.
+            Some(_) if finished.by_us && args.stop_after_recording => 0,
+            _ => finished.ended.exit_code(),
+        };
+        // Writing to a Vec cannot fail.
+        if let Some(path) = &args.json {
+            let output = &session.output;
+            let json = said::json(order, pid, finished, &seen, assembled.as_ref(), problem.as_deref(), output);
+            if let Err(error) = store::save_atomically(path, json.to_string().as_bytes(), args.force) {
+                let _ = writeln!(text, "error: {error}");
+                code = 2;
+            }
+        }
+        if let Some(problem) = &problem {
+            let _ = writeln!(text, "habitat-tui: {problem}");
+            if seen == Seen::Recorded {
+                finished.folder.disable_cleanup(true);
+                let folder = finished.folder.path().display();
+                let _ = writeln!(text, "habitat-tui: the recorded traces are kept in {folder}");
+            }
+        }
+        if let Some(assembled) = &assembled
+            && !args.quiet
+        {
+            let _ = said::report(assembled, &finished.recording, finished.ended, &session.output, &mut text);
+        }
+        Conclusion { text, code, problem }
+    }
+
+    pub(super) fn order(args: &RunArgs) -> Result<Order, CliError> {
         let cupti = args.cupti.then(|| cupti(args)).transpose()?;
         let (after, window) = args.steps.unwrap_or((args.after, args.window));
         let mut settings = Settings::new(after, window);
         settings.windows = args.windows;
         settings.memory = args.memory;
+        settings.stacks = args.stacks;
         settings.all_ranks = args.all_ranks;
         Ok(Order {
             command: args.command.clone(),
             settings,
             cupti,
             log: args.log.clone(),
+            apart: false,
             stop_after: args.stop_after_recording,
             timeout: args.timeout.map(|hours| Duration::from_secs_f64((hours.get() * 3600.0).min(1e9))),
         })
@@ -141,19 +198,21 @@ mod unix {
     }
 
     /// What is written, and of what.
-    struct Session<'a> {
-        args: &'a RunArgs,
-        catalog: &'a Catalog,
-        name: String,
-        output: PathBuf,
+    #[derive(Clone)]
+    pub(super) struct Session {
+        pub(super) args: Arc<RunArgs>,
+        pub(super) catalog: Arc<Catalog>,
+        pub(super) name: String,
+        pub(super) output: PathBuf,
         origin: Option<crate::units::GpuSlug>,
     }
 
-    impl<'a> Session<'a> {
+    impl Session {
         /// Everything that can be refused before the job starts, is.
-        fn new(args: &'a RunArgs, catalog: &'a Catalog) -> Result<Self, CliError> {
+        fn new(args: Arc<RunArgs>, catalog: Arc<Catalog>) -> Result<Self, CliError> {
             let origin =
                 args.workload.origin.as_ref().map(|name| catalog.find(name).map(|gpu| gpu.slug.clone())).transpose();
+            let origin = origin.map_err(CliError::of)?;
             let script = script(&args.command);
             let output = args.output.clone().unwrap_or_else(|| unused(&script));
             for path in [Some(&output), args.json.as_ref(), args.log.as_ref()].into_iter().flatten() {
@@ -166,11 +225,12 @@ mod unix {
                 return Err(CliError("--batch-size: 0; a step processes at least one sample".to_owned()));
             }
             let name = args.workload.name.clone().unwrap_or(script);
-            Ok(Self { args, catalog, name, output, origin: origin.map_err(CliError::of)? })
+            Ok(Self { args, catalog, name, output, origin })
         }
 
-        fn write(&self, recording: &Recording, folder: &Path) -> Result<Assembled, String> {
-            let find = |device: &DeviceInfo| resolve(device, self.catalog);
+        /// Makes a profile and writes it; `replace` says whether over a file that is there.
+        pub(super) fn write(&self, recording: &Recording, folder: &Path, replace: bool) -> Result<Assembled, String> {
+            let find = |device: &DeviceInfo| resolve(device, &self.catalog);
             let options = ImportOptions {
                 workload: self.name.clone(),
                 mode: self.args.workload.mode,
@@ -185,7 +245,7 @@ mod unix {
             };
             let assembled = assemble::profile(recording, folder, &options).map_err(|error| error.to_string())?;
             let json = assembled.profile.to_json().map_err(|error| error.to_string())?;
-            store::save_atomically(&self.output, &json, self.args.force).map_err(|error| error.to_string())?;
+            store::save_atomically(&self.output, &json, replace).map_err(|error| error.to_string())?;
             Ok(assembled)
         }
     }
@@ -224,16 +284,15 @@ mod unix {
         }
     }
 
-    /// A file in this folder that is not there yet.
+    /// A file in this folder that is not there yet, nor the log that belongs to it.
     pub(in crate::cli) fn unused(script: &str) -> PathBuf {
         let clean: String =
             script.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
         let stem = format!("{}-{}", clean.trim_start_matches('.'), jiff::Zoned::now().date());
-        (1..10_000)
-            .map(|number| if number == 1 { String::new() } else { format!("-{number}") })
-            .map(|number| PathBuf::from(format!("{stem}{number}.habitat.json.zst")))
-            .find(|path| !path.exists())
-            .unwrap_or_else(|| PathBuf::from(format!("{stem}.habitat.json.zst")))
+        let is_free = |name: &String| [PROFILE, "log"].iter().all(|end| !Path::new(&format!("{name}.{end}")).exists());
+        let name =
+            (1..10_000).map(|number| if number == 1 { stem.clone() } else { format!("{stem}-{number}") }).find(is_free);
+        PathBuf::from(format!("{}.{PROFILE}", name.unwrap_or(stem)))
     }
 
     #[cfg(test)]

@@ -71,6 +71,14 @@ pub struct Cli {
 #[expect(clippy::large_enum_variant, reason = "one is made a run")]
 pub enum Command {
     /// Start a training job and record its step, with no change to its code.
+    ///
+    /// On a terminal the screens open on the running job. The job itself runs apart from the
+    /// terminal then: its output goes to a file (--log) whose end is shown, its input is empty,
+    /// Python's output is not buffered (PYTHONUNBUFFERED=1, unless set), and on leaving you are
+    /// asked whether it goes on. Its exit code is passed on.
+    ///
+    /// With --no-tui, --json, --quiet, or without a terminal, the job keeps its own output,
+    /// input, signals and exit code, and a report follows at its end.
     Run(RunArgs),
     /// Record the step of a job that runs already (started with what `env` prints).
     Attach(AttachArgs),

@@ -5,11 +5,13 @@ use std::env;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Launch, TuiError, run, screenshot};
+use super::runner::Line;
+use super::{Launch, TuiError, follow, run, screenshot};
 use crate::app::engine::Solved;
 use crate::app::{Engine, SaveOutcome, Screen, Setup, Source};
 use crate::catalog::Catalog;
 use crate::cli::Screens;
+use crate::live::Session;
 use crate::plan::{FrontierPoint, Goal, Prepared};
 use crate::predict::batches::sweep;
 use crate::predict::compare::compare;
@@ -27,7 +29,10 @@ use crate::units::GpuSlug;
 /// # Errors
 /// [`TuiError`] for a setting that cannot be used, a picture that cannot be written, or a
 /// terminal that refuses.
-pub fn open(screens: Screens) -> Result<u8, TuiError> {
+pub fn open(mut screens: Screens) -> Result<u8, TuiError> {
+    if let Some(session) = screens.live.take() {
+        return on_job(screens, session);
+    }
     let picture = screens.args.screenshot.clone();
     let (size, keys, force) = (screens.args.size, screens.args.keys.clone(), screens.args.force);
     let mut launch = Launch::new(screens)?;
@@ -46,13 +51,31 @@ pub fn open(screens: Screens) -> Result<u8, TuiError> {
     Ok(0)
 }
 
+/// Opens the screens on a running job; the exit code is the job's, unless the system asked
+/// the screens to close.
+fn on_job(screens: Screens, session: Session) -> Result<u8, TuiError> {
+    let Session { job, updates, control, finish, is_done } = session;
+    let opened = Launch::new(screens).and_then(|mut launch| {
+        launch.setup.source = Source::Awaited;
+        launch.setup.screen = Screen::Job;
+        launch.setup.job = Some(job);
+        follow(launch, Some(Line { updates, control, is_done }))
+    });
+    // Whatever became of the screens: the job goes on, and the user hears of it.
+    let code = finish();
+    Ok(match opened? {
+        0 => code,
+        signal => signal,
+    })
+}
+
 impl Launch {
     /// The launch of what was typed, set and loaded.
     ///
     /// # Errors
     /// [`TuiError::Setting`] for keys, a theme or a colour level that cannot be used.
     pub fn new(screens: Screens) -> Result<Self, TuiError> {
-        let Screens { args, settings, loaded, catalog, prices, options, goal } = screens;
+        let Screens { args, settings, loaded, catalog, prices, options, goal, live: _ } = screens;
         let variable = |name: &str| env::var(name).ok();
         let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
@@ -87,6 +110,7 @@ impl Launch {
         let setup = Setup {
             profile: Arc::new(loaded.profile),
             source,
+            job: None,
             catalog,
             prices,
             goal,

@@ -17,11 +17,22 @@ use super::paint::Memory;
 use super::terminal::{self, Screen};
 use super::{clipboard, input, view};
 use crate::app::{App, Effect, Engine, Msg, SaveOutcome};
+use crate::live;
 use crate::plan::Goal;
 use crate::predict::Predictions;
 
 /// Messages taken in before the next picture, at most.
 const BURST: usize = 256;
+
+/// The line to a job that is followed.
+pub(super) struct Line {
+    /// Its news.
+    pub(super) updates: std::sync::mpsc::Receiver<live::Update>,
+    /// Takes wishes.
+    pub(super) control: Arc<dyn Fn(live::Wish) + Send + Sync>,
+    /// Whether all about it is written.
+    pub(super) is_done: Arc<dyn Fn() -> bool + Send + Sync>,
+}
 
 /// A planning request that waits for the running one.
 type Waiting = (u64, Arc<Predictions>, Box<Goal>);
@@ -29,6 +40,7 @@ type Waiting = (u64, Arc<Predictions>, Box<Goal>);
 struct Runner {
     app: App,
     engine: Engine,
+    control: Option<Arc<dyn Fn(live::Wish) + Send + Sync>>,
     sender: UnboundedSender<Msg>,
     /// One plan is solved at a time; of the requests that come meanwhile the newest waits.
     solving: bool,
@@ -39,17 +51,33 @@ struct Runner {
 }
 
 /// Runs until the user leaves or the system asks to; the exit code.
-pub(super) async fn run(app: App, engine: Engine) -> io::Result<u8> {
+pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Result<u8> {
     let mut screen = Screen::new(app.mouse)?;
     let (sender, mut results) = unbounded_channel();
     let mut memory = Memory::default();
-    let mut runner =
-        Runner { app, engine, sender, solving: false, waiting: None, leave: false, redraw: false, suspend: false };
+    let (control, is_done) = match line {
+        Some(Line { updates, control, is_done }) => {
+            pass_on(updates, sender.clone());
+            (Some(control), Some(is_done))
+        }
+        None => (None, None),
+    };
+    let mut runner = Runner {
+        app,
+        engine,
+        control: control.clone(),
+        sender,
+        solving: false,
+        waiting: None,
+        leave: false,
+        redraw: false,
+        suspend: false,
+    };
     let size = screen.terminal.size()?;
     runner.handle(Msg::Resize(size.width, size.height));
     runner.handle(Msg::Start);
     let mut events = EventStream::new();
-    let stop = watch_for_stop()?;
+    let stop = watch_for_stop(control.zip(is_done))?;
     let mut dirty = true;
     while !runner.leave {
         if std::mem::take(&mut runner.redraw) {
@@ -72,6 +100,17 @@ pub(super) async fn run(app: App, engine: Engine) -> io::Result<u8> {
         }
     }
     Ok(stop.code.load(Ordering::SeqCst))
+}
+
+/// Passes news on to the loop; ends with the news or with the loop.
+fn pass_on(updates: std::sync::mpsc::Receiver<live::Update>, sender: UnboundedSender<Msg>) {
+    std::thread::spawn(move || {
+        while let Ok(update) = updates.recv() {
+            if sender.send(Msg::Live(update)).is_err() {
+                return;
+            }
+        }
+    });
 }
 
 /// The next event if it is there. The stream keeps the waker of its last poll, so it must
@@ -199,6 +238,11 @@ impl Runner {
                     let _ = self.sender.send(Msg::Copied(Err(error.to_string())));
                 }
             }
+            Effect::Job(wish) => {
+                if let Some(control) = &self.control {
+                    control(wish);
+                }
+            }
             Effect::Redraw => self.redraw = true,
             Effect::Suspend => self.suspend = cfg!(unix),
             Effect::Quit => self.leave = true,
@@ -237,6 +281,11 @@ impl Runner {
 
 /// How long the loop has to leave by itself once the system asks for it.
 const GRACE: Duration = Duration::from_millis(500);
+/// How long writing what is recorded of a job may take then.
+const WRITING: Duration = Duration::from_secs(10);
+
+/// How to leave a job, and whether that is done.
+type Followed = (Arc<dyn Fn(live::Wish) + Send + Sync>, Arc<dyn Fn() -> bool + Send + Sync>);
 
 /// The watch for the system's wish that the program end; dropped, it ends.
 struct StopWatch {
@@ -254,8 +303,9 @@ impl Drop for StopWatch {
 
 /// Waits for the wish in a task of its own: with the terminal gone, crossterm 0.29 reads
 /// its end over and over and never lets the loop go on, so the loop cannot see the wish.
-/// Then the task gives the terminal back and ends the process.
-fn watch_for_stop() -> io::Result<StopWatch> {
+/// Then the task gives the terminal back and ends the process; a job that is followed is
+/// left running first, and what is recorded of it written.
+fn watch_for_stop(job: Option<Followed>) -> io::Result<StopWatch> {
     let asked = Arc::new(Notify::new());
     let ask = asked.clone();
     let code = Arc::new(AtomicU8::new(0));
@@ -266,6 +316,13 @@ fn watch_for_stop() -> io::Result<StopWatch> {
         tell.store(code, Ordering::SeqCst);
         ask.notify_one();
         tokio::time::sleep(GRACE).await;
+        if let Some((control, is_done)) = job {
+            control(live::Wish::Leave);
+            let end = tokio::time::Instant::now() + WRITING;
+            while !is_done() && tokio::time::Instant::now() < end {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
         terminal::restore();
         std::process::exit(code.into());
     });

@@ -23,11 +23,16 @@ const MARGIN: f64 = 10.0;
 
 /// The buffer of the program after the keys, with every job run to its end.
 pub fn render(launch: &Launch, keys: &[Key], size: (u16, u16)) -> (App, Buffer) {
+    render_after(launch, keys.iter().map(|key| Msg::Key(*key)), size)
+}
+
+/// The buffer of the program after the messages, with every job run to its end.
+pub fn render_after(launch: &Launch, messages: impl IntoIterator<Item = Msg>, size: (u16, u16)) -> (App, Buffer) {
     let mut app = App::new(launch.setup.clone());
     settle(&mut app, launch, Msg::Resize(size.0, size.1));
     settle(&mut app, launch, Msg::Start);
-    for key in keys {
-        settle(&mut app, launch, Msg::Key(*key));
+    for message in messages {
+        settle(&mut app, launch, message);
     }
     let buffer = draw(&app, size);
     (app, buffer)

@@ -2,6 +2,7 @@
 
 mod chrome;
 mod dialog;
+mod job;
 mod overview;
 mod plan;
 mod predict;
@@ -49,6 +50,8 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, memory: &mut Memo
     }
     let body = chrome::draw(&mut canvas, area);
     match app.screen {
+        Screen::Job => job::draw(&mut canvas, body),
+        _ if app.is_awaiting() => job::awaited(&mut canvas, body),
         Screen::Overview => overview::draw(&mut canvas, body),
         Screen::Profile => profile::draw(&mut canvas, body),
         Screen::Predict => predict::draw(&mut canvas, body),

@@ -3,4 +3,5 @@
 pub(super) mod bars;
 pub(super) mod chart;
 pub(super) mod glyphs;
+pub(super) mod spark;
 pub(super) mod table;

@@ -284,6 +284,7 @@ pub fn launch() -> Launch {
         setup: Setup {
             profile: Arc::new(profile),
             source: Source::Given("runs/bert-tiny.habitat.json".into()),
+            job: None,
             catalog: Arc::new(Catalog::default()),
             prices: Arc::new(PriceBook::new(offers())),
             goal,

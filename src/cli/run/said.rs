@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::capture::assemble::Assembled;
-use crate::capture::{Ended, Finished, Order, Recording, Seen};
+use crate::capture::{Ended, Finished, Order, Recording, Seen, Settings};
 use crate::cli::CliError;
 use crate::report::{format, summary};
 use crate::units::Micros;
@@ -57,15 +57,16 @@ pub(super) fn report(
     Ok(())
 }
 
-fn words(ended: Ended) -> String {
+pub(super) fn words(ended: Ended) -> String {
     match ended {
         Ended::Code(code) => format!("ended with exit code {code}"),
         Ended::Signal(signal) => format!("ended by signal {signal}"),
         Ended::Unknown => "ended, how is not known".to_owned(),
+        Ended::Left => "goes on by itself".to_owned(),
     }
 }
 
-fn faults(recording: &Recording) -> Vec<String> {
+pub(super) fn faults(recording: &Recording) -> Vec<String> {
     let faults = recording.processes.values().flat_map(|process| &process.faults);
     faults
         .map(|fault| format!("the hook failed and went quiet: {}", crate::text::clean(fault, 200)))
@@ -73,12 +74,11 @@ fn faults(recording: &Recording) -> Vec<String> {
         .collect()
 }
 
-/// Why nothing was recorded, and what to do.
-pub(super) fn remedy(seen: &Seen, order: &Order) -> String {
-    let settings = &order.settings;
+/// Why nothing was recorded, and what to do; `of_cuda` where CUPTI was to record.
+pub(super) fn remedy(seen: &Seen, settings: &Settings, of_cuda: bool) -> String {
     match seen {
         Seen::Recorded => String::new(),
-        Seen::NoPython if order.cupti.is_some() => {
+        Seen::NoPython if of_cuda => {
             "nothing recorded: no process of the job started CUDA with the recorder. Is it a CUDA program, and is \
              there an NVIDIA driver? Containers and other machines shut it out: run habitat-tui in there"
                 .to_owned()
@@ -143,9 +143,13 @@ pub(super) fn remedy(seen: &Seen, order: &Order) -> String {
     }
 }
 
+/// Step times that are told one by one, the last ones.
+pub(super) const RECENT: usize = 240;
+
 /// Everything seen, `habitat-run` version 1.
 pub(super) fn json(
     order: &Order,
+    pid: u32,
     finished: &Finished,
     seen: &Seen,
     assembled: Option<&Assembled>,
@@ -176,6 +180,12 @@ pub(super) fn json(
                 "window_costs_us": process.costs,
                 "timed_steps": times.map_or(0, |times| times.count),
                 "step_time_us": times.map(|times| times.median.get()),
+                "step_time_range_us": times.map(|times| times.range.map(Micros::get)),
+                "mean_step_time_us": times.map(|times| times.mean.get()),
+                "recent_step_times_us": process.times[process.times.len().saturating_sub(RECENT)..]
+                    .iter()
+                    .map(|(_, time)| time)
+                    .collect::<Vec<_>>(),
             })
         })
         .collect();
@@ -183,7 +193,9 @@ pub(super) fn json(
         "format": "habitat-run",
         "version": 1,
         "command": command,
-        "exit_code": finished.ended.exit_code(),
+        "exit_code": (finished.ended != Ended::Left).then(|| finished.ended.exit_code()),
+        "pid": pid,
+        "log": order.log.as_ref().map(|log| log.display().to_string()),
         "ended_by_habitat": finished.by_us,
         "seen": name(seen),
         "problem": problem,

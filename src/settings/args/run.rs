@@ -10,8 +10,6 @@ use crate::settings::values;
 use crate::units::Hours;
 
 /// Arguments of `run`.
-///
-/// The job keeps its own output, input, signals and exit code.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// The job, after two dashes: -- python train.py …
@@ -39,6 +37,10 @@ pub struct RunArgs {
     /// Record allocations of memory too.
     #[arg(long, help_heading = "Recording")]
     pub memory: bool,
+    /// Record calls of modules too, so that operations name theirs; slows the recorded steps
+    /// down further.
+    #[arg(long, help_heading = "Recording")]
+    pub stacks: bool,
     /// Record every rank of a distributed job on this machine, not the first only.
     #[arg(long, help_heading = "Recording")]
     pub all_ranks: bool,
@@ -66,9 +68,13 @@ pub struct RunArgs {
     /// End the job after this long in any case (30s, 10m; a bare number is hours).
     #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Job")]
     pub timeout: Option<Hours>,
-    /// Write the job's standard output and error to this file.
+    /// Write the job's standard output and error to this file (default with screens: beside
+    /// the profile, *.log).
     #[arg(long, value_name = "FILE", help_heading = "Job")]
     pub log: Option<PathBuf>,
+    /// Open no screens: the job keeps the terminal, as it needs to where it asks questions.
+    #[arg(long, help_heading = "Job")]
+    pub no_tui: bool,
     /// What the profile says of the workload.
     #[command(flatten)]
     pub workload: WorkloadArgs,

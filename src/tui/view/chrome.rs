@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-use crate::app::screen::{plan, predict};
+use crate::app::screen::{job, plan, predict};
 use crate::app::{SMALLEST, Screen, Source, Target, Tone};
 use crate::settings::theme::Role;
 use crate::text::clean;
@@ -32,7 +32,8 @@ fn bar(canvas: &mut Canvas<'_>, area: Rect) {
     if area.width >= 70 {
         x = canvas.text(x, area.y, 14, "habitat-tui", Role::Bar) + 2;
     }
-    for (index, screen) in Screen::ALL.into_iter().enumerate() {
+    let live = canvas.app.live.is_some();
+    for (index, screen) in Screen::ALL.into_iter().enumerate().filter(|(_, screen)| *screen != Screen::Job || live) {
         let text = format!(" {} {} ", index + 1, screen.name());
         let role = if screen == canvas.app.screen { Role::Tab } else { Role::Bar };
         let start = x;
@@ -42,7 +43,7 @@ fn bar(canvas: &mut Canvas<'_>, area: Rect) {
     let name = clean(&canvas.app.setup.profile.workload.name, 40);
     let sample = match &canvas.app.setup.source {
         Source::Sample(_) => "sample: ",
-        Source::Given(_) => "",
+        Source::Given(_) | Source::Awaited => "",
     };
     let room = area.right().saturating_sub(x + 2);
     let text = format!("{sample}{name}");
@@ -69,6 +70,10 @@ fn news(canvas: &Canvas<'_>, own_line: bool) -> Option<(Role, String)> {
     if app.plan.is_running() {
         return Some((Role::Muted, format!("{} ({stop} cancels)", plan::state_line(app)?)));
     }
+    if app.is_awaiting() {
+        // The screens say it themselves.
+        return None;
+    }
     match (predict::state_line(app), plan::state_line(app)) {
         (Some(text), _) | (None, Some(text)) => Some((Role::Warning, text)),
         (None, None) => match &app.setup.source {
@@ -80,7 +85,10 @@ fn news(canvas: &Canvas<'_>, own_line: bool) -> Option<(Role, String)> {
                 let fits = long.width() + 2 <= usize::from(canvas.buffer.area.width);
                 Some((Role::Warning, if fits { long } else { format!("embedded sample: {}", clean(short, 60)) }))
             }
-            Source::Given(_) => None,
+            Source::Given(_) | Source::Awaited => {
+                let live = app.live.as_ref().filter(|_| own_line && app.screen != Screen::Job)?;
+                Some((Role::Muted, job::line(live)))
+            }
         },
     }
 }

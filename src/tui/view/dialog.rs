@@ -6,8 +6,10 @@ use unicode_width::UnicodeWidthStr;
 use crate::app::Target;
 use crate::app::input::Input;
 use crate::app::job::{Job, JobState};
+use crate::app::live::Leaving;
 use crate::app::modal::{HelpLine, Modal, help_lines, matching};
 use crate::app::slider::Knob;
+use crate::live::State;
 use crate::predict::{Fits, Method};
 use crate::report::comparison::error_words;
 use crate::report::format;
@@ -41,6 +43,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
             };
             small(canvas, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);
         }
+        Some(Modal::Leave { selected }) => leave(canvas, area, *selected),
         Some(Modal::Methods { gpu, selected }) => methods(canvas, area, gpu, *selected),
         Some(Modal::Batches { gpu }) => batches(canvas, area, gpu),
         Some(Modal::Export { input, exists, error, saving }) => {
@@ -155,6 +158,40 @@ fn palette(canvas: &mut Canvas<'_>, area: Rect, input: &Input, selected: usize) 
         canvas.styled(key_x, line.y, 12, &key, style);
         canvas.hit(line, Target::DialogRow(index));
     }
+}
+
+/// What becomes of the job that still runs.
+fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
+    let Some(live) = &canvas.app.live else { return };
+    let inside = frame(canvas, area, 72, 9, "the job still runs", "Enter does it");
+    for (row, leaving) in Leaving::ALL.into_iter().enumerate() {
+        let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
+        let mut style = canvas.style(Role::Text);
+        if row == selected {
+            style = style.patch(canvas.style(Role::Selection));
+            canvas.buffer.set_style(line, style);
+            canvas.styled(line.x, line.y, 1, canvas.glyphs.marker, style);
+        }
+        let (key, words) = leaving.words();
+        canvas.styled(line.x + 2, line.y, 5, key, style);
+        canvas.styled(line.x + 7, line.y, line.width.saturating_sub(7), words, style);
+        canvas.hit(line, Target::DialogRow(row));
+    }
+    let about = match Leaving::ALL.get(selected) {
+        Some(Leaving::Leave) => {
+            format!("Process {} goes on by itself, unwatched; its output goes on to {}.", live.job.pid, live.job.log)
+        }
+        Some(Leaving::Stop) if live.seen.state == State::Stopping => {
+            "It was asked to end already; now its process group gets SIGKILL, which no program survives.".to_owned()
+        }
+        Some(Leaving::Stop) => format!(
+            "Its process group gets SIGTERM, and SIGKILL {} s later if it still runs; then the screens close.",
+            live.job.grace
+        ),
+        _ => "The job goes on and so do the screens.".to_owned(),
+    };
+    let below = Rect { y: inside.y + 4, height: inside.height.saturating_sub(4), ..inside };
+    canvas.wrapped(below, &about, Role::Muted);
 }
 
 /// Draws why there is no answer (yet); `false` where there is one.

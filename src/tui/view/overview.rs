@@ -28,6 +28,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     let source = match &canvas.app.setup.source {
         Source::Given(place) => format!("from {}", clean(place, 60)),
         Source::Sample(_) => "embedded sample, not your own recording".to_owned(),
+        Source::Awaited => String::new(),
     };
     // Memory by kind has a line of its own; without phases there is room for it.
     let more = canvas.app.setup.profile.step.as_ref().is_some_and(|step| step.memory.is_some())

@@ -31,6 +31,8 @@ pub(in crate::tui) struct Glyphs {
     pub(in crate::tui) axis: [&'static str; 3],
     /// Limits of a chart: vertical, horizontal.
     pub(in crate::tui) limits: [&'static str; 2],
+    /// Heights of a cell, ascending.
+    pub(in crate::tui) spark: &'static [&'static str],
 }
 
 const BRAILLE: Glyphs = Glyphs {
@@ -47,6 +49,7 @@ const BRAILLE: Glyphs = Glyphs {
     braille: true,
     axis: ["│", "─", "└"],
     limits: ["┊", "┈"],
+    spark: &["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
 };
 
 const BLOCK: Glyphs = Glyphs {
@@ -76,6 +79,7 @@ const ASCII: Glyphs = Glyphs {
     braille: false,
     axis: ["|", "-", "+"],
     limits: [":", "."],
+    spark: &["_", ".", "-", "=", "+", "*", "#"],
 };
 
 impl Glyphs {

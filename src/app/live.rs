@@ -1,0 +1,167 @@
+//! A job that runs while the screens are open: its news, and leaving while it runs.
+
+use std::sync::Arc;
+
+use crate::action::Action;
+use crate::app::modal::Modal;
+use crate::app::msg::Effect;
+use crate::app::screen::overview::OverviewState;
+use crate::app::{App, Screen, Source, Tone};
+use crate::live::{Job, Snapshot, Update, Wish};
+use crate::profile::Profile;
+use crate::settings::keymap::{Code, Key};
+
+/// The job and what is known of it.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// What does not change.
+    pub job: Job,
+    /// What was seen last.
+    pub seen: Snapshot,
+    /// The last lines of its output.
+    pub output: Arc<Vec<String>>,
+    /// Lines of output below the shown ones; 0 follows the end.
+    pub above: usize,
+    /// Whether to leave as soon as the job has ended.
+    pub leaving: bool,
+    /// Why the profile is not there or not up to date.
+    pub problem: Option<String>,
+}
+
+impl Live {
+    /// Of a job of which nothing is known yet.
+    pub fn new(job: Job) -> Self {
+        let (seen, output) = (Snapshot::default(), Arc::default());
+        Self { job, seen, output, above: 0, leaving: false, problem: None }
+    }
+}
+
+/// What may become of a job that still runs when the user leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    /// It goes on.
+    Leave,
+    /// It is stopped.
+    Stop,
+    /// The user stays.
+    Stay,
+}
+
+impl Leaving {
+    /// All, in the order of the dialog.
+    pub const ALL: [Self; 3] = [Self::Leave, Self::Stop, Self::Stay];
+
+    /// The key, and what it does.
+    pub const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Leave => ("l", "leave it running"),
+            Self::Stop => ("s", "stop it"),
+            Self::Stay => ("esc", "stay here"),
+        }
+    }
+}
+
+impl App {
+    /// Whether there is no profile yet.
+    pub fn is_awaiting(&self) -> bool {
+        self.setup.source == Source::Awaited
+    }
+
+    /// Whether a job runs that nobody would follow were the screens closed.
+    fn job_runs(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| !live.seen.is_over())
+    }
+
+    pub(super) fn news_of_job(&mut self, update: Update, effects: &mut Vec<Effect>) {
+        let Some(live) = &mut self.live else { return };
+        match update {
+            Update::Seen(seen) => {
+                live.seen = *seen;
+                if live.seen.is_over() {
+                    if matches!(self.modal, Some(Modal::Leave { .. })) {
+                        self.modal = None;
+                    }
+                    if live.leaving {
+                        effects.push(Effect::Quit);
+                    }
+                }
+            }
+            Update::Output(lines) => {
+                if live.above > 0 {
+                    // What is being read stays where it is.
+                    live.above += lines.len().saturating_sub(live.output.len());
+                }
+                live.above = live.above.min(lines.len().saturating_sub(1));
+                live.output = lines;
+            }
+            Update::Recorded(profile) => {
+                live.problem = None;
+                self.adopt(*profile, effects);
+            }
+            Update::NotWritten(why) => live.problem = Some(why),
+        }
+    }
+
+    /// Fills the screens from a profile; what the user has chosen on them stays.
+    fn adopt(&mut self, profile: Profile, effects: &mut Vec<Effect>) {
+        let output = self.live.as_ref().map(|live| live.job.output.clone()).unwrap_or_default();
+        if self.is_awaiting() {
+            self.message = Some((Tone::Good, format!("recorded; the profile is {output}")));
+        }
+        self.overview = OverviewState::new(&profile);
+        let (selected, scroll) = (self.profile.list.selected, self.profile.scroll);
+        self.profile.regroup(&profile);
+        self.profile.list.selected = selected.min(self.profile.entries.len().saturating_sub(1));
+        self.profile.scroll = scroll;
+        self.setup.profile = Arc::new(profile);
+        self.setup.source = Source::Given(output);
+        self.start_predict(effects);
+    }
+
+    pub(super) fn scroll_output(&mut self, by: isize) {
+        if let Some(live) = &mut self.live {
+            live.above = live.above.saturating_add_signed(-by).min(live.output.len().saturating_sub(1));
+        }
+    }
+
+    /// Leaves, or asks first.
+    pub(super) fn quit(&mut self, effects: &mut Vec<Effect>) {
+        if !self.job_runs() {
+            effects.push(Effect::Quit);
+        } else if matches!(self.modal, Some(Modal::Leave { .. })) {
+            // Who insists gets out, and no training is lost by it.
+            self.leave(0, effects);
+        } else {
+            self.modal = Some(Modal::Leave { selected: 0 });
+        }
+    }
+
+    pub(super) fn leaving_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        let place = |leaving| Leaving::ALL.iter().position(|other| *other == leaving).unwrap_or(0);
+        match (key.code, self.setup.keymap.action(key)) {
+            (Code::Enter, _) => self.confirm(effects),
+            (Code::Char('l'), _) => self.leave(place(Leaving::Leave), effects),
+            (Code::Char('s'), _) => self.leave(place(Leaving::Stop), effects),
+            (Code::Up, _) | (_, Some(Action::Up)) => self.modal_scroll(-1),
+            (Code::Down, _) | (_, Some(Action::Down)) => self.modal_scroll(1),
+            (Code::Esc, _) | (_, Some(Action::Back)) => self.modal = None,
+            _ => {}
+        }
+    }
+
+    /// Does what was chosen in the dialog.
+    pub(super) fn leave(&mut self, selected: usize, effects: &mut Vec<Effect>) {
+        self.modal = None;
+        match Leaving::ALL.get(selected) {
+            Some(Leaving::Leave) => effects.extend([Effect::Job(Wish::Leave), Effect::Quit]),
+            Some(Leaving::Stop) => {
+                if let Some(live) = &mut self.live {
+                    live.leaving = true;
+                }
+                self.screen = Screen::Job;
+                effects.push(Effect::Job(Wish::Stop));
+            }
+            Some(Leaving::Stay) | None => {}
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Fifth screen: the job that runs, how far its recording is, and its output.
+
+use crate::app::App;
+use crate::app::live::Live;
+use crate::app::screen::overview;
+use crate::live::{Snapshot, State};
+use crate::report::format;
+use crate::settings::theme::Role;
+use crate::text::clean;
+use crate::units::Micros;
+
+/// How far the job is, in words.
+pub fn state(live: &Live) -> (String, Role) {
+    let Live { job, seen, .. } = live;
+    let step = || format!("step {}", format::grouped(seen.steps as f64));
+    let words = match &seen.state {
+        State::Started => "started; waiting for its Python".to_owned(),
+        State::Python => "Python runs; waiting for PyTorch to be imported".to_owned(),
+        State::Torch => "PyTorch is imported; waiting for the first optimizer step".to_owned(),
+        State::Steps if seen.windows.len() >= job.windows as usize => format!("{}; recorded", step()),
+        State::Steps if !seen.windows.is_empty() => {
+            format!("{}; the next window opens ten steps or more after the last", step())
+        }
+        State::Steps if seen.steps <= job.after && seen.notes.is_empty() => {
+            let (first, last) = (job.after + 1, job.after + u64::from(job.window));
+            format!("{}; steps {first}–{last} will be recorded", step())
+        }
+        State::Steps => format!("{}; no window is open", step()),
+        State::Recording(first, last) if first == last => format!("recording step {first}"),
+        State::Recording(first, last) => format!("recording steps {first}–{last}"),
+        State::Writing => format!("{}; writing the trace", step()),
+        State::Stopping => {
+            format!("asked to end by SIGTERM; SIGKILL follows {} s later", job.grace)
+        }
+        State::Stopped => format!(
+            "stopped by a signal, as when it asks for the terminal (--no-tui gives it one); `kill -CONT {}` continues it",
+            job.pid
+        ),
+        State::Ended { words, .. } if seen.steps > 0 => format!("{words}, at {}", step()),
+        State::Ended { words, .. } => words.clone(),
+        State::Left => "goes on by itself".to_owned(),
+    };
+    let role = match &seen.state {
+        State::Ended { well: true, .. } => Role::Good,
+        State::Ended { .. } => Role::Error,
+        State::Stopped | State::Stopping => Role::Warning,
+        _ => Role::Text,
+    };
+    match seen.silent {
+        Some(seconds) => (format!("{words}; nothing heard for {}", span(seconds)), Role::Warning),
+        None => (words, role),
+    }
+}
+
+fn span(seconds: u64) -> String {
+    if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) }
+}
+
+/// Processes, ranks and versions.
+pub fn processes(live: &Live) -> String {
+    let Live { job, seen, .. } = live;
+    let training: Vec<_> = seen.processes.iter().filter(|process| process.steps > 0).collect();
+    let Some(first) = training.first().copied().or_else(|| seen.processes.first()) else {
+        return job.pid.to_string();
+    };
+    let mut parts = Vec::new();
+    let named: Vec<String> = training
+        .iter()
+        .map(|process| match process.rank {
+            Some(rank) => format!("{} (rank {rank})", process.pid),
+            None => process.pid.to_string(),
+        })
+        .collect();
+    let alone = named.len() == 1 && training[0].pid == job.pid && training[0].rank.is_none();
+    parts.push(match named.len() {
+        0 => job.pid.to_string(),
+        _ if alone => named[0].clone(),
+        1..=4 => format!("{}, trains in {}", job.pid, named.join(", ")),
+        count => format!("{}, trains in {count} processes", job.pid),
+    });
+    parts.extend(first.python.as_ref().map(|version| format!("Python {}", clean(version, 20))));
+    parts.extend(first.torch.as_ref().map(|version| format!("PyTorch {}", clean(version, 30))));
+    parts.join(" · ")
+}
+
+/// Step times in figures: the last one, and the others.
+pub fn times(seen: &Snapshot) -> Option<(String, String)> {
+    let times = seen.times?;
+    let last = format!("last {}", format::time(times.now));
+    if times.count < 2 {
+        return Some((last, "the only one timed so far".to_owned()));
+    }
+    let which = if times.only_last { "the last " } else { "" };
+    let count = format::grouped(f64::from(times.count));
+    let [low, high] = times.range;
+    let mut rest =
+        format!("median {} ({}) of {which}{count}", format::time(times.median), format::time_range(low, high));
+    if times.mean.get() > 0.0 {
+        rest = format!("{rest} · {} steps/s", format::number(1e6 / times.mean.get()));
+    }
+    Some((last, rest))
+}
+
+/// What a full bar of the step times stands for, and how to say so: the longest, but twice
+/// the median at most, so that one step that was held up does not flatten the others.
+pub fn bars(seen: &Snapshot) -> Option<(Micros, String)> {
+    let most = seen.recent.iter().copied().max_by(Micros::total_cmp)?;
+    let twice = seen.times.map(|times| times.median * 2.0).filter(|twice| twice.get() > 0.0);
+    Some(match twice.filter(|twice| twice.get() < most.get()) {
+        Some(twice) => (twice, format!("bars from 0 to {} or more", format::time(twice))),
+        None => (most, format!("bars from 0 to {}", format::time(most))),
+    })
+}
+
+/// Windows recorded and what they cost.
+pub fn windows(live: &Live) -> String {
+    let Live { job, seen, .. } = live;
+    let mut parts = vec![format!("{} of {} recorded", seen.windows.len(), job.windows)];
+    if !seen.windows.is_empty() {
+        let steps: Vec<String> = seen
+            .windows
+            .iter()
+            .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}–{last}") })
+            .collect();
+        parts.push(format!("steps {}", steps.join(", ")));
+    }
+    if seen.cost.get() > 0.0 {
+        parts.push(format!("held the training up for {}", format::time(seen.cost)));
+    }
+    parts.join(" · ")
+}
+
+/// Dropped windows and faults, but for what the remedy says anyway.
+pub fn notes(seen: &Snapshot) -> Vec<&str> {
+    let said = |note: &&str| {
+        let why = note.split_once(": ").map_or(*note, |(_, why)| why);
+        seen.remedy.as_ref().is_some_and(|remedy| remedy.contains(why))
+    };
+    seen.notes.iter().map(String::as_str).filter(|note| !said(note)).collect()
+}
+
+/// What it runs on, as far as the recording tells; `None` where it never will.
+pub fn device(app: &App) -> Option<(String, Role)> {
+    let is_over = app.live.as_ref().is_some_and(|live| live.seen.is_over());
+    Some(match &app.setup.profile.origin {
+        _ if app.is_awaiting() && is_over => return None,
+        _ if app.is_awaiting() => ("a recorded window will tell".to_owned(), Role::Muted),
+        Some(_) => (overview::origin(&app.setup.profile), Role::Text),
+        None => ("the CPU: no GPU kernel in the window, so predictions go by shapes".to_owned(), Role::Text),
+    })
+}
+
+/// The profile, or why there is none.
+pub fn profile(app: &App, live: &Live) -> (String, Role) {
+    match &live.problem {
+        Some(problem) => (format!("not written: {}", clean(problem, 400)), Role::Error),
+        None if app.is_awaiting() && live.seen.is_over() => ("none".to_owned(), Role::Muted),
+        None if app.is_awaiting() => (format!("{}, once a window is recorded", live.job.output), Role::Muted),
+        None => (live.job.output.clone(), Role::Text),
+    }
+}
+
+/// What to do next.
+pub fn next(app: &App, live: &Live) -> (String, Role) {
+    if let Some(remedy) = &live.seen.remedy {
+        return (remedy.clone(), Role::Warning);
+    }
+    let quit = app.setup.keymap.hint(crate::action::Action::Back);
+    let how = if live.seen.is_over() { "quits" } else { "quits; the job can go on" };
+    if app.is_awaiting() {
+        return (format!("1 to 4 fill once a window is recorded · {quit} {how}"), Role::Muted);
+    }
+    (format!("2 where the time goes · 3 on every GPU · 4 which offer · {quit} {how}"), Role::Muted)
+}
+
+/// What a screen without a profile says: why, and what it will show.
+pub fn awaited(app: &App) -> Vec<(String, Role)> {
+    let Some(live) = &app.live else { return Vec::new() };
+    let will = match app.screen {
+        crate::app::Screen::Overview => "what was recorded, where its time goes and the answer so far",
+        crate::app::Screen::Profile => "the operations of the step and where its time goes",
+        crate::app::Screen::Predict => "the step on every GPU of the catalog",
+        _ => "the offers that do the work best",
+    };
+    let (state, role) = state(live);
+    let mut lines = Vec::new();
+    if live.seen.is_over() {
+        let remedy = live.seen.remedy.clone();
+        lines.push((remedy.unwrap_or_else(|| "Nothing was recorded.".to_owned()), Role::Warning));
+    } else {
+        lines.push((format!("Here will be {will}, once a window is recorded."), Role::Text));
+    }
+    lines.push((format!("The job: {state}."), role));
+    let problem = live.problem.as_ref().map(|problem| format!("No profile: {}", clean(problem, 400)));
+    lines.extend(problem.map(|problem| (problem, Role::Error)));
+    let hopeless = live.seen.remedy.clone().filter(|_| !live.seen.is_over());
+    lines.extend(hopeless.map(|remedy| (remedy, Role::Warning)));
+    let key = app.setup.keymap.hint(crate::action::Action::Job);
+    lines.push((format!("{key} shows the job and its output."), Role::Muted));
+    lines
+}
+
+/// The job in one line, for the other screens.
+pub fn line(live: &Live) -> String {
+    let (state, _) = state(live);
+    let last = live.seen.times.map(|times| format!(" · last step {}", format::time(times.now)));
+    let last = last.filter(|_| !live.seen.is_over()).unwrap_or_default();
+    format!("job: {state}{last}")
+}

@@ -1,0 +1,229 @@
+//! `run` with the screens open: the job apart from the terminal, its output in a file, and
+//! its news on the way to the screens.
+
+mod log;
+mod maker;
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::time::{Duration, Instant};
+
+use self::log::Log;
+use self::maker::Maker;
+use super::unix::{Conclusion, Session, conclude, not_started, order};
+use super::{said, seen};
+use crate::capture::{self, Ended, Order, Progress, Recording, Running, Seen, Settings, Watch};
+use crate::cli::{self, CliError, Loaded, Outcome, Screens};
+use crate::live::{self, Snapshot, State, Update};
+use crate::profile::{self, Mode, Profile, Workload};
+use crate::settings::args::ScreensArgs;
+use crate::store::{self, Paths};
+
+/// How often the job is looked at.
+const PACE: Duration = Duration::from_millis(250);
+/// Nothing heard for so long is worth a word.
+const LONG: Duration = Duration::from_secs(10);
+/// Where no Python was heard of for so long, there is likely none.
+const NO_PYTHON: Duration = Duration::from_secs(20);
+
+/// Starts the job and orders the screens on it.
+pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, CliError> {
+    // All that can go wrong does so before the job starts.
+    let paths = Paths::find();
+    let settings = cli::settings(&paths)?;
+    let prices = store::prices(&paths)?;
+    let options = cli::options(&screens.input, &[], &session.catalog, &paths)?;
+    let goal = cli::screens_goal(&screens, &settings, &session.catalog, &prices)?;
+    let own = session.args.log.is_none();
+    let log = session.args.log.clone().map_or_else(|| log::reserve(&session.output), Ok)?;
+    let order = Order { log: Some(log.clone()), apart: true, ..order(&session.args)? };
+    let running = match capture::start(&order) {
+        Ok(running) => running,
+        Err(error) => {
+            if own {
+                // Nothing was written to it.
+                let _ = std::fs::remove_file(&log);
+            }
+            return not_started(error).map(Outcome::Exit);
+        }
+    };
+    let words: Vec<_> = session.args.command.iter().map(|word| word.to_string_lossy()).collect();
+    let job = live::Job {
+        command: crate::text::clean(&words.join(" "), 300),
+        pid: running.pid(),
+        name: session.name.clone(),
+        log: crate::text::clean(&log.display().to_string(), 300),
+        output: crate::text::clean(&session.output.display().to_string(), 300),
+        windows: order.settings.windows,
+        after: order.settings.after,
+        window: order.settings.window,
+        grace: capture::GRACE.as_secs(),
+    };
+    let loaded = Loaded {
+        profile: nothing_yet(&session.name),
+        label: job.output.clone(),
+        embedded: false,
+        warnings: Vec::new(),
+    };
+    let catalog = (*session.catalog).clone();
+    let live = Some(follow(session, order, running, job));
+    Ok(Outcome::Screens(Box::new(Screens { args: screens, settings, loaded, catalog, prices, options, goal, live })))
+}
+
+/// The profile before there is one.
+fn nothing_yet(name: &str) -> Profile {
+    let workload = Workload {
+        name: name.to_owned(),
+        mode: Mode::Training,
+        batch_size: None,
+        sequence_length: None,
+        precision: None,
+        parameter_count: None,
+    };
+    Profile {
+        format: profile::FORMAT.to_owned(),
+        version: profile::VERSION,
+        workload,
+        origin: None,
+        step: None,
+        operations: Vec::new(),
+        recording: None,
+    }
+}
+
+/// Follows the job on a thread of its own, and gives the line to it.
+fn follow(session: Session, order: Order, running: Running, job: live::Job) -> live::Session {
+    let control = running.control();
+    let (news, updates) = mpsc::channel();
+    let done = Arc::new(AtomicBool::new(false));
+    let finished = done.clone();
+    let pid = job.pid;
+    let thread = std::thread::spawn(move || {
+        let conclusion = follow_to_the_end(&session, &order, running, pid, &news);
+        finished.store(true, Ordering::SeqCst);
+        conclusion
+    });
+    let wish = move |wish| {
+        let wish = match wish {
+            live::Wish::Stop => capture::Wish::End,
+            live::Wish::Leave => capture::Wish::Leave,
+        };
+        // Where nobody follows the job any more, it has ended or was left.
+        control.wish(wish);
+    };
+    let leave = wish.clone();
+    live::Session {
+        job,
+        updates,
+        control: Arc::new(wish),
+        finish: Box::new(move || {
+            leave(live::Wish::Leave);
+            let Ok(Conclusion { text, code, .. }) = thread.join() else { return 2 };
+            // Nobody may be there to read it any more.
+            let _ = std::io::stderr().write_all(&text);
+            code
+        }),
+        is_done: Arc::new(move || done.load(Ordering::SeqCst)),
+    }
+}
+
+fn follow_to_the_end(
+    session: &Session,
+    order: &Order,
+    running: Running,
+    pid: u32,
+    news: &Sender<Update>,
+) -> Conclusion {
+    let mut watcher = Watcher {
+        news: news.clone(),
+        log: Log::new(order.log.clone().unwrap_or_default()),
+        maker: Maker::new(session.clone(), news.clone()),
+        settings: order.settings.clone(),
+        shown: Snapshot::default(),
+        changed: Instant::now(),
+    };
+    let mut finished = running.follow(&mut watcher);
+    let Watcher { mut log, maker, .. } = watcher;
+    let written = maker.finish(&finished.recording, finished.folder.path());
+    let unwritten = written.is_none();
+    let mut conclusion = conclude(session, order, pid, &mut finished, written);
+    let log_name = order.log.as_deref().unwrap_or(Path::new("")).display();
+    if finished.ended == Ended::Left {
+        if unwritten {
+            conclusion.text = b"habitat-tui: nothing was recorded before you left\n".to_vec();
+        }
+        // Writing to a Vec cannot fail.
+        let _ = writeln!(
+            conclusion.text,
+            "habitat-tui: the job goes on as process {pid}; its output goes to {log_name}; `kill {pid}` ends it"
+        );
+    } else {
+        let _ = writeln!(conclusion.text, "habitat-tui: the job's output is in {log_name}");
+    }
+    let state = match finished.ended {
+        Ended::Left => State::Left,
+        // Ended by us, as ordered, is well ended too.
+        ended => State::Ended { words: said::words(ended), well: conclusion.code == 0 },
+    };
+    let remedy = conclusion.problem.clone().filter(|_| finished.recording.seen() != Seen::Recorded);
+    // Nobody may be there to see it any more.
+    if log.read() {
+        let _ = news.send(Update::Output(log.lines()));
+    }
+    let _ = news.send(Update::Seen(Box::new(Snapshot { state, remedy, ..seen::of_recording(&finished.recording) })));
+    conclusion
+}
+
+/// Tells the screens what is new.
+struct Watcher {
+    news: Sender<Update>,
+    log: Log,
+    maker: Maker,
+    settings: Settings,
+    shown: Snapshot,
+    /// When something was heard last.
+    changed: Instant,
+}
+
+impl Watch for Watcher {
+    fn complete(&mut self, _recording: &Recording, _folder: &Path) {}
+
+    fn pace(&self) -> Option<Duration> {
+        Some(PACE)
+    }
+
+    fn look(&mut self, progress: Progress<'_>) {
+        // Nobody may be there to see it any more.
+        if self.log.read() {
+            let _ = self.news.send(Update::Output(self.log.lines()));
+        }
+        let mut seen = seen::snapshot(progress, &self.settings);
+        let shown = Snapshot { silent: None, remedy: seen.remedy.clone(), ..self.shown.clone() };
+        if seen != shown {
+            self.changed = Instant::now();
+        }
+        let silent = self.changed.elapsed();
+        if silent >= patience(&seen, self.settings.window) {
+            seen.silent = Some(silent.as_secs());
+        }
+        if seen.state == State::Started && silent >= NO_PYTHON {
+            seen.remedy = Some(said::remedy(&Seen::NoPython, &self.settings, false));
+        }
+        if seen != self.shown {
+            let _ = self.news.send(Update::Seen(Box::new(seen.clone())));
+            self.shown = seen;
+        }
+        self.maker.consider(progress.recording, progress.folder);
+    }
+}
+
+/// How long nothing may be heard until it is said so: steps may be long, and in a window
+/// several of them go by in silence.
+fn patience(seen: &Snapshot, window: u32) -> Duration {
+    let step = seen.times.map_or(0.0, |times| times.median.as_secs());
+    let steps = 3.0 * (1.0 + if matches!(seen.state, State::Recording(..)) { f64::from(window) } else { 0.0 });
+    LONG.max(Duration::from_secs_f64((step * steps).min(1e6)))
+}

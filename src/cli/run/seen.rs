@@ -1,0 +1,193 @@
+//! What was seen of the job, as the screens take it.
+
+use super::said;
+use crate::capture::{Process, Progress, Recording, Seen, Settings};
+use crate::live::{self, Snapshot, State, Times};
+use crate::units::Micros;
+
+/// Steps whose times are summed up, the last ones.
+const SUMMED: usize = 1000;
+/// Windows that the hook drops before it gives up.
+const PATIENCE: usize = 5;
+
+/// The job at this moment.
+pub(super) fn snapshot(progress: Progress<'_>, settings: &Settings) -> Snapshot {
+    let recording = progress.recording;
+    let mut seen = of_recording(recording);
+    seen.state = match state(recording, settings) {
+        _ if progress.stopped => State::Stopped,
+        _ if progress.ending => State::Stopping,
+        state => state,
+    };
+    let hopeless = match recording.seen() {
+        seen @ Seen::TooOld(_) => Some(seen),
+        Seen::Dropped(reasons) if reasons.len() >= PATIENCE => Some(Seen::Dropped(reasons)),
+        _ => None,
+    };
+    seen.remedy = hopeless.map(|seen| said::remedy(&seen, settings, false));
+    seen
+}
+
+/// All but the state.
+pub(super) fn of_recording(recording: &Recording) -> Snapshot {
+    let mut training: Vec<(&u32, &Process)> = recording.training().collect();
+    training.sort_by_key(|(pid, process)| (process.rank, **pid));
+    let mut shown = training.clone();
+    if shown.is_empty() {
+        shown.extend(recording.processes.iter().max_by_key(|(_, process)| process.has_torch));
+    }
+    let most = training.iter().map(|(_, process)| *process).max_by_key(|process| process.steps);
+    let main = recording.recorded().first().copied().or(most);
+    let times: &[(u64, f64)] = main.map_or(&[], |main| &main.times);
+    let micros = |(_, time): &(u64, f64)| Micros::new(*time).ok();
+    Snapshot {
+        state: State::default(),
+        processes: shown
+            .iter()
+            .map(|(pid, process)| live::Process {
+                pid: **pid,
+                rank: process.rank,
+                python: process.python.clone(),
+                torch: process.torch.clone(),
+                steps: process.steps,
+            })
+            .collect(),
+        steps: most.map_or(0, |process| process.steps),
+        times: main.and_then(summed),
+        recent: times[times.len().saturating_sub(said::RECENT)..].iter().filter_map(micros).collect(),
+        windows: main.map(|main| main.windows.iter().map(|window| window.steps).collect()).unwrap_or_default(),
+        cost: main.and_then(|main| Micros::new(main.costs.iter().sum()).ok()).unwrap_or_default(),
+        notes: main.map(dropped).into_iter().flatten().chain(said::faults(recording)).collect(),
+        silent: None,
+        remedy: None,
+    }
+}
+
+fn state(recording: &Recording, settings: &Settings) -> State {
+    let all = || recording.processes.values();
+    if let Some(open) = all().find(|process| process.in_window) {
+        return State::Recording(open.steps + 1, open.steps + u64::from(settings.window));
+    }
+    if all().any(Process::is_writing) {
+        return State::Writing;
+    }
+    if recording.training().next().is_some() {
+        return State::Steps;
+    }
+    if all().any(|process| process.has_torch) {
+        return State::Torch;
+    }
+    if recording.processes.is_empty() { State::Started } else { State::Python }
+}
+
+/// Times of the last steps. Of a long job not all are sorted four times a second.
+fn summed(process: &Process) -> Option<Times> {
+    let from = process.times.len().saturating_sub(SUMMED);
+    let last = Process { times: process.times[from..].to_vec(), ..Process::default() };
+    let times = last.step_times()?;
+    Some(Times {
+        now: Micros::new(process.times.last()?.1).ok()?,
+        median: times.median,
+        mean: times.mean,
+        range: times.range,
+        count: times.count,
+        only_last: from > 0,
+    })
+}
+
+/// Dropped windows in words, the same reason once.
+fn dropped(process: &Process) -> Vec<String> {
+    let mut reasons: Vec<(&str, usize)> = Vec::new();
+    for reason in &process.dropped {
+        match reasons.iter_mut().find(|(other, _)| other == reason) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    let words = |(reason, count): (&str, usize)| {
+        let why = if reason == "users_profiler" { "the job's own profiler goes first" } else { reason };
+        let what = if count == 1 { "a window was dropped".to_owned() } else { format!("{count} windows were dropped") };
+        format!("{what}: {}", crate::text::clean(why, 300))
+    };
+    reasons.into_iter().map(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::messages::{Hello, Message, Stage, Window};
+
+    fn seen(messages: &[Message]) -> Snapshot {
+        let mut recording = Recording::default();
+        for message in messages {
+            recording.hear(7, message.clone());
+        }
+        let folder = std::path::Path::new("/none");
+        let progress = Progress { recording: &recording, folder, stopped: false, ending: false };
+        snapshot(progress, &Settings::new(10, 3))
+    }
+
+    fn hello(stage: Stage) -> Message {
+        let torch = (stage == Stage::Torch).then(|| "2.15.0".to_owned());
+        Message::Hello(Hello { version: 1, pid: 7, stage, python: Some("3.12.1".into()), torch, rank: None })
+    }
+
+    #[test]
+    fn every_stage_has_its_state() {
+        assert_eq!(seen(&[]).state, State::Started);
+        let mut said = vec![hello(Stage::Python)];
+        assert_eq!(seen(&said).state, State::Python);
+        said.push(hello(Stage::Torch));
+        assert_eq!(seen(&said).state, State::Torch);
+        said.push(Message::Steps { first: 2, times_us: vec![10.0; 9] });
+        assert_eq!((seen(&said).state, seen(&said).steps), (State::Steps, 10));
+        said.push(Message::Window(Window::Opened { step: 10, cost_us: 5.0 }));
+        assert_eq!(seen(&said).state, State::Recording(11, 13));
+        said.push(Message::Window(Window::Closed {
+            step: 13,
+            cost_us: 7.0,
+            parameters: 1,
+            optimizers: 1,
+            rank: None,
+            peak_memory_bytes: None,
+            held: None,
+        }));
+        assert_eq!((seen(&said).state, seen(&said).cost.get()), (State::Writing, 12.0));
+        said.push(Message::Window(Window::Written {
+            number: 1,
+            first: 11,
+            last: 13,
+            file: "trace-7-1.json".into(),
+            bytes: 1,
+            cost_us: 1.0,
+            kernels: 0,
+            lost: 0,
+            seconds: None,
+        }));
+        let seen = seen(&said);
+        assert_eq!((seen.state, seen.windows), (State::Steps, vec![(11, 13)]));
+        assert_eq!(seen.times.unwrap().count, 5, "the first steps do not count");
+    }
+
+    #[test]
+    fn the_same_reason_is_said_once_and_hopeless_cases_at_once() {
+        let dropped = Message::Window(Window::Dropped { step: 9, reason: "users_profiler".into(), number: None });
+        let steps = Message::Steps { first: 2, times_us: vec![10.0; 9] };
+        let twice = seen(&[steps.clone(), dropped.clone(), dropped.clone()]);
+        assert_eq!(twice.notes, ["2 windows were dropped: the job's own profiler goes first"]);
+        assert_eq!(twice.remedy, None);
+        let mut all = vec![steps];
+        all.extend(std::iter::repeat_n(dropped, PATIENCE));
+        assert!(seen(&all).remedy.unwrap().contains("profiler of its own"));
+    }
+
+    #[test]
+    fn of_a_long_job_the_last_steps_are_summed_up() {
+        let mut times = vec![900.0; 3000];
+        times.extend(vec![10.0; SUMMED]);
+        let seen = seen(&[Message::Steps { first: 2, times_us: times }]);
+        let summed = seen.times.unwrap();
+        assert_eq!((summed.median.get(), summed.count, summed.only_last), (10.0, 1000, true));
+        assert_eq!(seen.recent.len(), said::RECENT);
+    }
+}

@@ -1,0 +1,175 @@
+//! A job that runs while the screens are open: what the side that follows it tells the
+//! side that draws it, and what that one wishes of it. Plain data, so that neither need
+//! know the other.
+
+mod tail;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+pub use tail::Tail;
+
+use crate::profile::Profile;
+use crate::units::Micros;
+
+/// What does not change while the job runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// What was started, in one line.
+    pub command: String,
+    /// Its process, which leads its process group.
+    pub pid: u32,
+    /// The workload's name.
+    pub name: String,
+    /// The file of its output.
+    pub log: String,
+    /// The profile to be written.
+    pub output: String,
+    /// Windows to be recorded.
+    pub windows: u32,
+    /// Steps made before the first window opens.
+    pub after: u64,
+    /// Steps of a window.
+    pub window: u32,
+    /// Seconds between SIGTERM and SIGKILL where it is to be stopped.
+    pub grace: u64,
+}
+
+/// How far the job is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum State {
+    /// No Python of it was heard of.
+    #[default]
+    Started,
+    /// Python runs, PyTorch is not imported.
+    Python,
+    /// PyTorch is imported, no optimizer made a step.
+    Torch,
+    /// Steps are made, and no window is due.
+    Steps,
+    /// A window is open: its first and last step.
+    Recording(u64, u64),
+    /// A window is closed and its trace is being written.
+    Writing,
+    /// It was asked to end.
+    Stopping,
+    /// It does not run: a signal stopped it.
+    Stopped,
+    /// It ended, as told by these words.
+    Ended {
+        /// `ended with exit code 0`.
+        words: String,
+        /// Whether that is an end without fault.
+        well: bool,
+    },
+    /// It goes on, and is not followed any more.
+    Left,
+}
+
+/// Times of steps outside windows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Times {
+    /// The last one.
+    pub now: Micros,
+    /// The middle one.
+    pub median: Micros,
+    /// The mean.
+    pub mean: Micros,
+    /// The shortest and the longest.
+    pub range: [Micros; 2],
+    /// How many.
+    pub count: u32,
+    /// Whether there were others before them.
+    pub only_last: bool,
+}
+
+/// One process of the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its rank, where there are several.
+    pub rank: Option<u32>,
+    /// Version of Python.
+    pub python: Option<String>,
+    /// Version of PyTorch, once imported.
+    pub torch: Option<String>,
+    /// Steps that it made.
+    pub steps: u64,
+}
+
+/// What is known of the job at one moment. Nothing in it is guessed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// How far it is.
+    pub state: State,
+    /// Its processes that run Python: those that train first, by rank.
+    pub processes: Vec<Process>,
+    /// Steps made, of the process that made most.
+    pub steps: u64,
+    /// Step times of that process.
+    pub times: Option<Times>,
+    /// The last of them, in their order.
+    pub recent: Vec<Micros>,
+    /// First and last step of the recorded windows of that process.
+    pub windows: Vec<(u64, u64)>,
+    /// What opening and closing windows held it up for.
+    pub cost: Micros,
+    /// Windows that were dropped, and faults; in words.
+    pub notes: Vec<String>,
+    /// Seconds since the training was last heard of, where that is long.
+    pub silent: Option<u64>,
+    /// What to do where nothing was recorded, once that is certain.
+    pub remedy: Option<String>,
+}
+
+impl Snapshot {
+    /// Whether the job has ended, or is followed no more.
+    pub const fn is_over(&self) -> bool {
+        matches!(self.state, State::Ended { .. } | State::Left)
+    }
+}
+
+/// News of the job.
+#[derive(Debug, Clone)]
+pub enum Update {
+    /// It is further.
+    Seen(Box<Snapshot>),
+    /// The last lines of its output.
+    Output(Arc<Vec<String>>),
+    /// A profile was made of what is recorded so far, and written.
+    Recorded(Box<Profile>),
+    /// What was recorded makes no profile, or it cannot be written.
+    NotWritten(String),
+}
+
+/// What is wished of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// That it end.
+    Stop,
+    /// That it go on by itself.
+    Leave,
+}
+
+/// The line to the side that follows the job.
+pub struct Session {
+    /// The job.
+    pub job: Job,
+    /// Its news.
+    pub updates: Receiver<Update>,
+    /// Takes wishes; never waits.
+    pub control: Arc<dyn Fn(Wish) + Send + Sync>,
+    /// Leaves the job where it still runs, waits until all is written, says on standard
+    /// error what came of it, and gives the exit code.
+    pub finish: Box<dyn FnOnce() -> u8 + Send>,
+    /// Whether all is written.
+    pub is_done: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("job", &self.job).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! Fifth screen: the job, and what the other screens show before it is recorded.
+
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+use super::Density;
+use crate::app::live::Live;
+use crate::app::screen::job;
+use crate::settings::theme::Role;
+use crate::tui::paint::{Canvas, fit, wrap};
+use crate::tui::widget::spark;
+
+/// Cells of the labels.
+const LABEL: u16 = 9;
+/// Lines of output that are shown at least.
+const LEAST: u16 = 5;
+
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
+    let app = canvas.app;
+    let Some(live) = &app.live else { return };
+    let density = Density::of(canvas.buffer.area);
+    let framed = density > Density::Minimal;
+    let margin = if framed { 4 } else { 2 };
+    let room = area.height.saturating_sub(LEAST + if framed { 4 } else { 1 });
+    let facts = facts(canvas, live, density, area.width.saturating_sub(margin), room);
+    let height: u16 = facts.iter().map(Fact::height).sum();
+    let (inside, rest) = if framed {
+        let top = Rect { height: height + 2, ..area };
+        let inside = canvas.pane(top, &live.job.command, &format!("process {}", live.job.pid), false);
+        (inside, Rect { y: top.bottom(), height: area.height.saturating_sub(top.height), ..area })
+    } else {
+        let inside = Rect { x: area.x + 1, width: area.width.saturating_sub(2), height, ..area };
+        (inside, Rect { y: area.y + height, height: area.height.saturating_sub(height), ..area })
+    };
+    let mut y = inside.y;
+    for fact in &facts {
+        fact.draw(canvas, Rect { y, height: fact.height(), ..inside }, live);
+        y += fact.height();
+    }
+    output(canvas, rest, live, framed);
+}
+
+/// What is shown behind a label.
+enum Shown {
+    /// Lines of one role.
+    Lines(Vec<String>, Role),
+    /// A figure and its circumstances.
+    Figure(String, String),
+    /// The step times drawn, and what that shows.
+    Spark(f64, String),
+}
+
+struct Fact {
+    label: &'static str,
+    shown: Shown,
+}
+
+impl Fact {
+    fn height(&self) -> u16 {
+        match &self.shown {
+            Shown::Lines(lines, _) => lines.len() as u16,
+            Shown::Figure(..) | Shown::Spark(..) => 1,
+        }
+    }
+
+    fn draw(&self, canvas: &mut Canvas<'_>, area: Rect, live: &Live) {
+        canvas.text(area.x, area.y, LABEL, self.label, Role::Muted);
+        let (x, width) = (area.x + LABEL, area.width.saturating_sub(LABEL));
+        match &self.shown {
+            Shown::Lines(lines, role) => {
+                for (row, line) in lines.iter().enumerate() {
+                    canvas.text(x, area.y + row as u16, width, line, *role);
+                }
+            }
+            Shown::Figure(figure, rest) => {
+                let end = canvas.text(x, area.y, width, figure, Role::Measured);
+                let room = area.right().saturating_sub(end);
+                canvas.text(end, area.y, room, &fit(rest, room as usize), Role::Muted);
+            }
+            Shown::Spark(top, words) => {
+                let room = width.saturating_sub(words.width() as u16 + 2);
+                let values: Vec<f64> = live.seen.recent.iter().map(|time| time.get()).collect();
+                spark::line(canvas, x, area.y, room, &values, *top, Role::Measured);
+                let drawn = (values.len() as u16).min(room);
+                canvas.text(x + drawn + 2, area.y, width, words, Role::Muted);
+            }
+        }
+    }
+}
+
+/// What is known, in at most `room` lines: what matters least is left out first.
+fn facts(canvas: &Canvas<'_>, live: &Live, density: Density, width: u16, room: u16) -> Vec<Fact> {
+    let app = canvas.app;
+    let wide = usize::from(width.saturating_sub(LABEL));
+    let line = |label, (text, role): (String, Role)| Fact { label, shown: Shown::Lines(vec![fit(&text, wide)], role) };
+    let lines = |label, (text, role): (String, Role), most: usize| {
+        let mut lines = wrap(&text, wide);
+        if lines.len() > most {
+            lines.truncate(most);
+            if let Some(last) = lines.last_mut() {
+                last.push_str(" …");
+            }
+        }
+        Fact { label, shown: Shown::Lines(lines, role) }
+    };
+    // With how much each matters.
+    let mut facts =
+        vec![(9, lines("state", job::state(live), 3)), (3, line("process", (job::processes(live), Role::Text)))];
+    match job::times(&live.seen) {
+        Some((now, rest)) => {
+            facts.push((8, Fact { label: "step", shown: Shown::Figure(now, format!(" · {rest}")) }));
+        }
+        None if live.seen.is_over() => facts.push((4, line("step", ("none was timed".to_owned(), Role::Muted)))),
+        None => facts.push((4, line("step", ("none was timed yet".to_owned(), Role::Muted)))),
+    }
+    if let Some((top, words)) = job::bars(&live.seen).filter(|_| density > Density::Minimal) {
+        facts.push((2, Fact { label: "", shown: Shown::Spark(top.get(), words) }));
+    }
+    facts.extend(job::device(app).map(|device| (1, line("runs on", device))));
+    facts.push((7, line("windows", (job::windows(live), Role::Text))));
+    for (index, note) in job::notes(&live.seen).into_iter().take(3).enumerate() {
+        facts.push((5, lines(if index == 0 { "note" } else { "" }, (note.to_owned(), Role::Warning), 2)));
+    }
+    facts.push((if live.problem.is_some() { 8 } else { 4 }, lines("profile", job::profile(app, live), 3)));
+    facts.push((if live.seen.remedy.is_some() { 8 } else { 0 }, lines("next", job::next(app, live), 6)));
+    while facts.iter().map(|(_, fact)| fact.height()).sum::<u16>() > room && facts.len() > 1 {
+        let least = facts.iter().map(|(weight, _)| *weight).min().unwrap_or(0);
+        let last = facts.iter().rposition(|(weight, _)| *weight == least).unwrap_or(0);
+        facts.remove(last);
+    }
+    facts.into_iter().map(|(_, fact)| fact).collect()
+}
+
+/// The end of the output, or what was scrolled to.
+fn output(canvas: &mut Canvas<'_>, area: Rect, live: &Live, framed: bool) {
+    let right = if live.above > 0 { format!("{} lines below", live.above) } else { String::new() };
+    let inside = if framed {
+        canvas.pane(area, &format!("output, in {}", live.job.log), &right, false)
+    } else {
+        let title = format!("output, in {}", live.job.log);
+        canvas.text(area.x + 1, area.y, area.width.saturating_sub(2), &title, Role::Title);
+        let height = area.height.saturating_sub(1);
+        Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height }
+    };
+    if live.output.is_empty() {
+        canvas.text(inside.x, inside.y, inside.width, "Nothing was written yet.", Role::Muted);
+        return;
+    }
+    let end = live.output.len().saturating_sub(live.above);
+    let start = end.saturating_sub(usize::from(inside.height));
+    for (row, line) in live.output[start..end].iter().enumerate() {
+        canvas.text(inside.x, inside.y + row as u16, inside.width, line, Role::Text);
+    }
+}
+
+/// In place of a screen that has no profile to show yet.
+pub(super) fn awaited(canvas: &mut Canvas<'_>, area: Rect) {
+    let framed = Density::of(canvas.buffer.area) > Density::Minimal;
+    let inside = if framed {
+        canvas.pane(area, canvas.app.screen.name(), "", false)
+    } else {
+        Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }
+    };
+    let mut y = inside.y + u16::from(framed);
+    for (text, role) in job::awaited(canvas.app) {
+        if y >= inside.bottom() {
+            return;
+        }
+        y += canvas.wrapped(Rect { y, height: inside.bottom() - y, ..inside }, &text, role) + u16::from(framed);
+    }
+}

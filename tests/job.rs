@@ -1,0 +1,307 @@
+//! The screens on a running job: pictures from the start to its end, and leaving it.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "helpers of tests")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{keys, launch};
+use habitat_tui::app::live::Leaving;
+use habitat_tui::app::modal::Modal;
+use habitat_tui::app::{App, Effect, Msg, Screen, Source};
+use habitat_tui::live::{Job, Process, Snapshot, State, Times, Update, Wish};
+use habitat_tui::profile::Profile;
+use habitat_tui::settings::theme::GlyphSet;
+use habitat_tui::tui::{Launch, render_after};
+use habitat_tui::units::Micros;
+use ratatui::buffer::Buffer;
+
+/// A launch on a job of which nothing is known.
+fn started() -> Launch {
+    let mut launch = launch();
+    launch.setup.profile = Arc::new(Profile { operations: Vec::new(), origin: None, step: None, ..recorded() });
+    launch.setup.source = Source::Awaited;
+    launch.setup.screen = Screen::Job;
+    launch.setup.job = Some(Job {
+        command: "python train.py --epochs 3".into(),
+        pid: 4242,
+        name: "train".into(),
+        log: "train-2026-11-21.log".into(),
+        output: "train-2026-11-21.habitat.json.zst".into(),
+        windows: 1,
+        after: 10,
+        window: 3,
+        grace: 15,
+    });
+    launch
+}
+
+/// The step of the other tests.
+fn recorded() -> Profile {
+    (*launch().setup.profile).clone()
+}
+
+fn micros(value: f64) -> Micros {
+    Micros::new(value).unwrap()
+}
+
+fn process(pid: u32, rank: Option<u32>, steps: u64) -> Process {
+    let (python, torch) = (Some("3.12.3".into()), Some("2.15.0".into()));
+    Process { pid, rank, python, torch, steps }
+}
+
+/// After 137 steps: all recorded.
+fn steady() -> Snapshot {
+    let recent: Vec<Micros> =
+        (0..120).map(|step| micros(4000.0 + f64::from(step % 7) * 100.0 + f64::from(step / 119) * 9000.0)).collect();
+    Snapshot {
+        state: State::Steps,
+        processes: vec![process(4242, None, 137)],
+        steps: 137,
+        times: Some(Times {
+            now: micros(4120.0),
+            median: micros(4300.0),
+            mean: micros(4375.0),
+            range: [micros(4000.0), micros(13100.0)],
+            count: 119,
+            only_last: false,
+        }),
+        recent,
+        windows: vec![(11, 13)],
+        cost: micros(62_000.0),
+        ..Snapshot::default()
+    }
+}
+
+fn seen(snapshot: Snapshot) -> Msg {
+    Msg::Live(Update::Seen(Box::new(snapshot)))
+}
+
+fn at(state: State) -> Msg {
+    let early = Snapshot { times: None, recent: Vec::new(), windows: Vec::new(), cost: Micros::ZERO, ..steady() };
+    match state {
+        State::Started => seen(Snapshot::default()),
+        State::Python | State::Torch => {
+            seen(Snapshot { state, steps: 0, processes: vec![process(4242, None, 0)], ..early })
+        }
+        State::Steps => seen(Snapshot { state, steps: 7, ..early }),
+        State::Recording(..) | State::Writing => seen(Snapshot { state, steps: 10, ..early }),
+        state => seen(Snapshot { state, ..steady() }),
+    }
+}
+
+fn output(lines: &[&str]) -> Msg {
+    Msg::Live(Update::Output(Arc::new(lines.iter().map(|line| (*line).to_owned()).collect())))
+}
+
+fn profile() -> Msg {
+    Msg::Live(Update::Recorded(Box::new(recorded())))
+}
+
+fn ended(words: &str, well: bool, remedy: Option<&str>) -> Msg {
+    let state = State::Ended { words: words.into(), well };
+    let remedy = remedy.map(str::to_owned);
+    if remedy.is_some() {
+        return seen(Snapshot {
+            state,
+            remedy,
+            steps: 7,
+            processes: vec![process(4242, None, 7)],
+            ..Snapshot::default()
+        });
+    }
+    seen(Snapshot { state, ..steady() })
+}
+
+/// A job in full swing, recorded, then the keys.
+fn running(pressed: &str) -> Vec<Msg> {
+    let mut messages =
+        vec![at(State::Started), output(&["epoch 1", "loss 2.31", "loss 2.29"]), seen(steady()), profile()];
+    messages.extend(keys(pressed).into_iter().map(Msg::Key));
+    messages
+}
+
+fn after(messages: Vec<Msg>) -> App {
+    render_after(&started(), messages, (80, 24)).0
+}
+
+/// The effects of the last key.
+fn effects(app: &mut App, text: &str) -> Vec<Effect> {
+    keys(text).into_iter().map(|key| app.update(Msg::Key(key))).last().unwrap_or_default()
+}
+
+fn text(buffer: &Buffer) -> String {
+    let mut lines = String::new();
+    for y in 0..buffer.area.height {
+        let line: String = (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect();
+        lines.push_str(line.trim_end());
+        lines.push('\n');
+    }
+    lines
+}
+
+fn picture(messages: Vec<Msg>, size: (u16, u16)) -> String {
+    text(&render_after(&started(), messages, size).1)
+}
+
+#[test]
+fn the_job_at_three_sizes() {
+    for size in [(80, 24), (120, 40), (50, 15)] {
+        let name = |name: &str| format!("job_{name}_{}x{}", size.0, size.1);
+        insta::assert_snapshot!(name("started"), picture(vec![at(State::Started)], size));
+        insta::assert_snapshot!(name("running"), picture(running(""), size));
+        insta::assert_snapshot!(name("leaving"), picture(running("q"), size));
+    }
+}
+
+#[test]
+fn from_the_start_to_the_end() {
+    for (name, messages) in [
+        ("torch", vec![at(State::Torch)]),
+        ("recording", vec![at(State::Recording(11, 13))]),
+        ("awaited_predict", vec![at(State::Steps), Msg::Key(keys("3")[0])]),
+        ("overview_of_a_job", running("1")),
+        ("ended", [running(""), vec![ended("ended with exit code 0", true, None)]].concat()),
+        (
+            "nothing_recorded",
+            vec![ended(
+                "ended with exit code 1",
+                false,
+                Some(
+                    "nothing recorded: the job made 7 steps, and recording takes 13 (--after 10 and --window 3); try --after 4 --window 3",
+                ),
+            )],
+        ),
+    ] {
+        insta::assert_snapshot!(format!("job_{name}"), picture(messages, (80, 24)));
+    }
+}
+
+#[test]
+fn every_state_has_its_words() {
+    for (state, words) in [
+        (State::Started, "waiting for its Python"),
+        (State::Python, "waiting for PyTorch to be imported"),
+        (State::Torch, "waiting for the first optimizer step"),
+        (State::Steps, "step 7; steps 11–13 will be recorded"),
+        (State::Recording(11, 13), "recording steps 11–13"),
+        (State::Writing, "writing the trace"),
+        (State::Stopping, "SIGTERM"),
+        (State::Stopped, "--no-tui"),
+        (State::Left, "goes on by itself"),
+    ] {
+        let drawn = picture(vec![at(state.clone())], (120, 40));
+        assert!(drawn.contains(words), "{state:?}: {drawn}");
+    }
+    let silent = picture(vec![seen(Snapshot { silent: Some(31), ..steady() })], (120, 40));
+    assert!(silent.contains("step 137; recorded; nothing heard for 31 s"), "{silent}");
+}
+
+#[test]
+fn nothing_is_shown_that_was_not_measured() {
+    let drawn = picture(vec![at(State::Steps)], (120, 40));
+    assert!(drawn.contains("none was timed yet") && !drawn.contains("steps/s") && !drawn.contains("median"), "{drawn}");
+    assert!(drawn.contains("a recorded window will tell"), "{drawn}");
+    let ranks = Snapshot { processes: vec![process(51, Some(0), 20), process(52, Some(1), 20)], ..steady() };
+    let drawn = picture(vec![seen(ranks)], (120, 40));
+    assert!(drawn.contains("trains in 51 (rank 0), 52 (rank 1)"), "{drawn}");
+}
+
+#[test]
+fn a_job_without_a_gpu_is_said_to_have_none() {
+    let shapes = Msg::Live(Update::Recorded(Box::new(recorded().without_origin())));
+    let drawn = picture(vec![seen(steady()), shapes], (80, 24));
+    assert!(drawn.contains("the CPU: no GPU kernel in the window"), "{drawn}");
+    assert!(picture(running(""), (80, 24)).contains("Tesla V100"));
+}
+
+#[test]
+fn the_screens_fill_when_a_profile_comes_and_keep_what_was_chosen() {
+    let mut app = after(vec![at(State::Steps)]);
+    for key in ["1", "2", "3", "4"] {
+        effects(&mut app, key);
+        assert!(effects(&mut app, "j r enter s").is_empty(), "{key}: there is nothing to do yet");
+    }
+    let app = after(running("2 j b s"));
+    assert_eq!(app.setup.source, Source::Given("train-2026-11-21.habitat.json.zst".into()));
+    assert!(app.plan.value().is_some() && !app.profile.entries.is_empty());
+    // Another profile: grouping, order and selection stay.
+    let (by, sort, selected) = (app.profile.by, app.profile.list.sort, app.profile.list.selected);
+    let app = after([running("2 j b s"), vec![profile()]].concat());
+    assert_eq!((app.profile.by, app.profile.list.sort, app.profile.list.selected), (by, sort, selected));
+    assert!(!app.predictions.is_stale());
+}
+
+#[test]
+fn leaving_while_it_runs_asks() {
+    for pressed in ["q", "ctrl-c", "4 q"] {
+        let mut app = after(running(""));
+        assert!(effects(&mut app, pressed).is_empty(), "{pressed}");
+        assert_eq!(app.modal, Some(Modal::Leave { selected: 0 }), "{pressed}");
+    }
+    for stay in ["esc", "q", "j j enter"] {
+        let mut app = after(running("q"));
+        assert!(effects(&mut app, stay).is_empty());
+        assert_eq!(app.modal, None, "{stay}");
+    }
+    for leave in ["l", "enter", "ctrl-c", "j k enter"] {
+        let mut app = after(running("q"));
+        assert!(
+            matches!(effects(&mut app, leave)[..], [Effect::Job(Wish::Leave), Effect::Quit]),
+            "{leave} leaves it running"
+        );
+    }
+    assert_eq!(Leaving::ALL[0], Leaving::Leave, "who presses Enter without reading loses no training");
+}
+
+#[test]
+fn stopping_waits_for_the_end() {
+    for stop in ["s", "j enter"] {
+        let mut app = after(running("3 q"));
+        assert!(matches!(effects(&mut app, stop)[..], [Effect::Job(Wish::Stop)]), "{stop}");
+        assert_eq!(app.screen, Screen::Job);
+        assert!(app.update(at(State::Stopping)).is_empty());
+        assert!(matches!(app.update(ended("ended by signal 15", false, None))[..], [Effect::Quit]));
+    }
+}
+
+#[test]
+fn after_its_end_the_screens_stay_and_leaving_asks_nothing() {
+    let mut app = after(running("q"));
+    assert!(app.update(ended("ended with exit code 0", true, None)).is_empty());
+    assert_eq!(app.modal, None, "the question has answered itself");
+    assert!(matches!(effects(&mut app, "q")[..], [Effect::Quit]));
+}
+
+#[test]
+fn output_scrolls_and_stays_where_it_is_read() {
+    let lines: Vec<String> = (0..100).map(|number| format!("line {number}")).collect();
+    let all: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let end = picture(vec![output(&all)], (80, 24));
+    assert!(end.contains("line 99") && !end.contains("line 80\n"), "{end}");
+    let mut messages = vec![output(&all[..90])];
+    messages.extend(keys("g").into_iter().map(Msg::Key));
+    let top = picture(messages.clone(), (80, 24));
+    assert!(top.contains("line 0") && top.contains("lines below"), "{top}");
+    messages.push(output(&all));
+    let still = picture(messages.clone(), (80, 24));
+    assert!(still.contains("line 0") && !still.contains("line 99"), "{still}");
+    messages.extend(keys("G").into_iter().map(Msg::Key));
+    assert!(picture(messages, (80, 24)).contains("line 99"));
+}
+
+#[test]
+fn whatever_the_size_nothing_breaks() {
+    let mut ascii = started();
+    ascii.setup.glyphs = GlyphSet::Ascii;
+    for width in [1, 2, 49, 50, 51, 76, 80, 110, 300] {
+        for height in [1, 2, 14, 15, 16, 19, 20, 21, 28, 100] {
+            for pressed in ["", "q", "1", "3"] {
+                let drawn = text(&render_after(&ascii, running(pressed), (width, height)).1);
+                assert!(drawn.is_ascii(), "{width}×{height} {pressed}: {drawn}");
+                picture(vec![at(State::Steps), Msg::Key(keys("2")[0])], (width, height));
+            }
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! `habitat-tui run` in a pseudo-terminal: the screens live on a job, what becomes of the
+//! job when they are closed, and the job's own terminal without them.
+//!
+//! The jobs need a `python3` and no PyTorch: `tests/fixtures/capture/fake` has as much of it
+//! as the hook touches. With `HABITAT_TUI_TEST_PYTHON` set, one test runs the real thing.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/capture")
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("skipped: there is no {program}");
+    }
+    found
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A program in a terminal of its own, in a folder of its own.
+struct Terminal {
+    folder: tempfile::TempDir,
+    child: Box<dyn Child + Send + Sync>,
+    master: Option<Box<dyn MasterPty + Send>>,
+    writer: Option<Box<dyn Write + Send>>,
+    screen: Arc<Mutex<vt100::Parser>>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Terminal {
+    /// `program` with `arguments`, and the fake PyTorch for its Python.
+    fn open(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let size = PtySize { rows: 40, cols: 120, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = CommandBuilder::new(program);
+        command.args(arguments);
+        command.cwd(folder.path());
+        command.env_clear();
+        for (name, value) in [("TERM", "xterm-256color"), ("LANG", "C.UTF-8"), ("PYTHONDONTWRITEBYTECODE", "1")] {
+            command.env(name, value);
+        }
+        command.env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("HOME", folder.path());
+        command.env("HABITAT_TUI_CONFIG_DIR", folder.path().join("config"));
+        // What is left by a program that was killed goes with the folder.
+        std::fs::create_dir(folder.path().join("tmp")).unwrap();
+        command.env("TMPDIR", folder.path().join("tmp"));
+        command.env("PYTHONPATH", fixtures().join("fake"));
+        for (name, value) in variables {
+            command.env(name, value);
+        }
+        let child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(40, 120, 1000)));
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let (shared, closed) = (screen.clone(), Arc::new(AtomicBool::new(false)));
+        let gone = closed.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                shared.lock().unwrap().process(&bytes[..count]);
+                if gone.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+        });
+        let writer = pair.master.take_writer().unwrap();
+        Self { folder, child, master: Some(pair.master), writer: Some(writer), screen, closed }
+    }
+
+    /// `habitat-tui run` on the fake job.
+    fn run(options: &[&str], job: &[&str], variables: &[(&str, &str)]) -> Self {
+        let script = fixtures().join("fake_job.py");
+        let mut arguments = vec!["run"];
+        arguments.extend_from_slice(options);
+        arguments.extend(["--", "python3", script.to_str().unwrap()]);
+        arguments.extend_from_slice(job);
+        Self::open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, variables)
+    }
+
+    fn text(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    fn sees(&self, what: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.text().contains(what) {
+            assert!(Instant::now() < end, "{what:?}: not seen in\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn press(&mut self, text: &str) {
+        let writer = self.writer.as_mut().unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+        writer.flush().unwrap();
+    }
+
+    /// Waits for the program's end; its exit code.
+    fn ends(&mut self) -> u32 {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                // What was written last may still be on its way.
+                std::thread::sleep(Duration::from_millis(100));
+                return status.exit_code();
+            }
+            assert!(Instant::now() < end, "still running:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.child.process_id().unwrap(), name);
+    }
+
+    /// The terminal goes away, as soon as the reader has read once more.
+    fn close(&mut self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.writer = None;
+        self.master = None;
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// The step that the job told last.
+    fn step(&self) -> u64 {
+        self.read("steps").parse().unwrap_or(0)
+    }
+
+    /// The job's process.
+    fn job(&self) -> u32 {
+        let saw: Value = serde_json::from_str(&self.read("saw")).unwrap();
+        u32::try_from(saw["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    /// Files that end so.
+    fn files(&self, ending: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.to_str().unwrap().ends_with(ending)).collect()
+    }
+
+    /// The log, chosen by the program.
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.files(".log")[0]).unwrap()
+    }
+
+    fn job_goes_on(&self) {
+        let before = self.step();
+        wait_for("the job makes steps", || self.step() > before + 2);
+    }
+
+    fn job_finishes(&self, steps: u64) {
+        wait_for("the job makes all its steps", || self.step() == steps);
+        wait_for("the job ends", || !is_running(self.job()));
+        assert!(self.log().ends_with("\ndone\n"), "{}", self.log());
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        // A job that a failed test leaves behind.
+        if let Ok(saw) = serde_json::from_str::<Value>(&self.read("saw"))
+            && std::thread::panicking()
+        {
+            let _ = Command::new("kill").arg(saw["pid"].to_string()).status();
+        }
+    }
+}
+
+fn state(pid: u32) -> Option<char> {
+    let output = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().chars().next()
+}
+
+fn is_running(pid: u32) -> bool {
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn the_screens_follow_a_job_from_its_start_to_its_end() {
+    if !has("python3") {
+        return;
+    }
+    // On a fake GPU, so that there are times to show.
+    let mut terminal = Terminal::run(&[], &["150", "0.02"], &[("FAKE_GPU", "1"), ("EXIT_CODE", "6")]);
+    terminal.sees("5 job");
+    terminal.press("2");
+    terminal.sees("Here will be the operations of the step");
+    terminal.press("5");
+    terminal.sees("steps 11–13");
+    terminal.sees("recorded; the profile is fake_job-");
+    terminal.sees("Tesla V100");
+    terminal.sees("steps/s");
+    terminal.press("2");
+    terminal.sees("aten::addmm");
+    terminal.press("3");
+    terminal.sees("H100");
+    terminal.press("4");
+    terminal.sees("cost against time");
+    terminal.press("1");
+    terminal.sees("Fastest GPU");
+    terminal.press("5");
+    terminal.sees("training for 150 steps");
+    terminal.sees("ended with exit code 6, at step 150");
+    // The progress bar as a terminal would show it, without its colours.
+    terminal.sees("step 150 of 150");
+    assert!(!terminal.text().contains("step 149 of 150"), "{}", terminal.text());
+    let log = terminal.log();
+    assert!(log.starts_with("training for 150 steps\n") && log.contains("\r\x1b[32mstep 9 of 150"), "{log:?}");
+    let saw: Value = serde_json::from_str(&terminal.read("saw")).unwrap();
+    assert_eq!(saw["tty"], serde_json::json!([false, false, false]));
+    assert_eq!(saw["unbuffered"], "1", "the tail would come 8 KiB at a time");
+    // The job has ended: nothing to ask.
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 6, "the exit code is the job's");
+    let text = terminal.text();
+    assert!(text.contains("steps seen, recorded 11–13") && text.contains("next: habitat-tui fake_job-"), "{text}");
+    assert!(text.contains("the job's output is in fake_job-"), "{text}");
+    assert_eq!(terminal.files(".habitat.json.zst").len(), 1);
+}
+
+#[test]
+fn a_job_that_is_left_goes_on() {
+    if !has("python3") {
+        return;
+    }
+    let mut terminal = Terminal::run(&["-o", "p.habitat.json", "--log", "out"], &["400", "0.02"], &[]);
+    terminal.sees("recorded; the profile is p.habitat.json");
+    terminal.sees("the CPU: no GPU kernel");
+    for stay in ["\x1b", "q"] {
+        terminal.press("q");
+        terminal.sees("leave it running");
+        terminal.press(stay);
+        wait_for("the dialog closes", || !terminal.text().contains("leave it running"));
+    }
+    terminal.press("\x03");
+    terminal.sees("leave it running");
+    terminal.press("l");
+    assert_eq!(terminal.ends(), 0);
+    let (text, job) = (terminal.text(), terminal.job());
+    assert!(text.contains(&format!("the job goes on as process {job}; its output goes to out")), "{text}");
+    assert!(text.contains("next: habitat-tui p.habitat.json"), "{text}");
+    assert!(terminal.path("p.habitat.json").exists());
+    terminal.close();
+    wait_for("all steps are made", || terminal.step() == 400);
+    wait_for("the job ends", || terminal.read("out").ends_with("\ndone\n"));
+}
+
+#[test]
+fn a_job_that_is_stopped_ends_and_then_the_screens_close() {
+    if !has("python3") {
+        return;
+    }
+    let mut terminal = Terminal::run(&["--after", "5000"], &["4000", "0.02"], &[]);
+    terminal.sees("steps 5001–5003 will be recorded");
+    let job = terminal.job();
+    terminal.press("qs");
+    assert_eq!(terminal.ends(), 143);
+    assert!(!is_running(job));
+    assert!(terminal.text().contains("try --after"), "what was not recorded is said: {}", terminal.text());
+}
+
+#[test]
+fn the_job_outlives_us_whatever_ends_us() {
+    if !has("python3") {
+        return;
+    }
+    // Killed before the window, in it, and while the trace is written.
+    for (how, at) in [("KILL", 5), ("KILL", 12), ("KILL", 14), ("TERM", 60), ("hang-up", 5), ("hang-up", 60)] {
+        let mut terminal = Terminal::run(&["--window", "2"], &["120", "0.03"], &[("FAKE_EXPORT", "0.2")]);
+        wait_for("the step is reached", || terminal.step() >= at);
+        if how == "hang-up" {
+            // The terminal goes away, and with it our standard input and output.
+            terminal.close();
+            wait_for("we end", || terminal.child.try_wait().unwrap().is_some());
+        } else {
+            terminal.signal(how);
+            let code = terminal.ends();
+            assert!(how != "TERM" || code == 143, "{code}: {}", terminal.text());
+        }
+        terminal.job_goes_on();
+        terminal.job_finishes(120);
+        let wanted = usize::from(how == "TERM" || (how == "hang-up" && at == 60));
+        assert_eq!(
+            terminal.files(".habitat.json.zst").len(),
+            wanted,
+            "{how} at step {at}: what was recorded is written"
+        );
+    }
+}
+
+#[test]
+fn suspending_stops_the_screens_and_not_the_job() {
+    if !has("python3") || !has("bash") {
+        return;
+    }
+    let mut terminal = Terminal::open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
+    terminal.sees("shell>");
+    let script = fixtures().join("fake_job.py");
+    let program = env!("CARGO_BIN_EXE_habitat-tui");
+    terminal.press(&format!("'{program}' run -- python3 '{}' 4000 0.02\r", script.display()));
+    terminal.sees("steps 11–13");
+    terminal.press("\x1a");
+    terminal.sees("Stopped");
+    terminal.job_goes_on();
+    terminal.press("fg\r");
+    terminal.sees("5 job");
+    terminal.press("qs");
+    terminal.sees("ended by signal 15");
+    terminal.press("echo code $?\r");
+    terminal.sees("code 143");
+}
+
+#[test]
+fn without_screens_the_job_is_suspended_as_any_job_of_the_shell() {
+    if !has("python3") || !has("bash") {
+        return;
+    }
+    let mut terminal = Terminal::open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
+    terminal.sees("shell>");
+    let script = fixtures().join("fake_job.py");
+    let program = env!("CARGO_BIN_EXE_habitat-tui");
+    terminal.press(&format!("'{program}' run --no-tui -- python3 '{}' 4000 0.02\r", script.display()));
+    terminal.sees("of 4000");
+    let job = terminal.job();
+    for _ in 0..2 {
+        terminal.press("\x1a");
+        terminal.sees("Stopped");
+        assert_eq!(state(job), Some('T'));
+        terminal.screen.lock().unwrap().process(b"\x1b[2J\x1b[H");
+        terminal.press("fg\r");
+        wait_for("the job goes on", || state(job) != Some('T'));
+        terminal.job_goes_on();
+    }
+    terminal.press("\x1a");
+    terminal.sees("Stopped");
+    terminal.press("bg\r");
+    terminal.job_goes_on();
+    terminal.press("fg\r");
+    terminal.sees("--no-tui");
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.press("\x03");
+    wait_for("Ctrl-C ends the job", || !is_running(job));
+}
+
+/// As the first process of a container: nobody could continue us.
+#[test]
+fn without_a_shell_nothing_is_suspended() {
+    if !has("python3") {
+        return;
+    }
+    let mut terminal = Terminal::run(&["--no-tui"], &["300", "0.02"], &[]);
+    terminal.sees("of 300");
+    terminal.press("\x1a");
+    std::thread::sleep(Duration::from_millis(500));
+    terminal.job_goes_on();
+    assert_eq!(terminal.ends(), 0);
+}
+
+/// The disk is full in the middle of a window: the job goes on, and nothing is left.
+#[test]
+fn a_full_disk_costs_the_window_and_nothing_else() {
+    if !has("python3") {
+        return;
+    }
+    let traces = tempfile::tempdir().unwrap();
+    let folder = traces.path().to_str().unwrap();
+    let variables = [("FULL_DISK", "1"), ("TMPDIR", folder)];
+    let mut terminal = Terminal::run(&[], &["60", "0.02"], &variables);
+    terminal.sees("the trace was not written: it is cut off");
+    terminal.sees("ended with exit code 0, at step 60");
+    let left: Vec<_> =
+        std::fs::read_dir(traces.path()).unwrap().flat_map(|entry| files_below(&entry.unwrap().path())).collect();
+    assert!(left.iter().all(|path| !path.to_str().unwrap().contains("trace-")), "{left:?}");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    assert!(terminal.text().contains("nothing recorded: the trace was not written"), "{}", terminal.text());
+    assert_eq!(std::fs::read_dir(traces.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+fn files_below(path: &Path) -> Vec<PathBuf> {
+    match std::fs::read_dir(path) {
+        Ok(entries) => entries.flat_map(|entry| files_below(&entry.unwrap().path())).collect(),
+        Err(_) => vec![path.to_owned()],
+    }
+}
+
+/// Where little is free no window is opened at all.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_window_opens_where_there_is_no_room_for_it() {
+    let mounts =
+        Command::new("unshare").args(["-Urm", "mount", "-t", "tmpfs", "-o", "size=8m", "none", "/mnt"]).output();
+    if !has("python3") || !mounts.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: a small file system cannot be mounted here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=8m none /mnt && TMPDIR=/mnt exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["-Urm", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_habitat-tui"), "run", "--", "python3"])
+        .arg(fixtures().join("fake_job.py"))
+        .arg("80")
+        .current_dir(folder.path())
+        .env("PYTHONPATH", fixtures().join("fake"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("MB are free in /mnt/") && said.contains("set TMPDIR"), "{said}");
+}
+
+#[test]
+fn what_cannot_start_opens_no_screens() {
+    let mut terminal = Terminal::open(env!("CARGO_BIN_EXE_habitat-tui"), &["run", "--", "no-such-program"], &[]);
+    assert_eq!(terminal.ends(), 127);
+    assert!(terminal.text().contains("no-such-program: no such program"), "{}", terminal.text());
+    assert!(terminal.files(".log").is_empty(), "no empty log is left");
+}
+
+#[test]
+fn with_pytorch_the_screens_fill_too() {
+    let Some(python) = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty()) else {
+        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
+        return;
+    };
+    let script = fixtures().join("slow.py");
+    let arguments =
+        ["run", "--stacks", "-o", "p.habitat.json", "--", &python, script.to_str().unwrap(), "steps", "120"];
+    let mut terminal = Terminal::open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[("PYTHONPATH", "")]);
+    terminal.sees("recorded; the profile is p.habitat.json");
+    terminal.sees("the CPU: no GPU kernel");
+    terminal.press("2");
+    terminal.sees("addmm");
+    terminal.press("3");
+    terminal.sees("H100");
+    terminal.press("5");
+    terminal.sees("ended with exit code 0, at step 120");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    assert!(terminal.read("p.habitat.json").contains("\"module\":\"Sequential"), "--stacks names the modules");
+}
