@@ -15,9 +15,8 @@ impl App {
             Needs::Job if self.live.is_none() => {
                 Some("no job was started here; `habitat-tui run -- python train.py` does")
             }
-            Needs::Nothing | Needs::Job => None,
             Needs::Closable if !self.closable() => Some("nothing to close or clear"),
-            Needs::Closable => None,
+            Needs::Nothing | Needs::Job | Needs::Closable => None,
             Needs::Table if moves && on(Screen::Job) => None,
             _ if self.is_awaiting() => Some("nothing is recorded yet"),
             Needs::Table if on(Screen::Overview) || on(Screen::Job) => Some("there is no table on this screen"),

@@ -97,26 +97,25 @@ impl Tail {
     fn take(&mut self, c: char) {
         self.escape = match (self.escape, c) {
             (Escape::Text, '\u{1b}') => Escape::Begun,
-            // The same sequences in one character.
-            (Escape::Text, '\u{9b}') => Escape::Control,
-            (Escape::Text, '\u{90}' | '\u{9d}') => Escape::String,
+            // A sequence may begin with one character in place of two.
+            (Escape::Text, '\u{9b}') | (Escape::Begun, '[') => Escape::Control,
+            (Escape::Text, '\u{90}' | '\u{9d}') | (Escape::Begun, ']' | 'P' | 'X' | '^' | '_') => Escape::String,
             (Escape::Text, c) => {
                 self.put(c);
                 Escape::Text
             }
-            (Escape::Begun, '[') => Escape::Control,
-            (Escape::Begun, ']' | 'P' | 'X' | '^' | '_') => Escape::String,
             (Escape::Begun, '(' | ')' | '*' | '+' | '#' | '%' | ' ') => Escape::One,
-            (Escape::Control, '@'..='~') | (Escape::String, '\u{7}' | '\u{9c}') => Escape::Text,
             (Escape::Control | Escape::String, '\n') => {
                 // Cut off: no sequence goes over a line.
                 self.put('\n');
                 Escape::Text
             }
             (Escape::String, '\u{1b}') => Escape::StringEnd,
-            (Escape::StringEnd, '\\') => Escape::Text,
+            (Escape::Control, '@'..='~')
+            | (Escape::String, '\u{7}' | '\u{9c}')
+            | (Escape::StringEnd, '\\')
+            | (Escape::Begun | Escape::One, _) => Escape::Text,
             (Escape::StringEnd, _) => Escape::String,
-            (Escape::Begun | Escape::One, _) => Escape::Text,
             (inside @ (Escape::Control | Escape::String), _) => inside,
         };
     }

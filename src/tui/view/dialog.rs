@@ -162,7 +162,7 @@ fn palette(canvas: &mut Canvas<'_>, area: Rect, input: &Input, selected: usize) 
 
 /// What becomes of the job that still runs.
 fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
-    let Some(live) = &canvas.app.live else { return };
+    let Some(followed) = &canvas.app.live else { return };
     let inside = frame(canvas, area, 72, 9, "the job still runs", "Enter does it");
     for (row, leaving) in Leaving::ALL.into_iter().enumerate() {
         let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
@@ -179,14 +179,17 @@ fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
     }
     let about = match Leaving::ALL.get(selected) {
         Some(Leaving::Leave) => {
-            format!("Process {} goes on by itself, unwatched; its output goes on to {}.", live.job.pid, live.job.log)
+            format!(
+                "Process {} goes on by itself, unwatched; its output goes on to {}.",
+                followed.job.pid, followed.job.log
+            )
         }
-        Some(Leaving::Stop) if live.seen.state == State::Stopping => {
+        Some(Leaving::Stop) if followed.seen.state == State::Stopping => {
             "It was asked to end already; now its process group gets SIGKILL, which no program survives.".to_owned()
         }
         Some(Leaving::Stop) => format!(
             "Its process group gets SIGTERM, and SIGKILL {} s later if it still runs; then the screens close.",
-            live.job.grace
+            followed.job.grace
         ),
         _ => "The job goes on and so do the screens.".to_owned(),
     };

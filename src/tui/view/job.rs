@@ -92,7 +92,7 @@ impl Fact {
 fn facts(canvas: &Canvas<'_>, live: &Live, density: Density, width: u16, room: u16) -> Vec<Fact> {
     let app = canvas.app;
     let wide = usize::from(width.saturating_sub(LABEL));
-    let line = |label, (text, role): (String, Role)| Fact { label, shown: Shown::Lines(vec![fit(&text, wide)], role) };
+    let short = |label, (text, role): (String, Role)| Fact { label, shown: Shown::Lines(vec![fit(&text, wide)], role) };
     let lines = |label, (text, role): (String, Role), most: usize| {
         let mut lines = wrap(&text, wide);
         if lines.len() > most {
@@ -105,19 +105,19 @@ fn facts(canvas: &Canvas<'_>, live: &Live, density: Density, width: u16, room: u
     };
     // With how much each matters.
     let mut facts =
-        vec![(9, lines("state", job::state(live), 3)), (3, line("process", (job::processes(live), Role::Text)))];
+        vec![(9, lines("state", job::state(live), 3)), (3, short("process", (job::processes(live), Role::Text)))];
     match job::times(&live.seen) {
         Some((now, rest)) => {
             facts.push((8, Fact { label: "step", shown: Shown::Figure(now, format!(" · {rest}")) }));
         }
-        None if live.seen.is_over() => facts.push((4, line("step", ("none was timed".to_owned(), Role::Muted)))),
-        None => facts.push((4, line("step", ("none was timed yet".to_owned(), Role::Muted)))),
+        None if live.seen.is_over() => facts.push((4, short("step", ("none was timed".to_owned(), Role::Muted)))),
+        None => facts.push((4, short("step", ("none was timed yet".to_owned(), Role::Muted)))),
     }
     if let Some((top, words)) = job::bars(&live.seen).filter(|_| density > Density::Minimal) {
         facts.push((2, Fact { label: "", shown: Shown::Spark(top.get(), words) }));
     }
-    facts.extend(job::device(app).map(|device| (1, line("runs on", device))));
-    facts.push((7, line("windows", (job::windows(live), Role::Text))));
+    facts.extend(job::device(app).map(|device| (1, short("runs on", device))));
+    facts.push((7, short("windows", (job::windows(live), Role::Text))));
     for (index, note) in job::notes(&live.seen).into_iter().take(3).enumerate() {
         facts.push((5, lines(if index == 0 { "note" } else { "" }, (note.to_owned(), Role::Warning), 2)));
     }
@@ -125,8 +125,7 @@ fn facts(canvas: &Canvas<'_>, live: &Live, density: Density, width: u16, room: u
     facts.push((if live.seen.remedy.is_some() { 8 } else { 0 }, lines("next", job::next(app, live), 6)));
     while facts.iter().map(|(_, fact)| fact.height()).sum::<u16>() > room && facts.len() > 1 {
         let least = facts.iter().map(|(weight, _)| *weight).min().unwrap_or(0);
-        let last = facts.iter().rposition(|(weight, _)| *weight == least).unwrap_or(0);
-        facts.remove(last);
+        facts.remove(facts.iter().rposition(|(weight, _)| *weight == least).unwrap_or(0));
     }
     facts.into_iter().map(|(_, fact)| fact).collect()
 }
