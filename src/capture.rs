@@ -1,6 +1,6 @@
 //! Recording a training step of a running job, with no change to its code.
 //!
-//! [`run`] starts a command with a hook in its Python (`profiler/hook`), listens to what
+//! [`start`] starts a command with a hook in its Python (`profiler/hook`), listens to what
 //! the hook tells over a private socket, and keeps the traces of the recorded windows.
 //! [`profile`](assemble::profile) makes a profile of them. Of other programs that use CUDA
 //! a library (`profiler/cupti`) records the kernels, see [`cupti`].
@@ -272,15 +272,6 @@ impl<F: FnMut(&Recording, &Path)> Watch for F {
     fn complete(&mut self, recording: &Recording, folder: &Path) {
         self(recording, folder);
     }
-}
-
-/// Runs a job to its end. `complete` is called once, as soon as everything asked for is
-/// recorded (and not at all if that never happens), with the folder of the traces.
-///
-/// # Errors
-/// [`CaptureError`] where the job was not started.
-pub fn run(order: &Order, mut complete: &mut dyn FnMut(&Recording, &Path)) -> Result<Finished, CaptureError> {
-    Ok(start(order)?.follow(&mut complete))
 }
 
 /// A job that was started.

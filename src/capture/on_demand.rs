@@ -2,7 +2,7 @@
 //! on-demand protocol.
 //!
 //! A `PyTorch` process that was started with `KINETO_USE_DAEMON=1` asks a daemon every few
-//! seconds whether there is anything to do. [`attach`](session::attach) is that daemon for
+//! seconds whether there is anything to do. [`attach`] is that daemon for
 //! as long as it takes: it hears who polls, chooses, hands out a request to record some
 //! iterations, and waits for the traces. Between attaches nothing listens, and the
 //! processes poll a socket that is not there.

@@ -6,6 +6,7 @@
 //! in it tells where the job seemed to have another (micro-batches, say).
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -144,16 +145,15 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
         table(profiles).write_text(&mut text)?;
     }
     let of_batches: Vec<_> = profiles.iter().map(|(batch, profile)| (*batch, profile)).collect();
-    let mut text = String::from_utf8_lossy(&text).into_owned();
     if let Some(line) = MemoryLine::of_profiles(&of_batches) {
-        text += &format!("{line}\n");
+        writeln!(text, "{line}")?;
     }
     let files: Vec<String> = recorded.iter().map(|path| path.display().to_string()).collect();
     if !files.is_empty() {
-        let what = if profiles.iter().all(|(_, profile)| profile.origin.is_none()) { " --to GPU" } else { "" };
-        text += &format!("next: habitat-tui batches {}{what}\n", files.join(" "));
+        let target = if profiles.iter().all(|(_, profile)| profile.origin.is_none()) { " --to GPU" } else { "" };
+        writeln!(text, "next: habitat-tui batches {}{target}", files.join(" "))?;
     }
-    eprint!("\n{text}");
+    eprint!("\n{}", String::from_utf8_lossy(&text));
     Ok(())
 }
 
