@@ -497,9 +497,15 @@ impl Place {
         job
     }
 
-    /// The same job with nothing set.
-    fn bare(&self, python: &str, arguments: &[&str]) -> Output {
-        self.command(python).args(arguments).env("EXIT_CODE", "3").output().unwrap()
+    /// Starts the same job with nothing set.
+    fn bare(&self, python: &str, arguments: &[&str]) -> Child {
+        self.command(python)
+            .args(arguments)
+            .env("EXIT_CODE", "3")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 }
 
@@ -519,10 +525,11 @@ fn a_real_job_goes_on_as_if_nothing_had_happened() {
     let Some(python) = torch() else { return };
     for fast in [true, false] {
         let place = Place::new();
-        let steps = if fast { "250" } else { "450" };
-        let arguments = [fixture("slow.py"), "progress".to_owned(), steps.to_owned()];
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let job = place.job(&python, fast, &arguments, 5);
+        // Long enough for a machine that has much else to do.
+        let steps = if fast { "600" } else { "900" };
+        let script = fixture("slow.py");
+        let bare = place.bare(&python, &[&script, "progress-of-the-other", steps]);
+        let job = place.job(&python, fast, &[&script, "progress", steps], 5);
         let ran = place.attach(&["--json"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         let json = ran.json();
@@ -531,7 +538,7 @@ fn a_real_job_goes_on_as_if_nothing_had_happened() {
         assert!(ran.profile.as_ref().unwrap().operations.iter().any(|one| one.name == "aten::addmm"));
         assert_eq!(ran.profile.as_ref().unwrap().workload.batch_size, Some(8));
         let attached = job.wait_with_output().unwrap();
-        let bare = place.bare(&python, &arguments);
+        let bare = bare.wait_with_output().unwrap();
         assert_eq!(bare.status.code(), Some(3));
         assert_eq!((attached.status.code(), &attached.stdout), (bare.status.code(), &bare.stdout));
         assert_eq!(String::from_utf8_lossy(&attached.stderr), String::from_utf8_lossy(&bare.stderr));
@@ -543,7 +550,7 @@ fn both_ranks_record_the_same_step() {
     let Some(python) = torch() else { return };
     let place = Place::new();
     let script = fixture("ranks.py");
-    let launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", &script, "progress", "800"];
+    let launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", &script, "progress", "3000"];
     let mut job = place.job(&python, true, &launch, 20);
     let listed = place.attach_list();
     let roles: Vec<&str> =
@@ -587,13 +594,14 @@ fn the_users_own_profiler_sees_what_it_sees_without_us() {
     for (began, when) in [(20, "before"), (65, "in")] {
         let place = Place::new();
         let script = fixture("profiled_for_a_while.py");
-        let arguments = [script.as_str(), "progress", "60", "120", "300"];
+        let arguments = [script.as_str(), "progress", "60", "120"];
         let job = place.job(&python, true, &arguments, began);
         let ran = place.attach(&["--json"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         tell(&format!("asked {when} the user's window"), &ran.json());
+        std::fs::write(place.path("enough"), "").unwrap();
         let attached = job.wait_with_output().unwrap();
-        let bare = place.bare(&python, &arguments);
+        let bare = place.command(&python).args(arguments).output().unwrap();
         assert!(String::from_utf8_lossy(&bare.stdout).contains("events "), "{bare:?}");
         assert_eq!(String::from_utf8_lossy(&attached.stdout), String::from_utf8_lossy(&bare.stdout));
     }
