@@ -134,7 +134,10 @@ mod unix {
         let (assembled, problem) = match written {
             Some(Ok(assembled)) => (Some(assembled), None),
             Some(Err(problem)) => (None, Some(problem)),
-            None => (None, Some(said::remedy(&seen, &order.settings, order.cupti.is_some()))),
+            None => {
+                let remedy = said::remedy(&seen, &order.settings, order.cupti.is_some());
+                (None, Some(format!("{}{remedy}", said::cause(finished, order))))
+            }
         };
         let mut text = Vec::new();
         let mut code = match &assembled {

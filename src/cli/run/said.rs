@@ -74,6 +74,16 @@ pub(super) fn faults(recording: &Recording) -> Vec<String> {
         .collect()
 }
 
+/// How a job ended that may be why nothing was recorded of it, to be put before the rest.
+pub(super) fn cause(finished: &Finished, order: &Order) -> String {
+    match finished.ended {
+        _ if finished.by_us && order.timeout.is_some() => "the job was ended, as --timeout asks; ".to_owned(),
+        Ended::Code(code) if code != 0 => format!("the job failed with exit code {code}; "),
+        Ended::Signal(_) => format!("the job {}; ", words(finished.ended)),
+        _ => String::new(),
+    }
+}
+
 /// Why nothing was recorded, and what to do; `of_cuda` where CUPTI was to record.
 pub(super) fn remedy(seen: &Seen, settings: &Settings, of_cuda: bool) -> String {
     match seen {
