@@ -9,6 +9,8 @@
 //!    of a rank inherit its own;
 //! 3. an open GPU;
 //! 4. processor time: a launcher waits for what it started, a process that trains works.
+//!
+//! Before what it starts polls, a launcher is alone: then its command tells.
 
 /// What is known of a process that polls.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -105,6 +107,20 @@ fn relation(above: &Candidate<'_>, below: &Candidate<'_>) -> Relation {
     }
 }
 
+/// Whether the command is one of PyTorch's or Accelerate's launchers, and not of a rank.
+fn is_launcher(facts: &Facts) -> bool {
+    let named = |word: &String, name: &str| word.rsplit('/').next() == Some(name);
+    let mut words = facts.command.iter().take(6);
+    facts.rank.is_none()
+        && words.any(|word| {
+            named(word, "torchrun")
+                || matches!(
+                    word.as_str(),
+                    "torch.distributed.run" | "torch.distributed.launch" | "accelerate.commands.launch"
+                )
+        })
+}
+
 /// The role of each, in their order.
 pub fn roles(candidates: &[Candidate<'_>]) -> Vec<Role> {
     let role = |one: &Candidate<'_>| {
@@ -115,7 +131,7 @@ pub fn roles(candidates: &[Candidate<'_>]) -> Vec<Role> {
         if let Some((of, _)) = above.iter().find(|(_, relation)| *relation == Relation::Helped) {
             return Role::Helps { of: *of };
         }
-        if below.contains(&Relation::Launches) {
+        if below.contains(&Relation::Launches) || (is_launcher(one.facts) && !one.began) {
             return Role::Launches;
         }
         let unclear = above.iter().map(|(_, relation)| relation).chain(&below).any(|it| *it == Relation::Unclear);
@@ -268,6 +284,24 @@ mod tests {
         assert_eq!(chosen(&all, Some(1), true), Choice::Record(vec![11, 12]));
         assert_eq!(chosen(&all, Some(12), false), Choice::Record(vec![12]));
         assert_eq!(chosen(&all, Some(99), false), Choice::NotThere(99));
+    }
+
+    #[test]
+    fn a_launcher_alone_is_waited_for() {
+        let command = |line: &str| {
+            let mut one = one(&[10, 1]).busy(0.9);
+            one.facts.command = line.split(' ').map(str::to_owned).collect();
+            one
+        };
+        for line in
+            ["/usr/bin/python /usr/bin/torchrun --nproc-per-node 2 t.py", "python -m torch.distributed.run t.py"]
+        {
+            assert_eq!(roles(&candidates(&[command(line)])), [Role::Launches], "{line}");
+            assert_eq!(chosen(&[command(line)], None, true), Choice::Wait);
+            // A rank may have what its launcher is called by in its own arguments.
+            assert_eq!(chosen(&[command(line).rank(0)], None, true), Choice::Record(vec![10]));
+        }
+        assert_eq!(chosen(&[command("python train.py --like torchrun.py")], None, true), Choice::Record(vec![10]));
     }
 
     #[test]
