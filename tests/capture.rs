@@ -717,3 +717,24 @@ fn what_stays_in_memory_is_measured() {
     assert!(ran.notes().contains(&expected), "{expected}\n{}", ran.notes());
     assert!(ran.profile.unwrap().step.is_none_or(|step| step.memory.is_none()), "a CPU's peak is not known");
 }
+
+#[test]
+fn a_window_waits_for_the_capture_of_a_graph() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let ran = place.run(&[], &[&python, &fixture("capturing.py")]);
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    assert_eq!(ran.windows(), [(14, 19)], "{}", ran.seen);
+}
+
+#[test]
+fn a_validation_in_the_window_ends_it() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let job = [python.as_str(), &fixture("validates.py")];
+    let (ran, bare) = (place.run(&[], &job), place.bare(&job));
+    assert_eq!((ran.code(), ran.out()), (0, String::from_utf8_lossy(&bare.stdout).into_owned()), "{}", ran.err());
+    assert_eq!(ran.windows(), [(23, 25)], "{}", ran.seen);
+    let dropped = ran.seen["processes"][0]["dropped"].to_string();
+    assert!(dropped.contains("did a validation begin?"), "{}", ran.seen);
+}

@@ -7,6 +7,7 @@ it runs inside the user's training process, so these rules hold throughout:
 - nothing waits for the program that listens: what cannot be sent at once is kept, and
   once the listener is gone nothing more is done;
 - nothing but counting and one clock reading happens in a step outside a window;
+- no window opens or closes while a CUDA graph is captured, which that would break;
 - the user's own profiler comes first: our window is dropped before it starts.
 
 The messages are described in README.md beside this file.
@@ -28,6 +29,10 @@ REPORT_EVERY = 0.25
 GAP = 10
 # Windows dropped before giving up.
 PATIENCE = 5
+# A window is open for so many seconds at most, or for so many times what its steps took
+# before: a validation that begins in it would fill the memory with events.
+OPEN_SECONDS = 10.0
+OPEN_TIMES = 10
 # Seconds that the end of the process waits for a trace being written.
 EXPORT_WAIT = 60.0
 # Bytes that must be free for traces before a window opens; a few large steps make 200 MB.
@@ -115,8 +120,10 @@ class Hook:
         self.times = []
         self.first_time = 0
         self.reported = time.perf_counter()
+        self.longest = 0.0
         self.profile = None
         self.mark = None
+        self.timer = None
         self.opened_at = 0
         self.next_window = self.settings["after"]
         self.windows = 0
@@ -164,12 +171,15 @@ class Hook:
         if self.last is not None and self.profile is None and self.exporter is None and self.probe is None:
             if not self.times:
                 self.first_time = step
-            self.times.append(round((now - self.last) * 1e6, 1))
+            took = now - self.last
+            if took > self.longest:
+                self.longest = took
+            self.times.append(round(took * 1e6, 1))
         elif self.times:
             self.report(now)
         self.last = now
         if self.profile is not None:
-            if step >= self.opened_at + self.settings["window"]:
+            if step >= self.opened_at + self.settings["window"] and not capturing():
                 self.close()
             else:
                 self.next_mark(step)
@@ -213,7 +223,8 @@ class Hook:
             return
         self.note(optimizer)
         self.looked(step)
-        self.open(step)
+        if not capturing():
+            self.open(step)
 
     # ----- what the model is given
 
@@ -293,6 +304,7 @@ class Hook:
         finally:
             opening = False
         self.next_mark(step)
+        self.limit()
         self.last = time.perf_counter()
         cost = round((self.last - began) * 1e6, 1)
         self.send({"type": "window", "state": "opened", "step": step, "cost_us": cost})
@@ -306,9 +318,48 @@ class Hook:
         self.mark = torch.autograd.profiler.record_function("ProfilerStep#%d" % (step + 1))
         self.mark.__enter__()
 
+    def limit(self):
+        """Has a window that stays open dropped by the thread that opened it, as torch.profiler
+        requires. Of another thread CPython can ask that of the main thread only."""
+        import threading
+
+        if threading.current_thread() is not threading.main_thread():
+            return
+        seconds = max(OPEN_SECONDS, OPEN_TIMES * self.settings["window"] * self.longest)
+        opened = self.profile
+
+        def overdue(_):
+            try:
+                if self.profile is not opened or os.getpid() != self.pid:
+                    pass
+                elif capturing():
+                    self.limit()
+                else:
+                    self.lose("it was open for %.0f s and its steps did not end; did a validation begin?" % seconds)
+            except Exception as problem:
+                self.fail(problem)
+            return 0
+
+        try:
+            import ctypes
+
+            call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(overdue)
+            asked.append(call)
+            self.timer = threading.Timer(seconds, ctypes.pythonapi.Py_AddPendingCall, (call, None))
+            self.timer.daemon = True
+            self.timer.start()
+        except Exception:
+            self.timer = None  # Some systems forbid such calls; the window then has no limit.
+
+    def unlimit(self):
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
+
     def close(self):
         import threading
 
+        self.unlimit()
         profile, self.profile = self.profile, None
         began = time.perf_counter()
         mark, self.mark = self.mark, None
@@ -406,6 +457,7 @@ class Hook:
 
     def lose(self, reason, tell=True):
         """Lets go of an open window; another is tried later."""
+        self.unlimit()
         profile, self.profile = self.profile, None
         mark, self.mark = self.mark, None
         self.dropped += 1
@@ -429,7 +481,7 @@ class Hook:
         probe, self.probe = self.probe, None
         if probe is not None:
             probe[1].remove()
-        if self.profile is not None:
+        if self.profile is not None and not capturing():
             self.lose("nobody listens", tell=False)
 
     def fail(self, problem):
@@ -505,6 +557,9 @@ class Sizes:
 
 
 # ----- what the hook asks of the process
+
+# What the main thread may be asked to call: CPython holds its address only.
+asked = []
 
 
 def remove(path):
@@ -593,6 +648,14 @@ def compiled():
     utils = sys.modules.get("torch._dynamo.utils")
     frames = getattr(utils, "counters", {}).get("frames", {}) if utils is not None else {}
     return bool(frames.get("total"))
+
+
+def capturing():
+    """Whether a CUDA graph is being captured: torch.profiler waits for the device when it
+    starts and stops, and CUDA then gives the capture up with an error in the program."""
+    import torch
+
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def peak_memory(torch):
