@@ -8,62 +8,31 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output};
 
 use habitat_tui::profile::{Attribute, MemorySource, Mode, Operation, Phase, Precision, Profile};
 use serde_json::Value;
+
+#[path = "common/place.rs"]
+mod place;
+#[path = "common/python.rs"]
+mod python;
+
+use place::{Place, err, out};
+use python::{python, torch};
 
 fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shapes").join(name).to_str().unwrap().to_owned()
 }
 
-fn python() -> Option<String> {
-    let found = Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success());
-    if !found {
-        eprintln!("skipped: there is no python3");
-    }
-    found.then(|| "python3".to_owned())
-}
-
-/// The interpreter with PyTorch.
-fn torch() -> Option<String> {
-    let python = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty());
-    if python.is_none() {
-        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
-    }
-    python
-}
-
-/// A folder to trace in.
-struct Place(tempfile::TempDir);
-
 impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_habitat-tui"));
-        command
-            .args(arguments)
-            .current_dir(self.0.path())
-            .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
-            .env_remove("PYTHONPATH")
-            .stdin(Stdio::null());
-        command
-    }
-
     fn trace(&self, python: &str, target: &str, more: &[&str]) -> Output {
-        self.command(&[&["trace-shapes", target, "--python", python], more].concat()).output().unwrap()
+        self.habitat(&[&["trace-shapes", target, "--python", python], more].concat()).output().unwrap()
     }
 
     fn read(&self, name: &str) -> Profile {
-        habitat_tui::store::read_profile(&self.path(name)).unwrap().0
+        habitat_tui::store::read_profile(Path::new(&self.path(name))).unwrap().0
     }
 
     /// The profile of one function of a fixture.
@@ -79,17 +48,9 @@ impl Place {
         let output = self.trace(python, target, more);
         assert_eq!(output.status.code(), Some(2), "{target}: {}", out(&output));
         assert!(out(&output).is_empty());
-        assert!(std::fs::read_dir(self.0.path()).unwrap().next().is_none(), "{target} left something");
+        assert!(std::fs::read_dir(self.folder.path()).unwrap().next().is_none(), "{target} left something");
         err(&output)
     }
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn named<'a>(profile: &'a Profile, name: &str) -> Vec<&'a Operation> {
@@ -121,7 +82,7 @@ fn what_is_wrong_before_pytorch_is_told() {
     let no_python = told(&format!("{mlp}:build"), "/bin/false", &[]);
     assert!(no_python.contains("ended without an answer (exit status: 1)"), "{no_python}");
     let output = place
-        .command(&["trace-shapes", &format!("{mlp}:build"), "--python", &python])
+        .habitat(&["trace-shapes", &format!("{mlp}:build"), "--python", &python])
         .env("PYTHONPATH", fixture("old"))
         .output()
         .unwrap();
@@ -206,16 +167,16 @@ fn what_is_traced_is_predicted_and_told_as_computed() {
         "{text}"
     );
     let files = ["mlp-build-b4096.habitat.json.zst", "mlp-build-b8192.habitat.json.zst"];
-    let batches = place.command(&["batches", files[0], files[1], "--to", "t4"]).output().unwrap();
+    let batches = place.habitat(&["batches", files[0], files[1], "--to", "t4"]).output().unwrap();
     assert!(out(&batches).contains("traced at batch 4096, 8192"), "{}", out(&batches));
     assert!(out(&batches).contains("2 peaks computed from shapes"), "{}", out(&batches));
-    let predicted = place.command(&["predict", files[0], "--to", "t4", "--json"]).output().unwrap();
+    let predicted = place.habitat(&["predict", files[0], "--to", "t4", "--json"]).output().unwrap();
     assert!(out(&predicted).contains("peak computed from shapes, not checked on a GPU"), "{}", out(&predicted));
     assert!(!out(&predicted).contains("recorded peak"));
-    let shown = place.command(&["predict", files[0], "--to", "t4"]).output().unwrap();
+    let shown = place.habitat(&["predict", files[0], "--to", "t4"]).output().unwrap();
     assert!(out(&shown).contains("computed from shapes: parameters 194 KB"), "{}", out(&shown));
     let shot = ["--screenshot", "shot.svg", "--size", "80x24", "--screen", "overview", files[0]];
-    let screen = place.command(&shot).output().unwrap();
+    let screen = place.habitat(&shot).output().unwrap();
     assert!(screen.status.success(), "{}", err(&screen));
     let screen = std::fs::read_to_string(place.path("shot.svg")).unwrap();
     assert!(
@@ -260,7 +221,7 @@ fn inference_and_functions_that_make_the_step() {
     // The module form.
     let folder = Path::new(&fixture("mlp.py")).parent().unwrap().to_owned();
     let output = place
-        .command(&["trace-shapes", "mlp:build", "--python", &python, "-o", "x.habitat.json"])
+        .habitat(&["trace-shapes", "mlp:build", "--python", &python, "-o", "x.habitat.json"])
         .env("PYTHONPATH", folder)
         .output()
         .unwrap();
@@ -336,7 +297,7 @@ fn a_trace_by_shapes_has_the_products_of_a_real_step() {
     let ran = Command::new(&python).arg(fixture("real.py")).arg(place.path("trace.json")).output().unwrap();
     assert!(ran.status.success(), "{}", err(&ran));
     let import = ["import", "trace.json", "-o", "real.habitat.json", "--shapes-only"];
-    let imported = place.command(&import).output().unwrap();
+    let imported = place.habitat(&import).output().unwrap();
     assert!(imported.status.success(), "{}", err(&imported));
     let real = products(&place.read("real.habitat.json"));
     assert!(real.values().sum::<u32>() >= 12, "{real:?}");
