@@ -311,20 +311,28 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines() {
     let bad =
         |function: &str, more: &[&str]| place.refused(&python, &format!("{}:{function}", fixture("bad.py")), more);
     for (function, parts) in [
-        ("raises", &["the function failed: ValueError: the data set is not there", "line 11, in inner"][..]),
-        ("of_values", &["its step failed", "depends on values", "torch.where", "out[out > 0]"]),
-        ("counts", &["its step failed", "it reads a value", "torch.randint(0, 9, ()).item()"]),
+        (
+            "raises",
+            &["bad.py:raises(): the function failed: ValueError: the data set is not there", "bad.py:11, in inner\n"][..],
+        ),
+        ("of_values", &["its step failed: the size of a result depends on values", "torch.where", "out[out > 0]"]),
+        ("nonzero", &["(aten::nonzero)", "bad.py:112\n", "habitat-tui run"]),
+        ("counts", &["its step failed: it reads a value", "torch.randint(0, 9, ()).item()"]),
+        ("branches", &["it reads a value", "in step\n      if model(torch.randn(2, 4)).sum() > 0:"]),
         ("to_numpy", &["its step failed", "holds no values"]),
+        ("custom_operator", &["habitat_test::twice does not say what shape its result has", "register_fake"]),
+        ("crashes", &["bad.py:crashes: native code crashed (signal: 11 (SIGSEGV)", "bad.py\", line 127 in <lambda>"]),
         ("nonsense", &["it returned (int, str)", "(model, inputs, optimizer[, loss_fn])"]),
         ("nothing", &["it returned nothing, and made no step"]),
         ("no_optimizer", &["the third it returned is no optimizer: str"]),
         ("no_loss", &["no loss in what the model returned (Tensor (2, 4))", "where loss_fn(output) is the loss"]),
         ("no_call", &["its step called no operation of PyTorch"]),
         ("rebuilds", &["every call makes model and optimizer anew"]),
-        ("needs", &["needs(width): missing a required argument: 'width'", "--arg NAME=VALUE"]),
-        ("on_gpu", &["device = \"cpu\""]),
+        ("needs", &["needs(width) needs width\n", "give it: --arg width=VALUE"]),
+        ("needs_two", &["needs width, depth\n", "--arg width=VALUE --arg depth=VALUE"]),
+        ("on_gpu", &["device = \"cpu\"", "get_device_properties(0)"]),
         ("leaves", &["SystemExit: 3", "it ended Python"]),
-        ("nope", &["no such function", "functions there: inner, raises"]),
+        ("nope", &["no such function", "functions there: inner, raises, of_values", "custom_operator and 4 more"]),
         ("NOT_A_FUNCTION", &["is not a function"]),
     ] {
         let told = bad(function, &[]);
@@ -332,14 +340,55 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines() {
             assert!(told.contains(part), "{function}: {part:?} is not in {told}");
         }
         assert!(!told.contains("habitat_shapes"), "{function} shows our own frames: {told}");
+        assert!(told.lines().count() <= 6, "{function}: {told}");
     }
     let fixed = bad("fixed", &["--batch-sizes", "2,4"]);
     assert!(fixed.contains("takes no batch_size") && fixed.contains("def fixed(batch_size=32)"), "{fixed}");
     assert!(bad("fixed", &["--arg", "x=1"]).contains("takes no argument x"));
     let slow = bad("slow", &["--timeout", "4s"]);
     assert!(slow.contains("not done after 4 s, and ended"), "{slow}");
+    let file = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("own.py"), text).unwrap();
+        place.refused(&python, &format!("{}:build", folder.path().join("own.py").display()), &[])
+    };
+    let syntax = file("def build():\n    return (1,\n");
+    assert!(syntax.contains("importing it failed: SyntaxError: ") && syntax.contains("own.py:2\n"), "{syntax}");
+    let missing = file("import torch\nimport no_such_package_anywhere\n");
+    assert!(missing.contains("own.py:2\n      import no_such_package") && missing.contains("--python"), "{missing}");
+    let relative = file("from . import models\n");
+    assert!(relative.contains("relative import") && relative.contains("package.module:function"), "{relative}");
     let trains = place.refused(&python, &format!("{}:build", fixture("trains.py")), &[]);
     assert!(trains.contains("trains.py: trains when it is imported"), "{trains}");
     let module = place.refused(&python, "no.such.place:build", &[]);
     assert!(module.contains("no.such.place: no such module"), "{module}");
+}
+
+/// PyTorch would log its inside of the mistake in lines by the dozen first.
+#[test]
+fn a_model_whose_shapes_do_not_fit_is_shown_in_five_lines() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let target = format!("{}:does_not_fit", fixture("bad.py"));
+    let told = place.refused(&python, &target, &["--batch-sizes", "8"]);
+    let lines: Vec<&str> = told.lines().collect();
+    let [what, at, line, why, more] = lines[..] else { panic!("{told}") };
+    assert!(what.contains("bad.py:does_not_fit(batch_size=8): its step failed: RuntimeError: "), "{told}");
+    assert!(at.starts_with("  --> ") && at.ends_with("bad.py:93, in Net.forward"), "{told}");
+    assert_eq!(line.trim(), "return self.second(self.first(x))");
+    assert!(why.contains("[8, 64] and [32, 4]; a real step would fail there too"), "{told}");
+    assert_eq!(more, "  --verbose shows the whole traceback");
+    let whole = place.refused(&python, &target, &["--verbose"]);
+    assert!(whole.contains("Traceback (most recent call last)") && whole.contains("_dispatch_impl"), "{whole}");
+}
+
+#[test]
+fn what_names_a_gpu_or_takes_addresses_is_traced() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let moved = place.profile(&python, "bad.py:moves_to_gpu", &[]);
+    assert!(moved.operations.iter().any(|operation| operation.phase == Phase::Backward));
+    let output = place.trace(&python, &format!("{}:takes_addresses", fixture("bad.py")), &["-o", "a.habitat.json"]);
+    assert!(output.status.success() && !err(&output).contains("Warning"), "{}", err(&output));
+    assert!(notes(&place.read("a.habitat.json")).contains("asks where tensors lie (data_ptr)"));
 }
