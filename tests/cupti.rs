@@ -257,11 +257,31 @@ fn our_end_does_not_touch_the_program() {
 #[test]
 fn what_cannot_be_is_refused_before_the_job_starts() {
     for (variable, value, said) in [
-        ("HABITAT_TUI_CUPTI", "/nowhere/x.so", "libhabitat_cupti.so is not there (looked for /nowhere/x.so)"),
+        ("HABITAT_TUI_CUPTI", "/nowhere/x.so", "/nowhere/x.so: no such file; HABITAT_TUI_CUPTI names it"),
         ("CUDA_INJECTION64_PATH", "/opt/nsys/lib.so", "another profiler is to be loaded"),
     ] {
         let ran = run(&[(variable, value)], &[], &["sh", "-c", "echo started"]);
         assert_eq!(ran.job(), (2, String::new()));
         assert!(ran.err().contains(said), "{}", ran.err());
+    }
+}
+
+/// As `cargo install` leaves it: the program alone.
+#[test]
+fn without_the_recorder_it_is_said_how_to_get_it() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("bin")).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_habitat-tui"), place.path("bin/habitat-tui")).unwrap();
+    let job = ["run", "--cupti", "--", "sh", "-c", "echo started"];
+    let output = place.command(&place.path("bin/habitat-tui")).args(job).output().unwrap();
+    let told = place::err(&output);
+    assert_eq!((output.status.code(), place::out(&output)), (Some(2), String::new()));
+    for part in [
+        &place.path("bin/libhabitat_cupti.so"),
+        &place.path("lib/habitat-tui/libhabitat_cupti.so"),
+        "cargo build --release -p habitat-tui-cupti",
+        "HABITAT_TUI_CUPTI",
+    ] {
+        assert!(told.contains(part), "{part:?} is not in {told}");
     }
 }
