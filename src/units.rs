@@ -244,6 +244,35 @@ impl Div<BytesPerSecond> for Bytes {
 /// Gibibyte, the unit in which GPU memory is sold ("80 GB").
 pub const GIB: f64 = 1_073_741_824.0;
 
+/// Three significant digits in the unit that suits the amount. Units are powers of 1024, as
+/// GPU memory is sold.
+///
+/// ```
+/// # use habitat_tui::units::Bytes;
+/// let shown = [0.0, 512.0, 199_000.0, 8.4e6, 6.0e9].map(|bytes| Bytes::new(bytes).unwrap().to_string());
+/// assert_eq!(shown, ["0", "0.500 KB", "194 KB", "8.01 MB", "5.59 GB"]);
+/// ```
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
+        if self.0 == 0.0 {
+            return f.pad("0");
+        }
+        let (mut value, mut unit) = (self.0 / 1024.0, 0);
+        while value >= 999.5 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        let decimals = match value {
+            v if v < 0.9995 => 3,
+            v if v < 9.995 => 2,
+            v if v < 99.95 => 1,
+            _ => 0,
+        };
+        f.pad(&format!("{value:.decimals$} {}", UNITS[unit]))
+    }
+}
+
 /// The identifier of a GPU in the catalog: lower-case letters, digits and dashes, as in
 /// `h100-sxm5-80gb`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]

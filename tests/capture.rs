@@ -9,11 +9,19 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use habitat_tui::profile::{Phase, Precision, Profile};
 use serde_json::Value;
+
+#[path = "common/place.rs"]
+mod place;
+#[path = "common/python.rs"]
+mod python;
+
+use place::{Place, wait_for};
+use python::{python, torch};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/capture")
@@ -21,132 +29,6 @@ fn fixtures() -> PathBuf {
 
 fn fixture(name: &str) -> String {
     fixtures().join(name).to_str().unwrap().to_owned()
-}
-
-fn python() -> Option<String> {
-    let found = Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success());
-    if !found {
-        eprintln!("skipped: there is no python3");
-    }
-    found.then(|| "python3".to_owned())
-}
-
-/// The interpreter with PyTorch.
-fn torch() -> Option<String> {
-    let python = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty());
-    if python.is_none() {
-        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
-    }
-    python
-}
-
-/// A folder to run in, and what is set there.
-struct Place {
-    folder: tempfile::TempDir,
-    variables: Vec<(String, String)>,
-}
-
-/// A job that was run.
-struct Ran {
-    output: Output,
-    seen: Value,
-    profile: Option<Profile>,
-}
-
-impl Ran {
-    fn out(&self) -> String {
-        String::from_utf8_lossy(&self.output.stdout).into_owned()
-    }
-
-    fn err(&self) -> String {
-        String::from_utf8_lossy(&self.output.stderr).into_owned()
-    }
-
-    fn code(&self) -> i32 {
-        self.output.status.code().unwrap()
-    }
-
-    fn notes(&self) -> String {
-        let recording = self.profile.as_ref().and_then(|profile| profile.recording.as_ref());
-        recording.map_or_else(String::new, |recording| recording.notes.join("\n"))
-    }
-
-    /// Steps of the processes that trained.
-    fn steps(&self) -> Vec<u64> {
-        let processes = self.seen["processes"].as_array().unwrap();
-        processes.iter().map(|process| process["steps"].as_u64().unwrap()).filter(|steps| *steps > 0).collect()
-    }
-
-    fn windows(&self) -> Vec<(u64, u64)> {
-        let processes = self.seen["processes"].as_array().unwrap();
-        processes
-            .iter()
-            .flat_map(|process| process["windows"].as_array().unwrap())
-            .map(|window| (window["first"].as_u64().unwrap(), window["last"].as_u64().unwrap()))
-            .collect()
-    }
-}
-
-impl Place {
-    fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
-    }
-
-    fn with(name: &str, value: &str) -> Self {
-        Self { variables: vec![(name.to_owned(), value.to_owned())], ..Self::new() }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command
-            .current_dir(self.folder.path())
-            .env("HABITAT_TUI_CONFIG_DIR", self.folder.path().join("config"))
-            .env_remove("PYTHONPATH")
-            .envs(self.variables.clone())
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn start(&self, options: &[&str], job: &[&str]) -> Child {
-        self.command(env!("CARGO_BIN_EXE_habitat-tui"))
-            .args(["run", "-o", "p.habitat.json", "--json", "seen.json", "--force"])
-            .args(options)
-            .arg("--")
-            .args(job)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-
-    fn end(&self, child: Child) -> Ran {
-        let output = child.wait_with_output().unwrap();
-        let seen =
-            std::fs::read(self.path("seen.json")).map_or(Value::Null, |json| serde_json::from_slice(&json).unwrap());
-        let profile = std::fs::read(self.path("p.habitat.json")).ok().map(|json| Profile::from_json(&json).unwrap().0);
-        Ran { output, seen, profile }
-    }
-
-    fn run(&self, options: &[&str], job: &[&str]) -> Ran {
-        self.end(self.start(options, job))
-    }
-
-    /// The same job without us.
-    fn bare(&self, job: &[&str]) -> Output {
-        self.command(job[0]).args(&job[1..]).output().unwrap()
-    }
-}
-
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn is_running(pid: u32) -> bool {
@@ -268,13 +150,7 @@ fn nothing_is_started_that_could_not_be_written() {
         (vec!["--origin", "gtx-99"], "gtx-99"),
     ] {
         std::fs::write(place.path("there.habitat.json"), "x").unwrap();
-        let output = place
-            .command(env!("CARGO_BIN_EXE_habitat-tui"))
-            .arg("run")
-            .args(&options)
-            .args(["--", "sh", "-c", "echo started"])
-            .output()
-            .unwrap();
+        let output = place.habitat(&["run"]).args(&options).args(["--", "sh", "-c", "echo started"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{options:?}");
         assert!(output.stdout.is_empty(), "{options:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(problem), "{options:?}: {output:?}");
@@ -600,8 +476,7 @@ fn training_goes_on_when_we_are_killed() {
         let job = [python.as_str(), script.as_str(), progress.as_str(), "40"];
         let out = std::fs::File::create(place.path("out")).unwrap();
         let mut child = place
-            .command(env!("CARGO_BIN_EXE_habitat-tui"))
-            .args(["run", "-q", "-o", "p.habitat.json", "--window", "5", "--", "sh", "-c"])
+            .habitat(&["run", "-q", "-o", "p.habitat.json", "--window", "5", "--", "sh", "-c"])
             .arg(format!("'{}'; echo \"code $?\" >>'{}'", job.join("' '"), place.path("code")))
             .stdout(out.try_clone().unwrap())
             .stderr(out)
@@ -681,11 +556,8 @@ fn a_profile_is_there_while_the_job_goes_on() {
 fn a_full_disk_costs_the_profile_but_not_the_traces() {
     let Some(python) = torch() else { return };
     let place = Place::new();
-    let output = place
-        .command(env!("CARGO_BIN_EXE_habitat-tui"))
-        .args(["run", "-o", "/dev/full", "--force", "--", &python, &fixture("plain.py")])
-        .output()
-        .unwrap();
+    let output =
+        place.habitat(&["run", "-o", "/dev/full", "--force", "--", &python, &fixture("plain.py")]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("No space left"), "{said}");

@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 
 #[path = "common/program.rs"]
 mod program;
+#[path = "common/python.rs"]
+mod python;
 
 use program::{Folder, row};
+use python::{python, torch};
 
 const HEADINGS: &str =
     "number,op,pass,dtype,config,status,device,latency_us,low_us,high_us,regions,calls,sets,l2,queued,note";
@@ -128,14 +131,6 @@ fn rows_that_teach_nothing_are_refused() {
     assert!(!folder.0.path().join("new/operators.safetensors").exists());
 }
 
-fn python() -> bool {
-    let found = Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success());
-    if !found {
-        eprintln!("skipped: there is no python3");
-    }
-    found
-}
-
 fn collect(folder: &Folder, variables: &[(&str, &Path)], args: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
         .arg("collect")
@@ -158,7 +153,7 @@ fn what_is_missing_is_said() {
     assert!(code == 2 && text.contains("--budget: 3 s"), "{text}");
     let (code, text) = collect(&folder, &[], &["--budget", "1m", "--gpu", "a900"]);
     assert!(code == 2 && text.contains("no GPU \"a900\""), "{text}");
-    if !python() {
+    if python().is_none() {
         return;
     }
     // A Python that has no PyTorch, and one whose PyTorch sees no GPU.
@@ -179,10 +174,7 @@ fn what_is_missing_is_said() {
 
 #[test]
 fn the_program_on_a_processor_killed_and_going_on() {
-    let Some(python) = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty()) else {
-        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
-        return;
-    };
+    let Some(python) = torch() else { return };
     let folder = Folder::new();
     let args = ["--device", "cpu", "--tiny", "--python", &python, "-o", "cpu.csv", "--budget"];
     let csv = folder.0.path().join("cpu.csv");

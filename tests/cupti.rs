@@ -9,12 +9,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use habitat_tui::profile::{Mode, Phase, Profile};
-use serde_json::Value;
+
+#[path = "common/place.rs"]
+mod place;
+
+use place::{Place, Ran, wait_for};
 
 /// The recorder, as the tests' build made it.
 fn recorder() -> PathBuf {
@@ -50,66 +54,23 @@ fn built() -> Option<&'static Path> {
     built.as_deref()
 }
 
-struct Place {
-    folder: tempfile::TempDir,
-    variables: Vec<(String, String)>,
+/// A folder in which the stand-ins are found.
+fn place(variables: &[(&str, &str)]) -> Place {
+    let mut place = Place::new();
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let found = [
+        ("HABITAT_TUI_CUPTI", text(&recorder())),
+        ("TMPDIR", text(place.folder.path())),
+        ("LD_LIBRARY_PATH", text(built().unwrap_or(Path::new("/")))),
+    ];
+    place.variables.extend(found.map(|(name, value)| (name.to_owned(), value)));
+    place.variables.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    place
 }
 
-struct Ran {
-    output: Output,
-    seen: Value,
-    profile: Option<Profile>,
-}
-
-impl Ran {
-    fn out(&self) -> String {
-        String::from_utf8_lossy(&self.output.stdout).into_owned()
-    }
-
-    fn err(&self) -> String {
-        String::from_utf8_lossy(&self.output.stderr).into_owned()
-    }
-
-    /// Exit code and output, which are the job's.
-    fn job(&self) -> (i32, String) {
-        (self.output.status.code().unwrap(), self.out())
-    }
-}
-
-impl Place {
-    fn new(variables: &[(&str, &str)]) -> Self {
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Self { folder: tempfile::tempdir().unwrap(), variables }
-    }
-
-    fn start(&self, options: &[&str], job: &[&str]) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
-            .current_dir(self.folder.path())
-            .env("HABITAT_TUI_CONFIG_DIR", self.folder.path().join("config"))
-            .env("HABITAT_TUI_CUPTI", recorder())
-            .env("TMPDIR", self.folder.path())
-            .env_remove("CUDA_INJECTION64_PATH")
-            .env_remove("NVTX_INJECTION64_PATH")
-            .env("LD_LIBRARY_PATH", built().unwrap_or(Path::new("/")))
-            .envs(self.variables.clone())
-            .args(["run", "--cupti", "-o", "p.habitat.json", "--json", "seen.json", "--force"])
-            .args(options)
-            .arg("--")
-            .args(job)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-
-    fn run(&self, options: &[&str], job: &[&str]) -> Ran {
-        let output = self.start(options, job).wait_with_output().unwrap();
-        let read = |name: &str| std::fs::read(self.folder.path().join(name)).ok();
-        let seen = read("seen.json").map_or(Value::Null, |json| serde_json::from_slice(&json).unwrap());
-        let profile = read("p.habitat.json").map(|json| Profile::from_json(&json).unwrap().0);
-        Ran { output, seen, profile }
-    }
+/// A job recorded by CUPTI, in a place of its own.
+fn run(variables: &[(&str, &str)], options: &[&str], job: &[&str]) -> Ran {
+    place(variables).run(&[&["--cupti"], options].concat(), job)
 }
 
 fn program() -> Option<String> {
@@ -129,8 +90,8 @@ fn kernels(profile: &Profile, name: &str) -> (u32, f64) {
 #[test]
 fn a_cuda_program_becomes_a_profile() {
     let Some(program) = program() else { return };
-    let place = Place::new(&[]);
-    let ran = place.run(&WINDOW, &[&program, "train", "1.5"]);
+    let place = place(&[]);
+    let ran = place.run(&[&["--cupti"], &WINDOW[..]].concat(), &[&program, "train", "1.5"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()), "{}", ran.err());
     let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
     let recording = profile.recording.as_ref().unwrap();
@@ -172,7 +133,7 @@ fn a_cuda_program_becomes_a_profile() {
 fn named_ranges_are_steps_and_others_group_kernels() {
     let Some(program) = program() else { return };
     let options = [&WINDOW[..], &["--step-range", "epoch part"]].concat();
-    let ran = Place::new(&[]).run(&options, &[&program, "ranges", "1.5"]);
+    let ran = run(&[], &options, &[&program, "ranges", "1.5"]);
     assert_eq!(ran.job(), (3, "nvtx 1\ndone\n".to_owned()), "{}", ran.err());
     let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
     assert_eq!(profile.recording.as_ref().unwrap().step_marks.as_deref(), Some("ranges named by --step-range"));
@@ -183,7 +144,7 @@ fn named_ranges_are_steps_and_others_group_kernels() {
     assert_eq!(kernels(profile, "gemm(").0, 2);
 
     let options = [&WINDOW[..], &["--step-range", "no such"]].concat();
-    let ran = Place::new(&[]).run(&options, &[&program, "ranges", "1.5"]);
+    let ran = run(&[], &options, &[&program, "ranges", "1.5"]);
     assert_eq!(ran.job().0, 3);
     assert!(
         ran.err().contains("no range is called \"no such\"; there are \"epoch part\", \"forward\""),
@@ -207,7 +168,7 @@ fn what_cupti_refuses_is_said_and_harms_nothing() {
         ("FAKE_ENABLE", "4711", "answers 4711"),
         ("HABITAT_TUI_CUPTI_LIBRARY", "/nowhere/libcupti.so", "no CUPTI could be loaded: /nowhere/libcupti.so"),
     ] {
-        let ran = Place::new(&[(variable, value)]).run(&WINDOW, &[&program, "train", "0.8"]);
+        let ran = run(&[(variable, value)], &WINDOW, &[&program, "train", "0.8"]);
         assert_eq!(ran.job(), (3, "done\n".to_owned()), "{}", ran.err());
         assert!(ran.err().contains(said), "{}", ran.err());
         assert_eq!(ran.seen["seen"], "no kernels");
@@ -218,15 +179,15 @@ fn what_cupti_refuses_is_said_and_harms_nothing() {
 #[test]
 fn without_a_driver_nothing_is_loaded_and_it_is_said() {
     let Some(program) = program() else { return };
-    let place = Place::new(&[("LD_LIBRARY_PATH", "/nowhere")]);
-    let ran = place.run(&["--after-seconds", "0"], &[&program, "train", "0.5"]);
+    let place = place(&[("LD_LIBRARY_PATH", "/nowhere")]);
+    let ran = place.run(&["--cupti", "--after-seconds", "0"], &[&program, "train", "0.5"]);
     if ran.out() == "done\n" {
         println!("skipped: this machine has a driver");
         return;
     }
     assert_eq!(ran.job(), (4, "no driver\n".to_owned()));
     assert!(ran.err().contains("there is no libcuda.so.1"), "{}", ran.err());
-    let ran = Place::new(&[]).run(&WINDOW, &["sh", "-c", "echo out; exit 6"]);
+    let ran = run(&[], &WINDOW, &["sh", "-c", "echo out; exit 6"]);
     assert_eq!(ran.job(), (6, "out\n".to_owned()));
     assert!(ran.err().contains("no process of the job started CUDA"), "{}", ran.err());
 }
@@ -238,22 +199,22 @@ fn a_real_cupti_does_no_harm_without_a_driver() {
         return;
     };
     // With a stand-in for the driver the real CUPTI is loaded and must say no.
-    let ran = Place::new(&[("HABITAT_TUI_CUPTI_LIBRARY", &real)]).run(&WINDOW, &[&program, "train", "0.8"]);
+    let ran = run(&[("HABITAT_TUI_CUPTI_LIBRARY", &real)], &WINDOW, &[&program, "train", "0.8"]);
     println!("{}", ran.err());
     assert!(ran.profile.is_none());
-    let none = Place::new(&[("HABITAT_TUI_CUPTI_LIBRARY", &real), ("LD_LIBRARY_PATH", "/nowhere")]);
-    let ran = none.run(&["--after-seconds", "0"], &[&program, "train", "0.5"]);
+    let none = place(&[("HABITAT_TUI_CUPTI_LIBRARY", &real), ("LD_LIBRARY_PATH", "/nowhere")]);
+    let ran = none.run(&["--cupti", "--after-seconds", "0"], &[&program, "train", "0.5"]);
     assert_eq!(ran.job(), (4, "no driver\n".to_owned()), "{}", ran.err());
 }
 
 #[test]
 fn the_end_of_the_program_is_heard() {
     let Some(program) = program() else { return };
-    let ran = Place::new(&[]).run(&["--after-seconds", "30"], &[&program, "train", "0.3"]);
+    let ran = run(&[], &["--after-seconds", "30"], &[&program, "train", "0.3"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()));
     assert!(ran.err().contains("the window was to open after 30.0 s; try a smaller --after-seconds"), "{}", ran.err());
     // Within the window: what there is, is written.
-    let ran = Place::new(&[]).run(&["--after-seconds", "0.1", "--for-seconds", "60"], &[&program, "train", "0.8"]);
+    let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "60"], &[&program, "train", "0.8"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()));
     assert_eq!(kernels(ran.profile.as_ref().unwrap(), "gemm(").0, 2, "{}", ran.err());
 }
@@ -261,7 +222,7 @@ fn the_end_of_the_program_is_heard() {
 #[test]
 fn a_crash_in_the_window_is_the_programs_own() {
     let Some(program) = program() else { return };
-    let ran = Place::new(&[]).run(&["--after-seconds", "0.1", "--for-seconds", "60"], &[&program, "crash", "0.8"]);
+    let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "60"], &[&program, "crash", "0.8"]);
     assert_eq!(ran.output.status.code(), Some(139), "{}", ran.err());
     assert!(ran.err().contains("ended within the window, and not by itself"), "{}", ran.err());
     assert!(ran.profile.is_none());
@@ -271,7 +232,7 @@ fn a_crash_in_the_window_is_the_programs_own() {
 fn a_child_of_the_program_writes_nothing() {
     let Some(program) = program() else { return };
     let began = Instant::now();
-    let ran = Place::new(&[]).run(&WINDOW, &[&program, "fork", "1.2"]);
+    let ran = run(&[], &WINDOW, &[&program, "fork", "1.2"]);
     assert_eq!(ran.job(), (3, "child 5\ndone\n".to_owned()), "{}", ran.err());
     assert_eq!(ran.seen["processes"].as_array().unwrap().len(), 1);
     assert!(ran.seen["not_understood"].as_array().unwrap().is_empty(), "{}", ran.seen);
@@ -281,18 +242,14 @@ fn a_child_of_the_program_writes_nothing() {
 #[test]
 fn our_end_does_not_touch_the_program() {
     let Some(program) = program() else { return };
-    let place = Place::new(&[]);
+    let place = place(&[]);
     let script = format!("{program} train 1.5 > out.txt; echo $? > code.txt");
-    let mut child = place.start(&["--after-seconds", "0.2", "--for-seconds", "60"], &["sh", "-c", &script]);
+    let mut child = place.start(&["--cupti", "--after-seconds", "0.2", "--for-seconds", "60"], &["sh", "-c", &script]);
     std::thread::sleep(Duration::from_millis(700));
     child.kill().unwrap();
     child.wait().unwrap();
     let code = place.folder.path().join("code.txt");
-    let began = Instant::now();
-    while std::fs::read_to_string(&code).unwrap_or_default().is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(30));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for("the program ends", || !std::fs::read_to_string(&code).unwrap_or_default().is_empty());
     assert_eq!(std::fs::read_to_string(code).unwrap(), "3\n");
     assert_eq!(std::fs::read_to_string(place.folder.path().join("out.txt")).unwrap(), "done\n");
 }
@@ -300,11 +257,31 @@ fn our_end_does_not_touch_the_program() {
 #[test]
 fn what_cannot_be_is_refused_before_the_job_starts() {
     for (variable, value, said) in [
-        ("HABITAT_TUI_CUPTI", "/nowhere/x.so", "libhabitat_cupti.so is not there (looked for /nowhere/x.so)"),
+        ("HABITAT_TUI_CUPTI", "/nowhere/x.so", "/nowhere/x.so: no such file; HABITAT_TUI_CUPTI names it"),
         ("CUDA_INJECTION64_PATH", "/opt/nsys/lib.so", "another profiler is to be loaded"),
     ] {
-        let ran = Place::new(&[(variable, value)]).run(&[], &["sh", "-c", "echo started"]);
+        let ran = run(&[(variable, value)], &[], &["sh", "-c", "echo started"]);
         assert_eq!(ran.job(), (2, String::new()));
         assert!(ran.err().contains(said), "{}", ran.err());
+    }
+}
+
+/// As `cargo install` leaves it: the program alone.
+#[test]
+fn without_the_recorder_it_is_said_how_to_get_it() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("bin")).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_habitat-tui"), place.path("bin/habitat-tui")).unwrap();
+    let job = ["run", "--cupti", "--", "sh", "-c", "echo started"];
+    let output = place.command(&place.path("bin/habitat-tui")).args(job).output().unwrap();
+    let told = place::err(&output);
+    assert_eq!((output.status.code(), place::out(&output)), (Some(2), String::new()));
+    for part in [
+        &place.path("bin/libhabitat_cupti.so"),
+        &place.path("lib/habitat-tui/libhabitat_cupti.so"),
+        "cargo build --release -p habitat-tui-cupti",
+        "HABITAT_TUI_CUPTI",
+    ] {
+        assert!(told.contains(part), "{part:?} is not in {told}");
     }
 }

@@ -200,7 +200,10 @@ fn one_crate_one_place() {
         (vec!["smartcore"], vec!["learn/blackbox/published.rs"]),
         (vec!["rusqlite"], vec!["store/nsys.rs"]),
         (vec!["sha2::"], vec!["cli/train.rs"]),
-        (vec!["cudarc", "libloading"], vec!["capture/device.rs"]),
+        (
+            vec!["cudarc", "libloading"],
+            vec!["capture/device.rs", "capture/device/driver.rs", "capture/device/products.rs"],
+        ),
         (vec!["cpp_demangle"], vec!["profile/kineto/demangle.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),
         (vec!["include_dir"], vec!["store/bundled.rs"]),

@@ -8,62 +8,31 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output};
 
 use habitat_tui::profile::{Attribute, MemorySource, Mode, Operation, Phase, Precision, Profile};
 use serde_json::Value;
+
+#[path = "common/place.rs"]
+mod place;
+#[path = "common/python.rs"]
+mod python;
+
+use place::{Place, err, out};
+use python::{python, torch};
 
 fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shapes").join(name).to_str().unwrap().to_owned()
 }
 
-fn python() -> Option<String> {
-    let found = Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success());
-    if !found {
-        eprintln!("skipped: there is no python3");
-    }
-    found.then(|| "python3".to_owned())
-}
-
-/// The interpreter with PyTorch.
-fn torch() -> Option<String> {
-    let python = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty());
-    if python.is_none() {
-        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
-    }
-    python
-}
-
-/// A folder to trace in.
-struct Place(tempfile::TempDir);
-
 impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_habitat-tui"));
-        command
-            .args(arguments)
-            .current_dir(self.0.path())
-            .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
-            .env_remove("PYTHONPATH")
-            .stdin(Stdio::null());
-        command
-    }
-
     fn trace(&self, python: &str, target: &str, more: &[&str]) -> Output {
-        self.command(&[&["trace-shapes", target, "--python", python], more].concat()).output().unwrap()
+        self.habitat(&[&["trace-shapes", target, "--python", python], more].concat()).output().unwrap()
     }
 
     fn read(&self, name: &str) -> Profile {
-        habitat_tui::store::read_profile(&self.path(name)).unwrap().0
+        habitat_tui::store::read_profile(Path::new(&self.path(name))).unwrap().0
     }
 
     /// The profile of one function of a fixture.
@@ -79,17 +48,9 @@ impl Place {
         let output = self.trace(python, target, more);
         assert_eq!(output.status.code(), Some(2), "{target}: {}", out(&output));
         assert!(out(&output).is_empty());
-        assert!(std::fs::read_dir(self.0.path()).unwrap().next().is_none(), "{target} left something");
+        assert!(std::fs::read_dir(self.folder.path()).unwrap().next().is_none(), "{target} left something");
         err(&output)
     }
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn named<'a>(profile: &'a Profile, name: &str) -> Vec<&'a Operation> {
@@ -121,7 +82,7 @@ fn what_is_wrong_before_pytorch_is_told() {
     let no_python = told(&format!("{mlp}:build"), "/bin/false", &[]);
     assert!(no_python.contains("ended without an answer (exit status: 1)"), "{no_python}");
     let output = place
-        .command(&["trace-shapes", &format!("{mlp}:build"), "--python", &python])
+        .habitat(&["trace-shapes", &format!("{mlp}:build"), "--python", &python])
         .env("PYTHONPATH", fixture("old"))
         .output()
         .unwrap();
@@ -206,16 +167,16 @@ fn what_is_traced_is_predicted_and_told_as_computed() {
         "{text}"
     );
     let files = ["mlp-build-b4096.habitat.json.zst", "mlp-build-b8192.habitat.json.zst"];
-    let batches = place.command(&["batches", files[0], files[1], "--to", "t4"]).output().unwrap();
+    let batches = place.habitat(&["batches", files[0], files[1], "--to", "t4"]).output().unwrap();
     assert!(out(&batches).contains("traced at batch 4096, 8192"), "{}", out(&batches));
     assert!(out(&batches).contains("2 peaks computed from shapes"), "{}", out(&batches));
-    let predicted = place.command(&["predict", files[0], "--to", "t4", "--json"]).output().unwrap();
+    let predicted = place.habitat(&["predict", files[0], "--to", "t4", "--json"]).output().unwrap();
     assert!(out(&predicted).contains("peak computed from shapes, not checked on a GPU"), "{}", out(&predicted));
     assert!(!out(&predicted).contains("recorded peak"));
-    let shown = place.command(&["predict", files[0], "--to", "t4"]).output().unwrap();
+    let shown = place.habitat(&["predict", files[0], "--to", "t4"]).output().unwrap();
     assert!(out(&shown).contains("computed from shapes: parameters 194 KB"), "{}", out(&shown));
     let shot = ["--screenshot", "shot.svg", "--size", "80x24", "--screen", "overview", files[0]];
-    let screen = place.command(&shot).output().unwrap();
+    let screen = place.habitat(&shot).output().unwrap();
     assert!(screen.status.success(), "{}", err(&screen));
     let screen = std::fs::read_to_string(place.path("shot.svg")).unwrap();
     assert!(
@@ -260,7 +221,7 @@ fn inference_and_functions_that_make_the_step() {
     // The module form.
     let folder = Path::new(&fixture("mlp.py")).parent().unwrap().to_owned();
     let output = place
-        .command(&["trace-shapes", "mlp:build", "--python", &python, "-o", "x.habitat.json"])
+        .habitat(&["trace-shapes", "mlp:build", "--python", &python, "-o", "x.habitat.json"])
         .env("PYTHONPATH", folder)
         .output()
         .unwrap();
@@ -336,7 +297,7 @@ fn a_trace_by_shapes_has_the_products_of_a_real_step() {
     let ran = Command::new(&python).arg(fixture("real.py")).arg(place.path("trace.json")).output().unwrap();
     assert!(ran.status.success(), "{}", err(&ran));
     let import = ["import", "trace.json", "-o", "real.habitat.json", "--shapes-only"];
-    let imported = place.command(&import).output().unwrap();
+    let imported = place.habitat(&import).output().unwrap();
     assert!(imported.status.success(), "{}", err(&imported));
     let real = products(&place.read("real.habitat.json"));
     assert!(real.values().sum::<u32>() >= 12, "{real:?}");
@@ -350,20 +311,28 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines() {
     let bad =
         |function: &str, more: &[&str]| place.refused(&python, &format!("{}:{function}", fixture("bad.py")), more);
     for (function, parts) in [
-        ("raises", &["the function failed: ValueError: the data set is not there", "line 11, in inner"][..]),
-        ("of_values", &["its step failed", "depends on values", "torch.where", "out[out > 0]"]),
-        ("counts", &["its step failed", "it reads a value", "torch.randint(0, 9, ()).item()"]),
+        (
+            "raises",
+            &["bad.py:raises(): the function failed: ValueError: the data set is not there", "bad.py:11, in inner\n"][..],
+        ),
+        ("of_values", &["its step failed: the size of a result depends on values", "torch.where", "out[out > 0]"]),
+        ("nonzero", &["(aten::nonzero)", "bad.py:112\n", "habitat-tui run"]),
+        ("counts", &["its step failed: it reads a value", "torch.randint(0, 9, ()).item()"]),
+        ("branches", &["it reads a value", "in step\n      if model(torch.randn(2, 4)).sum() > 0:"]),
         ("to_numpy", &["its step failed", "holds no values"]),
+        ("custom_operator", &["habitat_test::twice does not say what shape its result has", "register_fake"]),
+        ("crashes", &["bad.py:crashes: native code crashed (signal: 11 (SIGSEGV)", "bad.py\", line 127 in <lambda>"]),
         ("nonsense", &["it returned (int, str)", "(model, inputs, optimizer[, loss_fn])"]),
         ("nothing", &["it returned nothing, and made no step"]),
         ("no_optimizer", &["the third it returned is no optimizer: str"]),
         ("no_loss", &["no loss in what the model returned (Tensor (2, 4))", "where loss_fn(output) is the loss"]),
         ("no_call", &["its step called no operation of PyTorch"]),
         ("rebuilds", &["every call makes model and optimizer anew"]),
-        ("needs", &["needs(width): missing a required argument: 'width'", "--arg NAME=VALUE"]),
-        ("on_gpu", &["device = \"cpu\""]),
+        ("needs", &["needs(width) needs width\n", "give it: --arg width=VALUE"]),
+        ("needs_two", &["needs width, depth\n", "--arg width=VALUE --arg depth=VALUE"]),
+        ("on_gpu", &["device = \"cpu\"", "get_device_properties(0)"]),
         ("leaves", &["SystemExit: 3", "it ended Python"]),
-        ("nope", &["no such function", "functions there: inner, raises"]),
+        ("nope", &["no such function", "functions there: inner, raises, of_values", "custom_operator and 4 more"]),
         ("NOT_A_FUNCTION", &["is not a function"]),
     ] {
         let told = bad(function, &[]);
@@ -371,14 +340,55 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines() {
             assert!(told.contains(part), "{function}: {part:?} is not in {told}");
         }
         assert!(!told.contains("habitat_shapes"), "{function} shows our own frames: {told}");
+        assert!(told.lines().count() <= 6, "{function}: {told}");
     }
     let fixed = bad("fixed", &["--batch-sizes", "2,4"]);
     assert!(fixed.contains("takes no batch_size") && fixed.contains("def fixed(batch_size=32)"), "{fixed}");
     assert!(bad("fixed", &["--arg", "x=1"]).contains("takes no argument x"));
     let slow = bad("slow", &["--timeout", "4s"]);
     assert!(slow.contains("not done after 4 s, and ended"), "{slow}");
+    let file = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("own.py"), text).unwrap();
+        place.refused(&python, &format!("{}:build", folder.path().join("own.py").display()), &[])
+    };
+    let syntax = file("def build():\n    return (1,\n");
+    assert!(syntax.contains("importing it failed: SyntaxError: ") && syntax.contains("own.py:2\n"), "{syntax}");
+    let missing = file("import torch\nimport no_such_package_anywhere\n");
+    assert!(missing.contains("own.py:2\n      import no_such_package") && missing.contains("--python"), "{missing}");
+    let relative = file("from . import models\n");
+    assert!(relative.contains("relative import") && relative.contains("package.module:function"), "{relative}");
     let trains = place.refused(&python, &format!("{}:build", fixture("trains.py")), &[]);
     assert!(trains.contains("trains.py: trains when it is imported"), "{trains}");
     let module = place.refused(&python, "no.such.place:build", &[]);
     assert!(module.contains("no.such.place: no such module"), "{module}");
+}
+
+/// PyTorch would log its inside of the mistake in lines by the dozen first.
+#[test]
+fn a_model_whose_shapes_do_not_fit_is_shown_in_five_lines() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let target = format!("{}:does_not_fit", fixture("bad.py"));
+    let told = place.refused(&python, &target, &["--batch-sizes", "8"]);
+    let lines: Vec<&str> = told.lines().collect();
+    let [what, at, line, why, more] = lines[..] else { panic!("{told}") };
+    assert!(what.contains("bad.py:does_not_fit(batch_size=8): its step failed: RuntimeError: "), "{told}");
+    assert!(at.starts_with("  --> ") && at.ends_with("bad.py:93, in Net.forward"), "{told}");
+    assert_eq!(line.trim(), "return self.second(self.first(x))");
+    assert!(why.contains("[8, 64] and [32, 4]; a real step would fail there too"), "{told}");
+    assert_eq!(more, "  --verbose shows the whole traceback");
+    let whole = place.refused(&python, &target, &["--verbose"]);
+    assert!(whole.contains("Traceback (most recent call last)") && whole.contains("_dispatch_impl"), "{whole}");
+}
+
+#[test]
+fn what_names_a_gpu_or_takes_addresses_is_traced() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let moved = place.profile(&python, "bad.py:moves_to_gpu", &[]);
+    assert!(moved.operations.iter().any(|operation| operation.phase == Phase::Backward));
+    let output = place.trace(&python, &format!("{}:takes_addresses", fixture("bad.py")), &["-o", "a.habitat.json"]);
+    assert!(output.status.success() && !err(&output).contains("Warning"), "{}", err(&output));
+    assert!(notes(&place.read("a.habitat.json")).contains("asks where tensors lie (data_ptr)"));
 }

@@ -1,21 +1,29 @@
-"""What recording costs a training job: paired runs with and without, one after the other.
+"""What recording costs a training job, with and without, one after the other.
 
     python profiler/hook/bench.py target/release/habitat-tui [PAIRS]
 
-Each job times its own steps. Printed are medians over the pairs of
+Printed are
 
-- the median step outside windows, with the hook against without, and one call of the
-  hook by itself, which a busy machine blurs less;
+- outside windows, inside one job that runs under `habitat-tui run`: blocks of steps with
+  the hook and without, in turns in a random order, and the median difference of the pairs
+  with its 95 % confidence interval (bootstrap). Switched is what a step outside windows
+  really meets, the hook's entry in PyTorch's list of optimizer hooks. By the clock, and by
+  the processor time of the training thread, which other programs disturb less. Where the
+  interval is too wide to tell whether the aim is met, it is said;
+- what runs beside the training thread: threads of the job, their processor time, and that
+  of `habitat-tui` itself;
+- one call of the hook by itself;
 - the milliseconds that one window of 3 steps costs, everything that the training stood
   still or went slower for it included;
 - the start of Python and the import of torch.
 
-Needs PyTorch in the Python that runs it. No figure is worth more than the quiet of the
-machine: the spread over the pairs is printed beside it.
+Medians are over PAIRS pairs of runs (9), with quartiles. Needs PyTorch in the Python that
+runs it. No figure is worth more than the quiet of the machine.
 """
 
 import json
 import os
+import random
 import socket
 import statistics
 import subprocess
@@ -24,9 +32,15 @@ import tempfile
 import threading
 import time
 
-JOB = """
-import json, sys, time, torch
-kind, steps, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+# What the hook may add to a step outside windows, in percent.
+AIM = 0.5
+# Steps of a block, pairs of blocks, and steps after each switch that do not count.
+BLOCK, BLOCKS, SETTLE = 20, 150, 2
+SEED = 20261121
+
+MODEL = """
+import json, os, random, sys, threading, time, torch
+kind, out = sys.argv[1], sys.argv[2]
 torch.manual_seed(0); torch.set_num_threads(1)
 if kind == "launch-bound":
     layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
@@ -36,25 +50,121 @@ else:
     model = torch.nn.Sequential(*C(3, 32), *C(32, 32), torch.nn.MaxPool2d(2), *C(32, 64), torch.nn.Flatten(), torch.nn.LazyLinear(10))
     make = lambda: torch.randn(8, 3, 32, 32)
 model(make()); optimizer = torch.optim.AdamW(model.parameters())
+def step():
+    optimizer.zero_grad(); model(make()).square().mean().backward(); optimizer.step()
+"""
+
+JOB = MODEL + """
 stamps = []
-for step in range(steps):
-    optimizer.zero_grad(); model(make()).square().mean().backward(); optimizer.step(); stamps.append(time.perf_counter())
+for number in range(int(sys.argv[3])):
+    step(); stamps.append(time.perf_counter())
 json.dump([b - a for a, b in zip(stamps, stamps[1:])], open(out, "w"))
 """
 
+# Pairs of blocks with the hook and without, in one process on one core.
+SWITCHED = MODEL + """
+block, blocks, settle, seed = map(int, sys.argv[3:7])
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+from torch.optim import optimizer as optimizers
+hooks = optimizers._global_optimizer_post_hooks
+ours = [(key, hook) for key, hook in hooks.items() if hook.__module__ == "_habitat_tui_hook"]
+assert len(ours) == 1, "the hook is not loaded: %r" % list(hooks.items())
 
-def job(program, folder, kind, steps, after):
-    """Seconds of each step; with the hook where `after` is given."""
-    script, out = os.path.join(folder, "job.py"), os.path.join(folder, "times.json")
+def timed(hooked):
+    if hooked:
+        hooks.update(ours)
+    else:
+        for key, hook in ours:
+            del hooks[key]
+    for number in range(settle):
+        step()
+    each = []
+    wall, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
+    for number in range(block):
+        before = time.perf_counter(); step(); each.append(time.perf_counter() - before)
+    wall, thread, process = time.perf_counter() - wall, time.thread_time() - thread, time.process_time() - process
+    if not hooked:
+        hooks.update(ours)
+    return {"mean": wall / block, "median": sorted(each)[block // 2],
+            "thread": thread / block, "beside": (process - thread) / block}
+
+def parent():
+    with open("/proc/%d/stat" % os.getppid()) as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+order = random.Random(seed)
+for number in range(3 * block):
+    step()
+pairs, began = [], time.perf_counter()
+try:
+    used = parent()
+except OSError:
+    used = None
+for number in range(blocks):
+    first = order.random() < 0.5
+    pair = {first: timed(first)}
+    pair[not first] = timed(not first)
+    pairs.append((pair[True], pair[False]))
+seconds = time.perf_counter() - began
+tasks = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else None
+json.dump({"pairs": pairs, "seconds": seconds, "threads": [thread.name for thread in threading.enumerate()],
+           "tasks": tasks, "listener": None if used is None else parent() - used}, open(out, "w"))
+"""
+
+
+def run(program, folder, code, arguments, after):
+    """What a job writes; under the program with the hook where `after` is given."""
+    script, out = os.path.join(folder, "job.py"), os.path.join(folder, "out.json")
     with open(script, "w") as file:
-        file.write(JOB)
-    command = [sys.executable, script, kind, str(steps), out]
+        file.write(code)
+    command = [sys.executable, script, arguments[0], out] + [str(argument) for argument in arguments[1:]]
     if after is not None:
         profile = os.path.join(folder, "p.habitat.json")
         command = [program, "run", "-q", "--force", "-o", profile, "--after", str(after), "--"] + command
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    ended = subprocess.run(command, stderr=subprocess.PIPE, universal_newlines=True)
+    if ended.returncode:
+        sys.exit("the job failed:\n" + ended.stderr)
     with open(out) as file:
         return json.load(file)
+
+
+def interval(values, tries=2000):
+    """The median and its 95 % confidence interval, by bootstrap over the pairs."""
+    draw = random.Random(SEED)
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(tries))
+    return statistics.median(values), medians[tries // 40], medians[-1 - tries // 40]
+
+
+def outside(program, folder, kind):
+    """Prints what the hook adds to a step outside windows, and what runs beside it."""
+    found = run(program, folder, SWITCHED, (kind, BLOCK, BLOCKS, SETTLE, SEED), 10**9)
+    pairs = found["pairs"]
+    step = statistics.median(off["median"] for _, off in pairs)
+    blocks = sorted(off["median"] for _, off in pairs)
+    noise = (blocks[len(blocks) * 3 // 4] - blocks[len(blocks) // 4]) / step * 100
+    print(
+        "%s: outside windows, %d pairs of blocks of %d steps of %.2f ms; quartiles of the blocks without are %.1f %% apart"
+        % (kind, len(pairs), BLOCK, step * 1e3, noise)
+    )
+    for what, field in (("clock, median step", "median"), ("clock, mean step", "mean"), ("processor time", "thread")):
+        mid, low, high = interval([(on[field] / off[field] - 1) * 100 for on, off in pairs])
+        if high - low > 2 * AIM:
+            verdict = "too wide for an aim of %.1f %%: a quieter machine is needed" % AIM
+        elif high < AIM:
+            verdict = "under %.1f %%" % AIM
+        elif low > AIM:
+            verdict = "over %.1f %%" % AIM
+        else:
+            verdict = "may be under or over %.1f %%" % AIM
+        print("  %-20s %+.3f %%  (95 %% interval %+.3f to %+.3f; %s)" % (what, mid, low, high, verdict))
+    beside = [statistics.mean(pair[at]["beside"] for pair in pairs) * 1e6 for at in (0, 1)]
+    print("  processor time of other threads: %.2f us a step with the hook, %.2f without" % tuple(beside))
+    tasks = "" if found["tasks"] is None else ", %d for the system" % found["tasks"]
+    print("  threads of the job: %s%s" % (", ".join(found["threads"]), tasks))
+    if found["listener"] is not None:
+        print("  habitat-tui itself: %.2f %% of a core" % (found["listener"] / found["seconds"] * 100))
 
 
 def seconds(command):
@@ -109,22 +219,16 @@ def main():
     never = 10**9
     with tempfile.TemporaryDirectory() as folder:
         for kind, steps in (("launch-bound", 300), ("compute-bound", 200)):
-            outside, window, plain = [], [], []
-            for pair in range(pairs):
-                runs = {}
-                # In turns first, so that a machine warming up favours neither.
-                for hooked in (False, True) if pair % 2 else (True, False):
-                    runs[hooked] = job(program, folder, kind, steps, never if hooked else None)
-                bare = statistics.median(runs[False][20:])
-                plain.append(bare * 1e3)
-                outside.append((statistics.median(runs[True][20:]) / bare - 1) * 100)
-                recorded = job(program, folder, kind, steps, 100)
+            outside(program, folder, kind)
+            window, plain = [], []
+            for _ in range(pairs):
+                recorded = run(program, folder, JOB, (kind, steps), 100)
                 usual = statistics.median(recorded[20:90])
+                plain.append(usual * 1e3)
                 # Step 100 to the end of writing the trace; single slow steps elsewhere are not ours.
                 window.append(sum(max(step - usual, 0) for step in recorded[97:160] if step > 1.5 * usual) * 1e3)
-            show("%s: step without" % kind, plain, "ms")
-            show("%s: steps outside windows" % kind, outside, "%")
-            show("%s: a window of 3 steps" % kind, window, "ms")
+            show("%s: a step" % kind, plain, "ms")
+            show("%s: a window of 3 steps costs" % kind, window, "ms")
         listen(folder + "/socket")
         settings = {"version": 1, "after": never, "window": 3, "windows": 1, "memory": False, "all_ranks": False, "folder": folder}
         show("one call of the hook outside windows", call(folder, settings), "us")

@@ -4,6 +4,7 @@ Nothing here needs PyTorch; what does is imported when the request has been read
 its absence is told in words. README.md beside this file describes request and results.
 """
 
+import faulthandler
 import json
 import os
 import sys
@@ -40,6 +41,9 @@ def main():
     folder = request["folder"]
     if os.name == "posix":
         leave_with_parent()
+    # Where native code of the user's crashes on a tensor without values.
+    crash = open(os.path.join(folder, "crash.txt"), "w")
+    faulthandler.enable(crash, all_threads=False)
     if sys.version_info < (3, 8):
         found = "%d.%d" % sys.version_info[:2]
         return end(folder, {"failure": {"kind": "old_python", "message": found}})

@@ -35,12 +35,20 @@ pub struct Settings {
 pub enum CuptiError {
     /// Not built, or elsewhere.
     #[error(
-        "--cupti: {FILE} is not there (looked for {}); `cargo build` makes it beside habitat-tui, and {VARIABLE} gives another path",
-        .places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+        "--cupti: {FILE}, the recorder, is not there\n  looked for {}\n  `cargo install` leaves it out: in the source \
+         folder, `cargo build --release -p habitat-tui-cupti` makes target/release/{FILE}; copy it beside habitat-tui, \
+         or set {VARIABLE} to its path",
+        .places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join("\n         and ")
     )]
     NoLibrary {
         /// Where it was looked for.
         places: Vec<PathBuf>,
+    },
+    /// The path given is wrong.
+    #[error("--cupti: {}: no such file; {VARIABLE} names it, and is to name {FILE}", .path.display())]
+    NotWhereSaid {
+        /// What the variable names.
+        path: PathBuf,
     },
     /// Another tool is to be loaded.
     #[error("--cupti: {CUDA} is set to {}: another profiler is to be loaded, and a program can have one; unset it", .path.to_string_lossy())]
@@ -61,15 +69,16 @@ pub fn find(program: &Path, own: impl Fn(&str) -> Option<OsString>) -> Result<Pa
     if !cfg!(target_os = "linux") {
         return Err(CuptiError::NotLinux);
     }
-    let given = own(VARIABLE).filter(|path| !path.is_empty());
-    let places = match (given, program.parent()) {
-        (Some(path), _) => vec![PathBuf::from(path)],
-        (None, Some(folder)) => vec![folder.join(FILE), folder.join("../lib/habitat-tui").join(FILE)],
-        (None, None) => Vec::new(),
-    };
-    let found = places.iter().find(|place| place.is_file()).cloned();
     // Absolute: the job may change its folder.
-    found.map(|path| std::path::absolute(&path).unwrap_or(path)).ok_or(CuptiError::NoLibrary { places })
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    if let Some(path) = own(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
+        return if path.is_file() { Ok(absolute(path)) } else { Err(CuptiError::NotWhereSaid { path }) };
+    }
+    let folder = program.parent().unwrap_or(Path::new(""));
+    let beside = folder.parent().map(|above| above.join("lib/habitat-tui"));
+    let places: Vec<PathBuf> = std::iter::once(folder.to_owned()).chain(beside).map(|place| place.join(FILE)).collect();
+    let found = places.iter().find(|place| place.is_file()).cloned();
+    found.map(absolute).ok_or(CuptiError::NoLibrary { places })
 }
 
 /// The variables that make the CUDA driver, and NVTX, load the library into the job.
@@ -112,7 +121,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("bin/habitat-tui");
         let none = find(&program, |_| None).unwrap_err().to_string();
-        assert!(none.contains("bin/libhabitat_cupti.so") && none.contains("cargo build"), "{none}");
+        for part in ["bin/libhabitat_cupti.so\n", "lib/habitat-tui/libhabitat_cupti.so\n", "cargo build", VARIABLE] {
+            assert!(none.contains(part), "{part:?} is not in {none}");
+        }
         let library = folder.path().join("lib/habitat-tui").join(FILE);
         std::fs::create_dir_all(folder.path().join("bin")).unwrap();
         std::fs::create_dir_all(library.parent().unwrap()).unwrap();

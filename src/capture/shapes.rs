@@ -47,6 +47,12 @@ pub struct Target {
     pub is_file: bool,
 }
 
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.place, self.function)
+    }
+}
+
 /// What to trace, and how.
 #[derive(Debug, Clone)]
 pub struct ShapesOrder {
@@ -62,6 +68,8 @@ pub struct ShapesOrder {
     pub python: OsString,
     /// How long all of it may take.
     pub timeout: Duration,
+    /// Whether to show the whole traceback of a failure and PyTorch's own log.
+    pub verbose: bool,
 }
 
 /// Why there is no trace.
@@ -102,6 +110,19 @@ pub enum ShapesError {
         /// How it ended.
         status: ExitStatus,
     },
+    /// The interpreter crashed, in native code that the function called.
+    #[error(
+        "{target}: native code crashed ({status}): a kernel of its own may have been given a tensor without values; \
+         leave it out of the traced step, or record a real step: `habitat-tui run -- python ...`\n{stack}"
+    )]
+    Crashed {
+        /// The function.
+        target: String,
+        /// How the interpreter ended.
+        status: ExitStatus,
+        /// The Python lines that were being run, the innermost first.
+        stack: String,
+    },
     /// The answer cannot be read.
     #[error("the answer of the traced function cannot be read: {0}")]
     Garbled(String),
@@ -115,7 +136,7 @@ pub enum ShapesError {
     },
     /// The function, its module or its step failed; what is told names it.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(Box<Refusal>),
 }
 
 /// A failure in the user's code, as it is told.
@@ -123,8 +144,37 @@ pub enum ShapesError {
 pub struct Refusal {
     kind: String,
     message: String,
+    /// The innermost line of the user's own code, then that of a package it called.
+    #[serde(default, rename = "where")]
+    places: Vec<Place>,
     remedy: Option<String>,
     trace: Option<String>,
+    /// Whether the trace is shown.
+    #[serde(skip)]
+    verbose: bool,
+}
+
+/// A line of Python.
+#[derive(Debug, Clone, Deserialize)]
+struct Place {
+    file: String,
+    line: Option<u64>,
+    function: Option<String>,
+    text: String,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        match self.function.as_deref() {
+            None | Some("<module>" | "<lambda>") => {}
+            Some(function) => write!(f, ", in {function}")?,
+        }
+        if self.text.is_empty() { Ok(()) } else { write!(f, "\n      {}", self.text) }
+    }
 }
 
 impl std::fmt::Display for Refusal {
@@ -157,13 +207,17 @@ impl std::fmt::Display for Refusal {
             )?,
             _ => f.write_str(what)?,
         }
+        for place in &self.places {
+            write!(f, "\n  --> {place}")?;
+        }
         if let Some(remedy) = &self.remedy {
             write!(f, "\n  {remedy}")?;
         }
-        if let Some(trace) = &self.trace {
-            write!(f, "\n{trace}")?;
+        match &self.trace {
+            Some(trace) if self.verbose => write!(f, "\n\n{trace}"),
+            Some(_) => write!(f, "\n  --verbose shows the whole traceback"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -175,6 +229,7 @@ struct Request<'a> {
     target: &'a Target,
     batch_sizes: Option<&'a [u64]>,
     args: &'a BTreeMap<String, String>,
+    verbose: bool,
 }
 
 #[derive(Deserialize)]
@@ -213,7 +268,10 @@ pub fn trace(order: &ShapesOrder) -> Result<Vec<Profile>, ShapesError> {
     let answer = match read("end.json") {
         Ok(json) => json,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(ShapesError::NoAnswer { python: order.python.clone(), status });
+            return Err(match read("crash.txt").ok().and_then(|text| crashed(&String::from_utf8_lossy(&text))) {
+                Some(stack) => ShapesError::Crashed { target: order.target.to_string(), status, stack },
+                None => ShapesError::NoAnswer { python: order.python.clone(), status },
+            });
         }
         Err(error) => return Err(failed(error)),
     };
@@ -222,7 +280,7 @@ pub fn trace(order: &ShapesOrder) -> Result<Vec<Profile>, ShapesError> {
         return Err(ShapesError::Garbled(format!("version {} in place of {VERSION}", answer.version)));
     }
     if let Some(refusal) = answer.failure {
-        return Err(ShapesError::Refused(refusal));
+        return Err(ShapesError::Refused(Box::new(Refusal { verbose: order.verbose, ..refusal })));
     }
     answer
         .traces
@@ -253,10 +311,22 @@ fn unpack(order: &ShapesOrder, folder: &Path) -> io::Result<PathBuf> {
         target: &order.target,
         batch_sizes: (!order.batch_sizes.is_empty()).then_some(&order.batch_sizes),
         args: &order.arguments,
+        verbose: order.verbose,
     };
     let path = folder.join("request.json");
     std::fs::write(&path, serde_json::to_vec(&request)?)?;
     Ok(path)
+}
+
+/// The lines that Python's `faulthandler` left of a crash, the innermost first; `None` where
+/// there was none. Those of PyTorch are passed over where there are others.
+fn crashed(text: &str) -> Option<String> {
+    const MOST: usize = 3;
+    let lines: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with("File ")).collect();
+    let own = lines.iter().copied().filter(|line| !line.contains("/torch/") && !line.contains("/habitat_shapes/"));
+    let own: Vec<&str> = own.take(MOST).collect();
+    let shown = if own.is_empty() { &lines[..lines.len().min(MOST)] } else { &own };
+    (!text.trim().is_empty()).then(|| shown.join("\n"))
 }
 
 /// Waits for the interpreter's end, and ends it where it takes too long.
@@ -271,8 +341,7 @@ fn wait(child: &mut Child, order: &ShapesOrder) -> Result<ExitStatus, ShapesErro
             // Gone already is as well.
             let _ = child.kill();
             child.wait().map_err(unstarted)?;
-            let target = format!("{}:{}", order.target.place, order.target.function);
-            return Err(ShapesError::TimedOut { target, after: order.timeout });
+            return Err(ShapesError::TimedOut { target: order.target.to_string(), after: order.timeout });
         }
         std::thread::sleep(LOOK);
     }
@@ -307,6 +376,21 @@ mod tests {
             told(r#"{"kind": "old_torch", "message": "1.13.1"}"#),
             "PyTorch 1.13.1 is too old; tracing by shapes needs 2.1 or newer"
         );
-        assert_eq!(told(r#"{"kind": "raised", "message": "m", "remedy": "r", "trace": "t"}"#), "m\n  r\nt");
+        let raised = r#"{"kind": "raised", "message": "m", "remedy": "r", "trace": "t", "where": [
+            {"file": "a.py", "line": 3, "function": "Net.forward", "text": "x @ y"},
+            {"file": "b.py", "line": 1, "function": "<module>", "text": ""}]}"#;
+        let short = "m\n  --> a.py:3, in Net.forward\n      x @ y\n  --> b.py:1\n  r";
+        assert_eq!(told(raised), format!("{short}\n  --verbose shows the whole traceback"));
+        let whole = Refusal { verbose: true, ..serde_json::from_str(raised).unwrap() };
+        assert_eq!(whole.to_string(), format!("{short}\n\nt"));
+    }
+
+    #[test]
+    fn a_crash_is_told_by_the_users_lines() {
+        let text = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n\
+                    File \"/x/torch/_ops.py\", line 7 in call\n  File \"/home/a/train.py\", line 3 in step\n  \
+                    File \"/tmp/y/habitat_shapes/drive.py\", line 1 in one\n";
+        assert_eq!(crashed(text).as_deref(), Some("  File \"/home/a/train.py\", line 3 in step"));
+        assert_eq!(crashed(" \n"), None);
     }
 }

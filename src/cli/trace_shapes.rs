@@ -48,6 +48,7 @@ mod unix {
             arguments: args.arguments.iter().cloned().collect(),
             python: args.python.as_ref().map_or_else(python, |python| python.clone().into_os_string()),
             timeout: Duration::from_secs_f64((args.timeout.get() * 3600.0).min(1e9)),
+            verbose: args.verbose,
             target,
         };
         let mut profiles = shapes::trace(&order).map_err(CliError::of)?;

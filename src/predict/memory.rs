@@ -299,8 +299,7 @@ impl MemoryLine {
 
 impl fmt::Display for MemoryLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [fixed, per_sample] = [self.fixed, self.per_sample].map(|bytes| bytes.get() / GIB);
-        let line = format!("{fixed:.2} GB + {:.1} MB a sample", per_sample * 1024.0);
+        let line = format!("{} + {} a sample", self.fixed, self.per_sample);
         match self.source {
             Source::Peaks(count) => match self.peaks {
                 MemorySource::Recorded => write!(f, "memory: {line}, a line through {count} recorded peaks"),

@@ -1,8 +1,6 @@
 //! Peak memory in words: how much, of what, and from where.
 
-use super::format;
 use crate::profile::{Memory, MemorySource, Profile};
-use crate::units::{Bytes, GIB};
 
 /// The peak, by kind where it is known, and where it is from; `None` where there is none.
 pub fn words(profile: &Profile) -> Option<String> {
@@ -11,7 +9,7 @@ pub fn words(profile: &Profile) -> Option<String> {
     let peak = step.peak_memory_bytes.or_else(|| memory.map(Memory::total))?;
     let source = if is_computed(profile) { ", computed from shapes" } else { "" };
     let kinds = memory.map_or_else(String::new, |memory| format!(": {}", kinds(memory)));
-    Some(format!("peak memory {}{source}{kinds}", amount(peak)))
+    Some(format!("peak memory {peak}{source}{kinds}"))
 }
 
 /// The kinds in at most `width` characters: the smallest go where there is no room.
@@ -19,7 +17,7 @@ pub fn kinds_within(memory: &Memory, width: usize) -> String {
     let mut left: Vec<_> = memory.kinds().into_iter().filter(|(_, bytes)| bytes.get() > 0.0).collect();
     let mut dropped = false;
     loop {
-        let parts: Vec<String> = left.iter().map(|(name, bytes)| format!("{name} {}", amount(*bytes))).collect();
+        let parts: Vec<String> = left.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
         let words = format!("{}{}", parts.join(" · "), if dropped { " · …" } else { "" });
         if words.chars().count() <= width || left.len() <= 1 {
             return words;
@@ -38,18 +36,6 @@ pub fn kinds(memory: &Memory) -> String {
     kinds_within(memory, usize::MAX)
 }
 
-/// An amount of memory, small ones in smaller units.
-pub fn amount(bytes: Bytes) -> String {
-    let gib = bytes.get() / GIB;
-    match gib * 1024.0 {
-        _ if gib >= 0.095 => format::memory(bytes),
-        mib if mib >= 9.95 => format!("{mib:.0} MB"),
-        mib if mib >= 0.95 => format!("{mib:.1} MB"),
-        mib if mib > 0.0 => format!("{:.0} KB", (mib * 1024.0).ceil()),
-        _ => "0".to_owned(),
-    }
-}
-
 /// Whether the peak was computed, with no device.
 pub fn is_computed(profile: &Profile) -> bool {
     let memory = profile.step.as_ref().and_then(|step| step.memory.as_ref());
@@ -59,6 +45,7 @@ pub fn is_computed(profile: &Profile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::{Bytes, GIB};
 
     #[test]
     fn what_is_held_and_where_it_is_from() {
@@ -68,7 +55,7 @@ mod tests {
         assert_eq!(words(&profile), None);
         let step = profile.step.get_or_insert_default();
         step.peak_memory_bytes = Some(Bytes::known(6.0 * GIB));
-        assert_eq!(words(&profile).as_deref(), Some("peak memory 6.0 GB"));
+        assert_eq!(words(&profile).as_deref(), Some("peak memory 6.00 GB"));
         let mib = |count: f64| Bytes::known(count * 1_048_576.0);
         profile.step.as_mut().unwrap().memory = Some(Memory {
             source: MemorySource::Computed,
@@ -81,11 +68,12 @@ mod tests {
         assert_eq!(
             words(&profile).as_deref(),
             Some(
-                "peak memory 6.0 GB, computed from shapes: parameters 0.1 GB · gradients 512 KB · \
-                 activations 5.0 GB · temporary 51 MB"
+                "peak memory 6.00 GB, computed from shapes: parameters 98.0 MB · gradients 512 KB · \
+                 activations 5.00 GB · temporary 51.0 MB"
             )
         );
     }
+
     #[test]
     fn the_smallest_kinds_give_way() {
         let gib = |count: f64| Bytes::known(count * GIB);
@@ -97,15 +85,8 @@ mod tests {
             activations: gib(5.0),
             temporary: gib(0.2),
         };
-        assert_eq!(kinds_within(&memory, 70), "parameters 0.5 GB · optimizer state 1.0 GB · activations 5.0 GB · …");
-        assert_eq!(kinds_within(&memory, 30), "activations 5.0 GB · …");
-        assert_eq!(kinds_within(&memory, 3), "activations 5.0 GB · …");
-    }
-
-    #[test]
-    fn small_amounts_have_small_units() {
-        let words = |bytes: f64| amount(Bytes::known(bytes));
-        assert_eq!([words(0.0), words(512.0), words(2e5), words(2e6)], ["0", "1 KB", "196 KB", "1.9 MB"]);
-        assert_eq!([words(2e7), words(2e9), words(64.0 * GIB)], ["19 MB", "1.9 GB", "64 GB"]);
+        assert_eq!(kinds_within(&memory, 60), "optimizer state 1.00 GB · activations 5.00 GB · …");
+        assert_eq!(kinds_within(&memory, 30), "activations 5.00 GB · …");
+        assert_eq!(kinds_within(&memory, 3), "activations 5.00 GB · …");
     }
 }

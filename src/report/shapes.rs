@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::format;
-use super::memory::amount;
 use super::table::{Cell, Column, Table};
 use crate::predict::memory::MemoryLine;
 use crate::predict::work::StepWork;
@@ -92,7 +91,7 @@ fn batch(traced: &Traced<'_>) -> Cell {
 }
 
 fn bytes(bytes: Bytes) -> Cell {
-    Cell::of(amount(bytes), bytes.get())
+    Cell::of(bytes.to_string(), bytes.get())
 }
 
 /// Everything, for people.

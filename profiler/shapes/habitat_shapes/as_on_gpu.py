@@ -6,6 +6,7 @@ GPU is given are made. Each rule names its source in PyTorch.
 """
 
 import contextlib
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -206,6 +207,17 @@ def patched(step):
 
     change(autocast, "__init__", make)
     change(autocast, "__enter__", enter)
+
+    data_ptr = torch.Tensor.data_ptr
+
+    def address(tensor):
+        if step.stage == "step":
+            step.note("the step asks where tensors lie (data_ptr): what a kernel of its own does there is not traced")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return data_ptr(tensor)
+
+    change(torch.Tensor, "data_ptr", address)
 
     change(torch.nn.Module, "cuda", lambda self, device=None: self)
     change(torch.nn.Module, "_apply", converted)

@@ -7,13 +7,15 @@ import importlib
 import importlib.util
 import inspect
 import json
+import logging
 import os
 import sys
 
 from .failure import Failure, RebuildsEachStep, TrainsAtImport, of
 
 OLDEST = (2, 1)
-MOST_NAMES = 8
+# Functions that are listed where one is not found.
+MOST_NAMES = 20
 
 
 def torch_version():
@@ -39,6 +41,8 @@ def run(request):
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     torch = need_torch()
+    if not request["verbose"] and "TORCH_LOGS" not in os.environ:
+        quiet()
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from . import as_on_gpu, recorder
@@ -63,6 +67,14 @@ def run(request):
             written.append({"file": name, "batch_size": trace["info"].get("batch")})
             gc.collect()
     return written
+
+
+def quiet():
+    """What goes wrong is told by us; PyTorch would log its own inside of it first."""
+    for ours in ("torch._subclasses", "torch.fx"):
+        known = [name for name in logging.root.manager.loggerDict if name.startswith(ours + ".")]
+        for name in [ours] + known:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def find(target):
@@ -103,6 +115,8 @@ def find(target):
             if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
         ]
         listed = ", ".join(own[:MOST_NAMES]) or "none"
+        if len(own) > MOST_NAMES:
+            listed += " and %d more" % (len(own) - MOST_NAMES)
         what = "is not a function" if found is not None else "no such function"
         raise Failure("no_function", "%s:%s: %s" % (place, name, what), "functions there: %s" % listed)
     return found
@@ -129,11 +143,21 @@ def arguments(function, request, batch):
     unknown = [name for name in given if not anything and name not in parameters]
     if unknown:
         raise Failure("unknown_argument", "%s%s takes no argument %s" % (shown, signature, unknown[0]), "check --arg")
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and name not in given
+    ]
+    if missing:
+        needed = "%s%s needs %s" % (shown, signature, ", ".join(missing))
+        raise Failure("missing_argument", needed, "give it: " + " ".join("--arg %s=VALUE" % name for name in missing))
     if signature is not None:
         try:
             signature.bind(**given)
         except TypeError as error:
-            raise Failure("unknown_argument", "%s%s: %s" % (shown, signature, error), "give it with --arg NAME=VALUE")
+            raise Failure("unknown_argument", "%s%s: %s" % (shown, signature, error), "it is called with names only")
     if batch is None and "batch_size" in given:
         batch = given["batch_size"]
     elif batch is None and "batch_size" in parameters:
@@ -153,6 +177,8 @@ def one(torch, mode, function, request, batch):
     step = mode.step
     shown = request["target"]["place"] + ":" + request["target"]["function"]
     given, batch = arguments(function, request, batch)
+    said = dict(given) if batch is None else dict(given, batch_size=batch)
+    shown += "(%s)" % ", ".join("%s=%r" % item for item in said.items())
     mode.rows, model = None, None
     try:
         step.stage = "build"
@@ -181,7 +207,8 @@ def one(torch, mode, function, request, batch):
     except (Failure, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise of(error, "%s: %s" % (shown, "the function failed" if step.stage == "build" else "its step failed"))
+        where = "%s: %s" % (shown, "the function failed" if step.stage == "build" else "its step failed")
+        raise of(error, where, step.refused)
     if not mode.rows:
         raise Failure("no_step", shown)
     return told(torch, step, mode, request, batch)

@@ -1,24 +1,34 @@
 """Why a step could not be traced, as it is told."""
 
+import linecache
 import os
+import re
+import sys
+import sysconfig
 import traceback
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Frames of the user's own code that are shown.
-FRAMES = 5
-STANDARD = os.path.dirname(os.__file__) + os.sep
+# Of one line of a message, at most.
+WIDTH = 300
+STANDARD = tuple({os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
+RECORD = ", or record a real step: `habitat-tui run -- python ...`"
 
 
 class Failure(Exception):
     """Ends the trace; `kind` is one of those in README.md."""
 
-    def __init__(self, kind, message, remedy=None, trace=None):
+    def __init__(self, kind, message, remedy=None, error=None):
         super().__init__(message)
-        self.kind, self.message, self.remedy, self.trace = kind, message, remedy, trace
+        self.kind, self.message, self.remedy, self.error = kind, message, remedy, error
 
     def told(self):
-        facts = {"kind": self.kind, "message": self.message, "remedy": self.remedy, "trace": self.trace}
-        return {name: value for name, value in facts.items() if value is not None}
+        facts = {"kind": self.kind, "message": self.message, "remedy": self.remedy}
+        if self.error is not None:
+            facts["where"] = places(self.error)
+            facts["trace"] = "".join(
+                traceback.format_exception(type(self.error), self.error, self.error.__traceback__)
+            ).rstrip()
+        return {name: value for name, value in facts.items() if value}
 
 
 class TrainsAtImport(BaseException):
@@ -29,55 +39,130 @@ class RebuildsEachStep(BaseException):
     """The function made its optimizer anew for the second step."""
 
 
-def users_frames(error):
-    """The last frames of the user's own code, where it was left last, and the error."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_ours(frame.filename)]
-    own = [frame for frame in frames if not is_installed(frame.filename)][-FRAMES:]
-    # What was called last, where that is not the user's own, nor how fake tensors say no.
-    own += [frame for frame in frames[-1:] if is_installed(frame.filename) and "_subclasses" not in frame.filename]
-    lines = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
-    return "".join(lines).rstrip()
+def places(error):
+    """Where it happened: the innermost line of the user's own code, and after it the
+    innermost one of a package that it called, PyTorch's own left out."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return [place(error.filename, error.lineno, None, error.text)]
+    mine, packaged = None, None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code, path = frame.f_code, frame.f_code.co_filename
+        if path.startswith("<") or is_ours(path):
+            continue
+        if is_packaged(path):
+            packaged = packaged if is_torchs(path) else (code, line)
+        elif not os.path.abspath(path).startswith(STANDARD):
+            mine, packaged = (code, line), None
+    found = [at for at in (mine, packaged) if at is not None]
+    return [
+        place(code.co_filename, line, getattr(code, "co_qualname", code.co_name), linecache.getline(code.co_filename, line))
+        for code, line in found
+    ]
+
+
+def place(path, line, function, text):
+    if function is not None:
+        # Of `build.<locals>.step` the last says enough, of `Net.forward` both do.
+        function = function.split("<locals>.")[-1]
+    return {"file": shown(path), "line": line, "function": function, "text": clipped((text or "").strip())}
+
+
+def shown(path):
+    """As a path is written from here, where it is below."""
+    whole, here = os.path.abspath(path), os.getcwd() + os.sep
+    return whole[len(here) :] if whole.startswith(here) else whole
+
+
+def clipped(text):
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 
 
 def is_ours(path):
-    return path.startswith("<frozen") or os.path.abspath(path).startswith(OURS + os.sep)
+    return os.path.abspath(path).startswith(OURS + os.sep)
 
 
-def is_installed(path):
-    parts = os.path.abspath(path).split(os.sep)
-    return any(part in ("site-packages", "dist-packages", "torch") for part in parts) or path.startswith(STANDARD)
+def is_packaged(path):
+    return any(part in ("site-packages", "dist-packages") for part in os.path.abspath(path).split(os.sep))
 
 
-def of(error, where):
-    """The failure that an exception of the user's code stands for."""
-    trace = users_frames(error)
-    kind, remedy = "raised", None
+def is_torchs(path):
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    return torch is not None and os.path.abspath(path).startswith(os.path.dirname(os.path.abspath(torch)) + os.sep)
+
+
+def of(error, where, refused=None):
+    """The failure that an exception of the user's code stands for; `refused` is the last
+    call that PyTorch had no result for: (the error, operator, shapes)."""
     names = {base.__name__ for base in type(error).__mro__}
     text = str(error)
+    operator = text.split()[0].replace(".default", "").replace(".", "::", 1) if text.split() else ""
+
+    def failure(kind, message, remedy=None):
+        return Failure(kind, "%s: %s" % (where, message), remedy, error)
+
     if "DynamicOutputShapeException" in names:
-        kind = "data_dependent"
-        remedy = (
-            "the size of its result depends on values, which a trace by shapes does not have (boolean masks, nonzero, "
-            "unique); use torch.where or a mask that is multiplied in the traced step, or record a real step: "
-            "`habitat-tui run -- python ...`"
+        return failure(
+            "data_dependent",
+            "the size of a result depends on values (%s), which a trace by shapes does not have" % operator,
+            "use torch.where, or multiply by a mask, in the traced step" + RECORD,
         )
-    elif "DataDependentOutputException" in names:
-        kind = "data_dependent"
-        remedy = (
-            "it reads a value, and a trace by shapes has none; leave that out of the traced step "
-            "(.item(), .tolist(), if tensor: ...), or record a real step: `habitat-tui run -- python ...`"
+    if "DataDependentOutputException" in names:
+        return failure(
+            "data_dependent",
+            "it reads a value of a tensor (%s), and a trace by shapes has none" % operator,
+            "leave .item(), .tolist() or `if tensor:` out of the traced step" + RECORD,
         )
-    elif "numpy() is not supported" in text or "Cannot access data pointer" in text or "FakeTensor" in text:
-        kind = "data_dependent"
-        remedy = "a traced tensor holds no values: leave .numpy(), custom kernels and the like out of the traced step"
-    elif "CUDA" in text or "cuda" in text or "NVIDIA driver" in text:
+    if "UnsupportedOperatorException" in names or "no fake impl" in text or "no abstract impl" in text:
+        defined = re.search(r"CustomOpDef\(([^)]+)\)", text)
+        named = operator if "UnsupportedOperatorException" in names else defined.group(1) if defined else "its operator"
+        return failure(
+            "custom_operator",
+            "%s does not say what shape its result has" % named,
+            "register that with torch.library.register_fake (before PyTorch 2.4: impl_abstract)" + RECORD,
+        )
+    message = text_of(error)
+    if "numpy() is not supported" in text or "data pointer" in text or "FakeTensor" in text:
+        return failure(
+            "data_dependent",
+            message,
+            "a traced tensor holds no values: leave .numpy(), kernels of your own and the like out of the traced "
+            "step" + RECORD,
+        )
+    if "active drivers" in text or type(error).__module__.split(".")[0] == "triton":
+        return failure(
+            "kernel",
+            message,
+            "Triton's kernels need a GPU: wrap them with torch.library.triton_op or custom_op and register_fake" + RECORD,
+        )
+    if isinstance(error, SystemExit):
+        return failure(
+            "exited",
+            message,
+            'it ended Python; put what a program does, reading of arguments too, under `if __name__ == "__main__":`',
+        )
+    if "CUDA" in text or "NVIDIA driver" in text or "no NVIDIA GPU" in text:
         remedy = 'no GPU is there while tracing, and none is needed: build everything with device = "cpu"'
-    elif isinstance(error, SystemExit):
-        kind = "exited"
-        remedy = "it ended Python; put what a program does, reading of arguments too, under `if __name__ == \"__main__\":`"
-    return Failure(kind, "%s: %s" % (where, text_of(error)), remedy, trace)
+        return failure("raised", message, remedy)
+    if isinstance(error, ModuleNotFoundError):
+        remedy = "install it for %s, or name the Python that has it with --python" % sys.executable
+        return failure("raised", message, remedy)
+    if isinstance(error, ImportError) and "relative import" in text:
+        remedy = "a file in a package is named as a module, from the folder above the package: package.module:function"
+        return failure("raised", message, remedy)
+    if refused is not None and refused[0] is error and refused[2]:
+        shapes = " and ".join(filter(None, (", ".join(refused[2][:-1]), refused[2][-1])))
+        return failure("shapes", message, "%s was given %s; a real step would fail there too" % (refused[1], shapes))
+    return failure("raised", message)
 
 
 def text_of(error):
-    lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    """The error in one line, or two where the first only opens it."""
+    name = type(error).__name__
+    text = error.msg if isinstance(error, SyntaxError) and error.msg else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return name
+    first = "%s: %s" % (name, lines[0])
+    if len(lines) > 1 and (lines[0].endswith(":") or len(lines[0]) < 24):
+        first += " " + lines[1]
+    return clipped(first)

@@ -58,6 +58,8 @@ class Step:
         self.steps_made = 0
         self.autocast = None
         self.inputs = None
+        # The last call that PyTorch had no result for: (error, operator, shapes).
+        self.refused = None
         self.reset()
 
     def reset(self):
@@ -233,6 +235,8 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         except Exception as error:
             if type(error).__name__ != "DataDependentOutputException" or "_local_scalar_dense" not in str(error):
+                shapes = [str(list(value.shape)) for value in flat(args)]
+                self.step.refused = (error, "::".join(str(func).split(".")[:2]), shapes)
                 raise
             if not args[0].dtype.is_floating_point:
                 raise

@@ -74,7 +74,7 @@ pub fn step(profile: &Profile) -> Option<(String, String)> {
 pub fn peak(profile: &Profile) -> Option<String> {
     let peak = profile.step.as_ref()?.peak_memory_bytes?;
     let computed = if memory::is_computed(profile) { ", computed" } else { "" };
-    Some(format!("peak memory {}{computed}", memory::amount(peak)))
+    Some(format!("peak memory {peak}{computed}"))
 }
 
 /// What the memory holds at its peak, in at most `width` characters.

@@ -172,7 +172,7 @@ fn table(profiles: &[(u64, Profile)]) -> Table {
             Cell::same(batch),
             time(step.duration),
             time(step.device_busy),
-            Cell::maybe(step.peak_memory_bytes, |peak| Cell::of(format::memory(peak), peak.get())),
+            Cell::maybe(step.peak_memory_bytes, |peak| Cell::of(peak.to_string(), peak.get())),
             Cell::same(profile.operations.len()),
         ]);
     }

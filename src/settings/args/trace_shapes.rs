@@ -38,6 +38,9 @@ pub struct TraceShapesArgs {
     /// End it after this long (30s, 10m; a bare number is hours).
     #[arg(long, value_name = "TIME", value_parser = values::hours, default_value = "10m")]
     pub timeout: Hours,
+    /// Of a function that fails, show the whole traceback, and PyTorch's own log.
+    #[arg(long)]
+    pub verbose: bool,
     /// A name for the workload (default: the function's place).
     #[arg(long, help_heading = "Workload")]
     pub name: Option<String>,
