@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::recording::{self, Form};
-use super::{CliError, print_json};
+use super::{CliError, next, print_json};
 use crate::catalog::{Catalog, DeviceIdentity};
 use crate::profile::Profile;
 use crate::profile::kineto::{self, DeviceInfo, Import, ImportOptions, KinetoError};
@@ -75,12 +75,6 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
     let import = if let Some(import) = recordings(args, &options)? { import } else { traces(args, &options)? };
     let json = import.profile.to_json().map_err(CliError::of)?;
     store::save_atomically(&args.output, &json, args.force)?;
-    if let Some(name) =
-        import.profile.origin.as_ref().filter(|origin| origin.gpu.is_none()).and_then(|origin| origin.gpu_name.as_ref())
-        && let Err(unknown) = catalog.find(name)
-    {
-        eprintln!("note: {unknown}; --origin says which it is");
-    }
     report(args, &import, out)
 }
 
@@ -127,7 +121,8 @@ fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dy
     }
     crate::report::summary::write_profile(&profile, &args.output.display().to_string(), out)?;
     writeln!(out, "  {operations} operations of an op list, nothing measured")?;
-    writeln!(out, "\nwritten to {}; next: habitat-tui {}", args.output.display(), args.output.display())?;
+    writeln!(out, "\nwritten to {}", args.output.display())?;
+    writeln!(out, "{}", next::lines(&args.output, &profile))?;
     Ok(0)
 }
 
@@ -232,7 +227,8 @@ fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8,
         format::percent(summary.joined_share),
         summary.joined_to
     )?;
-    writeln!(out, "\nwritten to {}; next: habitat-tui {}", args.output.display(), args.output.display())?;
+    writeln!(out, "\nwritten to {}", args.output.display())?;
+    writeln!(out, "{}", next::lines(&args.output, profile))?;
     Ok(0)
 }
 

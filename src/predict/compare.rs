@@ -11,7 +11,7 @@ use std::fmt::Write;
 use super::estimate::{GpuFacts, Method};
 use super::kernelwise::KernelWise;
 use super::{
-    Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, find_origin, predict_by,
+    Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, predict_by,
 };
 use crate::catalog::{Catalog, GpuSpec};
 use crate::profile::{Origin, Profile};
@@ -231,7 +231,7 @@ pub struct Comparison {
 /// Those of [`predict`](super::predict) that no method gets around: an unknown origin or target, or nothing
 /// known of any operation.
 pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Comparison, PredictError> {
-    let origin = find_origin(profile, catalog, options)?;
+    let origin = super::origin(profile, catalog, options)?;
     let known = Known::of(profile, origin, options);
     let mode = profile.workload.mode;
     let auto = predict_by(profile, catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;

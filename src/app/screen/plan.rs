@@ -323,14 +323,10 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
     for (index, part) in plan.parts.iter().enumerate() {
         let label = if plan.parts.len() > 1 { format!("part {}", index + 1) } else { "offer".to_owned() };
         lines.push((label, format!("{} ({})", clean(part.offer.as_str(), 120), machine_words(part))));
-        lines.push((
-            "batch".to_owned(),
-            format!(
-                "{} a GPU, {} in all",
-                format::grouped(part.batch_size as f64),
-                format::grouped(part.global_batch_size as f64)
-            ),
-        ));
+        if let (Some(own), Some(all)) = (part.batch_size, part.global_batch_size) {
+            let [own, all] = [own, all].map(|batch| format::grouped(batch as f64));
+            lines.push(("batch".to_owned(), format!("{own} a GPU, {all} in all")));
+        }
         lines.extend(part.notes.iter().map(|note| (String::new(), clean(note, 400))));
     }
     lines.extend(plan.notes.iter().map(|note| ("note".to_owned(), clean(note, 400))));

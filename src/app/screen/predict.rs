@@ -176,7 +176,7 @@ pub fn best_value(app: &App) -> Option<(&Row, &RowValue)> {
 pub fn state_line(app: &App) -> Option<String> {
     match app.predictions.state() {
         JobState::Running => Some(format!("predicting the step on {} GPUs …", app.setup.catalog.len())),
-        JobState::Failed(reason) => Some(format!("prediction failed: {}", clean(reason, 300))),
+        JobState::Failed(reason) => Some(format!("prediction failed: {}", clean(reason, 500))),
         JobState::Cancelled => {
             Some(format!("cancelled; {} runs it again", app.setup.keymap.hint(crate::action::Action::Rerun)))
         }
@@ -409,6 +409,9 @@ pub fn why(app: &App) -> Option<String> {
 
 /// How many rows each method answers for, for the line above the table.
 pub fn summary(app: &App) -> String {
+    if app.predict.rows.is_empty() {
+        return String::new();
+    }
     let shown = rows(app);
     let mut methods: HashMap<&str, usize> = HashMap::new();
     for row in &shown {

@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, GpuSpec};
 use crate::predict::estimate::{Estimate, GpuFacts, MemoryFit, Method, Prediction, StepTime};
 use crate::predict::family::{Family, family};
 use crate::predict::memory::{MemoryLine, MemoryNeed};
-use crate::predict::{Options, PredictError, find_origin, predict};
+use crate::predict::{Options, PredictError, origin, predict};
 use crate::profile::{Profile, Workload};
 use crate::regress::line::{Line, Point};
 use crate::units::{Micros, SamplesPerSecond};
@@ -164,7 +164,7 @@ pub fn sweep(
     wanted.sort_unstable();
     wanted.dedup();
     let own: Vec<(u64, &Profile)> = sorted.iter().map(|(batch, (_, profile))| (*batch, profile)).collect();
-    let memory = memory_line(&own, find_origin(first, catalog, options)?);
+    let memory = memory_line(&own, origin(first, catalog, options)?);
     let mut notes = Vec::new();
     let answers: Vec<Vec<Prediction>> = own
         .iter()
