@@ -229,7 +229,7 @@ fn bad_files_are_named_with_place_and_remedy() {
     cut.truncate(cut.len() / 2);
     for (name, content, expected) in [
         ("empty.json", Vec::new(), "empty"),
-        ("prose.json", b"hello".to_vec(), "line 1"),
+        ("prose.json", b"hello".to_vec(), "looks like text"),
         ("cut.json", PROFILE.as_bytes()[..300].to_vec(), "line"),
         ("cut.json.gz", cut, "cut off"),
         ("nan.json", PROFILE.replace("700.0", "NaN").into_bytes(), "line"),
@@ -247,6 +247,45 @@ fn bad_files_are_named_with_place_and_remedy() {
     }
     assert!(bench.error(&["predict", "missing.json"]).contains("missing.json: no such file"));
     assert!(bench.error(&["predict", "."]).contains("folder"));
+}
+
+#[test]
+fn files_of_other_kinds_are_told_and_the_command_that_reads_them() {
+    let bench = Bench::new();
+    let profile = bench.file("step.habitat.json", PROFILE);
+    let file = |name: &str, content: &[u8]| bench.file(name, content);
+    let csv = file("runs.csv", b"batch,iterations,seconds\n16,100,3\n");
+    let png = file("loss.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
+    let secret = file("secret.blackbox.json", b"{\"format\": \"habitat-black-box\", \"version\": 1}");
+    let empty = file("empty.json", b"");
+    let code = file("train.py", b"import torch\n");
+    for (path_, what, read_here) in [
+        (&csv, "looks like a table (CSV); a log of runs is read by `habitat-tui fit", "an op list"),
+        (&png, "looks like a picture (PNG)", "an op list"),
+        (&secret, "looks like a black box; `habitat-tui predict --black-box", "an op list"),
+        (&empty, "looks like an empty file", "an op list"),
+        (&code, "looks like a Python program; `habitat-tui run -- python", "an op list"),
+    ] {
+        let out = bench.path("out.habitat.json");
+        for command in [
+            &["predict", path(path_)][..],
+            &["batches", path(path_)],
+            &[path(path_)],
+            &["import", path(path_), "-o", path(&out)],
+        ] {
+            let error = bench.error(command);
+            assert!(
+                error.contains(path(path_)) && error.contains(what) && error.contains(read_here),
+                "{command:?}: {error}"
+            );
+        }
+    }
+    let error = bench.error(&["import", path(&profile), "-o", path(&bench.path("x.habitat.json"))]);
+    assert!(error.contains("looks like a profile; `habitat-tui") && error.contains("opens it as it is"), "{error}");
+    let error = bench.error(&["predict", "--black-box", path(&profile)]);
+    assert!(error.contains("looks like a profile") && error.contains("export --black-box"), "{error}");
+    let damaged = file("trace.json.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff\xff\xff");
+    assert!(bench.error(&["predict", path(&damaged)]).contains("damaged"));
 }
 
 #[test]

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::predict::origin::candidates;
 use crate::profile::Profile;
-use crate::report::format::word;
 use crate::store::{self, Paths};
+use crate::text::shell_word;
 
 /// The lines that end a report: `next: habitat-tui FILE`, and where the catalog does not
 /// know the GPU that was measured, what there is to choose from.
 pub(super) fn lines(output: &Path, profile: &Profile) -> String {
-    lines_of(&format!("habitat-tui {}", word(&output.display().to_string())), profile)
+    lines_of(&format!("habitat-tui {}", shell_word(&output.display().to_string())), profile)
 }
 
 /// The same for a command that is not to open the screens.
@@ -21,16 +21,22 @@ pub(super) fn lines_of(command: &str, profile: &Profile) -> String {
     let Ok(catalog) = store::catalog(&Paths::find()) else { return plain() };
     let candidates = candidates(profile, &catalog);
     if candidates.gpus.is_empty() {
-        let which = if origin.gpu_name.is_some() { "the catalog does not have its GPU" } else { "its GPU is not named" };
-        return format!(
-            "next: {command} --ignore-origin\n  {which}, so what was measured predicts no other; this predicts from the shapes alone. \
-             `--origin GPU` says which it was (`habitat-tui gpus` lists all; your own go into {})",
-            Paths::find().catalog().display()
+        let which =
+            if origin.gpu_name.is_some() { "the catalog does not have the GPU" } else { "the GPU is not named" };
+        let mine = Paths::find().catalog();
+        let remedy = format!(
+            "  {which}: predictions need to know which it was (`--origin GPU`; `habitat-tui gpus` lists all, your own go into {})",
+            mine.display()
         );
+        let has_shapes = profile.operations.iter().any(|operation| !operation.inputs.is_empty());
+        return if has_shapes {
+            format!("next: {command} --ignore-origin\n{remedy}, or start from the shapes alone, as this does")
+        } else {
+            format!("next: {command}\n{remedy}; what was measured is shown without")
+        };
     }
     let why = candidates.why.map_or_else(String::new, |why| format!(" ({why})"));
-    let commands: Vec<String> =
-        candidates.gpus.iter().map(|gpu| format!("\n  {command} --origin {gpu}")).collect();
+    let commands: Vec<String> = candidates.gpus.iter().map(|gpu| format!("\n  {command} --origin {gpu}")).collect();
     format!("next, by the GPU that it was recorded on{why}:{}", commands.concat())
 }
 

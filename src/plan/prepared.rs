@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 
 use super::check::{check, check_sources};
-use super::configuration::{Configuration, Excluded, check_assumptions, configurations, amount};
+use super::configuration::{Configuration, Excluded, amount, check_assumptions, configurations};
 use super::explain::{self, dollars, hours};
 use super::problem::{Aim, Choice, Limit, Problem};
 use super::search::{Found, SAME, aims, best, best_single};
 use super::solve::Proof;
 use super::spot::Ladder;
 use super::{
-    Amount, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Range, Rejection, RejectionKind, SolverReport,
-    Total,
+    Amount, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Range, Rejection, RejectionKind,
+    SolverReport, Total,
 };
 use crate::predict::Predictions;
 use crate::pricing::{PriceBook, Tier};

@@ -1,12 +1,12 @@
 //! What the origin tells of a step as a whole: how operations overlap, how long the device
 //! waits for the host, what communication adds.
 
+use super::OperationPrediction;
 use super::family::Family;
 use super::learned::Models;
 use super::rate;
 use super::route::{Route, Routed};
 use super::step::{device_time, shares};
-use super::OperationPrediction;
 use crate::profile::Profile;
 use crate::units::Micros;
 

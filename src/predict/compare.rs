@@ -10,9 +10,7 @@ use std::fmt::Write;
 
 use super::estimate::{GpuFacts, Method};
 use super::kernelwise::KernelWise;
-use super::{
-    Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, predict_by,
-};
+use super::{Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, predict_by};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::profile::{Origin, Profile};
 use crate::units::{GpuSlug, Micros};
@@ -386,7 +384,7 @@ mod tests {
     fn on(answers: Vec<Option<(f64, f64, u32)>>) -> (Vec<Compared>, OnGpu) {
         let path = format!("{}/catalog/t4.toml", env!("CARGO_MANIFEST_DIR"));
         let spec = GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap();
-        let gpu = crate::predict::facts(&spec);
+        let gpu = crate::predict::step::facts(&spec);
         let methods = MethodChoice::ALL.map(|method| Compared { method, missing: None }).to_vec();
         let answers = answers
             .into_iter()

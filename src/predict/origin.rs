@@ -2,7 +2,7 @@
 //! does not tell.
 
 use super::{Options, PredictError};
-use crate::catalog::{Catalog, DeviceIdentity, GpuSpec};
+use crate::catalog::{Catalog, DeviceIdentity, GpuSpec, Vendor};
 use crate::profile::kineto::DeviceInfo;
 use crate::profile::{Origin, Profile};
 use crate::text;
@@ -55,9 +55,8 @@ pub struct Candidates {
 /// Which GPUs of the catalog a profile may have been recorded on, where it does not name one
 /// of them; none where it does, where nothing was measured, and where nothing tells.
 ///
-/// By the board's model in its name; by the figures of a board without a name; by the newest
-/// processor that the names of the kernels say they were compiled for, since libraries build
-/// their kernels for each.
+/// By the board's model in its name; by the figures of a board without a name; by the
+/// generation that the names of the kernels tell.
 pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
     let Some(origin) = profile.origin.as_ref().filter(|origin| known(origin, catalog).is_none()) else {
         return Candidates::default();
@@ -77,11 +76,12 @@ pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
         return Candidates { gpus: slugs(catalog.alike(&identity)), why: None };
     }
     let kernels = profile.operations.iter().flat_map(|operation| &operation.kernels);
-    let Some((major, minor)) = kernels.filter_map(|kernel| compiled_for(&kernel.name)).max() else {
-        return Candidates::default();
-    };
-    let gpus = catalog.iter().filter(|gpu| gpu.compute_capability == Some((major, minor))).collect();
-    let why = format!("some of its kernels were compiled for compute capability {major}.{minor}");
+    let Some(least) = kernels.filter_map(|kernel| needs(&kernel.name)).max() else { return Candidates::default() };
+    let runs = |gpu: &&GpuSpec| gpu.vendor == Vendor::Nvidia && gpu.compute_capability.is_some_and(|own| own >= least);
+    let mut gpus: Vec<&GpuSpec> = catalog.iter().filter(runs).collect();
+    // Libraries choose the kernels of the board's own generation where they have any.
+    gpus.sort_by_key(|gpu| gpu.compute_capability);
+    let why = format!("some of its kernels need compute capability {}.{} or newer", least.0, least.1);
     Candidates { gpus: slugs(gpus), why: Some(why) }
 }
 
@@ -94,19 +94,25 @@ fn figures_of(text: &str) -> Option<((u8, u8), u32)> {
     Some(((major.parse().ok()?, minor.parse().ok()?), count.parse().ok()?))
 }
 
-/// The newest compute capability in a kernel's name: `sm90_xmma_gemm_…`, `cutlass::arch::Sm80`.
-fn compiled_for(kernel: &str) -> Option<(u8, u8)> {
+/// Names that NVIDIA's libraries give to kernels of a generation; seen in traces of these
+/// generations and of newer ones.
+const GENERATIONS: [(&str, (u8, u8)); 5] =
+    [("volta_", (7, 0)), ("turing_", (7, 5)), ("ampere_", (8, 0)), ("nvjet_", (9, 0)), ("hopper_", (9, 0))];
+
+/// The compute capability that a kernel needs at least, as its name tells:
+/// `sm90_xmma_gemm_…`, `cutlass::arch::Sm80`, `volta_sgemm_…`.
+fn needs(kernel: &str) -> Option<(u8, u8)> {
     let name = kernel.to_ascii_lowercase();
-    let marks = name.match_indices("sm").filter(|(at, _)| !name[..*at].ends_with(|c: char| c.is_ascii_alphanumeric()));
-    marks
-        .filter_map(|(at, mark)| {
-            let rest = &name[at + mark.len()..];
-            let rest = rest.strip_prefix('_').unwrap_or(rest);
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            let number: u8 = rest[..end].parse().ok()?;
-            (30..=129).contains(&number).then_some((number / 10, number % 10))
-        })
-        .max()
+    let begins = |at: usize| !name[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+    let marks = name.match_indices("sm").filter(|(at, _)| begins(*at)).filter_map(|(at, mark)| {
+        let rest = &name[at + mark.len()..];
+        let rest = rest.strip_prefix('_').unwrap_or(rest);
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number: u8 = rest[..end].parse().ok()?;
+        (30..=129).contains(&number).then_some((number / 10, number % 10))
+    });
+    let generations = GENERATIONS.iter().filter(|(mark, _)| name.starts_with(mark)).map(|(_, capability)| *capability);
+    marks.chain(generations).max()
 }
 
 /// Which GPU it is to be said to be, for a message.
@@ -134,12 +140,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_kernels_tell_what_they_were_compiled_for() {
-        assert_eq!(compiled_for("sm90_xmma_gemm_bf16bf16_bf16f32"), Some((9, 0)));
-        assert_eq!(compiled_for("void cutlass::Kernel<cutlass::arch::Sm80, a_sm_75>"), Some((8, 0)));
-        assert_eq!(compiled_for("nvjet_sm100_tst"), Some((10, 0)));
-        for other in ["volta_sgemm_128x64_tn", "softmax_warp_forward", "smem_16", "gsm90", "sm_", "sm9999", ""] {
-            assert_eq!(compiled_for(other), None, "{other}");
+    fn names_of_kernels_tell_what_they_need() {
+        assert_eq!(needs("sm90_xmma_gemm_bf16bf16_bf16f32"), Some((9, 0)));
+        assert_eq!(needs("void cutlass::Kernel<cutlass::arch::Sm80, a_sm_75>"), Some((8, 0)));
+        assert_eq!(needs("mxfp8_quantize_sm100"), Some((10, 0)));
+        assert_eq!(needs("nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN"), Some((9, 0)));
+        assert_eq!(needs("volta_sgemm_128x64_tn"), Some((7, 0)));
+        for other in ["softmax_warp_forward", "smem_16", "gsm90", "sm_", "sm9999", ""] {
+            assert_eq!(needs(other), None, "{other}");
         }
     }
 

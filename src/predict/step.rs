@@ -5,7 +5,9 @@ use super::learned::{self, Models};
 use super::memory::MemoryNeed;
 use super::precision::{self, Change};
 use super::route::{Fitted, Route, Routed};
-use super::{Estimate, GpuFacts, Method, MethodChoice, MethodShare, Mode, OperationPrediction, Prediction, StepTime, notes};
+use super::{
+    Estimate, GpuFacts, Method, MethodChoice, MethodShare, Mode, OperationPrediction, Prediction, StepTime, notes,
+};
 use crate::catalog::GpuSpec;
 use crate::profile::Profile;
 use crate::units::{Micros, SamplesPerSecond};

@@ -192,20 +192,6 @@ pub fn shape(shape: &[u64]) -> String {
     format!("[{}]", extents.join("×"))
 }
 
-/// A path or another argument as a shell takes it for one word.
-pub fn word(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
-    // What begins with a dash would be taken for a flag.
-    let text = if text.starts_with('-') { format!("./{text}") } else { text.to_owned() };
-    if text.chars().all(is_plain) && !text.is_empty() {
-        text
-    } else if cfg!(windows) {
-        format!("\"{text}\"")
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,14 +215,5 @@ mod tests {
         assert_eq!(usd(Usd::new(0.0203).unwrap()), "$0.0203");
         assert_eq!(shape(&[4096, 1024]), "[4096×1024]");
         assert_eq!(number(0.0), "0.00");
-    }
-
-    #[cfg(not(windows))]
-    #[test]
-    fn paths_are_one_word_of_a_shell() {
-        assert_eq!(word("a/b-1.habitat.json.zst"), "a/b-1.habitat.json.zst");
-        assert_eq!(word("my step.json"), "'my step.json'");
-        assert_eq!(word("it's"), "'it'\\''s'");
-        assert_eq!((word("-x"), word("")), ("./-x".to_owned(), "''".to_owned()));
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use habitat_tui::app::engine::Solved;
 use habitat_tui::app::{Engine, SaveOutcome, Screen, Setup, Source};
 use habitat_tui::catalog::{Catalog, Vendor};
-use habitat_tui::plan::{Amount, Goal, Part, Plan, PlanStatus, Range, Rejection, RejectionKind, SolverReport, Total, Work};
+use habitat_tui::plan::{
+    Amount, Goal, Part, Plan, PlanStatus, Range, Rejection, RejectionKind, SolverReport, Total, Work,
+};
 use habitat_tui::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
 use habitat_tui::predict::compare::{Answer, Compared, Comparison, OnGpu, Validated};
 use habitat_tui::predict::{

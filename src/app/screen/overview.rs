@@ -1,7 +1,6 @@
 //! First screen: what was recorded, where its time goes and the answer so far.
 
 use crate::app::App;
-use crate::app::job::JobState;
 use crate::app::screen::{plan, predict};
 use crate::plan::Plan;
 use crate::predict::family;
@@ -105,13 +104,6 @@ fn waiting(app: &App) -> Vec<String> {
     vec![predict::state_line(app).unwrap_or_else(|| "no prediction yet".to_owned())]
 }
 
-/// What waits behind the first answer does not say the same again.
-const NEEDS_PREDICTION: &str = "needs the prediction";
-
-fn failed(app: &App) -> bool {
-    app.predictions.value().is_none() && matches!(app.predictions.state(), JobState::Failed(_))
-}
-
 fn fastest(app: &App) -> Answer {
     let question = "Fastest GPU";
     let stale = app.predictions.is_stale();
@@ -136,8 +128,8 @@ fn best_value(app: &App) -> Answer {
     let Some((row, value)) = predict::best_value(app) else {
         let detail = if app.predictions.value().is_some() {
             vec!["no usable offer, or the batch size is not known".to_owned()]
-        } else if failed(app) {
-            vec![NEEDS_PREDICTION.to_owned()]
+        } else if predict::failed(app) {
+            vec![predict::NEEDS_PREDICTION.to_owned()]
         } else {
             waiting(app)
         };
@@ -169,7 +161,7 @@ fn recommended(app: &App) -> Answer {
                 .reasons
                 .first()
                 .map_or_else(|| vec!["no plan meets the limits".to_owned()], |reason| vec![clean(reason, 200)]),
-            None if failed(app) => vec![NEEDS_PREDICTION.to_owned()],
+            None if predict::failed(app) => vec![predict::NEEDS_PREDICTION.to_owned()],
             None => vec![plan::state_line(app).unwrap_or_else(|| "waits for the prediction".to_owned())],
         };
         return Answer { question, answer: None, detail, stale };

@@ -184,6 +184,14 @@ pub fn state_line(app: &App) -> Option<String> {
     }
 }
 
+/// Whether there are no predictions because they failed.
+pub fn failed(app: &App) -> bool {
+    app.predictions.value().is_none() && matches!(app.predictions.state(), JobState::Failed(_))
+}
+
+/// Said where something waits for predictions that failed: the reason stands elsewhere.
+pub const NEEDS_PREDICTION: &str = "needs the prediction";
+
 /// Low–high and method of a step.
 pub fn range_and_method(step: &Estimate<Micros>) -> String {
     format!("{} · {}", format::time_range(step.low, step.high), method_words(step))

@@ -19,6 +19,7 @@ use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
 use crate::settings::args::{InputArgs, WorkloadArgs};
 use crate::store::{self, Paths};
+use crate::text;
 use crate::units::Micros;
 
 /// What stands for the batch size in the command.
@@ -149,7 +150,7 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
     if let Some(line) = MemoryLine::of_profiles(&of_batches) {
         writeln!(text, "{line}")?;
     }
-    let files: Vec<String> = recorded.iter().map(|path| format::word(&path.display().to_string())).collect();
+    let files: Vec<String> = recorded.iter().map(|path| text::shell_word(&path.display().to_string())).collect();
     if let Some((_, first)) = profiles.first().filter(|_| !files.is_empty()) {
         let is_known = |profile: &Profile| profile.origin.as_ref().is_some_and(|origin| origin.gpu.is_some());
         // Where no GPU of the catalog was measured, nothing says for which one.
