@@ -11,17 +11,16 @@
 //! profiles are joined as those of several traces are.
 
 mod marks;
-mod range;
 mod source;
 
 use std::collections::HashSet;
 
 use self::marks::Marks;
-use self::range::{Described, describe};
 pub use self::source::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow, WorkRowKind};
 use super::kineto::{
     self, Feed, Grouping, Import, ImportOptions, KinetoError, NoSuchDevice, Range, RangeKind, Recorder, Work, WorkKind,
 };
+use super::nvtx::{Described, describe};
 
 /// What a recording of this kind can be asked in addition.
 #[derive(Debug, Clone, Copy, Default)]

@@ -16,6 +16,7 @@ use crate::predict::memory::{MemoryLine, MemoryNeed};
 use crate::predict::{Options, PredictError, origin, predict};
 use crate::profile::{Profile, Workload};
 use crate::regress::line::{Line, Point};
+use crate::text;
 use crate::units::{Micros, SamplesPerSecond};
 
 /// What the error of a step from scaled shapes is, as ln(measured ÷ predicted) at the ends of
@@ -171,6 +172,7 @@ pub fn sweep(
         .map(|(_, profile)| Ok(predict(profile, catalog, options)?.predictions))
         .collect::<Result<_, PredictError>>()?;
     let basis = if recorded.len() > 1 { Basis::Lines } else { Basis::Shapes };
+    notes.extend(far_beyond(&recorded, &wanted));
     let mut scaled = Vec::new();
     if basis == Basis::Shapes {
         notes.push(format!(
@@ -202,6 +204,20 @@ pub fn sweep(
     }
     let shapes_only = first.origin.is_none();
     Ok(Sweep { workload: first.workload.clone(), basis, recorded, shapes_only, gpus, memory, notes })
+}
+
+/// Times the largest recorded batch from which on nothing seen says anything.
+const FAR: u64 = 64;
+
+/// What is to be said of batches that nobody trains with on one GPU.
+fn far_beyond(recorded: &[u64], wanted: &[u64]) -> Option<String> {
+    let largest = *recorded.iter().max()?;
+    let far = *wanted.iter().max().filter(|batch| **batch / FAR > largest)?;
+    Some(format!(
+        "batch {} is {} times the largest recorded: time and memory there are lines drawn on, not what a GPU does",
+        text::grouped(far as f64),
+        text::grouped(far as f64 / largest as f64)
+    ))
 }
 
 /// Whether two profiles are of one workload, recorded alike.

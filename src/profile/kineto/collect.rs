@@ -11,6 +11,7 @@ use super::feed::{Grouping, Recorder};
 use super::intern::{NONE, Pool};
 use super::record::{Device, DeviceKind, Host, HostKind, Launch, LaunchShape, Properties, Shapes};
 use super::steps::{is_named, stem};
+use crate::profile::nvtx;
 
 /// Which events a pass keeps.
 #[derive(Debug)]
@@ -207,6 +208,12 @@ impl Records {
             of_forward: false,
             phase: None,
         };
+        if kind == HostKind::Part
+            && let Some(phase) = nvtx::describe(self.names.text(host.name), None).phase
+        {
+            // It says which part of the step it is, and is no part of the model.
+            (host.kind, host.phase) = (HostKind::Annotation, Some(phase));
+        }
         if !event.args.is_empty() && kind != HostKind::Module {
             let texts = &mut self.texts;
             let mut keep_text = |value: &[u8]| {

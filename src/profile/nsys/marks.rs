@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::range::{Described, Mark};
 use super::{NsysError, RangeRow, micros};
 use crate::profile::kineto::{Feed, Range, RangeKind, StepMarks};
+use crate::profile::nvtx::{Described, Mark};
 
 /// Ranges that may be steps.
 #[derive(Default)]
