@@ -96,9 +96,10 @@ pub struct Options {
 pub enum PredictError {
     /// Measured times without a GPU that the catalog knows.
     #[error(
-        "{}; say which it is with --origin{}, or drop what was measured with --ignore-origin",
+        "{}; say which it is with --origin{}{}",
         origin::named(.name.as_deref(), .candidates),
-        origin::choice(.candidates, .near)
+        origin::choice(.candidates, .near),
+        if *.has_shapes { ", or drop what was measured with --ignore-origin" } else { "" }
     )]
     UnknownOrigin {
         /// What the profile calls the GPU, if anything.
@@ -107,13 +108,15 @@ pub enum PredictError {
         candidates: Candidates,
         /// Nearest slugs, where it can be none.
         near: Vec<String>,
+        /// Whether there is something to predict from without what was measured.
+        has_shapes: bool,
     },
     /// A GPU asked for that the catalog does not have.
     #[error(transparent)]
     UnknownGpu(#[from] crate::catalog::UnknownGpu),
     /// No operation has a time or shapes.
     #[error(
-        "no operation of {workload:?} has a measured time or shapes, so there is nothing to predict from; record it with shapes (record_shapes=True)"
+        "no operation of {workload:?} has shapes, or a measured time that is used, so there is nothing to predict from; record it with shapes (record_shapes=True)"
     )]
     NothingKnown {
         /// The workload.

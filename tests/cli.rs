@@ -304,11 +304,11 @@ fn files_of_other_kinds_are_told_and_the_command_that_reads_them() {
     let empty = file("empty.json", b"");
     let code = file("train.py", b"import torch\n");
     for (path_, what, read_here) in [
-        (&csv, "looks like a table (CSV); a log of runs is read by `habitat-tui fit", "an op list"),
-        (&png, "looks like a picture (PNG)", "an op list"),
-        (&secret, "looks like a black box; `habitat-tui predict --black-box", "an op list"),
-        (&empty, "looks like an empty file", "an op list"),
-        (&code, "looks like a Python program; `habitat-tui run -- python", "an op list"),
+        (&csv, "looks like a table (CSV); a log of runs is read by `habitat-tui fit", "op list"),
+        (&png, "looks like a picture (PNG)", "op list"),
+        (&secret, "looks like a black box; `habitat-tui predict --black-box", "op list"),
+        (&empty, "looks like an empty file", "op list"),
+        (&code, "looks like a Python program; `habitat-tui run -- python", "op list"),
     ] {
         let out = bench.path("out.habitat.json");
         for command in [

@@ -36,7 +36,8 @@ pub fn origin<'a>(
     let near = name.as_deref().filter(|_| candidates.gpus.is_empty()).map_or_else(Vec::new, |name| {
         catalog.find(name).map_or_else(|unknown| unknown.near, |gpu| vec![gpu.slug.to_string()])
     });
-    Err(PredictError::UnknownOrigin { name: name.map(|name| text::clean(&name, 80)), candidates, near })
+    let has_shapes = profile.operations.iter().any(|operation| !operation.inputs.is_empty());
+    Err(PredictError::UnknownOrigin { name: name.map(|name| text::clean(&name, 80)), candidates, near, has_shapes })
 }
 
 fn known<'a>(origin: &Origin, catalog: &'a Catalog) -> Option<&'a GpuSpec> {

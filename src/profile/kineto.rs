@@ -240,7 +240,7 @@ fn import_rank(
     if records.overflowed {
         let (from, to) = window(&records, marked.as_ref().map(|(spans, _)| &spans[..]), budget);
         let (step_range, recorder) = (records.step_range.take(), records.recorder.clone());
-        let mut part = Records { step_range, recorder, ..Records::default() };
+        let mut part = Records { recorder, step_range, ..Records::default() };
         passes.read(&mut part, &Keep::HostOf { from, to })?;
         let wanted: HashSet<u64> = part.launches.iter().map(|launch| launch.correlation).collect();
         passes.read(&mut part, &Keep::DevicesOf(wanted))?;

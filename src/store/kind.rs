@@ -161,7 +161,7 @@ fn of_bytes(head: &[u8], path: &Path) -> Option<Other> {
         return Some(Other { what: what.to_owned(), remedy: Some(remedy) });
     }
     if head.iter().all(u8::is_ascii_whitespace) {
-        return other("an empty file", Some("was the program that wrote it ended early, or the disk full?"));
+        return other("an empty file", Some("the program that wrote it may have ended early, or the disk been full"));
     }
     let pictures: [(&[u8], &str); 5] = [
         (b"\x89PNG", "a picture (PNG)"),

@@ -186,13 +186,15 @@ fn cpu_traces_give_their_shapes() {
 /// of kernels only has it.
 fn kernels_alone(path: &Path) -> Vec<u8> {
     let mut json = String::new();
-    MultiGzDecoder::new(BufReader::new(File::open(path).unwrap())).read_to_string(&mut json).unwrap();
-    let mut trace: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let file = File::open(path).expect("the trace is there");
+    MultiGzDecoder::new(BufReader::new(file)).read_to_string(&mut json).expect("the trace is whole");
+    let mut trace: serde_json::Value = serde_json::from_str(&json).expect("the trace is JSON");
     let of_device = ["kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"];
-    let events = trace["traceEvents"].as_array_mut().unwrap();
+    let events = trace["traceEvents"].as_array_mut().expect("the trace has events");
     events.retain(|event| event["cat"].as_str().is_some_and(|category| of_device.contains(&category)));
-    let kept = serde_json::json!({"kernels_only": 1, "deviceProperties": trace["deviceProperties"], "traceEvents": trace["traceEvents"]});
-    serde_json::to_vec(&kept).unwrap()
+    serde_json::json!({"kernels_only": 1, "deviceProperties": trace["deviceProperties"], "traceEvents": trace["traceEvents"]})
+        .to_string()
+        .into_bytes()
 }
 
 /// The steps of the nine traces that mark three or more, from their kernels alone: as many

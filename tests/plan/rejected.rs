@@ -178,7 +178,7 @@ fn steps_need_no_batch_size() {
         assert!(unknown.notes.iter().any(|note| note.contains("counted in steps")), "{:?}", unknown.notes);
         // A part that claims samples is found out.
         let mut wrong = unknown.clone();
-        wrong.parts[0].work = Amount::Samples(Samples::new(12.0).unwrap());
+        wrong.parts[0].work = Amount::Samples(Samples::new(wrong.parts[0].work.get()).unwrap());
         assert!(matches!(check(&wrong), Err(CheckError::Offer { .. })));
     }
 }
