@@ -115,6 +115,20 @@ impl Catalog {
     /// Boards that differ only in what a driver does not tell (SXM or `PCIe` with equal
     /// memory and multiprocessors) are told apart by the words of the name.
     pub fn identify(&self, identity: &DeviceIdentity) -> Option<&GpuSpec> {
+        match self.scored(identity).as_slice() {
+            [(_, only)] => Some(only),
+            [(best, first), (second, _), ..] if best > second => Some(first),
+            _ => None,
+        }
+    }
+
+    /// The GPUs of the model that a driver calls `identity.name`, so far as its figures
+    /// agree, the likeliest first.
+    pub fn alike(&self, identity: &DeviceIdentity) -> Vec<&GpuSpec> {
+        self.scored(identity).into_iter().map(|(_, gpu)| gpu).collect()
+    }
+
+    fn scored(&self, identity: &DeviceIdentity) -> Vec<(i32, &GpuSpec)> {
         let wanted = words(&identity.name);
         let mut scored: Vec<(i32, &GpuSpec)> = self
             .gpus
@@ -129,11 +143,7 @@ impl Catalog {
             .filter_map(|gpu| name_score(&wanted, gpu).map(|score| (score, gpu)))
             .collect();
         scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-        match scored.as_slice() {
-            [(_, only)] => Some(only),
-            [(best, first), (second, _), ..] if best > second => Some(first),
-            _ => None,
-        }
+        scored
     }
 }
 

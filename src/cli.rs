@@ -17,6 +17,7 @@ mod goal;
 mod import;
 mod input;
 mod measured;
+mod next;
 mod operators;
 mod print;
 mod progress;
@@ -222,9 +223,10 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         })));
     }
     loaded.warn();
-    let predictions = sorted(crate::predict::predict(&loaded.profile, &catalog, &options)?);
     summary::write_profile(&loaded.profile, &loaded.label, out)?;
     writeln!(out)?;
+    out.flush()?;
+    let predictions = sorted(crate::predict::predict(&loaded.profile, &catalog, &options)?);
     summary::write_predictions(&predictions, &prices, out)?;
     writeln!(out)?;
     match crate::plan::plan(&predictions, &prices, &goal) {
@@ -263,21 +265,27 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
     let prices = store::prices(&paths)?;
-    let (mut answers, head) = if let Some(file) = &args.black_box.black_box {
+    let mut answers = if let Some(file) = &args.black_box.black_box {
         let models = train::folder(args.input.models.as_deref(), &settings(&paths)?, &paths);
         let (answers, line) = black_box::answers(&args.black_box, file, &args.input, &models, &args.to, &catalog)?;
-        (answers, format!("{line}\n").into_bytes())
+        if args.form.is_text() {
+            writeln!(out, "{line}\n")?;
+        }
+        answers
     } else {
         let loaded = load(&args.input, &catalog)?;
         loaded.warn();
         let options = options(&args.input, &args.to, &catalog, &paths)?;
+        if args.form.is_text() {
+            // What was measured needs no catalog: it is shown whatever becomes of the predictions.
+            summary::write_profile(&loaded.profile, &loaded.label, out)?;
+            writeln!(out)?;
+            out.flush()?;
+        }
         if args.all_methods {
             return compare(args, &loaded, &catalog, &options, out);
         }
-        let answers = crate::predict::predict(&loaded.profile, &catalog, &options)?;
-        let mut head = Vec::new();
-        summary::write_profile(&loaded.profile, &loaded.label, &mut head)?;
-        (answers, head)
+        crate::predict::predict(&loaded.profile, &catalog, &options)?
     };
     if args.to.is_empty() {
         answers = sorted(answers);
@@ -303,8 +311,6 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
             }
         }
         _ => {
-            out.write_all(&head)?;
-            writeln!(out)?;
             summary::write_predictions(&answers, &prices, out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
                 writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
@@ -328,11 +334,7 @@ fn compare(
         TableForm { json: true, .. } => return print_json(&comparison::json(&comparison), out),
         TableForm { csv: true, .. } => comparison::table(&comparison).write_csv(out)?,
         TableForm { markdown: true, .. } => comparison::table(&comparison).write_markdown(out)?,
-        _ => {
-            summary::write_profile(&loaded.profile, &loaded.label, out)?;
-            writeln!(out)?;
-            comparison::write_text(&comparison, out)?;
-        }
+        _ => comparison::write_text(&comparison, out)?,
     }
     Ok(0)
 }

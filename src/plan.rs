@@ -28,12 +28,12 @@ use serde::Serialize;
 pub use assumptions::Assumed;
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
-pub use goal::{Assumptions, Confidence, Goal, Limits, Objective, Work};
+pub use goal::{Amount, Assumptions, Confidence, Goal, Limits, Objective, Work};
 
 pub use prepared::{Prepared, plan};
 
 use crate::pricing::{OfferId, Tier};
-use crate::units::{GpuSlug, Hours, Samples, Usd, UsdPerHour};
+use crate::units::{GpuSlug, Hours, Usd, UsdPerHour};
 
 /// A value with the ends of its range.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -73,8 +73,8 @@ pub struct Plan {
     pub rejected: Vec<Rejection>,
     /// Why there is no plan and what would make one; empty otherwise.
     pub reasons: Vec<String>,
-    /// The work in samples.
-    pub work: Samples,
+    /// The work.
+    pub work: Amount,
     /// The goal it answers.
     pub goal: Goal,
     /// How it was solved.
@@ -116,12 +116,12 @@ pub struct Part {
     pub nodes: u32,
     /// How it is paid for.
     pub tier: Tier,
-    /// Samples of one step on ONE GPU.
-    pub batch_size: u64,
-    /// Samples of one optimizer step on all GPUs.
-    pub global_batch_size: u64,
-    /// Samples this part processes.
-    pub samples: Samples,
+    /// Samples of one step on ONE GPU; `None` where nothing says.
+    pub batch_size: Option<u64>,
+    /// Samples of one optimizer step on all GPUs; `None` where nothing says.
+    pub global_batch_size: Option<u64>,
+    /// The work that this part does, in the unit of the plan's.
+    pub work: Amount,
     /// Time of one step on all GPUs, communication included, in microseconds.
     pub step_time_us: Range<f64>,
     /// Elapsed hours, set-up, checkpoints and expected losses included.

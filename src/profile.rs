@@ -8,6 +8,7 @@ pub mod breakdown;
 mod kernel;
 pub mod kineto;
 pub mod nsys;
+mod nvtx;
 pub mod op_list;
 mod operation;
 mod read;

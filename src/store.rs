@@ -1,9 +1,9 @@
 //! Files: what is shipped inside the program, what the user added, and safe writing.
 
-pub mod batch_tables;
 pub mod bundled;
 pub mod collected;
 pub mod files;
+pub mod kind;
 pub mod nsys;
 pub mod operator_tables;
 pub mod paths;
@@ -11,6 +11,7 @@ pub mod profet;
 pub mod run_logs;
 
 pub use files::{Compression, StoreError, open, read_bounded, read_profile, save_atomically};
+pub use kind::{Kind, kind};
 pub use paths::Paths;
 
 use std::io::Read;

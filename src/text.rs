@@ -68,3 +68,31 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: 
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     scored.into_iter().take(count).map(|(_, candidate)| candidate).collect()
 }
+
+/// A path or another argument as a shell takes it for one word.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    // What begins with a dash would be taken for a flag.
+    let text = if text.starts_with('-') { format!("./{text}") } else { text.to_owned() };
+    if text.chars().all(is_plain) && !text.is_empty() {
+        text
+    } else if cfg!(windows) {
+        format!("\"{text}\"")
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(not(windows))]
+    #[test]
+    fn paths_are_one_word_of_a_shell() {
+        assert_eq!(shell_word("a/b-1.habitat.json.zst"), "a/b-1.habitat.json.zst");
+        assert_eq!(shell_word("my step.json"), "'my step.json'");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
+        assert_eq!((shell_word("-x"), shell_word("")), ("./-x".to_owned(), "''".to_owned()));
+    }
+}

@@ -531,7 +531,7 @@ fn one_job_at_several_batch_sizes() {
         assert!(Path::new(&place.path(&format!("seen-b{batch}.json"))).exists());
     }
     assert!(
-        ran.err().contains("next: habitat-tui batches p-b16.habitat.json p-b48.habitat.json --to GPU"),
+        ran.err().contains("next: habitat-tui batches p-b16.habitat.json p-b48.habitat.json --to h100-sxm5-80gb,l4"),
         "{}",
         ran.err()
     );

@@ -229,7 +229,7 @@ fn bad_files_are_named_with_place_and_remedy() {
     cut.truncate(cut.len() / 2);
     for (name, content, expected) in [
         ("empty.json", Vec::new(), "empty"),
-        ("prose.json", b"hello".to_vec(), "line 1"),
+        ("prose.json", b"hello".to_vec(), "looks like text"),
         ("cut.json", PROFILE.as_bytes()[..300].to_vec(), "line"),
         ("cut.json.gz", cut, "cut off"),
         ("nan.json", PROFILE.replace("700.0", "NaN").into_bytes(), "line"),
@@ -247,6 +247,89 @@ fn bad_files_are_named_with_place_and_remedy() {
     }
     assert!(bench.error(&["predict", "missing.json"]).contains("missing.json: no such file"));
     assert!(bench.error(&["predict", "."]).contains("folder"));
+}
+
+/// What was measured needs no catalog; the error names what it may have been.
+#[test]
+fn a_step_of_an_unknown_gpu_is_shown_and_then_the_remedy() {
+    let bench = Bench::new();
+    let unknown = |origin: &str| PROFILE.replace("{\"gpu\": \"v100-sxm2-16gb\"}", origin);
+    let file = bench.file("h.habitat.json", unknown("{\"gpu_name\": \"NVIDIA H100 of tomorrow\"}"));
+    for command in [&["predict", path(&file)][..], &[path(&file)], &["predict", "--all-methods", path(&file)]] {
+        let output = bench.run(command);
+        assert_eq!(output.status.code(), Some(2));
+        let (shown, error) = (text(&output.stdout), text(&output.stderr));
+        assert!(shown.contains("step 1.0 ms measured") && shown.contains("aten::mm"), "{shown}");
+        assert!(error.contains("--origin (it may be ") && error.contains("h100-sxm5-80gb"), "{error}");
+    }
+    let answered = bench.ok(&["predict", path(&file), "--origin", "h100-sxm5-80gb", "--to", "l4"]);
+    assert_eq!(answered.matches("step 1.0 ms measured").count(), 1, "{answered}");
+    // JSON has the answer or nothing.
+    assert!(bench.run(&["predict", path(&file), "--json"]).stdout.is_empty());
+    // Without a name the kernels tell.
+    let file = bench.file("k.habitat.json", unknown("{}").replace("\"name\": \"relu\"", "\"name\": \"sm90_relu\""));
+    let error = bench.error(&["predict", path(&file)]);
+    assert!(error.contains("compute capability 9.0 or newer") && error.contains("h100-pcie-80gb"), "{error}");
+}
+
+/// A number of steps needs no batch size; samples, epochs and tokens do.
+#[test]
+fn steps_are_planned_without_a_batch_size() {
+    let bench = Bench::new();
+    let with = bench.file("with.habitat.json", PROFILE);
+    let without = bench.file("without.habitat.json", PROFILE.replace("\"batch_size\": 64, ", ""));
+    let plan = |file: &Path, form: &str| bench.ok(&["plan", path(file), "--steps", "10k", form]);
+    let json = |file: &Path| serde_json::from_str::<Value>(&plan(file, "--json")).unwrap();
+    let (known, unknown) = (json(&with), json(&without));
+    assert_eq!(known["total"], unknown["total"]);
+    assert_eq!((known["work_samples"].as_f64(), unknown["work_steps"].as_f64()), (Some(640_000.0), Some(10_000.0)));
+    assert!(unknown.get("work_samples").is_none() && unknown["parts"][0].get("batch_size").is_none());
+    assert!(plan(&without, "--all").starts_with("10,000 steps of one GPU: $"));
+    let toml: toml::Table = plan(&without, "--toml").parse().unwrap();
+    assert_eq!(toml["workload"]["steps"].as_float(), Some(10_000.0));
+    for work in [&["--samples", "1M"][..], &["--epochs", "3", "--dataset", "1M"], &["--tokens", "1M"]] {
+        let error = bench.error(&[&["plan", path(&without)], work].concat());
+        assert!(error.contains("--batch-size") && error.contains("--steps"), "{error}");
+    }
+}
+
+#[test]
+fn files_of_other_kinds_are_told_and_the_command_that_reads_them() {
+    let bench = Bench::new();
+    let profile = bench.file("step.habitat.json", PROFILE);
+    let file = |name: &str, content: &[u8]| bench.file(name, content);
+    let csv = file("runs.csv", b"batch,iterations,seconds\n16,100,3\n");
+    let png = file("loss.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
+    let secret = file("secret.blackbox.json", b"{\"format\": \"habitat-black-box\", \"version\": 1}");
+    let empty = file("empty.json", b"");
+    let code = file("train.py", b"import torch\n");
+    for (path_, what, read_here) in [
+        (&csv, "looks like a table (CSV); a log of runs is read by `habitat-tui fit", "op list"),
+        (&png, "looks like a picture (PNG)", "op list"),
+        (&secret, "looks like a black box; `habitat-tui predict --black-box", "op list"),
+        (&empty, "looks like an empty file", "op list"),
+        (&code, "looks like a Python program; `habitat-tui run -- python", "op list"),
+    ] {
+        let out = bench.path("out.habitat.json");
+        for command in [
+            &["predict", path(path_)][..],
+            &["batches", path(path_)],
+            &[path(path_)],
+            &["import", path(path_), "-o", path(&out)],
+        ] {
+            let error = bench.error(command);
+            assert!(
+                error.contains(path(path_)) && error.contains(what) && error.contains(read_here),
+                "{command:?}: {error}"
+            );
+        }
+    }
+    let error = bench.error(&["import", path(&profile), "-o", path(&bench.path("x.habitat.json"))]);
+    assert!(error.contains("looks like a profile; `habitat-tui") && error.contains("opens it as it is"), "{error}");
+    let error = bench.error(&["predict", "--black-box", path(&profile)]);
+    assert!(error.contains("looks like a profile") && error.contains("export --black-box"), "{error}");
+    let damaged = file("trace.json.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff\xff\xff");
+    assert!(bench.error(&["predict", path(&damaged)]).contains("damaged"));
 }
 
 #[test]

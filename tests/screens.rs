@@ -116,6 +116,27 @@ fn failures_stay_in_the_pane_that_asked() {
     launch.engine.predict = std::sync::Arc::new(|_, _| Err("the origin is not known; give --origin".into()));
     let drawn = picture(&launch, "3", (80, 24));
     assert!(drawn.contains("prediction failed") && drawn.contains("--origin"), "{drawn}");
+    assert!(!drawn.contains("0 of 0"), "{drawn}");
+}
+
+/// What failed is said once a screen, and what was measured is there without it.
+#[test]
+fn a_failure_is_said_once() {
+    let mut launch = launch();
+    launch.engine.predict = std::sync::Arc::new(|_, _| Err("the origin is not known; give --origin".into()));
+    for size in [(80, 24), (120, 40), (50, 15)] {
+        for (screen, times) in [("1", 1), ("2", 0), ("3", 1), ("4", 1)] {
+            let drawn = picture(&launch, screen, size);
+            assert_eq!(drawn.matches("prediction failed").count(), times, "{screen} {size:?}\n{drawn}");
+        }
+        assert!(picture(&launch, "2", size).contains("mm"));
+    }
+    let mut launch = common::launch();
+    launch.engine.plan = std::sync::Arc::new(|_, _| Err("the batch size is not known; give --batch-size".into()));
+    for screen in ["1", "4"] {
+        let drawn = picture(&launch, screen, (120, 40));
+        assert_eq!(drawn.matches("planning failed").count(), 1, "{screen}\n{drawn}");
+    }
 }
 
 #[test]

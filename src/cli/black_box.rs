@@ -12,7 +12,7 @@ use crate::predict::Predictions;
 use crate::predict::blackbox::{Axis, BlackBoxModel, OperatorTotals, Recorded, between, predict};
 use crate::report::format;
 use crate::settings::args::{BlackBoxArgs, BlackBoxEvaluateArgs, InputArgs};
-use crate::store::{self, StoreError, profet};
+use crate::store::{self, Kind, StoreError, profet};
 use crate::units::GpuSlug;
 
 /// The card beside the model.
@@ -33,7 +33,10 @@ pub(super) fn answers(
         .map(|name| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of))
         .collect::<Result<_, _>>()?;
     let one = |path: &Path| -> Result<(OperatorTotals, Predictions), CliError> {
-        let totals = store::read_totals(path)?;
+        let totals = match store::kind(path)? {
+            Kind::BlackBox => store::read_totals(path)?,
+            other => return Err(other.refused(path, "a black box, as `habitat-tui export --black-box` writes").into()),
+        };
         let named = |error| CliError(format!("{}: {error}", path.display()));
         let predictions = predict(&totals, &model, catalog, &targets, input.peak_memory).map_err(named)?;
         Ok((totals, predictions))
@@ -64,12 +67,6 @@ pub(super) fn answers(
         line = format!("{line}; up to {}: {what} {size}", path.display());
     }
     Ok((predictions, line))
-}
-
-/// Whether the beginning of a file has the mark of a black box.
-pub(super) fn looks_like_one(path: &Path) -> Result<bool, CliError> {
-    let mark = b"\"habitat-black-box\"";
-    Ok(super::input::head(path)?.windows(mark.len()).any(|window| window == mark))
 }
 
 /// `models train --black-box DIR`.

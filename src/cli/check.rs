@@ -7,7 +7,11 @@ use super::CliError;
 use crate::catalog::{Calibration, GpuSpec, Layer};
 use crate::pricing::Snapshot;
 use crate::settings::args::CheckArgs;
-use crate::store;
+use crate::store::{self, Kind};
+
+/// What can be checked.
+const CHECKED: &str =
+    "a profile, a black box, an op list, and TOML of the catalog, of prices, of a calibration or of a plan";
 
 pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let mut failed = 0;
@@ -57,19 +61,18 @@ fn check(path: &Path) -> Result<String, CliError> {
             GpuSpec::parse(&text, Layer::User(path.display().to_string())).map_err(|error| named(error.to_string()))?;
         return Ok(format!("catalog file of {} ({})", spec.slug, spec.name));
     }
-    if super::black_box::looks_like_one(path)? {
-        let totals = store::read_totals(path)?;
-        return Ok(format!("black box, {} kinds of operators on {}", totals.kinds.len(), totals.gpu));
-    }
-    if let Some(profile) = super::input::op_list(path)? {
-        let name = crate::text::clean(&profile.workload.name, 60);
-        return Ok(format!("op list of {name}, {} operations, none measured", profile.operations.len()));
-    }
-    if super::input::looks_like_trace(path)? {
-        let path = path.display();
-        return Err(CliError(format!(
-            "{path}: looks like a PyTorch trace; `habitat-tui import {path} -o FILE` makes a profile of it"
-        )));
+    match store::kind(path)? {
+        Kind::Profile => {}
+        Kind::BlackBox => {
+            let totals = store::read_totals(path)?;
+            return Ok(format!("black box, {} kinds of operators on {}", totals.kinds.len(), totals.gpu));
+        }
+        Kind::OpList => {
+            let profile = super::input::op_list(path)?;
+            let name = crate::text::clean(&profile.workload.name, 60);
+            return Ok(format!("op list of {name}, {} operations, none measured", profile.operations.len()));
+        }
+        other => return Err(other.refused(path, CHECKED).into()),
     }
     let (profile, warnings) = store::read_profile(path)?;
     for warning in warnings {

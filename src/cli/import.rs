@@ -2,19 +2,19 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::recording::{self, Form};
-use super::{CliError, print_json};
+use super::{CliError, next, print_json};
 use crate::catalog::{Catalog, DeviceIdentity};
 use crate::profile::Profile;
 use crate::profile::kineto::{self, DeviceInfo, Import, ImportOptions, KinetoError};
 use crate::profile::nsys::Choice;
 use crate::report::format;
 use crate::settings::args::ImportArgs;
-use crate::store::{self, Paths};
+use crate::store::{self, Kind, Paths};
 use crate::units::GpuSlug;
 
 #[derive(Serialize)]
@@ -46,25 +46,27 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
     if !args.force && args.output.exists() {
         return Err(store::StoreError::Exists { path: args.output.clone() }.into());
     }
-    let origin = args
+    let told = &args.workload;
+    let origin = told
         .origin
         .as_ref()
         .map(|name| catalog.find(name).map(|gpu| gpu.slug.clone()))
         .transpose()
         .map_err(CliError::of)?;
-    if let [file] = args.traces.as_slice()
-        && let Some(profile) = super::input::op_list(file)?
-    {
+    let kinds = args.traces.iter().map(|path| store::kind(path)).collect::<Result<Vec<_>, _>>()?;
+    if kinds == [Kind::OpList] {
+        let profile = super::input::op_list(&args.traces[0])?;
         return op_list(args, profile, origin.is_some(), out);
     }
+    let forms = forms(&args.traces, &kinds)?;
     let find = |device: &DeviceInfo| resolve(device, &catalog);
     let options = ImportOptions {
-        workload: args.name.clone().unwrap_or_else(|| workload_name(&args.traces[0])),
-        mode: args.mode,
-        batch_size: args.batch_size,
-        sequence_length: args.sequence_length,
-        precision: args.precision,
-        parameter_count: args.parameters,
+        workload: told.name.clone().unwrap_or_else(|| workload_name(&args.traces[0])),
+        mode: told.mode,
+        batch_size: told.batch_size,
+        sequence_length: told.sequence_length,
+        precision: told.precision,
+        parameter_count: told.parameters,
         origin,
         resolve_gpu: Some(&find),
         max_steps: args.max_steps,
@@ -72,15 +74,9 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         max_records: None,
         step_range: args.step_range.clone(),
     };
-    let import = if let Some(import) = recordings(args, &options)? { import } else { traces(args, &options)? };
+    let import = if let Some(import) = recordings(args, &forms, &options)? { import } else { traces(args, &options)? };
     let json = import.profile.to_json().map_err(CliError::of)?;
     store::save_atomically(&args.output, &json, args.force)?;
-    if let Some(name) =
-        import.profile.origin.as_ref().filter(|origin| origin.gpu.is_none()).and_then(|origin| origin.gpu_name.as_ref())
-        && let Err(unknown) = catalog.find(name)
-    {
-        eprintln!("note: {unknown}; --origin says which it is");
-    }
     report(args, &import, out)
 }
 
@@ -90,15 +86,16 @@ fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dy
     if measured {
         return Err(CliError(format!("{path}: an op list was not recorded on a GPU; leave --origin out")));
     }
+    let told = &args.workload;
     let workload = &mut profile.workload;
-    if let Some(name) = &args.name {
+    if let Some(name) = &told.name {
         workload.name.clone_from(name);
     }
-    workload.mode = args.mode.unwrap_or(workload.mode);
-    workload.batch_size = args.batch_size.or(workload.batch_size);
-    workload.sequence_length = args.sequence_length.or(workload.sequence_length);
-    workload.precision = args.precision.or(workload.precision);
-    workload.parameter_count = args.parameters.or(workload.parameter_count);
+    workload.mode = told.mode.unwrap_or(workload.mode);
+    workload.batch_size = told.batch_size.or(workload.batch_size);
+    workload.sequence_length = told.sequence_length.or(workload.sequence_length);
+    workload.precision = told.precision.or(workload.precision);
+    workload.parameter_count = told.parameters.or(workload.parameter_count);
     let json = profile.to_json().map_err(CliError::of)?;
     // Reading it back refuses what a profile must not have, such as a batch of none.
     Profile::from_json(&json).map_err(|error| CliError(format!("{path}: {error}")))?;
@@ -127,14 +124,36 @@ fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dy
     }
     crate::report::summary::write_profile(&profile, &args.output.display().to_string(), out)?;
     writeln!(out, "  {operations} operations of an op list, nothing measured")?;
-    writeln!(out, "\nwritten to {}; next: habitat-tui {}", args.output.display(), args.output.display())?;
+    writeln!(out, "\nwritten to {}", args.output.display())?;
+    writeln!(out, "{}", next::lines(&args.output, &profile))?;
     Ok(0)
+}
+
+/// What is imported.
+const ACCEPTED: &str = "PyTorch traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite) and recordings of XPlane (.xplane.pb), one or one a rank; or one op list";
+
+/// What kind of recording each file is: `None` for a PyTorch trace.
+fn forms(paths: &[PathBuf], kinds: &[Kind]) -> Result<Vec<Option<Form>>, CliError> {
+    let form = |(path, kind): (&PathBuf, &Kind)| match kind {
+        Kind::Trace => Ok(None),
+        Kind::Nsight => Ok(Some(Form::Nsight)),
+        Kind::Xplane => Ok(Some(Form::Xplane)),
+        Kind::OpList => {
+            let problem = "is an op list, which is a step by itself; import it alone";
+            Err(CliError(format!("{}: {problem}", path.display())))
+        }
+        Kind::Profile | Kind::BlackBox | Kind::Other(_) => Err(kind.refused(path, ACCEPTED).into()),
+    };
+    paths.iter().zip(kinds).map(form).collect()
 }
 
 /// The import of recordings of other kinds than PyTorch traces, one file or one a rank;
 /// `None` where all files are traces.
-fn recordings(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Option<Import>, CliError> {
-    let forms = args.traces.iter().map(|path| recording::form(path)).collect::<Result<Vec<_>, _>>()?;
+fn recordings(
+    args: &ImportArgs,
+    forms: &[Option<Form>],
+    options: &ImportOptions<'_>,
+) -> Result<Option<Import>, CliError> {
     let refuse = |flag: &str, given: bool, of: &[Option<Form>], kinds: &str| {
         let other = forms.iter().position(|form| !of.contains(form)).filter(|_| given);
         other.map_or(Ok(()), |at| {
@@ -148,7 +167,7 @@ fn recordings(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Option<I
     let Some(first) = forms.iter().position(Option::is_some) else { return Ok(None) };
     let choice = Choice { device: args.device, step_range: args.step_range.as_deref() };
     let mut imports = Vec::with_capacity(forms.len());
-    for (path, form) in args.traces.iter().zip(&forms) {
+    for (path, form) in args.traces.iter().zip(forms) {
         if *form != forms[first] {
             return Err(CliError(format!(
                 "{} and {} are recordings of different kinds; the ranks of a job are recorded alike",
@@ -232,7 +251,8 @@ fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8,
         format::percent(summary.joined_share),
         summary.joined_to
     )?;
-    writeln!(out, "\nwritten to {}; next: habitat-tui {}", args.output.display(), args.output.display())?;
+    writeln!(out, "\nwritten to {}", args.output.display())?;
+    writeln!(out, "{}", next::lines(&args.output, profile))?;
     Ok(0)
 }
 

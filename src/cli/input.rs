@@ -6,14 +6,14 @@ use std::path::Path;
 
 use super::CliError;
 use super::import::resolve;
-use super::recording;
+use super::recording::{self, Form};
 use crate::catalog::Catalog;
 use crate::profile::kineto::{self, ImportOptions};
 use crate::profile::nsys::Choice;
-use crate::profile::op_list::{from_op_list, looks_like_op_list};
+use crate::profile::op_list::from_op_list;
 use crate::profile::{Profile, Warning};
 use crate::settings::args::InputArgs;
-use crate::store::{self, StoreError, bundled};
+use crate::store::{self, Kind, StoreError, bundled, kind};
 
 /// A recorded step and where it is from.
 #[derive(Debug)]
@@ -91,54 +91,35 @@ fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str
 
 pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
     let label = path.display().to_string();
-    if let Some(profile) = op_list(path)? {
-        return Ok(Loaded { profile, label, embedded: false, warnings: Vec::new() });
-    }
     let find = |device: &kineto::DeviceInfo| resolve(device, catalog);
     let options = ImportOptions {
         workload: super::import::workload_name(path),
         resolve_gpu: Some(&find),
         ..ImportOptions::default()
     };
-    if let Some(form) = recording::form(path)? {
-        let profile = recording::import(path, form, &options, &Choice::default())?.profile;
-        return Ok(Loaded { profile, label, embedded: false, warnings: Vec::new() });
-    }
-    if looks_like_trace(path)? {
-        let import = kineto::import(&mut || store::open(path), &options, &mut |_| ControlFlow::Continue(()))
-            .map_err(|error| CliError(format!("{label}: {error}")))?;
-        return Ok(Loaded { profile: import.profile, label, embedded: false, warnings: Vec::new() });
-    }
-    let (profile, warnings) = store::read_profile(path)?;
+    let recorded = |form| recording::import(path, form, &options, &Choice::default()).map(|import| import.profile);
+    let (profile, warnings) = match store::kind(path)? {
+        Kind::Profile => store::read_profile(path)?,
+        Kind::OpList => (op_list(path)?, Vec::new()),
+        Kind::Nsight => (recorded(Form::Nsight)?, Vec::new()),
+        Kind::Xplane => (recorded(Form::Xplane)?, Vec::new()),
+        Kind::Trace => {
+            let import = kineto::import(&mut || store::open(path), &options, &mut |_| ControlFlow::Continue(()))
+                .map_err(|error| CliError(format!("{label}: {error}")))?;
+            (import.profile, Vec::new())
+        }
+        other @ (Kind::BlackBox | Kind::Other(_)) => return Err(other.refused(path, kind::STEPS).into()),
+    };
     Ok(Loaded { profile, label, embedded: false, warnings })
 }
 
-/// The profile of an op list; `None` where the file is none.
-pub(super) fn op_list(path: &Path) -> Result<Option<Profile>, CliError> {
-    let problem = |error| StoreError::read(path, error);
-    if !looks_like_op_list(&head(path)?) {
-        return Ok(None);
-    }
+/// The profile of an op list.
+pub(super) fn op_list(path: &Path) -> Result<Profile, CliError> {
     let mut json = Vec::new();
-    store::open(path).and_then(|mut reader| reader.read_to_end(&mut json)).map_err(problem)?;
+    store::open(path)
+        .and_then(|mut reader| reader.read_to_end(&mut json))
+        .map_err(|error| StoreError::read(path, error))?;
     let profile = from_op_list(&json, &super::import::workload_name(path))
         .map_err(|source| StoreError::Profile { path: path.to_owned(), source })?;
-    Ok(Some(profile))
-}
-
-pub(super) fn head(path: &Path) -> Result<Vec<u8>, CliError> {
-    let mut head = Vec::new();
-    store::open(path)
-        .and_then(|reader| reader.take(1 << 16).read_to_end(&mut head))
-        .map_err(|error| StoreError::read(path, error))?;
-    Ok(head)
-}
-
-/// Whether the beginning of the file has the marks of a trace and none of a profile.
-pub(super) fn looks_like_trace(path: &Path) -> Result<bool, CliError> {
-    let head = head(path)?;
-    let has = |mark: &str| head.windows(mark.len()).any(|window| window == mark.as_bytes());
-    let traces = ["\"traceEvents\"", "\"deviceProperties\"", "\"schemaVersion\"", "\"baseTimeNanoseconds\""];
-    Ok(!has(crate::profile::FORMAT)
-        && (traces.iter().any(|mark| has(mark)) || head.trim_ascii_start().starts_with(b"[")))
+    Ok(profile)
 }

@@ -1,15 +1,13 @@
-//! Recordings that are no PyTorch traces: what a file is, told by its content, and how it
-//! becomes a profile.
+//! Recordings that are no PyTorch traces, made profiles.
 
 use std::path::Path;
 
 use super::CliError;
-use super::input::head;
 use crate::profile::kineto::{Import, ImportOptions};
 use crate::profile::nsys::{self, Choice};
-use crate::profile::xplane::{self, looks_like_xplane};
-use crate::store::nsys::{Export, looks_like_sqlite, remedy};
-use crate::store::{self, StoreError};
+use crate::profile::xplane;
+use crate::store;
+use crate::store::nsys::Export;
 
 /// A protocol buffer has 2 GiB at most.
 const LARGEST: u64 = 1 << 31;
@@ -21,25 +19,6 @@ pub(super) enum Form {
     Nsight,
     /// XPlane, of JAX and other programs on XLA.
     Xplane,
-}
-
-/// What kind of recording a file is; `None` where it is a profile, a PyTorch trace or an
-/// op list, or nothing known.
-///
-/// # Errors
-/// Where the file cannot be read, or can only be read by another program.
-pub(super) fn form(path: &Path) -> Result<Option<Form>, CliError> {
-    let head = head(path)?;
-    if looks_like_sqlite(&head) {
-        return Ok(Some(Form::Nsight));
-    }
-    if looks_like_xplane(&head) {
-        return Ok(Some(Form::Xplane));
-    }
-    match remedy(path) {
-        Some(remedy) => Err(StoreError::content(path, remedy).into()),
-        None => Ok(None),
-    }
 }
 
 /// Imports one such file.

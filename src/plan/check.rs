@@ -17,12 +17,14 @@ const TOLERANCE: f64 = 1e-6;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CheckError {
     /// The parts do not do the work.
-    #[error("the parts process {planned} of {wanted} samples")]
+    #[error("the parts do {planned} of {wanted} {unit}")]
     Work {
-        /// Samples of the parts.
+        /// What the parts do.
         planned: f64,
-        /// Samples of the goal.
+        /// The goal's work.
         wanted: f64,
+        /// Samples, or steps.
+        unit: &'static str,
     },
     /// Too many parts, or parts without a plan.
     #[error("{found} parts, {allowed} allowed")]
@@ -82,7 +84,7 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
     if plan.parts.is_empty() || plan.parts.len() > allowed {
         return Err(CheckError::Parts { found: plan.parts.len(), allowed });
     }
-    let (mut hours, mut cost, mut samples) = ([0.0; 3], [0.0; 3], 0.0);
+    let (mut hours, mut cost, mut work) = ([0.0; 3], [0.0; 3], 0.0);
     for part in &plan.parts {
         within_limits(part, plan)?;
         let own = recompute(part, &plan.goal.assumptions);
@@ -92,12 +94,16 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
             hours[end] += own.0[end];
             cost[end] += own.1[end];
         }
-        samples += part.samples.get();
+        if part.work.unit() != plan.work.unit() || part.batch_size.is_some() != part.work.samples().is_some() {
+            let what = "its work is not in the unit of the plan's";
+            return Err(CheckError::Offer { offer: part.offer.clone(), what });
+        }
+        work += part.work.get();
     }
     compare("total hours", &numbers(&total.hours), &hours)?;
     compare("total cost", &numbers(&total.cost), &cost)?;
-    if differs(samples, plan.work.get()) {
-        return Err(CheckError::Work { planned: samples, wanted: plan.work.get() });
+    if differs(work, plan.work.get()) {
+        return Err(CheckError::Work { planned: work, wanted: plan.work.get(), unit: plan.work.unit() });
     }
     let finish = if plan.goal.confidence == Confidence::High { hours[2] } else { hours[1] };
     if let Some(deadline) = plan.goal.deadline
@@ -141,7 +147,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         if prediction.memory.fits == Fits::No {
             return Err(wrong("the step does not fit in its memory"));
         }
-        if predictions.workload.batch_size != Some(part.batch_size) {
+        if predictions.workload.batch_size.filter(|batch| *batch > 0) != part.batch_size {
             return Err(wrong("the batch is not the profile's"));
         }
         let step = scaled_step(
@@ -162,7 +168,11 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
 
 /// Hours and cost, low to high, from the number of steps.
 fn recompute(part: &Part, assumed: &Assumptions) -> ([f64; 3], [f64; 3]) {
-    let steps = part.samples.get() / (part.batch_size as f64 * f64::from(part.gpu_count));
+    let of_one_gpu = match part.batch_size {
+        Some(batch) => part.work.get() / batch as f64,
+        None => part.work.get(),
+    };
+    let steps = of_one_gpu / f64::from(part.gpu_count);
     let running = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high].map(|us| steps * us / 3.6e9);
     let setup = if part.tier == Tier::Owned { 0.0 } else { assumed.setup.get() };
     let mut elapsed = running;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use jiff::civil::Date;
 
-use super::goal::{Assumptions, Confidence, Goal, Limits, Work};
+use super::goal::{Amount, Assumptions, Confidence, Goal, Limits, Work};
 use super::problem::Choice;
 use super::spot::{Ladder, Losses};
 use super::{Part, PlanError, Range, Rejection, RejectionKind};
@@ -36,7 +36,8 @@ pub(crate) struct Configuration {
     pub(crate) tier: Tier,
     pub(crate) price: UsdPerHour,
     price_as_of: Option<Date>,
-    batch_size: u64,
+    /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
+    batch_size: Option<u64>,
     step: Estimate<Micros>,
     scaling: String,
     precision: Option<String>,
@@ -55,13 +56,19 @@ pub(crate) struct Excluded {
     pub(crate) miss: Option<f64>,
 }
 
-/// The work in samples.
+/// The work in samples, or, of a step of nobody knows how many, in steps: only a number of
+/// steps can be planned then.
 ///
 /// # Errors
 /// [`PlanError`] for a missing batch size or sequence length, or no amount of work.
-pub(crate) fn work_in_samples(predictions: &Predictions, work: Work) -> Result<Samples, PlanError> {
+pub(crate) fn amount(predictions: &Predictions, work: Work) -> Result<Amount, PlanError> {
     let workload = &predictions.workload;
-    let batch = workload.batch_size.filter(|batch| *batch > 0).ok_or(PlanError::NoBatchSize)?;
+    let Some(batch) = batch_size(workload) else {
+        let Work::Steps(steps) = work else { return Err(PlanError::NoBatchSize) };
+        let steps = steps as f64;
+        let valid = steps > 0.0 && steps <= MOST_WORK;
+        return if valid { Ok(Amount::Steps(steps)) } else { Err(PlanError::Work(steps)) };
+    };
     let samples = match work {
         Work::Samples(samples) => samples.get(),
         Work::Steps(steps) => steps as f64 * batch as f64,
@@ -72,7 +79,11 @@ pub(crate) fn work_in_samples(predictions: &Predictions, work: Work) -> Result<S
         }
     };
     let valid = samples > 0.0 && samples <= MOST_WORK;
-    Samples::new(samples).ok().filter(|_| valid).ok_or(PlanError::Work(samples))
+    Samples::new(samples).ok().filter(|_| valid).map(Amount::Samples).ok_or(PlanError::Work(samples))
+}
+
+fn batch_size(workload: &Workload) -> Option<u64> {
+    workload.batch_size.filter(|batch| *batch > 0)
 }
 
 /// Checks the assumptions that are bare numbers or divisors.
@@ -117,8 +128,8 @@ pub(crate) fn configurations(
     predictions: &Predictions,
     prices: &PriceBook,
     goal: &Goal,
-) -> Result<(Vec<Configuration>, Vec<Excluded>), PlanError> {
-    let batch_size = predictions.workload.batch_size.filter(|batch| *batch > 0).ok_or(PlanError::NoBatchSize)?;
+) -> (Vec<Configuration>, Vec<Excluded>) {
+    let batch_size = batch_size(&predictions.workload);
     let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     for (place, offer) in prices.offers().iter().enumerate() {
@@ -148,7 +159,7 @@ pub(crate) fn configurations(
         }
     }
     possible.sort_by(|a, b| a.offer.cmp(&b.offer));
-    Ok((possible, excluded))
+    (possible, excluded)
 }
 
 type Reason = (RejectionKind, String, Option<f64>);
@@ -248,12 +259,12 @@ fn limits(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Result<(), Reason> {
 }
 
 impl Configuration {
-    /// Samples of one step on all GPUs.
+    /// Samples of one step on all GPUs, or steps of one where samples are not known.
     fn global_batch(&self) -> f64 {
-        self.batch_size as f64 * f64::from(self.gpu_count)
+        self.batch_size.map_or(1.0, |batch| batch as f64) * f64::from(self.gpu_count)
     }
 
-    /// Samples in one useful hour at the middle step time (r).
+    /// Samples (or steps of one GPU) in one useful hour at the middle step time (r).
     pub(crate) fn rate(&self) -> f64 {
         self.global_batch() / Hours::from(self.step.mid).get()
     }
@@ -360,8 +371,11 @@ impl Configuration {
             nodes: 1,
             tier: self.tier,
             batch_size: self.batch_size,
-            global_batch_size: self.batch_size.saturating_mul(u64::from(self.gpu_count)),
-            samples: Samples::known(useful * self.rate()),
+            global_batch_size: self.batch_size.map(|batch| batch.saturating_mul(u64::from(self.gpu_count))),
+            work: match self.batch_size {
+                Some(_) => Amount::Samples(Samples::known(useful * self.rate())),
+                None => Amount::Steps(useful * self.rate()),
+            },
             step_time_us: Range { low: self.step.low.get(), mid: self.step.mid.get(), high: self.step.high.get() },
             hours,
             cost,

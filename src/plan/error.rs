@@ -6,7 +6,9 @@ use super::check::CheckError;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// Samples of a step unknown.
-    #[error("the profile does not say how many samples a step has; give it with --batch-size")]
+    #[error(
+        "the profile does not say how many samples a step has; give it with --batch-size, or the work in steps (--steps)"
+    )]
     NoBatchSize,
     /// Work in tokens, tokens of a sample unknown.
     #[error(

@@ -167,7 +167,7 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
     (less > 0.0).then(|| {
         let share = less / work * 100.0;
         let fewer = if less < 10.0 { up(less, 0.1).to_string() } else { grouped(up(less, 1.0)) };
-        format!("{fewer} samples less work ({share:.1} %) would suffice")
+        format!("{fewer} {} less work ({share:.1} %) would suffice", prepared.work.unit())
     })
 }
 

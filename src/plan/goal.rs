@@ -34,7 +34,8 @@ pub struct Goal {
 pub enum Work {
     /// So many samples.
     Samples(Samples),
-    /// So many optimizer steps at the profile's batch size on one GPU.
+    /// So many optimizer steps at the profile's batch size on one GPU; the only work that can
+    /// be planned without knowing that batch size.
     Steps(u64),
     /// So many passes over a data set.
     Epochs {
@@ -45,6 +46,50 @@ pub enum Work {
     },
     /// So many tokens (needs the profile's sequence length).
     Tokens(f64),
+}
+
+/// An amount of work, in the unit that is known of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Amount {
+    /// Samples.
+    Samples(Samples),
+    /// Steps of one GPU, where nothing says how many samples a step has: a step of several
+    /// GPUs counts as so many, since each does a step's work.
+    Steps(f64),
+}
+
+impl Amount {
+    /// The number, in its unit.
+    pub const fn get(self) -> f64 {
+        match self {
+            Self::Samples(samples) => samples.get(),
+            Self::Steps(steps) => steps,
+        }
+    }
+
+    /// The unit, in words.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Samples(_) => "samples",
+            Self::Steps(_) => "steps of one GPU",
+        }
+    }
+
+    /// The samples, where they are known.
+    pub const fn samples(self) -> Option<f64> {
+        match self {
+            Self::Samples(samples) => Some(samples.get()),
+            Self::Steps(_) => None,
+        }
+    }
+
+    /// The steps of one GPU, where nothing else is known.
+    pub const fn steps(self) -> Option<f64> {
+        match self {
+            Self::Samples(_) => None,
+            Self::Steps(steps) => Some(steps),
+        }
+    }
 }
 
 /// What "best" means.

@@ -3,19 +3,19 @@
 use std::collections::HashSet;
 
 use super::check::{check, check_sources};
-use super::configuration::{Configuration, Excluded, check_assumptions, configurations, work_in_samples};
+use super::configuration::{Configuration, Excluded, amount, check_assumptions, configurations};
 use super::explain::{self, dollars, hours};
 use super::problem::{Aim, Choice, Limit, Problem};
 use super::search::{Found, SAME, aims, best, best_single};
 use super::solve::Proof;
 use super::spot::Ladder;
 use super::{
-    Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Range, Rejection, RejectionKind, SolverReport,
-    Total,
+    Amount, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Range, Rejection, RejectionKind,
+    SolverReport, Total,
 };
 use crate::predict::Predictions;
 use crate::pricing::{PriceBook, Tier};
-use crate::units::{Hours, Samples, Usd};
+use crate::units::{Hours, Usd};
 
 /// Alternatives shown next to a plan.
 const ALTERNATIVES: usize = 8;
@@ -36,7 +36,7 @@ pub fn plan(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Resul
 #[derive(Debug, Clone)]
 pub struct Prepared {
     pub(super) goal: Goal,
-    pub(super) work: Samples,
+    pub(super) work: Amount,
     pub(super) configurations: Vec<Configuration>,
     pub(super) excluded: Vec<Excluded>,
     /// Every configuration with all the work, in their order; one part.
@@ -58,8 +58,8 @@ impl Prepared {
             return Err(PlanError::NoParts);
         }
         check_assumptions(&goal.assumptions)?;
-        let work = work_in_samples(predictions, goal.work)?;
-        let (configurations, excluded) = configurations(predictions, prices, goal)?;
+        let work = amount(predictions, goal.work)?;
+        let (configurations, excluded) = configurations(predictions, prices, goal);
         let whole = configurations.iter().map(|c| c.choice(work.get(), goal.confidence)).collect();
         let singles = Problem::new(work.get(), whole, 1);
         let mut mixed = Problem::new(work.get(), Vec::new(), goal.max_parts);
@@ -101,8 +101,8 @@ impl Prepared {
         &self.problem().choices
     }
 
-    /// The work in samples.
-    pub fn work(&self) -> Samples {
+    /// The work.
+    pub fn work(&self) -> Amount {
         self.work
     }
 
@@ -310,6 +310,12 @@ impl Prepared {
 
     fn notes(&self, plan: &Plan) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.work.steps().is_some() {
+            notes.push(
+                "nothing says how many samples a step has: work is counted in steps of one GPU, and a step of n GPUs as n of them"
+                    .to_owned(),
+            );
+        }
         if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
             let assumed = &self.goal.assumptions;
             notes.push(format!(

@@ -213,7 +213,7 @@ fn prediction(
         step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(totals.batch_size as f64 / time.as_secs()));
     let method = step.as_estimate().method;
     Prediction {
-        gpu: super::facts(gpu),
+        gpu: super::step::facts(gpu),
         shares: vec![MethodShare { method, device_time: step.mid() - host_idle, share: 1.0 }],
         step,
         without_communication: None,

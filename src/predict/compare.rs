@@ -10,9 +10,7 @@ use std::fmt::Write;
 
 use super::estimate::{GpuFacts, Method};
 use super::kernelwise::KernelWise;
-use super::{
-    Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, find_origin, predict_by,
-};
+use super::{Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, predict_by};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::profile::{Origin, Profile};
 use crate::units::{GpuSlug, Micros};
@@ -231,7 +229,7 @@ pub struct Comparison {
 /// Those of [`predict`](super::predict) that no method gets around: an unknown origin or target, or nothing
 /// known of any operation.
 pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Comparison, PredictError> {
-    let origin = find_origin(profile, catalog, options)?;
+    let origin = super::origin(profile, catalog, options)?;
     let known = Known::of(profile, origin, options);
     let mode = profile.workload.mode;
     let auto = predict_by(profile, catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;
@@ -386,7 +384,7 @@ mod tests {
     fn on(answers: Vec<Option<(f64, f64, u32)>>) -> (Vec<Compared>, OnGpu) {
         let path = format!("{}/catalog/t4.toml", env!("CARGO_MANIFEST_DIR"));
         let spec = GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap();
-        let gpu = crate::predict::facts(&spec);
+        let gpu = crate::predict::step::facts(&spec);
         let methods = MethodChoice::ALL.map(|method| Compared { method, missing: None }).to_vec();
         let answers = answers
             .into_iter()

@@ -1,6 +1,6 @@
 //! What is to be said with a step's number: doubts, fall-backs, and what went into it.
 
-use super::Base;
+use super::base::Base;
 use super::estimate::{Method, MethodShare, OperationPrediction};
 use super::learned::Models;
 use super::roofline::TYPICAL_BANDWIDTH_SHARE;

@@ -47,9 +47,10 @@ use std::ops::ControlFlow;
 
 pub(in crate::profile) use self::args::positions;
 pub use self::error::KinetoError;
-pub(in crate::profile) use self::feed::{Feed, Range, RangeKind, Recorder, Work, WorkKind};
+pub(in crate::profile) use self::feed::{Feed, Grouping, Range, RangeKind, Recorder, Work, WorkKind};
 pub(in crate::profile) use self::nest::is_autograd_node;
-pub use self::ranks::combine;
+pub(in crate::profile) use self::ranks::choose;
+pub use self::ranks::{NoSuchDevice, combine};
 pub use self::steps::StepMarks;
 
 use self::collect::{Keep, Records};
@@ -238,8 +239,8 @@ fn import_rank(
     });
     if records.overflowed {
         let (from, to) = window(&records, marked.as_ref().map(|(spans, _)| &spans[..]), budget);
-        let mut part =
-            Records { step_range: records.step_range.take(), kernels_only: records.kernels_only, ..Records::default() };
+        let (step_range, recorder) = (records.step_range.take(), records.recorder.clone());
+        let mut part = Records { recorder, step_range, ..Records::default() };
         passes.read(&mut part, &Keep::HostOf { from, to })?;
         let wanted: HashSet<u64> = part.launches.iter().map(|launch| launch.correlation).collect();
         passes.read(&mut part, &Keep::DevicesOf(wanted))?;

@@ -178,6 +178,9 @@ fn dollars(value: f64) -> String {
 /// A memory size in the unit GPU memory is sold in.
 pub fn memory(bytes: Bytes) -> String {
     let gib = bytes.get() / GIB;
+    if gib >= 10_000.0 {
+        return format!("{} TB", grouped(gib / 1024.0));
+    }
     if gib >= 9.95 && (gib - gib.round()).abs() < 0.05 { format!("{gib:.0} GB") } else { format!("{gib:.1} GB") }
 }
 
@@ -209,6 +212,7 @@ mod tests {
         assert_eq!(usd(Usd::new(12.5).unwrap()), "$12.50");
         assert_eq!(usd(Usd::new(1_234_567.0).unwrap()), "$1,234,567");
         assert_eq!(memory(Bytes::new(80.0 * GIB).unwrap()), "80 GB");
+        assert_eq!(memory(Bytes::new(785_827.6 * GIB).unwrap()), "767 TB");
         assert_eq!(short_count(335_000_000.0), "335 M");
         assert_eq!(short_count(1234.0), "1,234");
         assert_eq!(short_range(7.56e6, 8.97e6), "7.56–8.97 M");

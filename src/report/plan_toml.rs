@@ -46,7 +46,10 @@ struct Head<'a> {
 struct WorkloadTable<'a> {
     name: &'a str,
     mode: String,
-    samples: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    samples: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     batch_size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,9 +92,14 @@ struct PartTable<'a> {
     gpu_count: u32,
     nodes: u32,
     tier: String,
-    batch_size: u64,
-    global_batch_size: u64,
-    samples: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch_size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    global_batch_size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    samples: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<f64>,
     price_usd_per_hour: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     price_as_of: Option<String>,
@@ -143,7 +151,8 @@ pub fn toml(plan: &Plan, predictions: &Predictions, created: jiff::Timestamp) ->
         workload: WorkloadTable {
             name: &workload.name,
             mode: workload.mode.to_string(),
-            samples: plan.work.get(),
+            samples: plan.work.samples(),
+            steps: plan.work.steps(),
             batch_size: workload.batch_size,
             sequence_length: workload.sequence_length,
             precision: workload.precision.map(crate::predict::Precision::name),
@@ -199,7 +208,8 @@ fn part(part: &Part) -> PartTable<'_> {
         tier: part.tier.to_string(),
         batch_size: part.batch_size,
         global_batch_size: part.global_batch_size,
-        samples: part.samples.get(),
+        samples: part.work.samples(),
+        steps: part.work.steps(),
         price_usd_per_hour: money(part.price.get()),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
         notes: &part.notes,

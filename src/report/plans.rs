@@ -20,8 +20,12 @@ pub struct PlanJson<'a> {
     pub status: &'static str,
     /// Name of the workload.
     pub workload: &'a str,
-    /// The work in samples.
-    pub work_samples: f64,
+    /// The work in samples; absent where nothing says how many a step has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work_samples: Option<f64>,
+    /// The work in steps of one GPU, where it is not known in samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work_steps: Option<f64>,
     /// Latest finish asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_hours: Option<f64>,
@@ -67,12 +71,18 @@ pub struct PartJson<'a> {
     pub nodes: u32,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
-    /// Samples of one step on one GPU.
-    pub batch_size: u64,
-    /// Samples of one step on all GPUs.
-    pub global_batch_size: u64,
-    /// Samples this part processes.
-    pub samples: f64,
+    /// Samples of one step on one GPU; absent where nothing says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u64>,
+    /// Samples of one step on all GPUs; absent where nothing says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_batch_size: Option<u64>,
+    /// Samples this part processes; absent where nothing says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<f64>,
+    /// Steps of one GPU that this part does, where samples are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<f64>,
     /// Time of one step on all GPUs.
     pub step_time_us: Numbers,
     /// Elapsed hours.
@@ -162,7 +172,8 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         version: 1,
         status: status(plan.status),
         workload,
-        work_samples: plan.work.get(),
+        work_samples: plan.work.samples(),
+        work_steps: plan.work.steps(),
         deadline_hours: plan.goal.deadline.map(Into::into),
         budget_usd: plan.goal.budget.map(Into::into),
         parts: plan.parts.iter().map(part).collect(),
@@ -209,7 +220,8 @@ fn part(part: &Part) -> PartJson<'_> {
         tier: part.tier.to_string(),
         batch_size: part.batch_size,
         global_batch_size: part.global_batch_size,
-        samples: part.samples.get(),
+        samples: part.work.samples(),
+        steps: part.work.steps(),
         step_time_us: Numbers::of_range(&part.step_time_us),
         hours: Numbers::of_range(&part.hours),
         cost_usd: Numbers::of_range(&part.cost),

@@ -127,9 +127,10 @@ pub fn write_text(traced: &[Traced<'_>], out: &mut dyn Write) -> io::Result<()> 
     }
     let places: Vec<&str> = traced.iter().map(|traced| traced.place.as_str()).collect();
     writeln!(out, "\nwritten to {}", places.join(", "))?;
-    match places.as_slice() {
+    let words: Vec<String> = places.iter().map(|place| text::shell_word(place)).collect();
+    match words.as_slice() {
         [place] => writeln!(out, "next: habitat-tui predict {place}, or habitat-tui {place}"),
-        _ => writeln!(out, "next: habitat-tui batches {} --to h100-sxm5-80gb", places.join(" ")),
+        _ => writeln!(out, "next: habitat-tui batches {} --to h100-sxm5-80gb", words.join(" ")),
     }
 }
 

@@ -30,11 +30,12 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     facts.extend(workload.parameter_count.map(|count| format!("{} M parameters", format::number(count as f64 / 1e6))));
     writeln!(out, "  {}", facts.join(" · "))?;
     if let Some(origin) = &profile.origin {
-        let slug = origin.gpu.as_ref().map_or("a GPU that is not in the catalog", |slug| slug.as_str());
-        let name = origin
-            .gpu_name
-            .as_deref()
-            .map_or_else(|| slug.to_owned(), |name| format!("{} ({slug})", text::clean(name, 60)));
+        let name = match (&origin.gpu, origin.gpu_name.as_deref().map(|name| text::clean(name, 90))) {
+            (Some(slug), Some(name)) => format!("{name} ({slug})"),
+            (Some(slug), None) => slug.to_string(),
+            (None, Some(name)) => format!("{name} (not in the catalog)"),
+            (None, None) => "a GPU that the recording does not name".to_owned(),
+        };
         writeln!(out, "  recorded on {name}")?;
     } else {
         writeln!(out, "  shapes only: nothing was measured on a GPU")?;
@@ -42,7 +43,11 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     let breakdown = Breakdown::of(profile);
     if let Some(split) = &breakdown.busy_idle {
         let samples = profile.step.as_ref().and_then(|step| step.samples);
-        let over = samples.map_or_else(String::new, |samples| format!(", median of {samples} steps"));
+        let over = match samples {
+            None => String::new(),
+            Some(1) => ", 1 step".to_owned(),
+            Some(samples) => format!(", median of {samples} steps"),
+        };
         writeln!(
             out,
             "  step {} measured{over}; device busy {} ({})",
@@ -102,7 +107,8 @@ pub fn write_predictions(predictions: &Predictions, prices: &PriceBook, out: &mu
 pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::Result<()> {
     match (plan.status, &plan.total) {
         (PlanStatus::Infeasible, _) | (_, None) => {
-            writeln!(out, "No plan for {} samples within these limits.", format::grouped(plan.work.get()))?;
+            let work = format::grouped(plan.work.get());
+            writeln!(out, "No plan for {work} {} within these limits.", plan.work.unit())?;
             for reason in &plan.reasons {
                 writeln!(out, "  {reason}")?;
             }
@@ -110,8 +116,9 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
         (status, Some(total)) => {
             writeln!(
                 out,
-                "{} samples: {} for {} ({})",
+                "{} {}: {} for {} ({})",
                 format::grouped(plan.work.get()),
+                plan.work.unit(),
                 format::usd_with_range(&total.cost),
                 format::hours_with_range(&total.hours),
                 plans::status(status).replace('_', " ")

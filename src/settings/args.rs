@@ -45,8 +45,8 @@ use clap::{Parser, Subcommand};
 
 /// On which GPU should this be trained, how long will it take, what will it cost?
 ///
-/// Opens the screens on a recorded training step (FILE: a profile, or a PyTorch profiler
-/// trace). Without FILE it opens an embedded sample. Without a terminal on standard output
+/// Opens the screens on a recorded training step (FILE: a profile, a PyTorch profiler trace,
+/// or another recording that `import` reads). Without FILE it opens an embedded sample. Without a terminal on standard output
 /// it prints the report.
 #[derive(Debug, Parser)]
 #[command(
@@ -86,7 +86,7 @@ pub enum Command {
     Env(EnvArgs),
     /// Trace a training step by its shapes alone: no GPU, no memory, nothing computed.
     TraceShapes(TraceShapesArgs),
-    /// Turn PyTorch profiler traces, or the op list of a traced step, into a profile.
+    /// Turn recordings (PyTorch traces, Nsight Systems, XPlane), or an op list, into a profile.
     Import(ImportArgs),
     /// Predict the step time on every GPU, or on those named.
     Predict(PredictArgs),

@@ -54,6 +54,10 @@ fn explain(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "no such file".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
         io::ErrorKind::UnexpectedEof => "is cut off in the middle; copy or export it again".to_owned(),
+        // Of the decompressors.
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            format!("is damaged and cannot be decompressed ({error}); copy or export it again")
+        }
         _ => error.to_string(),
     }
 }

@@ -32,19 +32,20 @@ const RANGES: &str = "NVTX_EVENTS";
 const TEXTS: usize = 1 << 16;
 
 /// Whether the beginning of a (decompressed) file is that of an SQLite file.
-pub fn looks_like_sqlite(head: &[u8]) -> bool {
+pub(super) fn looks_like_sqlite(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
-/// What to do about a file that Nsight Systems wrote and that is not its SQLite export;
-/// `None` for any other file.
-pub fn remedy(path: &Path) -> Option<String> {
+/// What a file is that Nsight Systems wrote and that is not its SQLite export, and what to do
+/// about it; `None` for any other file.
+pub(super) fn remedy(path: &Path) -> Option<(&'static str, String)> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     matches!(extension.as_str(), "nsys-rep" | "qdrep" | "qdstrm").then(|| {
-        format!(
-            "an Nsight Systems report, which only Nsight Systems can read: `nsys export --type sqlite -o report.sqlite {}` makes a file that can be opened here",
-            path.display()
-        )
+        let remedy = format!(
+            "`nsys export --type sqlite -o report.sqlite {}` makes a file that can be opened here",
+            crate::text::shell_word(&path.display().to_string())
+        );
+        ("an Nsight Systems report, which only Nsight Systems can read", remedy)
     })
 }
 

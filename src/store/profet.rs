@@ -6,11 +6,15 @@
 //! in microseconds, summed over two profiled steps. Columns are found by name; columns of
 //! operator types may be missing (they took no time) or new.
 
+mod series;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use csv::StringRecord;
+
+pub use series::{Series, SeriesStep, read_series};
 
 use super::files::{StoreError, open};
 use crate::predict::blackbox::{OperatorKind, OperatorTotals, Recorded, StepRecord};

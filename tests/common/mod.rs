@@ -7,7 +7,9 @@ use std::sync::Arc;
 use habitat_tui::app::engine::Solved;
 use habitat_tui::app::{Engine, SaveOutcome, Screen, Setup, Source};
 use habitat_tui::catalog::{Catalog, Vendor};
-use habitat_tui::plan::{Goal, Part, Plan, PlanStatus, Range, Rejection, RejectionKind, SolverReport, Total, Work};
+use habitat_tui::plan::{
+    Amount, Goal, Part, Plan, PlanStatus, Range, Rejection, RejectionKind, SolverReport, Total, Work,
+};
 use habitat_tui::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
 use habitat_tui::predict::compare::{Answer, Compared, Comparison, OnGpu, Validated};
 use habitat_tui::predict::{
@@ -224,9 +226,9 @@ fn part(offer: &Offer, hours: f64) -> Part {
         gpu_count: offer.gpu_count,
         nodes: 1,
         tier: offer.tier,
-        batch_size: 16,
-        global_batch_size: 16 * u64::from(offer.gpu_count),
-        samples: Samples::new(1e7).unwrap(),
+        batch_size: Some(16),
+        global_batch_size: Some(16 * u64::from(offer.gpu_count)),
+        work: Amount::Samples(Samples::new(1e7).unwrap()),
         step_time_us: Range { low: 3600.0, mid: 4000.0, high: 4400.0 },
         hours: Range {
             low: Hours::new(hours.low).unwrap(),
@@ -267,7 +269,7 @@ fn solve(goal: &Goal) -> Plan {
         } else {
             Vec::new()
         },
-        work: Samples::new(1e7).unwrap(),
+        work: Amount::Samples(Samples::new(1e7).unwrap()),
         goal: goal.clone(),
         solver: SolverReport { name: "filter and sort".into(), configurations: 3, gap: None },
         notes: Vec::new(),

@@ -259,7 +259,7 @@ fn processes_are_ranks_and_one_can_be_chosen() {
     let one = made.import(&ImportOptions::default(), &Choice { device: Some(0), ..Choice::default() }).unwrap();
     assert_eq!(one.profile.recording.as_ref().unwrap().ranks, None);
     let none = made.import(&ImportOptions::default(), &Choice { device: Some(3), ..Choice::default() }).unwrap_err();
-    assert_eq!(none.to_string(), "no kernel ran on device 3; the recording has device 0");
+    assert_eq!(none.to_string(), "no kernel ran on device 3; the recording has kernels of device 0");
 }
 
 #[test]

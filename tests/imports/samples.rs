@@ -9,6 +9,8 @@ use habitat_tui::profile::nsys::{self, Choice};
 use habitat_tui::profile::{Mode, Phase, Precision, xplane};
 use habitat_tui::store::nsys::Export;
 
+use crate::program::Folder;
+
 fn sample(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces").join(name);
     if !path.exists() {
@@ -50,6 +52,34 @@ fn two_h100_with_operators() {
     let busy = both.profile.step.as_ref().unwrap().device_busy.unwrap().get();
     let total = both.profile.total_device_time().get();
     assert!((total / busy - 1.0).abs() < 0.03, "{total} of {busy}");
+}
+
+/// Every command that an import ends with does what it says.
+#[test]
+fn the_next_commands_run_as_they_stand() {
+    let bench = Folder::new();
+    for (name, starts) in [
+        ("nsys/h100x2_fsdp_300ms.sqlite", "next, by the GPU that it was recorded on (some of its kernels need"),
+        ("nsys/rtx3080_tiny.sqlite", "next: habitat-tui out"),
+        ("xplane/mi355_jax_te_attention_fwdbwd.xplane.pb", "next: habitat-tui out.habitat.json.zst --ignore-origin"),
+    ] {
+        let Some(path) = sample(name) else { return };
+        let args = ["import", path.to_str().unwrap(), "-o", "out.habitat.json.zst", "--force"];
+        let report = bench.ok(&args);
+        let end = report.split("\nnext").nth(1).unwrap_or_else(|| panic!("{report}"));
+        assert!(format!("next{end}").starts_with(starts), "{report}");
+        let commands: Vec<&str> = report
+            .lines()
+            .filter_map(|line| {
+                line.trim_start().strip_prefix("next: ").unwrap_or(line.trim_start()).strip_prefix("habitat-tui ")
+            })
+            .collect();
+        assert!(!commands.is_empty(), "{report}");
+        for command in commands {
+            let words: Vec<&str> = command.split(' ').collect();
+            assert!(bench.ok(&words).contains("GPU"), "{command}");
+        }
+    }
 }
 
 #[test]

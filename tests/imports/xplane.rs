@@ -238,7 +238,7 @@ fn the_recorders_own_steps_come_first_and_gpus_are_ranks() {
     assert_eq!(two.profile.recording.as_ref().unwrap().ranks, Some(2));
     assert!((two.profile.total_device_time().get() - 65.0).abs() < 1e-6);
     let error = xplane::import(&space(&planes), &ImportOptions::default(), Some(4)).unwrap_err();
-    assert_eq!(error.to_string(), "no kernel ran on device 4; the recording has kernels of 0, 1");
+    assert_eq!(error.to_string(), "no kernel ran on device 4; the recording has kernels of devices 0, 1");
 }
 
 #[test]

@@ -181,3 +181,59 @@ fn cpu_traces_give_their_shapes() {
         }
     }
 }
+
+/// What is left of a trace without its marks: the work of the GPU, as a recorder that knows
+/// of kernels only has it.
+fn kernels_alone(path: &Path) -> Vec<u8> {
+    let mut json = String::new();
+    let file = File::open(path).expect("the trace is there");
+    MultiGzDecoder::new(BufReader::new(file)).read_to_string(&mut json).expect("the trace is whole");
+    let mut trace: serde_json::Value = serde_json::from_str(&json).expect("the trace is JSON");
+    let of_device = ["kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"];
+    let events = trace["traceEvents"].as_array_mut().expect("the trace has events");
+    events.retain(|event| event["cat"].as_str().is_some_and(|category| of_device.contains(&category)));
+    serde_json::json!({"kernels_only": 1, "deviceProperties": trace["deviceProperties"], "traceEvents": trace["traceEvents"]})
+        .to_string()
+        .into_bytes()
+}
+
+/// The steps of the nine traces that mark three or more, from their kernels alone: as many
+/// kernels a step as between the marks. Cuts lie within the steps, so there may be one step
+/// fewer than marks.
+#[test]
+fn steps_are_found_in_the_kernels_alone() {
+    let Some(folder) = folder("gpu") else { return };
+    println!(
+        "{:<40} {:>12} {:>6} {:>16} {:>16} {:>18}",
+        "trace", "marked steps", "found", "kernels a step", "found", "step, ms (found)"
+    );
+    let mut wrong = Vec::new();
+    let marked: Vec<&Expected> =
+        EXPECTED.iter().filter(|it| it.marks != StepMarks::WholeTrace && it.steps.0 > 2).collect();
+    assert_eq!(marked.len(), 9);
+    for expected in marked {
+        let json = kernels_alone(&folder.join(format!("{}.json.gz", expected.file)));
+        let mut open = || -> std::io::Result<Box<dyn Read>> { Ok(Box::new(std::io::Cursor::new(json.clone()))) };
+        let Import { profile, summary } =
+            import(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+        let step = profile.measured_step().unwrap().as_millis();
+        println!(
+            "{:<40} {:>12} {:>6} {:>16} {:>16.1} {:>9.2} ({step:.2})",
+            expected.file,
+            expected.steps.0,
+            summary.steps_found,
+            expected.kernels,
+            summary.kernels_per_step,
+            expected.duration
+        );
+        let found = summary.steps_found;
+        if summary.marks != StepMarks::Pattern
+            || !(expected.steps.0 - 1..=expected.steps.0).contains(&found)
+            || (summary.kernels_per_step - expected.kernels).abs() > 0.01
+            || (step / expected.duration - 1.0).abs() > 0.06
+        {
+            wrong.push(format!("{}: {summary:?}", expected.file));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

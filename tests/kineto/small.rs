@@ -406,3 +406,42 @@ fn the_sample_that_comes_with_the_program_reads() {
     let busy = profile.step.as_ref().unwrap().device_busy.unwrap();
     assert!((profile.total_device_time() / busy - 1.0).abs() < 0.01);
 }
+
+/// A recorder of kernels has ranges of NVTX as Nsight Systems has them: what says a part of
+/// the step is its phase, what says a part of the model groups the kernels in it.
+#[test]
+fn ranges_of_a_program_say_phases_and_parts() {
+    let mut events = Vec::new();
+    let mut range = |name: &str, at: i64, long: i64| {
+        events.push(format!(
+            r#"{{"ph": "X", "cat": "nvtx", "name": "{name}", "pid": 1, "tid": 1, "ts": {at}, "dur": {long}}}"#
+        ));
+    };
+    for step in 0..3 {
+        let at = 1000 * step;
+        range(&format!("step {step}"), at, 900);
+        range("forward", at + 10, 300);
+        range("layer 1", at + 20, 100);
+        range("layer 2", at + 150, 100);
+        range("optimizer", at + 400, 300);
+    }
+    for (number, at) in (0..3).flat_map(|step| [30, 160, 410].map(|at| 1000 * step + at)).enumerate() {
+        events.push(format!(
+            r#"{{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": {at}, "dur": 5, "args": {{"correlation": {number}}}}}"#
+        ));
+        events.push(format!(
+            r#"{{"ph": "X", "cat": "kernel", "name": "k{}", "pid": 0, "tid": 7, "ts": {}, "dur": 50, "args": {{"correlation": {number}, "device": 0, "stream": 7}}}}"#,
+            number % 3,
+            at + 10
+        ));
+    }
+    let json = format!(r#"{{"kernels_only": 1, "traceEvents": [{}]}}"#, events.join(", "));
+    let import = read(json.as_bytes(), &ImportOptions::default()).unwrap();
+    assert_eq!((import.summary.marks, import.summary.steps_found), (StepMarks::Annotation, 3));
+    let of = |name: &str, phase: Phase| operation(&import.profile, name, phase).module.clone();
+    assert_eq!(of("k0", Phase::Forward).as_deref(), Some("layer"));
+    assert_eq!(of("k1", Phase::Forward).as_deref(), Some("layer"));
+    assert_eq!(of("k2", Phase::Optimizer), None);
+    let notes = &import.profile.recording.as_ref().unwrap().notes;
+    assert!(notes.iter().any(|note| note.starts_with("kernels alone")), "{notes:?}");
+}

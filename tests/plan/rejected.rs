@@ -1,7 +1,7 @@
 //! Every offer ends up somewhere, with a reason that has numbers; and what the goal lacks.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Goal, PlanError, PlanStatus, Prepared, RejectionKind, Work, plan};
+use habitat_tui::plan::{Amount, Goal, PlanError, PlanStatus, Prepared, RejectionKind, Work, plan};
 use habitat_tui::predict::Fits;
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
 use habitat_tui::units::{Bytes, GIB, Hours, Samples, Usd, UsdPerHour};
@@ -150,7 +150,37 @@ fn what_the_goal_lacks_is_an_error_that_names_the_remedy() {
     wrong.assumptions.checkpoint_interval = Hours::ZERO;
     assert!(error(&predictions, &wrong).to_string().contains("checkpoint interval: 0 is not more than 0 hours"));
     predictions.workload.batch_size = None;
-    assert!(error(&predictions, &goal(1.0, 1)).to_string().contains("--batch-size"));
+    for work in [
+        Work::Samples(Samples::new(1e4).unwrap()),
+        Work::Tokens(1e4),
+        Work::Epochs { epochs: 1.0, dataset: Samples::new(1e4).unwrap() },
+    ] {
+        let said = error(&predictions, &Goal { work, ..goal(1.0, 1) }).to_string();
+        assert!(said.contains("--batch-size") && said.contains("--steps"), "{said}");
+    }
+    assert!(matches!(error(&predictions, &Goal { work: Work::Steps(0), ..goal(1.0, 1) }), PlanError::Work(_)));
+}
+
+/// Whatever a step holds, so many steps take so long.
+#[test]
+fn steps_need_no_batch_size() {
+    let (mut predictions, prices) = configurations(&[(1.0, 1.0), (2.0, 3.0)]);
+    for (deadline, max_parts) in [(None, 1), (Some(hours(9.0)), 2)] {
+        let goal = Goal { work: Work::Steps(12), deadline, ..goal(1.0, max_parts) };
+        predictions.workload.batch_size = Some(1);
+        let known = plan(&predictions, &prices, &goal).unwrap();
+        predictions.workload.batch_size = None;
+        let unknown = plan(&predictions, &prices, &goal).unwrap();
+        assert_eq!((unknown.status, unknown.total), (known.status, known.total));
+        assert_eq!((known.work, unknown.work), (Amount::Samples(Samples::new(12.0).unwrap()), Amount::Steps(12.0)));
+        assert_eq!((check(&unknown), check_sources(&unknown, &predictions, &prices)), (Ok(()), Ok(())));
+        assert!(unknown.parts.iter().all(|part| part.batch_size.is_none() && part.work.steps().is_some()));
+        assert!(unknown.notes.iter().any(|note| note.contains("counted in steps")), "{:?}", unknown.notes);
+        // A part that claims samples is found out.
+        let mut wrong = unknown.clone();
+        wrong.parts[0].work = Amount::Samples(Samples::new(wrong.parts[0].work.get()).unwrap());
+        assert!(matches!(check(&wrong), Err(CheckError::Offer { .. })));
+    }
 }
 
 #[test]
@@ -181,7 +211,7 @@ fn a_wrong_plan_does_not_pass_the_check() {
     assert!(matches!(broken(&|p| p.goal.deadline = Some(hours(8.0))), CheckError::Deadline { .. }));
     assert!(matches!(broken(&|p| p.goal.budget = Some(usd(14.0))), CheckError::Budget { .. }));
     assert!(matches!(broken(&|p| p.goal.max_parts = 1), CheckError::Parts { found: 2, allowed: 1 }));
-    assert!(matches!(broken(&|p| p.work = Samples::new(13.0).unwrap()), CheckError::Work { .. }));
+    assert!(matches!(broken(&|p| p.work = Amount::Samples(Samples::new(13.0).unwrap())), CheckError::Work { .. }));
     assert!(matches!(broken(&|p| p.parts[0].cost.mid = Usd::ZERO), CheckError::Number { .. }));
     assert!(matches!(broken(&|p| p.parts[0].hours.high = hours(100.0)), CheckError::Number { .. }));
     assert!(matches!(broken(&|p| p.total = None), CheckError::Parts { .. }));

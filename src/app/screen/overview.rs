@@ -128,6 +128,8 @@ fn best_value(app: &App) -> Answer {
     let Some((row, value)) = predict::best_value(app) else {
         let detail = if app.predictions.value().is_some() {
             vec!["no usable offer, or the batch size is not known".to_owned()]
+        } else if predict::failed(app) {
+            vec![predict::NEEDS_PREDICTION.to_owned()]
         } else {
             waiting(app)
         };
@@ -159,6 +161,7 @@ fn recommended(app: &App) -> Answer {
                 .reasons
                 .first()
                 .map_or_else(|| vec!["no plan meets the limits".to_owned()], |reason| vec![clean(reason, 200)]),
+            None if predict::failed(app) => vec![predict::NEEDS_PREDICTION.to_owned()],
             None => vec![plan::state_line(app).unwrap_or_else(|| "waits for the prediction".to_owned())],
         };
         return Answer { question, answer: None, detail, stale };

@@ -4,6 +4,7 @@ use crate::action::Action;
 use crate::app::App;
 use crate::app::job::JobState;
 use crate::app::list::{Cell, Column, ListState, Table};
+use crate::app::screen::predict;
 use crate::app::slider::{Knob, Ladder};
 use crate::plan::{Confidence, Objective, Part, PlanStatus, Work};
 use crate::pricing::Tier;
@@ -84,9 +85,23 @@ pub fn state_line(app: &App) -> Option<String> {
         JobState::Failed(reason) => Some(format!("planning failed: {}", clean(reason, 300))),
         JobState::Cancelled => Some(format!("cancelled; {rerun} plans again")),
         JobState::Idle if app.plan.value().is_none() => {
-            crate::app::screen::predict::state_line(app).or_else(|| Some("no plan yet".to_owned()))
+            predict::state_line(app).or_else(|| Some("no plan yet".to_owned()))
         }
         JobState::Idle => None,
+    }
+}
+
+/// Whether there is no plan because planning failed.
+pub fn failed(app: &App) -> bool {
+    app.plan.value().is_none() && matches!(app.plan.state(), JobState::Failed(_))
+}
+
+/// The same below the pane that says why there is no plan.
+fn below(app: &App) -> Option<String> {
+    match (predict::failed(app), failed(app)) {
+        (true, _) => Some(predict::NEEDS_PREDICTION.to_owned()),
+        (_, true) => Some("needs a plan".to_owned()),
+        _ => state_line(app),
     }
 }
 
@@ -284,7 +299,7 @@ pub fn alternatives_table(app: &App) -> Table {
         rows,
         selected: app.planner.list.selected,
         sorted: None,
-        empty: state_line(app)
+        empty: below(app)
             .unwrap_or_else(|| "No offer meets the limits; see the reasons above, or move them.".to_owned()),
     }
 }
@@ -310,27 +325,23 @@ fn rejected_table(app: &App) -> Table {
         rows,
         selected: app.planner.list.selected,
         sorted: None,
-        empty: state_line(app).unwrap_or_else(|| "No offer was rejected.".to_owned()),
+        empty: below(app).unwrap_or_else(|| "No offer was rejected.".to_owned()),
     }
 }
 
 /// What the plan rests on: a label and a text a line.
 pub fn notes(app: &App) -> Vec<(String, String)> {
     let Some(plan) = app.plan.value() else {
-        return vec![(String::new(), state_line(app).unwrap_or_default())];
+        return vec![(String::new(), below(app).unwrap_or_default())];
     };
     let mut lines: Vec<(String, String)> = Vec::new();
     for (index, part) in plan.parts.iter().enumerate() {
         let label = if plan.parts.len() > 1 { format!("part {}", index + 1) } else { "offer".to_owned() };
         lines.push((label, format!("{} ({})", clean(part.offer.as_str(), 120), machine_words(part))));
-        lines.push((
-            "batch".to_owned(),
-            format!(
-                "{} a GPU, {} in all",
-                format::grouped(part.batch_size as f64),
-                format::grouped(part.global_batch_size as f64)
-            ),
-        ));
+        if let (Some(own), Some(all)) = (part.batch_size, part.global_batch_size) {
+            let [own, all] = [own, all].map(|batch| format::grouped(batch as f64));
+            lines.push(("batch".to_owned(), format!("{own} a GPU, {all} in all")));
+        }
         lines.extend(part.notes.iter().map(|note| (String::new(), clean(note, 400))));
     }
     lines.extend(plan.notes.iter().map(|note| ("note".to_owned(), clean(note, 400))));

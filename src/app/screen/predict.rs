@@ -176,13 +176,21 @@ pub fn best_value(app: &App) -> Option<(&Row, &RowValue)> {
 pub fn state_line(app: &App) -> Option<String> {
     match app.predictions.state() {
         JobState::Running => Some(format!("predicting the step on {} GPUs …", app.setup.catalog.len())),
-        JobState::Failed(reason) => Some(format!("prediction failed: {}", clean(reason, 300))),
+        JobState::Failed(reason) => Some(format!("prediction failed: {}", clean(reason, 500))),
         JobState::Cancelled => {
             Some(format!("cancelled; {} runs it again", app.setup.keymap.hint(crate::action::Action::Rerun)))
         }
         JobState::Idle => None,
     }
 }
+
+/// Whether there are no predictions because they failed.
+pub fn failed(app: &App) -> bool {
+    app.predictions.value().is_none() && matches!(app.predictions.state(), JobState::Failed(_))
+}
+
+/// Said where something waits for predictions that failed: the reason stands elsewhere.
+pub const NEEDS_PREDICTION: &str = "needs the prediction";
 
 /// Low–high and method of a step.
 pub fn range_and_method(step: &Estimate<Micros>) -> String {
@@ -409,6 +417,9 @@ pub fn why(app: &App) -> Option<String> {
 
 /// How many rows each method answers for, for the line above the table.
 pub fn summary(app: &App) -> String {
+    if app.predict.rows.is_empty() {
+        return String::new();
+    }
     let shown = rows(app);
     let mut methods: HashMap<&str, usize> = HashMap::new();
     for row in &shown {

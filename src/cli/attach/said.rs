@@ -9,6 +9,7 @@ use crate::capture::assemble::Assembled;
 use crate::capture::on_demand::align::Span;
 use crate::capture::on_demand::roles::Role;
 use crate::capture::on_demand::{AttachError, Attached, Listed, Order, Said};
+use crate::cli::next;
 use crate::report::summary;
 use crate::report::table::{Cell, Column, Table};
 use crate::text;
@@ -196,7 +197,7 @@ pub(super) fn report(
     if attached.ignored > 0 {
         writeln!(out, "  note: {} messages made no sense and were left unanswered", attached.ignored)?;
     }
-    writeln!(out, "\nthe job goes on; next: habitat-tui {}", output.display())
+    writeln!(out, "\nthe job goes on; {}", next::lines(output, &assembled.profile))
 }
 
 /// `habitat-attach` version 1.

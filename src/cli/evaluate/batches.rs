@@ -14,7 +14,7 @@ use crate::predict::batches::{BatchCurve, BatchPoint, Place};
 use crate::predict::estimate::Estimate;
 use crate::regress::least_squares;
 use crate::regress::line::{Line, Point};
-use crate::store::batch_tables::{self, Series};
+use crate::store::profet::{Series, read_series};
 use crate::units::Micros;
 
 /// How many of the smallest batch sizes are fitted.
@@ -59,15 +59,15 @@ impl Where {
 
 /// Errors by number of points and distance, by regime and by GPU.
 pub(super) fn evaluate(dir: &Path) -> Result<Vec<Evaluation>, CliError> {
-    let all = batch_tables::read(dir)?;
+    let all = read_series(dir)?;
     let series: Vec<&Series> = all.iter().filter(|series| series.steps.len() >= LEAST).collect();
     let cases: Vec<Case<'_>> = series.iter().flat_map(|series| cases(series)).collect();
-    let networks: BTreeSet<&str> = series.iter().map(|series| series.network.as_str()).collect();
+    let networks: BTreeSet<&str> = series.iter().map(|series| &*series.network).collect();
     let (mut beyond, mut others) = (Groups::default(), Groups::default());
     for network in &networks {
-        let known: Vec<&Case<'_>> = cases.iter().filter(|case| case.series.network != *network).collect();
+        let known: Vec<&Case<'_>> = cases.iter().filter(|case| *case.series.network != **network).collect();
         let calibration = calibrate(&known);
-        for case in cases.iter().filter(|case| case.series.network == *network && case.judged) {
+        for case in cases.iter().filter(|case| *case.series.network == **network && case.judged) {
             match case.place {
                 Where::Beyond(_) => judge(case, &calibration, &mut beyond),
                 Where::Between | Where::Below(_) => judge_inside(case, &calibration, &mut others),
@@ -157,8 +157,8 @@ fn residual(case: &Case<'_>, busy: bool) -> Option<Residual> {
 fn judge(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
     let Where::Beyond(factor) = case.place else { return };
     let label = || {
-        let Series { network, dataset, machine, .. } = case.series;
-        format!("{network}, {dataset}, {machine}, batch {}", case.batch)
+        let Series { network, pixels, gpu, .. } = case.series;
+        format!("{network}, {pixels} px, {gpu}, batch {}", case.batch)
     };
     let group = format!("{} points, {factor} times", case.fitted.len());
     let mut add = |group: &str, method: &str, mid: f64, range: Option<[f64; 2]>| {
@@ -185,7 +185,7 @@ fn judge(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
         add(&format!("all, {factor} times"), method, mid.get(), usual);
         add(&format!("all, {factor} times"), &format!("{method}, 90 %"), mid.get(), Some(at.wide.map(Micros::get)));
         add(&format!("{}, {factor} times", curve.regime().name()), method, mid.get(), usual);
-        add(&format!("{}, {factor} times", case.series.machine), method, mid.get(), usual);
+        add(&format!("{}, {factor} times", case.series.gpu), method, mid.get(), usual);
     }
 }
 
@@ -197,8 +197,8 @@ fn judge_inside(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups)
         Where::Below(factor) | Where::Beyond(factor) => format!("below, 1/{factor}"),
     };
     let label = || {
-        let Series { network, dataset, machine, .. } = case.series;
-        format!("{network}, {dataset}, {machine}, batch {}", case.batch)
+        let Series { network, pixels, gpu, .. } = case.series;
+        format!("{network}, {pixels} px, {gpu}, batch {}", case.batch)
     };
     let range = Some([at.time.low.get(), at.time.high.get()]);
     groups.add(&group, "batch line", Predicted { mid: at.time.mid.get(), range }, case.measured, &label);
@@ -240,7 +240,7 @@ mod tests {
             println!("skipped: {} is not there", dir.display());
             return;
         }
-        let all = batch_tables::read(&dir).unwrap();
+        let all = read_series(&dir).unwrap();
         let cases: Vec<Case<'_>> = all.iter().filter(|series| series.steps.len() >= LEAST).flat_map(cases).collect();
         let found = calibrate(&cases.iter().collect::<Vec<_>>());
         let pairs = [

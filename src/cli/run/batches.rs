@@ -12,12 +12,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::{CliError, RunArgs};
+use crate::cli::next;
 use crate::predict::memory::MemoryLine;
 use crate::profile::Profile;
 use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
 use crate::settings::args::{InputArgs, WorkloadArgs};
 use crate::store::{self, Paths};
+use crate::text;
 use crate::units::Micros;
 
 /// What stands for the batch size in the command.
@@ -148,10 +150,13 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
     if let Some(line) = MemoryLine::of_profiles(&of_batches) {
         writeln!(text, "{line}")?;
     }
-    let files: Vec<String> = recorded.iter().map(|path| path.display().to_string()).collect();
-    if !files.is_empty() {
-        let target = if profiles.iter().all(|(_, profile)| profile.origin.is_none()) { " --to GPU" } else { "" };
-        writeln!(text, "next: habitat-tui batches {}{target}", files.join(" "))?;
+    let files: Vec<String> = recorded.iter().map(|path| text::shell_word(&path.display().to_string())).collect();
+    if let Some((_, first)) = profiles.first().filter(|_| !files.is_empty()) {
+        let is_known = |profile: &Profile| profile.origin.as_ref().is_some_and(|origin| origin.gpu.is_some());
+        // Where no GPU of the catalog was measured, nothing says for which one.
+        let target = if is_known(first) { "" } else { " --to h100-sxm5-80gb,l4" };
+        let command = format!("habitat-tui batches {}{target}", files.join(" "));
+        writeln!(text, "{}", next::lines_of(&command, first))?;
     }
     eprint!("\n{}", String::from_utf8_lossy(&text));
     Ok(())

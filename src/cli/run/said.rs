@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::capture::assemble::Assembled;
 use crate::capture::{Ended, Finished, Order, Recording, Seen, Settings};
-use crate::cli::CliError;
+use crate::cli::{CliError, next};
 use crate::report::{format, summary};
 use crate::units::Micros;
 
@@ -26,7 +26,7 @@ pub(super) fn report(
         for fault in faults(recording) {
             writeln!(out, "  note: {fault}")?;
         }
-        writeln!(out, "\njob {}; next: habitat-tui {}", words(ended), output.display())?;
+        writeln!(out, "\njob {}; {}", words(ended), next::lines(output, &assembled.profile))?;
         return Ok(());
     }
     let windows: Vec<String> = recorded
@@ -53,7 +53,7 @@ pub(super) fn report(
     for fault in faults(recording) {
         writeln!(out, "  note: {fault}")?;
     }
-    writeln!(out, "\njob {}; next: habitat-tui {}", words(ended), output.display())?;
+    writeln!(out, "\njob {}; {}", words(ended), next::lines(output, &assembled.profile))?;
     Ok(())
 }
 

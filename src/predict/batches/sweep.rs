@@ -13,9 +13,10 @@ use crate::catalog::{Catalog, GpuSpec};
 use crate::predict::estimate::{Estimate, GpuFacts, MemoryFit, Method, Prediction, StepTime};
 use crate::predict::family::{Family, family};
 use crate::predict::memory::{MemoryLine, MemoryNeed};
-use crate::predict::{Options, PredictError, find_origin, predict};
+use crate::predict::{Options, PredictError, origin, predict};
 use crate::profile::{Profile, Workload};
 use crate::regress::line::{Line, Point};
+use crate::text;
 use crate::units::{Micros, SamplesPerSecond};
 
 /// What the error of a step from scaled shapes is, as ln(measured ÷ predicted) at the ends of
@@ -164,13 +165,14 @@ pub fn sweep(
     wanted.sort_unstable();
     wanted.dedup();
     let own: Vec<(u64, &Profile)> = sorted.iter().map(|(batch, (_, profile))| (*batch, profile)).collect();
-    let memory = memory_line(&own, find_origin(first, catalog, options)?);
+    let memory = memory_line(&own, origin(first, catalog, options)?);
     let mut notes = Vec::new();
     let answers: Vec<Vec<Prediction>> = own
         .iter()
         .map(|(_, profile)| Ok(predict(profile, catalog, options)?.predictions))
         .collect::<Result<_, PredictError>>()?;
     let basis = if recorded.len() > 1 { Basis::Lines } else { Basis::Shapes };
+    notes.extend(far_beyond(&recorded, &wanted));
     let mut scaled = Vec::new();
     if basis == Basis::Shapes {
         notes.push(format!(
@@ -202,6 +204,20 @@ pub fn sweep(
     }
     let shapes_only = first.origin.is_none();
     Ok(Sweep { workload: first.workload.clone(), basis, recorded, shapes_only, gpus, memory, notes })
+}
+
+/// Times the largest recorded batch from which on nothing seen says anything.
+const FAR: u64 = 64;
+
+/// What is to be said of batches that nobody trains with on one GPU.
+fn far_beyond(recorded: &[u64], wanted: &[u64]) -> Option<String> {
+    let largest = *recorded.iter().max()?;
+    let far = *wanted.iter().max().filter(|batch| **batch / FAR > largest)?;
+    Some(format!(
+        "batch {} is {} times the largest recorded: time and memory there are lines drawn on, not what a GPU does",
+        text::grouped(far as f64),
+        text::grouped(far as f64 / largest as f64)
+    ))
 }
 
 /// Whether two profiles are of one workload, recorded alike.

@@ -105,7 +105,7 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         source: records.recorder.source.to_owned(),
         step_marks: Some(steps.marks.name().to_owned()),
         ranks: None,
-        joined_share: (!records.kernels_only).then_some(joined_share),
+        joined_share: (!records.recorder.grouping.is_without_operators()).then_some(joined_share),
         notes: notes.0,
     });
     Ok(Import { profile, summary })
@@ -146,7 +146,7 @@ fn joined_share(records: &Records, steps: &Steps) -> f64 {
             .sum();
         all += time;
         // A range of the program that says the phase is a name, too.
-        let in_phase = records.recorder.groups_by_range
+        let in_phase = records.recorder.grouping.is_by_range()
             && !matches!(occurrence.phase, Phase::Other | Phase::Communication | Phase::Copy);
         if occurrence.operator.is_some() || occurrence.within_range || occurrence.module != 0 || in_phase {
             joined += time;
@@ -166,7 +166,7 @@ pub(super) fn workload(
 ) -> Workload {
     let records = source.records;
     let mode = options.mode.unwrap_or_else(|| {
-        if records.kernels_only {
+        if records.recorder.grouping.is_without_operators() {
             notes.push(
                 "whether this is training or inference is not known: training is assumed; --mode sets it".to_owned(),
             );
@@ -219,7 +219,7 @@ fn origin(records: &Records, device: u32, options: &ImportOptions<'_>, notes: &m
     Origin {
         gpu,
         gpu_name: info.map(|info| info.name),
-        framework: records.recorder.framework.clone().filter(|_| !records.kernels_only),
+        framework: records.recorder.framework.clone().filter(|_| !records.recorder.grouping.is_without_operators()),
         cuda: cuda.or(hip),
         driver: records.recorder.driver.clone().or(driver),
     }
@@ -313,7 +313,7 @@ impl Notes {
     }
 
     fn joined(&mut self, records: &Records, share: f64, inferred: usize) {
-        if records.kernels_only {
+        if records.recorder.grouping.is_without_operators() {
             self.0.push(
                 "kernels alone: no operators and shapes were recorded, so every prediction scales kernel times"
                     .to_owned(),

@@ -7,10 +7,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::event::{Event, extents, fields, number, unquote, whole};
-use super::feed::Recorder;
+use super::feed::{Grouping, Recorder};
 use super::intern::{NONE, Pool};
 use super::record::{Device, DeviceKind, Host, HostKind, Launch, LaunchShape, Properties, Shapes};
 use super::steps::{is_named, stem};
+use crate::profile::nvtx;
 
 /// Which events a pass keeps.
 #[derive(Debug)]
@@ -61,8 +62,6 @@ pub(super) struct Records {
     pub(super) malformed: Bad,
     pub(super) events: u64,
     pub(super) recorder: Recorder,
-    /// The recorder knows of no operators: there are none to miss.
-    pub(super) kernels_only: bool,
     /// Name of the ranges that are steps, where the caller gave one.
     pub(super) step_range: Option<String>,
     /// Ranges of programs seen, for the one who named others.
@@ -104,7 +103,7 @@ impl Records {
             "cuda_runtime_version" => self.version("cuda_runtime", value),
             "cuda_driver_version" => self.version("cuda_driver", value),
             "hip_runtime_version" => self.version("hip_runtime", value),
-            "kernels_only" => self.kernels_only = whole(value) == Some(1),
+            "kernels_only" if whole(value) == Some(1) => self.recorder.grouping = Grouping::RangesOnly,
             _ => {}
         }
     }
@@ -209,6 +208,12 @@ impl Records {
             of_forward: false,
             phase: None,
         };
+        if kind == HostKind::Part
+            && let Some(phase) = nvtx::describe(self.names.text(host.name), None).phase
+        {
+            // It says which part of the step it is, and is no part of the model.
+            (host.kind, host.phase) = (HostKind::Annotation, Some(phase));
+        }
         if !event.args.is_empty() && kind != HostKind::Module {
             let texts = &mut self.texts;
             let mut keep_text = |value: &[u8]| {
@@ -357,7 +362,7 @@ fn category(event: &Event<'_>) -> Option<Category> {
     Some(match event.category {
         b"cpu_op" | b"Operator" => Category::Host(HostKind::Operator),
         b"user_annotation" => Category::Host(HostKind::Annotation),
-        b"nvtx" => Category::Host(HostKind::Range),
+        b"nvtx" => Category::Host(HostKind::Part),
         b"python_function" if event.name.starts_with(b"nn.Module: ") => Category::Host(HostKind::Module),
         b"cuda_runtime" | b"cuda_driver" | b"Runtime" if launches(event.name) => Category::Launch,
         b"kernel" | b"Kernel" => Category::Device(DeviceKind::Kernel),

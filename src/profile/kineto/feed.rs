@@ -31,10 +31,33 @@ pub(in crate::profile) struct Recorder {
     pub(in crate::profile) whole_remedy: &'static str,
     /// Without marks, steps may be looked for in the sequence of kernels.
     pub(in crate::profile) finds_patterns: bool,
-    /// Work without an operator is grouped by the ranges around it.
-    pub(in crate::profile) groups_by_range: bool,
+    /// What stands in for operators where work has none.
+    pub(in crate::profile) grouping: Grouping,
     /// What the reader should know of the file.
     pub(in crate::profile) notes: Vec<String>,
+}
+
+/// What stands in for operators where work has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::profile) enum Grouping {
+    /// The kernels, by their names.
+    Kernels,
+    /// The kernels, grouped by the program's own ranges around them.
+    Ranges,
+    /// The same of a recorder that knows no operators at all.
+    RangesOnly,
+}
+
+impl Grouping {
+    /// Whether ranges group the work.
+    pub(in crate::profile) fn is_by_range(self) -> bool {
+        self != Self::Kernels
+    }
+
+    /// Whether there can be no operators.
+    pub(in crate::profile) fn is_without_operators(self) -> bool {
+        self == Self::RangesOnly
+    }
 }
 
 impl Default for Recorder {
@@ -48,7 +71,7 @@ impl Default for Recorder {
             joined_to: "an operator",
             whole_remedy: "",
             finds_patterns: true,
-            groups_by_range: false,
+            grouping: Grouping::Kernels,
             notes: Vec::new(),
         }
     }
@@ -172,7 +195,7 @@ impl Feed {
             kind: match range.kind {
                 RangeKind::Operator => HostKind::Operator,
                 RangeKind::Annotation => HostKind::Annotation,
-                RangeKind::Part => HostKind::Module,
+                RangeKind::Part => HostKind::Part,
             },
             of_forward: range.of_forward,
             phase: range.phase,

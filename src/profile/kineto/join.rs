@@ -335,5 +335,5 @@ fn lone_phase(nesting: &Nesting, device: &Device, launch: &Launched, collective:
 /// the recorder has nothing better.
 fn lone_module(records: &Records, nesting: &Nesting, range: u32) -> u32 {
     let context = nesting.contexts.get(range as usize);
-    context.filter(|_| records.recorder.groups_by_range || records.kernels_only).map_or(0, |context| context.module)
+    context.filter(|_| records.recorder.grouping.is_by_range()).map_or(0, |context| context.module)
 }

@@ -152,7 +152,7 @@ impl Sweep<'_> {
         context.given = host.phase.or(context.given);
         match host.kind {
             HostKind::Module => context.module = self.path(context.module, host),
-            HostKind::Range => {
+            HostKind::Part => {
                 context.optimizer |= is_optimizer(name);
                 if !self.records.is_mark(name) {
                     context.module = self.path(context.module, host);
@@ -194,7 +194,7 @@ impl Sweep<'_> {
         let name = self.records.names.text(host.name);
         let class = name.strip_prefix("nn.Module: ").unwrap_or(name);
         let class = match host.kind {
-            HostKind::Range => stem(class),
+            HostKind::Part => stem(class),
             _ => class.rsplit_once('_').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(class, |c| c.0),
         };
         let outer_path = &self.nesting.modules[outer as usize];

@@ -1,11 +1,77 @@
-//! The profiles of several ranks of one job made one.
+//! Which parts of a recording are the ranks of one job, and their profiles made one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::timing::median;
 use super::{Import, KinetoError};
 use crate::profile::{Operation, Recording, Step};
 use crate::units::{Bytes, Micros};
+
+/// No kernel ran on the GPU asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no kernel ran on device {device}; the recording has kernels of device{} {}", if .known.len() == 1 { "" } else { "s" }, list(.known))]
+pub struct NoSuchDevice {
+    /// What was asked for.
+    pub device: u32,
+    /// What there is.
+    pub known: Vec<u32>,
+}
+
+fn list(devices: &[u32]) -> String {
+    devices.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Parts with less than this share of the busiest one's kernel time are no ranks.
+const SHARE: f64 = 0.5;
+
+/// Which parts of a recording are ranks of the job.
+#[derive(Debug)]
+pub(in crate::profile) struct Ranks {
+    /// Their places; none where there are no kernels at all.
+    pub(in crate::profile) places: Vec<usize>,
+    /// What was left out, for the notes.
+    pub(in crate::profile) note: Option<String>,
+}
+
+/// Chooses among the parts of a recording (`what` they are, as `processes`), each of which
+/// ran kernels on devices by number for so long, in any unit: on the device asked for the
+/// busiest part alone (with `CUDA_VISIBLE_DEVICES` every rank calls its GPU 0), else all
+/// that are about as busy as the busiest.
+///
+/// # Errors
+/// [`NoSuchDevice`] where no kernel ran on the device asked for.
+pub(in crate::profile) fn choose(
+    parts: &[Vec<(u32, f64)>],
+    device: Option<u32>,
+    what: &str,
+) -> Result<Ranks, NoSuchDevice> {
+    let time = |part: &Vec<(u32, f64)>| {
+        let times = part.iter().filter(|(number, _)| device.is_none_or(|device| device == *number));
+        times.map(|(_, time)| *time).fold(0.0, f64::max)
+    };
+    let mut found: Vec<(usize, f64)> = parts.iter().map(time).enumerate().filter(|(_, time)| *time > 0.0).collect();
+    let Some(most) = found.iter().map(|(_, time)| *time).max_by(f64::total_cmp) else {
+        let known: BTreeSet<u32> =
+            parts.iter().flatten().filter(|(_, time)| *time > 0.0).map(|(number, _)| *number).collect();
+        return match device {
+            Some(device) if !known.is_empty() => Err(NoSuchDevice { device, known: known.into_iter().collect() }),
+            _ => Ok(Ranks { places: Vec::new(), note: None }),
+        };
+    };
+    found.retain(|(_, time)| *time >= SHARE * most);
+    if device.is_some() {
+        found.sort_by(|a, b| b.1.total_cmp(&a.1));
+        found.truncate(1);
+    }
+    let left_out = parts.iter().filter(|part| !part.is_empty()).count() - found.len();
+    let note = (left_out > 0).then(|| match device {
+        Some(device) => {
+            format!("{left_out} other {what} of the recording are left out, as device {device} was asked for")
+        }
+        None => format!("{left_out} {what} that worked far less than the others are left out"),
+    });
+    Ok(Ranks { places: found.into_iter().map(|(place, _)| place).collect(), note })
+}
 
 /// The rank with the median step, with every figure the median over the ranks.
 ///
@@ -97,4 +163,21 @@ fn combine_steps(step: &mut Step, imports: &[Import]) {
         steps().filter_map(|step| step.duration_range.map(|range| range[1]).or(step.duration)).reduce(Micros::max);
     step.duration_range = low.zip(high).map(|(low, high)| [low, high]);
     step.peak_memory_bytes = steps().filter_map(|step| step.peak_memory_bytes).reduce(Bytes::max);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_about_as_busy_as_the_busiest() {
+        let parts = [vec![(0, 100.0)], vec![(1, 90.0), (0, 1.0)], vec![(0, 3.0)], Vec::new()];
+        let all = choose(&parts, None, "processes").unwrap();
+        assert_eq!(all.places, [0, 1]);
+        assert!(all.note.unwrap().starts_with("1 processes that worked far less"));
+        assert_eq!(choose(&parts, Some(1), "processes").unwrap().places, [1]);
+        assert_eq!(choose(&parts, Some(0), "processes").unwrap().places, [0]);
+        assert_eq!(choose(&parts, Some(7), "GPUs").unwrap_err(), NoSuchDevice { device: 7, known: vec![0, 1] });
+        assert!(choose(&[], Some(7), "GPUs").unwrap().places.is_empty());
+    }
 }

@@ -14,8 +14,9 @@ pub(super) enum HostKind {
     Annotation,
     /// A call of an `nn.Module`.
     Module,
-    /// A range of a program without operators, by NVTX: groups kernels as a module does.
-    Range,
+    /// A part of the program, by a range of its own (NVTX): groups kernels as a module does,
+    /// parts of one name and other numbers together.
+    Part,
 }
 
 /// A range on a host thread.

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::predict::{Mode, Precision};
-use crate::settings::values;
+use super::WorkloadArgs;
 
 /// Arguments of `import`.
 #[derive(Debug, Args)]
@@ -20,27 +19,6 @@ pub struct ImportArgs {
     /// Replace the file if it is there.
     #[arg(long)]
     pub force: bool,
-    /// A name for the workload (default: the trace's file name).
-    #[arg(long)]
-    pub name: Option<String>,
-    /// Training or inference, in place of what the trace shows.
-    #[arg(long, value_parser = values::mode)]
-    pub mode: Option<Mode>,
-    /// Samples of one step on one GPU.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
-    pub batch_size: Option<u64>,
-    /// Tokens of one sample.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
-    pub sequence_length: Option<u64>,
-    /// Parameters of the model.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
-    pub parameters: Option<u64>,
-    /// What the step ran in: fp32, tf32, amp-fp16, amp-bf16, fp16, bf16, fp8.
-    #[arg(long, value_parser = values::precision)]
-    pub precision: Option<Precision>,
-    /// The GPU it was recorded on, in place of what the trace says.
-    #[arg(long, value_name = "GPU")]
-    pub origin: Option<String>,
     /// Read the shapes only: for traces without GPU kernels.
     #[arg(long)]
     pub shapes_only: bool,
@@ -53,7 +31,10 @@ pub struct ImportArgs {
     /// The program's own range (`record_function`, NVTX) that is one step.
     #[arg(long, value_name = "NAME")]
     pub step_range: Option<String>,
+    /// What the profile says of the workload.
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
     /// Print what was found as JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

@@ -11,8 +11,8 @@ use crate::units::Bytes;
 /// A recorded step and how to read it.
 #[derive(Debug, Clone, Default, Args)]
 pub struct InputArgs {
-    /// A profile (*.habitat.json, .gz, .zst), a PyTorch profiler trace or an op list;
-    /// without it, the embedded sample.
+    /// A profile (*.habitat.json, .gz, .zst), a PyTorch profiler trace, a recording of Nsight
+    /// Systems (.sqlite) or XPlane (.xplane.pb), or an op list; without it, the embedded sample.
     pub file: Option<PathBuf>,
     /// The GPU it was recorded on, in place of what the file says.
     #[arg(long, value_name = "GPU", help_heading = "Recorded step")]

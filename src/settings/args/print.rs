@@ -19,6 +19,13 @@ pub struct TableForm {
     pub markdown: bool,
 }
 
+impl TableForm {
+    /// Whether it is none of them: text for people.
+    pub const fn is_text(self) -> bool {
+        !(self.json || self.csv || self.markdown)
+    }
+}
+
 /// Arguments of `gpus`.
 #[derive(Debug, Args)]
 pub struct GpusArgs {

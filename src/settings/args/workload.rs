@@ -1,4 +1,4 @@
-//! What a user can say of a recorded workload, shared by the commands that record one.
+//! What a user can say of a recorded workload, shared by the commands that make a profile.
 
 use clap::Args;
 
@@ -9,7 +9,7 @@ use crate::settings::values;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArgs {
-    /// A name for the workload (default: the script's).
+    /// A name for the workload (default: the script's or the file's).
     #[arg(long)]
     pub name: Option<String>,
     /// Training or inference, in place of what is seen.
@@ -28,7 +28,7 @@ pub struct WorkloadArgs {
     /// what is seen.
     #[arg(long, value_parser = values::precision)]
     pub precision: Option<Precision>,
-    /// The GPU it runs on, in place of what the driver says.
+    /// The GPU it was recorded on, in place of what is seen.
     #[arg(long, value_name = "GPU")]
     pub origin: Option<String>,
 }

@@ -74,6 +74,11 @@ fn news(canvas: &Canvas<'_>, own_line: bool) -> Option<(Role, String)> {
         // The screens say it themselves.
         return None;
     }
+    // So do these; and what was measured needs no predictions.
+    let by_plan = plan::failed(app) && matches!(app.screen, Screen::Overview | Screen::Plan);
+    if by_plan || (predict::failed(app) && app.screen != Screen::Job) {
+        return None;
+    }
     match (predict::state_line(app), plan::state_line(app)) {
         (Some(text), _) | (None, Some(text)) => Some((Role::Warning, text)),
         (None, None) => match &app.setup.source {

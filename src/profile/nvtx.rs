@@ -1,4 +1,4 @@
-//! What the text of an NVTX range says.
+//! What the text of an NVTX range says, whoever recorded it.
 //!
 //! `torch.autograd.profiler.emit_nvtx` writes an operator as
 //! `aten::mm, seq = 12, op_id = 7, sizes = [[64, 128], [128, 10]]`, each part after the
@@ -13,21 +13,21 @@ const LONGEST_SIZES: usize = 256 << 10;
 
 /// A range as far as its text tells.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Described<'a> {
-    pub(super) name: &'a str,
+pub(in crate::profile) struct Described<'a> {
+    pub(in crate::profile) name: &'a str,
     /// -1 where there is none.
-    pub(super) sequence: i64,
-    pub(super) of_forward: bool,
+    pub(in crate::profile) sequence: i64,
+    pub(in crate::profile) of_forward: bool,
     /// A JSON list of shapes, or nothing.
-    pub(super) sizes: &'a str,
-    pub(super) kind: RangeKind,
-    pub(super) phase: Option<Phase>,
-    pub(super) mark: Mark,
+    pub(in crate::profile) sizes: &'a str,
+    pub(in crate::profile) kind: RangeKind,
+    pub(in crate::profile) phase: Option<Phase>,
+    pub(in crate::profile) mark: Mark,
 }
 
 /// How a range may mark steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(in crate::profile) enum Mark {
     /// Not at all.
     No,
     /// It is a step, or the optimizer's as PyTorch names it.
@@ -52,7 +52,7 @@ const OF_PYTORCH: [&str; 8] = [
 ];
 
 /// Describes a range; `domain` is the name of its domain where that is not the default one.
-pub(super) fn describe<'a>(text: &'a str, domain: Option<&str>) -> Described<'a> {
+pub(in crate::profile) fn describe<'a>(text: &'a str, domain: Option<&str>) -> Described<'a> {
     let text = text.trim();
     let (name, facts) = split(text);
     let mut described = Described {

@@ -1,0 +1,124 @@
+//! What the origin tells of a step as a whole: how operations overlap, how long the device
+//! waits for the host, what communication adds.
+
+use super::OperationPrediction;
+use super::family::Family;
+use super::learned::Models;
+use super::rate;
+use super::route::{Route, Routed};
+use super::step::{device_time, shares};
+use crate::profile::Profile;
+use crate::units::Micros;
+
+/// What the origin tells of the step as a whole.
+pub(super) struct Base {
+    /// Device busy time over the sum of the times of operations that compute: below 1 where streams overlap.
+    pub(super) overlap: f64,
+    /// Where operators were measured apart: by how much the origin's step deviates from what
+    /// the models say of it, as far as a destination shares that. 1 otherwise.
+    pub(super) deviation: f64,
+    /// The device waits for the host.
+    pub(super) host_idle: Micros,
+    /// Communication that was not hidden behind other operations.
+    pub(super) exposed: Micros,
+    /// Whether the recording has communication at all.
+    pub(super) communicates: bool,
+    pub(super) notes: Vec<String>,
+}
+
+impl Base {
+    pub(super) fn of(profile: &Profile, route: &Route<'_>, routed: &[Routed<'_>], models: Option<&Models>) -> Self {
+        if let Some(base) = models.and_then(|models| Self::by_models(profile, route, routed, models)) {
+            return base;
+        }
+        // Operations that were not measured are put in from their shapes, here as on every
+        // destination, so that they do not turn into idle time.
+        let mut sum = Micros::ZERO;
+        let (mut unmeasured, mut communication) = (0_usize, Micros::ZERO);
+        for routed in routed {
+            let count = f64::from(routed.operation.count);
+            if routed.family == Family::Communication {
+                communication += routed.operation.device_time.unwrap_or(Micros::ZERO) * count;
+            } else if let Some(time) = routed.operation.device_time {
+                sum += time * count;
+            } else if let Some(estimate) = route.predict(routed).time {
+                sum += estimate.mid * count;
+                unmeasured += usize::from(estimate.mid.get() > 0.0);
+            }
+        }
+        let mut notes = Vec::new();
+        if unmeasured > 0 {
+            notes.push(format!(
+                "{unmeasured} of {} operations were not measured on the origin: roofline on shapes",
+                routed.len()
+            ));
+        }
+        if communication.get() > 0.0 {
+            notes.push(format!(
+                "communication of the recording ({:.2} ms) left out: a prediction is of one GPU",
+                communication.as_millis()
+            ));
+        }
+        // Where the operations sum to more than the device was busy (or than the step took),
+        // they overlapped; that share is carried over. What communication adds to the busy
+        // time beyond the operations was not hidden behind them.
+        let busy = profile.step.as_ref().and_then(|step| step.device_busy).unwrap_or(sum + communication);
+        let busy = profile.measured_step().map_or(busy, |step| busy.min(step));
+        let overlap = if sum.get() > 0.0 { (busy / sum).min(1.0) } else { 1.0 };
+        let host_idle = profile.measured_step().map_or(Micros::ZERO, |step| step - busy);
+        let exposed = if communication.get() > 0.0 { busy - sum * overlap } else { Micros::ZERO };
+        if overlap < 0.98 {
+            notes
+                .push(format!("operations overlap on the origin: their sum counts {:.0} %, as there", overlap * 100.0));
+        }
+        if host_idle.get() > 0.0
+            && let Some(step) = profile.measured_step()
+        {
+            notes.push(format!(
+                "the device waits for the host {:.2} ms of each step ({:.0} %); taken over unchanged on every GPU",
+                host_idle.as_millis(),
+                host_idle / step * 100.0
+            ));
+        }
+        Self { overlap, deviation: 1.0, host_idle, exposed, communicates: communication.get() > 0.0, notes }
+    }
+
+    /// Operators that were measured apart from the step (their sum differs from it by the
+    /// launches and, where the board heats up, the clock) say less of a destination than
+    /// the step itself: step over what the models say of it on the origin.
+    fn by_models(profile: &Profile, route: &Route<'_>, routed: &[Routed<'_>], models: &Models) -> Option<Self> {
+        let (learned, step, origin) = (route.learned?, profile.measured_step()?, route.destination);
+        if learned.here.is_some() || !route.choice.is_learned() {
+            return None;
+        }
+        let operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
+        let expected = device_time(&shares(&operations), models.step_factor(origin, profile.workload.mode));
+        if expected.get() <= 0.0 {
+            return None;
+        }
+        // How far a board slows down for want of power is its own.
+        let limited = rate::fp32_product_rate(origin).is_power_limited();
+        let shared = if limited { 0.0 } else { models.steps().shared_deviation };
+        let deviation = (step / expected).powf(shared);
+        let mut note = format!(
+            "the models say {:.2} ms of the origin's {:.2} ms step: times {deviation:.3} everywhere",
+            expected.as_millis(),
+            step.as_millis()
+        );
+        if limited {
+            note = format!(
+                "the models say {:.2} ms of the origin's {:.2} ms step; not carried over, as that board is short of power",
+                expected.as_millis(),
+                step.as_millis()
+            );
+        }
+        Some(Self {
+            overlap: 1.0,
+            deviation,
+            host_idle: Micros::ZERO,
+            exposed: Micros::ZERO,
+            communicates: false,
+            notes: vec![note],
+        })
+    }
+}

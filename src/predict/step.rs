@@ -1,0 +1,203 @@
+//! The step from its operations: one GPU's prediction, and the range of its sum.
+
+use super::base::Base;
+use super::learned::{self, Models};
+use super::memory::MemoryNeed;
+use super::precision::{self, Change};
+use super::route::{Fitted, Route, Routed};
+use super::{
+    Estimate, GpuFacts, Method, MethodChoice, MethodShare, Mode, OperationPrediction, Prediction, StepTime, notes,
+};
+use crate::catalog::GpuSpec;
+use crate::profile::Profile;
+use crate::units::{Micros, SamplesPerSecond};
+
+/// What all predictions of a profile have in common.
+pub(super) struct Context<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) base: Option<&'a Base>,
+    pub(super) routed: &'a [Routed<'a>],
+    pub(super) need: &'a MemoryNeed,
+    pub(super) models: Option<&'a Models>,
+}
+
+pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<Change>) -> Prediction {
+    let Context { profile, base, routed, need, models } = *context;
+    let gpu = route.destination;
+    let is_origin = route.origin.is_some_and(|origin| origin.slug == gpu.slug);
+    let mut operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
+    let taken_over = change.and_then(|change| change.apply(gpu, routed, &mut operations));
+    let measured =
+        profile.measured_step().filter(|_| is_origin && route.choice != MethodChoice::Roofline && change.is_none());
+    if measured.is_some() {
+        for operation in &mut operations {
+            if let Some(time) = operation.origin_time {
+                operation.time = Some(Estimate::with_band(time, 0.0, Method::Measured));
+                "measured on this GPU".clone_into(&mut operation.why);
+            }
+        }
+    }
+    let shares = shares(&operations);
+    let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
+    let step = if let Some(median) = measured {
+        StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
+    } else if let Some(fitted) = &route.fitted {
+        StepTime::Predicted(fitted_step(&shares, &operations, fitted, host_idle))
+    } else {
+        let step = step_estimate(&shares, &operations, base, (gpu, profile.workload.mode), models);
+        StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
+    };
+    let throughput =
+        profile.workload.batch_size.filter(|_| step.mid().get() > 0.0).map(|batch| {
+            step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(batch as f64 / time.as_secs()))
+        });
+    let mut notes = notes::of_gpu(gpu, &operations, profile);
+    if measured.is_none() {
+        notes.extend(notes::of_models((gpu, profile.workload.mode), &operations, &shares, base, models));
+    }
+    if let Some(fitted) = route.fitted.as_ref().filter(|_| measured.is_none()) {
+        notes.extend(notes::of_lines(fitted, &shares));
+    }
+    notes.splice(0..0, taken_over);
+    let without_communication = match (measured, base) {
+        (Some(median), Some(base)) if base.communicates => {
+            let alone = median - base.exposed;
+            notes.insert(
+                0,
+                format!(
+                    "recorded with other GPUs: {:.2} ms of the step is communication; plans count {:.2} ms for one GPU and add their own",
+                    base.exposed.as_millis(),
+                    alone.as_millis()
+                ),
+            );
+            Some(alone)
+        }
+        _ => None,
+    };
+    Prediction {
+        gpu: facts(gpu),
+        notes,
+        step,
+        without_communication,
+        throughput,
+        host_idle,
+        shares,
+        operations,
+        precision_note: None,
+        memory: if change.is_some_and(Change::widens) { need.in_32_bits().fit(gpu) } else { need.fit(gpu) },
+    }
+}
+
+/// Device time of one step by method, largest first.
+pub(super) fn shares(operations: &[OperationPrediction]) -> Vec<MethodShare> {
+    let mut by_method: Vec<MethodShare> = Vec::new();
+    for operation in operations {
+        let Some(time) = &operation.time else { continue };
+        let total = time.mid * f64::from(operation.count);
+        match by_method.iter_mut().find(|share| share.method == time.method) {
+            Some(share) => share.device_time += total,
+            None => by_method.push(MethodShare { method: time.method, device_time: total, share: 0.0 }),
+        }
+    }
+    let all: Micros = by_method.iter().map(|share| share.device_time).sum();
+    if all.get() > 0.0 {
+        by_method.retain(|share| share.device_time.get() > 0.0);
+        for share in &mut by_method {
+            share.share = share.device_time / all;
+        }
+    }
+    by_method.sort_by(|a, b| b.share.total_cmp(&a.share));
+    by_method
+}
+
+/// Device time of a step: what the models say of operators by themselves times what a step
+/// takes of that, and the rest as it is.
+pub(super) fn device_time(shares: &[MethodShare], step_factor: f64) -> Micros {
+    shares.iter().map(|share| share.device_time * if share.method == Method::Learned { step_factor } else { 1.0 }).sum()
+}
+
+/// The step and its range: of every method's part the ends that steps by that method were
+/// found to keep, taken together as if they erred together. Calibrated for the learned
+/// models, the published step errors for the rest; they are errors of whole iterations, in
+/// which the host's part changes too.
+fn step_estimate(
+    shares: &[MethodShare],
+    operations: &[OperationPrediction],
+    base: Option<&Base>,
+    (gpu, mode): (&GpuSpec, Mode),
+    models: Option<&Models>,
+) -> Estimate<Micros> {
+    let (overlap, idle) = base.map_or((1.0, Micros::ZERO), |base| (base.overlap, base.host_idle));
+    let deviation = base.map_or(1.0, |base| base.deviation);
+    let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu, mode)));
+    let spread = models.map_or((0.0, 0.0), |models| {
+        let steps = models.steps();
+        let from_shapes = if models.has_seen(gpu) { steps.seen } else { steps.unseen };
+        let spread = if base.is_some() { steps.with_origin } else { from_shapes }.unwrap_or(learned::WIDE);
+        let spread = spread.widened(1.0 + notes::far_share(operations));
+        (spread.low.min(1.0), spread.high.max(1.0))
+    });
+    let ends = |method: Method| match method {
+        Method::Learned | Method::LearnedRatio if models.is_some() => spread,
+        _ => (1.0 - method.step_band(), 1.0 + method.step_band()),
+    };
+    let (mut low, mut high) = (0.0, 0.0);
+    for share in shares {
+        let (below, above) = ends(share.method);
+        low += share.share * below;
+        high += share.share * above;
+    }
+    let method = match shares {
+        [only] if only.method == Method::Learned && base.is_some() => Method::LearnedRatio,
+        [only] => only.method,
+        _ => Method::Mixed,
+    };
+    Estimate::with_factors(device * (overlap * deviation) + idle, low, high, method)
+}
+
+/// The step by fitted lines: what steps were found to take of their layers, in the range of
+/// networks or GPUs left out, and the time in which the device waits for the host, where that
+/// was recorded. Parts that only a roofline answers for have its range.
+fn fitted_step(
+    shares: &[MethodShare],
+    operations: &[OperationPrediction],
+    fitted: &Fitted<'_>,
+    host_idle: Micros,
+) -> Estimate<Micros> {
+    let lines = &fitted.lines;
+    let by_lines = |method: Method| matches!(method, Method::KernelWise | Method::LayerWise);
+    let factor = |method: Method| if by_lines(method) { lines.step_factor() } else { 1.0 };
+    let device: Micros = shares.iter().map(|share| share.device_time * factor(share.method)).sum();
+    let widening = 1.0 + notes::far_share(operations);
+    let (mut low, mut high) = (0.0, 0.0);
+    for share in shares {
+        let (below, above) = if by_lines(share.method) || share.method == Method::EndToEnd {
+            let spread = lines.range(Some(share.method)).widened(widening);
+            (spread.low, spread.high)
+        } else {
+            (1.0 - share.method.step_band(), 1.0 + share.method.step_band())
+        };
+        low += share.share * below;
+        high += share.share * above;
+    }
+    // A few layers that fell back to the line of their kind do not make another method of it.
+    let method = match shares {
+        [largest, rest @ ..] if rest.iter().all(|share| by_lines(share.method)) => largest.method,
+        _ => Method::Mixed,
+    };
+    Estimate::with_factors(device + host_idle, low, high, method)
+}
+
+pub(super) fn facts(gpu: &GpuSpec) -> GpuFacts {
+    GpuFacts {
+        slug: gpu.slug.clone(),
+        name: gpu.name.clone(),
+        vendor: gpu.vendor,
+        architecture: gpu.architecture.clone(),
+        memory: gpu.memory,
+        nvlink: gpu.nvlink,
+        pcie_generation: gpu.pcie_generation,
+        power: gpu.power,
+        doubtful: gpu.is_doubtful(),
+    }
+}
