@@ -10,7 +10,7 @@ use common::{keys, launch};
 use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::{App, Effect, Msg, Screen, Source};
-use habitat_tui::live::{Job, Process, Snapshot, State, Times, Update, Wish};
+use habitat_tui::live::{Job, Process, Push, Snapshot, State, Times, Update, Wish};
 use habitat_tui::profile::Profile;
 use habitat_tui::settings::theme::GlyphSet;
 use habitat_tui::tui::{Launch, render_after};
@@ -32,7 +32,11 @@ fn started() -> Launch {
         windows: 1,
         after: 10,
         window: 3,
-        grace: 15,
+        pushes: vec![
+            Push { signal: "SIGINT", grace: 30 },
+            Push { signal: "SIGTERM", grace: 15 },
+            Push { signal: "SIGKILL", grace: 15 },
+        ],
     });
     launch
 }
@@ -187,7 +191,8 @@ fn every_state_has_its_words() {
         (State::Steps, "step 7; steps 11–13 will be recorded"),
         (State::Recording(11, 13), "recording steps 11–13"),
         (State::Writing, "writing the trace"),
-        (State::Stopping, "SIGTERM"),
+        (State::Stopping(0), "asked to end by SIGINT; SIGTERM follows if it still runs 30 s later"),
+        (State::Stopping(2), "SIGKILL was sent"),
         (State::Stopped, "--no-tui"),
         (State::Left, "goes on by itself"),
     ] {
@@ -235,17 +240,17 @@ fn the_screens_fill_when_a_profile_comes_and_keep_what_was_chosen() {
 
 #[test]
 fn leaving_while_it_runs_asks() {
-    for pressed in ["q", "ctrl-c", "4 q"] {
+    for (pressed, selected) in [("q", 0), ("4 q", 0), ("ctrl-c", 1)] {
         let mut app = after(running(""));
         assert!(effects(&mut app, pressed).is_empty(), "{pressed}");
-        assert_eq!(app.modal, Some(Modal::Leave { selected: 0 }), "{pressed}");
+        assert_eq!(app.modal, Some(Modal::Leave { selected }), "{pressed}");
     }
     for stay in ["esc", "q", "j j enter"] {
         let mut app = after(running("q"));
         assert!(effects(&mut app, stay).is_empty());
         assert_eq!(app.modal, None, "{stay}");
     }
-    for leave in ["l", "enter", "ctrl-c", "j k enter"] {
+    for leave in ["l", "enter", "j k enter"] {
         let mut app = after(running("q"));
         assert!(
             matches!(effects(&mut app, leave)[..], [Effect::Job(Wish::Leave), Effect::Quit]),
@@ -257,13 +262,34 @@ fn leaving_while_it_runs_asks() {
 
 #[test]
 fn stopping_waits_for_the_end() {
-    for stop in ["s", "j enter"] {
-        let mut app = after(running("3 q"));
-        assert!(matches!(effects(&mut app, stop)[..], [Effect::Job(Wish::Stop)]), "{stop}");
+    for (opened, stop) in [("3 q", "s"), ("3 q", "j enter"), ("3 q", "ctrl-c"), ("3 ctrl-c", "ctrl-c"), ("ctrl-c", "enter")]
+    {
+        let mut app = after(running(opened));
+        assert!(matches!(effects(&mut app, stop)[..], [Effect::Job(Wish::Stop)]), "{opened}, {stop}");
         assert_eq!(app.screen, Screen::Job);
-        assert!(app.update(at(State::Stopping)).is_empty());
-        assert!(matches!(app.update(ended("ended by signal 15", false, None))[..], [Effect::Quit]));
+        assert!(app.update(at(State::Stopping(0))).is_empty());
+        assert!(matches!(app.update(ended("stopped by you", true, None))[..], [Effect::Quit]));
     }
+}
+
+/// A job that saves a checkpoint on Ctrl-C is not killed by a key held down.
+#[test]
+fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
+    let mut app = after(running("ctrl-c ctrl-c"));
+    for _ in 0..20 {
+        assert!(effects(&mut app, "ctrl-c").is_empty());
+    }
+    app.update(at(State::Stopping(0)));
+    assert!(effects(&mut app, "ctrl-c").is_empty());
+    assert!(matches!(effects(&mut app, "s")[..], [Effect::Job(Wish::Stop)]), "the next signal at once");
+    assert!(matches!(effects(&mut app, "q l")[..], [Effect::Job(Wish::Leave), Effect::Quit]), "or let it finish alone");
+    let mut stopping = running("ctrl-c ctrl-c");
+    stopping.push(at(State::Stopping(0)));
+    let drawn = picture(stopping.clone(), (80, 24));
+    assert!(!drawn.contains("can go on") && drawn.contains("the screens close once"), "{drawn}");
+    stopping.push(Msg::Key(keys("ctrl-c")[0]));
+    let asked = picture(stopping, (80, 24));
+    assert!(asked.contains("gets SIGTERM; 15 s later SIGKILL"), "{asked}");
 }
 
 #[test]

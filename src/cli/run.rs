@@ -7,6 +7,8 @@
 #[cfg(unix)]
 mod batches;
 #[cfg(unix)]
+mod ended;
+#[cfg(unix)]
 mod live;
 #[cfg(unix)]
 mod said;
@@ -40,9 +42,9 @@ mod unix {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::{CliError, Outcome, RunArgs, ScreensArgs, batches, live, said};
+    use super::{CliError, Outcome, RunArgs, ScreensArgs, batches, ended, live, said};
     use crate::capture::assemble::{self, Assembled};
-    use crate::capture::{self, CaptureError, Finished, Order, Recording, Seen, Settings};
+    use crate::capture::{self, Asked, CaptureError, Finished, Order, Recording, Seen, Settings};
     use crate::catalog::Catalog;
     use crate::cli::import::resolve;
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
@@ -135,14 +137,15 @@ mod unix {
             Some(Ok(assembled)) => (Some(assembled), None),
             Some(Err(problem)) => (None, Some(problem)),
             None => {
-                let remedy = said::remedy(&seen, &order.settings, order.cupti.is_some());
-                (None, Some(format!("{}{remedy}", said::cause(finished, order))))
+                let (recorder, end) = (said::Recorder::of(order), ended::End::of(finished));
+                let remedy = said::remedy(&seen, &order.settings, recorder, end);
+                (None, Some(format!("{}{remedy}", ended::cause(finished, order))))
             }
         };
         let mut text = Vec::new();
         let mut code = match &assembled {
             // Ended by us, as ordered: that is success.
-            Some(_) if finished.by_us && args.stop_after_recording => 0,
+            Some(_) if finished.asked == Some(Asked::Recorded) => 0,
             _ => finished.ended.exit_code(),
         };
         // Writing to a Vec cannot fail.
@@ -165,7 +168,7 @@ mod unix {
         if let Some(assembled) = &assembled
             && !args.quiet
         {
-            let _ = said::report(assembled, &finished.recording, finished.ended, &session.output, &mut text);
+            let _ = said::report(assembled, finished, order, &session.output, &mut text);
         }
         Conclusion { text, code, problem }
     }

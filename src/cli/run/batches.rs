@@ -11,7 +11,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::said::for_shell;
 use super::{CliError, RunArgs};
+use crate::catalog::Catalog;
+use crate::predict::Options;
 use crate::predict::memory::MemoryLine;
 use crate::profile::Profile;
 use crate::report::format;
@@ -22,6 +25,9 @@ use crate::units::Micros;
 
 /// What stands for the batch size in the command.
 const PLACE: &[u8] = b"{batch}";
+
+/// GPUs to ask for first where the job ran on none that is known: a fast one and a cheap one.
+const EXAMPLES: &str = "h100-sxm5-80gb,l4";
 
 /// Records the job at every batch size; `record` does one. The exit code is that of the
 /// first job that was not recorded, 0 if all were.
@@ -59,7 +65,7 @@ pub(super) fn run(
         }
     }
     if !args.quiet {
-        report(&recorded, &profiles)?;
+        report(&recorded, &profiles, &catalog)?;
     }
     Ok(codes.first().copied().unwrap_or(0))
 }
@@ -139,7 +145,7 @@ fn written(path: &Path) -> Option<SystemTime> {
 }
 
 /// The set as a table, the line of its memory, and what to do with it.
-fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliError> {
+fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)], catalog: &Catalog) -> Result<(), CliError> {
     let mut text = Vec::new();
     if !profiles.is_empty() {
         table(profiles).write_text(&mut text)?;
@@ -148,9 +154,14 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
     if let Some(line) = MemoryLine::of_profiles(&of_batches) {
         writeln!(text, "{line}")?;
     }
-    let files: Vec<String> = recorded.iter().map(|path| path.display().to_string()).collect();
+    let files: Vec<String> = recorded.iter().map(|path| for_shell(path)).collect();
     if !files.is_empty() {
-        let target = if profiles.iter().all(|(_, profile)| profile.origin.is_none()) { " --to GPU" } else { "" };
+        let known = |profile: &Profile| crate::predict::origin(profile, catalog, &Options::default());
+        let target = match profiles.first().map(|(_, profile)| known(profile)) {
+            Some(Ok(Some(_))) | None => String::new(),
+            Some(Ok(None)) => format!(" --to {EXAMPLES}"),
+            Some(Err(_)) => format!(" --ignore-origin --to {EXAMPLES}"),
+        };
         writeln!(text, "next: habitat-tui batches {}{target}", files.join(" "))?;
     }
     eprint!("\n{}", String::from_utf8_lossy(&text));

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use self::log::Log;
 use self::maker::Maker;
 use super::unix::{Conclusion, Session, conclude, not_started, order};
-use super::{said, seen};
+use super::ended::{self, End};
+use super::said::{self, Recorder};
+use super::seen;
 use crate::capture::{self, Ended, Order, Progress, Recording, Running, Seen, Settings, Watch};
 use crate::cli::{self, CliError, Loaded, Outcome, Screens};
 use crate::live::{self, Snapshot, State, Update};
@@ -60,7 +62,7 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
         windows: order.settings.windows,
         after: order.settings.after,
         window: order.settings.window,
-        grace: capture::GRACE.as_secs(),
+        pushes: seen::PUSHES.map(|push| live::Push { signal: push.name(), grace: push.grace().as_secs() }).to_vec(),
     };
     let loaded = Loaded {
         profile: nothing_yet(&session.name),
@@ -166,7 +168,7 @@ fn follow_to_the_end(
     let state = match finished.ended {
         Ended::Left => State::Left,
         // Ended by us, as ordered, is well ended too.
-        ended => State::Ended { words: said::words(ended), well: conclusion.code == 0 },
+        _ => State::Ended { words: ended::words(&finished, order), well: conclusion.code == 0 || ended::by_user(&finished) },
     };
     let remedy = conclusion.problem.clone().filter(|_| finished.recording.seen() != Seen::Recorded);
     // Nobody may be there to see it any more.
@@ -210,7 +212,7 @@ impl Watch for Watcher {
             seen.silent = Some(silent.as_secs());
         }
         if seen.state == State::Started && silent >= NO_PYTHON {
-            seen.remedy = Some(said::remedy(&Seen::NoPython, &self.settings, false));
+            seen.remedy = Some(said::remedy(&Seen::NoPython, &self.settings, Recorder::Hook, End::NotYet));
         }
         if seen != self.shown {
             let _ = self.news.send(Update::Seen(Box::new(seen.clone())));
