@@ -88,7 +88,11 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
             "a step took {:.*} ms on this machine's CPU ({}); no prediction uses it",
             if times.median.as_millis() < 10.0 { 2 } else { 1 },
             times.median.as_millis(),
-            if times.count == 1 { "1 step".to_owned() } else { format!("median of {} steps", times.count) }
+            if times.count == 1 {
+                "1 step".to_owned()
+            } else {
+                format!("median of {} steps", crate::text::grouped(f64::from(times.count)))
+            }
         ));
     }
     if profile.origin.is_none() {

@@ -355,9 +355,12 @@ fn disagreements(methods: &[Compared], on: &OnGpu) -> Vec<String> {
     let mut left: Vec<(usize, &Estimate<Micros>)> =
         on.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, &answer.as_ref()?.step))).collect();
     let apart = |a: &Estimate<Micros>, b: &Estimate<Micros>| a.high.get() < b.low.get() || b.high.get() < a.low.get();
-    let shortest = left.iter().map(|(_, step)| step.low.as_millis()).fold(f64::INFINITY, f64::min);
-    let digits = if shortest < 1.0 { 3 } else { 2 };
-    let ends = |low: Micros, high: Micros| format!("{:.digits$}–{:.digits$}", low.as_millis(), high.as_millis());
+    let longest = left.iter().map(|(_, step)| step.high.as_millis()).fold(0.0, f64::max);
+    let unit = if longest < 10.0 { "µs" } else { "ms" };
+    let ends = |low: Micros, high: Micros| match unit {
+        "ms" => format!("{:.2}–{:.2}", low.as_millis(), high.as_millis()),
+        _ => format!("{:.1}–{:.1}", low.get(), high.get()),
+    };
     let range = |index: usize, step: &Estimate<Micros>| {
         format!("{} {}", methods[index].method.name(), ends(step.low, step.high))
     };
@@ -385,11 +388,11 @@ fn disagreements(methods: &[Compared], on: &OnGpu) -> Vec<String> {
                     format!("{} {}", names.join(", "), ends(low, high))
                 })
                 .collect();
-            return vec![format!("{} ms have no value in common", groups.join(" | "))];
+            return vec![format!("{} {unit} have no value in common", groups.join(" | "))];
         };
         let others: Vec<String> =
             left.iter().filter(|(_, other)| apart(step, other)).map(|(other, step)| range(*other, step)).collect();
-        found.push(format!("{} ms and {} ms exclude each other", range(index, step), others.join(", ")));
+        found.push(format!("{} {unit} and {} {unit} exclude each other", range(index, step), others.join(", ")));
         left.remove(place);
     }
 }
@@ -456,10 +459,10 @@ mod tests {
             ["learned 27.00–33.00 ms and auto 9.00–11.00, wave-scaling 9.45–11.55 ms exclude each other"]
         );
         let (methods, many) =
-            on(vec![Some((1.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((1.05, 0.1, 9)), Some((9.0, 0.1, 9))]);
+            on(vec![Some((1.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((1.1, 0.1, 9)), Some((9.0, 0.1, 9))]);
         assert_eq!(
             disagreements(&methods, &many),
-            ["auto, wave-scaling 0.900–1.155 | roofline 8.100–9.900 | learned 27.000–33.000 ms have no value in common"]
+            ["auto, wave-scaling 0.90–1.21 | roofline 8.10–9.90 | learned 27.00–33.00 ms have no value in common"]
         );
     }
 

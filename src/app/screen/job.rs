@@ -195,11 +195,11 @@ pub fn next(app: &App, live: &Live) -> (String, Role) {
     } else {
         format!("{quit} quits; the job can go on")
     };
-    let text = match (app.is_awaiting(), live.seen.is_over(), app.setup.profile.origin.is_some()) {
-        (true, true, _) => how,
-        (true, false, _) => format!("1 to 4 fill once a window is recorded · {how}"),
-        (false, _, true) => format!("2 where the time goes · 3 on every GPU · 4 which offer · {how}"),
-        (false, _, false) => format!("2 what the step computes · 3 on every GPU · 4 which offer · {how}"),
+    let text = match (app.is_awaiting(), live.seen.is_over() || live.leaving) {
+        (true, true) => how,
+        (true, false) => format!("1 to 4 fill once a window is recorded · {how}"),
+        (false, _) if live.leaving && !live.seen.is_over() => how,
+        (false, _) => format!("2 operations · 3 every GPU · 4 offers · {how}"),
     };
     (text, Role::Muted)
 }

@@ -236,8 +236,7 @@ fn per_usd(samples: f64) -> String {
     if samples < MANY { format::grouped(samples) } else { format::short_count(samples) }
 }
 
-/// The unit of a column of times, and its decimals: the shortest time has three digits, or
-/// one decimal.
+/// The unit of a column of times, and its decimals: the shortest time has two digits or three.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     unit: TimeUnit,
@@ -251,8 +250,7 @@ impl Scale {
         match shortest {
             // Of these no GPU takes as long as a millisecond is short.
             us if us < 1e3 && longest < 1e4 => Self { unit: TimeUnit::Micros, decimals: usize::from(us < 100.0) },
-            us if us < 1e3 => Self { unit: TimeUnit::Millis, decimals: 3 },
-            us if us < 1e4 => Self { unit: TimeUnit::Millis, decimals: 2 },
+            us if us < 1e3 => Self { unit: TimeUnit::Millis, decimals: 2 },
             _ => Self { unit: TimeUnit::Millis, decimals: 1 },
         }
     }
@@ -262,50 +260,38 @@ impl Scale {
     }
 }
 
-/// Largest ratio of steps on different GPUs that are told to be alike.
-const ALIKE: f64 = 1.5;
 /// Share of the step from which on waiting for the host is what it mostly does.
 const MOSTLY: f64 = 0.5;
-/// Microseconds of an operation below which launching it is what takes the time.
+/// Microseconds of an operation below which the host's launches are likely to take longer:
+/// 5 to 20 in the frameworks.
 const SHORT: f64 = 20.0;
-/// GPUs among which a difference can be missed.
-const SEVERAL: usize = 4;
 
-/// Where the GPU hardly matters to the step: that it does not, and why, as far as the
-/// predictions tell.
-pub fn alike(app: &App) -> Option<String> {
-    let predicted: Vec<&Prediction> = app
-        .predictions
-        .value()?
-        .predictions
-        .iter()
-        .filter(|prediction| !prediction.step.is_measured() && prediction.step.mid().get() > 0.0)
-        .collect();
-    let mids = || predicted.iter().map(|prediction| prediction.step.mid().get());
-    let (shortest, longest) = (mids().fold(f64::INFINITY, f64::min), mids().fold(0.0, f64::max));
-    if predicted.len() < SEVERAL {
-        return None;
-    }
-    let host = predicted.iter().map(|it| it.host_idle / it.step.mid()).fold(f64::INFINITY, f64::min);
-    if host >= MOSTLY {
+/// Where the host rather than the GPU bounds the step, as far as the predictions tell: that it
+/// does, and how.
+pub fn bound_by_host(app: &App) -> Option<String> {
+    let all = app.predictions.value()?;
+    let predicted = || {
+        all.predictions.iter().filter(|prediction| !prediction.step.is_measured() && prediction.step.mid().get() > 0.0)
+    };
+    let first = predicted().next()?;
+    let waiting = predicted().map(|it| it.host_idle / it.step.mid()).fold(f64::INFINITY, f64::min);
+    if waiting >= MOSTLY {
         return Some(format!(
-            "On every GPU {} or more of the step is waiting for the host, taken over from the recording.",
-            format::percent(host)
+            "{} or more of the step on every GPU is waiting for the host, as recorded: a faster GPU hardly helps.",
+            format::percent(waiting)
         ));
     }
-    if longest > ALIKE * shortest {
+    if all.origin.is_some() {
         return None;
     }
-    let operations = &predicted.first()?.operations;
-    let calls: f64 = operations.iter().filter(|it| it.time.is_some()).map(|it| f64::from(it.count)).sum();
-    let each = |time: f64| format::time(Micros::new(time / calls).unwrap_or_default());
-    (calls > 0.0 && longest / calls < SHORT).then(|| {
+    let calls: f64 = first.operations.iter().filter(|it| it.time.is_some()).map(|it| f64::from(it.count)).sum();
+    let each = || predicted().map(|it| it.step.mid().get() / calls);
+    let (low, high) = (each().fold(f64::INFINITY, f64::min), each().fold(0.0, f64::max));
+    (calls > 0.0 && low < SHORT).then(|| {
+        let range = format::time_range(Micros::new(low).unwrap_or_default(), Micros::new(high).unwrap_or_default());
         format!(
-            "All GPUs within {:.1}×: {} operations of {}–{} each, hardly more than any kernel takes. A larger batch tells GPUs apart.",
-            longest / shortest,
+            "{} operations of {range} each, and hosts take 5 to 20 µs to launch one: steps may take longer than this. A larger batch keeps a GPU busy.",
             format::grouped(calls),
-            each(shortest),
-            each(longest)
         )
     })
 }

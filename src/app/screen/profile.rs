@@ -284,9 +284,9 @@ pub fn summary(app: &App) -> String {
 pub fn without_times(app: &App) -> Option<&'static str> {
     let profile = &app.setup.profile;
     is_unmeasured(profile).then_some(if profile.origin.is_none() {
-        "No GPU ran this step: FLOPs and bytes, counted from shapes; 3 predicts its time."
+        "No GPU ran this step: FLOPs and bytes from shapes; 3 predicts times."
     } else {
-        "Not timed one by one: FLOPs and bytes, counted from shapes; 3 predicts times."
+        "Not timed one by one: FLOPs and bytes from shapes; 3 predicts times."
     })
 }
 
@@ -325,7 +325,7 @@ pub fn detail(app: &App) -> Vec<Line> {
         } else {
             let time = match operation.total_device_time() {
                 Some(time) => format::time(time),
-                None if is_unmeasured(profile) => String::new(),
+                None if is_unmeasured(profile) => counted::of_all(profile, operation),
                 None => "not measured".to_owned(),
             };
             lines.push((

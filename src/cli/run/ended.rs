@@ -42,9 +42,9 @@ impl Who {
             Self::Recorded => "ended as soon as it was recorded".to_owned(),
             Self::Passed(signal) => format!("ended by {}, sent to habitat-tui and passed on", signal_name(signal)),
             Self::Outside(9) => {
-                "killed by SIGKILL from outside (out of memory? `dmesg` or the container's log tells)".to_owned()
+                "killed by SIGKILL, not by habitat-tui (out of memory? `dmesg` or the container's log tells)".to_owned()
             }
-            Self::Outside(signal) => format!("ended by {} from outside", signal_name(signal)),
+            Self::Outside(signal) => format!("ended by {}, not by habitat-tui", signal_name(signal)),
         }
     }
 }
@@ -169,8 +169,8 @@ mod tests {
             (Some(Asked::Timeout), None, "ended by --timeout after 30 s", End::Timeout),
             (Some(Asked::Recorded), None, "ended as soon as it was recorded", End::Stopped),
             (None, Some(15), "ended by SIGTERM, sent to habitat-tui and passed on", End::Stopped),
-            (None, Some(1), "ended by SIGTERM from outside", End::Stopped),
-            (None, None, "ended by SIGTERM from outside", End::Stopped),
+            (None, Some(1), "ended by SIGTERM, not by habitat-tui", End::Stopped),
+            (None, None, "ended by SIGTERM, not by habitat-tui", End::Stopped),
         ] {
             assert_eq!(of_signal(15, asked, passed), (text.to_owned(), end));
         }

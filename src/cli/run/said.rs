@@ -44,7 +44,9 @@ pub(super) fn report(
         let [low, high] = times.range;
         let over = match times.count {
             1 => "1 step".to_owned(),
-            count => format!("median of {count} steps, {}", format::time_range(low, high)),
+            count => {
+                format!("median of {} steps, {}", format::grouped(f64::from(count)), format::time_range(low, high))
+            }
         };
         writeln!(out, "  outside the windows a step took {} ({over})", format::time(times.median))?;
     }

@@ -119,7 +119,7 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
             let words = if breakdown.total.get() > 0.0 {
                 format!("{} of device time in operations", format::time(breakdown.total))
             } else {
-                "nothing was measured on a device: every time here is predicted from shapes".to_owned()
+                "nothing measured on a GPU: every time here is predicted from shapes".to_owned()
             };
             canvas.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
         }
@@ -134,7 +134,8 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
         y += 1;
     }
     if breakdown.phases.is_empty() {
-        for (index, note) in overview::notes(profile).iter().take(2).enumerate().filter(|_| y < area.bottom()) {
+        let notes = overview::notes(profile);
+        for (index, note) in notes.iter().take(usize::from(area.bottom() - y).min(2)).enumerate() {
             canvas.text(area.x, y, LABEL, if index == 0 { "noted" } else { "" }, Role::Muted);
             canvas.text(area.x + LABEL, y, width - LABEL, &fit(note, usize::from(width - LABEL)), Role::Muted);
             y += 1;
@@ -189,7 +190,7 @@ fn operations(canvas: &mut Canvas<'_>, area: Rect, columns: u16) {
     let unmeasured = canvas.app.overview.breakdown.unmeasured;
     let by_shapes = is_unmeasured(&canvas.app.setup.profile);
     let (title, right) = match (by_shapes, unmeasured) {
-        (true, _) => ("what the step computes", "FLOPs by shapes; 2 shows all".to_owned()),
+        (true, _) => ("FLOPs of the step, from shapes", "2 shows all".to_owned()),
         (false, 0) => ("where the time goes", "2 shows all".to_owned()),
         (false, 1) => ("where the time goes", "1 operation not measured".to_owned()),
         (false, count) => ("where the time goes", format!("{count} operations not measured")),
@@ -315,7 +316,7 @@ fn next_steps(canvas: &mut Canvas<'_>, area: Rect) {
     };
     let steps: [(&str, &str); 4] = [
         ("2", two),
-        ("3", "compare all GPUs: time, throughput, samples per dollar, memory"),
+        ("3", "compare all GPUs: time, samples per dollar, memory"),
         ("4", "set work, deadline and budget, and find the offer"),
         ("?", "all keys"),
     ];

@@ -56,6 +56,12 @@ pub fn is_unmeasured(profile: &Profile) -> bool {
     profile.operations.iter().all(|operation| operation.device_time.is_none())
 }
 
+/// What all occurrences of an operation compute; empty where its shapes tell nothing.
+pub(super) fn of_all(profile: &Profile, operation: &Operation) -> String {
+    let flops = Counted::of_one(profile, operation).flops * f64::from(operation.count);
+    if flops > 0.0 { flop(flops) } else { String::new() }
+}
+
 /// `1.23 MFLOP`.
 fn flop(count: f64) -> String {
     let text = format::short_count(count);
@@ -69,7 +75,11 @@ fn amount(bytes: f64) -> String {
 /// What one occurrence computes, for the detail of an operation.
 pub(super) fn line(profile: &Profile, operation: &Operation) -> String {
     let one = Counted::of_one(profile, operation);
-    if one == Counted::default() { "nothing that its shapes tell".to_owned() } else { format!("{} a call", one.words()) }
+    if one == Counted::default() {
+        "nothing that its shapes tell".to_owned()
+    } else {
+        format!("{} a call", one.words())
+    }
 }
 
 /// Columns of the table.
@@ -81,7 +91,7 @@ pub(super) fn columns(by: GroupBy) -> Vec<Column> {
         Column::graphic("", 8, 6),
         Column::number("bytes", 1).sorts(2),
         Column::number("count", 3).sorts(1),
-        Column::words("phase", 8, 4),
+        Column::words("phase", 9, 4),
     ];
     if by == GroupBy::Operation {
         columns.push(Column::words("input shapes", 14, 5));
@@ -104,7 +114,10 @@ pub(super) fn cells(row: &Row, operations: &[Operation], by: GroupBy, whole: f64
         Cell::of(phase_role(entry.phase), entry.phase.map_or("several", phase_word)),
     ];
     if by == GroupBy::Operation {
-        cells.push(Cell::of(Role::Muted, entry.operations.first().map_or_else(String::new, |at| shapes(&operations[*at]))));
+        cells.push(Cell::of(
+            Role::Muted,
+            entry.operations.first().map_or_else(String::new, |at| shapes(&operations[*at])),
+        ));
     }
     cells
 }
