@@ -270,6 +270,7 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
     let short = |prediction: &mut Prediction| {
         let mid = prediction.step.mid() * 1e-2;
         prediction.step = StepTime::Predicted(Estimate::with_band(mid, 0.1, Method::Mixed));
+        prediction.host_idle = Micros::ZERO;
     };
     for size in [(80, 24), (120, 40)] {
         let drawn = with(short)(recorded().without_origin(), size);

@@ -118,8 +118,8 @@ mod unix {
         pub(super) text: Vec<u8>,
         /// The exit code.
         pub(super) code: u8,
-        /// Why there is no profile, and what to do.
-        pub(super) problem: Option<String>,
+        /// Why nothing was recorded, and what to do where there is something to do.
+        pub(super) remedy: Option<String>,
     }
 
     /// Writes what was seen as JSON where asked to, and keeps the traces where they made no
@@ -133,13 +133,13 @@ mod unix {
     ) -> Conclusion {
         let args = &*session.args;
         let seen = finished.recording.seen();
-        let (assembled, problem) = match written {
-            Some(Ok(assembled)) => (Some(assembled), None),
-            Some(Err(problem)) => (None, Some(problem)),
+        let (assembled, problem, remedy) = match written {
+            Some(Ok(assembled)) => (Some(assembled), None, None),
+            Some(Err(problem)) => (None, Some(problem), None),
             None => {
                 let (recorder, end) = (said::Recorder::of(order), ended::End::of(finished));
                 let remedy = said::remedy(&seen, &order.settings, recorder, end);
-                (None, Some(format!("{}{remedy}", ended::cause(finished, order))))
+                (None, Some(format!("{}{remedy}", ended::cause(finished, order))), Some(remedy))
             }
         };
         let mut text = Vec::new();
@@ -170,7 +170,7 @@ mod unix {
         {
             let _ = said::report(assembled, finished, order, &session.output, &mut text);
         }
-        Conclusion { text, code, problem }
+        Conclusion { text, code, remedy }
     }
 
     pub(super) fn order(args: &RunArgs) -> Result<Order, CliError> {

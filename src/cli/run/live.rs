@@ -181,7 +181,7 @@ fn follow_to_the_end(
             well: conclusion.code == 0 || ended::by_user(&finished),
         },
     };
-    let remedy = conclusion.problem.clone().filter(|_| finished.recording.seen() != Seen::Recorded);
+    let remedy = conclusion.remedy.take().filter(|_| finished.recording.seen() != Seen::Recorded);
     // Nobody may be there to see it any more.
     if log.read() {
         let _ = news.send(Update::Output(log.lines()));

@@ -260,9 +260,10 @@ fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
     }
     let mut y = inside.y + 2 + rows;
     let unsure = sweep.memory.is_some_and(|line| line.is_upper_bound());
-    let largest = on
-        .largest
-        .map(|batch| format!("the largest batch that fits is {}{batch}", if unsure { "at least " } else { "" }));
+    let largest = on.largest.map(|batch| {
+        let least = if unsure { "at least " } else { "" };
+        format!("the largest batch that fits is {least}{}", format::grouped(batch as f64))
+    });
     for note in largest.iter().chain(&on.notes).chain(&sweep.notes) {
         if y < inside.bottom() {
             let room = Rect { y, height: inside.bottom() - y, ..inside };
