@@ -67,15 +67,12 @@ fn stopping(pushes: &[Push], at: usize) -> String {
 
 /// What is sent to the job to stop it, from this one of [`Job::pushes`](crate::live::Job) on.
 pub fn pushes(pushes: &[Push], from: usize) -> String {
-    let mut words = String::new();
-    for (index, push) in pushes.iter().enumerate().skip(from) {
-        words.push_str(&match index.checked_sub(from + 1).and_then(|_| pushes.get(index - 1)) {
-            None if index == 0 => format!("{}, as Ctrl-C does", push.signal),
-            None => push.signal.to_owned(),
-            Some(before) => format!("; {} s later {}", before.grace, push.signal),
-        });
-    }
-    words
+    let words = |(index, push): (usize, &Push)| match index.checked_sub(from + 1).and_then(|_| pushes.get(index - 1)) {
+        None if index == 0 => format!("{}, as Ctrl-C does", push.signal),
+        None => push.signal.to_owned(),
+        Some(before) => format!("{} s later {}", before.grace, push.signal),
+    };
+    pushes.iter().enumerate().skip(from).map(words).collect::<Vec<_>>().join("; ")
 }
 
 /// Processes, ranks and versions.

@@ -368,19 +368,13 @@ fn operation_detail(profile: &Profile, operation: &Operation, lines: &mut Vec<Li
             .collect();
         lines.push(("arguments".to_owned(), words.join("  ")));
     }
-    match operation.device_time {
-        Some(time) => lines.push((
-            "measured".to_owned(),
-            format!(
-                "{} a call, {} in the step",
-                format::time(time),
-                format::time(operation.total_device_time().unwrap_or_default())
-            ),
-        )),
-        None => {
-            lines.push(("computes".to_owned(), counted::line(profile, operation)));
-            lines.push(("measured".to_owned(), "nothing on a GPU".to_owned()));
-        }
+    if let Some(time) = operation.device_time {
+        let all = operation.total_device_time().unwrap_or_default();
+        lines
+            .push(("measured".to_owned(), format!("{} a call, {} in the step", format::time(time), format::time(all))));
+    } else {
+        lines.push(("computes".to_owned(), counted::line(profile, operation)));
+        lines.push(("measured".to_owned(), "nothing on a GPU".to_owned()));
     }
     for (index, kernel) in operation.kernels.iter().enumerate() {
         let label = if index == 0 { "kernels" } else { "" };
