@@ -232,8 +232,8 @@ pub fn table(app: &App) -> Table {
 /// Samples for a dollar from which on not every digit is shown.
 const MANY: f64 = 1e8;
 
-fn per_usd(samples: f64) -> String {
-    if samples < MANY { format::grouped(samples) } else { format::short_count(samples) }
+fn per_usd(samples: f64, most: f64) -> String {
+    if most < MANY { format::grouped(samples) } else { format::short_count(samples) }
 }
 
 /// The unit of a column of times, and its decimals: the shortest time has two digits or three.
@@ -241,18 +241,22 @@ fn per_usd(samples: f64) -> String {
 struct Scale {
     unit: TimeUnit,
     decimals: usize,
+    /// The most samples for a dollar.
+    per_usd: f64,
 }
 
 impl Scale {
     fn of(rows: &[Row]) -> Self {
         let mids = rows.iter().map(|row| row.step.mid.get()).filter(|mid| *mid > 0.0);
         let (shortest, longest) = mids.fold((f64::INFINITY, 0.0), |(low, high), mid| (mid.min(low), mid.max(high)));
-        match shortest {
-            // Of these no GPU takes as long as a millisecond is short.
-            us if us < 1e3 && longest < 1e4 => Self { unit: TimeUnit::Micros, decimals: usize::from(us < 100.0) },
-            us if us < 1e3 => Self { unit: TimeUnit::Millis, decimals: 2 },
-            _ => Self { unit: TimeUnit::Millis, decimals: 1 },
-        }
+        let values = rows.iter().filter_map(|row| row.value.as_ref());
+        let per_usd = values.map(|value| value.per_usd.high).fold(0.0, f64::max);
+        let (unit, decimals) = match shortest {
+            us if us < 1e3 && longest < 1e4 => (TimeUnit::Micros, usize::from(us < 100.0)),
+            us if us < 1e3 => (TimeUnit::Millis, 2),
+            _ => (TimeUnit::Millis, 1),
+        };
+        Self { unit, decimals, per_usd }
     }
 
     fn bare(self, time: Micros) -> String {
@@ -327,7 +331,7 @@ fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
         Cell::of(Role::Muted, range_text),
         Cell::draw(role, range),
         Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),
-        Cell::text(value.map_or_else(|| "–".to_owned(), |value| per_usd(value.per_usd.mid))),
+        Cell::text(value.map_or_else(|| "–".to_owned(), |value| per_usd(value.per_usd.mid, scale.per_usd))),
         Cell::of(Role::Muted, value.map_or_else(|| "no offer".to_owned(), |value| format!("{:.3}", value.price.get()))),
         Cell::of(fits_role, format!("{:.0} GB {fits}", row.memory_gib)),
         Cell::of(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name()),
@@ -356,7 +360,7 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
             "value",
             format!(
                 "{} samples/$ ({}) · {} per GPU · {}",
-                per_usd(value.per_usd.mid),
+                per_usd(value.per_usd.mid, value.per_usd.high),
                 if value.per_usd.high < MANY {
                     format!("{}–{}", format::grouped(value.per_usd.low), format::grouped(value.per_usd.high))
                 } else {
