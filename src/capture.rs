@@ -154,13 +154,71 @@ impl Ended {
     }
 }
 
+/// The name of a signal: `SIGKILL`, `signal 64` for one without.
+pub fn signal_name(signal: i32) -> String {
+    launch::signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
+}
+
 /// What the one who had the job started wants of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// That it end: kindly first, then by force.
+    /// That it end, asked as Ctrl-C asks at first ([`Push`]); the same wish again asks more
+    /// strongly at once.
     End,
     /// That it go on without us.
     Leave,
+}
+
+/// Why we asked a job to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// It was wished.
+    Wished,
+    /// Its time was over.
+    Timeout,
+    /// Enough was recorded.
+    Recorded,
+}
+
+/// How strongly a job is asked to end. Each is given its time before the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Push {
+    /// SIGINT, as Ctrl-C sends it: Python raises `KeyboardInterrupt`, and what saves a last
+    /// checkpoint then does.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL, which no program survives.
+    Kill,
+}
+
+impl Push {
+    /// What follows on `before`: only who wishes it interrupts first.
+    const fn after(before: Option<Self>, why: Asked) -> Self {
+        match (before, why) {
+            (None, Asked::Wished) => Self::Interrupt,
+            (None, Asked::Timeout | Asked::Recorded) | (Some(Self::Interrupt), _) => Self::Terminate,
+            (Some(Self::Terminate | Self::Kill), _) => Self::Kill,
+        }
+    }
+
+    /// How long the job may take to end of it.
+    pub const fn grace(self) -> Duration {
+        match self {
+            // Time to save a checkpoint in.
+            Self::Interrupt => Duration::from_secs(30),
+            Self::Terminate | Self::Kill => Duration::from_secs(15),
+        }
+    }
+
+    /// The signal's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+            Self::Kill => "SIGKILL",
+        }
+    }
 }
 
 /// Passes wishes on to [`Running::follow`], from any thread.
@@ -221,8 +279,10 @@ pub struct Order {
 pub struct Finished {
     /// How.
     pub ended: Ended,
-    /// Whether we ended it, as ordered.
-    pub by_us: bool,
+    /// Why we asked it to end, if we did.
+    pub asked: Option<Asked>,
+    /// The last signal to us that was passed on to it.
+    pub passed: Option<i32>,
     /// Whether it was interrupted from our terminal (Ctrl-C).
     pub interrupted: bool,
     /// Where the traces are; removed with this value.
@@ -233,8 +293,6 @@ pub struct Finished {
 
 /// Steps outside windows that make a recording complete.
 const ENOUGH_STEPS: usize = 20;
-/// How long a job that is asked to end may take.
-pub const GRACE: Duration = Duration::from_secs(15);
 /// How long it may take until we are stopped with the job.
 const STOPPING: Duration = Duration::from_millis(300);
 /// How long the last messages may take after the job's end.
@@ -249,8 +307,8 @@ pub struct Progress<'a> {
     pub folder: &'a Path,
     /// Whether it is stopped, as by SIGSTOP.
     pub stopped: bool,
-    /// Whether it was asked to end.
-    pub ending: bool,
+    /// How strongly it was asked to end, if it was.
+    pub ending: Option<Push>,
 }
 
 /// Who looks on while a job runs. All of it is called on the thread that follows the job.
@@ -339,6 +397,7 @@ impl Running {
             match event {
                 Ok(Event::Signal(signal)) => {
                     state.resume = state.resume.filter(|_| signal != launch::CONTINUE);
+                    state.passed = Some(signal).filter(|signal| *signal != launch::CONTINUE).or(state.passed);
                     job.pass(signal);
                 }
                 Ok(Event::Stopped { by_terminal }) => {
@@ -352,9 +411,7 @@ impl Running {
                     break;
                 }
                 Ok(Event::Wished(Wish::End)) if state.ended.is_none() => {
-                    job.end(!state.by_us);
-                    state.by_us = true;
-                    deadline = Some(now + GRACE);
+                    deadline = Some(now + state.push(&job, Asked::Wished));
                 }
                 Ok(event) => {
                     let had_ended = state.ended.is_some();
@@ -371,11 +428,7 @@ impl Running {
                 }
                 Err(RecvTimeoutError::Timeout) if deadline.is_none_or(|deadline| deadline > now) => {}
                 Err(_) if state.ended.is_some() => break,
-                Err(_) => {
-                    job.end(!state.by_us);
-                    state.by_us = true;
-                    deadline = Some(now + GRACE);
-                }
+                Err(_) => deadline = Some(now + state.push(&job, Asked::Timeout)),
             }
             if let (Some(pace), true) = (pace, next_look.is_some_and(|look| look <= now)) {
                 watch.look(state.progress(folder.path()));
@@ -390,17 +443,16 @@ impl Running {
             } else if !is_complete && state.recording.is_complete(order.settings.windows, ENOUGH_STEPS) {
                 is_complete = true;
                 watch.complete(&state.recording, folder.path());
-                if order.stop_after && !state.by_us {
-                    job.end(true);
-                    state.by_us = true;
-                    deadline = Some(Instant::now() + GRACE);
+                if order.stop_after && state.asked.is_none() {
+                    deadline = Some(Instant::now() + state.push(&job, Asked::Recorded));
                 }
             }
         }
         job.to_background();
         let ended = state.ended.unwrap_or(Ended::Unknown);
         let interrupted = job.had_terminal() && ended == Ended::Signal(launch::INTERRUPT);
-        Finished { ended, by_us: state.by_us, interrupted, folder, recording: state.recording }
+        let State { asked, passed, recording, .. } = state;
+        Finished { ended, asked, passed, interrupted, folder, recording }
     }
 }
 
@@ -414,8 +466,11 @@ pub fn end_interrupted() {
 #[derive(Default)]
 struct State {
     recording: Recording,
-    /// Whether we asked it to end.
-    by_us: bool,
+    /// Why we asked it to end first, and how strongly last.
+    asked: Option<Asked>,
+    pushed: Option<Push>,
+    /// The last signal passed on.
+    passed: Option<i32>,
     stopped: bool,
     /// When to continue the stopped job where we were not stopped with it.
     resume: Option<Instant>,
@@ -428,8 +483,17 @@ struct State {
 
 impl State {
     fn progress<'a>(&'a self, folder: &'a Path) -> Progress<'a> {
-        let Self { recording, stopped, by_us, .. } = self;
-        Progress { recording, folder, stopped: *stopped, ending: *by_us }
+        let Self { recording, stopped, pushed, .. } = self;
+        Progress { recording, folder, stopped: *stopped, ending: *pushed }
+    }
+
+    /// Asks the job to end, more strongly than the last time; how long it may take.
+    fn push(&mut self, job: &launch::Job, why: Asked) -> Duration {
+        let push = Push::after(self.pushed, why);
+        self.asked.get_or_insert(why);
+        self.pushed = Some(push);
+        job.push(push);
+        push.grace()
     }
 
     fn take(&mut self, event: Event) {
@@ -462,6 +526,18 @@ fn private_folder(place: &Path) -> io::Result<tempfile::TempDir> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_wishes_a_job_to_end_interrupts_it_first() {
+        let first = Push::after(None, Asked::Wished);
+        let second = Push::after(Some(first), Asked::Wished);
+        assert_eq!([first, second], [Push::Interrupt, Push::Terminate]);
+        for why in [Asked::Timeout, Asked::Recorded] {
+            assert_eq!(Push::after(None, why), Push::Terminate);
+        }
+        assert_eq!(Push::after(Some(second), Asked::Timeout), Push::Kill);
+        assert_eq!(Push::after(Some(Push::Kill), Asked::Wished), Push::Kill);
+    }
 
     #[test]
     fn exit_codes_are_those_of_shells() {

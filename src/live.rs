@@ -32,7 +32,16 @@ pub struct Job {
     pub after: u64,
     /// Steps of a window.
     pub window: u32,
-    /// Seconds between SIGTERM and SIGKILL where it is to be stopped.
+    /// How it is stopped, the mildest first.
+    pub pushes: Vec<Push>,
+}
+
+/// One way to ask a job to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Push {
+    /// The signal's name.
+    pub signal: &'static str,
+    /// Seconds until the next.
     pub grace: u64,
 }
 
@@ -52,13 +61,13 @@ pub enum State {
     Recording(u64, u64),
     /// A window is closed and its trace is being written.
     Writing,
-    /// It was asked to end.
-    Stopping,
+    /// It was asked to end, last by this one of [`Job::pushes`].
+    Stopping(usize),
     /// It does not run: a signal stopped it.
     Stopped,
     /// It ended, as told by these words.
     Ended {
-        /// `ended with exit code 0`.
+        /// `ended with exit code 0`, `stopped by you (SIGINT)`.
         words: String,
         /// Whether that is an end without fault.
         well: bool,
@@ -147,7 +156,7 @@ pub enum Update {
 /// What is wished of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// That it end.
+    /// That it end; again, that it be asked more strongly.
     Stop,
     /// That it go on by itself.
     Leave,

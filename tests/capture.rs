@@ -13,6 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use habitat_tui::profile::{Phase, Precision, Profile};
+use habitat_tui::units::Bytes;
 use serde_json::Value;
 
 #[path = "common/place.rs"]
@@ -72,6 +73,7 @@ fn a_job_ended_by_a_signal_gives_128_and_the_signal() {
     let ran = Place::new().run(&[], &["sh", "-c", "kill -9 $$"]);
     assert_eq!(ran.code(), 137);
     assert_eq!(ran.seen["exit_code"], 137);
+    assert!(ran.err().contains("killed by SIGKILL, not by habitat-tui (out of memory?"), "{}", ran.err());
 }
 
 #[test]
@@ -224,6 +226,7 @@ fn a_job_is_ended_after_the_time_given() {
     let ran = Place::new().run(&["--timeout", "1s"], &["sleep", "60"]);
     assert_eq!((ran.code(), ran.seen["ended_by_habitat"].as_bool()), (143, Some(true)));
     assert!(began.elapsed() < Duration::from_secs(20));
+    assert!(ran.err().contains("the job was ended by --timeout after 1 s; nothing recorded"), "{}", ran.err());
 }
 
 /// With a terminal the job has the foreground: it can read, and Ctrl-C is its own.
@@ -547,7 +550,8 @@ fn a_profile_is_there_while_the_job_goes_on() {
     signal(child.id(), "TERM");
     let ran = place.end(child);
     assert_eq!(ran.code(), 143);
-    assert!(ran.err().contains("the job goes on") && ran.err().contains("ended by signal 15"), "{}", ran.err());
+    let how = "job ended by SIGTERM, sent to habitat-tui and passed on; next:";
+    assert!(ran.err().contains("the job goes on") && ran.err().contains(how), "{}", ran.err());
 }
 
 /// A device that is always full: the profile cannot be written, the traces are kept.
@@ -579,12 +583,12 @@ fn what_stays_in_memory_is_measured() {
     assert_eq!(ran.code(), 0, "{}", ran.err());
     let parameters = 4 * (608 + 132) + 4 * 64 + 8;
     let (gradients, state) = (4 * 608, 2 * 4 * 608 + 4 * 4);
-    let mb = |bytes: u32| format!("{:.3} MB", f64::from(bytes) / 1e6);
+    let shown = |bytes: u32| Bytes::new(f64::from(bytes)).unwrap().to_string();
     let expected = format!(
         "parameters and buffers {}, gradients {}, optimizer state {}, measured",
-        mb(parameters),
-        mb(gradients),
-        mb(state)
+        shown(parameters),
+        shown(gradients),
+        shown(state)
     );
     assert!(ran.notes().contains(&expected), "{expected}\n{}", ran.notes());
     assert!(ran.profile.unwrap().step.is_none_or(|step| step.memory.is_none()), "a CPU's peak is not known");
@@ -609,4 +613,52 @@ fn a_validation_in_the_window_ends_it() {
     assert_eq!(ran.windows(), [(23, 25)], "{}", ran.seen);
     let dropped = ran.seen["processes"][0]["dropped"].to_string();
     assert!(dropped.contains("did a validation begin?"), "{}", ran.seen);
+}
+
+/// What is said to do next works as it is said, whatever the names of files are.
+#[test]
+fn the_next_command_works_as_it_is() {
+    let Some(python) = torch() else { return };
+    let next = |said: &str| {
+        let line = said.lines().rev().find_map(|line| line.split_once("next: ")).unwrap_or_else(|| panic!("{said}")).1;
+        line.replace("habitat-tui ", &format!("'{}' ", env!("CARGO_BIN_EXE_habitat-tui")))
+    };
+    let script = fixture("sized.py");
+    let sized = [python.as_str(), script.as_str(), "--batch-size={batch}"];
+    let plain = fixture("plain.py");
+    for (options, job) in [
+        (&["-o", "it's mine.habitat.json", "--batches", "4,8"][..], &sized[..]),
+        (&["-o", "it's mine.habitat.json"], &[&python, &plain]),
+    ] {
+        let place = Place::new();
+        let output = place
+            .command(env!("CARGO_BIN_EXE_habitat-tui"))
+            .arg("run")
+            .args(options)
+            .arg("--")
+            .args(job)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let command = next(&said);
+        let output = place.command("sh").args(["-c", &command]).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("h100"), "{command}");
+    }
+}
+
+/// The job's end is told as what it was, and advice given where it helps.
+#[test]
+fn who_ended_a_job_and_why_nothing_was_recorded_is_said() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let script = fixture("slow.py");
+    let ran = place.run(&["--after", "5000", "--timeout", "8s"], &[&python, &script, &place.path("progress"), "9000"]);
+    let said = ran.err();
+    assert!(said.contains("the job was ended by --timeout after 8 s; nothing recorded: the job made"), "{said}");
+    assert!(said.contains("try a longer --timeout, or --after"), "{said}");
+    let ran = Place::new().run(&[], &[&python, &fixture("crash.py"), "kill"]);
+    let said = ran.err();
+    assert!(said.contains("killed by SIGKILL") && said.contains("out of memory?") && !said.contains("try "), "{said}");
 }

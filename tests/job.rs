@@ -10,8 +10,10 @@ use common::{keys, launch};
 use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::{App, Effect, Msg, Screen, Source};
-use habitat_tui::live::{Job, Process, Snapshot, State, Times, Update, Wish};
+use habitat_tui::live::{Job, Process, Push, Snapshot, State, Times, Update, Wish};
+use habitat_tui::predict::{Estimate, Method, Prediction, StepTime};
 use habitat_tui::profile::Profile;
+use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::settings::theme::GlyphSet;
 use habitat_tui::tui::{Launch, render_after};
 use habitat_tui::units::Micros;
@@ -32,7 +34,11 @@ fn started() -> Launch {
         windows: 1,
         after: 10,
         window: 3,
-        grace: 15,
+        pushes: vec![
+            Push { signal: "SIGINT", grace: 30 },
+            Push { signal: "SIGTERM", grace: 15 },
+            Push { signal: "SIGKILL", grace: 15 },
+        ],
     });
     launch
 }
@@ -187,7 +193,8 @@ fn every_state_has_its_words() {
         (State::Steps, "step 7; steps 11–13 will be recorded"),
         (State::Recording(11, 13), "recording steps 11–13"),
         (State::Writing, "writing the trace"),
-        (State::Stopping, "SIGTERM"),
+        (State::Stopping(0), "asked to end by SIGINT; SIGTERM follows if it still runs 30 s later"),
+        (State::Stopping(2), "SIGKILL was sent"),
         (State::Stopped, "--no-tui"),
         (State::Left, "goes on by itself"),
     ] {
@@ -216,6 +223,80 @@ fn a_job_without_a_gpu_is_said_to_have_none() {
     assert!(picture(running(""), (80, 24)).contains("Tesla V100"));
 }
 
+/// What is shown of a step that no GPU ran: no empty columns, no advice on traces.
+#[test]
+fn without_a_gpu_the_screens_show_what_the_step_computes() {
+    let shapes = || Msg::Live(Update::Recorded(Box::new(recorded().without_origin())));
+    let on = |pressed: &str, size| {
+        let mut messages = vec![seen(steady()), shapes()];
+        messages.extend(keys(pressed).into_iter().map(Msg::Key));
+        picture(messages, size)
+    };
+    for (name, pressed) in [("profile", "2"), ("overview", "1")] {
+        insta::assert_snapshot!(format!("job_without_gpu_{name}"), on(pressed, (80, 24)));
+    }
+    for size in [(80, 24), (120, 40), (50, 15)] {
+        let drawn = on("2", size);
+        assert!(!drawn.contains("not measured") && !drawn.contains("0.0 µs"), "{drawn}");
+        assert!(drawn.contains("FLOPs") && drawn.contains("mm"), "{drawn}");
+    }
+    // mm: 2·128·2048·128 operations 8 times and 2·2048·128·128 4 times.
+    let detail = on("2", (120, 40));
+    assert!(detail.contains("537 M") && detail.contains("67.1 MFLOP · 2.1 MB read and written a call"), "{detail}");
+    let mut app = after(vec![seen(steady()), shapes(), Msg::Key(keys("2")[0])]);
+    for _ in 0..4 {
+        effects(&mut app, "b");
+        assert_ne!(app.profile.by, GroupBy::Kernel, "there are no kernels");
+    }
+    assert!(!on("1", (120, 40)).contains("CUDA activity"));
+}
+
+/// Steps of microseconds are told in microseconds, and what bounds them is said.
+#[test]
+fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
+    let with = |change: fn(&mut Prediction)| {
+        let mut launch = started();
+        let by = launch.engine.predict.clone();
+        launch.engine.predict = Arc::new(move |profile, method| {
+            let mut all = by(profile, method)?;
+            all.predictions.iter_mut().for_each(change);
+            Ok(all)
+        });
+        move |profile: Profile, size| {
+            let recorded = Msg::Live(Update::Recorded(Box::new(profile)));
+            text(&render_after(&launch, vec![seen(steady()), recorded, Msg::Key(keys("3")[0])], size).1)
+        }
+    };
+    let short = |prediction: &mut Prediction| {
+        let mid = prediction.step.mid() * 1e-2;
+        prediction.step = StepTime::Predicted(Estimate::with_band(mid, 0.1, Method::Mixed));
+        prediction.host_idle = Micros::ZERO;
+    };
+    for size in [(80, 24), (120, 40)] {
+        let drawn = with(short)(recorded().without_origin(), size);
+        assert!(drawn.contains("step, µs") && drawn.contains("36.0–44.0"), "{drawn}");
+        assert!(drawn.contains("12 operations of 3.3–75.0 µs each"), "{drawn}");
+        let drawn = with(short)(recorded(), size);
+        assert!(!drawn.contains("operations of"), "with a recording the host is known: {drawn}");
+        let waiting = |prediction: &mut Prediction| prediction.host_idle = prediction.step.mid() * 0.8;
+        let drawn = with(waiting)(recorded(), size);
+        assert!(drawn.contains("80.0 % or more of the step on every GPU is waiting for the host"), "{drawn}");
+        assert!(drawn.contains("step, ms") && drawn.contains("3.6–4.4"), "{drawn}");
+    }
+}
+
+/// In a dialog the bottom line has the keys of the dialog.
+#[test]
+fn dialogs_have_their_own_keys_at_the_bottom() {
+    for (pressed, wanted) in
+        [("q", "esc stay"), ("3 w", "esc close"), ("?", "esc close"), (":", "enter run"), ("2 /", "Esc restores")]
+    {
+        let drawn = picture(running(pressed), (80, 24));
+        let bottom = drawn.lines().rev().take(3).collect::<Vec<_>>().join("\n");
+        assert!(bottom.contains(wanted) && !drawn.contains("esc clear"), "{pressed}: {drawn}");
+    }
+}
+
 #[test]
 fn the_screens_fill_when_a_profile_comes_and_keep_what_was_chosen() {
     let mut app = after(vec![at(State::Steps)]);
@@ -235,17 +316,17 @@ fn the_screens_fill_when_a_profile_comes_and_keep_what_was_chosen() {
 
 #[test]
 fn leaving_while_it_runs_asks() {
-    for pressed in ["q", "ctrl-c", "4 q"] {
+    for (pressed, selected) in [("q", 0), ("4 q", 0), ("ctrl-c", 1)] {
         let mut app = after(running(""));
         assert!(effects(&mut app, pressed).is_empty(), "{pressed}");
-        assert_eq!(app.modal, Some(Modal::Leave { selected: 0 }), "{pressed}");
+        assert_eq!(app.modal, Some(Modal::Leave { selected }), "{pressed}");
     }
     for stay in ["esc", "q", "j j enter"] {
         let mut app = after(running("q"));
         assert!(effects(&mut app, stay).is_empty());
         assert_eq!(app.modal, None, "{stay}");
     }
-    for leave in ["l", "enter", "ctrl-c", "j k enter"] {
+    for leave in ["l", "enter", "j k enter"] {
         let mut app = after(running("q"));
         assert!(
             matches!(effects(&mut app, leave)[..], [Effect::Job(Wish::Leave), Effect::Quit]),
@@ -257,13 +338,35 @@ fn leaving_while_it_runs_asks() {
 
 #[test]
 fn stopping_waits_for_the_end() {
-    for stop in ["s", "j enter"] {
-        let mut app = after(running("3 q"));
-        assert!(matches!(effects(&mut app, stop)[..], [Effect::Job(Wish::Stop)]), "{stop}");
+    for (opened, stop) in
+        [("3 q", "s"), ("3 q", "j enter"), ("3 q", "ctrl-c"), ("3 ctrl-c", "ctrl-c"), ("ctrl-c", "enter")]
+    {
+        let mut app = after(running(opened));
+        assert!(matches!(effects(&mut app, stop)[..], [Effect::Job(Wish::Stop)]), "{opened}, {stop}");
         assert_eq!(app.screen, Screen::Job);
-        assert!(app.update(at(State::Stopping)).is_empty());
-        assert!(matches!(app.update(ended("ended by signal 15", false, None))[..], [Effect::Quit]));
+        assert!(app.update(at(State::Stopping(0))).is_empty());
+        assert!(matches!(app.update(ended("stopped by you", true, None))[..], [Effect::Quit]));
     }
+}
+
+/// A job that saves a checkpoint on Ctrl-C is not killed by a key held down.
+#[test]
+fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
+    let mut app = after(running("ctrl-c ctrl-c"));
+    for _ in 0..20 {
+        assert!(effects(&mut app, "ctrl-c").is_empty());
+    }
+    app.update(at(State::Stopping(0)));
+    assert!(effects(&mut app, "ctrl-c").is_empty());
+    assert!(matches!(effects(&mut app, "s")[..], [Effect::Job(Wish::Stop)]), "the next signal at once");
+    assert!(matches!(effects(&mut app, "q l")[..], [Effect::Job(Wish::Leave), Effect::Quit]), "or let it finish alone");
+    let mut stopping = running("ctrl-c ctrl-c");
+    stopping.push(at(State::Stopping(0)));
+    let drawn = picture(stopping.clone(), (80, 24));
+    assert!(!drawn.contains("can go on") && drawn.contains("the screens close once"), "{drawn}");
+    stopping.push(Msg::Key(keys("ctrl-c")[0]));
+    let asked = picture(stopping, (80, 24));
+    assert!(asked.contains("gets SIGTERM; 15"), "{asked}");
 }
 
 #[test]

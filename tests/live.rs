@@ -290,9 +290,85 @@ fn a_job_that_is_stopped_ends_and_then_the_screens_close() {
     terminal.sees("steps 5001–5003 will be recorded");
     let job = terminal.job();
     terminal.press("qs");
+    assert_eq!(terminal.ends(), 130, "as Ctrl-C ends it in a shell");
+    assert!(!is_running(job));
+    let text = terminal.text();
+    assert!(text.contains("the job was stopped by you; nothing recorded: the job made"), "{text}");
+    assert!(!text.contains("try "), "who stops a job needs no advice: {text}");
+    assert!(terminal.log().contains("KeyboardInterrupt"), "{}", terminal.log());
+}
+
+#[test]
+fn ctrl_c_twice_stops_the_job_as_in_a_shell() {
+    if !has("python3") {
+        return;
+    }
+    let mut terminal = Terminal::run(&[], &["4000", "0.02"], &[]);
+    terminal.sees("recorded; the profile is");
+    let job = terminal.job();
+    terminal.press("\x03");
+    terminal.sees("ctrl-c once more does it too");
+    terminal.job_goes_on();
+    terminal.press("\x03");
+    assert_eq!(terminal.ends(), 130);
+    assert!(!is_running(job));
+    let text = terminal.text();
+    assert!(text.contains("job stopped by you; next: habitat-tui fake_job-"), "{text}");
+    assert!(terminal.log().contains("KeyboardInterrupt"), "{}", terminal.log());
+}
+
+/// One that does not heed SIGINT gets the next signal when it is wished, and not by a key
+/// that is held down.
+#[test]
+fn a_job_that_does_not_heed_an_interrupt_is_stopped_more_strongly() {
+    if !has("python3") {
+        return;
+    }
+    let script = fixtures().join("fake_job.py");
+    let command = format!("trap '' INT; exec python3 '{}' 4000 0.02", script.display());
+    let arguments = ["run", "--", "sh", "-c", &command];
+    let mut terminal = Terminal::open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[]);
+    terminal.sees("recorded; the profile is");
+    let job = terminal.job();
+    terminal.press("\x03\x03");
+    terminal.sees("asked to end by SIGINT; SIGTERM follows if it still runs 30 s later");
+    terminal.press("\x03\x03\x03");
+    terminal.sees("It was asked to end already");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(is_running(job));
+    terminal.press("s");
     assert_eq!(terminal.ends(), 143);
     assert!(!is_running(job));
-    assert!(terminal.text().contains("try --after"), "what was not recorded is said: {}", terminal.text());
+}
+
+/// The shell sees the same end as of the bare job: interrupted, with its traceback.
+#[test]
+fn without_screens_ctrl_c_ends_the_job_as_if_it_were_bare() {
+    if !has("python3") || !has("bash") {
+        return;
+    }
+    let mut ends = Vec::new();
+    let script = fixtures().join("fake_job.py");
+    let run = format!("'{}' run --no-tui -- ", env!("CARGO_BIN_EXE_habitat-tui"));
+    for before in ["", &run] {
+        let mut terminal = Terminal::open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
+        terminal.sees("shell>");
+        terminal.press(&format!("{before}python3 '{}' 4000 0.02; echo never\r", script.display()));
+        terminal.sees("step 30 of 4000");
+        let job = terminal.job();
+        terminal.press("\x03");
+        terminal.sees("KeyboardInterrupt");
+        wait_for("the job has ended", || !is_running(job));
+        if !before.is_empty() {
+            terminal.sees("job stopped by you; next:");
+        }
+        terminal.press("echo code $?\r");
+        terminal.sees("code 130");
+        let text = terminal.text();
+        ends.push((text.contains("\nnever"), text.matches("Traceback").count()));
+    }
+    assert_eq!(ends[0], ends[1]);
+    assert_eq!(ends[1].1, 1);
 }
 
 #[test]
@@ -341,9 +417,9 @@ fn suspending_stops_the_screens_and_not_the_job() {
     terminal.press("fg\r");
     terminal.sees("5 job");
     terminal.press("qs");
-    terminal.sees("ended by signal 15");
+    terminal.sees("stopped by you");
     terminal.press("echo code $?\r");
-    terminal.sees("code 143");
+    terminal.sees("code 130");
 }
 
 #[test]

@@ -5,6 +5,17 @@ use crate::app::screen::plan::Pane;
 use crate::app::slider::Knob;
 use crate::app::{App, Screen};
 
+/// A key of the footer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hint {
+    /// The key.
+    pub key: String,
+    /// What it does.
+    pub word: &'static str,
+    /// The action that a click on it runs.
+    pub action: Option<Action>,
+}
+
 impl App {
     /// Why the action does nothing here and now; `None` if it works.
     pub fn unavailable(&self, action: Action) -> Option<&'static str> {
@@ -44,16 +55,43 @@ impl App {
 
     fn closable(&self) -> bool {
         self.modal.is_some()
+            || self.has_open()
             || match self.screen {
-                Screen::Profile => self.profile.zoomed || !self.profile.list.filter.is_empty(),
+                Screen::Profile => !self.profile.list.filter.is_empty(),
                 Screen::Predict => self.predict.opened.is_some() || !self.predict.list.filter.is_empty(),
                 Screen::Overview | Screen::Plan | Screen::Job => false,
             }
     }
 
+    /// Whether something is open on the screen that Esc closes before it clears a filter.
+    fn has_open(&self) -> bool {
+        match self.screen {
+            Screen::Profile => self.profile.zoomed,
+            Screen::Predict => self.predict.opened.is_some() && self.predict.operations.filter.is_empty(),
+            Screen::Overview | Screen::Plan | Screen::Job => false,
+        }
+    }
+
+    /// The keys for the footer: those of the dialog, else of the screen.
+    pub fn footer(&self) -> Vec<Hint> {
+        if let Some(modal) = &self.modal {
+            return modal
+                .keys()
+                .iter()
+                .map(|(key, word)| Hint { key: (*key).to_owned(), word, action: None })
+                .collect();
+        }
+        let hint = |spec: &Spec| Hint {
+            key: self.setup.keymap.hint(spec.action),
+            word: if spec.action == Action::Close && self.has_open() { "close" } else { spec.short },
+            action: Some(spec.action),
+        };
+        self.actions().into_iter().map(hint).collect()
+    }
+
     /// The actions for the footer: what works here and has a word and a key, the more
     /// particular to the screen first, the ever-present last.
-    pub fn footer(&self) -> Vec<&'static Spec> {
+    fn actions(&self) -> Vec<&'static Spec> {
         let mut shown: Vec<&Spec> = ACTIONS
             .iter()
             .filter(|spec| {

@@ -59,6 +59,14 @@ impl Leaving {
             Self::Stay => ("esc", "stay here"),
         }
     }
+
+    const fn place(self) -> usize {
+        match self {
+            Self::Leave => 0,
+            Self::Stop => 1,
+            Self::Stay => 2,
+        }
+    }
 }
 
 impl App {
@@ -124,24 +132,33 @@ impl App {
         }
     }
 
-    /// Leaves, or asks first.
+    /// Leaves, or asks first what is to become of the job.
     pub(super) fn quit(&mut self, effects: &mut Vec<Effect>) {
+        if self.job_runs() {
+            self.modal = Some(Modal::Leave { selected: Leaving::Leave.place() });
+        } else {
+            effects.push(Effect::Quit);
+        }
+    }
+
+    /// Ctrl-C: once asks, a second time stops the job, as in a terminal without screens. A
+    /// key that is held down does no more than that.
+    pub(super) fn interrupt(&mut self, effects: &mut Vec<Effect>) {
+        let is_asked = self.live.as_ref().is_some_and(|live| live.leaving);
         if !self.job_runs() {
             effects.push(Effect::Quit);
-        } else if matches!(self.modal, Some(Modal::Leave { .. })) {
-            // Who insists gets out, and no training is lost by it.
-            self.leave(0, effects);
-        } else {
-            self.modal = Some(Modal::Leave { selected: 0 });
+        } else if !matches!(self.modal, Some(Modal::Leave { .. })) {
+            self.modal = Some(Modal::Leave { selected: Leaving::Stop.place() });
+        } else if !is_asked {
+            self.leave(Leaving::Stop.place(), effects);
         }
     }
 
     pub(super) fn leaving_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
-        let place = |leaving| Leaving::ALL.iter().position(|other| *other == leaving).unwrap_or(0);
         match (key.code, self.setup.keymap.action(key)) {
             (Code::Enter, _) => self.confirm(effects),
-            (Code::Char('l'), _) => self.leave(place(Leaving::Leave), effects),
-            (Code::Char('s'), _) => self.leave(place(Leaving::Stop), effects),
+            (Code::Char('l'), _) => self.leave(Leaving::Leave.place(), effects),
+            (Code::Char('s'), _) => self.leave(Leaving::Stop.place(), effects),
             (Code::Up, _) | (_, Some(Action::Up)) => self.modal_scroll(-1),
             (Code::Down, _) | (_, Some(Action::Down)) => self.modal_scroll(1),
             (Code::Esc, _) | (_, Some(Action::Back)) => self.modal = None,

@@ -75,6 +75,22 @@ impl Modal {
         Self::Help { input: Input::default(), scroll: 0 }
     }
 
+    /// The keys that work in it, for the footer.
+    pub const fn keys(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Help { .. } => &[("↑↓", "scroll"), ("esc", "close")],
+            Self::Palette { .. } => &[("enter", "run"), ("↑↓", "choose"), ("esc", "close")],
+            Self::Filter { .. } => &[("enter", "keep"), ("esc", "restore")],
+            Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
+            Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
+            Self::Batches { .. } => &[("esc", "close")],
+            Self::Leave { .. } => {
+                &[("enter", "do it"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
+            }
+            Self::Export { .. } => &[("enter", "write"), ("esc", "close")],
+        }
+    }
+
     /// The line being typed, where there is one.
     pub const fn input_mut(&mut self) -> Option<&mut Input> {
         match self {

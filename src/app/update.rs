@@ -117,7 +117,7 @@ impl App {
             return;
         }
         match action {
-            Action::Quit => self.quit(effects),
+            Action::Quit => self.interrupt(effects),
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Back => {
@@ -320,7 +320,7 @@ impl App {
     /// Sorts by a column, or by the next one; the column in use is reversed.
     fn sort(&mut self, column: Option<usize>) {
         let columns = match self.screen {
-            Screen::Profile => profile_screen::SORTS.as_slice(),
+            Screen::Profile => profile_screen::sorts(self),
             Screen::Predict if self.predict.opened.is_some() => predict_screen::OPERATION_SORTS.as_slice(),
             _ => predict_screen::SORTS.as_slice(),
         };

@@ -85,9 +85,14 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
         memory::fill(&mut profile, main, &mut notes);
     } else if let Some(times) = times {
         notes.push(format!(
-            "a step took {:.1} ms on this machine's CPU (median of {}); no prediction uses it",
-            times.median.get() / 1e3,
-            times.count
+            "a step took {:.*} ms on this machine's CPU ({}); no prediction uses it",
+            if times.median.as_millis() < 10.0 { 2 } else { 1 },
+            times.median.as_millis(),
+            if times.count == 1 {
+                "1 step".to_owned()
+            } else {
+                format!("median of {} steps", crate::text::grouped(f64::from(times.count)))
+            }
         ));
     }
     if profile.origin.is_none() {

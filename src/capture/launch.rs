@@ -27,7 +27,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use super::{CaptureError, Ended, Event};
+use super::{CaptureError, Ended, Event, Push};
 
 /// The signal of Ctrl-C.
 pub(super) const INTERRUPT: i32 = SIGINT;
@@ -38,6 +38,11 @@ pub(super) const CONTINUE: i32 = SIGCONT;
 pub(super) fn interrupt_ourselves() {
     let _ = killpg(getpgrp(), Signal::SIGINT);
     let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
+}
+
+/// The name of a signal, where it has one.
+pub(super) fn signal_name(signal: i32) -> Option<&'static str> {
+    Signal::try_from(signal).ok().map(Signal::as_str)
 }
 
 /// A running job.
@@ -184,8 +189,13 @@ impl Job {
     }
 
     /// Asks the job to end, or makes it.
-    pub(super) fn end(&self, kindly: bool) {
-        let _ = killpg(self.pid, if kindly { Signal::SIGTERM } else { Signal::SIGKILL });
+    pub(super) fn push(&self, push: Push) {
+        let signal = match push {
+            Push::Interrupt => Signal::SIGINT,
+            Push::Terminate => Signal::SIGTERM,
+            Push::Kill => Signal::SIGKILL,
+        };
+        let _ = killpg(self.pid, signal);
         // One that is stopped would not hear of it.
         let _ = killpg(self.pid, Signal::SIGCONT);
     }

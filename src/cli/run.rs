@@ -7,6 +7,8 @@
 #[cfg(unix)]
 mod batches;
 #[cfg(unix)]
+mod ended;
+#[cfg(unix)]
 mod live;
 #[cfg(unix)]
 mod said;
@@ -40,9 +42,9 @@ mod unix {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::{CliError, Outcome, RunArgs, ScreensArgs, batches, live, said};
+    use super::{CliError, Outcome, RunArgs, ScreensArgs, batches, ended, live, said};
     use crate::capture::assemble::{self, Assembled};
-    use crate::capture::{self, CaptureError, Finished, Order, Recording, Seen, Settings};
+    use crate::capture::{self, Asked, CaptureError, Finished, Order, Recording, Seen, Settings};
     use crate::catalog::Catalog;
     use crate::cli::import::resolve;
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
@@ -116,8 +118,8 @@ mod unix {
         pub(super) text: Vec<u8>,
         /// The exit code.
         pub(super) code: u8,
-        /// Why there is no profile, and what to do.
-        pub(super) problem: Option<String>,
+        /// Why nothing was recorded, and what to do where there is something to do.
+        pub(super) remedy: Option<String>,
     }
 
     /// Writes what was seen as JSON where asked to, and keeps the traces where they made no
@@ -131,18 +133,19 @@ mod unix {
     ) -> Conclusion {
         let args = &*session.args;
         let seen = finished.recording.seen();
-        let (assembled, problem) = match written {
-            Some(Ok(assembled)) => (Some(assembled), None),
-            Some(Err(problem)) => (None, Some(problem)),
+        let (assembled, problem, remedy) = match written {
+            Some(Ok(assembled)) => (Some(assembled), None, None),
+            Some(Err(problem)) => (None, Some(problem), None),
             None => {
-                let remedy = said::remedy(&seen, &order.settings, order.cupti.is_some());
-                (None, Some(format!("{}{remedy}", said::cause(finished, order))))
+                let (recorder, end) = (said::Recorder::of(order), ended::End::of(finished));
+                let remedy = said::remedy(&seen, &order.settings, recorder, end);
+                (None, Some(format!("{}{remedy}", ended::cause(finished, order))), Some(remedy))
             }
         };
         let mut text = Vec::new();
         let mut code = match &assembled {
             // Ended by us, as ordered: that is success.
-            Some(_) if finished.by_us && args.stop_after_recording => 0,
+            Some(_) if finished.asked == Some(Asked::Recorded) => 0,
             _ => finished.ended.exit_code(),
         };
         // Writing to a Vec cannot fail.
@@ -165,9 +168,9 @@ mod unix {
         if let Some(assembled) = &assembled
             && !args.quiet
         {
-            let _ = said::report(assembled, &finished.recording, finished.ended, &session.output, &mut text);
+            let _ = said::report(assembled, finished, order, &session.output, &mut text);
         }
-        Conclusion { text, code, problem }
+        Conclusion { text, code, remedy }
     }
 
     pub(super) fn order(args: &RunArgs) -> Result<Order, CliError> {

@@ -347,15 +347,22 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
     }
 }
 
-/// What excludes what: the method at odds with most others is told first, with all of them,
-/// until no two of those left are at odds.
+/// What excludes what, in one sentence: the method at odds with others, where it is one, else
+/// the methods in groups that have a value in common.
 fn disagreements(methods: &[Compared], on: &OnGpu) -> Vec<String> {
     let mut left: Vec<(usize, &Estimate<Micros>)> =
         on.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, &answer.as_ref()?.step))).collect();
     let apart = |a: &Estimate<Micros>, b: &Estimate<Micros>| a.high.get() < b.low.get() || b.high.get() < a.low.get();
-    let range = |index: usize, step: &Estimate<Micros>| {
-        format!("{} {:.2}–{:.2}", methods[index].method.name(), step.low.as_millis(), step.high.as_millis())
+    let longest = left.iter().map(|(_, step)| step.high.as_millis()).fold(0.0, f64::max);
+    let unit = if longest < 10.0 { "µs" } else { "ms" };
+    let ends = |low: Micros, high: Micros| match unit {
+        "ms" => format!("{:.2}–{:.2}", low.as_millis(), high.as_millis()),
+        _ => format!("{:.1}–{:.1}", low.get(), high.get()),
     };
+    let range = |index: usize, step: &Estimate<Micros>| {
+        format!("{} {}", methods[index].method.name(), ends(step.low, step.high))
+    };
+    let all = left.clone();
     let mut found = Vec::new();
     loop {
         let odds = |step: &Estimate<Micros>| left.iter().filter(|(_, other)| apart(step, other)).count();
@@ -367,13 +374,38 @@ fn disagreements(methods: &[Compared], on: &OnGpu) -> Vec<String> {
             .max_by_key(|(_, (_, step))| odds(step))
             .filter(|(_, (_, step))| odds(step) > 0)
         else {
-            return found;
+            if found.len() < 2 {
+                return found;
+            }
+            let groups: Vec<String> = groups(all)
+                .into_iter()
+                .map(|group| {
+                    let names: Vec<&str> = group.iter().map(|(index, _)| methods[*index].method.name()).collect();
+                    let low = group.iter().map(|(_, step)| step.low).min_by(Micros::total_cmp).unwrap_or_default();
+                    let high = group.iter().map(|(_, step)| step.high).max_by(Micros::total_cmp).unwrap_or_default();
+                    format!("{} {}", names.join(", "), ends(low, high))
+                })
+                .collect();
+            return vec![format!("{} {unit} have no value in common", groups.join(" | "))];
         };
         let others: Vec<String> =
             left.iter().filter(|(_, other)| apart(step, other)).map(|(other, step)| range(*other, step)).collect();
-        found.push(format!("{} ms and {} ms exclude each other", range(index, step), others.join(", ")));
+        found.push(format!("{} {unit} and {} {unit} exclude each other", range(index, step), others.join(", ")));
         left.remove(place);
     }
+}
+
+/// Methods that have a value in common, from the shortest step to the longest.
+fn groups(mut all: Vec<(usize, &Estimate<Micros>)>) -> Vec<Vec<(usize, &Estimate<Micros>)>> {
+    all.sort_by(|a, b| a.1.low.total_cmp(&b.1.low));
+    let mut groups: Vec<Vec<(usize, &Estimate<Micros>)>> = Vec::new();
+    for one in all {
+        match groups.last_mut() {
+            Some(group) if group.iter().all(|(_, step)| step.high.get() >= one.1.low.get()) => group.push(one),
+            _ => groups.push(vec![one]),
+        }
+    }
+    groups
 }
 
 #[cfg(test)]
@@ -423,6 +455,12 @@ mod tests {
         assert_eq!(
             disagreements(&methods, &odd),
             ["learned 27.00–33.00 ms and auto 9.00–11.00, wave-scaling 9.45–11.55 ms exclude each other"]
+        );
+        let (methods, many) =
+            on(vec![Some((1.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((1.1, 0.1, 9)), Some((9.0, 0.1, 9))]);
+        assert_eq!(
+            disagreements(&methods, &many),
+            ["auto, wave-scaling 0.90–1.21 | roofline 8.10–9.90 | learned 27.00–33.00 ms have no value in common"]
         );
     }
 

@@ -27,7 +27,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     facts.extend(workload.batch_size.map(|batch| format!("batch {batch}")));
     facts.extend(workload.sequence_length.map(|length| format!("sequence {length}")));
     facts.extend(workload.precision.map(|precision| precision.to_string()));
-    facts.extend(workload.parameter_count.map(|count| format!("{} M parameters", format::number(count as f64 / 1e6))));
+    facts.extend(workload.parameter_count.map(|count| format!("{} parameters", format::short_count(count as f64))));
     writeln!(out, "  {}", facts.join(" · "))?;
     if let Some(origin) = &profile.origin {
         let name = match (&origin.gpu, origin.gpu_name.as_deref().map(|name| text::clean(name, 90))) {

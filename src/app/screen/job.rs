@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::app::live::Live;
 use crate::app::screen::overview;
-use crate::live::{Snapshot, State};
+use crate::live::{Push, Snapshot, State};
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
@@ -29,9 +29,7 @@ pub fn state(live: &Live) -> (String, Role) {
         State::Recording(first, last) if first == last => format!("recording step {first}"),
         State::Recording(first, last) => format!("recording steps {first}–{last}"),
         State::Writing => format!("{}; writing the trace", step()),
-        State::Stopping => {
-            format!("asked to end by SIGTERM; SIGKILL follows {} s later", job.grace)
-        }
+        State::Stopping(at) => stopping(&job.pushes, *at),
         State::Stopped => format!(
             "stopped by a signal, as when it asks for the terminal (--no-tui gives it one); `kill -CONT {}` continues it",
             job.pid
@@ -43,7 +41,7 @@ pub fn state(live: &Live) -> (String, Role) {
     let role = match &seen.state {
         State::Ended { well: true, .. } => Role::Good,
         State::Ended { .. } => Role::Error,
-        State::Stopped | State::Stopping => Role::Warning,
+        State::Stopped | State::Stopping(_) => Role::Warning,
         _ => Role::Text,
     };
     match seen.silent {
@@ -54,6 +52,27 @@ pub fn state(live: &Live) -> (String, Role) {
 
 fn span(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) }
+}
+
+/// What was sent to a job that is to end, and what comes next if it does not.
+fn stopping(pushes: &[Push], at: usize) -> String {
+    match (pushes.get(at), pushes.get(at + 1)) {
+        (Some(sent), Some(next)) => {
+            format!("asked to end by {}; {} follows if it still runs {} s later", sent.signal, next.signal, sent.grace)
+        }
+        (Some(sent), None) => format!("{} was sent; waiting for its end", sent.signal),
+        (None, _) => "asked to end".to_owned(),
+    }
+}
+
+/// What is sent to the job to stop it, from this one of [`Job::pushes`](crate::live::Job) on.
+pub fn pushes(pushes: &[Push], from: usize) -> String {
+    let words = |(index, push): (usize, &Push)| match index.checked_sub(from + 1).and_then(|_| pushes.get(index - 1)) {
+        None if index == 0 => format!("{}, as Ctrl-C does", push.signal),
+        None => push.signal.to_owned(),
+        Some(before) => format!("{} s later {}", before.grace, push.signal),
+    };
+    pushes.iter().enumerate().skip(from).map(words).collect::<Vec<_>>().join("; ")
 }
 
 /// Processes, ranks and versions.
@@ -166,11 +185,20 @@ pub fn next(app: &App, live: &Live) -> (String, Role) {
         return (remedy.clone(), Role::Warning);
     }
     let quit = app.setup.keymap.hint(crate::action::Action::Back);
-    let how = if live.seen.is_over() { "quits" } else { "quits; the job can go on" };
-    if app.is_awaiting() {
-        return (format!("1 to 4 fill once a window is recorded · {quit} {how}"), Role::Muted);
-    }
-    (format!("2 where the time goes · 3 on every GPU · 4 which offer · {quit} {how}"), Role::Muted)
+    let how = if live.seen.is_over() {
+        format!("{quit} quits")
+    } else if live.leaving {
+        format!("the screens close once the job has ended; {quit} asks what else to do")
+    } else {
+        format!("{quit} quits; the job can go on")
+    };
+    let text = match (app.is_awaiting(), live.seen.is_over() || live.leaving) {
+        (true, true) => how,
+        (true, false) => format!("1 to 4 fill once a window is recorded · {how}"),
+        (false, _) if live.leaving && !live.seen.is_over() => how,
+        (false, _) => format!("2 operations · 3 every GPU · 4 offers · {how}"),
+    };
+    (text, Role::Muted)
 }
 
 /// What a screen without a profile says: why, and what it will show.

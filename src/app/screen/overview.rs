@@ -1,12 +1,12 @@
 //! First screen: what was recorded, where its time goes and the answer so far.
 
 use crate::app::App;
+use crate::app::screen::profile::{self, Row};
 use crate::app::screen::{plan, predict};
 use crate::plan::Plan;
-use crate::predict::family;
 use crate::pricing::Tier;
 use crate::profile::Profile;
-use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
+use crate::profile::breakdown::{Breakdown, GroupBy};
 use crate::report::{format, memory};
 use crate::text::clean;
 
@@ -15,15 +15,14 @@ use crate::text::clean;
 pub struct OverviewState {
     /// Phases, busy and idle.
     pub breakdown: Breakdown,
-    /// Device time by operator name, the most first.
-    pub top: Vec<Entry>,
+    /// By operator name, the most device time (without times, the most FLOPs) first.
+    pub top: Vec<Row>,
 }
 
 impl OverviewState {
     /// Of a profile.
     pub fn new(profile: &Profile) -> Self {
-        let top = Breakdown::entries(profile, GroupBy::Name, None, |operation| family::family(operation).name());
-        Self { breakdown: Breakdown::of(profile), top }
+        Self { breakdown: Breakdown::of(profile), top: profile::grouped(profile, GroupBy::Name, None) }
     }
 }
 
@@ -68,6 +67,15 @@ pub fn step(profile: &Profile) -> Option<(String, String)> {
     }
     rest.extend(peak(profile));
     Some((format::time(duration), rest.join(" · ")))
+}
+
+/// What the recording notes of itself, what tells most first.
+pub fn notes(profile: &Profile) -> Vec<String> {
+    let notes = profile.recording.as_ref().map(|recording| &recording.notes[..]).unwrap_or_default();
+    let mut notes: Vec<String> = notes.iter().map(|note| clean(note, 300)).collect();
+    // A time, where there is no other.
+    notes.sort_by_key(|note| !note.contains(" ms on "));
+    notes
 }
 
 /// The peak memory in words, and whether it was computed.

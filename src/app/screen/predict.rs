@@ -10,7 +10,7 @@ use crate::plan::Range;
 use crate::plan::value::best_value as value_of;
 use crate::predict::{Estimate, Fits, Method, Prediction};
 use crate::pricing::Tier;
-use crate::report::format;
+use crate::report::format::{self, TimeUnit};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond, UsdPerHour};
@@ -211,10 +211,11 @@ pub fn table(app: &App) -> Table {
     let ends = shown.iter().filter(|row| row.step.low.get() > 0.0);
     let longest = ends.clone().map(|row| row.step.high.get()).fold(0.0, f64::max);
     let shortest = ends.map(|row| row.step.low.get()).fold(f64::INFINITY, f64::min);
+    let scale = Scale::of(&app.predict.rows);
     let columns = vec![
         Column::words("GPU", 21, 0).sorts(3),
-        Column::number("step, ms", 0).sorts(0),
-        Column::number("low–high, ms", 1),
+        Column::number(format!("step, {}", scale.unit.symbol()), 0).sorts(0),
+        Column::number(format!("low–high, {}", scale.unit.symbol()), 1),
         Column::graphic("log scale", 9, 6),
         Column::number("samples/s", 4),
         Column::number("samples/$", 2).sorts(1),
@@ -222,7 +223,7 @@ pub fn table(app: &App) -> Table {
         Column::number("memory fits", 3).sorts(2),
         Column::words("how", 8, 1),
     ];
-    let rows = shown.iter().map(|row| cells(row, shortest, longest)).collect();
+    let rows = shown.iter().map(|row| cells(row, scale, shortest, longest)).collect();
     Table {
         columns,
         rows,
@@ -236,10 +237,80 @@ pub fn table(app: &App) -> Table {
     }
 }
 
-fn cells(row: &Row, shortest: f64, longest: f64) -> Vec<Cell> {
+/// Samples for a dollar from which on not every digit is shown.
+const MANY: f64 = 1e8;
+
+fn per_usd(samples: f64, most: f64) -> String {
+    if most < MANY { format::grouped(samples) } else { format::short_count(samples) }
+}
+
+/// The unit of a column of times, and its decimals: the shortest time has two digits or three.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    unit: TimeUnit,
+    decimals: usize,
+    /// The most samples for a dollar.
+    per_usd: f64,
+}
+
+impl Scale {
+    fn of(rows: &[Row]) -> Self {
+        let mids = rows.iter().map(|row| row.step.mid.get()).filter(|mid| *mid > 0.0);
+        let (shortest, longest) = mids.fold((f64::INFINITY, 0.0), |(low, high), mid| (mid.min(low), mid.max(high)));
+        let values = rows.iter().filter_map(|row| row.value.as_ref());
+        let per_usd = values.map(|value| value.per_usd.high).fold(0.0, f64::max);
+        let (unit, decimals) = match shortest {
+            us if us < 1e3 && longest < 1e4 => (TimeUnit::Micros, usize::from(us < 100.0)),
+            us if us < 1e3 => (TimeUnit::Millis, 2),
+            _ => (TimeUnit::Millis, 1),
+        };
+        Self { unit, decimals, per_usd }
+    }
+
+    fn bare(self, time: Micros) -> String {
+        format!("{:.*}", self.decimals, self.unit.value(time))
+    }
+}
+
+/// Share of the step from which on waiting for the host is what it mostly does.
+const MOSTLY: f64 = 0.5;
+/// Microseconds of an operation below which the host's launches are likely to take longer:
+/// 5 to 20 in the frameworks.
+const SHORT: f64 = 20.0;
+
+/// Where the host rather than the GPU bounds the step, as far as the predictions tell: that it
+/// does, and how.
+pub fn bound_by_host(app: &App) -> Option<String> {
+    let all = app.predictions.value()?;
+    let predicted = || {
+        all.predictions.iter().filter(|prediction| !prediction.step.is_measured() && prediction.step.mid().get() > 0.0)
+    };
+    let first = predicted().next()?;
+    let waiting = predicted().map(|it| it.host_idle / it.step.mid()).fold(f64::INFINITY, f64::min);
+    if waiting >= MOSTLY {
+        return Some(format!(
+            "{} or more of the step on every GPU is waiting for the host, as recorded: a faster GPU hardly helps.",
+            format::percent(waiting)
+        ));
+    }
+    if all.origin.is_some() {
+        return None;
+    }
+    let calls: f64 = first.operations.iter().filter(|it| it.time.is_some()).map(|it| f64::from(it.count)).sum();
+    let each = || predicted().map(|it| it.step.mid().get() / calls);
+    let (low, high) = (each().fold(f64::INFINITY, f64::min), each().fold(0.0, f64::max));
+    (calls > 0.0 && low < SHORT).then(|| {
+        let range = format::time_range(Micros::new(low).unwrap_or_default(), Micros::new(high).unwrap_or_default());
+        format!(
+            "{} operations of {range} each, and hosts take 5 to 20 µs to launch one: steps may take longer than this. A larger batch keeps a GPU busy.",
+            format::grouped(calls),
+        )
+    })
+}
+
+fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
     let known = row.step.mid.get() > 0.0;
     let role = if row.measured { Role::Measured } else { Role::Predicted };
-    let millis = |time: Micros| format!("{:.1}", time.as_millis());
     let mark = if row.doubtful { " ?" } else { "" };
     // Logarithmic: the GPUs of a catalog lie two decades apart.
     let part = |time: Micros| {
@@ -249,7 +320,7 @@ fn cells(row: &Row, shortest: f64, longest: f64) -> Vec<Cell> {
     let range_text = if row.step.low == row.step.high {
         "one value".to_owned()
     } else {
-        format!("{}–{}", millis(row.step.low), millis(row.step.high))
+        format!("{}–{}", scale.bare(row.step.low), scale.bare(row.step.high))
     };
     let value = row.value.as_ref();
     let (fits_role, fits) = match row.fits {
@@ -264,11 +335,11 @@ fn cells(row: &Row, shortest: f64, longest: f64) -> Vec<Cell> {
     }
     vec![
         Cell::of(role, format!("{}{mark}", row.name)),
-        Cell::of(role, millis(row.step.mid)),
+        Cell::of(role, scale.bare(row.step.mid)),
         Cell::of(Role::Muted, range_text),
         Cell::draw(role, range),
         Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),
-        Cell::text(value.map_or_else(|| "–".to_owned(), |value| format::grouped(value.per_usd.mid))),
+        Cell::text(value.map_or_else(|| "–".to_owned(), |value| per_usd(value.per_usd.mid, scale.per_usd))),
         Cell::of(Role::Muted, value.map_or_else(|| "no offer".to_owned(), |value| format!("{:.3}", value.price.get()))),
         Cell::of(fits_role, format!("{:.0} GB {fits}", row.memory_gib)),
         Cell::of(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name()),
@@ -296,10 +367,13 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         line(
             "value",
             format!(
-                "{} samples/$ ({}–{}) · {} per GPU · {}",
-                format::grouped(value.per_usd.mid),
-                format::grouped(value.per_usd.low),
-                format::grouped(value.per_usd.high),
+                "{} samples/$ ({}) · {} per GPU · {}",
+                per_usd(value.per_usd.mid, value.per_usd.high),
+                if value.per_usd.high < MANY {
+                    format!("{}–{}", format::grouped(value.per_usd.low), format::grouped(value.per_usd.high))
+                } else {
+                    format::short_range(value.per_usd.low, value.per_usd.high)
+                },
                 format::price(value.price),
                 value.offer
             ),

@@ -1,4 +1,9 @@
-//! Second screen: the operations of the step and what each one launches.
+//! Second screen: the operations of the step and what each one launches; of a step that no
+//! GPU ran, what each one computes.
+
+mod counted;
+
+pub use counted::{Counted, is_unmeasured};
 
 use crate::app::App;
 use crate::app::list::{Cell, Column, Graphic, ListState, Table};
@@ -10,7 +15,35 @@ use crate::settings::theme::Role;
 use crate::text::clean;
 
 /// What the list can be sorted by, in the order of `s`.
-pub const SORTS: [&str; 4] = ["time", "count", "time per call", "name"];
+const SORTS: [&str; 4] = ["time", "count", "time per call", "name"];
+
+/// What the list can be sorted by, in the order of `s`.
+pub fn sorts(app: &App) -> &'static [&'static str] {
+    if is_unmeasured(&app.setup.profile) { &counted::SORTS } else { &SORTS }
+}
+
+/// A row of the list, before filter and order.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// What it stands for, and its device time.
+    pub entry: Entry,
+    /// What it computes.
+    pub counted: Counted,
+}
+
+/// The rows of a grouping: the most time first, without times the most FLOPs.
+pub fn grouped(profile: &Profile, by: GroupBy, phase: Option<Phase>) -> Vec<Row> {
+    let entries = Breakdown::entries(profile, by, phase, |operation| family::family(operation).name());
+    let row = |entry: Entry| Row { counted: Counted::of(profile, &entry), entry };
+    let mut rows: Vec<Row> = entries.into_iter().map(row).collect();
+    if is_unmeasured(profile) {
+        let more = |a: f64, b: f64| b.total_cmp(&a);
+        rows.sort_by(|a, b| {
+            more(a.counted.flops, b.counted.flops).then_with(|| more(a.counted.bytes, b.counted.bytes))
+        });
+    }
+    rows
+}
 
 /// The state of the screen.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +61,7 @@ pub struct ProfileState {
     /// First line of the detail shown.
     pub scroll: usize,
     /// The rows before filter and order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<Row>,
 }
 
 impl ProfileState {
@@ -41,7 +74,7 @@ impl ProfileState {
 
     /// Makes the rows anew after a change of grouping or phase.
     pub fn regroup(&mut self, profile: &Profile) {
-        self.entries = Breakdown::entries(profile, self.by, self.phase, |operation| family::family(operation).name());
+        self.entries = grouped(profile, self.by, self.phase);
         self.list.selected = 0;
         self.scroll = 0;
     }
@@ -63,20 +96,26 @@ impl ProfileState {
     pub fn next_group(&mut self, profile: &Profile) {
         let place = GroupBy::ALL.iter().position(|by| *by == self.by).unwrap_or(0);
         self.by = GroupBy::ALL[(place + 1) % GroupBy::ALL.len()];
+        if self.by == GroupBy::Kernel && is_unmeasured(profile) {
+            // There are none.
+            self.by = GroupBy::default();
+        }
         self.regroup(profile);
     }
 }
 
 /// The rows shown, filtered and in order.
-pub fn rows(app: &App) -> Vec<&Entry> {
+pub fn rows(app: &App) -> Vec<&Row> {
     let state = &app.profile;
     let operations = &app.setup.profile.operations;
-    let mut rows: Vec<&Entry> =
-        state.entries.iter().filter(|entry| state.list.passes(&searched(entry, operations))).collect();
+    let mut rows: Vec<&Row> =
+        state.entries.iter().filter(|row| state.list.passes(&searched(&row.entry, operations))).collect();
+    let per_call = |row: &Row| row.entry.per_call().unwrap_or_default();
     match state.list.sort {
-        1 => rows.sort_by_key(|entry| std::cmp::Reverse(entry.count)),
-        2 => rows.sort_by(|a, b| b.per_call().unwrap_or_default().total_cmp(&a.per_call().unwrap_or_default())),
-        3 => rows.sort_by(|a, b| a.label.cmp(&b.label)),
+        1 => rows.sort_by_key(|row| std::cmp::Reverse(row.entry.count)),
+        2 if is_unmeasured(&app.setup.profile) => rows.sort_by(|a, b| b.counted.bytes.total_cmp(&a.counted.bytes)),
+        2 => rows.sort_by(|a, b| per_call(b).total_cmp(&per_call(a))),
+        3 => rows.sort_by(|a, b| a.entry.label.cmp(&b.entry.label)),
         _ => {}
     }
     if state.list.reversed {
@@ -114,7 +153,10 @@ fn shapes(operation: &Operation) -> String {
 pub fn table(app: &App) -> Table {
     let state = &app.profile;
     let shown = rows(app);
-    let most = shown.iter().map(|entry| entry.share).fold(0.0, f64::max);
+    if is_unmeasured(&app.setup.profile) {
+        return unmeasured_table(app, &shown);
+    }
+    let most = shown.iter().map(|row| row.entry.share).fold(0.0, f64::max);
     let by_operation = state.by == GroupBy::Operation;
     let mut columns = vec![
         Column::words(state.by.name(), 20, 0).sorts(3),
@@ -131,7 +173,7 @@ pub fn table(app: &App) -> Table {
     let operations = &app.setup.profile.operations;
     let rows = shown
         .iter()
-        .map(|entry| {
+        .map(|Row { entry, .. }| {
             let bar = Graphic::Bar(if most > 0.0 { entry.share / most } else { 0.0 });
             let measured = entry.operations.iter().any(|index| operations[*index].device_time.is_some());
             let (time, share, call) = if measured || entry.time.get() > 0.0 {
@@ -159,6 +201,20 @@ pub fn table(app: &App) -> Table {
             cells
         })
         .collect();
+    finished(app, columns, rows)
+}
+
+/// The table of a step that no GPU ran.
+fn unmeasured_table(app: &App, shown: &[&Row]) -> Table {
+    let (by, operations) = (app.profile.by, &app.setup.profile.operations);
+    let whole = app.overview.top.iter().map(|row| row.counted.flops).sum();
+    let most = shown.iter().map(|row| row.counted.flops).fold(0.0, f64::max);
+    let rows = shown.iter().map(|row| counted::cells(row, operations, by, whole, most)).collect();
+    finished(app, counted::columns(by), rows)
+}
+
+fn finished(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Table {
+    let state = &app.profile;
     Table {
         columns,
         rows,
@@ -205,15 +261,33 @@ pub const fn phase_role(phase: Option<Phase>) -> Role {
 pub fn summary(app: &App) -> String {
     let state = &app.profile;
     let shown = rows(app);
-    let sum: crate::units::Micros = shown.iter().map(|entry| entry.time).sum();
+    if is_unmeasured(&app.setup.profile) {
+        let mut sum = Counted::default();
+        for row in &shown {
+            sum.flops += row.counted.flops;
+            sum.bytes += row.counted.bytes;
+        }
+        return format!("{} of {} rows · {}", shown.len(), state.entries.len(), sum.words());
+    }
+    let sum: crate::units::Micros = shown.iter().map(|row| row.entry.time).sum();
     let what = if state.by == GroupBy::Kernel { "kernel" } else { "device" };
     format!(
         "{} of {} rows · {} of {what} time ({})",
         shown.len(),
         state.entries.len(),
         format::time(sum),
-        format::percent(shown.iter().map(|entry| entry.share).sum()),
+        format::percent(shown.iter().map(|row| row.entry.share).sum()),
     )
+}
+
+/// Why there are no times, for a line above the table; `None` where there are.
+pub fn without_times(app: &App) -> Option<&'static str> {
+    let profile = &app.setup.profile;
+    is_unmeasured(profile).then_some(if profile.origin.is_none() {
+        "No GPU ran this step: FLOPs and bytes from shapes; 3 predicts times."
+    } else {
+        "Not timed one by one: FLOPs and bytes from shapes; 3 predicts times."
+    })
 }
 
 /// A line of the detail: a label (empty = continues) and a text.
@@ -222,15 +296,21 @@ pub type Line = (String, String);
 /// The detail of the selected row.
 pub fn detail(app: &App) -> Vec<Line> {
     let shown = rows(app);
-    let Some(entry) = shown.get(app.profile.list.selected) else { return Vec::new() };
-    let operations = &app.setup.profile.operations;
+    let Some(Row { entry, .. }) = shown.get(app.profile.list.selected) else { return Vec::new() };
+    let profile = &app.setup.profile;
+    let operations = &profile.operations;
     let mut lines: Vec<Line> = Vec::new();
     if let ([only], true) = (&entry.operations[..], app.profile.by == GroupBy::Operation) {
-        operation_detail(&operations[*only], &mut lines);
+        operation_detail(profile, &operations[*only], &mut lines);
         return lines;
     }
     lines.push((app.profile.by.name().to_owned(), clean(&entry.label, 300)));
-    lines.push(("in".to_owned(), format!("{} operations of the profile, the most time first", entry.operations.len())));
+    let which = match (entry.operations.len(), is_unmeasured(profile)) {
+        (1, _) => "1 operation of the profile".to_owned(),
+        (count, true) => format!("{count} operations of the profile"),
+        (count, false) => format!("{count} operations of the profile, the most time first"),
+    };
+    lines.push(("in".to_owned(), which));
     let mut parts: Vec<&Operation> = entry.operations.iter().map(|index| &operations[*index]).collect();
     parts.sort_by(|a, b| {
         b.total_device_time().unwrap_or_default().total_cmp(&a.total_device_time().unwrap_or_default())
@@ -243,7 +323,11 @@ pub fn detail(app: &App) -> Vec<Line> {
                     .map(|kernel| (clean(&operation.name, 28), format!("{}× · {}", operation.count, launch(kernel)))),
             );
         } else {
-            let time = operation.total_device_time().map_or_else(|| "not measured".to_owned(), format::time);
+            let time = match operation.total_device_time() {
+                Some(time) => format::time(time),
+                None if is_unmeasured(profile) => counted::of_all(profile, operation),
+                None => "not measured".to_owned(),
+            };
             lines.push((
                 time,
                 format!(
@@ -259,7 +343,7 @@ pub fn detail(app: &App) -> Vec<Line> {
     lines
 }
 
-fn operation_detail(operation: &Operation, lines: &mut Vec<Line>) {
+fn operation_detail(profile: &Profile, operation: &Operation, lines: &mut Vec<Line>) {
     let mut head = format!("{} · {} · {}×", clean(&operation.name, 80), operation.phase.name(), operation.count);
     if let Some(dtype) = &operation.dtype {
         head = format!("{head} · {}", clean(dtype.name(), 24));
@@ -284,16 +368,13 @@ fn operation_detail(operation: &Operation, lines: &mut Vec<Line>) {
             .collect();
         lines.push(("arguments".to_owned(), words.join("  ")));
     }
-    match operation.device_time {
-        Some(time) => lines.push((
-            "measured".to_owned(),
-            format!(
-                "{} a call, {} in the step",
-                format::time(time),
-                format::time(operation.total_device_time().unwrap_or_default())
-            ),
-        )),
-        None => lines.push(("measured".to_owned(), "nothing on a device".to_owned())),
+    if let Some(time) = operation.device_time {
+        let all = operation.total_device_time().unwrap_or_default();
+        lines
+            .push(("measured".to_owned(), format!("{} a call, {} in the step", format::time(time), format::time(all))));
+    } else {
+        lines.push(("computes".to_owned(), counted::line(profile, operation)));
+        lines.push(("measured".to_owned(), "nothing on a GPU".to_owned()));
     }
     for (index, kernel) in operation.kernels.iter().enumerate() {
         let label = if index == 0 { "kernels" } else { "" };

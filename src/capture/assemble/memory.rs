@@ -10,7 +10,6 @@
 use crate::capture::messages::Held;
 use crate::capture::recording::Process;
 use crate::profile::{Memory, MemorySource, Profile};
-use crate::text::grouped;
 use crate::units::Bytes;
 
 /// Puts the kinds into the profile, where they and the peak are of a GPU and agree.
@@ -20,9 +19,9 @@ pub(super) fn fill(profile: &mut Profile, process: &Process, notes: &mut Vec<Str
     let (Some(peak), Some(step)) = (process.peak_memory_bytes, &mut profile.step) else { return };
     let Some(memory) = of(held, peak) else {
         notes.push(format!(
-            "parameters, gradients and optimizer state ({} MB) are more than the recorded peak ({} MB): memory is not told by kind",
-            grouped(held.total().map_or(f64::NAN, |bytes| bytes as f64 / 1e6)),
-            grouped(peak as f64 / 1e6)
+            "parameters, gradients and optimizer state ({}) are more than the recorded peak ({}): memory is not told by kind",
+            held.total().map_or_else(|| "beyond count".to_owned(), shown),
+            shown(peak)
         ));
         return;
     };
@@ -57,14 +56,17 @@ fn of(held: &Held, peak: u64) -> Option<Memory> {
 /// In words, for a job without a GPU: the tensors would be as large on one, but the peak
 /// is not known.
 pub(super) fn told(held: &Held) -> String {
-    let mb = |bytes: u64| format!("{:.3} MB", bytes as f64 / 1e6);
     format!(
         "parameters{} {}, gradients {}, optimizer state {}, measured after a step; without a GPU the peak, and so the activations, are not known",
         if held.whole_model { " and buffers" } else { "" },
-        mb(held.parameters_bytes),
-        mb(held.gradients_bytes),
-        mb(held.optimizer_state_bytes)
+        shown(held.parameters_bytes),
+        shown(held.gradients_bytes),
+        shown(held.optimizer_state_bytes)
     )
+}
+
+fn shown(bytes: u64) -> String {
+    Bytes::new(bytes as f64).unwrap_or_default().to_string()
 }
 
 impl Held {
@@ -118,6 +120,6 @@ mod tests {
         assert_eq!(filled(held("cuda", 100), None).0, None);
         // The tensors of a CPU are no device memory.
         assert_eq!(filled(held("cpu", 100), Some(1000)).0, None);
-        assert!(told(&held("cpu", 4_000_000)).contains("parameters and buffers 4.000 MB, gradients 0.000 MB"));
+        assert!(told(&held("cpu", 4_000_000)).contains("parameters and buffers 3.81 MB, gradients 0.098 KB"));
     }
 }

@@ -25,6 +25,9 @@ use crate::units::Micros;
 /// What stands for the batch size in the command.
 const PLACE: &[u8] = b"{batch}";
 
+/// GPUs to ask for first where the job ran on none that is known: a fast one and a cheap one.
+const EXAMPLES: &str = "h100-sxm5-80gb,l4";
+
 /// Records the job at every batch size; `record` does one. The exit code is that of the
 /// first job that was not recorded, 0 if all were.
 pub(super) fn run(
@@ -154,7 +157,7 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
     if let Some((_, first)) = profiles.first().filter(|_| !files.is_empty()) {
         let is_known = |profile: &Profile| profile.origin.as_ref().is_some_and(|origin| origin.gpu.is_some());
         // Where no GPU of the catalog was measured, nothing says for which one.
-        let target = if is_known(first) { "" } else { " --to h100-sxm5-80gb,l4" };
+        let target = if is_known(first) { String::new() } else { format!(" --to {EXAMPLES}") };
         let command = format!("habitat-tui batches {}{target}", files.join(" "));
         writeln!(text, "{}", next::lines_of(&command, first))?;
     }
@@ -162,24 +165,33 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
     Ok(())
 }
 
+/// What one profile says of a measured quantity.
+type Figure = fn(&Profile) -> Option<Cell>;
+
+/// A size a row; quantities that no profile has are left out.
 fn table(profiles: &[(u64, Profile)]) -> Table {
-    let mut table = Table::new(&[
-        Column::number("batch", "batch_size"),
-        Column::number("step", "step_us"),
-        Column::number("device busy", "device_busy_us"),
-        Column::number("peak memory", "peak_memory_bytes"),
-        Column::number("operations", "operations"),
-    ]);
-    let time = |time: Option<Micros>| Cell::maybe(time, |time| Cell::of(format::time(time), time.get()));
+    fn time(time: Micros) -> Cell {
+        Cell::of(format::time(time), time.get())
+    }
+    let measured: [(Column, Figure); 3] = [
+        (Column::number("step", "step_us"), |profile| profile.step.as_ref()?.duration.map(time)),
+        (Column::number("device busy", "device_busy_us"), |profile| profile.step.as_ref()?.device_busy.map(time)),
+        (Column::number("peak memory", "peak_memory_bytes"), |profile| {
+            let peak = profile.step.as_ref()?.peak_memory_bytes?;
+            Some(Cell::of(format::memory(peak), peak.get()))
+        }),
+    ];
+    let known = |(_, figure): &(Column, Figure)| profiles.iter().any(|(_, profile)| figure(profile).is_some());
+    let (columns, figures): (Vec<Column>, Vec<Figure>) = measured.into_iter().filter(known).unzip();
+    let first = Column::number("batch", "batch_size");
+    let last = Column::number("operations", "operations");
+    let columns: Vec<Column> = std::iter::once(first).chain(columns).chain([last]).collect();
+    let mut table = Table::new(&columns);
     for (batch, profile) in profiles {
-        let step = profile.step.clone().unwrap_or_default();
-        table.push(vec![
-            Cell::same(batch),
-            time(step.duration),
-            time(step.device_busy),
-            Cell::maybe(step.peak_memory_bytes, |peak| Cell::of(peak.to_string(), peak.get())),
-            Cell::same(profile.operations.len()),
-        ]);
+        let mut cells = vec![Cell::same(batch)];
+        cells.extend(figures.iter().map(|figure| figure(profile).unwrap_or_else(Cell::unknown)));
+        cells.push(Cell::same(profile.operations.len()));
+        table.push(cells);
     }
     table
 }

@@ -4,6 +4,7 @@
 mod log;
 mod maker;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use self::log::Log;
 use self::maker::Maker;
+use super::ended::{self, End};
+use super::said::{self, Recorder};
+use super::seen;
 use super::unix::{Conclusion, Session, conclude, not_started, order};
-use super::{said, seen};
 use crate::capture::{self, Ended, Order, Progress, Recording, Running, Seen, Settings, Watch};
 use crate::cli::{self, CliError, Loaded, Outcome, Screens};
 use crate::live::{self, Snapshot, State, Update};
@@ -50,9 +53,8 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
             return not_started(error).map(Outcome::Exit);
         }
     };
-    let words: Vec<_> = session.args.command.iter().map(|word| word.to_string_lossy()).collect();
     let job = live::Job {
-        command: crate::text::clean(&words.join(" "), 300),
+        command: crate::text::clean(&in_short(&session.args.command), 300),
         pid: running.pid(),
         name: session.name.clone(),
         log: crate::text::clean(&log.display().to_string(), 300),
@@ -60,7 +62,7 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
         windows: order.settings.windows,
         after: order.settings.after,
         window: order.settings.window,
-        grace: capture::GRACE.as_secs(),
+        pushes: seen::PUSHES.map(|push| live::Push { signal: push.name(), grace: push.grace().as_secs() }).to_vec(),
     };
     let loaded = Loaded {
         profile: nothing_yet(&session.name),
@@ -71,6 +73,14 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
     let catalog = (*session.catalog).clone();
     let live = Some(follow(session, order, running, job));
     Ok(Outcome::Screens(Box::new(Screens { args: screens, settings, loaded, catalog, prices, options, goal, live })))
+}
+
+/// The command with its program by name alone: there is little room, and the user typed it.
+fn in_short(command: &[OsString]) -> String {
+    let (program, rest) = command.split_first().map_or((None, &[][..]), |(program, rest)| (Some(program), rest));
+    let program = program.map(|program| Path::new(program).file_name().unwrap_or(program));
+    let words: Vec<_> = program.into_iter().chain(rest.iter().map(OsString::as_os_str)).collect();
+    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// The profile before there is one.
@@ -166,9 +176,12 @@ fn follow_to_the_end(
     let state = match finished.ended {
         Ended::Left => State::Left,
         // Ended by us, as ordered, is well ended too.
-        ended => State::Ended { words: said::words(ended), well: conclusion.code == 0 },
+        _ => State::Ended {
+            words: ended::words(&finished, order),
+            well: conclusion.code == 0 || ended::by_user(&finished),
+        },
     };
-    let remedy = conclusion.problem.clone().filter(|_| finished.recording.seen() != Seen::Recorded);
+    let remedy = conclusion.remedy.take().filter(|_| finished.recording.seen() != Seen::Recorded);
     // Nobody may be there to see it any more.
     if log.read() {
         let _ = news.send(Update::Output(log.lines()));
@@ -210,7 +223,7 @@ impl Watch for Watcher {
             seen.silent = Some(silent.as_secs());
         }
         if seen.state == State::Started && silent >= NO_PYTHON {
-            seen.remedy = Some(said::remedy(&Seen::NoPython, &self.settings, false));
+            seen.remedy = Some(said::remedy(&Seen::NoPython, &self.settings, Recorder::Hook, End::NotYet));
         }
         if seen != self.shown {
             let _ = self.news.send(Update::Seen(Box::new(seen.clone())));

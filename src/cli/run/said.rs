@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::ended::{End, words};
 use crate::capture::assemble::Assembled;
 use crate::capture::{Ended, Finished, Order, Recording, Seen, Settings};
 use crate::cli::{CliError, next};
@@ -14,19 +15,21 @@ use crate::units::Micros;
 /// The report of what was recorded.
 pub(super) fn report(
     assembled: &Assembled,
-    recording: &Recording,
-    ended: Ended,
+    finished: &Finished,
+    order: &Order,
     output: &Path,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     summary::write_profile(&assembled.profile, &output.display().to_string(), out)?;
+    let recording = &finished.recording;
+    let end = format!("\njob {}; {}", words(finished, order), next::lines(output, &assembled.profile));
     let recorded = recording.recorded();
     if let Some(cuda) = recorded.first().and_then(|process| process.windows.first()).and_then(|window| window.cuda) {
         writeln!(out, "  recorded {:.1} s with {} kernels", cuda.seconds, cuda.kernels)?;
         for fault in faults(recording) {
             writeln!(out, "  note: {fault}")?;
         }
-        writeln!(out, "\njob {}; {}", words(ended), next::lines(output, &assembled.profile))?;
+        writeln!(out, "{end}")?;
         return Ok(());
     }
     let windows: Vec<String> = recorded
@@ -35,17 +38,17 @@ pub(super) fn report(
         .map(|window| format!("{}–{}", window.steps.0, window.steps.1))
         .collect();
     let steps = recorded.first().map_or(0, |process| process.steps);
-    writeln!(out, "  {steps} steps seen, recorded {}", windows.join(", "))?;
+    let seen = if steps == 1 { "1 step".to_owned() } else { format!("{} steps", format::grouped(steps as f64)) };
+    writeln!(out, "  {seen} seen, recorded {}", windows.join(", "))?;
     if let Some(times) = assembled.times {
-        let range = times.range.map(format::time);
-        writeln!(
-            out,
-            "  outside the windows a step took {} (median of {}, {} to {})",
-            format::time(times.median),
-            times.count,
-            range[0],
-            range[1]
-        )?;
+        let [low, high] = times.range;
+        let over = match times.count {
+            1 => "1 step".to_owned(),
+            count => {
+                format!("median of {} steps, {}", format::grouped(f64::from(count)), format::time_range(low, high))
+            }
+        };
+        writeln!(out, "  outside the windows a step took {} ({over})", format::time(times.median))?;
     }
     let cost: f64 = recorded.iter().flat_map(|process| &process.costs).sum();
     let cost = Micros::new(cost).unwrap_or_default();
@@ -53,17 +56,8 @@ pub(super) fn report(
     for fault in faults(recording) {
         writeln!(out, "  note: {fault}")?;
     }
-    writeln!(out, "\njob {}; {}", words(ended), next::lines(output, &assembled.profile))?;
+    writeln!(out, "{end}")?;
     Ok(())
-}
-
-pub(super) fn words(ended: Ended) -> String {
-    match ended {
-        Ended::Code(code) => format!("ended with exit code {code}"),
-        Ended::Signal(signal) => format!("ended by signal {signal}"),
-        Ended::Unknown => "ended, how is not known".to_owned(),
-        Ended::Left => "goes on by itself".to_owned(),
-    }
 }
 
 pub(super) fn faults(recording: &Recording) -> Vec<String> {
@@ -74,25 +68,34 @@ pub(super) fn faults(recording: &Recording) -> Vec<String> {
         .collect()
 }
 
-/// How a job ended that may be why nothing was recorded of it, to be put before the rest.
-pub(super) fn cause(finished: &Finished, order: &Order) -> String {
-    match finished.ended {
-        _ if finished.by_us && order.timeout.is_some() => "the job was ended, as --timeout asks; ".to_owned(),
-        Ended::Code(code) if code != 0 => format!("the job failed with exit code {code}; "),
-        Ended::Signal(_) => format!("the job {}; ", words(finished.ended)),
-        _ => String::new(),
+/// What was to record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorder {
+    /// The hook in PyTorch's Python.
+    Hook,
+    /// The library for CUDA programs.
+    Cupti,
+}
+
+impl Recorder {
+    pub(super) fn of(order: &Order) -> Self {
+        if order.cupti.is_some() { Self::Cupti } else { Self::Hook }
     }
 }
 
-/// Why nothing was recorded, and what to do; `of_cuda` where CUPTI was to record.
-pub(super) fn remedy(seen: &Seen, settings: &Settings, of_cuda: bool) -> String {
+/// Why nothing was recorded, and what to do where there is something to do.
+pub(super) fn remedy(seen: &Seen, settings: &Settings, recorder: Recorder, end: End) -> String {
     match seen {
         Seen::Recorded => String::new(),
-        Seen::NoPython if of_cuda => {
+        Seen::NoPython if recorder == Recorder::Cupti && end.is_early() => {
+            "nothing recorded: no process of the job had started CUDA with the recorder by then".to_owned()
+        }
+        Seen::NoPython if recorder == Recorder::Cupti => {
             "nothing recorded: no process of the job started CUDA with the recorder. Is it a CUDA program, and is \
              there an NVIDIA driver? Containers and other machines shut it out: run habitat-tui in there"
                 .to_owned()
         }
+        Seen::NoKernels(_) if end == End::Stopped => "nothing recorded: the recording was not complete".to_owned(),
         Seen::NoKernels(reasons) if reasons.is_empty() => {
             "nothing recorded: the program ended before the window opened; try a smaller --after-seconds".to_owned()
         }
@@ -102,11 +105,17 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, of_cuda: bool) -> String 
             let reasons: Vec<String> = reasons.iter().take(3).map(|reason| crate::text::clean(reason, 400)).collect();
             format!("nothing recorded: {}{remedy}", reasons.join("; "))
         }
+        Seen::NoPython if end == End::Stopped => {
+            "nothing recorded: no Python of the job had loaded the hook by then".to_owned()
+        }
         Seen::NoPython => {
             "nothing recorded: no Python of the job loaded the hook. Is it a Python program? `python -I`, -E and -S \
              shut the hook out, and so does a container or another machine: run habitat-tui in there, or save a \
              trace with torch.profiler and use `habitat-tui import`"
                 .to_owned()
+        }
+        Seen::NoTorch if end.is_early() => {
+            "nothing recorded: the job's Python had not imported torch.optim by then".to_owned()
         }
         Seen::NoTorch => "nothing recorded: the job's Python never imported torch.optim. Is this the training script, \
              and the Python that PyTorch is installed in?"
@@ -116,6 +125,9 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, of_cuda: bool) -> String 
              and use `habitat-tui import`",
             crate::text::clean(version, 40)
         ),
+        Seen::NoSteps if end.is_early() || end == End::Failed => {
+            "nothing recorded: PyTorch was imported, but no torch optimizer had made a step by then".to_owned()
+        }
         Seen::NoSteps => {
             "nothing recorded: PyTorch was imported, but no torch optimizer made a step. Steps are counted \
              by calls of optimizer.step(); for a job without any, save a trace with torch.profiler and use \
@@ -125,19 +137,7 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, of_cuda: bool) -> String 
         Seen::TooFew { steps, in_window: true } => {
             format!("nothing recorded: the job ended in the recorded window, at step {steps} or soon after")
         }
-        Seen::TooFew { steps, .. } => {
-            let last = settings.after + u64::from(settings.window);
-            let text = format!(
-                "nothing recorded: the job made {steps} steps, and recording takes {last} (--after {} and --window {})",
-                settings.after, settings.window
-            );
-            if *steps < 3 {
-                return text;
-            }
-            let window = u64::from(settings.window).min(steps - 1).min(3);
-            let after = (steps - window).min(settings.after).max(1);
-            format!("{text}; try --after {after} --window {window}")
-        }
+        Seen::TooFew { steps, .. } => too_few(*steps, settings, end),
         Seen::OtherRanks => {
             "nothing recorded: the first rank is not on this machine; --all-ranks records the others".to_owned()
         }
@@ -151,6 +151,23 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, of_cuda: bool) -> String 
             format!("nothing recorded: {}", crate::text::clean(reason, 300))
         }
     }
+}
+
+/// Too few steps; where the job is as short as that, a window that it reaches.
+fn too_few(steps: u64, settings: &Settings, end: End) -> String {
+    let last = settings.after + u64::from(settings.window);
+    let made = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
+    let text = format!(
+        "nothing recorded: the job made {made}, and recording takes {last} (--after {} and --window {})",
+        settings.after, settings.window
+    );
+    if steps < 3 || matches!(end, End::Stopped | End::Failed) {
+        return text;
+    }
+    let window = u64::from(settings.window).min(steps - 1).min(3);
+    let after = (steps - window).min(settings.after).max(1);
+    let longer = if end == End::Timeout { "a longer --timeout, or " } else { "" };
+    format!("{text}; try {longer}--after {after} --window {window}")
 }
 
 /// Step times that are told one by one, the last ones.
@@ -206,7 +223,8 @@ pub(super) fn json(
         "exit_code": (finished.ended != Ended::Left).then(|| finished.ended.exit_code()),
         "pid": pid,
         "log": order.log.as_ref().map(|log| log.display().to_string()),
-        "ended_by_habitat": finished.by_us,
+        "ended_by_habitat": finished.asked.is_some(),
+        "ended": words(finished, order),
         "seen": name(seen),
         "problem": problem,
         "profile": assembled.map(|_| output.display().to_string()),

@@ -1,7 +1,8 @@
 //! What was seen of the job, as the screens take it.
 
-use super::said;
-use crate::capture::{Process, Progress, Recording, Seen, Settings};
+use super::ended::End;
+use super::said::{self, Recorder};
+use crate::capture::{Process, Progress, Push, Recording, Seen, Settings};
 use crate::live::{self, Snapshot, State, Times};
 use crate::units::Micros;
 
@@ -10,21 +11,25 @@ const SUMMED: usize = 1000;
 /// Windows that the hook drops before it gives up.
 const PATIENCE: usize = 5;
 
+/// How a job is asked to end, the mildest first.
+pub(super) const PUSHES: [Push; 3] = [Push::Interrupt, Push::Terminate, Push::Kill];
+
 /// The job at this moment.
 pub(super) fn snapshot(progress: Progress<'_>, settings: &Settings) -> Snapshot {
     let recording = progress.recording;
     let mut seen = of_recording(recording);
-    seen.state = match state(recording, settings) {
+    let pushed = progress.ending.and_then(|push| PUSHES.iter().position(|other| *other == push));
+    seen.state = match (pushed, state(recording, settings)) {
         _ if progress.stopped => State::Stopped,
-        _ if progress.ending => State::Stopping,
-        state => state,
+        (Some(push), _) => State::Stopping(push),
+        (None, state) => state,
     };
     let hopeless = match recording.seen() {
         seen @ Seen::TooOld(_) => Some(seen),
         Seen::Dropped(reasons) if reasons.len() >= PATIENCE => Some(Seen::Dropped(reasons)),
         _ => None,
     };
-    seen.remedy = hopeless.map(|seen| said::remedy(&seen, settings, false));
+    seen.remedy = hopeless.map(|seen| said::remedy(&seen, settings, Recorder::Hook, End::NotYet));
     seen
 }
 
@@ -123,7 +128,7 @@ mod tests {
             recording.hear(7, message.clone());
         }
         let folder = std::path::Path::new("/none");
-        let progress = Progress { recording: &recording, folder, stopped: false, ending: false };
+        let progress = Progress { recording: &recording, folder, stopped: false, ending: None };
         snapshot(progress, &Settings::new(10, 3))
     }
 

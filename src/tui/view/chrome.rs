@@ -3,6 +3,7 @@
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
+use crate::app::available::Hint;
 use crate::app::screen::{job, plan, predict};
 use crate::app::{SMALLEST, Screen, Source, Target, Tone};
 use crate::settings::theme::Role;
@@ -100,15 +101,16 @@ fn news(canvas: &Canvas<'_>, own_line: bool) -> Option<(Role, String)> {
 
 fn footer(canvas: &mut Canvas<'_>, area: Rect) {
     let mut x = area.x + 1;
-    for spec in canvas.app.footer() {
-        let key = canvas.app.setup.keymap.hint(spec.action);
-        let wide = (key.width() + 1 + spec.short.width()) as u16;
+    for Hint { key, word, action } in canvas.app.footer() {
+        let wide = (key.width() + 1 + word.width()) as u16;
         if x + wide > area.right() - 1 {
             continue;
         }
         let start = x;
-        x = canvas.pieces(x, area.y, wide, &[(&key, Role::Key), (" ", Role::Muted), (spec.short, Role::Muted)]);
-        canvas.hit(Rect::new(start, area.y, wide, 1), Target::Do(spec.action));
+        x = canvas.pieces(x, area.y, wide, &[(&key, Role::Key), (" ", Role::Muted), (word, Role::Muted)]);
+        if let Some(action) = action {
+            canvas.hit(Rect::new(start, area.y, wide, 1), Target::Do(action));
+        }
         x += 2;
     }
 }

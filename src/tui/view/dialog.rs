@@ -3,11 +3,13 @@
 use ratatui::layout::{Position, Rect};
 use unicode_width::UnicodeWidthStr;
 
+use crate::action::Action;
 use crate::app::Target;
 use crate::app::input::Input;
 use crate::app::job::{Job, JobState};
 use crate::app::live::Leaving;
 use crate::app::modal::{HelpLine, Modal, help_lines, matching};
+use crate::app::screen::job;
 use crate::app::slider::Knob;
 use crate::live::State;
 use crate::predict::{Fits, Method};
@@ -164,6 +166,7 @@ fn palette(canvas: &mut Canvas<'_>, area: Rect, input: &Input, selected: usize) 
 fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
     let Some(followed) = &canvas.app.live else { return };
     let inside = frame(canvas, area, 72, 9, "the job still runs", "Enter does it");
+    let interrupt = canvas.app.setup.keymap.hint(Action::Quit);
     for (row, leaving) in Leaving::ALL.into_iter().enumerate() {
         let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
         let mut style = canvas.style(Role::Text);
@@ -173,8 +176,14 @@ fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
             canvas.styled(line.x, line.y, 1, canvas.glyphs.marker, style);
         }
         let (key, words) = leaving.words();
+        let words = match leaving {
+            Leaving::Stop if !interrupt.is_empty() && !followed.leaving => {
+                format!("{words} ({interrupt} once more does it too)")
+            }
+            _ => words.to_owned(),
+        };
         canvas.styled(line.x + 2, line.y, 5, key, style);
-        canvas.styled(line.x + 7, line.y, line.width.saturating_sub(7), words, style);
+        canvas.styled(line.x + 7, line.y, line.width.saturating_sub(7), &words, style);
         canvas.hit(line, Target::DialogRow(row));
     }
     let about = match Leaving::ALL.get(selected) {
@@ -184,13 +193,14 @@ fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
                 followed.job.pid, followed.job.log
             )
         }
-        Some(Leaving::Stop) if followed.seen.state == State::Stopping => {
-            "It was asked to end already; now its process group gets SIGKILL, which no program survives.".to_owned()
+        Some(Leaving::Stop) => {
+            let (from, already) = match followed.seen.state {
+                State::Stopping(at) => (at + 1, "It was asked to end already; now its"),
+                _ => (0, "Its"),
+            };
+            let sent = job::pushes(&followed.job.pushes, from.min(followed.job.pushes.len().saturating_sub(1)));
+            format!("{already} process group gets {sent}. The screens close when it has ended.")
         }
-        Some(Leaving::Stop) => format!(
-            "Its process group gets SIGTERM, and SIGKILL {} s later if it still runs; then the screens close.",
-            followed.job.grace
-        ),
         _ => "The job goes on and so do the screens.".to_owned(),
     };
     let below = Rect { y: inside.y + 4, height: inside.height.saturating_sub(4), ..inside };
@@ -250,9 +260,10 @@ fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
     }
     let mut y = inside.y + 2 + rows;
     let unsure = sweep.memory.is_some_and(|line| line.is_upper_bound());
-    let largest = on
-        .largest
-        .map(|batch| format!("the largest batch that fits is {}{batch}", if unsure { "at least " } else { "" }));
+    let largest = on.largest.map(|batch| {
+        let least = if unsure { "at least " } else { "" };
+        format!("the largest batch that fits is {least}{}", format::grouped(batch as f64))
+    });
     for note in largest.iter().chain(&on.notes).chain(&sweep.notes) {
         if y < inside.bottom() {
             let room = Rect { y, height: inside.bottom() - y, ..inside };

@@ -142,7 +142,8 @@ fn output(canvas: &mut Canvas<'_>, area: Rect, live: &Live, framed: bool) {
         Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height }
     };
     if live.output.is_empty() {
-        canvas.text(inside.x, inside.y, inside.width, "Nothing was written yet.", Role::Muted);
+        let words = if live.seen.is_over() { "Nothing was written." } else { "Nothing was written yet." };
+        canvas.text(inside.x, inside.y, inside.width, words, Role::Muted);
         return;
     }
     let end = live.output.len().saturating_sub(live.above);

@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 use super::Density;
 use crate::app::Source;
 use crate::app::screen::overview::{self, Answer};
-use crate::app::screen::profile::{phase_role, phase_word};
+use crate::app::screen::profile::{Row, is_unmeasured, phase_role, phase_word};
 use crate::profile::breakdown::PhaseTime;
 use crate::report::format;
 use crate::settings::theme::Role;
@@ -33,7 +33,10 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     // Memory by kind has a line of its own; without phases there is room for it.
     let more = canvas.app.setup.profile.step.as_ref().is_some_and(|step| step.memory.is_some())
         && !canvas.app.overview.breakdown.phases.is_empty();
-    let top = Rect { height: RECORDED + 2 + u16::from(more), ..area };
+    let notes = overview::notes(&canvas.app.setup.profile).len().min(2) as u16;
+    // In place of the phases, what was noted where there are none.
+    let without = if canvas.app.overview.breakdown.phases.is_empty() { 2 - notes } else { 0 };
+    let top = Rect { height: RECORDED + 2 + u16::from(more) - without, ..area };
     let title = match canvas.app.setup.profile.origin {
         Some(_) => format!("recorded on {}", overview::origin(&canvas.app.setup.profile)),
         None => "recorded: shapes only, nothing measured on a GPU".to_owned(),
@@ -92,7 +95,7 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
         let room = area.right().saturating_sub(x);
         canvas.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
     } else {
-        let mut words = "wall time not measured".to_owned();
+        let mut words = "not timed on a GPU".to_owned();
         words.extend(overview::peak(profile).map(|peak| format!(" · {peak}")));
         canvas.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
     }
@@ -116,7 +119,7 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
             let words = if breakdown.total.get() > 0.0 {
                 format!("{} of device time in operations", format::time(breakdown.total))
             } else {
-                "nothing was measured on a device: every time here is predicted from shapes".to_owned()
+                "nothing measured on a GPU: every time here is predicted from shapes".to_owned()
             };
             canvas.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
         }
@@ -131,6 +134,12 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
         y += 1;
     }
     if breakdown.phases.is_empty() {
+        let notes = overview::notes(profile);
+        for (index, note) in notes.iter().take(usize::from(area.bottom() - y).min(2)).enumerate() {
+            canvas.text(area.x, y, LABEL, if index == 0 { "noted" } else { "" }, Role::Muted);
+            canvas.text(area.x + LABEL, y, width - LABEL, &fit(note, usize::from(width - LABEL)), Role::Muted);
+            y += 1;
+        }
         return y - area.y;
     }
     canvas.text(area.x, y, LABEL, "phases", Role::Muted);
@@ -179,29 +188,41 @@ fn legend(canvas: &mut Canvas<'_>, area: Rect) {
 /// The operators with the most time, in one or two columns.
 fn operations(canvas: &mut Canvas<'_>, area: Rect, columns: u16) {
     let unmeasured = canvas.app.overview.breakdown.unmeasured;
-    let right = if unmeasured > 0 { format!("{unmeasured} operations not measured") } else { "2 shows all".to_owned() };
-    let inside = canvas.pane(area, "where the time goes", &right, false);
+    let by_shapes = is_unmeasured(&canvas.app.setup.profile);
+    let (title, right) = match (by_shapes, unmeasured) {
+        (true, _) => ("FLOPs of the step, from shapes", "2 shows all".to_owned()),
+        (false, 0) => ("where the time goes", "2 shows all".to_owned()),
+        (false, 1) => ("where the time goes", "1 operation not measured".to_owned()),
+        (false, count) => ("where the time goes", format!("{count} operations not measured")),
+    };
+    let inside = canvas.pane(area, title, &right, false);
     let top = &canvas.app.overview.top;
-    if top.iter().all(|entry| entry.time.get() == 0.0) {
-        let text = "No device times were recorded. Record the step with the profiler's CUDA activity on, or go on with predictions from shapes.";
-        canvas.wrapped(inside, text, Role::Muted);
+    let whole: f64 = top.iter().map(|row| row.counted.flops).sum();
+    let share = |row: &Row| match (by_shapes, whole > 0.0) {
+        (false, _) => row.entry.share,
+        (true, true) => row.counted.flops / whole,
+        (true, false) => 0.0,
+    };
+    if top.iter().all(|row| share(row) == 0.0) {
+        canvas.wrapped(inside, "The shapes tell nothing of what the step computes.", Role::Muted);
         return;
     }
     let gap = 3;
     let wide = (inside.width - gap * (columns - 1)) / columns;
-    let most = top.first().map_or(0.0, |entry| entry.share);
+    let most = top.first().map_or(0.0, share);
     let rows = usize::from(inside.height);
-    for (index, entry) in top.iter().take(rows * usize::from(columns)).enumerate() {
+    for (index, row) in top.iter().take(rows * usize::from(columns)).enumerate() {
         let x = inside.x + (index / rows) as u16 * (wide + gap);
         let y = inside.y + (index % rows) as u16;
-        let numbers = format!("{:>9}  {:>6}", format::time(entry.time), format::percent(entry.share));
+        let amount = if by_shapes { format::short_count(row.counted.flops) } else { format::time(row.entry.time) };
+        let numbers = format!("{amount:>9}  {:>6}", format::percent(share(row)));
         let bar = if wide >= 50 { wide - 46 } else { 0 };
         let name = wide.saturating_sub(bar + 18 + 2);
-        let label = clean(&entry.label, 80);
+        let label = clean(&row.entry.label, 80);
         let short = label.strip_prefix("aten::").unwrap_or(&label);
         canvas.text(x, y, name, short, Role::Text);
         // Beside the names the numbers come first, then the bars.
-        bars::bar(canvas, x + name + 1, y, bar, if most > 0.0 { entry.share / most } else { 0.0 }, Role::Busy);
+        bars::bar(canvas, x + name + 1, y, bar, if most > 0.0 { share(row) / most } else { 0.0 }, Role::Busy);
         canvas.text_right(x + wide, y, 18, &numbers, Role::Text);
     }
 }
@@ -288,9 +309,14 @@ fn next_steps(canvas: &mut Canvas<'_>, area: Rect) {
     if area.height < 6 {
         return;
     }
+    let two = if is_unmeasured(&canvas.app.setup.profile) {
+        "see what every operation computes"
+    } else {
+        "see which operations and kernels take the time"
+    };
     let steps: [(&str, &str); 4] = [
-        ("2", "see which operations and kernels take the time"),
-        ("3", "compare all GPUs: time, throughput, samples per dollar, memory"),
+        ("2", two),
+        ("3", "compare all GPUs: time, samples per dollar, memory"),
         ("4", "set work, deadline and budget, and find the offer"),
         ("?", "all keys"),
     ];

@@ -36,6 +36,13 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
         title = format!("{title} · filter {:?}", crate::text::clean(&app.predict.list.filter, 24));
     }
     let inside = canvas.pane(top, &title, &predict::summary(app), true);
+    let inside = match predict::bound_by_host(app) {
+        Some(why) if density > Density::Minimal => {
+            let used = canvas.wrapped(Rect { height: 2, ..inside }, &why, Role::Warning);
+            Rect { y: inside.y + used, height: inside.height - used, ..inside }
+        }
+        _ => inside,
+    };
     table::draw(canvas, inside, "predict", &predict::table(app), true);
     if below > 0 {
         let area = Rect { y: top.bottom(), height: below, ..area };

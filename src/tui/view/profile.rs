@@ -29,6 +29,13 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     }
     let shown = profile::table(app);
     let inside = canvas.pane(top, &title, &profile::summary(app), !state.in_detail);
+    let inside = match profile::without_times(app) {
+        Some(why) if inside.height > 4 => {
+            canvas.text(inside.x, inside.y, inside.width, why, Role::Warning);
+            Rect { y: inside.y + 1, height: inside.height - 1, ..inside }
+        }
+        _ => inside,
+    };
     table::draw(canvas, inside, "profile", &shown, !state.in_detail);
     if below > 0 {
         detail(canvas, Rect { y: top.bottom(), height: below, ..area });
