@@ -130,17 +130,19 @@ fn a_cuda_program_becomes_a_profile() {
 }
 
 #[test]
-fn named_ranges_are_steps_and_others_group_kernels() {
+fn named_ranges_are_steps_and_others_say_phases() {
     let Some(program) = program() else { return };
     let options = [&WINDOW[..], &["--step-range", "epoch part"]].concat();
     let ran = run(&[], &options, &[&program, "ranges", "1.5"]);
     assert_eq!(ran.job(), (3, "nvtx 1\ndone\n".to_owned()), "{}", ran.err());
     let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
     assert_eq!(profile.recording.as_ref().unwrap().step_marks.as_deref(), Some("ranges named by --step-range"));
-    let module = |name: &str| {
-        profile.operations.iter().find(|operation| operation.name.starts_with(name)).unwrap().module.as_deref()
+    // What is named as a part of the step is its phase, as in recordings of Nsight Systems.
+    let of = |name: &str| {
+        let operation = profile.operations.iter().find(|operation| operation.name.starts_with(name)).unwrap();
+        (operation.phase.name(), operation.module.as_deref())
     };
-    assert_eq!((module("gemm("), module("adam(")), (Some("forward"), None));
+    assert_eq!((of("gemm("), of("adam(")), (("forward", None), ("other", None)));
     assert_eq!(kernels(profile, "gemm(").0, 2);
 
     let options = [&WINDOW[..], &["--step-range", "no such"]].concat();
