@@ -4,6 +4,17 @@
 //! runs (seen with `PyTorch` 2.15). A request is therefore given once, and again only where
 //! several polls later nothing shows that it was taken: it is dropped without a word by a
 //! process that has made no step yet, and by one whose own profiler starts.
+//!
+//! A trace that was begun can be lost as well: a profiler of the program's own that starts
+//! meanwhile cuts it off, and its file stays as it is for good. The polls tell: from the
+//! moment at which the file is made until it is complete, however long writing takes, a
+//! process says that it can take no request (seen with 2.6 and 2.15, 15 s for 91 MB); one
+//! that can take one has nothing under way. The request is then given again, with another
+//! file, so that nothing is lost should the first one be completed after all.
+//!
+//! Before 2.12, `PyTorch` raises an error **in the program** where its own profiler starts
+//! while a trace on demand is being written. Such a process is asked as long as no profiler
+//! of its own was seen, and not again: [`State::Yielded`].
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -33,6 +44,8 @@ pub struct Client {
     pub was_busy_unasked: bool,
     /// Times the request was given to it, in all rounds.
     pub asked: u32,
+    /// Traces of the present round that were begun and cut off.
+    pub cut_off: u32,
     /// What came of the present round's request.
     pub state: State,
 }
@@ -55,9 +68,13 @@ pub enum State {
     Began {
         /// When it was asked.
         asked: Instant,
-        /// When that was seen.
-        at: Instant,
+        /// Polls in a row since, the last ones, at which it could take a request.
+        free: u32,
     },
+    /// A profiler of its own came first, and it is not safe to ask it again.
+    Yielded,
+    /// Every trace that it may begin was cut off.
+    GivenUp,
     /// Its trace is complete.
     Written {
         /// When it was asked.
@@ -65,16 +82,28 @@ pub enum State {
     },
 }
 
+/// What a process is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The request's text: the first one, and for each trace that is cut off another one.
+    pub texts: Vec<String>,
+    /// Whether it is asked after a profiler of its own was seen in it.
+    pub after_its_own: bool,
+}
+
 /// A request for some processes.
 #[derive(Debug, Clone)]
 struct Round {
-    members: BTreeMap<u32, String>,
+    members: BTreeMap<u32, Member>,
     offered: Instant,
     has_started: bool,
 }
 
 /// Polls after which a request that shows no effect is given again.
 const AGAIN_AFTER: u32 = 2;
+/// Polls in a row at which a process can take a request, after which the trace that it had
+/// begun was cut off. At the first one the trace may have been completed that very moment.
+const CUT_OFF_AFTER: u32 = 2;
 /// The longest time between polls that is waited for before a round starts anyhow.
 const LONGEST_POLL: Duration = Duration::from_secs(11);
 
@@ -117,6 +146,7 @@ impl Daemon {
             is_busy: false,
             was_busy_unasked: false,
             asked: 0,
+            cut_off: 0,
             state: State::Idle,
         });
         match message {
@@ -126,7 +156,7 @@ impl Daemon {
                 (!is_stale).then(|| wire::context_reply(known))
             }
             Message::Poll { kinds, job, pids } => {
-                client.poll(kinds & TAKES_ACTIVITIES == 0, job, pids, at);
+                client.poll(kinds & TAKES_ACTIVITIES == 0, is_stale, job, pids, at);
                 if is_stale {
                     // An answer now would be read as the next poll's.
                     self.stale += 1;
@@ -137,11 +167,10 @@ impl Daemon {
         }
     }
 
-    /// Asks these processes, from their next polls on, each with its own text; what was
-    /// asked before is forgotten.
-    pub fn ask(&mut self, members: BTreeMap<u32, String>, now: Instant) {
+    /// Asks these processes, from their next polls on; what was asked before is forgotten.
+    pub fn ask(&mut self, members: BTreeMap<u32, Member>, now: Instant) {
         for client in self.clients.values_mut() {
-            client.state = State::Idle;
+            (client.state, client.cut_off) = (State::Idle, 0);
         }
         let has_started = members.len() < 2;
         self.round = Some(Round { members, offered: now, has_started });
@@ -160,11 +189,11 @@ impl Daemon {
     }
 
     /// The process's trace has been begun.
-    pub fn began(&mut self, pid: u32, at: Instant) {
+    pub fn began(&mut self, pid: u32) {
         if let Some(client) = self.clients.get_mut(&pid)
             && let State::Asked { at: asked, .. } = client.state
         {
-            client.state = State::Began { asked, at };
+            client.state = State::Began { asked, free: 0 };
         }
     }
 
@@ -180,7 +209,7 @@ impl Daemon {
     /// What to ask of a process that polls now.
     fn answer(&mut self, pid: u32, now: Instant) -> Option<String> {
         let round = self.round.as_ref()?;
-        let text = round.members.get(&pid)?;
+        let member = round.members.get(&pid)?;
         let client = self.clients.get(&pid)?;
         if client.is_busy {
             return None;
@@ -188,20 +217,30 @@ impl Daemon {
         let is_due = match client.state {
             State::Idle => round.has_started || self.may_start(round, pid, now),
             State::Asked { polls, was_busy, .. } => was_busy || polls >= AGAIN_AFTER,
-            State::Began { .. } | State::Written { .. } => false,
+            State::Began { free, .. } => free >= CUT_OFF_AFTER,
+            State::Written { .. } | State::Yielded | State::GivenUp => false,
         };
         if !is_due {
             return None;
         }
-        let text = text.clone();
+        let was_cut_off = matches!(client.state, State::Began { .. });
+        let has_its_own =
+            client.was_busy_unasked || was_cut_off || matches!(client.state, State::Asked { was_busy: true, .. });
+        let cut_off = client.cut_off + u32::from(was_cut_off);
+        let text = member.texts.get(cut_off as usize).cloned();
+        let may_ask = member.after_its_own || !has_its_own;
         if let Some(round) = &mut self.round {
             round.has_started = true;
         }
-        if let Some(client) = self.clients.get_mut(&pid) {
-            client.asked += 1;
-            client.state = State::Asked { at: now, polls: 0, was_busy: false };
-        }
-        Some(text)
+        let client = self.clients.get_mut(&pid)?;
+        client.cut_off = cut_off;
+        client.state = match (may_ask, &text) {
+            (false, _) => State::Yielded,
+            (true, None) => State::GivenUp,
+            (true, Some(_)) => State::Asked { at: now, polls: 0, was_busy: false },
+        };
+        client.asked += u32::from(matches!(client.state, State::Asked { .. }));
+        text.filter(|_| may_ask)
     }
 
     /// Whether all members will poll sooner from now on than from most other moments: each
@@ -228,7 +267,7 @@ impl Daemon {
 }
 
 impl Client {
-    fn poll(&mut self, is_busy: bool, job: i64, lineage: Vec<i32>, at: Instant) {
+    fn poll(&mut self, is_busy: bool, is_stale: bool, job: i64, lineage: Vec<i32>, at: Instant) {
         if self.polls > 0 {
             self.interval = Some(at.duration_since(self.last)).filter(|interval| *interval > Duration::from_millis(1));
         }
@@ -239,6 +278,8 @@ impl Client {
                 *polls += 1;
                 *was_busy |= is_busy;
             }
+            // A poll that has waited tells of a time at which the trace may have been incomplete still.
+            State::Began { free, .. } => *free = if is_busy || is_stale { 0 } else { *free + 1 },
             State::Idle if self.asked == 0 => self.was_busy_unasked |= is_busy,
             _ => {}
         }
@@ -251,6 +292,11 @@ mod tests {
 
     fn poll(pids: &[i32], kinds: u32) -> Vec<u8> {
         Message::Poll { kinds, job: 3, pids: pids.to_vec() }.to_bytes()
+    }
+
+    /// May begin two traces.
+    fn member(after_its_own: bool) -> Member {
+        Member { texts: vec!["do".to_owned(), "do 2".to_owned()], after_its_own }
     }
 
     /// A daemon and a clock.
@@ -277,7 +323,7 @@ mod tests {
 
         fn ask(&mut self, members: &[u32], seconds: f64) {
             let at = self.at(seconds);
-            self.daemon.ask(members.iter().map(|pid| (*pid, "do".to_owned())).collect(), at);
+            self.daemon.ask(members.iter().map(|pid| (*pid, member(true))).collect(), at);
         }
     }
 
@@ -289,13 +335,13 @@ mod tests {
         assert_eq!(scene.poll(8, 0.9, 2), "", "another process");
         assert_eq!(scene.poll(7, 1.0, 2), "do");
         assert_eq!(scene.poll(7, 2.0, 2), "");
-        let at = scene.at(2.5);
-        scene.daemon.began(7, at);
-        for second in 3..9 {
-            assert_eq!(scene.poll(7, f64::from(second), 2), "", "it records");
+        scene.daemon.began(7);
+        for second in 3..900 {
+            assert_eq!(scene.poll(7, f64::from(second), 0), "", "it records, or writes for long");
         }
+        assert_eq!(scene.poll(7, 900.0, 2), "", "it may have been completed just now");
         scene.daemon.written(7);
-        assert_eq!(scene.poll(7, 9.0, 2), "");
+        assert_eq!([scene.poll(7, 901.0, 2), scene.poll(7, 902.0, 2)], ["", ""]);
         assert!(matches!(scene.daemon.clients[&7].state, State::Written { asked } if asked == scene.at(1.0)));
         assert_eq!((scene.daemon.clients[&7].asked, scene.daemon.clients[&8].asked), (1, 0));
     }
@@ -322,6 +368,78 @@ mod tests {
         assert_eq!(scene.poll(7, 4.0, 2), "do");
     }
 
+    /// The polls and the file as seen with 2.15: asked, begun, cut off by the program's own
+    /// profiler, which runs for three polls.
+    #[test]
+    fn a_trace_that_was_cut_off_is_asked_for_again_and_not_for_ever() {
+        let mut scene = Scene::new();
+        scene.ask(&[7], 0.0);
+        assert_eq!(scene.poll(7, 1.0, 2), "do");
+        scene.daemon.began(7);
+        for second in [2.0, 3.0, 4.0] {
+            assert_eq!(scene.poll(7, second, 0), "", "its own profiler is on");
+        }
+        assert_eq!(scene.poll(7, 5.0, 2), "");
+        assert_eq!(scene.poll(7, 6.0, 2), "do 2", "with another file");
+        assert_eq!((scene.daemon.clients[&7].asked, scene.daemon.clients[&7].cut_off), (2, 1));
+        // Once more, by one that was on between two polls only.
+        scene.daemon.began(7);
+        assert_eq!([scene.poll(7, 7.0, 2), scene.poll(7, 8.0, 2)], ["", ""]);
+        assert_eq!(scene.daemon.clients[&7].state, State::GivenUp);
+        assert_eq!([scene.poll(7, 9.0, 2), scene.poll(7, 10.0, 2)], ["", ""]);
+        // The next round begins afresh.
+        scene.ask(&[7], 10.5);
+        assert_eq!(scene.poll(7, 11.0, 2), "do");
+    }
+
+    #[test]
+    fn polls_that_have_waited_do_not_tell_that_a_trace_was_cut_off() {
+        let mut scene = Scene::new();
+        scene.ask(&[7], 0.0);
+        assert_eq!(scene.poll(7, 1.0, 2), "do");
+        scene.daemon.began(7);
+        for second in [2.0, 3.0] {
+            let at = scene.at(second);
+            assert_eq!(scene.daemon.hear(None, &poll(&[7], 2), at, true), None);
+        }
+        assert_eq!(scene.poll(7, 4.0, 2), "");
+        assert!(matches!(scene.daemon.clients[&7].state, State::Began { free: 1, .. }));
+    }
+
+    /// As [`Scene::ask`] of process 7 alone, of a `PyTorch` that its own profiler's start
+    /// would break.
+    fn ask_carefully(scene: &mut Scene) {
+        let at = scene.at(0.5);
+        scene.daemon.ask(BTreeMap::from([(7, member(false))]), at);
+    }
+
+    #[test]
+    fn where_asking_again_is_not_safe_nobody_does() {
+        // Cut off.
+        let mut scene = Scene::new();
+        ask_carefully(&mut scene);
+        assert_eq!(scene.poll(7, 1.0, 2), "do");
+        scene.daemon.began(7);
+        assert_eq!([scene.poll(7, 2.0, 0), scene.poll(7, 3.0, 2), scene.poll(7, 4.0, 2)], ["", "", ""]);
+        assert_eq!(scene.daemon.clients[&7].state, State::Yielded);
+        assert_eq!(scene.poll(7, 5.0, 2), "");
+        // Before its trace was begun.
+        let mut scene = Scene::new();
+        ask_carefully(&mut scene);
+        assert_eq!([scene.poll(7, 1.0, 2), scene.poll(7, 2.0, 0), scene.poll(7, 3.0, 2)], ["do", "", ""]);
+        assert_eq!(scene.daemon.clients[&7].state, State::Yielded);
+        // Before it was asked.
+        let mut scene = Scene::new();
+        scene.poll(7, 0.0, 0);
+        ask_carefully(&mut scene);
+        assert_eq!([scene.poll(7, 1.0, 2), scene.poll(7, 2.0, 2)], ["", ""]);
+        assert_eq!((scene.daemon.clients[&7].state, scene.daemon.clients[&7].asked), (State::Yielded, 0));
+        // A request that merely shows no effect is given again.
+        let mut scene = Scene::new();
+        ask_carefully(&mut scene);
+        assert_eq!([scene.poll(7, 1.0, 2), scene.poll(7, 2.0, 2), scene.poll(7, 3.0, 2)], ["do", "", "do"]);
+    }
+
     #[test]
     fn what_comes_too_late_is_not_answered() {
         let mut scene = Scene::new();
@@ -346,7 +464,7 @@ mod tests {
     fn who_it_is_is_the_kernels_word_before_its_own() {
         let mut scene = Scene::new();
         let now = scene.start;
-        scene.daemon.ask(BTreeMap::from([(500, "do".to_owned())]), now);
+        scene.daemon.ask(BTreeMap::from([(500, member(true))]), now);
         let reply = scene.daemon.hear(Some(500), &poll(&[7, 1], 2), now, false).unwrap();
         assert_eq!(wire::read_poll_reply(&reply).unwrap(), "do");
         assert_eq!(scene.daemon.clients[&500].lineage, [7, 1]);

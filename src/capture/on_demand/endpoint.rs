@@ -182,21 +182,28 @@ pub(super) fn polling() -> Vec<String> {
     names(&table)
 }
 
+/// The inodes of those sockets, by which a process's own are known.
+pub(super) fn polling_inodes() -> Vec<u64> {
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    sockets(&table).filter_map(|(inode, _)| inode.parse().ok()).collect()
+}
+
 fn names(table: &str) -> Vec<String> {
-    table
-        .lines()
-        .skip(1)
-        .filter_map(|line| {
-            // Number, references, protocol, flags, type, state, inode, and the name.
-            let mut rest = line;
-            for _ in 0..7 {
-                rest = rest.trim_start().split_once(' ')?.1;
-            }
-            let name = rest.trim_start().trim_end_matches('@');
-            let last = name.rsplit(['/', '@']).next()?;
-            last.starts_with(CLIENT).then(|| name.to_owned())
-        })
-        .collect()
+    sockets(table).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// Inode and name of each.
+fn sockets(table: &str) -> impl Iterator<Item = (&str, &str)> {
+    table.lines().skip(1).filter_map(|line| {
+        // Number, references, protocol, flags, type, state, inode, and the name.
+        let (mut inode, mut rest) = ("", line);
+        for _ in 0..7 {
+            (inode, rest) = rest.trim_start().split_once(' ')?;
+        }
+        let name = rest.trim_start().trim_end_matches('@');
+        let last = name.rsplit(['/', '@']).next()?;
+        last.starts_with(CLIENT).then_some((inode, name))
+    })
 }
 
 /// Removes the sockets of processes that have ended. They leave them behind.

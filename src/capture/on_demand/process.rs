@@ -1,5 +1,6 @@
 //! What `/proc` says of a process. What cannot be read is left out.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -7,6 +8,7 @@ use std::time::Instant;
 use std::os::unix::fs::MetadataExt;
 
 use super::roles::Facts;
+use super::{DAEMON_VARIABLE, FOLDER_VARIABLE};
 
 /// A process and when it was looked at.
 #[derive(Debug)]
@@ -35,17 +37,123 @@ fn stat(pid: u32) -> Option<(char, u64, u64)> {
     parse_stat(&fs::read_to_string(folder(pid).join("stat")).ok()?)
 }
 
+/// What follows the program's name, which may have spaces and parentheses.
+fn stat_fields(line: &str) -> Option<Vec<&str>> {
+    Some(line[line.rfind(')')? + 1..].split_whitespace().collect())
+}
+
 fn parse_stat(line: &str) -> Option<(char, u64, u64)> {
-    // The program's name may have spaces and parentheses.
-    let fields: Vec<&str> = line[line.rfind(')')? + 1..].split_whitespace().collect();
+    let fields = stat_fields(line)?;
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     Some((fields.first()?.chars().next()?, number(11)? + number(12)?, number(19)?))
+}
+
+/// The entries of `cmdline` or `environ`.
+fn entries(pid: u32, name: &str) -> std::io::Result<Vec<String>> {
+    let bytes = fs::read(folder(pid).join(name))?;
+    Ok(bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(text).collect())
+}
+
+/// A variable's value, where it is set and not empty.
+fn value<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
+    environment.iter().find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=')).filter(|value| !value.is_empty())
+}
+
+/// Program and arguments of a process; empty where they cannot be read.
+pub(super) fn command(pid: u32) -> Vec<String> {
+    entries(pid, "cmdline").unwrap_or_default()
+}
+
+/// Whether there is such a process, and it has not ended.
+pub(super) fn runs(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, ..)| !matches!(state, 'Z' | 'X'))
+}
+
+/// A process and those that descend from it.
+pub(super) fn tree(pid: u32) -> BTreeSet<u32> {
+    let parent = |pid: u32| -> Option<u32> {
+        stat_fields(&fs::read_to_string(folder(pid).join("stat")).ok()?)?.get(1)?.parse().ok()
+    };
+    let parents: BTreeMap<u32, u32> = all().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut tree = BTreeSet::from([pid]);
+    // A parent may have a higher number than its child.
+    loop {
+        let before = tree.len();
+        tree.extend(
+            parents.iter().filter(|(_, parent)| tree.contains(parent)).map(|(pid, _)| *pid).collect::<Vec<_>>(),
+        );
+        if tree.len() == before {
+            return tree;
+        }
+    }
+}
+
+/// All processes.
+fn all() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// How a process was started, as far as attaching goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Started {
+    /// Without the variable that makes it poll.
+    Without,
+    /// With it, and with this folder for the socket.
+    With(Option<PathBuf>),
+    /// That cannot be read.
+    Unknown,
+}
+
+/// How the process was started.
+pub(super) fn started(pid: u32) -> Started {
+    match entries(pid, "environ") {
+        Err(_) => Started::Unknown,
+        // Every program has some; a process of the kernel and one that is ending has none.
+        Ok(environment) if environment.is_empty() => Started::Unknown,
+        Ok(environment) if value(&environment, DAEMON_VARIABLE).is_none() => Started::Without,
+        Ok(environment) => Started::With(value(&environment, FOLDER_VARIABLE).map(PathBuf::from)),
+    }
+}
+
+/// Whether it has one of these sockets open.
+pub(super) fn has_socket(pid: u32, inodes: &[u64]) -> bool {
+    let open = fs::read_dir(folder(pid).join("fd")).into_iter().flatten().flatten();
+    open.filter_map(|entry| fs::read_link(entry.path()).ok())
+        .filter_map(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok())
+        .any(|inode| inodes.contains(&inode))
+}
+
+/// The version of the `PyTorch` that a process has loaded: `None` where it has not, empty
+/// where that is not known.
+pub(super) fn torch(pid: u32) -> Option<String> {
+    let maps = fs::read_to_string(folder(pid).join("maps")).ok()?;
+    let library = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find(|path| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        name.starts_with("libtorch_cpu.so") || name.starts_with("libtorch_python.so") || name.starts_with("libtorch.so")
+    })?;
+    // torch/lib/libtorch_cpu.so beside torch/version.py, in the files that the process sees.
+    let package = Path::new(library).parent().and_then(Path::parent)?;
+    let file = folder(pid).join("root").join(package.strip_prefix("/").unwrap_or(package)).join("version.py");
+    let text = fs::read_to_string(file).unwrap_or_default();
+    Some(parse_version(&text).unwrap_or_default().to_owned())
+}
+
+/// The version in `torch/version.py`.
+fn parse_version(text: &str) -> Option<&str> {
+    let line = text.lines().find_map(|line| line.strip_prefix("__version__ = "))?;
+    line.split(['\'', '"']).nth(1)
 }
 
 /// The number of a namespace, as in `pid:[4026531836]`.
 fn namespace(pid: &str, kind: &str) -> Option<u64> {
     let link = fs::read_link(Path::new("/proc").join(pid).join("ns").join(kind)).ok()?;
     link.to_string_lossy().split(['[', ']']).nth(1)?.parse().ok()
+}
+
+/// Whether it sees other files than we.
+pub(super) fn is_contained(pid: u32) -> bool {
+    namespace(&pid.to_string(), "mnt").is_some_and(|own| namespace("self", "mnt") != Some(own))
 }
 
 /// The user that we are.
@@ -56,35 +164,26 @@ pub(super) fn own_uid() -> Option<u32> {
 impl Known {
     /// Looks at a process for the first time; `uid` is what the kernel said of it.
     pub(super) fn new(pid: u32, uid: Option<u32>) -> Self {
-        let at = folder(pid);
-        let list = |name: &str| -> Vec<Vec<u8>> {
-            let bytes = fs::read(at.join(name)).unwrap_or_default();
-            bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect()
-        };
-        let command = list("cmdline").iter().map(|word| text(word)).collect();
-        let environment: Vec<String> = list("environ").iter().map(|entry| text(entry)).collect();
-        let get = |name: &str| {
-            environment
-                .iter()
-                .find_map(|entry| entry.strip_prefix(name)?.strip_prefix('='))
-                .filter(|value| !value.is_empty())
-        };
-        let rank = get("RANK").or(get("OMPI_COMM_WORLD_RANK")).and_then(|rank| rank.parse().ok());
-        let rendezvous = match (get("MASTER_ADDR"), get("MASTER_PORT")) {
-            (Some(address), Some(port)) => {
-                Some(format!("{address}:{port} {}", get("TORCHELASTIC_RUN_ID").unwrap_or_default()).trim().to_owned())
-            }
-            _ => None,
-        };
+        let environment = entries(pid, "environ").unwrap_or_default();
+        let get = |name: &str| value(&environment, name);
+        let number = |names: [&str; 3]| names.iter().find_map(|name| get(name)?.parse().ok());
+        let meeting = |address: &str, port: &str| Some(format!("{}:{}", get(address)?, get(port)?));
+        let run = get("TORCHELASTIC_RUN_ID").unwrap_or_default();
+        let rendezvous = meeting("MASTER_ADDR", "MASTER_PORT")
+            .map(|meeting| format!("{meeting} {run}").trim().to_owned())
+            .or_else(|| meeting("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"))
+            .or_else(|| get("PMIX_NAMESPACE").map(str::to_owned));
         let facts = Facts {
-            command,
-            uid: uid.or_else(|| fs::metadata(&at).ok().map(|there| there.uid())),
-            rank,
+            command: command(pid),
+            uid: uid.or_else(|| fs::metadata(folder(pid)).ok().map(|there| there.uid())),
+            rank: number(["RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"]),
+            local_world_size: number(["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_LOCAL_SIZE"]),
+            torch: torch(pid),
             rendezvous,
             gpus: gpus(pid),
             cpu_share: None,
             pid_namespace: namespace(&pid.to_string(), "pid").unwrap_or(0),
-            is_contained: namespace(&pid.to_string(), "mnt").is_some_and(|own| namespace("self", "mnt") != Some(own)),
+            is_contained: is_contained(pid),
         };
         let seen = stat(pid);
         Self {
@@ -145,16 +244,9 @@ pub(super) fn temporary(pid: u32, is_contained: bool) -> PathBuf {
 /// The processes that poll in vain or elsewhere, named in a remedy: those started with the
 /// variable that makes them poll.
 pub(super) fn with_variable(name: &str) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let wanted = format!("{name}=");
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+    all()
         .filter(|pid| *pid != std::process::id())
-        .filter(|pid| {
-            let environment = fs::read(folder(*pid).join("environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(wanted.as_bytes()))
-        })
+        .filter(|pid| value(&entries(*pid, "environ").unwrap_or_default(), name).is_some())
         .collect()
 }
 
@@ -167,6 +259,32 @@ mod tests {
         let line = "12 (a) b (c)) S 1 12 12 0 -1 4194304 100 0 0 0 7 3 0 0 20 0 1 0 4242 1000 1 18446744073709551615";
         assert_eq!(parse_stat(line), Some(('S', 10, 4242)));
         assert_eq!(parse_stat("12 (a"), None);
+    }
+
+    #[test]
+    fn a_version_is_read_from_the_file_of_the_package() {
+        let text =
+            "from typing import Optional\n__all__ = ['__version__']\n__version__ = '2.6.0+cu124'\ndebug = False\n";
+        assert_eq!(parse_version(text), Some("2.6.0+cu124"));
+        assert_eq!(parse_version("__version__ = 2"), None);
+        assert_eq!(torch(std::process::id()), None);
+    }
+
+    #[test]
+    fn a_process_with_those_that_it_started() {
+        let mut child = std::process::Command::new("sleep").arg("9").env(DAEMON_VARIABLE, "1").spawn().unwrap();
+        let own = tree(std::process::id());
+        assert!(own.contains(&child.id()) && own.contains(&std::process::id()) && !own.contains(&1));
+        // The variables are there once the program has been started, not from the fork on.
+        while command(child.id()).first().is_none_or(|program| program != "sleep") {
+            std::thread::yield_now();
+        }
+        assert_eq!(started(child.id()), Started::With(None));
+        assert!(with_variable(DAEMON_VARIABLE).contains(&child.id()) && runs(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!runs(child.id()) && !runs(u32::MAX));
+        assert_eq!(started(u32::MAX), Started::Unknown);
     }
 
     #[test]

@@ -26,7 +26,9 @@ impl Request {
     ///
     /// An iteration to start at that is in the past starts at the next one (rounded up).
     /// Without `ACTIVITIES_DURATION_SECS=0` a process that makes no steps would record half
-    /// a second of whatever it does.
+    /// a second of whatever it does. No warm-up: `PyTorch` before 2.12 raises an error in the
+    /// program where its own profiler starts during that; the first iteration that is
+    /// recorded serves for it, since it only tells where a step ends.
     pub fn text(&self) -> String {
         let on = |is_on: bool| if is_on { "true" } else { "false" };
         let mut text = String::new();
@@ -35,7 +37,7 @@ impl Request {
             ("REQUEST_TRACE_ID", self.id.clone()),
             ("PROFILE_START_ITERATION", "0".to_owned()),
             ("PROFILE_START_ITERATION_ROUNDUP", self.round_up.max(1).to_string()),
-            ("ACTIVITIES_WARMUP_ITERATIONS", "1".to_owned()),
+            ("ACTIVITIES_WARMUP_ITERATIONS", "0".to_owned()),
             ("ACTIVITIES_ITERATIONS", self.iterations.max(1).to_string()),
             ("ACTIVITIES_DURATION_SECS", "0".to_owned()),
             ("PROFILE_REPORT_INPUT_SHAPES", on(self.shapes).to_owned()),

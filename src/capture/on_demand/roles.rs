@@ -23,6 +23,10 @@ pub struct Facts {
     pub rank: Option<u32>,
     /// Where the ranks of its job meet.
     pub rendezvous: Option<String>,
+    /// Ranks of its job that run on this machine, as its launcher told it.
+    pub local_world_size: Option<u32>,
+    /// The version of its `PyTorch`; empty where it is not known.
+    pub torch: Option<String>,
     /// GPUs that it has open, by the driver's numbers; `None` where that cannot be read.
     pub gpus: Option<Vec<u32>>,
     /// Processor time over time, 1 for a busy core; `None` until it was watched for long
@@ -32,6 +36,23 @@ pub struct Facts {
     pub pid_namespace: u64,
     /// Whether it sees other files than we (a container).
     pub is_contained: bool,
+}
+
+/// From this version on a program bears that its own profiler starts while a trace on
+/// demand is written. Before, it ends with "Can't disable Kineto profiler when it's not
+/// running" (seen with 2.6; 2.10 and 2.11 have that check too, 2.12 warns in its place).
+const BEARS_ITS_OWN: (u32, u32) = (2, 12);
+
+impl Facts {
+    /// Whether the program comes to no harm where its own profiler starts meanwhile. One
+    /// whose version is not known is taken for a new one.
+    pub fn bears_its_own_profiler(&self) -> bool {
+        let mut parts = self.torch.as_deref().unwrap_or_default().split('.').map_while(|part| part.parse::<u32>().ok());
+        match (parts.next(), parts.next()) {
+            (Some(major), Some(minor)) => (major, minor) >= BEARS_ITS_OWN,
+            _ => true,
+        }
+    }
 }
 
 /// A process that polls.
@@ -107,17 +128,51 @@ fn relation(above: &Candidate<'_>, below: &Candidate<'_>) -> Relation {
     }
 }
 
-/// Whether the command is one of PyTorch's or Accelerate's launchers, and not of a rank.
+/// Launchers that run in Python, by the program or module that is started: `PyTorch`'s,
+/// Accelerate's, `DeepSpeed`'s, Horovod's. (`mpirun` and `srun` are no Python and never poll.)
+const LAUNCHERS: [&str; 12] = [
+    "torchrun",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate-launch",
+    "accelerate.commands.launch",
+    "accelerate launch",
+    "accelerate.commands.accelerate_cli launch",
+    "deepspeed",
+    "deepspeed.launcher.runner",
+    "deepspeed.launcher.launch",
+    "horovodrun",
+    "horovod.runner.launch",
+];
+
+/// The script or module that a command runs, without its folder, and the word after it.
+fn program(command: &[String]) -> Option<(&str, Option<&str>)> {
+    let is_python = |word: &str| word.rsplit('/').next().is_some_and(|name| name.starts_with("python"));
+    let mut words = command.iter().map(String::as_str).peekable();
+    if is_python(words.peek()?) {
+        words.next();
+        while let Some(word) = words.peek().copied().filter(|word| word.starts_with('-')) {
+            words.next();
+            match word {
+                "-m" => break,
+                "-c" => return None,
+                "-W" | "-X" => {
+                    words.next();
+                }
+                _ => {}
+            }
+        }
+    }
+    let program = words.next()?;
+    Some((program.rsplit('/').next().unwrap_or(program), words.next()))
+}
+
+/// Whether the command is one of the launchers known, and not of a rank.
 fn is_launcher(facts: &Facts) -> bool {
-    let named = |word: &String, name: &str| word.rsplit('/').next() == Some(name);
-    let mut words = facts.command.iter().take(6);
     facts.rank.is_none()
-        && words.any(|word| {
-            named(word, "torchrun")
-                || matches!(
-                    word.as_str(),
-                    "torch.distributed.run" | "torch.distributed.launch" | "accelerate.commands.launch"
-                )
+        && program(&facts.command).is_some_and(|(program, next)| {
+            let with_next = format!("{program} {}", next.unwrap_or_default());
+            LAUNCHERS.iter().any(|launcher| *launcher == program || *launcher == with_next)
         })
 }
 
@@ -154,6 +209,13 @@ pub struct Wanted {
 pub enum Choice {
     /// These, the first rank first.
     Record(Vec<u32>),
+    /// These, but their launcher started more ranks on this machine than have been heard.
+    Fewer {
+        /// The first rank first.
+        there: Vec<u32>,
+        /// Ranks that it started.
+        of: u32,
+    },
     /// Not known yet.
     Wait,
     /// Nothing of the process named polls.
@@ -194,18 +256,27 @@ pub fn choose(candidates: &[Candidate<'_>], wanted: Wanted, is_settled: bool) ->
         return Choice::Wait;
     }
     let mut jobs = jobs(candidates, &roles);
-    let first = |job: &[u32]| if wanted.all { job.to_vec() } else { job.iter().take(1).copied().collect() };
+    let record = |job: &[u32]| {
+        if !wanted.all {
+            return Choice::Record(job.iter().take(1).copied().collect());
+        }
+        let told = candidates.iter().filter(|one| job.contains(&one.pid)).filter_map(|one| one.facts.local_world_size);
+        match told.max() {
+            Some(of) if (job.len() as u64) < u64::from(of) => Choice::Fewer { there: job.to_vec(), of },
+            _ => Choice::Record(job.to_vec()),
+        }
+    };
     let Some(pid) = wanted.pid else {
         return match jobs.as_slice() {
             [] => Choice::Wait,
-            [job] => Choice::Record(first(job)),
+            [job] => record(job),
             _ => Choice::Several(jobs),
         };
     };
     let named = candidates.iter().zip(&roles).find(|(one, _)| one.pid == pid);
     let own_job = jobs.iter().find(|job| job.contains(&pid));
     match (named, own_job) {
-        (Some(_), Some(job)) if wanted.all => Choice::Record(job.clone()),
+        (Some(_), Some(job)) if wanted.all => record(job),
         // A process named that was taken for another's worker: the user knows better.
         (Some((_, role)), _) if *role != Role::Launches => Choice::Record(vec![pid]),
         _ => {
@@ -218,7 +289,7 @@ pub fn choose(candidates: &[Candidate<'_>], wanted: Wanted, is_settled: bool) ->
             jobs.retain(|job| job.iter().any(under));
             match jobs.as_slice() {
                 [] => Choice::NotThere(pid),
-                [job] => Choice::Record(first(job)),
+                [job] => record(job),
                 _ => Choice::Several(jobs),
             }
         }
@@ -293,15 +364,61 @@ mod tests {
             one.facts.command = line.split(' ').map(str::to_owned).collect();
             one
         };
-        for line in
-            ["/usr/bin/python /usr/bin/torchrun --nproc-per-node 2 t.py", "python -m torch.distributed.run t.py"]
-        {
+        for line in [
+            "/usr/bin/python /usr/bin/torchrun --nproc-per-node 2 t.py",
+            "python -m torch.distributed.run t.py",
+            "python3.11 -u -X dev -m torch.distributed.launch t.py",
+            "/usr/bin/python /usr/bin/accelerate launch t.py",
+            "/usr/bin/python /usr/bin/accelerate-launch t.py",
+            "python -m accelerate.commands.launch t.py",
+            "/usr/bin/python3 /usr/bin/deepspeed --num_gpus 2 t.py",
+            "/usr/bin/python3 -u -m deepspeed.launcher.launch --world_info=e30 t.py",
+            "/usr/bin/python /usr/bin/horovodrun -np 2 python t.py",
+        ] {
             assert_eq!(roles(&candidates(&[command(line)])), [Role::Launches], "{line}");
             assert_eq!(chosen(&[command(line)], None, true), Choice::Wait);
             // A rank may have what its launcher is called by in its own arguments.
             assert_eq!(chosen(&[command(line).rank(0)], None, true), Choice::Record(vec![10]));
         }
-        assert_eq!(chosen(&[command("python train.py --like torchrun.py")], None, true), Choice::Record(vec![10]));
+        for line in [
+            "python train.py --like torchrun.py",
+            "python train.py --strategy deepspeed",
+            "python -c deepspeed",
+            "python -m accelerate.commands.test",
+            "python",
+            "",
+        ] {
+            assert_eq!(chosen(&[command(line)], None, true), Choice::Record(vec![10]), "{line}");
+        }
+    }
+
+    #[test]
+    fn ranks_that_are_still_coming_up_are_waited_for_with_all() {
+        let of = |one: One, size: u32| {
+            let rank = one.lineage[0].unsigned_abs() - 11;
+            let mut one = one.rank(rank);
+            one.facts.local_world_size = Some(size);
+            one
+        };
+        let mut all = vec![one(&[10, 1]), of(one(&[12, 10, 1]), 3), of(one(&[11, 10, 1]), 3)];
+        assert_eq!(chosen(&all, None, true), Choice::Fewer { there: vec![11, 12], of: 3 });
+        assert_eq!(chosen(&all, Some(10), true), Choice::Fewer { there: vec![11, 12], of: 3 });
+        assert_eq!(chosen(&all, Some(11), true), Choice::Fewer { there: vec![11, 12], of: 3 });
+        assert_eq!(chosen(&all, None, false), Choice::Record(vec![11]), "one is enough without --all");
+        all.push(of(one(&[13, 10, 1]), 3));
+        // A rank's worker inherits its variables and is no rank.
+        all.push(of(one(&[14, 13, 10, 1]), 3));
+        all[4].facts.rank = Some(2);
+        assert_eq!(chosen(&all, None, true), Choice::Record(vec![11, 12, 13]));
+    }
+
+    #[test]
+    fn what_bears_its_own_profiler() {
+        let bears =
+            |version: &str| Facts { torch: Some(version.to_owned()), ..Facts::default() }.bears_its_own_profiler();
+        assert!(bears("2.12.0+cpu") && bears("2.15.0") && bears("3.0.1") && bears("") && bears("main"));
+        assert!(!bears("2.6.0+cu124") && !bears("2.11.1") && !bears("1.13.1") && !bears("2.9.0a0+git1"));
+        assert!(Facts::default().bears_its_own_profiler());
     }
 
     #[test]

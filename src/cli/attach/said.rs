@@ -26,6 +26,13 @@ pub(super) fn progress(what: &Said, order: &Order) {
         Said::AskedAgain(pid) => {
             format!("process {pid}: asked again; it has made no step yet, or a profiler of its own came in between")
         }
+        Said::CutOff(pid) => format!(
+            "process {pid}: its trace was cut off, by a profiler of its own that started meanwhile and goes first; asked \
+             again"
+        ),
+        Said::Fewer(there, of) => {
+            format!("only {there} of the {of} ranks that run on this machine can be recorded; going on with those")
+        }
         Said::OwnProfiler(pid) => {
             format!("process {pid}: a profiler of its own is on, which goes first; waiting for its end")
         }
@@ -47,8 +54,10 @@ fn numbers(pids: &[u32]) -> String {
 
 /// Whom one could have named, under an error that asks for it.
 pub(super) fn choices(error: &AttachError, out: &mut dyn Write) {
-    let (AttachError::Several { listed, .. } | AttachError::Unclear { listed } | AttachError::NotThere { listed, .. }) =
-        error
+    let (AttachError::Several { listed, .. }
+    | AttachError::Unclear { listed }
+    | AttachError::Launching { listed, .. }
+    | AttachError::NotThere { listed, .. }) = error
     else {
         return;
     };

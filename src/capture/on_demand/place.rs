@@ -1,0 +1,85 @@
+//! Where the processes write their traces: a private folder that each can write to.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::session::Session;
+use super::{AttachError, process, request};
+
+/// Where a process writes its traces.
+pub(super) struct Place {
+    /// As we see it.
+    pub(super) folder: PathBuf,
+    /// As the process sees it.
+    pub(super) named: PathBuf,
+    /// The process's own number.
+    own_pid: i32,
+}
+
+impl Place {
+    pub(super) fn trace(&self, name: &str) -> PathBuf {
+        request::written_by(&self.folder.join(name), self.own_pid)
+    }
+
+    /// The process writes under this name until the trace is complete (newer libkineto).
+    pub(super) fn unfinished(&self, name: &str) -> PathBuf {
+        let mut path = self.trace(name).into_os_string();
+        path.push(".tmp");
+        path.into()
+    }
+}
+
+/// Makes a folder that each process can write to.
+pub(super) fn places(
+    session: &Session,
+    members: &[u32],
+    folders: &mut Vec<tempfile::TempDir>,
+) -> Result<BTreeMap<u32, Place>, AttachError> {
+    let own = process::own_uid().unwrap_or(0);
+    let mut places = BTreeMap::new();
+    let mut shared: Option<PathBuf> = None;
+    for pid in members {
+        let (Some(known), Some(client)) = (session.known.get(pid), session.daemon.clients.get(pid)) else { continue };
+        let uid = known.facts.uid.unwrap_or(own);
+        if own != 0 && uid != own {
+            return Err(AttachError::OtherUser { pid: *pid, uid });
+        }
+        let own_pid = client.lineage.first().copied().unwrap_or_default();
+        let is_plain = !known.facts.is_contained && uid == own;
+        let folder = if let Some(folder) = shared.clone().filter(|_| is_plain) {
+            folder
+        } else {
+            let is_contained = known.facts.is_contained;
+            let below = process::temporary(*pid, is_contained);
+            let failed = |source| AttachError::Traces { pid: *pid, is_contained, source };
+            let made = crate::capture::private_folder(&below).map_err(failed)?;
+            if uid != own {
+                std::os::unix::fs::chown(made.path(), Some(uid), None).map_err(failed)?;
+            }
+            let folder = made.path().to_owned();
+            if is_plain {
+                shared = Some(folder.clone());
+            }
+            folders.push(made);
+            folder
+        };
+        let named = Path::new("/tmp").join(folder.file_name().unwrap_or_default());
+        places.insert(*pid, Place { folder, named, own_pid });
+    }
+    Ok(places)
+}
+
+/// Whether a trace has its closing brace.
+pub(super) fn ends(trace: &Path) -> bool {
+    let tail = || -> std::io::Result<Vec<u8>> {
+        let mut file = fs::File::open(trace)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(64)))?;
+        let mut tail = Vec::new();
+        file.read_to_end(&mut tail)?;
+        Ok(tail)
+    };
+    tail().is_ok_and(|tail| tail.trim_ascii_end().ends_with(b"}"))
+}

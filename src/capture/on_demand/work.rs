@@ -1,0 +1,344 @@
+//! The recording itself: ask, wait for the traces, ask the ranks again where they recorded
+//! different steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::AttachError;
+use super::align::{self, Span};
+use super::attached::{Attached, Times, Traced};
+use super::daemon::{Member, State};
+use super::order::{Order, Said};
+use super::place::{self, Place};
+use super::request::Request;
+use super::session::{LOOK, Session};
+
+/// Tries to bring the windows of all ranks to the same steps.
+const ROUNDS: u32 = 3;
+/// Traces that a process may begin in a round, when each is cut off. Every one costs the
+/// job a recording.
+const TRIES: u32 = 5;
+
+/// The recording of some processes.
+pub(super) struct Work<'a> {
+    pub(super) session: Session,
+    order: &'a Order,
+    places: BTreeMap<u32, Place>,
+    members: Vec<u32>,
+    gone: Vec<u32>,
+    told: BTreeSet<u32>,
+    round: u32,
+    /// The traces of this round that are complete.
+    traces: BTreeMap<u32, PathBuf>,
+}
+
+/// The trace that a process is asked for: another one for each that was cut off.
+fn name(round: u32, try_number: u32) -> String {
+    match try_number {
+        0 => format!("trace-{round}.json"),
+        _ => format!("trace-{round}-{}.json", try_number + 1),
+    }
+}
+
+/// How the recording of a round goes on, of each process.
+#[derive(Default)]
+struct Watch {
+    /// Size of the trace, and since when it has it.
+    sizes: BTreeMap<PathBuf, (u64, Instant)>,
+    /// Times it had been asked at the last look, and traces that had been cut off.
+    before: BTreeMap<u32, (u32, u32)>,
+    asked: BTreeSet<u32>,
+    asked_again: BTreeSet<u32>,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(session: Session, order: &'a Order, places: BTreeMap<u32, Place>, members: Vec<u32>) -> Self {
+        Self {
+            session,
+            order,
+            places,
+            members,
+            gone: Vec::new(),
+            told: BTreeSet::new(),
+            round: 0,
+            traces: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn record(&mut self, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+        let deadline = Instant::now() + self.order.timeout;
+        let mut round_up = if self.members.len() > 1 { align::FIRST_ROUND_UP } else { 1 };
+        loop {
+            self.round += 1;
+            self.ask(round_up);
+            let before = (self.members.clone(), self.round - 1, std::mem::take(&mut self.traces));
+            match self.wait(deadline, tell) {
+                Ok(()) => {}
+                Err(
+                    AttachError::NotTraced { .. }
+                    | AttachError::Unfinished { .. }
+                    | AttachError::CutOff { .. }
+                    | AttachError::Profiles { .. }
+                    | AttachError::Died { .. },
+                ) if self.round > 1 => {
+                    // The traces of the try before are there.
+                    (self.members, self.round, self.traces) = before;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+            if self.members.len() < 2 || self.round == ROUNDS {
+                return Ok(());
+            }
+            let spans = self.spans();
+            let (Some(iteration), false) =
+                (align::iteration_us(&spans, self.order.iterations), align::are_aligned(&spans, self.order.iterations))
+            else {
+                return Ok(());
+            };
+            round_up = align::next_round_up(round_up, self.spread(), iteration);
+            tell(Said::NotAligned(round_up));
+        }
+    }
+
+    /// Offers the request of this round.
+    fn ask(&mut self, round_up: u32) {
+        let request = |place: &Place, try_number: u32| Request {
+            trace: place.named.join(name(self.round, try_number)),
+            id: format!("habitat-tui-{}-{}-{try_number}", std::process::id(), self.round),
+            iterations: self.order.iterations,
+            shapes: self.order.shapes,
+            stacks: self.order.stacks,
+            round_up,
+        };
+        let member = |pid: &u32| {
+            let place = self.places.get(pid)?;
+            let after_its_own = self.session.known.get(pid)?.facts.bears_its_own_profiler();
+            let texts = (0..TRIES).map(|try_number| request(place, try_number).text()).collect();
+            Some((*pid, Member { texts, after_its_own }))
+        };
+        let members = self.members.iter().filter_map(member).collect();
+        self.session.daemon.ask(members, Instant::now());
+    }
+
+    /// Waits until all members' traces are complete.
+    fn wait(&mut self, deadline: Instant, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+        let began = Instant::now();
+        let mut watch = Watch::default();
+        for (pid, client) in &self.session.daemon.clients {
+            watch.before.insert(*pid, (client.asked, client.cut_off));
+        }
+        loop {
+            for pid in self.members.clone() {
+                self.look(pid, &mut watch, tell)?;
+            }
+            if self.members.iter().all(|pid| self.is_written(*pid)) {
+                return Ok(());
+            }
+            self.leave_out_the_dead(tell)?;
+            let now = Instant::now();
+            if now >= deadline {
+                return Err(self.too_late(now.duration_since(began)));
+            }
+            self.session.turn()?;
+        }
+    }
+
+    /// Looks at what has become of a process's request.
+    fn look(&mut self, pid: u32, watch: &mut Watch, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+        let Some(client) = self.session.daemon.clients.get(&pid) else { return Ok(()) };
+        let (asked, cut_off) =
+            watch.before.insert(pid, (client.asked, client.cut_off)).unwrap_or((client.asked, client.cut_off));
+        if client.asked > asked {
+            match watch.asked.insert(pid) {
+                true => tell(Said::Asked(pid)),
+                false if client.cut_off > cut_off => tell(Said::CutOff(pid)),
+                false if watch.asked_again.insert(pid) => tell(Said::AskedAgain(pid)),
+                false => {}
+            }
+        }
+        // Where it was asked before, it may still be at work on that.
+        if client.is_busy && client.asked == 0 && self.told.insert(pid) {
+            tell(Said::OwnProfiler(pid));
+        }
+        let is_asked = matches!(client.state, State::Asked { .. });
+        if is_asked && self.has_begun(pid) {
+            self.session.daemon.began(pid);
+            tell(Said::Began(pid));
+        }
+        if !self.is_written(pid)
+            && let Some(trace) = self.complete(pid, watch, Instant::now())
+        {
+            self.traces.insert(pid, trace);
+            self.session.daemon.written(pid);
+            tell(Said::Written(pid));
+        }
+        self.has_failed(pid).map_or(Ok(()), Err)
+    }
+
+    /// Why nothing more can be expected of a process.
+    fn has_failed(&self, pid: u32) -> Option<AttachError> {
+        let client = self.session.daemon.clients.get(&pid)?;
+        let facts = &self.session.known.get(&pid)?.facts;
+        if client.state == State::GivenUp {
+            return Some(AttachError::CutOff { pid, tries: TRIES });
+        }
+        let is_first = client.was_busy_unasked && client.asked == 0 && !facts.bears_its_own_profiler();
+        (is_first || client.state == State::Yielded).then(|| AttachError::Profiles {
+            pid,
+            version: facts.torch.clone().unwrap_or_default(),
+            waiting: None,
+        })
+    }
+
+    /// The traces that a process may have begun in this round, the last one first.
+    fn names(&self, pid: u32) -> impl Iterator<Item = String> {
+        let last = self.session.daemon.clients.get(&pid).map_or(0, |client| client.cut_off);
+        let round = self.round;
+        (0..=last).rev().map(move |try_number| name(round, try_number))
+    }
+
+    /// Whether the trace that it was asked for last is there.
+    fn has_begun(&self, pid: u32) -> bool {
+        let (Some(place), Some(name)) = (self.places.get(&pid), self.names(pid).next()) else { return false };
+        place.trace(&name).exists() || place.unfinished(&name).exists()
+    }
+
+    fn is_written(&self, pid: u32) -> bool {
+        self.session.daemon.clients.get(&pid).is_some_and(|client| matches!(client.state, State::Written { .. }))
+    }
+
+    /// Its trace that has its end and has stopped growing. One that was taken for cut off
+    /// does as well.
+    fn complete(&self, pid: u32, watch: &mut Watch, now: Instant) -> Option<PathBuf> {
+        let place = self.places.get(&pid)?;
+        self.names(pid).find_map(|name| {
+            let trace = place.trace(&name);
+            let length = fs::metadata(&trace).ok()?.len();
+            let (size, since) = *watch.sizes.entry(trace.clone()).or_insert((length, now));
+            if size != length {
+                watch.sizes.insert(trace, (length, now));
+                return None;
+            }
+            // With a name of its own until it is complete, it is complete when it has the other.
+            let is_still = !place.unfinished(&name).exists() && now.duration_since(since) >= LOOK;
+            (is_still && place::ends(&trace)).then_some(trace)
+        })
+    }
+
+    fn leave_out_the_dead(&mut self, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+        let is_gone =
+            |pid: &u32| !self.is_written(*pid) && self.session.known.get(pid).is_none_or(|known| !known.is_alive(*pid));
+        let gone: Vec<u32> = self.members.iter().copied().filter(is_gone).collect();
+        for pid in gone {
+            // Its last act may have been to complete the trace.
+            let at_last = self
+                .places
+                .get(&pid)
+                .and_then(|place| self.names(pid).map(|name| place.trace(&name)).find(|trace| place::ends(trace)));
+            if let Some(trace) = at_last {
+                self.traces.insert(pid, trace);
+                self.session.daemon.written(pid);
+                tell(Said::Written(pid));
+                continue;
+            }
+            self.members.retain(|member| *member != pid);
+            self.session.daemon.leave_out(pid);
+            self.gone.push(pid);
+            if self.members.is_empty() {
+                return Err(AttachError::Died { pid });
+            }
+            tell(Said::Gone(pid));
+        }
+        Ok(())
+    }
+
+    fn too_late(&self, waited: Duration) -> AttachError {
+        let seconds = waited.as_secs_f64();
+        let pid = self.members.iter().copied().find(|pid| !self.is_written(*pid)).unwrap_or_default();
+        let client = self.session.daemon.clients.get(&pid);
+        if self.has_begun(pid) {
+            return AttachError::Unfinished { pid, seconds };
+        }
+        AttachError::NotTraced {
+            pid,
+            asked: client.map_or(0, |client| client.asked),
+            seconds,
+            is_busy: client.is_some_and(|client| client.is_busy),
+            folder: self.places.get(&pid).map_or_else(PathBuf::new, |place| place.folder.clone()),
+        }
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        self.members.iter().filter_map(|pid| align::span(self.traces.get(pid)?).ok().flatten()).collect()
+    }
+
+    fn asked(&self) -> impl Iterator<Item = Instant> {
+        self.members.iter().filter_map(|pid| match self.session.daemon.clients.get(pid)?.state {
+            State::Asked { at, .. } => Some(at),
+            State::Began { asked, .. } | State::Written { asked } => Some(asked),
+            State::Idle | State::Yielded | State::GivenUp => None,
+        })
+    }
+
+    /// Time between the first and the last rank's request.
+    fn spread(&self) -> Duration {
+        match (self.asked().min(), self.asked().max()) {
+            (Some(first), Some(last)) => last.duration_since(first),
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn finish(self, folders: Vec<tempfile::TempDir>) -> Result<Attached, AttachError> {
+        let started = self.session.started;
+        let since = |at: Instant| at.duration_since(started).as_secs_f64();
+        let written = since(Instant::now());
+        let mut traces = Vec::new();
+        let mut heard = 0.0_f64;
+        for pid in &self.members {
+            let (Some(client), Some(known)) = (self.session.daemon.clients.get(pid), self.session.known.get(pid))
+            else {
+                continue;
+            };
+            heard = heard.max(since(client.since));
+            let failed = |source| AttachError::Unreadable { pid: *pid, source };
+            let path = self.traces.get(pid).cloned().ok_or_else(|| failed(ErrorKind::NotFound.into()))?;
+            let bytes = fs::metadata(&path).map_err(failed)?.len();
+            traces.push(Traced {
+                pid: *pid,
+                rank: known.facts.rank,
+                command: known.facts.command.clone(),
+                gpu: client.gpu,
+                bytes,
+                span: align::span(&path).map_err(failed)?,
+                path,
+                asked: client.asked,
+                interval: client.interval,
+            });
+        }
+        let spans: Vec<Span> = traces.iter().filter_map(|trace| trace.span).collect();
+        let on_our_clock = |us: f64| us / 1e6 - self.session.started_at;
+        let is_told = spans.len() == traces.len();
+        let times = Times {
+            heard,
+            asked: self.asked().max().map_or(heard, since),
+            began: spans.iter().map(|span| on_our_clock(span.start_us)).reduce(f64::min).filter(|_| is_told),
+            ended: spans.iter().map(|span| on_our_clock(span.end_us)).reduce(f64::max).filter(|_| is_told),
+            written,
+        };
+        Ok(Attached {
+            aligned: (traces.len() > 1 && is_told).then(|| align::are_aligned(&spans, self.order.iterations)),
+            traces,
+            rounds: self.round,
+            iterations: self.order.iterations,
+            times,
+            gone: self.gone,
+            ignored: self.session.daemon.ignored.0,
+            stale: self.session.daemon.stale,
+            folders,
+        })
+    }
+}
