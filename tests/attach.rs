@@ -170,7 +170,7 @@ fn pretended_job() {
     // As libkineto: what comes later is taken for the next answer.
     socket.set_read_timeout(Some(Duration::from_millis(90))).unwrap();
     let parent = std::env::var("PARENT").map_or_else(|_| std::os::unix::process::parent_id(), |it| it.parse().unwrap());
-    let (mut buffer, mut dropped) = (vec![0; 8192], 0, false);
+    let (mut buffer, mut dropped) = (vec![0; 8192], false);
     // Polls at which it cannot take a request any more.
     let mut busy = match mode.as_str() {
         "busy" => usize::MAX,
