@@ -242,7 +242,7 @@ fn without_a_gpu_the_screens_show_what_the_step_computes() {
     }
     // mm: 2·128·2048·128 operations 8 times and 2·2048·128·128 4 times.
     let detail = on("2", (120, 40));
-    assert!(detail.contains("537 M") && detail.contains("67.1 MFLOP · 2.1 MB read and written a call"), "{detail}");
+    assert!(detail.contains("537 M") && detail.contains("67.1 MFLOP · 2.06 MB read and written a call"), "{detail}");
     let mut app = after(vec![seen(steady()), shapes(), Msg::Key(keys("2")[0])]);
     for _ in 0..4 {
         effects(&mut app, "b");

@@ -196,8 +196,8 @@ pub struct OnGpu {
     pub taken: Option<usize>,
     /// Why.
     pub why: String,
-    /// Methods whose ranges have no value in common, a sentence a pair.
-    pub disagreements: Vec<String>,
+    /// That the methods' ranges have no value in common, and which of them agree.
+    pub disagreement: Option<String>,
 }
 
 /// A method and why it has no answer, where it has none at all.
@@ -245,7 +245,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
             answers: Vec::new(),
             taken: None,
             why: String::new(),
-            disagreements: Vec::new(),
+            disagreement: None,
         })
         .collect();
     let mut methods = Vec::new();
@@ -280,7 +280,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     }
     for on in &mut gpus {
         (on.taken, on.why) = taken(&methods, on, options.method);
-        on.disagreements = disagreements(&methods, on);
+        on.disagreement = disagreement(&methods, on);
     }
     Ok(Comparison { workload: auto.workload, origin: auto.origin, methods, gpus })
 }
@@ -347,52 +347,30 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
     }
 }
 
-/// What excludes what, in one sentence: the method at odds with others, where it is one, else
-/// the methods in groups that have a value in common.
-fn disagreements(methods: &[Compared], on: &OnGpu) -> Vec<String> {
-    let mut left: Vec<(usize, &Estimate<Micros>)> =
+/// Whether the methods' ranges exclude each other, in one sentence: groups of methods that
+/// have values in common, with these values.
+fn disagreement(methods: &[Compared], on: &OnGpu) -> Option<String> {
+    let answers: Vec<(usize, &Estimate<Micros>)> =
         on.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, &answer.as_ref()?.step))).collect();
-    let apart = |a: &Estimate<Micros>, b: &Estimate<Micros>| a.high.get() < b.low.get() || b.high.get() < a.low.get();
-    let longest = left.iter().map(|(_, step)| step.high.as_millis()).fold(0.0, f64::max);
-    let unit = if longest < 10.0 { "µs" } else { "ms" };
-    let ends = |low: Micros, high: Micros| match unit {
-        "ms" => format!("{:.2}–{:.2}", low.as_millis(), high.as_millis()),
-        _ => format!("{:.1}–{:.1}", low.get(), high.get()),
+    let longest = answers.iter().map(|(_, step)| step.high.as_millis()).fold(0.0, f64::max);
+    let common = |low: Micros, high: Micros| {
+        if longest < 1.0 {
+            format!("{:.1}–{:.1} µs", low.get(), high.get())
+        } else {
+            format!("{:.2}–{:.2} ms", low.as_millis(), high.as_millis())
+        }
     };
-    let range = |index: usize, step: &Estimate<Micros>| {
-        format!("{} {}", methods[index].method.name(), ends(step.low, step.high))
-    };
-    let all = left.clone();
-    let mut found = Vec::new();
-    loop {
-        let odds = |step: &Estimate<Micros>| left.iter().filter(|(_, other)| apart(step, other)).count();
-        // Of equals the last, so that the default method is not the odd one.
-        let Some((place, (index, step))) = left
-            .iter()
-            .copied()
-            .enumerate()
-            .max_by_key(|(_, (_, step))| odds(step))
-            .filter(|(_, (_, step))| odds(step) > 0)
-        else {
-            if found.len() < 2 {
-                return found;
-            }
-            let groups: Vec<String> = groups(all)
-                .into_iter()
-                .map(|group| {
-                    let names: Vec<&str> = group.iter().map(|(index, _)| methods[*index].method.name()).collect();
-                    let low = group.iter().map(|(_, step)| step.low).min_by(Micros::total_cmp).unwrap_or_default();
-                    let high = group.iter().map(|(_, step)| step.high).max_by(Micros::total_cmp).unwrap_or_default();
-                    format!("{} {}", names.join(", "), ends(low, high))
-                })
-                .collect();
-            return vec![format!("{} {unit} have no value in common", groups.join(" | "))];
-        };
-        let others: Vec<String> =
-            left.iter().filter(|(_, other)| apart(step, other)).map(|(other, step)| range(*other, step)).collect();
-        found.push(format!("{} {unit} and {} {unit} exclude each other", range(index, step), others.join(", ")));
-        left.remove(place);
-    }
+    let groups: Vec<String> = groups(answers)
+        .into_iter()
+        .map(|group| {
+            let names: Vec<&str> = group.iter().map(|(index, _)| methods[*index].method.name()).collect();
+            let low = group.iter().map(|(_, step)| step.low).max_by(Micros::total_cmp).unwrap_or_default();
+            let high = group.iter().map(|(_, step)| step.high).min_by(Micros::total_cmp).unwrap_or_default();
+            format!("{} {}", names.join(", "), common(low, high))
+        })
+        .collect();
+    // Ranges that overlap in pairs have a value in common (Helly's theorem on the line).
+    (groups.len() > 1).then(|| format!("no step time is in the ranges of all methods: {}", groups.join("; ")))
 }
 
 /// Methods that have a value in common, from the shortest step to the longest.
@@ -427,7 +405,7 @@ mod tests {
                 })
             })
             .collect();
-        let on = OnGpu { gpu, measured: None, answers, taken: None, why: String::new(), disagreements: Vec::new() };
+        let on = OnGpu { gpu, measured: None, answers, taken: None, why: String::new(), disagreement: None };
         (methods, on)
     }
 
@@ -448,20 +426,17 @@ mod tests {
     #[test]
     fn ranges_apart_are_a_disagreement() {
         let (methods, near) = on(vec![Some((10.0, 0.1, 9)), Some((12.0, 0.1, 9))]);
-        assert!(disagreements(&methods, &near).is_empty());
+        assert_eq!(disagreement(&methods, &near), None);
         let (methods, far) = on(vec![Some((10.0, 0.1, 9)), Some((13.0, 0.1, 9)), None]);
-        assert_eq!(disagreements(&methods, &far), ["learned 11.70–14.30 ms and auto 9.00–11.00 ms exclude each other"]);
-        let (methods, odd) = on(vec![Some((10.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((10.5, 0.1, 9))]);
-        assert_eq!(
-            disagreements(&methods, &odd),
-            ["learned 27.00–33.00 ms and auto 9.00–11.00, wave-scaling 9.45–11.55 ms exclude each other"]
-        );
-        let (methods, many) =
-            on(vec![Some((1.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((1.1, 0.1, 9)), Some((9.0, 0.1, 9))]);
-        assert_eq!(
-            disagreements(&methods, &many),
-            ["auto, wave-scaling 0.90–1.21 | roofline 8.10–9.90 | learned 27.00–33.00 ms have no value in common"]
-        );
+        let said = |(methods, on): &(Vec<Compared>, OnGpu)| {
+            let said = disagreement(methods, on).unwrap();
+            said.strip_prefix("no step time is in the ranges of all methods: ").unwrap().to_owned()
+        };
+        assert_eq!(said(&(methods, far)), "auto 9.00–11.00 ms; learned 11.70–14.30 ms");
+        let odd = on(vec![Some((10.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((10.5, 0.1, 9))]);
+        assert_eq!(said(&odd), "auto, wave-scaling 9.45–11.00 ms; learned 27.00–33.00 ms");
+        let tiny = on(vec![Some((0.1, 0.1, 9)), Some((0.3, 0.1, 9))]);
+        assert_eq!(said(&tiny), "auto 90.0–110.0 µs; learned 270.0–330.0 µs");
     }
 
     #[test]

@@ -58,8 +58,9 @@ pub struct GpuJson<'a> {
     pub why: &'a str,
     /// What each method says.
     pub answers: Vec<AnswerJson<'a>>,
-    /// Methods whose ranges have no value in common.
-    pub disagreements: &'a [String],
+    /// That the ranges have no value in common, and which methods agree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disagreement: Option<&'a str>,
 }
 
 /// What a method says.
@@ -119,7 +120,7 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
                 taken: on.taken.map(name),
                 why: &on.why,
                 answers: answers(on),
-                disagreements: &on.disagreements,
+                disagreement: on.disagreement.as_deref(),
             })
             .collect(),
     }
@@ -223,7 +224,7 @@ pub fn write_text(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()
         writeln!(out, "taken on {names}: {}", text::clean(why, 300))?;
     }
     for on in &comparison.gpus {
-        for disagreement in &on.disagreements {
+        if let Some(disagreement) = &on.disagreement {
             writeln!(out, "warning: {}: {disagreement}", on.gpu.slug)?;
         }
     }

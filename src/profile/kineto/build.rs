@@ -181,8 +181,7 @@ pub(super) fn workload(
         Some(batch)
     });
     let sequence_length = options.sequence_length.or_else(|| {
-        let (_, length) = inferred?;
-        let length = length?;
+        let length = infer::length(inferred?, options.batch_size)?;
         notes.push(format!("sequence length {length} is read off the first layer's input"));
         Some(length)
     });

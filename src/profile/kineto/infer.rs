@@ -69,6 +69,18 @@ pub(super) fn batch(records: &Records, nesting: &Nesting, span: &Span) -> Option
     }
 }
 
+/// Tokens of a sample, from the extents of the first layer's input and the batch size where
+/// that is known: attention layers of PyTorch turn their input to have the sequence first.
+pub(super) fn length((first, second): (u64, Option<u64>), batch: Option<u64>) -> Option<u64> {
+    let second = second?;
+    match batch {
+        Some(batch) if second == batch && first != batch => Some(first),
+        // Micro-batches of a step, or a number that has nothing to do with this input.
+        Some(batch) if batch % first != 0 => None,
+        _ => Some(second),
+    }
+}
+
 /// Parameters with a gradient: autograd accumulates each exactly once in a backward pass.
 /// `None` where shapes are missing or several backward passes make it uncertain.
 pub(super) fn parameters(records: &Records, span: &Span) -> Option<u64> {
@@ -188,4 +200,20 @@ fn casts(operations: &[Operation]) -> bool {
         })
         .filter_map(|operation| operation.inputs.first())
         .any(|shape| weights.contains(shape) || weights.contains(&shape.iter().rev().copied().collect::<Shape>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::length;
+
+    #[test]
+    fn the_sequence_is_the_extent_that_the_batch_is_not() {
+        assert_eq!(length((8, Some(128)), None), Some(128));
+        assert_eq!(length((8, Some(128)), Some(8)), Some(128));
+        assert_eq!(length((64, Some(16)), Some(16)), Some(64), "sequence first");
+        assert_eq!(length((16, Some(16)), Some(16)), Some(16));
+        assert_eq!(length((8, Some(128)), Some(32)), Some(128), "four micro-batches");
+        assert_eq!(length((64, Some(7)), Some(16)), None);
+        assert_eq!(length((8, None), Some(8)), None);
+    }
 }

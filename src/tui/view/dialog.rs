@@ -333,7 +333,7 @@ fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) 
     if on.taken.is_some() {
         say("taken because", &on.why, Role::Muted);
     }
-    for disagreement in &on.disagreements {
+    if let Some(disagreement) = &on.disagreement {
         say("warning", disagreement, Role::Warning);
     }
 }
