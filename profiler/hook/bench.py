@@ -4,12 +4,13 @@
 
 Printed are
 
-- outside windows, inside one job that runs under `habitat-tui run`: blocks of steps with
+- outside windows, inside one job that runs under `habitat-tui run`: pairs of steps with
   the hook and without, in turns in a random order, and the median difference of the pairs
   with its 95 % confidence interval (bootstrap). Switched is what a step outside windows
   really meets, the hook's entry in PyTorch's list of optimizer hooks. By the clock, and by
   the processor time of the training thread, which other programs disturb less. Where the
   interval is too wide to tell whether the aim is met, it is said;
+- the hook's own calls in that job, timed where they are made;
 - what runs beside the training thread: threads of the job, their processor time, and that
   of `habitat-tui` itself;
 - one call of the hook by itself;
@@ -34,8 +35,10 @@ import time
 
 # What the hook may add to a step outside windows, in percent.
 AIM = 0.5
-# Steps of a block, pairs of blocks, and steps after each switch that do not count.
-BLOCK, BLOCKS, SETTLE = 20, 150, 2
+# Steps of a block, and pairs of blocks. Short ones: the machine's speed drifts.
+BLOCK, BLOCKS = 2, 1500
+# Calls of the hook that are timed in place.
+CALLS = 1000
 SEED = 20261121
 
 MODEL = """
@@ -63,7 +66,7 @@ json.dump([b - a for a, b in zip(stamps, stamps[1:])], open(out, "w"))
 
 # Pairs of blocks with the hook and without, in one process on one core.
 SWITCHED = MODEL + """
-block, blocks, settle, seed = map(int, sys.argv[3:7])
+block, blocks, calls, seed = map(int, sys.argv[3:7])
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 from torch.optim import optimizer as optimizers
@@ -77,17 +80,13 @@ def timed(hooked):
     else:
         for key, hook in ours:
             del hooks[key]
-    for number in range(settle):
-        step()
-    each = []
     wall, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
     for number in range(block):
-        before = time.perf_counter(); step(); each.append(time.perf_counter() - before)
+        step()
     wall, thread, process = time.perf_counter() - wall, time.thread_time() - thread, time.process_time() - process
     if not hooked:
         hooks.update(ours)
-    return {"mean": wall / block, "median": sorted(each)[block // 2],
-            "thread": thread / block, "beside": (process - thread) / block}
+    return {"wall": wall / block, "thread": thread / block, "beside": (process - thread) / block}
 
 def parent():
     with open("/proc/%d/stat" % os.getppid()) as file:
@@ -95,7 +94,7 @@ def parent():
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 order = random.Random(seed)
-for number in range(3 * block):
+for number in range(30):
     step()
 pairs, began = [], time.perf_counter()
 try:
@@ -108,9 +107,17 @@ for number in range(blocks):
     pair[not first] = timed(not first)
     pairs.append((pair[True], pair[False]))
 seconds = time.perf_counter() - began
+listener = None if used is None else parent() - used
+
+(key, hook), in_place = ours[0], []
+def watched(*arguments):
+    before = time.perf_counter(); hook(*arguments); in_place.append(time.perf_counter() - before)
+hooks[key] = watched
+for number in range(calls):
+    step()
 tasks = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else None
 json.dump({"pairs": pairs, "seconds": seconds, "threads": [thread.name for thread in threading.enumerate()],
-           "tasks": tasks, "listener": None if used is None else parent() - used}, open(out, "w"))
+           "tasks": tasks, "listener": listener, "in_place": in_place}, open(out, "w"))
 """
 
 
@@ -139,16 +146,16 @@ def interval(values, tries=2000):
 
 def outside(program, folder, kind):
     """Prints what the hook adds to a step outside windows, and what runs beside it."""
-    found = run(program, folder, SWITCHED, (kind, BLOCK, BLOCKS, SETTLE, SEED), 10**9)
+    found = run(program, folder, SWITCHED, (kind, BLOCK, BLOCKS, CALLS, SEED), 10**9)
     pairs = found["pairs"]
-    step = statistics.median(off["median"] for _, off in pairs)
-    blocks = sorted(off["median"] for _, off in pairs)
+    step = statistics.median(off["wall"] for _, off in pairs)
+    blocks = sorted(off["wall"] for _, off in pairs)
     noise = (blocks[len(blocks) * 3 // 4] - blocks[len(blocks) // 4]) / step * 100
     print(
         "%s: outside windows, %d pairs of blocks of %d steps of %.2f ms; quartiles of the blocks without are %.1f %% apart"
         % (kind, len(pairs), BLOCK, step * 1e3, noise)
     )
-    for what, field in (("clock, median step", "median"), ("clock, mean step", "mean"), ("processor time", "thread")):
+    for what, field in (("by the clock", "wall"), ("processor time", "thread")):
         mid, low, high = interval([(on[field] / off[field] - 1) * 100 for on, off in pairs])
         if high - low > 2 * AIM:
             verdict = "too wide for an aim of %.1f %%: a quieter machine is needed" % AIM
@@ -159,6 +166,11 @@ def outside(program, folder, kind):
         else:
             verdict = "may be under or over %.1f %%" % AIM
         print("  %-20s %+.3f %%  (95 %% interval %+.3f to %+.3f; %s)" % (what, mid, low, high, verdict))
+    calls = sorted(found["in_place"])
+    middle = statistics.median(calls)
+    mean = statistics.mean(calls)
+    figures = (mean * 1e6, mean / step * 100, middle * 1e6, calls[len(calls) * 99 // 100] * 1e6)
+    print("  a call of the hook in place %.2f us (mean, %.3f %% of a step; median %.2f, 99 %% under %.1f us)" % figures)
     beside = [statistics.mean(pair[at]["beside"] for pair in pairs) * 1e6 for at in (0, 1)]
     print("  processor time of other threads: %.2f us a step with the hook, %.2f without" % tuple(beside))
     tasks = "" if found["tasks"] is None else ", %d for the system" % found["tasks"]
@@ -199,11 +211,11 @@ def call(folder, settings):
 
     optimizer, times = Optimizer(), []
     habitat_hook.guarded = True  # No torch here.
-    hook = habitat_hook.Hook(settings, folder + "/socket")
+    after_step = habitat_hook.Hook(settings, folder + "/socket").after_step()
     for _ in range(15):
         began = time.perf_counter()
         for _ in range(20000):
-            hook.step(optimizer)
+            after_step(optimizer, (), {})
         times.append((time.perf_counter() - began) / 20000 * 1e6)
     return times
 

@@ -6,7 +6,7 @@ it runs inside the user's training process, so these rules hold throughout:
 - no exception of ours reaches the program, and nothing is written to its output;
 - nothing waits for the program that listens: what cannot be sent at once is kept, and
   once the listener is gone nothing more is done;
-- nothing but counting and one clock reading happens in a step outside a window;
+- in a step outside a window the clock is read, and four times a second the times are sent;
 - no window opens or closes while a CUDA graph is captured, which that would break;
 - the user's own profiler comes first: our window is dropped before it starts.
 
@@ -107,11 +107,15 @@ class Hook:
     def __init__(self, settings, address):
         self.address = address
         self.settings = settings
+        # What `after_step` reads at every step; the lists themselves stay.
+        self.stamps = []
+        self.calm = [0, 0.0, 0]
         self.start()
 
     def start(self):
         """A fresh state: at the beginning, and in a forked child that trains itself."""
         self.pid = os.getpid()
+        self.forked()
         self.link = None
         self.ended = False
         self.steps = 0
@@ -146,8 +150,69 @@ class Hook:
 
     # ----- steps
 
+    def after_step(self):
+        """What PyTorch calls after every step of every optimizer.
+
+        After a step the processor's caches hold the program's data, and every line of Python
+        here costs microseconds. So a step of the first optimizer is only noted while nothing
+        else is to be done: until the next report is due, or the step before a window.
+        """
+        clock, stamps, calm, step, fail = time.perf_counter, self.stamps, self.calm, self.step, self.fail
+        note = stamps.append
+
+        def after_step(optimizer, args, kwargs):
+            if id(optimizer) == calm[0]:
+                now = clock()
+                if now < calm[1] and len(stamps) < calm[2]:
+                    note(now)
+                    return
+            try:
+                step(optimizer)
+            except Exception as problem:
+                fail(problem)
+
+        # torch.compile leaves it alone, in place of compiling it again at every step.
+        after_step._torchdynamo_disable = True
+        return after_step
+
+    def forked(self):
+        """Nothing is calm in a child: it has not made these steps."""
+        self.calm[0] = 0
+        self.stamps.clear()
+
+    def calm_down(self, optimizer):
+        """Lets the next steps of this optimizer only be noted, where nothing is under way."""
+        if self.last is None or not guarded:
+            return
+        if self.profile is not None or self.exporter is not None or self.probe is not None:
+            return
+        room = sys.maxsize
+        if self.windows < self.settings["windows"] and self.dropped < PATIENCE:
+            if self.settings["all_ranks"] or rank() in (None, 0):
+                room = self.next_window - 2 - self.steps
+        self.calm[1:] = self.reported + REPORT_EVERY, room
+        self.calm[0] = id(optimizer)
+
+    def catch_up(self):
+        """Takes in the steps that were only noted."""
+        if self.stamps and not self.times:
+            self.first_time = self.steps + 1
+        for stamp in self.stamps:
+            self.time(stamp)
+        self.steps += len(self.stamps)
+        self.stamps.clear()
+
+    def time(self, now):
+        """The time of a step, from the end of the one before."""
+        took = now - self.last
+        if took > self.longest:
+            self.longest = took
+        self.times.append(round(took * 1e6, 1))
+        self.last = now
+
     def step(self, optimizer):
-        """After every step of every optimizer."""
+        """A step after which there may be more to do."""
+        self.calm[0] = 0
         if os.getpid() != self.pid:
             self.start()  # A fork of the process that imported torch trains by itself.
         if not guarded:
@@ -163,6 +228,7 @@ class Hook:
             self.rest()
             return
         now = time.perf_counter()
+        self.catch_up()
         self.steps += 1
         step = self.steps
         if self.exporter is not None and not self.exporter.is_alive():
@@ -171,10 +237,7 @@ class Hook:
         if self.last is not None and self.profile is None and self.exporter is None and self.probe is None:
             if not self.times:
                 self.first_time = step
-            took = now - self.last
-            if took > self.longest:
-                self.longest = took
-            self.times.append(round(took * 1e6, 1))
+            self.time(now)
         elif self.times:
             self.report(now)
         self.last = now
@@ -189,6 +252,7 @@ class Hook:
         now = time.perf_counter()
         if self.times and now - self.reported > REPORT_EVERY:
             self.report(now)
+        self.calm_down(optimizer)
 
     def report(self, now):
         """Sends the times of consecutive steps."""
@@ -513,6 +577,7 @@ class Hook:
                     self.close()
             if self.exporter is not None:
                 self.exporter.join(EXPORT_WAIT)
+            self.catch_up()
             if self.link is not None:
                 self.report(0.0)
                 self.send({"type": "exit", "steps": self.steps})
@@ -765,12 +830,5 @@ def install(module):
     except Exception as problem:
         hook.fail(problem)  # Without the guard no window is safe; steps are still timed.
 
-    def after_step(optimizer, args, kwargs):
-        try:
-            hook.step(optimizer)
-        except Exception as problem:
-            hook.fail(problem)
-
-    # torch.compile leaves it alone, in place of compiling it again at every step.
-    after_step._torchdynamo_disable = True
-    register(after_step)
+    os.register_at_fork(after_in_child=hook.forked)
+    register(hook.after_step())
