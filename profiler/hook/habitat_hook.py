@@ -198,11 +198,11 @@ class Hook:
         if self.stamps and not self.times:
             self.first_time = self.steps + 1
         for stamp in self.stamps:
-            self.time(stamp)
+            self.timed(stamp)
         self.steps += len(self.stamps)
         self.stamps.clear()
 
-    def time(self, now):
+    def timed(self, now):
         """The time of a step, from the end of the one before."""
         took = now - self.last
         if took > self.longest:
@@ -212,7 +212,6 @@ class Hook:
 
     def step(self, optimizer):
         """A step after which there may be more to do."""
-        self.calm[0] = 0
         if os.getpid() != self.pid:
             self.start()  # A fork of the process that imported torch trains by itself.
         if not guarded:
@@ -224,6 +223,7 @@ class Hook:
         elif owner is not optimizer:
             self.note(optimizer)
             return
+        self.calm[0] = 0
         if not link.alive:
             self.rest()
             return
@@ -237,7 +237,7 @@ class Hook:
         if self.last is not None and self.profile is None and self.exporter is None and self.probe is None:
             if not self.times:
                 self.first_time = step
-            self.time(now)
+            self.timed(now)
         elif self.times:
             self.report(now)
         self.last = now
