@@ -662,3 +662,23 @@ fn who_ended_a_job_and_why_nothing_was_recorded_is_said() {
     let said = ran.err();
     assert!(said.contains("killed by SIGKILL") && said.contains("out of memory?") && !said.contains("try "), "{said}");
 }
+
+#[test]
+fn what_the_programs_signal_handlers_raise_reaches_the_program() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let ran = place.run(&[], &[&python, &fixture("alarms.py")]);
+    assert!(ran.out().starts_with("caught 40\n"), "{}\n{}", ran.out(), ran.err());
+}
+
+/// The second optimizer has the steps from the hundredth on that the first did not make.
+#[test]
+fn another_optimizer_takes_over_where_the_first_one_rests() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let ran = place.run(&[], &[&python, &fixture("two_phases.py")]);
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    assert_eq!(ran.steps(), [8 + 100], "{}", ran.seen);
+    assert_eq!(ran.windows(), [(19, 21)], "{}", ran.seen);
+    assert_eq!(ran.profile.unwrap().workload.parameter_count, Some(16 * 32 + 32 + 32 * 4 + 4));
+}

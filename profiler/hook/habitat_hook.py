@@ -3,7 +3,9 @@
 Loaded once `torch.optim.optimizer` has been imported, in every process of the job. All of
 it runs inside the user's training process, so these rules hold throughout:
 
-- no exception of ours reaches the program, and nothing is written to its output;
+- no exception of ours reaches the program, and all of its own do: a signal handler of the
+  program may run, and raise, in the midst of our work;
+- nothing is written to its output;
 - nothing waits for the program that listens: what cannot be sent at once is kept, and
   once the listener is gone nothing more is done;
 - in a step outside a window the clock is read, and four times a second the times are sent;
@@ -29,6 +31,8 @@ REPORT_EVERY = 0.25
 GAP = 10
 # Windows dropped before giving up.
 PATIENCE = 5
+# Steps of another optimizer, with none of the first in between, after which it takes its place.
+SUCCESSION = 100
 # A window is open for so many seconds at most, or for so many times what its steps took
 # before: a validation that begins in it would fill the memory with events.
 OPEN_SECONDS = 10.0
@@ -79,7 +83,9 @@ class Link:
         except BlockingIOError:
             if len(self.unsent) > BACKLOG:
                 self.close()
-        except Exception:
+        except Exception as problem:
+            if is_the_programs(problem):
+                raise
             self.close()
 
     def finish(self, seconds):
@@ -120,6 +126,7 @@ class Hook:
         self.ended = False
         self.steps = 0
         self.owner = None
+        self.idle = (0, 0)
         self.last = None
         self.times = []
         self.first_time = 0
@@ -169,6 +176,8 @@ class Hook:
             try:
                 step(optimizer)
             except Exception as problem:
+                if is_the_programs(problem):
+                    raise
                 fail(problem)
 
         # torch.compile leaves it alone, in place of compiling it again at every step.
@@ -195,12 +204,12 @@ class Hook:
 
     def catch_up(self):
         """Takes in the steps that were only noted."""
-        if self.stamps and not self.times:
-            self.first_time = self.steps + 1
-        for stamp in self.stamps:
-            self.timed(stamp)
-        self.steps += len(self.stamps)
-        self.stamps.clear()
+        while self.stamps:
+            if not self.times:
+                self.first_time = self.steps + 1
+            # One by one: an exception of the program's may come in between.
+            self.timed(self.stamps.pop(0))
+            self.steps += 1
 
     def timed(self, now):
         """The time of a step, from the end of the one before."""
@@ -222,6 +231,10 @@ class Hook:
             self.owner = weakref.ref(optimizer)
         elif owner is not optimizer:
             self.note(optimizer)
+            made, others = self.steps + len(self.stamps), self.idle[1] + 1
+            self.idle = (made, others if made == self.idle[0] else 1)
+            if self.idle[1] >= SUCCESSION:
+                self.succeed(optimizer)
             return
         self.calm[0] = 0
         if not link.alive:
@@ -253,6 +266,15 @@ class Hook:
         if self.times and now - self.reported > REPORT_EVERY:
             self.report(now)
         self.calm_down(optimizer)
+
+    def succeed(self, optimizer):
+        """Training goes on with another optimizer, as when the head is trained before the rest."""
+        self.calm[0] = 0
+        self.catch_up()
+        self.report(time.perf_counter())
+        self.rest()
+        self.owner, self.last = weakref.ref(optimizer), None
+        self.next_window = max(self.next_window, self.steps + GAP)
 
     def report(self, now):
         """Sends the times of consecutive steps."""
@@ -320,8 +342,9 @@ class Hook:
                             break
                 if first[0] is not None and first[0]() is called:
                     probe["calls"] += 1
-            except Exception:
-                pass
+            except Exception as problem:
+                if is_the_programs(problem):
+                    raise
 
         before._torchdynamo_disable = True
         self.probe = (probe, module.register_module_forward_pre_hook(before))
@@ -362,6 +385,9 @@ class Hook:
             self.profile, self.opened_at = profile, step
             profile.start()
         except Exception as problem:
+            if is_the_programs(problem):
+                self.lose("a signal handler of the program's raised an exception")
+                raise
             self.dropped = PATIENCE
             self.lose("torch.profiler did not start: %s" % str(problem)[:200])
             return
@@ -412,8 +438,10 @@ class Hook:
             self.timer = threading.Timer(seconds, ctypes.pythonapi.Py_AddPendingCall, (call, None))
             self.timer.daemon = True
             self.timer.start()
-        except Exception:
+        except Exception as problem:
             self.timer = None  # Some systems forbid such calls; the window then has no limit.
+            if is_the_programs(problem):
+                raise
 
     def unlimit(self):
         timer, self.timer = self.timer, None
@@ -432,6 +460,10 @@ class Hook:
         try:
             profile.stop()
         except Exception as problem:
+            if is_the_programs(problem):
+                self.profile = profile
+                self.lose("a signal handler of the program's raised an exception")
+                raise
             self.lose("torch.profiler did not stop: %s" % str(problem)[:200])
             return
         held = self.held()
@@ -484,7 +516,9 @@ class Hook:
             total["optimizer_state_bytes"] = sizes.of([list(optimizer.state.values()) for optimizer in optimizers])
             total["whole_model"] = model is not None and sizes.complete
             return total if sizes.complete else None
-        except Exception:
+        except Exception as problem:
+            if is_the_programs(problem):
+                raise
             return None
 
     def export(self, profile, number, first, last):
@@ -623,6 +657,27 @@ class Sizes:
 
 # ----- what the hook asks of the process
 
+
+def is_the_programs(problem):
+    """Whether the program's own code raised it, such as a handler of a signal that came
+    meanwhile: then some frame below ours is neither ours nor PyTorch's nor Python's."""
+    import torch
+
+    torch_s, python_s = os.path.dirname(torch.__file__), os.path.dirname(os.__file__)
+    where = problem.__traceback__
+    while where is not None:
+        name = where.tb_frame.f_code.co_filename
+        if name.startswith(torch_s):
+            # Its handler that tells of a worker that died.
+            if os.path.basename(name) == "signal_handling.py":
+                return True
+        elif name != __file__ and not name.startswith("<frozen "):
+            if not name.startswith(python_s) or "-packages" in name:
+                return True
+        where = where.tb_next
+    return False
+
+
 # What the main thread may be asked to call: CPython holds its address only.
 asked = []
 
@@ -639,7 +694,7 @@ def free_bytes(folder):
     try:
         disk = os.statvfs(folder)
         return disk.f_bavail * disk.f_frsize
-    except Exception:
+    except OSError:
         return None
 
 
@@ -728,8 +783,9 @@ def peak_memory(torch):
     try:
         if torch.cuda.is_initialized():
             return int(torch.cuda.max_memory_allocated())
-    except Exception:
-        pass
+    except Exception as problem:
+        if is_the_programs(problem):
+            raise
     return None
 
 
@@ -769,8 +825,9 @@ def guard():
             if not opening:
                 yield_to_user()
                 users.add(self)
-        except Exception:
-            pass
+        except Exception as problem:
+            if is_the_programs(problem):
+                raise
         return prepare(self, *args, **kwargs)
 
     def __exit__(self, *args, **kwargs):
@@ -794,8 +851,9 @@ def guard_ranges(kind):
     def __enter__(self):
         try:
             yield_to_user()
-        except Exception:
-            pass
+        except Exception as problem:
+            if is_the_programs(problem):
+                raise
         return enter(self)
 
     kind.__enter__ = __enter__

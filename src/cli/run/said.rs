@@ -39,7 +39,9 @@ pub(super) fn report(
         .collect();
     let steps = recorded.first().map_or(0, |process| process.steps);
     let seen = if steps == 1 { "1 step".to_owned() } else { format!("{} steps", format::grouped(steps as f64)) };
-    writeln!(out, "  {seen} seen, recorded {}", windows.join(", "))?;
+    // The last ones are told at the end, which a process that is killed does not come to.
+    let at_least = if recorded.first().is_some_and(|process| process.exited) { "" } else { "at least " };
+    writeln!(out, "  {at_least}{seen} seen, recorded {}", windows.join(", "))?;
     if let Some(times) = assembled.times {
         let [low, high] = times.range;
         let over = match times.count {
@@ -157,6 +159,9 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, recorder: Recorder, end: 
 fn too_few(steps: u64, settings: &Settings, end: End) -> String {
     let last = settings.after + u64::from(settings.window);
     let made = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
+    if steps >= last {
+        return format!("nothing recorded, although the job made {made}");
+    }
     let text = format!(
         "nothing recorded: the job made {made}, and recording takes {last} (--after {} and --window {})",
         settings.after, settings.window
