@@ -659,24 +659,22 @@ class Sizes:
 
 
 def is_the_programs(problem):
-    """Whether the program's own code raised it, such as a handler of a signal that came
-    meanwhile: then some frame below ours is neither ours nor PyTorch's nor Python's."""
-    import torch
+    """Whether a handler of one of the program's signals raised it: Python runs these between
+    any two of our lines. What fails in PyTorch, or in what PyTorch calls, is ours."""
+    import signal
 
-    torch_s, python_s = os.path.dirname(torch.__file__), os.path.dirname(os.__file__)
+    codes = set()
+    for handler in map(signal.getsignal, signal.valid_signals()):
+        if callable(handler):
+            handler = getattr(handler, "func", handler)  # functools.partial
+            called = handler if hasattr(handler, "__code__") else getattr(type(handler), "__call__", None)
+            codes.add(getattr(called, "__code__", None))
     where = problem.__traceback__
     while where is not None:
-        name = where.tb_frame.f_code.co_filename
-        if name.startswith(torch_s):
-            # Its handler that tells of a worker that died.
-            if os.path.basename(name) == "signal_handling.py":
-                return True
-        elif name != __file__ and not name.startswith("<frozen "):
-            if not name.startswith(python_s) or "-packages" in name:
-                return True
+        if where.tb_frame.f_code in codes:
+            return True
         where = where.tb_next
     return False
-
 
 # What the main thread may be asked to call: CPython holds its address only.
 asked = []
