@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{keys, launch};
+use common::{keys, launch, text};
 use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::{App, Effect, Msg, Screen, Source};
@@ -17,7 +17,6 @@ use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::settings::theme::GlyphSet;
 use habitat_tui::tui::{Launch, render_after};
 use habitat_tui::units::Micros;
-use ratatui::buffer::Buffer;
 
 /// A launch on a job of which nothing is known.
 fn started() -> Launch {
@@ -135,16 +134,6 @@ fn after(messages: Vec<Msg>) -> App {
 /// The effects of the last key.
 fn effects(app: &mut App, text: &str) -> Vec<Effect> {
     keys(text).into_iter().map(|key| app.update(Msg::Key(key))).last().unwrap_or_default()
-}
-
-fn text(buffer: &Buffer) -> String {
-    let mut lines = String::new();
-    for y in 0..buffer.area.height {
-        let line: String = (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect();
-        lines.push_str(line.trim_end());
-        lines.push('\n');
-    }
-    lines
 }
 
 fn picture(messages: Vec<Msg>, size: (u16, u16)) -> String {

@@ -2,22 +2,11 @@
 
 mod common;
 
-use common::{keys, launch};
+use common::{keys, launch, text};
 use habitat_tui::app::Source;
 use habitat_tui::settings::theme::{ColourLevel, GlyphSet};
 use habitat_tui::tui::{Launch, render, screenshot};
-use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
-
-fn text(buffer: &Buffer) -> String {
-    let mut lines = String::new();
-    for y in 0..buffer.area.height {
-        let line: String = (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect();
-        lines.push_str(line.trim_end());
-        lines.push('\n');
-    }
-    lines
-}
 
 fn picture(launch: &Launch, pressed: &str, size: (u16, u16)) -> String {
     text(&render(launch, &keys(pressed), size).1)

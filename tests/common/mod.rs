@@ -50,6 +50,17 @@ fn slug(text: &str) -> GpuSlug {
     GpuSlug::new(text).unwrap()
 }
 
+/// The screen as lines, without blanks at their ends.
+pub fn text(buffer: &ratatui::buffer::Buffer) -> String {
+    let mut lines = String::new();
+    for y in 0..buffer.area.height {
+        let line: String = (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect();
+        lines.push_str(line.trim_end());
+        lines.push('\n');
+    }
+    lines
+}
+
 /// Keys as they are written in settings, between spaces.
 pub fn keys(text: &str) -> Vec<Key> {
     text.split_whitespace().map(|key| key.parse().unwrap()).collect()

@@ -109,6 +109,25 @@ pub(in crate::profile) struct Range<'a> {
     pub(in crate::profile) phase: Option<Phase>,
 }
 
+impl<'a> Range<'a> {
+    /// A range that says something about the step, of which no more is known.
+    pub(in crate::profile) const fn annotation(name: &'a str, start: f64, end: f64, thread: u64) -> Self {
+        Self {
+            name,
+            start,
+            end,
+            thread,
+            kind: RangeKind::Annotation,
+            sequence: -1,
+            of_forward: false,
+            dims: "",
+            types: "",
+            values: "",
+            phase: None,
+        }
+    }
+}
+
 /// What a device does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::profile) enum WorkKind {

@@ -54,19 +54,8 @@ impl Marks {
     pub(super) fn settle(&mut self, feed: &mut Feed, wanted: Option<&str>) -> Result<(), NsysError> {
         let mut give = |marks: &[Owned], name: Option<&str>| {
             for mark in marks {
-                feed.mark(&Range {
-                    name: name.unwrap_or(&mark.name),
-                    start: micros(mark.start),
-                    end: micros(mark.end),
-                    thread: mark.thread,
-                    kind: RangeKind::Annotation,
-                    sequence: -1,
-                    of_forward: false,
-                    dims: "",
-                    types: "",
-                    values: "",
-                    phase: None,
-                });
+                let name = name.unwrap_or(&mark.name);
+                feed.mark(&Range::annotation(name, micros(mark.start), micros(mark.end), mark.thread));
             }
         };
         if let Some(wanted) = wanted {

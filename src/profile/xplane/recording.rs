@@ -251,7 +251,7 @@ impl<'a> Recording<'a> {
         });
         feed.gpu(self.device, &info);
         for (start, end) in &self.marks {
-            feed.mark(&plain_range("step", *start, *end, 0));
+            feed.mark(&Range::annotation("step", *start, *end, 0));
         }
         if let Some(how) = self.how {
             feed.steps_are_marks(how);
@@ -322,23 +322,7 @@ impl<'a> Recording<'a> {
             types: &operator.types,
             values: &operator.values,
             phase: Some(operator.phase),
-            ..plain_range(&operator.name, start, end, stream)
+            ..Range::annotation(&operator.name, start, end, stream)
         }
-    }
-}
-
-fn plain_range(name: &str, start: f64, end: f64, thread: u64) -> Range<'_> {
-    Range {
-        name,
-        start,
-        end,
-        thread,
-        kind: RangeKind::Annotation,
-        sequence: -1,
-        of_forward: false,
-        dims: "",
-        types: "",
-        values: "",
-        phase: None,
     }
 }
