@@ -663,12 +663,14 @@ fn who_ended_a_job_and_why_nothing_was_recorded_is_said() {
     assert!(said.contains("killed by SIGKILL") && said.contains("out of memory?") && !said.contains("try "), "{said}");
 }
 
+/// Neither is the recording lost because they come while a window opens or closes.
 #[test]
 fn what_the_programs_signal_handlers_raise_reaches_the_program() {
     let Some(python) = torch() else { return };
     let place = Place::new();
     let ran = place.run(&[], &[&python, &fixture("alarms.py")]);
-    assert!(ran.out().starts_with("caught 40\n"), "{}\n{}", ran.out(), ran.err());
+    assert!(ran.out().starts_with("caught 40 of 40\n"), "{}\n{}", ran.out(), ran.err());
+    assert_eq!(ran.windows(), [(11, 13)], "{}", ran.seen);
 }
 
 /// The second optimizer has the steps from the hundredth on that the first did not make.

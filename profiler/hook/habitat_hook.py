@@ -3,8 +3,8 @@
 Loaded once `torch.optim.optimizer` has been imported, in every process of the job. All of
 it runs inside the user's training process, so these rules hold throughout:
 
-- no exception of ours reaches the program, and all of its own do: a signal handler of the
-  program may run, and raise, in the midst of our work;
+- no exception of ours reaches the program, and all of its own do: the handlers of its
+  signals, which may raise, wait until our work is done;
 - nothing is written to its output;
 - nothing waits for the program that listens: what cannot be sent at once is kept, and
   once the listener is gone nothing more is done;
@@ -15,9 +15,13 @@ it runs inside the user's training process, so these rules hold throughout:
 The messages are described in README.md beside this file.
 """
 
+import _signal
+import ctypes
 import json
 import os
+import signal
 import sys
+import threading
 import time
 import weakref
 
@@ -83,9 +87,7 @@ class Link:
         except BlockingIOError:
             if len(self.unsent) > BACKLOG:
                 self.close()
-        except Exception as problem:
-            if is_the_programs(problem):
-                raise
+        except Exception:
             self.close()
 
     def finish(self, seconds):
@@ -164,7 +166,7 @@ class Hook:
         here costs microseconds. So a step of the first optimizer is only noted while nothing
         else is to be done: until the next report is due, or the step before a window.
         """
-        clock, stamps, calm, step, fail = time.perf_counter, self.stamps, self.calm, self.step, self.fail
+        clock, stamps, calm, others, step = time.perf_counter, self.stamps, self.calm, self.others, self.step
         note = stamps.append
 
         def after_step(optimizer, args, kwargs):
@@ -173,12 +175,13 @@ class Hook:
                 if now < calm[1] and len(stamps) < calm[2]:
                     note(now)
                     return
-            try:
-                step(optimizer)
-            except Exception as problem:
-                if is_the_programs(problem):
-                    raise
-                fail(problem)
+            elif others(optimizer):
+                return
+            with Held():
+                try:
+                    step(optimizer)
+                except Exception as problem:
+                    self.fail(problem)
 
         # torch.compile leaves it alone, in place of compiling it again at every step.
         after_step._torchdynamo_disable = True
@@ -204,12 +207,12 @@ class Hook:
 
     def catch_up(self):
         """Takes in the steps that were only noted."""
-        while self.stamps:
-            if not self.times:
-                self.first_time = self.steps + 1
-            # One by one: an exception of the program's may come in between.
-            self.timed(self.stamps.pop(0))
-            self.steps += 1
+        if self.stamps and not self.times:
+            self.first_time = self.steps + 1
+        for stamp in self.stamps:
+            self.timed(stamp)
+        self.steps += len(self.stamps)
+        self.stamps.clear()
 
     def timed(self, now):
         """The time of a step, from the end of the one before."""
@@ -218,6 +221,16 @@ class Hook:
             self.longest = took
         self.times.append(round(took * 1e6, 1))
         self.last = now
+
+    def others(self, optimizer):
+        """Whether it is the step of an optimizer that is known, and is not the one whose steps
+        count: then nothing is to be done. No line here can fail."""
+        owner = self.owner() if self.owner is not None else None
+        if owner is None or owner is optimizer:
+            return False
+        made, since = self.steps + len(self.stamps), self.idle[1] + 1
+        self.idle = (made, since if made == self.idle[0] else 1)
+        return self.idle[1] < SUCCESSION and id(optimizer) in self.optimizers and os.getpid() == self.pid
 
     def step(self, optimizer):
         """A step after which there may be more to do."""
@@ -231,8 +244,6 @@ class Hook:
             self.owner = weakref.ref(optimizer)
         elif owner is not optimizer:
             self.note(optimizer)
-            made, others = self.steps + len(self.stamps), self.idle[1] + 1
-            self.idle = (made, others if made == self.idle[0] else 1)
             if self.idle[1] >= SUCCESSION:
                 self.succeed(optimizer)
             return
@@ -324,27 +335,32 @@ class Hook:
         ours = os.getpid()
         first = [None]
 
-        def before(called, inputs):
-            try:
-                import torch
+        def seen(called, inputs):
+            import torch
 
-                if os.getpid() != ours or not called.training or not torch.is_grad_enabled():
-                    return
-                if probe["autocast"] is None:
-                    probe["autocast"] = autocast()
-                if first[0] is None:
-                    for value in inputs:
-                        if isinstance(value, torch.Tensor) and value.dim() > 0:
-                            first[0] = self.model = weakref.ref(called)
-                            probe["module"] = type(called).__name__
-                            probe["shape"] = [int(extent) for extent in value.shape]
-                            probe["dtype"] = str(value.dtype).replace("torch.", "")
-                            break
-                if first[0] is not None and first[0]() is called:
-                    probe["calls"] += 1
-            except Exception as problem:
-                if is_the_programs(problem):
-                    raise
+            if os.getpid() != ours or not called.training or not torch.is_grad_enabled():
+                return
+            if probe["autocast"] is None:
+                probe["autocast"] = autocast()
+            if first[0] is None:
+                for value in inputs:
+                    if isinstance(value, torch.Tensor) and value.dim() > 0:
+                        first[0] = self.model = weakref.ref(called)
+                        probe["module"] = type(called).__name__
+                        probe["shape"] = [int(extent) for extent in value.shape]
+                        probe["dtype"] = str(value.dtype).replace("torch.", "")
+                        break
+            if first[0] is not None and first[0]() is called:
+                probe["calls"] += 1
+
+        def before(called, inputs):
+            if first[0] is not None and first[0]() is not called:
+                return
+            with Held():
+                try:
+                    seen(called, inputs)
+                except Exception:
+                    pass
 
         before._torchdynamo_disable = True
         self.probe = (probe, module.register_module_forward_pre_hook(before))
@@ -385,9 +401,6 @@ class Hook:
             self.profile, self.opened_at = profile, step
             profile.start()
         except Exception as problem:
-            if is_the_programs(problem):
-                self.lose("a signal handler of the program's raised an exception")
-                raise
             self.dropped = PATIENCE
             self.lose("torch.profiler did not start: %s" % str(problem)[:200])
             return
@@ -411,14 +424,12 @@ class Hook:
     def limit(self):
         """Has a window that stays open dropped by the thread that opened it, as torch.profiler
         requires. Of another thread CPython can ask that of the main thread only."""
-        import threading
-
         if threading.current_thread() is not threading.main_thread():
             return
         seconds = max(OPEN_SECONDS, OPEN_TIMES * self.settings["window"] * self.longest)
         opened = self.profile
 
-        def overdue(_):
+        def drop():
             try:
                 if self.profile is not opened or os.getpid() != self.pid:
                     pass
@@ -428,20 +439,23 @@ class Hook:
                     self.lose("it was open for %.0f s and its steps did not end; did a validation begin?" % seconds)
             except Exception as problem:
                 self.fail(problem)
+
+        def overdue(_):
+            try:
+                with Held():
+                    drop()
+            except BaseException as problem:
+                raise_soon(problem)
             return 0
 
         try:
-            import ctypes
-
             call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(overdue)
             asked.append(call)
             self.timer = threading.Timer(seconds, ctypes.pythonapi.Py_AddPendingCall, (call, None))
             self.timer.daemon = True
             self.timer.start()
-        except Exception as problem:
+        except Exception:
             self.timer = None  # Some systems forbid such calls; the window then has no limit.
-            if is_the_programs(problem):
-                raise
 
     def unlimit(self):
         timer, self.timer = self.timer, None
@@ -449,8 +463,6 @@ class Hook:
             timer.cancel()
 
     def close(self):
-        import threading
-
         self.unlimit()
         profile, self.profile = self.profile, None
         began = time.perf_counter()
@@ -460,10 +472,6 @@ class Hook:
         try:
             profile.stop()
         except Exception as problem:
-            if is_the_programs(problem):
-                self.profile = profile
-                self.lose("a signal handler of the program's raised an exception")
-                raise
             self.lose("torch.profiler did not stop: %s" % str(problem)[:200])
             return
         held = self.held()
@@ -516,9 +524,7 @@ class Hook:
             total["optimizer_state_bytes"] = sizes.of([list(optimizer.state.values()) for optimizer in optimizers])
             total["whole_model"] = model is not None and sizes.complete
             return total if sizes.complete else None
-        except Exception as problem:
-            if is_the_programs(problem):
-                raise
+        except Exception:
             return None
 
     def export(self, profile, number, first, last):
@@ -655,26 +661,98 @@ class Sizes:
         return tensor.numel() * tensor.element_size()
 
 
+# ----- the program's signals
+
+
+class Held:
+    """The handlers of the program's signals wait until our work is done.
+
+    Python runs a handler between any two lines of the main thread, those of ours and of
+    PyTorch's profiler as well. What it raises there would be lost in an `except`, or leave
+    the profiler half started. A handler in C is left alone.
+    """
+
+    SIGNALS = sorted(signal.valid_signals())
+    # Those that are entered, the innermost last: a call that was asked for may come in between.
+    entered = []
+
+    def __enter__(self):
+        self.kept, self.came = {}, []
+        # In other threads no handler runs, and none may be set.
+        if threading.get_ident() != threading.main_thread().ident:
+            return
+        Held.entered.append(self)
+        try:
+            for number in self.SIGNALS:
+                handler = _signal.getsignal(number)
+                if callable(handler):
+                    # As it stands, with the flags that Python sets otherwise (siginterrupt).
+                    self.kept[number] = handler, action(number)
+                    _signal.signal(number, self.wait)
+        except BaseException:
+            self.let_go()
+            raise
+
+    def wait(self, number, frame):
+        if number not in self.came:
+            self.came.append(number)
+
+    def let_go(self):
+        """Sets the handlers that were; the exception that one of them raised meanwhile."""
+        raised = None
+        for _ in range(100):
+            try:
+                for number, (handler, was) in self.kept.items():
+                    _signal.signal(number, handler)
+                    action(number, was)
+                break
+            except BaseException as problem:
+                raised = problem
+        if self in Held.entered:
+            Held.entered.remove(self)
+        return raised
+
+    def __exit__(self, *_):
+        raised = self.let_go()
+        for number in self.came:
+            frame = sys._getframe()
+            while frame.f_back is not None and frame.f_code.co_filename == __file__:
+                frame = frame.f_back
+            try:
+                self.kept[number][0](number, frame)
+            except BaseException as problem:
+                raised = problem
+        if raised is not None:
+            raise raised
+
+    @classmethod
+    def forked(cls):
+        """In a child that another thread has made meanwhile, nobody would set them again."""
+        for one in reversed(cls.entered):
+            one.let_go()
+
+
+libc = ctypes.PyDLL(None)
+libc.sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def action(number, new=None):
+    """The system's record of what a signal does, and sets it to another if one is given."""
+    was = ctypes.create_string_buffer(512)  # A sigaction of any system; never looked into.
+    libc.sigaction(number, new, was)
+    return was
+
+
+def raise_soon(problem):
+    """Raises an exception of this kind in this thread, once it is out of a callback of C,
+    which would only print it."""
+    raises = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    arguments = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(type(problem))
+    threading.Timer(0.001, raises, arguments).start()
+
+
 # ----- what the hook asks of the process
 
-
-def is_the_programs(problem):
-    """Whether a handler of one of the program's signals raised it: Python runs these between
-    any two of our lines. What fails in PyTorch, or in what PyTorch calls, is ours."""
-    import signal
-
-    codes = set()
-    for handler in map(signal.getsignal, signal.valid_signals()):
-        if callable(handler):
-            handler = getattr(handler, "func", handler)  # functools.partial
-            called = handler if hasattr(handler, "__code__") else getattr(type(handler), "__call__", None)
-            codes.add(getattr(called, "__code__", None))
-    where = problem.__traceback__
-    while where is not None:
-        if where.tb_frame.f_code in codes:
-            return True
-        where = where.tb_next
-    return False
 
 # What the main thread may be asked to call: CPython holds its address only.
 asked = []
@@ -781,9 +859,8 @@ def peak_memory(torch):
     try:
         if torch.cuda.is_initialized():
             return int(torch.cuda.max_memory_allocated())
-    except Exception as problem:
-        if is_the_programs(problem):
-            raise
+    except Exception:
+        pass
     return None
 
 
@@ -819,20 +896,13 @@ def guard():
     prepare, leave = profiler.profile._prepare_trace, profiler.profile.__exit__
 
     def _prepare_trace(self, *args, **kwargs):
-        try:
-            if not opening:
-                yield_to_user()
-                users.add(self)
-        except Exception as problem:
-            if is_the_programs(problem):
-                raise
+        if not opening:
+            yield_to_user()
+            users.add(self)
         return prepare(self, *args, **kwargs)
 
     def __exit__(self, *args, **kwargs):
-        try:
-            users.discard(self)
-        except Exception:
-            pass
+        users.discard(self)
         return leave(self, *args, **kwargs)
 
     profiler.profile._prepare_trace = _prepare_trace
@@ -847,19 +917,20 @@ def guard_ranges(kind):
     enter = kind.__enter__
 
     def __enter__(self):
-        try:
-            yield_to_user()
-        except Exception as problem:
-            if is_the_programs(problem):
-                raise
+        yield_to_user()
         return enter(self)
 
     kind.__enter__ = __enter__
 
 
 def yield_to_user():
-    if hook is not None and hook.profile is not None and hook.pid == os.getpid():
-        hook.lose("users_profiler")
+    if hook is None or hook.profile is None or hook.pid != os.getpid():
+        return
+    with Held():
+        try:
+            hook.lose("users_profiler")
+        except Exception:
+            pass
 
 
 hook = None
@@ -887,4 +958,5 @@ def install(module):
         hook.fail(problem)  # Without the guard no window is safe; steps are still timed.
 
     os.register_at_fork(after_in_child=hook.forked)
+    os.register_at_fork(after_in_child=Held.forked)
     register(hook.after_step())
