@@ -36,12 +36,12 @@ use clap::CommandFactory;
 use crate::catalog::Catalog;
 use crate::live;
 use crate::plan::{Goal, PlanStatus};
-use crate::predict::{Options, Predictions};
+use crate::predict::{MethodChoice, Options, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::{comparison, plan_toml, plans, predictions, summary};
 use crate::settings::args::{
-    Cli, Command, ConfigArgs, InputArgs, MethodArg, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs,
-    SweepCommand, TableForm,
+    Cli, Command, ConfigArgs, InputArgs, ModelsCommand, PlanArgs, PredictArgs, SchemaArg, ScreensArgs, SweepCommand,
+    TableForm,
 };
 use crate::settings::file::SettingsFile;
 use crate::settings::keymap::Keymap;
@@ -185,7 +185,7 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
     let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
     let weights = train::folder(input.models.as_deref(), &settings(paths)?, paths);
     let habitat =
-        if input.method == MethodArg::HabitatMlp { Some(Arc::new(train::load_habitat(&weights)?)) } else { None };
+        if input.method == MethodChoice::HabitatMlp { Some(Arc::new(train::load_habitat(&weights)?)) } else { None };
     let kernel_wise = Some(fit::kernelwise::load(input.kernel_wise.as_deref(), &weights)?);
     let black_box = Some(Arc::new(store::black_box(&weights)?));
     Ok(Options {
@@ -195,7 +195,7 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
         targets: to.iter().map(slug).collect::<Result<_, _>>()?,
         ignore_origin: input.ignore_origin,
         origin: input.origin.as_ref().map(slug).transpose()?,
-        method: input.method.into(),
+        method: input.method,
         wave_form: input.waves.into(),
         models: measured::models(&weights, input.measured.as_deref(), catalog, paths)?,
         precision: input.precision,

@@ -533,6 +533,7 @@ fn one_job_at_several_batch_sizes() {
         assert_eq!(profile.workload.batch_size, Some(batch));
         assert!(Path::new(&place.path(&format!("seen-b{batch}.json"))).exists());
     }
+    assert_eq!(ran.err().matches("next:").count(), 1, "{}", ran.err());
     assert!(
         ran.err().contains("next: habitat-tui batches p-b16.habitat.json p-b48.habitat.json --to h100-sxm5-80gb,l4"),
         "{}",

@@ -400,16 +400,22 @@ fn the_job_outlives_us_whatever_ends_us() {
     }
 }
 
-#[test]
-fn suspending_stops_the_screens_and_not_the_job() {
+/// A shell in which a long job is run under the program; none where there is no Python.
+fn in_a_shell(options: &str) -> Option<Terminal> {
     if !has("python3") || !has("bash") {
-        return;
+        return None;
     }
     let mut terminal = Terminal::open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
     terminal.sees("shell>");
     let script = fixtures().join("fake_job.py");
     let program = env!("CARGO_BIN_EXE_habitat-tui");
-    terminal.press(&format!("'{program}' run -- python3 '{}' 4000 0.02\r", script.display()));
+    terminal.press(&format!("'{program}' run {options} -- python3 '{}' 4000 0.02\r", script.display()));
+    Some(terminal)
+}
+
+#[test]
+fn suspending_stops_the_screens_and_not_the_job() {
+    let Some(mut terminal) = in_a_shell("") else { return };
     terminal.sees("steps 11–13");
     terminal.press("\x1a");
     terminal.sees("Stopped");
@@ -424,14 +430,7 @@ fn suspending_stops_the_screens_and_not_the_job() {
 
 #[test]
 fn without_screens_the_job_is_suspended_as_any_job_of_the_shell() {
-    if !has("python3") || !has("bash") {
-        return;
-    }
-    let mut terminal = Terminal::open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
-    terminal.sees("shell>");
-    let script = fixtures().join("fake_job.py");
-    let program = env!("CARGO_BIN_EXE_habitat-tui");
-    terminal.press(&format!("'{program}' run --no-tui -- python3 '{}' 4000 0.02\r", script.display()));
+    let Some(mut terminal) = in_a_shell("--no-tui") else { return };
     terminal.sees("of 4000");
     let job = terminal.job();
     for _ in 0..2 {

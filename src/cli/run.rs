@@ -57,7 +57,10 @@ mod unix {
         let catalog = Arc::new(store::catalog(&Paths::find())?);
         if !args.batches.is_empty() {
             let output = args.output.clone().unwrap_or_else(|| unused(&script(&args.command)));
-            let mut one = |args: &RunArgs| plainly(&Session::new(Arc::new(args.clone()), catalog.clone())?);
+            let mut one = |args: &RunArgs| {
+                let session = Session::new(Arc::new(args.clone()), catalog.clone())?;
+                plainly(&Session { is_part: true, ..session })
+            };
             return batches::run(&args, &output, &mut one).map(Outcome::Exit);
         }
         let with_screens = !args.no_tui
@@ -168,7 +171,7 @@ mod unix {
         if let Some(assembled) = &assembled
             && !args.quiet
         {
-            let _ = said::report(assembled, finished, order, &session.output, &mut text);
+            let _ = said::report(assembled, finished, order, &session.output, session.is_part, &mut text);
         }
         Conclusion { text, code, remedy }
     }
@@ -210,6 +213,8 @@ mod unix {
         pub(super) catalog: Arc<Catalog>,
         pub(super) name: String,
         pub(super) output: PathBuf,
+        /// Whether it is one job of several (`--batches`).
+        is_part: bool,
         origin: Option<crate::units::GpuSlug>,
     }
 
@@ -231,7 +236,7 @@ mod unix {
                 return Err(CliError("--batch-size: 0; a step processes at least one sample".to_owned()));
             }
             let name = args.workload.name.clone().unwrap_or(script);
-            Ok(Self { args, catalog, name, output, origin })
+            Ok(Self { args, catalog, name, output, is_part: false, origin })
         }
 
         /// Makes a profile and writes it; `replace` says whether over a file that is there.

@@ -74,6 +74,23 @@ impl MethodChoice {
         }
     }
 
+    /// What it is, in words.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Auto => "The best available for each operation",
+            Self::Learned => "The learned models wherever they know the operator",
+            Self::WaveScaling => "Wave scaling wherever launches are known",
+            Self::Roofline => "The roofline on shapes, whatever was measured",
+            Self::HabitatMlp => {
+                "Habitat's networks for products and convolutions in FP32 (`models train --habitat` makes them), the rest as auto"
+            }
+            Self::KernelWise => "Lines of kernels that `fit kernelwise` fitted to measured steps, on shapes",
+            Self::LayerWise => "Lines of kinds of layers, of the same file",
+            Self::EndToEnd => "The line of whole steps by their operations, of the same file",
+            Self::BlackBox => "The black-box model (PROFET), from the totals of operator kinds: on its GPUs only",
+        }
+    }
+
     /// What has to be there for it, in words.
     pub const fn needs(self) -> &'static str {
         match self {

@@ -104,9 +104,13 @@ pub fn time(time: Micros) -> String {
     format!("{} {}", unit.bare(time), unit.symbol())
 }
 
-/// A range of times with one unit.
+/// A range of times with one unit, or with two where the lower end would vanish in that of
+/// the upper one.
 pub fn time_range(low: Micros, high: Micros) -> String {
     let unit = TimeUnit::for_time(high);
+    if low.get() > 0.0 && low.get() < high.get() / 100.0 && TimeUnit::for_time(low) != unit {
+        return format!("{} – {}", time(low), time(high));
+    }
     format!("{}–{} {}", unit.bare(low), unit.bare(high), unit.symbol())
 }
 
@@ -206,6 +210,8 @@ mod tests {
         assert_eq!(time(micros(841_123.6)), "841.1 ms");
         assert_eq!(time(micros(2_345_678.0)), "2.35 s");
         assert_eq!(time_range(micros(830_000.0), micros(1_010_000.0)), "0.83–1.01 s");
+        assert_eq!(time_range(micros(2_140.0), micros(3_180_000.0)), "2.1 ms – 3.18 s");
+        assert_eq!(time_range(micros(0.0), micros(3_180_000.0)), "0.00–3.18 s");
         assert_eq!(hours(Hours::new(0.5).unwrap()), "30 min");
         assert_eq!(hours(Hours::new(48.0).unwrap()), "48 h");
         assert_eq!(hours(Hours::new(1234.4).unwrap()), "1,234 h");

@@ -31,7 +31,7 @@ pub use export::ExportArgs;
 pub use fit::{FitArgs, FitCommand, FitKernelWiseArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
-pub use input::{InputArgs, MethodArg, WaveArg};
+pub use input::{InputArgs, WaveArg};
 pub use log::{FitLogArgs, FormArg, RunSize, UnitArg};
 pub use models::{EvaluateArgs, EvaluateOn, KindArg, ModelsArgs, ModelsCommand, SuggestArgs, TrainArgs};
 pub use predict::{PlanArgs, PredictArgs};

@@ -75,13 +75,8 @@ impl Made {
     #[expect(clippy::too_many_arguments, reason = "the facts of two rows")]
     /// A call at `at`, and the kernel it launches, from `start` for `length`.
     fn kernel(&mut self, process: i64, thread: i64, id: i64, at: i64, name: &str, start: i64, length: i64) {
-        let (call, name) = (self.text("cudaLaunchKernel_v7000"), self.text(name));
-        self.db
-            .execute(
-                "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![at, at + 500, pid(process) | thread, id, call],
-            )
-            .unwrap();
+        self.call(process, thread, id, at, "cudaLaunchKernel_v7000");
+        let name = self.text(name);
         self.db
             .execute(
                 "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?1, ?2, 0, 7, ?3, ?4, ?5, 8, 2, 1, 128, 1, 1, 40, 1024, 2048)",
@@ -90,14 +85,18 @@ impl Made {
             .unwrap();
     }
 
-    fn copy(&mut self, process: i64, thread: i64, id: i64, at: i64, start: i64, length: i64) {
-        let call = self.text("cudaMemcpyAsync_v3020");
+    fn call(&mut self, process: i64, thread: i64, id: i64, at: i64, name: &str) {
+        let name = self.text(name);
         self.db
             .execute(
                 "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![at, at + 500, pid(process) | thread, id, call],
+                params![at, at + 500, pid(process) | thread, id, name],
             )
             .unwrap();
+    }
+
+    fn copy(&mut self, process: i64, thread: i64, id: i64, at: i64, start: i64, length: i64) {
+        self.call(process, thread, id, at, "cudaMemcpyAsync_v3020");
         self.db
             .execute(
                 "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (?1, ?2, 0, ?3, ?4, 4096, 1, 1, 2)",

@@ -12,17 +12,19 @@ use crate::cli::{CliError, next};
 use crate::report::{format, summary};
 use crate::units::Micros;
 
-/// The report of what was recorded.
+/// The report of what was recorded. What to do next is told where this is no part of a set.
 pub(super) fn report(
     assembled: &Assembled,
     finished: &Finished,
     order: &Order,
     output: &Path,
+    is_part: bool,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     summary::write_profile(&assembled.profile, &output.display().to_string(), out)?;
     let recording = &finished.recording;
-    let end = format!("\njob {}; {}", words(finished, order), next::lines(output, &assembled.profile));
+    let next = if is_part { String::new() } else { format!("; {}", next::lines(output, &assembled.profile)) };
+    let end = format!("\njob {}{next}", words(finished, order));
     let recorded = recording.recorded();
     if let Some(cuda) = recorded.first().and_then(|process| process.windows.first()).and_then(|window| window.cuda) {
         writeln!(out, "  recorded {:.1} s with {} kernels", cuda.seconds, cuda.kernels)?;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{InputArgs, MethodArg, TableForm};
+use super::{InputArgs, TableForm};
+use crate::predict::MethodChoice;
 use crate::settings::values;
 use crate::units::Bytes;
 
@@ -40,8 +41,8 @@ pub struct BatchesArgs {
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Recorded steps")]
     pub peak_memory: Option<Bytes>,
     /// How the steps at the recorded batch sizes are predicted on other GPUs.
-    #[arg(long, value_enum, default_value_t = MethodArg::Auto, help_heading = "Prediction")]
-    pub method: MethodArg,
+    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
+    pub method: MethodChoice,
     /// Folder of weights in place of the shipped models.
     #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS", help_heading = "Prediction")]
     pub models: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 use crate::predict::{MethodChoice, Precision, WaveForm};
@@ -33,8 +34,8 @@ pub struct InputArgs {
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Recorded step")]
     pub peak_memory: Option<Bytes>,
     /// How times are predicted.
-    #[arg(long, value_enum, default_value_t = MethodArg::Auto, help_heading = "Prediction")]
-    pub method: MethodArg,
+    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
+    pub method: MethodChoice,
     /// Which equation of wave scaling is used (Habitat's 1 or 2).
     #[arg(long, value_enum, default_value_t = WaveArg::Many, help_heading = "Prediction")]
     pub waves: WaveArg,
@@ -56,44 +57,14 @@ pub struct InputArgs {
     pub measured: Option<PathBuf>,
 }
 
-/// `--method`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum MethodArg {
-    /// The best available for each operation.
-    #[default]
-    Auto,
-    /// The learned models wherever they know the operator.
-    Learned,
-    /// Wave scaling wherever launches are known.
-    WaveScaling,
-    /// The roofline on shapes, whatever was measured.
-    Roofline,
-    /// Habitat's networks for products and convolutions in FP32 (`models train --habitat`
-    /// makes them), the rest as auto.
-    HabitatMlp,
-    /// Lines of kernels that `fit kernelwise` fitted to measured steps, on shapes.
-    KernelWise,
-    /// Lines of kinds of layers, of the same file.
-    LayerWise,
-    /// The line of whole steps by their operations, of the same file.
-    EndToEnd,
-    /// The black-box model (PROFET), from the totals of operator kinds: on its GPUs only.
-    BlackBox,
-}
+/// `--method`, with the names and words of the methods themselves.
+impl ValueEnum for MethodChoice {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
 
-impl From<MethodArg> for MethodChoice {
-    fn from(arg: MethodArg) -> Self {
-        match arg {
-            MethodArg::Auto => Self::Auto,
-            MethodArg::Learned => Self::Learned,
-            MethodArg::WaveScaling => Self::WaveScaling,
-            MethodArg::Roofline => Self::Roofline,
-            MethodArg::HabitatMlp => Self::HabitatMlp,
-            MethodArg::KernelWise => Self::KernelWise,
-            MethodArg::LayerWise => Self::LayerWise,
-            MethodArg::EndToEnd => Self::EndToEnd,
-            MethodArg::BlackBox => Self::BlackBox,
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.summary()))
     }
 }
 
