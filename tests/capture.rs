@@ -664,6 +664,42 @@ fn who_ended_a_job_and_why_nothing_was_recorded_is_said() {
     assert!(said.contains("killed by SIGKILL") && said.contains("out of memory?") && !said.contains("try "), "{said}");
 }
 
+/// Autograd takes a profiler back out that was started in one of its hooks.
+#[test]
+fn no_window_opens_where_the_optimizer_steps_in_backward() {
+    let Some(python) = torch() else { return };
+    let ran = Place::new().run(&[], &[&python, &fixture("in_backward.py")]);
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    assert!(ran.err().contains("nothing recorded: the optimizer steps inside backward()"), "{}", ran.err());
+}
+
+/// Every step in a thread of its own; the last one ends in the window where 12 are made.
+#[test]
+fn training_in_other_threads_is_recorded_or_left_alone() {
+    let Some(python) = torch() else { return };
+    for (how, steps, window) in [("each", 40, (11, 13)), ("each", 12, (11, 12)), ("from-11", 40, (0, 0))] {
+        let ran = Place::new().run(&[], &[&python, &fixture("in_threads.py"), how, &steps.to_string()]);
+        assert_eq!(ran.code(), 0, "{how}: {}", ran.err());
+        assert_eq!(ran.out().contains("events of its own: True"), steps > 20, "{}", ran.err());
+        if window == (0, 0) {
+            assert!(ran.err().contains("the training went on in another thread"), "{}", ran.err());
+        } else if ran.windows().is_empty() {
+            assert!(ran.err().contains("a newer one can"), "{}", ran.err());
+        } else {
+            assert_eq!(ran.windows(), [window], "{}", ran.seen);
+        }
+    }
+}
+
+#[test]
+fn a_profiler_that_the_program_begins_in_a_thread_is_whole() {
+    let Some(python) = torch() else { return };
+    let ran = Place::new().run(&[], &[&python, &fixture("profiled_in_a_thread.py")]);
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    assert!(ran.out().starts_with("events of its own: [True]\n"), "{}", ran.err());
+    assert_eq!(ran.windows(), [(23, 25)], "the first was dropped: {}", ran.seen);
+}
+
 /// Neither is the recording lost because they come while a window opens or closes.
 #[test]
 fn what_the_programs_signal_handlers_raise_reaches_the_program() {

@@ -9,7 +9,8 @@ it runs inside the user's training process, so these rules hold throughout:
 - nothing waits for the program that listens: what cannot be sent at once is kept, and
   once the listener is gone nothing more is done;
 - in a step outside a window the clock is read, and four times a second the times are sent;
-- no window opens or closes while a CUDA graph is captured, which that would break;
+- no window opens or closes while a CUDA graph is captured, which that would break, nor
+  inside backward(), nor closes in a thread that PyTorch's profiler cannot stop it in;
 - the user's own profiler comes first: our window is dropped before it starts.
 
 The messages are described in README.md beside this file.
@@ -27,6 +28,8 @@ import weakref
 
 PROTOCOL = 1
 OLDEST = (2, 1)
+# Optimizers whose parameters are counted at most.
+OPTIMIZERS = 16
 # Unsent bytes kept at most; beyond them the listener is taken for dead.
 BACKLOG = 1 << 20
 # Seconds between two reports of step times.
@@ -128,7 +131,7 @@ class Hook:
         self.ended = False
         self.steps = 0
         self.owner = None
-        self.idle = (0, 0)
+        self.idle = (0, 0, 0)
         self.last = None
         self.times = []
         self.first_time = 0
@@ -137,6 +140,9 @@ class Hook:
         self.profile = None
         self.mark = None
         self.timer = None
+        self.ask = None
+        self.opener = None
+        self.doom = None
         self.opened_at = 0
         self.next_window = self.settings["after"]
         self.windows = 0
@@ -228,9 +234,13 @@ class Hook:
         owner = self.owner() if self.owner is not None else None
         if owner is None or owner is optimizer:
             return False
-        made, since = self.steps + len(self.stamps), self.idle[1] + 1
-        self.idle = (made, since if made == self.idle[0] else 1)
-        return self.idle[1] < SUCCESSION and id(optimizer) in self.optimizers and os.getpid() == self.pid
+        made, who, since = self.idle
+        if made != self.steps + len(self.stamps) or who != id(optimizer):
+            made, who, since = self.steps + len(self.stamps), id(optimizer), 0
+        self.idle = made, who, since + 1
+        if since + 1 >= SUCCESSION or os.getpid() != self.pid:
+            return False
+        return self.knows(optimizer) or len(self.optimizers) >= OPTIMIZERS
 
     def step(self, optimizer):
         """A step after which there may be more to do."""
@@ -244,7 +254,7 @@ class Hook:
             self.owner = weakref.ref(optimizer)
         elif owner is not optimizer:
             self.note(optimizer)
-            if self.idle[1] >= SUCCESSION:
+            if self.idle[2] >= SUCCESSION:
                 self.succeed(optimizer)
             return
         self.calm[0] = 0
@@ -266,7 +276,13 @@ class Hook:
             self.report(now)
         self.last = now
         if self.profile is not None:
-            if step >= self.opened_at + self.settings["window"] and not capturing():
+            if self.opener not in (None, threading.get_ident()):
+                self.doom = "the training went on in another thread while it was recorded"
+            elif not self.within_reach():
+                pass
+            elif self.doom is not None:
+                self.lose(self.doom)
+            elif step >= self.opened_at + self.settings["window"]:
                 self.close()
             else:
                 self.next_mark(step)
@@ -284,7 +300,7 @@ class Hook:
         self.catch_up()
         self.report(time.perf_counter())
         self.rest()
-        self.owner, self.last = weakref.ref(optimizer), None
+        self.owner, self.last, self.idle = weakref.ref(optimizer), None, (0, 0, 0)
         self.next_window = max(self.next_window, self.steps + GAP)
 
     def report(self, now):
@@ -296,8 +312,9 @@ class Hook:
 
     def note(self, optimizer):
         """Remembers what an optimizer trains; a few of them at most."""
-        key = id(optimizer)
-        if key not in self.optimizers and len(self.optimizers) < 16:
+        self.forget()
+        if not self.knows(optimizer) and len(self.optimizers) < OPTIMIZERS:
+            key = id(optimizer)
             self.alive[key] = weakref.ref(optimizer)
             self.optimizers[key] = [
                 (id(parameter), parameter.numel())
@@ -305,6 +322,15 @@ class Hook:
                 for parameter in group["params"]
                 if parameter.requires_grad
             ]
+
+    def knows(self, optimizer):
+        there = self.alive.get(id(optimizer))
+        return there is not None and there() is optimizer
+
+    def forget(self):
+        """Leaves out the optimizers that are gone."""
+        for key in [key for key, there in self.alive.items() if there() is None]:
+            del self.alive[key], self.optimizers[key]
 
     def between(self, step, optimizer):
         """Outside a window: is it time to look at the model, or to open one?"""
@@ -373,20 +399,32 @@ class Hook:
 
     # ----- windows
 
-    def open(self, step):
+    def obstacle(self, everywhere):
+        """Why no window may be opened now, else None."""
         import torch
 
         if torch.autograd._profiler_enabled() or users:
-            self.dropped += 1
-            self.next_window = step + GAP
-            self.send({"type": "window", "state": "dropped", "step": step, "reason": "users_profiler"})
-            return
+            return "users_profiler"
+        if in_backward():
+            # PyTorch takes a profiler that was started there back out when it leaves.
+            return "the optimizer steps inside backward(), where PyTorch's profiler cannot be started"
+        if not in_main() and everywhere is None:
+            reason = "the training runs in a thread beside the main one, which PyTorch %s cannot record (a newer one can)"
+            return reason % torch.__version__
         free = free_bytes(self.settings["folder"])
         if free is not None and free < SPARE:
+            reason = "%.0f MB are free in %s, and a trace may need %.0f MB; set TMPDIR to a folder with room"
+            return reason % (free / 1e6, self.settings["folder"], SPARE / 1e6)
+        return None
+
+    def open(self, step):
+        import torch
+
+        everywhere = None if in_main() else all_threads()
+        reason = self.obstacle(everywhere)
+        if reason is not None:
             self.dropped += 1
             self.next_window = step + GAP
-            reason = "%.0f MB are free in %s, and a trace may need %.0f MB; set TMPDIR to a folder with room"
-            reason %= free / 1e6, self.settings["folder"], SPARE / 1e6
             self.send({"type": "window", "state": "dropped", "step": step, "reason": reason})
             return
         global opening
@@ -397,8 +435,10 @@ class Hook:
                 record_shapes=True,
                 profile_memory=bool(self.settings["memory"]),
                 with_stack=bool(self.settings.get("stacks")),
+                experimental_config=everywhere,
             )
             self.profile, self.opened_at = profile, step
+            self.opener, self.doom = None if everywhere is not None else threading.get_ident(), None
             profile.start()
         except Exception as problem:
             self.dropped = PATIENCE
@@ -412,6 +452,11 @@ class Hook:
         cost = round((self.last - began) * 1e6, 1)
         self.send({"type": "window", "state": "opened", "step": step, "cost_us": cost})
 
+    def within_reach(self):
+        """Whether the open window may be closed here and now: the profiler belongs to the
+        thread that started it, unless it was told otherwise."""
+        return self.opener in (None, threading.get_ident()) and not capturing() and not in_backward()
+
     def next_mark(self, step):
         """The mark of a step as torch.profiler's own schedule would set it."""
         import torch
@@ -424,16 +469,16 @@ class Hook:
     def limit(self):
         """Has a window that stays open dropped by the thread that opened it, as torch.profiler
         requires. Of another thread CPython can ask that of the main thread only."""
-        if threading.current_thread() is not threading.main_thread():
+        if self.opener is not None and not in_main():
             return
         seconds = max(OPEN_SECONDS, OPEN_TIMES * self.settings["window"] * self.longest)
-        opened = self.profile
+        opened = weakref.ref(self.profile)
 
         def drop():
             try:
-                if self.profile is not opened or os.getpid() != self.pid:
+                if self.profile is None or self.profile is not opened() or os.getpid() != self.pid:
                     pass
-                elif capturing():
+                elif not self.within_reach():
                     self.limit()
                 else:
                     self.lose("it was open for %.0f s and its steps did not end; did a validation begin?" % seconds)
@@ -441,24 +486,30 @@ class Hook:
                 self.fail(problem)
 
         def overdue(_):
-            try:
-                with Held():
-                    drop()
-            except BaseException as problem:
-                raise_soon(problem)
+            with Held(within_c=True):
+                drop()
             return 0
 
         try:
             call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(overdue)
             asked.append(call)
-            self.timer = threading.Timer(seconds, ctypes.pythonapi.Py_AddPendingCall, (call, None))
+            self.ask = lambda: ctypes.pythonapi.Py_AddPendingCall(call, None)
+            self.timer = threading.Timer(seconds, self.ask)
             self.timer.daemon = True
             self.timer.start()
         except Exception:
-            self.timer = None  # Some systems forbid such calls; the window then has no limit.
+            self.timer = self.ask = None  # Some systems forbid such calls; the window then has no limit.
+
+    def have_dropped(self, reason):
+        """Has the main thread drop the window, and gives it a moment to do so."""
+        self.doom, patience = reason, time.perf_counter() + 1.0
+        if self.ask is not None:
+            self.ask()
+            while self.profile is not None and time.perf_counter() < patience:
+                time.sleep(0.002)
 
     def unlimit(self):
-        timer, self.timer = self.timer, None
+        timer, self.timer, self.ask = self.timer, None, None
         if timer is not None:
             timer.cancel()
 
@@ -478,6 +529,7 @@ class Hook:
         self.last = time.perf_counter()
         self.windows += 1
         self.next_window = self.steps + GAP
+        self.forget()
         counted = {key: numel for entry in self.optimizers.values() for key, numel in entry}
         import torch
 
@@ -560,8 +612,9 @@ class Hook:
             pass
 
     def lose(self, reason, tell=True):
-        """Lets go of an open window; another is tried later."""
+        """Lets go of an open window; another is tried later. What doomed it before counts."""
         self.unlimit()
+        reason, self.doom = self.doom or reason, None
         profile, self.profile = self.profile, None
         mark, self.mark = self.mark, None
         self.dropped += 1
@@ -585,7 +638,7 @@ class Hook:
         probe, self.probe = self.probe, None
         if probe is not None:
             probe[1].remove()
-        if self.profile is not None and not capturing():
+        if self.profile is not None and self.within_reach():
             self.lose("nobody listens", tell=False)
 
     def fail(self, problem):
@@ -609,9 +662,11 @@ class Hook:
             return
         self.ended = True
         try:
-            if self.profile is not None:
+            if self.profile is not None and self.within_reach():
                 crashed = getattr(sys, "last_value", None) is not None
-                if crashed or self.steps == self.opened_at:
+                if self.doom is not None:
+                    self.lose(self.doom)
+                elif crashed or self.steps == self.opened_at:
                     self.lose("the process %s in the window" % ("crashed" if crashed else "ended"))
                 else:
                     self.close()
@@ -669,61 +724,89 @@ class Held:
 
     Python runs a handler between any two lines of the main thread, those of ours and of
     PyTorch's profiler as well. What it raises there would be lost in an `except`, or leave
-    the profiler half started. A handler in C is left alone.
+    the profiler half started. They are called as we leave; or sent once more, for Python to
+    call them, where one of them has raised, and where we are in a callback of C (`within_c`),
+    which would only print what they raise.
     """
 
-    SIGNALS = sorted(signal.valid_signals())
     # Those that are entered, the innermost last: a call that was asked for may come in between.
     entered = []
 
+    def __init__(self, within_c=False):
+        self.within_c, self.kept, self.came = within_c, {}, []
+
     def __enter__(self):
-        self.kept, self.came = {}, []
-        # In other threads no handler runs, and none may be set.
-        if threading.get_ident() != threading.main_thread().ident:
+        if not in_main():
             return
         Held.entered.append(self)
         try:
-            for number in self.SIGNALS:
+            for number in range(1, signal.NSIG):
                 handler = _signal.getsignal(number)
-                if callable(handler):
-                    # As it stands, with the flags that Python sets otherwise (siginterrupt).
-                    self.kept[number] = handler, action(number)
-                    _signal.signal(number, self.wait)
-        except BaseException:
-            self.let_go()
-            raise
+                if not callable(handler):
+                    continue
+                was = action(number)
+                self.kept[number] = handler, was
+                _signal.signal(number, self.wait)
+                if action(number).raw[:POINTER] != was.raw[:POINTER]:
+                    # One in C stands before Python's: it is left where it is.
+                    self.set_again(number)
+        except BaseException as problem:
+            self.leave([problem])
 
     def wait(self, number, frame):
         if number not in self.came:
             self.came.append(number)
 
+    def set_again(self, number):
+        """Sets the handler that was, unless the program has set another meanwhile."""
+        if _signal.getsignal(number) == self.wait:
+            handler, was = self.kept[number]
+            _signal.signal(number, handler)
+            # As it was, with the flags that Python sets otherwise (siginterrupt).
+            action(number, was)
+
     def let_go(self):
-        """Sets the handlers that were; the exception that one of them raised meanwhile."""
-        raised = None
+        """Sets all handlers again; what they raised meanwhile."""
+        raised = []
         for _ in range(100):
             try:
-                for number, (handler, was) in self.kept.items():
-                    _signal.signal(number, handler)
-                    action(number, was)
+                for number in self.kept:
+                    self.set_again(number)
                 break
             except BaseException as problem:
-                raised = problem
+                raised.append(problem)
         if self in Held.entered:
             Held.entered.remove(self)
         return raised
 
-    def __exit__(self, *_):
-        raised = self.let_go()
+    def leave(self, raised):
+        """Calls the handlers that waited, in the frame of the program."""
+        raised += self.let_go()
+        frame = sys._getframe()
+        while frame.f_back is not None and frame.f_code.co_filename == __file__:
+            frame = frame.f_back
         for number in self.came:
-            frame = sys._getframe()
-            while frame.f_back is not None and frame.f_code.co_filename == __file__:
-                frame = frame.f_back
+            if raised or self.within_c:
+                threading.Timer(0.001, self.send_again, (number,)).start()
+                continue
             try:
                 self.kept[number][0](number, frame)
             except BaseException as problem:
-                raised = problem
-        if raised is not None:
-            raise raised
+                raised.append(problem)
+        try:
+            if raised:
+                raise raised[0]
+        finally:
+            del raised, frame  # They hold each other.
+
+    def send_again(self, number):
+        handler = _signal.getsignal(number)
+        # Of asyncio's, the byte counts that Python wrote for it when the signal came.
+        if callable(handler) and getattr(handler, "__module__", None) != "asyncio.unix_events":
+            signal.pthread_kill(threading.main_thread().ident, number)
+
+    def __exit__(self, *_):
+        self.leave([])
 
     @classmethod
     def forked(cls):
@@ -734,21 +817,22 @@ class Held:
 
 libc = ctypes.PyDLL(None)
 libc.sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
 def action(number, new=None):
     """The system's record of what a signal does, and sets it to another if one is given."""
-    was = ctypes.create_string_buffer(512)  # A sigaction of any system; never looked into.
+    was = ctypes.create_string_buffer(512)  # A sigaction of any system; the handler comes first.
     libc.sigaction(number, new, was)
     return was
 
 
-def raise_soon(problem):
-    """Raises an exception of this kind in this thread, once it is out of a callback of C,
-    which would only print it."""
-    raises = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    arguments = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(type(problem))
-    threading.Timer(0.001, raises, arguments).start()
+def in_main():
+    """Whether this is the main thread, which alone calls handlers of signals. For `threading`
+    it is the one that imported it first."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return sys.platform != "linux" or threading.get_native_id() == os.getpid()
 
 
 # ----- what the hook asks of the process
@@ -854,6 +938,26 @@ def capturing():
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
+def in_backward():
+    """Whether autograd is at work in this thread. What a hook of its starts there, it takes
+    out of the thread when it goes on: a profiler would be neither running nor stopped."""
+    import torch
+
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    return task is not None and task() != -1
+
+
+def all_threads():
+    """What has torch.profiler record all threads, and lets each of them stop it; None where
+    PyTorch has no such thing."""
+    import torch
+
+    try:
+        return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    except (AttributeError, TypeError):
+        return None
+
+
 def peak_memory(torch):
     """Largest memory of tensors on this process's GPU since it started."""
     try:
@@ -925,6 +1029,9 @@ def guard_ranges(kind):
 
 def yield_to_user():
     if hook is None or hook.profile is None or hook.pid != os.getpid():
+        return
+    if not hook.within_reach():
+        hook.have_dropped("users_profiler")
         return
     with Held():
         try:
