@@ -253,6 +253,7 @@ fn import_rank(
         records = part;
     }
     records.settle_grids();
+    records.settle_ranges();
     let source = build::Source { records: &records, marked, found, totals };
     if options.shapes_only { shapes_only::build(&source, options) } else { build::build(&source, options) }
 }

@@ -56,6 +56,17 @@ fn two_training_steps() {
     assert_eq!((&again, warnings.len()), (profile, 0));
 }
 
+/// As PyTorch 2.1 writes the range in which the profiler was stopped.
+#[test]
+fn the_last_update_is_one_though_its_range_has_no_length() {
+    let whole = two_steps();
+    let mut cut = whole.clone();
+    let last = cut.events.iter_mut().rfind(|event| event.contains("Optimizer.step#")).unwrap();
+    *last = last.replace(r#""dur": 8"#, r#""dur": 0"#);
+    assert_ne!(cut.json(), whole.json());
+    assert_eq!(cut.import().unwrap().profile, whole.import().unwrap().profile);
+}
+
 #[test]
 fn work_belongs_to_the_step_that_launched_it() {
     // The device is a step behind: kernels of the first step run while the second is

@@ -332,6 +332,31 @@ impl Records {
         self.devices = devices;
     }
 
+    /// Closes the optimizer's range that was open when the profiler stopped, as where
+    /// `prof.step()` is called by a hook of the optimizer: PyTorch 2.1 writes it with no length,
+    /// 2.6 with one. It lasts as long as its step.
+    pub(super) fn settle_ranges(&mut self) {
+        let named = |host: &Host, prefix: &str| {
+            host.kind == HostKind::Annotation && self.names.text(host.name).starts_with(prefix)
+        };
+        let open = |host: &Host| host.end <= host.start && named(host, "Optimizer.step#");
+        let ends: Vec<(usize, f64)> = self
+            .host
+            .iter()
+            .enumerate()
+            .filter(|(_, host)| open(host))
+            .filter_map(|(index, range)| {
+                let around =
+                    |step: &&Host| step.thread == range.thread && step.start <= range.start && range.start < step.end;
+                let mut steps = self.host.iter().filter(|host| named(host, "ProfilerStep"));
+                Some((index, steps.find(around)?.end))
+            })
+            .collect();
+        for (index, end) in ends {
+            self.host[index].end = end;
+        }
+    }
+
     fn memory(&mut self, event: &Event<'_>) {
         let (mut kind, mut device, mut allocated) = (None, None, None);
         let _ = fields(event.args, |key, value| match key {
