@@ -67,6 +67,30 @@ fn the_last_update_is_one_though_its_range_has_no_length() {
     assert_eq!(cut.import().unwrap().profile, whole.import().unwrap().profile);
 }
 
+/// The shape of its result is that of the gradient, which the trace has for one of them only.
+#[test]
+fn a_call_is_one_operation_though_its_result_is_not_always_known() {
+    for with_gradient in [0, 1] {
+        let mut trace = Trace::default();
+        for step in 0..2 {
+            let t = 1000.0 + 100.0 * f64::from(step);
+            trace.mark(&format!("ProfilerStep#{step}"), t, 90.0);
+            let sequence = |thread: u32| format!(r#""Sequence number": {step}, "Fwd thread id": {thread}"#);
+            let shapes = r#""Input Dims": [[8, 4], []], "Input type": ["float", "Scalar"]"#;
+            trace.operator(MAIN, "aten::pow", t + 5.0, 10.0, &format!("{shapes}, {}", sequence(0)));
+            trace.kernel(MAIN, t + 6.0, "pow_kernel", t + 10.0, 4.0);
+            if step == with_gradient {
+                let shapes = r#""Input Dims": [[8, 4]], "Input type": ["float"]"#;
+                trace.operator(AUTOGRAD, "PowBackward0", t + 25.0, 20.0, &format!("{shapes}, {}", sequence(1)));
+            }
+        }
+        let profile = trace.import().unwrap().profile;
+        let [pow] = &profile.operations[..] else { panic!("{:?}", profile.operations) };
+        assert_eq!((pow.count, &pow.outputs[..]), (1, &[vec![8, 4]][..]));
+        assert_eq!(pow.device_time.unwrap().get(), 4.0);
+    }
+}
+
 #[test]
 fn work_belongs_to_the_step_that_launched_it() {
     // The device is a step behind: kernels of the first step run while the second is

@@ -33,6 +33,8 @@ type Key = (u32, Phase, u32);
 struct Descriptions {
     by_texts: HashMap<[u32; 6], u32>,
     by_value: HashMap<String, u32>,
+    /// By what the arguments alone tell.
+    by_bare: HashMap<String, u32>,
     list: Vec<Description>,
 }
 
@@ -203,22 +205,42 @@ impl Descriptions {
             return number;
         }
         let text = |number: u32| records.texts.text(number);
-        let mut description = if occurrence.operator.is_some() {
-            let (known, _) = tensors(text(texts[4]), text(texts[5]));
-            // The gradient of the first result comes first; others may be absent.
-            let known: Vec<Shape> = known.into_iter().take(1).filter(|shape| !shape.is_empty()).collect();
-            describe(records.names.text(texts[0]), text(texts[1]), text(texts[2]), text(texts[3]), &known)
-        } else {
-            lone(records, texts)
+        let described = |known: &[Shape]| {
+            let mut description = if occurrence.operator.is_some() {
+                describe(records.names.text(texts[0]), text(texts[1]), text(texts[2]), text(texts[3]), known)
+            } else {
+                lone(records, texts)
+            };
+            description.name = shown_name(&description.name);
+            description
         };
-        description.name = shown_name(&description.name);
-        let value = format!("{description:?}");
-        let list = &mut self.list;
-        let number = *self.by_value.entry(value).or_insert_with(|| {
-            list.push(description);
-            list.len() as u32 - 1
-        });
+        let (known, _) = tensors(text(texts[4]), text(texts[5]));
+        // The gradient of the first result comes first; others may be absent.
+        let known: Vec<Shape> = known.into_iter().take(1).filter(|shape| !shape.is_empty()).collect();
+        let number = self.number(described(&[]), described(&known));
         self.by_texts.insert(texts, number);
+        number
+    }
+
+    /// The number of a description, of which `bare` is what its own arguments tell. An
+    /// occurrence whose gradient is not in the trace tells no more, and is one of the others.
+    fn number(&mut self, bare: Description, full: Description) -> u32 {
+        let (of_bare, of_full) = (format!("{bare:?}"), format!("{full:?}"));
+        let alike = self.by_bare.get(&of_bare).copied();
+        let number = match (alike, self.by_value.get(&of_full)) {
+            (Some(alike), _) if of_full == of_bare => alike,
+            (_, Some(&known)) => known,
+            (Some(alike), None) if format!("{:?}", self.list[alike as usize]) == of_bare => {
+                self.list[alike as usize] = full;
+                alike
+            }
+            (_, None) => {
+                self.list.push(full);
+                self.list.len() as u32 - 1
+            }
+        };
+        self.by_value.insert(of_full, number);
+        self.by_bare.entry(of_bare).or_insert(number);
         number
     }
 }
