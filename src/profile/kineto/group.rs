@@ -217,14 +217,14 @@ impl Descriptions {
         let (known, _) = tensors(text(texts[4]), text(texts[5]));
         // The gradient of the first result comes first; others may be absent.
         let known: Vec<Shape> = known.into_iter().take(1).filter(|shape| !shape.is_empty()).collect();
-        let number = self.number(described(&[]), described(&known));
+        let number = self.number(&described(&[]), described(&known));
         self.by_texts.insert(texts, number);
         number
     }
 
     /// The number of a description, of which `bare` is what its own arguments tell. An
     /// occurrence whose gradient is not in the trace tells no more, and is one of the others.
-    fn number(&mut self, bare: Description, full: Description) -> u32 {
+    fn number(&mut self, bare: &Description, full: Description) -> u32 {
         let (of_bare, of_full) = (format!("{bare:?}"), format!("{full:?}"));
         let alike = self.by_bare.get(&of_bare).copied();
         let number = match (alike, self.by_value.get(&of_full)) {
