@@ -713,6 +713,13 @@ fn what_the_programs_signal_handlers_raise_reaches_the_program() {
     assert_eq!(ran.windows(), [(11, 13)], "{}", ran.seen);
 }
 
+#[test]
+fn a_signal_while_a_window_is_dropped_ends_the_job_as_it_would() {
+    let Some(python) = torch() else { return };
+    let ran = Place::new().run(&[], &[&python, &fixture("ends_while_dropped.py")]);
+    assert_eq!((ran.code(), &*ran.out()), (7, ""), "{}", ran.err());
+}
+
 /// The second optimizer has the steps from the hundredth on that the first did not make.
 #[test]
 fn another_optimizer_takes_over_where_the_first_one_rests() {

@@ -486,8 +486,9 @@ class Hook:
                 self.fail(problem)
 
         def overdue(_):
-            with Held(within_c=True):
+            with Held(within_c=True) as held:
                 drop()
+            held.left = True
             return 0
 
         try:
@@ -726,18 +727,18 @@ class Held:
     PyTorch's profiler as well. What it raises there would be lost in an `except`, or leave
     the profiler half started. They are called as we leave; or sent once more, for Python to
     call them, where one of them has raised, and where we are in a callback of C (`within_c`),
-    which would only print what they raise.
+    which would only print what they raise (its last line sets `left`).
     """
 
     # Those that are entered, the innermost last: a call that was asked for may come in between.
     entered = []
 
     def __init__(self, within_c=False):
-        self.within_c, self.kept, self.came = within_c, {}, []
+        self.within_c, self.left, self.kept, self.came = within_c, False, {}, []
 
     def __enter__(self):
         if not in_main():
-            return
+            return self
         Held.entered.append(self)
         try:
             for number in range(1, signal.NSIG):
@@ -752,6 +753,7 @@ class Held:
                     self.set_again(number)
         except BaseException as problem:
             self.leave([problem])
+        return self
 
     def wait(self, number, frame):
         if number not in self.came:
@@ -759,9 +761,10 @@ class Held:
 
     def set_again(self, number):
         """Sets the handler that was, unless the program has set another meanwhile."""
+        handler, was = self.kept[number]
         if _signal.getsignal(number) == self.wait:
-            handler, was = self.kept[number]
             _signal.signal(number, handler)
+        if _signal.getsignal(number) is handler:
             # As it was, with the flags that Python sets otherwise (siginterrupt).
             action(number, was)
 
@@ -787,19 +790,22 @@ class Held:
             frame = frame.f_back
         for number in self.came:
             if raised or self.within_c:
-                threading.Timer(0.001, self.send_again, (number,)).start()
+                threading.Thread(target=self.send_again, args=(number,), daemon=True).start()
                 continue
             try:
                 self.kept[number][0](number, frame)
             except BaseException as problem:
                 raised.append(problem)
         try:
+            self.left = not self.within_c
             if raised:
                 raise raised[0]
         finally:
             del raised, frame  # They hold each other.
 
     def send_again(self, number):
+        while not self.left:
+            time.sleep(0.001)
         handler = _signal.getsignal(number)
         # Of asyncio's, the byte counts that Python wrote for it when the signal came.
         if callable(handler) and getattr(handler, "__module__", None) != "asyncio.unix_events":
