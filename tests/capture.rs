@@ -360,7 +360,8 @@ fn every_way_to_train_is_recorded_and_none_is_changed() {
         };
         let job = words(&scenario.job);
         let (ran, bare) = (place.run(&scenario.options, &job), place.bare(&job));
-        assert_eq!(Some(ran.code()), bare.status.code(), "{name}: {}", ran.err());
+        let bare_err = String::from_utf8_lossy(&bare.stderr);
+        assert_eq!(Some(ran.code()), bare.status.code(), "{name}: {}\nwithout us: {bare_err}", ran.err());
         assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{name}: the output is the job's own");
         let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{name}: {}\n{}", ran.err(), ran.seen));
         assert_eq!(ran.steps(), scenario.steps, "{name}: {}", ran.seen);
