@@ -134,8 +134,8 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, recorder: Recorder, end: 
         }
         Seen::NoSteps => {
             "nothing recorded: PyTorch was imported, but no torch optimizer made a step. Steps are counted \
-             by calls of optimizer.step(), which torch.compile hides in PyTorch 2.1; for a job without any, save a trace with torch.profiler and use \
-             `habitat-tui import`"
+             by calls of optimizer.step(), which torch.compile hides in PyTorch 2.1; for a job without any, save a \
+             trace with torch.profiler and use `habitat-tui import`"
                 .to_owned()
         }
         Seen::TooFew { steps, in_window: true } => {

@@ -230,7 +230,7 @@ impl Descriptions {
         let number = match (alike, self.by_value.get(&of_full)) {
             (Some(alike), _) if of_full == of_bare => alike,
             (_, Some(&known)) => known,
-            (Some(alike), None) if format!("{:?}", self.list[alike as usize]) == of_bare => {
+            (Some(alike), None) if self.list[alike as usize] == *bare => {
                 self.list[alike as usize] = full;
                 alike
             }
