@@ -210,8 +210,9 @@ def call(folder, settings):
         param_groups = []
 
     optimizer, times = Optimizer(), []
-    habitat_hook.guarded = True  # No torch here.
-    after_step = habitat_hook.Hook(settings, folder + "/socket").after_step()
+    hook = habitat_hook.Hook(settings, folder + "/socket")
+    hook.guard.is_set = True  # No torch here.
+    after_step = hook.after_step()
     for _ in range(15):
         began = time.perf_counter()
         for _ in range(20000):

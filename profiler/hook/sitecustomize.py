@@ -73,7 +73,9 @@ def _habitat_install(here, module):
     try:
         from importlib import util
 
-        spec = util.spec_from_file_location("_habitat_tui_hook", os.path.join(here, "habitat_hook.py"))
+        folder = os.path.join(here, "habitat_hook")
+        file = os.path.join(folder, "__init__.py")
+        spec = util.spec_from_file_location("_habitat_tui_hook", file, submodule_search_locations=[folder])
         hook = util.module_from_spec(spec)
         sys.modules["_habitat_tui_hook"] = hook
         spec.loader.exec_module(hook)

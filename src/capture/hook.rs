@@ -9,9 +9,19 @@ use serde::Serialize;
 use super::messages;
 
 /// The Python that is loaded into the job.
-const FILES: [(&str, &str); 2] = [
+const FILES: [(&str, &str); 12] = [
     ("sitecustomize.py", include_str!("../../profiler/hook/sitecustomize.py")),
-    ("habitat_hook.py", include_str!("../../profiler/hook/habitat_hook.py")),
+    ("habitat_hook/__init__.py", include_str!("../../profiler/hook/habitat_hook/__init__.py")),
+    ("habitat_hook/guard.py", include_str!("../../profiler/hook/habitat_hook/guard.py")),
+    ("habitat_hook/hook.py", include_str!("../../profiler/hook/habitat_hook/hook.py")),
+    ("habitat_hook/inputs.py", include_str!("../../profiler/hook/habitat_hook/inputs.py")),
+    ("habitat_hook/link.py", include_str!("../../profiler/hook/habitat_hook/link.py")),
+    ("habitat_hook/memory.py", include_str!("../../profiler/hook/habitat_hook/memory.py")),
+    ("habitat_hook/optimizers.py", include_str!("../../profiler/hook/habitat_hook/optimizers.py")),
+    ("habitat_hook/process.py", include_str!("../../profiler/hook/habitat_hook/process.py")),
+    ("habitat_hook/pytorch.py", include_str!("../../profiler/hook/habitat_hook/pytorch.py")),
+    ("habitat_hook/signals.py", include_str!("../../profiler/hook/habitat_hook/signals.py")),
+    ("habitat_hook/window.py", include_str!("../../profiler/hook/habitat_hook/window.py")),
 ];
 
 /// What to record.
@@ -57,7 +67,7 @@ impl Settings {
 /// Those of writing.
 pub(super) fn unpack(folder: &Path) -> io::Result<PathBuf> {
     let place = folder.join("hook");
-    std::fs::create_dir(&place)?;
+    std::fs::create_dir_all(place.join("habitat_hook"))?;
     for (name, text) in FILES {
         std::fs::write(place.join(name), text)?;
     }

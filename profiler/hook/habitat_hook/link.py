@@ -1,0 +1,91 @@
+"""The messages to the program that listens; README.md beside this folder describes them."""
+
+import json
+import os
+import sys
+
+from .process import rank
+from .pytorch import torch_version
+
+PROTOCOL = 1
+# Unsent bytes kept at most; beyond them the listener is taken for dead.
+BACKLOG = 1 << 20
+
+
+class Link:
+    """Frames over a Unix socket, sent without ever waiting."""
+
+    def __init__(self, address):
+        import _socket
+
+        self.flags = getattr(_socket, "MSG_NOSIGNAL", 0)
+        self.unsent = b""
+        self.socket = None
+        link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            if hasattr(_socket, "SO_NOSIGPIPE"):
+                link.setsockopt(_socket.SOL_SOCKET, _socket.SO_NOSIGPIPE, 1)
+            link.settimeout(0.2)
+            link.connect(address)
+            link.setblocking(False)
+        except Exception:
+            link.close()
+            return
+        self.socket = link
+
+    @property
+    def alive(self):
+        return self.socket is not None
+
+    def send(self, message):
+        if self.socket is None:
+            return
+        text = json.dumps(message, separators=(",", ":")).encode()
+        self.unsent += len(text).to_bytes(4, "little") + text
+        self.flush()
+
+    def flush(self):
+        try:
+            while self.unsent and self.socket is not None:
+                sent = self.socket.send(self.unsent, self.flags)
+                self.unsent = self.unsent[sent:]
+        except BlockingIOError:
+            if len(self.unsent) > BACKLOG:
+                self.close()
+        except Exception:
+            self.close()
+
+    def finish(self, seconds):
+        """The last messages may wait a little."""
+        try:
+            if self.socket is not None:
+                self.socket.settimeout(seconds)
+                self.flush()
+        except Exception:
+            pass
+        self.close()
+
+    def close(self):
+        link, self.socket, self.unsent = self.socket, None, b""
+        if link is not None:
+            try:
+                link.close()
+            except Exception:
+                pass
+
+
+def greet(address):
+    """A link that has said hello, whether or not anybody listens."""
+    link = Link(address)
+    link.send(
+        {
+            "type": "hello",
+            "version": PROTOCOL,
+            "pid": os.getpid(),
+            "stage": "torch",
+            "python": "%d.%d.%d" % sys.version_info[:3],
+            "torch": torch_version(),
+            "rank": rank(),
+        }
+    )
+    return link

@@ -1,0 +1,74 @@
+"""What stays in memory between two steps."""
+
+
+def peak_memory():
+    """Largest memory of tensors on this process's GPU since it started, in bytes."""
+    import torch
+
+    try:
+        if torch.cuda.is_initialized():
+            return int(torch.cuda.max_memory_allocated())
+    except Exception:
+        pass
+    return None
+
+
+def held(optimizers, model):
+    """What the parameters, their gradients and the optimizers' state take, right after a
+    step: sizes only, no tensor is looked into. None where it cannot be told."""
+    try:
+        parameters = {}
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameters[id(parameter)] = parameter
+        trained = list(parameters.values())
+        if model is not None:
+            for tensor in list(model.parameters()) + list(model.buffers()):
+                parameters[id(tensor)] = tensor
+        device = trained[0].device.type
+        sizes = Sizes(device)
+        total = {"device": device, "parameters_bytes": sizes.of(parameters.values())}
+        # Reading .grad of what is no leaf would make torch warn.
+        gradients = [parameter.grad for parameter in trained if parameter.is_leaf]
+        total["gradients_bytes"] = sizes.of(gradients)
+        total["optimizer_state_bytes"] = sizes.of([list(optimizer.state.values()) for optimizer in optimizers])
+        total["whole_model"] = model is not None and sizes.complete
+        return total if sizes.complete else None
+    except Exception:
+        return None
+
+
+class Sizes:
+    """Bytes of tensors on a kind of device, each counted once."""
+
+    MOST = 200000
+
+    def __init__(self, device):
+        import torch
+
+        self.torch = torch
+        self.device = device
+        self.seen = set()
+        self.complete = True
+
+    def of(self, values, depth=0):
+        if isinstance(values, dict):
+            values = values.values()
+        total = 0
+        for value in values:
+            if isinstance(value, self.torch.Tensor):
+                total += self.one(value)
+            elif depth < 3 and isinstance(value, (dict, list, tuple)):
+                total += self.of(value, depth + 1)
+        return total
+
+    def one(self, tensor):
+        tensor = getattr(tensor, "_local_tensor", tensor)  # A DTensor's share of this rank.
+        if id(tensor) in self.seen or tensor.device.type != self.device:
+            return 0
+        if len(self.seen) >= self.MOST or tensor.layout is not self.torch.strided:
+            self.complete = False
+            return 0
+        self.seen.add(id(tensor))
+        return tensor.numel() * tensor.element_size()

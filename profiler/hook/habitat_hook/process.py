@@ -1,0 +1,53 @@
+"""What the hook asks of its process and of the disk."""
+
+import os
+import sys
+
+
+def rank():
+    """The rank on this machine, else in the job; None where there is but one process."""
+    for name in ("LOCAL_RANK", "SLURM_LOCALID", "RANK"):
+        value = os.environ.get(name, "")
+        if value.isdigit():
+            return int(value)
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return None
+
+
+def at_exit(call):
+    """Children of multiprocessing run their own list of last calls, not atexit's."""
+    import atexit
+
+    atexit.register(call)
+    from multiprocessing import process, util
+
+    if process.parent_process() is not None:
+        util.Finalize(None, call, exitpriority=0)
+
+
+def remove(path):
+    try:
+        os.remove(path)
+    except OSError:
+        pass
+
+
+def free_bytes(folder):
+    """Bytes that this user may still write there; None where that cannot be told."""
+    try:
+        disk = os.statvfs(folder)
+        return disk.f_bavail * disk.f_frsize
+    except OSError:
+        return None
+
+
+def is_whole(path):
+    """Whether the file of a JSON object has its end."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(os.path.getsize(path) - 64, 0))
+            return file.read().rstrip().endswith(b"}")
+    except OSError:
+        return False
