@@ -661,9 +661,9 @@ fn who_ended_a_job_and_why_nothing_was_recorded_is_said() {
     let Some(python) = torch() else { return };
     let place = Place::new();
     let script = fixture("slow.py");
-    let ran = place.run(&["--after", "5000", "--timeout", "8s"], &[&python, &script, &place.path("progress"), "9000"]);
+    let ran = place.run(&["--after", "5000", "--timeout", "30s"], &[&python, &script, &place.path("progress"), "9000"]);
     let said = ran.err();
-    assert!(said.contains("the job was ended by --timeout after 8 s; nothing recorded: the job made"), "{said}");
+    assert!(said.contains("the job was ended by --timeout after 30 s; nothing recorded: the job made"), "{said}");
     assert!(said.contains("try a longer --timeout, or --after"), "{said}");
     let ran = Place::new().run(&[], &[&python, &fixture("crash.py"), "kill"]);
     let said = ran.err();

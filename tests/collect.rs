@@ -201,7 +201,8 @@ fn the_program_on_a_processor_killed_and_going_on() {
     let began = Instant::now();
     let (code, text) = collect(&folder, &[], &[&args[..], &["25s"]].concat());
     assert_eq!(code, 0, "{text}");
-    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    // Ten minutes' worth of rows were to be had.
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
     assert!(text.contains("its last line was cut off and is measured again"), "{text}");
     assert!(text.contains(&format!("going on after {} of", whole - 2)), "{text}");
     assert!(text.contains("a minute): ") && text.contains("rows of the sample ("), "{text}");
