@@ -22,7 +22,7 @@ mod place;
 mod python;
 
 use place::{Place, wait_for};
-use python::{python, torch};
+use python::{python, torch, torch_version};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/capture")
@@ -421,11 +421,9 @@ fn the_users_profiler_loses_nothing() {
         let (with, without) = (ran.out(), String::from_utf8_lossy(&bare.stdout).into_owned());
         let but_events = |out: &str| out.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(but_events(&with), but_events(&without), "{kind}: products with us and without");
-        // Older versions lose a few events of their own, other ones each time.
-        if place.bare(&job).stdout == bare.stdout {
+        // 2.1 loses a few events of its own, other ones each time.
+        if torch_version(&python) > (2, 1) {
             assert_eq!(with, without, "{kind}: events with us and without");
-        } else {
-            eprintln!("{kind}: two runs without us have different events");
         }
         eprintln!("{kind}: {}", ran.out().lines().next().unwrap());
         match kind {

@@ -6,31 +6,24 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::python::torch;
+use super::python::{torch, torch_version};
 use super::{Place, env, wait_for};
 
 /// The interpreter, where its `PyTorch` can be attached to.
 fn attachable() -> Option<String> {
     let python = torch()?;
     // 2.1.2 does not report for requests on a machine without a GPU, 2.6.0 does.
-    if version(&python) < (2, 6) {
-        eprintln!("skipped: PyTorch {:?} can be attached to only where it sees a GPU", version(&python));
+    if torch_version(&python) < (2, 6) {
+        eprintln!("skipped: PyTorch {:?} can be attached to only where it sees a GPU", torch_version(&python));
         return None;
     }
     Some(python)
 }
 
-fn version(python: &str) -> (u32, u32) {
-    let output = Command::new(python).args(["-c", "import torch; print(torch.__version__)"]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let mut numbers = text.split('.').map(|part| part.parse().unwrap());
-    (numbers.next().unwrap(), numbers.next().unwrap())
-}
-
 /// Whether a program with this `PyTorch` comes to no harm where its own profiler starts
 /// while a trace on demand is written.
 fn bears_its_own_profiler(python: &str) -> bool {
-    version(python) >= (2, 12)
+    torch_version(python) >= (2, 12)
 }
 
 fn fixture(name: &str) -> String {

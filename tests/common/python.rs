@@ -20,3 +20,11 @@ pub fn torch() -> Option<String> {
     }
     python
 }
+
+/// Major and minor version of the interpreter's `PyTorch`.
+pub fn torch_version(python: &str) -> (u32, u32) {
+    let output = Command::new(python).args(["-c", "import torch; print(torch.__version__)"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut numbers = text.split('.').map(|part| part.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
