@@ -706,6 +706,17 @@ fn a_profiler_that_the_program_begins_in_a_thread_is_whole() {
     assert_eq!(ran.windows(), [(23, 25)], "the first was dropped: {}", ran.seen);
 }
 
+/// `PyTorch` crashes, or fails in the program, where two threads start or stop profilers at once.
+#[test]
+fn the_programs_profiler_and_ours_never_overlap() {
+    let Some(python) = torch() else { return };
+    for moment in ["starts", "stops", "ends"] {
+        let ran = Place::new().run(&[], &[&python, &fixture("overlapping.py"), moment]);
+        assert_eq!(ran.code(), 0, "{moment}: {}", ran.err());
+        assert!(ran.out().starts_with("own profiler whole: [True] overlaps: 0\n"), "{moment}: {}", ran.out());
+    }
+}
+
 /// Neither is the recording lost because they come while a window opens or closes.
 #[test]
 fn what_the_programs_signal_handlers_raise_reaches_the_program() {

@@ -71,7 +71,7 @@ if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 from torch.optim import optimizer as optimizers
 hooks = optimizers._global_optimizer_post_hooks
-ours = [(key, hook) for key, hook in hooks.items() if hook.__module__ == "_habitat_tui_hook"]
+ours = [(key, hook) for key, hook in hooks.items() if hook.__module__.partition(".")[0] == "_habitat_tui_hook"]
 assert len(ours) == 1, "the hook is not loaded: %r" % list(hooks.items())
 
 def timed(hooked):

@@ -1,5 +1,6 @@
 """The user's own profiler comes first."""
 
+import threading
 import weakref
 
 
@@ -9,8 +10,8 @@ class Guard:
     def __init__(self, make_way):
         self.make_way = make_way
         self.is_set = False
-        # While a profiler of ours starts.
-        self.ours = False
+        # The thread that starts one of ours now.
+        self.ours = None
         # The user's that are prepared or running: inner objects of theirs.
         self.users = weakref.WeakSet()
 
@@ -22,14 +23,16 @@ class Guard:
         prepare, leave = profiler.profile._prepare_trace, profiler.profile.__exit__
 
         def _prepare_trace(inner, *args, **kwargs):
-            if not self.ours:
+            if self.ours != threading.get_ident():
+                self.users.add(inner)  # From here on no window opens.
                 self.make_way()
-                self.users.add(inner)
             return prepare(inner, *args, **kwargs)
 
         def __exit__(inner, *args, **kwargs):
-            self.users.discard(inner)
-            return leave(inner, *args, **kwargs)
+            try:
+                return leave(inner, *args, **kwargs)
+            finally:
+                self.users.discard(inner)  # No sooner: nor does one open while it stops.
 
         profiler.profile._prepare_trace = _prepare_trace
         profiler.profile.__exit__ = __exit__

@@ -104,9 +104,12 @@ class Hook:
         return after_step
 
     def forked(self):
-        """Nothing is calm in a child: it has not made these steps."""
+        """Nothing is calm in a child: it has not made these steps. Nor has it the threads."""
         self.calm[0] = 0
         self.stamps.clear()
+        # Held while a profiler of ours starts or stops: PyTorch may crash where another one
+        # does meanwhile.
+        self.turn, self.guard.ours = threading.RLock(), None
 
     def calm_down(self, optimizer):
         """Lets the next steps of this optimizer only be noted, where nothing is under way."""
@@ -185,8 +188,9 @@ class Hook:
         elif self.times:
             self.report(now)
         self.last = now
-        if self.window is not None:
-            self.within(self.window, step)
+        window = self.window
+        if window is not None:
+            self.within(window, step)
         else:
             self.between(step, optimizer)
         # A step is timed up to the next one's beginning.
@@ -226,7 +230,8 @@ class Hook:
         self.optimizers.note(optimizer)
         self.looked(step)
         if not capturing():
-            self.open(step)
+            with self.turn:
+                self.open(step)
 
     def look(self):
         """Watches the modules' inputs for one step, the last before the window."""
@@ -268,18 +273,18 @@ class Hook:
             self.miss(reason)
             return
         began = time.perf_counter()
-        self.guard.ours = True
+        window = self.window = Window(step, everywhere)
+        self.guard.ours = threading.get_ident()
         try:
-            self.window = Window(step, everywhere)
-            self.window.start(bool(self.settings["memory"]), bool(self.settings.get("stacks")))
+            window.start(bool(self.settings["memory"]), bool(self.settings.get("stacks")))
         except Exception as problem:
             self.dropped = PATIENCE
-            self.lose("torch.profiler did not start: %s" % str(problem)[:200])
+            self.lose(window, "torch.profiler did not start: %s" % str(problem)[:200])
             return
         finally:
-            self.guard.ours = False
-        self.window.next_mark(step + 1)
-        self.limit(self.window)
+            self.guard.ours = None
+        window.next_mark(step + 1)
+        self.limit(window)
         self.last = time.perf_counter()
         cost = round((self.last - began) * 1e6, 1)
         self.send({"type": "window", "state": "opened", "step": step, "cost_us": cost})
@@ -291,9 +296,9 @@ class Hook:
         elif not window.within_reach():
             pass
         elif window.doom is not None:
-            self.lose(window.doom)
+            self.lose(window, window.doom)
         elif step >= window.after + self.settings["window"]:
-            self.close()
+            self.close(window)
         else:
             window.next_mark(step + 1)
 
@@ -306,7 +311,7 @@ class Hook:
             if window is not self.window or os.getpid() != self.pid:
                 pass
             elif window.within_reach():
-                self.lose("it was open for %.0f s and its steps did not end; did a validation begin?" % seconds)
+                self.lose(window, "it was open for %.0f s and its steps did not end; did a validation begin?" % seconds)
             else:
                 self.limit(window)
         except Exception as problem:
@@ -314,31 +319,39 @@ class Hook:
 
     def make_way(self):
         """A profiler of the user's is about to start."""
-        window = self.window
-        if window is None or self.pid != os.getpid():
-            return
-        if not window.within_reach():
-            window.have_dropped("users_profiler")
-            return
+        away = None
         with Held():
             try:
-                self.lose("users_profiler")
+                if self.pid == os.getpid() and self.turn.acquire(timeout=EXPORT_WAIT):
+                    try:
+                        window = self.window
+                        if window is not None and window.within_reach():
+                            self.lose(window, "users_profiler")
+                        else:
+                            away = window
+                    finally:
+                        self.turn.release()
             except Exception:
                 pass
+        if away is not None:
+            away.have_dropped("users_profiler")
 
-    def close(self):
-        window, self.window = self.window, None
+    def close(self, window):
+        """After the last step of a window, unless another thread has dropped it."""
         began = time.perf_counter()
-        try:
-            profile = window.end()
-        except Exception as problem:
-            self.last = None
-            self.miss("torch.profiler did not stop: %s" % str(problem)[:200])
-            return
+        with self.turn:
+            if window is not self.window:
+                return
+            self.window, self.next_window = None, self.steps + GAP
+            try:
+                profile = window.end()
+            except Exception as problem:
+                self.last = None
+                self.miss("torch.profiler did not stop: %s" % str(problem)[:200])
+                return
         remains = held(self.optimizers.those_there(), self.model() if self.model is not None else None)
         self.last = time.perf_counter()
         self.windows += 1
-        self.next_window = self.steps + GAP
         self.optimizers.forget()
         self.send(
             {
@@ -360,17 +373,18 @@ class Hook:
         )
         self.exporter.start()
 
-    def lose(self, reason, tell=True):
-        """Lets go of an open window. What doomed it before is the reason that counts."""
-        window, self.window = self.window, None
-        self.last = None
-        if window is not None:
-            reason = window.doom or reason
+    def lose(self, window, reason, tell=True):
+        """Lets go of an open window, unless another thread has. What doomed it before is the
+        reason that counts."""
+        with self.turn:
+            if window is not self.window:
+                return
+            self.window = self.last = None
+            self.miss(window.doom or reason, tell)
             try:
                 window.end()
             except Exception:
                 pass
-        self.miss(reason, tell)
 
     def miss(self, reason, tell=True):
         """No window this time; another is tried later."""
@@ -384,8 +398,9 @@ class Hook:
         probe, self.probe = self.probe, None
         if probe is not None:
             probe.stop()
-        if self.window is not None and self.window.within_reach():
-            self.lose("nobody listens", tell=False)
+        window = self.window
+        if window is not None and window.within_reach():
+            self.lose(window, "nobody listens", tell=False)
 
     def fail(self, problem):
         """A fault of ours: nothing more is recorded in this process, and the listener told."""
@@ -414,11 +429,11 @@ class Hook:
             if window is not None and window.within_reach():
                 crashed = getattr(sys, "last_value", None) is not None
                 if window.doom is not None:
-                    self.lose(window.doom)
+                    self.lose(window, window.doom)
                 elif crashed or self.steps == window.after:
-                    self.lose("the process %s in the window" % ("crashed" if crashed else "ended"))
+                    self.lose(window, "the process %s in the window" % ("crashed" if crashed else "ended"))
                 else:
-                    self.close()
+                    self.close(window)
             if self.exporter is not None:
                 self.exporter.join(EXPORT_WAIT)
             self.catch_up()

@@ -19,12 +19,11 @@ class Inputs:
         ours = os.getpid()
 
         def before(called, inputs):
-            if self.model is not None and self.model() is not called:
+            if self.model is not None and self.model() is not called or os.getpid() != ours:
                 return
             with Held():
                 try:
-                    if os.getpid() == ours:
-                        self.seen(called, inputs)
+                    self.seen(called, inputs)
                 except Exception:
                     pass
 

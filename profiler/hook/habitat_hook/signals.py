@@ -130,5 +130,9 @@ def in_main():
     return sys.platform != "linux" or threading.get_native_id() == os.getpid()
 
 
+# The name that this package goes by.
+PACKAGE = __name__.partition(".")[0]
+
+
 def is_ours(frame):
-    return frame.f_globals.get("__package__") == __package__
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE

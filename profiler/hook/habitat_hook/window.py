@@ -92,8 +92,9 @@ class Window:
     def have_dropped(self, reason):
         """Has the main thread drop it, and gives it a moment to do so."""
         self.doom, patience = reason, time.perf_counter() + 1.0
-        if self.ask is not None:
-            self.ask()
+        ask = self.ask  # Another thread may take it away.
+        if ask is not None:
+            ask()
             while self.profile is not None and time.perf_counter() < patience:
                 time.sleep(0.002)
 
