@@ -16,6 +16,7 @@ pub mod assemble;
 pub mod calibrate;
 pub mod cupti;
 pub mod device;
+mod folder;
 mod hook;
 mod launch;
 mod libraries;
@@ -27,6 +28,7 @@ pub mod shapes;
 pub mod smi;
 mod socket;
 
+pub use folder::Folder;
 pub use hook::Settings;
 pub use recording::{Process, Recording, Seen};
 
@@ -286,7 +288,7 @@ pub struct Finished {
     /// Whether it was interrupted from our terminal (Ctrl-C).
     pub interrupted: bool,
     /// Where the traces are; removed with this value.
-    pub folder: tempfile::TempDir,
+    pub folder: Folder,
     /// What was seen.
     pub recording: Recording,
 }
@@ -336,7 +338,7 @@ impl<F: FnMut(&Recording, &Path)> Watch for F {
 pub struct Running {
     order: Order,
     job: launch::Job,
-    folder: tempfile::TempDir,
+    folder: Folder,
     socket: socket::Socket,
     events: mpsc::Sender<Event>,
     happening: mpsc::Receiver<Event>,
@@ -350,7 +352,8 @@ pub fn start(order: &Order) -> Result<Running, CaptureError> {
     // Absolute: the job may change its folder.
     let place = std::path::absolute(std::env::temp_dir()).unwrap_or_else(|_| std::env::temp_dir());
     let failed = |source| CaptureError::Folder { path: place.clone(), source };
-    let folder = private_folder(&place).map_err(failed)?;
+    folder::remove_dead(&place);
+    let folder = Folder::new(&place).map_err(failed)?;
     let (events, happening) = mpsc::channel();
     let socket = socket::listen(folder.path(), Path::new("/tmp"), events.clone())?;
     let own = |name: &str| std::env::var_os(name);

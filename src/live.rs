@@ -7,6 +7,7 @@ mod tail;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 pub use tail::Tail;
 
@@ -26,14 +27,31 @@ pub struct Job {
     pub log: String,
     /// The profile to be written.
     pub output: String,
-    /// Windows to be recorded.
-    pub windows: u32,
-    /// Steps made before the first window opens.
-    pub after: u64,
-    /// Steps of a window.
-    pub window: u32,
+    /// What is to be recorded.
+    pub wanted: Wanted,
     /// How it is stopped, the mildest first.
     pub pushes: Vec<Push>,
+}
+
+/// What is to be recorded of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Steps of PyTorch's optimizers.
+    Steps {
+        /// Windows.
+        windows: u32,
+        /// Steps made before the first window opens.
+        after: u64,
+        /// Steps of a window.
+        window: u32,
+    },
+    /// Kernels of a CUDA program, for a time: no steps are seen while it runs.
+    Kernels {
+        /// From the start of CUDA to the window.
+        after: Duration,
+        /// The window.
+        length: Duration,
+    },
 }
 
 /// One way to ask a job to end.
@@ -48,7 +66,7 @@ pub struct Push {
 /// How far the job is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum State {
-    /// No Python of it was heard of.
+    /// Nothing of it was heard of: no Python, or no start of CUDA where kernels are wanted.
     #[default]
     Started,
     /// Python runs, PyTorch is not imported.
@@ -59,8 +77,14 @@ pub enum State {
     Steps,
     /// A window is open: its first and last step.
     Recording(u64, u64),
+    /// CUDA was started; so many seconds later its window of time opens.
+    Cuda(u64),
+    /// A window of time is open, for so many seconds more.
+    Kernels(u64),
     /// A window is closed and its trace is being written.
     Writing,
+    /// It runs, and its window of time is past.
+    Running,
     /// It was asked to end, last by this one of [`Job::pushes`].
     Stopping(usize),
     /// It does not run: a signal stopped it.
@@ -93,6 +117,17 @@ pub struct Times {
     pub only_last: bool,
 }
 
+/// What a window of time holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kernels {
+    /// Kernels of all processes whose windows make the profile.
+    pub count: u64,
+    /// Records that could not be kept.
+    pub lost: u64,
+    /// The time that it was open.
+    pub length: Micros,
+}
+
 /// One process of the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
@@ -113,7 +148,8 @@ pub struct Process {
 pub struct Snapshot {
     /// How far it is.
     pub state: State,
-    /// Its processes that run Python: those that train first, by rank.
+    /// Its processes that run Python: those that train first, by rank. Where kernels are
+    /// wanted, those that started CUDA.
     pub processes: Vec<Process>,
     /// Steps made, of the process that made most.
     pub steps: u64,
@@ -123,6 +159,8 @@ pub struct Snapshot {
     pub recent: Vec<Micros>,
     /// First and last step of the recorded windows of that process.
     pub windows: Vec<(u64, u64)>,
+    /// The recorded window of time, where kernels are wanted.
+    pub kernels: Option<Kernels>,
     /// What opening and closing windows held it up for.
     pub cost: Micros,
     /// Windows that were dropped, and faults; in words.

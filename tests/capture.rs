@@ -175,7 +175,9 @@ fn batch_sizes_that_make_no_sense_start_nothing() {
     // Every size is tried, and what was not recorded is said.
     let ran = place.run(&["--batches", "16,32"], &["sh", "-c", "echo started {batch}; exit {batch}"]);
     assert_eq!((ran.code(), ran.out().as_str()), (16, "started 16\nstarted 32\n"));
-    assert!(ran.err().contains("batch size 32 was not recorded"), "{}", ran.err());
+    for line in ["batch size 32 (2 of 2): sh -c echo", "batch size 32 was not recorded (2 of 2, exit code 32, "] {
+        assert!(ran.err().contains(line), "{line}: {}", ran.err());
+    }
 }
 
 #[test]
@@ -201,6 +203,53 @@ fn a_folder_for_temporary_files_with_a_long_name_will_do() {
     let ran = place.run(&[], &[&python, "-c", "print(1)"]);
     assert_eq!((ran.code(), ran.out().as_str()), (2, ""));
     assert!(ran.err().contains("set TMPDIR"), "{}", ran.err());
+}
+
+/// What a killed recorder leaves is removed by the next one, a day later. The job goes on
+/// without it, and so does every Python that it starts then.
+#[test]
+fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
+    let place = Place::new();
+    let tmp = place.folder.path().join("tmp");
+    std::fs::create_dir(&tmp).unwrap();
+    let place = Place { variables: vec![("TMPDIR".to_owned(), tmp.to_str().unwrap().to_owned())], ..place };
+    let there = || -> Vec<PathBuf> {
+        let mut all: Vec<_> = std::fs::read_dir(&tmp).unwrap().map(|entry| entry.unwrap().path()).collect();
+        all.sort();
+        all
+    };
+    let age = || {
+        let done =
+            Command::new("find").arg(&tmp).args(["-exec", "touch", "-h", "-t", "202001010000", "{}", "+"]).status();
+        assert!(done.unwrap().success());
+    };
+    let go = |name: &str| std::fs::write(place.path(name), "").unwrap();
+    let later = "while [ ! -e go-1 ]; do sleep 0.02; done; python3 -c 'print(1)' >out 2>err; echo $? >code";
+    let mut killed = place.start(&[], &["sh", "-c", later]);
+    wait_for("the first folder is there", || {
+        there().first().is_some_and(|it| it.join("hook/habitat_hook.py").exists())
+    });
+    let dead = there();
+    let living = place.start(&[], &["sh", "-c", "while [ ! -e go-2 ]; do sleep 0.02; done"]);
+    wait_for("the second one is", || there().iter().filter(|it| it.join("hook/habitat_hook.py").exists()).count() == 2);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let next = || assert_eq!(place.run(&[], &["true"]).code(), 0);
+    next();
+    assert_eq!(there().len(), 2, "a job may still write a trace there");
+    age();
+    next();
+    let left = there();
+    assert!(left.len() == 1 && left[0] != dead[0], "{left:?}");
+    go("go-2");
+    assert_eq!(place.end(living).code(), 0);
+    assert_eq!(there().len(), 0);
+    go("go-1");
+    if Command::new("python3").arg("--version").output().is_ok() {
+        wait_for("the job ends", || !std::fs::read_to_string(place.path("code")).unwrap_or_default().is_empty());
+        let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+        assert_eq!((read("code"), read("out"), read("err")), ("0\n".into(), "1\n".into(), String::new()));
+    }
 }
 
 #[test]
@@ -537,6 +586,15 @@ fn one_job_at_several_batch_sizes() {
         assert_eq!(profile.workload.batch_size, Some(batch));
         assert!(Path::new(&place.path(&format!("seen-b{batch}.json"))).exists());
     }
+    for (batch, place) in [(16, "1 of 3"), (48, "3 of 3")] {
+        let line = format!("habitat-tui: batch size {batch} ({place}): ");
+        let told = ran.err();
+        let lines: Vec<&str> = told.lines().filter_map(|it| it.strip_prefix(&line)).collect();
+        assert_eq!(lines.len(), 2, "before and after: {told}");
+        let recorded = " steps seen, recorded 11–13, a step took ";
+        let wrote = format!("; wrote p-b{batch}.habitat.json after ");
+        assert!(lines[0].contains("sized.py") && lines[1].contains(recorded) && lines[1].contains(&wrote), "{told}");
+    }
     assert_eq!(ran.err().matches("next:").count(), 1, "{}", ran.err());
     assert!(
         ran.err().contains("next: habitat-tui batches p-b16.habitat.json p-b48.habitat.json --to h100-sxm5-80gb,l4"),
@@ -575,6 +633,7 @@ fn a_full_disk_costs_the_profile_but_not_the_traces() {
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("trace-"));
     assert_eq!(traces.count(), 1);
+    assert!(!Path::new(kept).join("habitat-tui.lock").exists(), "what is kept is never removed by us");
     std::fs::remove_dir_all(kept).unwrap();
 }
 

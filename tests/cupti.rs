@@ -17,8 +17,11 @@ use habitat_tui::profile::{Mode, Phase, Profile};
 
 #[path = "common/place.rs"]
 mod place;
+#[path = "common/terminal.rs"]
+mod terminal;
 
 use place::{Place, Ran, wait_for};
+use terminal::Terminal;
 
 /// The recorder, as the tests' build made it.
 fn recorder() -> PathBuf {
@@ -239,6 +242,64 @@ fn a_child_of_the_program_writes_nothing() {
     assert_eq!(ran.seen["processes"].as_array().unwrap().len(), 1);
     assert!(ran.seen["not_understood"].as_array().unwrap().is_empty(), "{}", ran.seen);
     assert!(ran.profile.is_some() && began.elapsed() < Duration::from_secs(30));
+}
+
+/// `run --cupti` in a terminal.
+fn screens(options: &[&str], job: &[&str]) -> Terminal {
+    let arguments = [&["run", "--cupti"], options, &["--"], job].concat();
+    let libraries = built().unwrap_or(Path::new("/")).to_str().unwrap();
+    let recorder = recorder();
+    let variables = [("HABITAT_TUI_CUPTI", recorder.to_str().unwrap()), ("LD_LIBRARY_PATH", libraries)];
+    Terminal::open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &variables)
+}
+
+#[test]
+fn the_screens_follow_a_cuda_program() {
+    let Some(program) = program() else { return };
+    let window = ["--after-seconds", "2", "--for-seconds", "2", "-o", "p.habitat.json"];
+    let mut terminal = screens(&window, &[&program, "train", "8"]);
+    terminal.sees("CUDA is started; recording begins in");
+    let text = terminal.text();
+    assert!(text.contains("2 s of kernels, 2 s after CUDA's start"), "{text}");
+    for word in ["Python", "PyTorch", "step 0", "was timed"] {
+        assert!(!text.contains(word), "{word}: nothing counts steps, and there is no Python: {text}");
+    }
+    terminal.sees("recording kernels");
+    terminal.sees("recorded; the profile is p.habitat.json");
+    terminal.sees("runs; recorded");
+    terminal.sees("A100");
+    assert!(terminal.text().contains(" kernels in 2.0"), "{}", terminal.text());
+    terminal.press("2");
+    terminal.sees("gemm_back(");
+    terminal.press("3");
+    terminal.sees("H100");
+    terminal.press("5");
+    terminal.sees("ended with exit code 3");
+    terminal.sees("done");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 3, "the exit code is the program's");
+    let text = terminal.text();
+    assert!(text.contains("recorded 2.0 s with") && text.contains("next: habitat-tui p.habitat.json"), "{text}");
+    assert_eq!(terminal.read("p.log"), "done\n");
+}
+
+#[test]
+fn the_screens_say_why_a_cuda_program_is_not_recorded() {
+    let Some(program) = program() else { return };
+    let window = ["--after-seconds", "0.3", "--for-seconds", "60", "--step-range", "no such"];
+    let mut terminal = screens(&window, &[&program, "train", "60"]);
+    terminal.sees("recording kernels, 5");
+    terminal.press("qs");
+    // Interrupted within the window: what CUPTI had is lost with the program.
+    assert_eq!(terminal.ends(), 130);
+    let text = terminal.text();
+    assert!(text.contains("the job was stopped by you; nothing recorded: the recording was not complete"), "{text}");
+
+    let mut terminal = screens(&[], &["sh", "-c", "sleep 1; echo out; exit 6"]);
+    terminal.sees("started; waiting for it to start CUDA");
+    terminal.sees("no process of the job started CUDA with the recorder");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 6);
 }
 
 #[test]

@@ -5,12 +5,13 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{keys, launch, text};
 use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::{App, Effect, Msg, Screen, Source};
-use habitat_tui::live::{Job, Process, Push, Snapshot, State, Times, Update, Wish};
+use habitat_tui::live::{Job, Kernels, Process, Push, Snapshot, State, Times, Update, Wanted, Wish};
 use habitat_tui::predict::{Estimate, Method, Prediction, StepTime};
 use habitat_tui::profile::Profile;
 use habitat_tui::profile::breakdown::GroupBy;
@@ -30,9 +31,7 @@ fn started() -> Launch {
         name: "train".into(),
         log: "train-2026-11-21.log".into(),
         output: "train-2026-11-21.habitat.json.zst".into(),
-        windows: 1,
-        after: 10,
-        window: 3,
+        wanted: Wanted::Steps { windows: 1, after: 10, window: 3 },
         pushes: vec![
             Push { signal: "SIGINT", grace: 30 },
             Push { signal: "SIGTERM", grace: 15 },
@@ -54,6 +53,11 @@ fn micros(value: f64) -> Micros {
 fn process(pid: u32, rank: Option<u32>, steps: u64) -> Process {
     let (python, torch) = (Some("3.12.3".into()), Some("2.15.0".into()));
     Process { pid, rank, python, torch, steps }
+}
+
+/// One that started CUDA.
+fn cuda(pid: u32) -> Process {
+    Process { pid, rank: None, python: None, torch: None, steps: 0 }
 }
 
 /// After 137 steps: all recorded.
@@ -192,6 +196,45 @@ fn every_state_has_its_words() {
     }
     let silent = picture(vec![seen(Snapshot { silent: Some(31), ..steady() })], (120, 40));
     assert!(silent.contains("step 137; recorded; nothing heard for 31 s"), "{silent}");
+}
+
+/// A CUDA program: recorded for a time, without steps.
+#[test]
+fn a_cuda_program_is_followed_without_steps() {
+    let mut launch = started();
+    if let Some(job) = &mut launch.setup.job {
+        let (after, length) = (Duration::from_secs(5), Duration::from_millis(2500));
+        job.wanted = Wanted::Kernels { after, length };
+        job.command = "program --all".into();
+    }
+    let drawn = |state: State, more: Snapshot, size| {
+        text(&render_after(&launch, vec![seen(Snapshot { state, ..more })], size).1)
+    };
+    let started = || Snapshot { processes: vec![cuda(4242)], ..Snapshot::default() };
+    let recorded = Kernels { count: 48_000, lost: 0, length: micros(2_500_000.0) };
+    let kernels = Some(recorded);
+    for (state, more, words) in [
+        (State::Started, Snapshot::default(), "started; waiting for it to start CUDA"),
+        (State::Cuda(4), started(), "CUDA is started; recording begins in 4 s"),
+        (State::Cuda(0), started(), "CUDA is started; recording begins  "),
+        (State::Kernels(3), started(), "recording kernels, 3 s more"),
+        (State::Writing, started(), "writing the trace"),
+        (State::Running, started(), "runs; nothing more is recorded of it"),
+        (State::Running, Snapshot { kernels, ..started() }, "48,000 kernels in 2.5"),
+        (State::Left, Snapshot { kernels, ..started() }, "goes on by itself"),
+        (State::Cuda(4), Snapshot { processes: vec![cuda(51), cuda(52)], ..started() }, "4242, CUDA in 51, 52"),
+        (State::Cuda(4), started(), "2.5 s of kernels, 5 s after CUDA's start"),
+    ] {
+        let drawn = drawn(state.clone(), more, (120, 40));
+        assert!(drawn.contains(words), "{state:?}, {words:?}: {drawn}");
+        for word in ["Python", "PyTorch", "timed", "step 0"] {
+            assert!(!drawn.contains(word), "{state:?}: {drawn}");
+        }
+    }
+    insta::assert_snapshot!("job_cuda", drawn(State::Cuda(4), started(), (80, 24)));
+    insta::assert_snapshot!("job_cuda_recorded", drawn(State::Running, Snapshot { kernels, ..started() }, (80, 24)));
+    let lost = Snapshot { kernels: Some(Kernels { lost: 1200, ..recorded }), ..started() };
+    assert!(drawn(State::Running, lost, (120, 40)).contains("1,200 records were lost"));
 }
 
 #[test]

@@ -7,17 +7,19 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+#[path = "common/place.rs"]
+mod place;
+#[path = "common/terminal.rs"]
+mod terminal;
+
+use place::wait_for;
+use terminal::Terminal;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/capture")
@@ -31,66 +33,14 @@ fn has(program: &str) -> bool {
     found
 }
 
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A program in a terminal of its own, in a folder of its own.
-struct Terminal {
-    folder: tempfile::TempDir,
-    child: Box<dyn Child + Send + Sync>,
-    master: Option<Box<dyn MasterPty + Send>>,
-    writer: Option<Box<dyn Write + Send>>,
-    screen: Arc<Mutex<vt100::Parser>>,
-    closed: Arc<AtomicBool>,
+/// `program` with `arguments`, and the fake PyTorch for its Python.
+fn open(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Terminal {
+    let fake = fixtures().join("fake");
+    let variables = [&[("PYTHONPATH", fake.to_str().unwrap())], variables].concat();
+    Terminal::open(program, arguments, &variables)
 }
 
 impl Terminal {
-    /// `program` with `arguments`, and the fake PyTorch for its Python.
-    fn open(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let size = PtySize { rows: 40, cols: 120, pixel_width: 0, pixel_height: 0 };
-        let pair = native_pty_system().openpty(size).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let mut command = CommandBuilder::new(program);
-        command.args(arguments);
-        command.cwd(folder.path());
-        command.env_clear();
-        for (name, value) in [("TERM", "xterm-256color"), ("LANG", "C.UTF-8"), ("PYTHONDONTWRITEBYTECODE", "1")] {
-            command.env(name, value);
-        }
-        command.env("PATH", std::env::var_os("PATH").unwrap());
-        command.env("HOME", folder.path());
-        command.env("HABITAT_TUI_CONFIG_DIR", folder.path().join("config"));
-        // What is left by a program that was killed goes with the folder.
-        std::fs::create_dir(folder.path().join("tmp")).unwrap();
-        command.env("TMPDIR", folder.path().join("tmp"));
-        command.env("PYTHONPATH", fixtures().join("fake"));
-        for (name, value) in variables {
-            command.env(name, value);
-        }
-        let child = pair.slave.spawn_command(command).unwrap();
-        drop(pair.slave);
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(40, 120, 1000)));
-        let mut reader = pair.master.try_clone_reader().unwrap();
-        let (shared, closed) = (screen.clone(), Arc::new(AtomicBool::new(false)));
-        let gone = closed.clone();
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                shared.lock().unwrap().process(&bytes[..count]);
-                if gone.load(Ordering::SeqCst) {
-                    return;
-                }
-            }
-        });
-        let writer = pair.master.take_writer().unwrap();
-        Self { folder, child, master: Some(pair.master), writer: Some(writer), screen, closed }
-    }
-
     /// `habitat-tui run` on the fake job.
     fn run(options: &[&str], job: &[&str], variables: &[(&str, &str)]) -> Self {
         let script = fixtures().join("fake_job.py");
@@ -98,58 +48,11 @@ impl Terminal {
         arguments.extend_from_slice(options);
         arguments.extend(["--", "python3", script.to_str().unwrap()]);
         arguments.extend_from_slice(job);
-        Self::open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, variables)
-    }
-
-    fn text(&self) -> String {
-        self.screen.lock().unwrap().screen().contents()
-    }
-
-    fn sees(&self, what: &str) {
-        let end = Instant::now() + PATIENCE;
-        while !self.text().contains(what) {
-            assert!(Instant::now() < end, "{what:?}: not seen in\n{}", self.text());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn press(&mut self, text: &str) {
-        let writer = self.writer.as_mut().unwrap();
-        writer.write_all(text.as_bytes()).unwrap();
-        writer.flush().unwrap();
-    }
-
-    /// Waits for the program's end; its exit code.
-    fn ends(&mut self) -> u32 {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                // What was written last may still be on its way.
-                std::thread::sleep(Duration::from_millis(100));
-                return status.exit_code();
-            }
-            assert!(Instant::now() < end, "still running:\n{}", self.text());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, variables)
     }
 
     fn signal(&self, name: &str) {
         signal(self.child.process_id().unwrap(), name);
-    }
-
-    /// The terminal goes away, as soon as the reader has read once more.
-    fn close(&mut self) {
-        self.closed.store(true, Ordering::SeqCst);
-        self.writer = None;
-        self.master = None;
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
     /// The step that the job told last.
@@ -163,17 +66,6 @@ impl Terminal {
         u32::try_from(saw["pid"].as_u64().unwrap()).unwrap()
     }
 
-    /// Files that end so.
-    fn files(&self, ending: &str) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.folder.path()).unwrap();
-        entries.map(|entry| entry.unwrap().path()).filter(|path| path.to_str().unwrap().ends_with(ending)).collect()
-    }
-
-    /// The log, chosen by the program.
-    fn log(&self) -> String {
-        std::fs::read_to_string(&self.files(".log")[0]).unwrap()
-    }
-
     fn job_goes_on(&self) {
         let before = self.step();
         wait_for("the job makes steps", || self.step() > before + 2);
@@ -183,18 +75,6 @@ impl Terminal {
         wait_for("the job makes all its steps", || self.step() == steps);
         wait_for("the job ends", || !is_running(self.job()));
         assert!(self.log().ends_with("\ndone\n"), "{}", self.log());
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        // A job that a failed test leaves behind.
-        if let Ok(saw) = serde_json::from_str::<Value>(&self.read("saw"))
-            && std::thread::panicking()
-        {
-            let _ = Command::new("kill").arg(saw["pid"].to_string()).status();
-        }
     }
 }
 
@@ -327,7 +207,7 @@ fn a_job_that_does_not_heed_an_interrupt_is_stopped_more_strongly() {
     let script = fixtures().join("fake_job.py");
     let command = format!("trap '' INT; exec python3 '{}' 4000 0.02", script.display());
     let arguments = ["run", "--", "sh", "-c", &command];
-    let mut terminal = Terminal::open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[]);
+    let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[]);
     terminal.sees("recorded; the profile is");
     let job = terminal.job();
     terminal.press("\x03\x03");
@@ -351,7 +231,7 @@ fn without_screens_ctrl_c_ends_the_job_as_if_it_were_bare() {
     let script = fixtures().join("fake_job.py");
     let run = format!("'{}' run --no-tui -- ", env!("CARGO_BIN_EXE_habitat-tui"));
     for before in ["", &run] {
-        let mut terminal = Terminal::open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
+        let mut terminal = open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
         terminal.sees("shell>");
         terminal.press(&format!("{before}python3 '{}' 4000 0.02; echo never\r", script.display()));
         terminal.sees("step 30 of 4000");
@@ -405,7 +285,7 @@ fn in_a_shell(options: &str) -> Option<Terminal> {
     if !has("python3") || !has("bash") {
         return None;
     }
-    let mut terminal = Terminal::open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
+    let mut terminal = open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
     terminal.sees("shell>");
     let script = fixtures().join("fake_job.py");
     let program = env!("CARGO_BIN_EXE_habitat-tui");
@@ -488,6 +368,25 @@ fn a_full_disk_costs_the_window_and_nothing_else() {
     assert_eq!(std::fs::read_dir(traces.path()).unwrap().count(), 0, "nothing is left behind");
 }
 
+/// Somebody empties the folder for temporary files: the window is lost and nothing else.
+#[test]
+fn a_folder_that_is_gone_costs_the_window_and_nothing_else() {
+    if !has("python3") {
+        return;
+    }
+    let mut terminal = Terminal::run(&["--after", "60"], &["120", "0.03"], &[]);
+    wait_for("some steps are made", || terminal.step() >= 5);
+    for entry in std::fs::read_dir(terminal.path("tmp")).unwrap() {
+        std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
+    }
+    terminal.sees("ended with exit code 0, at step 120");
+    assert!(terminal.log().ends_with("\ndone\n") && !terminal.log().contains("Traceback"), "{}", terminal.log());
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    let text = terminal.text();
+    assert!(text.contains("where the trace was to go, was removed while the job ran"), "{text}");
+}
+
 fn files_below(path: &Path) -> Vec<PathBuf> {
     match std::fs::read_dir(path) {
         Ok(entries) => entries.flat_map(|entry| files_below(&entry.unwrap().path())).collect(),
@@ -522,7 +421,7 @@ fn no_window_opens_where_there_is_no_room_for_it() {
 
 #[test]
 fn what_cannot_start_opens_no_screens() {
-    let mut terminal = Terminal::open(env!("CARGO_BIN_EXE_habitat-tui"), &["run", "--", "no-such-program"], &[]);
+    let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &["run", "--", "no-such-program"], &[]);
     assert_eq!(terminal.ends(), 127);
     assert!(terminal.text().contains("no-such-program: no such program"), "{}", terminal.text());
     assert!(terminal.files(".log").is_empty(), "no empty log is left");
@@ -537,7 +436,7 @@ fn with_pytorch_the_screens_fill_too() {
     let script = fixtures().join("slow.py");
     let arguments =
         ["run", "--stacks", "-o", "p.habitat.json", "--", &python, script.to_str().unwrap(), "steps", "120"];
-    let mut terminal = Terminal::open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[("PYTHONPATH", "")]);
+    let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[("PYTHONPATH", "")]);
     terminal.sees("recorded; the profile is p.habitat.json");
     terminal.sees("the CPU: no GPU kernel");
     terminal.press("2");

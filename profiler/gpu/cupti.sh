@@ -54,7 +54,7 @@ PY
 echo "== a step by the hook"
 "$habitat" run --quiet -o hook.habitat.json -- "$python" train.py 30 || failed=1
 echo "== the same by CUPTI, steps from what repeats"
-"$habitat" run --cupti -o cupti.habitat.json --after-seconds 8 --for-seconds 3 -- "$python" train.py 30 || failed=1
+"$habitat" run --cupti --no-tui -o cupti.habitat.json --after-seconds 8 --for-seconds 3 -- "$python" train.py 30 || failed=1
 set -- $(totals hook.habitat.json) $(totals cupti.habitat.json)
 [ $# -eq 4 ] && compare "kernels of a step" "$3" "$1" 0 && compare "kernel time of a step (us)" "$4" "$2" 0.05
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::thread;
 
+use super::folder::{self, Folder};
 use super::messages::{self, Hello, Message};
 use super::{CaptureError, Event};
 
@@ -18,7 +19,7 @@ pub(super) const LONGEST: usize = if cfg!(target_os = "linux") { 107 } else { 10
 pub(super) struct Socket {
     pub(super) path: PathBuf,
     /// Where it is not in the recording's own folder.
-    _folder: Option<tempfile::TempDir>,
+    _folder: Option<Folder>,
 }
 
 /// The process that our own closing word names.
@@ -43,7 +44,8 @@ pub(super) fn listen(folder: &Path, short: &Path, events: Sender<Event>) -> Resu
     let mut path = folder.join("socket");
     let mut own = None;
     if path.as_os_str().as_bytes().len() > LONGEST {
-        let folder = super::private_folder(short).map_err(|source| failed(short, source))?;
+        folder::remove_dead(short);
+        let folder = Folder::new(short).map_err(|source| failed(short, source))?;
         path = folder.path().join("socket");
         own = Some(folder);
         if path.as_os_str().as_bytes().len() > LONGEST {

@@ -42,6 +42,7 @@ mod unix {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use super::batches::Part;
     use super::{CliError, Outcome, RunArgs, ScreensArgs, batches, ended, live, said};
     use crate::capture::assemble::{self, Assembled};
     use crate::capture::{self, Asked, CaptureError, Finished, Order, Recording, Seen, Settings};
@@ -57,14 +58,13 @@ mod unix {
         let catalog = Arc::new(store::catalog(&Paths::find())?);
         if !args.batches.is_empty() {
             let output = args.output.clone().unwrap_or_else(|| unused(&script(&args.command)));
-            let mut one = |args: &RunArgs| {
+            let mut one = |args: &RunArgs, part: Part| {
                 let session = Session::new(Arc::new(args.clone()), catalog.clone())?;
-                plainly(&Session { is_part: true, ..session })
+                plainly(&Session { part: Some(part), ..session })
             };
             return batches::run(&args, &output, &mut one).map(Outcome::Exit);
         }
         let with_screens = !args.no_tui
-            && !args.cupti
             && !args.quiet
             && args.json.is_none()
             && std::io::stdin().is_terminal()
@@ -141,7 +141,12 @@ mod unix {
             Some(Err(problem)) => (None, Some(problem), None),
             None => {
                 let (recorder, end) = (said::Recorder::of(order), ended::End::of(finished));
-                let remedy = said::remedy(&seen, &order.settings, recorder, end);
+                let folder = finished.folder.path();
+                let remedy = if folder.is_dir() {
+                    said::remedy(&seen, &order.settings, recorder, end)
+                } else {
+                    said::gone(folder)
+                };
                 (None, Some(format!("{}{remedy}", ended::cause(finished, order))), Some(remedy))
             }
         };
@@ -163,7 +168,7 @@ mod unix {
         if let Some(problem) = &problem {
             let _ = writeln!(text, "habitat-tui: {problem}");
             if seen == Seen::Recorded {
-                finished.folder.disable_cleanup(true);
+                finished.folder.keep();
                 let folder = finished.folder.path().display();
                 let _ = writeln!(text, "habitat-tui: the recorded traces are kept in {folder}");
             }
@@ -171,7 +176,11 @@ mod unix {
         if let Some(assembled) = &assembled
             && !args.quiet
         {
-            let _ = said::report(assembled, finished, order, &session.output, session.is_part, &mut text);
+            let output = &session.output;
+            let _ = match &session.part {
+                Some(part) => said::part(part, assembled, finished, output, &mut text),
+                None => said::report(assembled, finished, order, output, &mut text),
+            };
         }
         Conclusion { text, code, remedy }
     }
@@ -213,8 +222,8 @@ mod unix {
         pub(super) catalog: Arc<Catalog>,
         pub(super) name: String,
         pub(super) output: PathBuf,
-        /// Whether it is one job of several (`--batches`).
-        is_part: bool,
+        /// Which one it is of several (`--batches`).
+        part: Option<Part>,
         origin: Option<crate::units::GpuSlug>,
     }
 
@@ -236,7 +245,7 @@ mod unix {
                 return Err(CliError("--batch-size: 0; a step processes at least one sample".to_owned()));
             }
             let name = args.workload.name.clone().unwrap_or(script);
-            Ok(Self { args, catalog, name, output, is_part: false, origin })
+            Ok(Self { args, catalog, name, output, part: None, origin })
         }
 
         /// Makes a profile and writes it; `replace` says whether over a file that is there.

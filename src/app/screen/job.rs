@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::app::live::Live;
 use crate::app::screen::overview;
-use crate::live::{Push, Snapshot, State};
+use crate::live::{Push, Snapshot, State, Wanted};
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
@@ -13,16 +13,29 @@ use crate::units::Micros;
 pub fn state(live: &Live) -> (String, Role) {
     let Live { job, seen, .. } = live;
     let step = || format!("step {}", format::grouped(seen.steps as f64));
+    let (windows, after, window) = match job.wanted {
+        Wanted::Steps { windows, after, window } => (windows as usize, after, u64::from(window)),
+        Wanted::Kernels { .. } => (1, 0, 0),
+    };
+    let counts_steps = matches!(job.wanted, Wanted::Steps { .. });
     let words = match &seen.state {
+        State::Started if !counts_steps => "started; waiting for it to start CUDA".to_owned(),
+        State::Cuda(0) => "CUDA is started; recording begins".to_owned(),
+        State::Cuda(seconds) => format!("CUDA is started; recording begins in {seconds} s"),
+        State::Kernels(0) => "recording kernels".to_owned(),
+        State::Kernels(seconds) => format!("recording kernels, {seconds} s more"),
+        State::Writing if !counts_steps => "writing the trace".to_owned(),
+        State::Running if seen.kernels.is_some() => "runs; recorded".to_owned(),
+        State::Running => "runs; nothing more is recorded of it".to_owned(),
         State::Started => "started; waiting for its Python".to_owned(),
         State::Python => "Python runs; waiting for PyTorch to be imported".to_owned(),
         State::Torch => "PyTorch is imported; waiting for the first optimizer step".to_owned(),
-        State::Steps if seen.windows.len() >= job.windows as usize => format!("{}; recorded", step()),
+        State::Steps if seen.windows.len() >= windows => format!("{}; recorded", step()),
         State::Steps if !seen.windows.is_empty() => {
             format!("{}; the next window opens ten steps or more after the last", step())
         }
-        State::Steps if seen.steps <= job.after && seen.notes.is_empty() => {
-            let (first, last) = (job.after + 1, job.after + u64::from(job.window));
+        State::Steps if seen.steps <= after && seen.notes.is_empty() => {
+            let (first, last) = (after + 1, after + window);
             format!("{}; steps {first}–{last} will be recorded", step())
         }
         State::Steps => format!("{}; no window is open", step()),
@@ -78,6 +91,18 @@ pub fn pushes(pushes: &[Push], from: usize) -> String {
 /// Processes, ranks and versions.
 pub fn processes(live: &Live) -> String {
     let Live { job, seen, .. } = live;
+    if matches!(job.wanted, Wanted::Kernels { .. }) {
+        let others: Vec<_> = seen.processes.iter().map(|process| process.pid).filter(|pid| *pid != job.pid).collect();
+        return match others.len() {
+            0 => job.pid.to_string(),
+            1..=4 => format!(
+                "{}, CUDA in {}",
+                job.pid,
+                seen.processes.iter().map(|process| process.pid.to_string()).collect::<Vec<_>>().join(", ")
+            ),
+            _ => format!("{}, CUDA in {} processes", job.pid, seen.processes.len()),
+        };
+    }
     let training: Vec<_> = seen.processes.iter().filter(|process| process.steps > 0).collect();
     let Some(first) = training.first().copied().or_else(|| seen.processes.first()) else {
         return job.pid.to_string();
@@ -134,7 +159,22 @@ pub fn bars(seen: &Snapshot) -> Option<(Micros, String)> {
 /// Windows recorded and what they cost.
 pub fn windows(live: &Live) -> String {
     let Live { job, seen, .. } = live;
-    let mut parts = vec![format!("{} of {} recorded", seen.windows.len(), job.windows)];
+    let windows = match (job.wanted, seen.kernels) {
+        (Wanted::Steps { windows, .. }, _) => windows,
+        (Wanted::Kernels { .. }, Some(kernels)) => {
+            let lost = if kernels.lost > 0 {
+                format!(" · {} records were lost", format::grouped(kernels.lost as f64))
+            } else {
+                String::new()
+            };
+            let count = format::grouped(kernels.count as f64);
+            return format!("{count} kernels in {}{lost}", format::time(kernels.length));
+        }
+        (Wanted::Kernels { after, length }, None) => {
+            return format!("{} s of kernels, {} s after CUDA's start", length.as_secs_f64(), after.as_secs_f64());
+        }
+    };
+    let mut parts = vec![format!("{} of {windows} recorded", seen.windows.len())];
     if !seen.windows.is_empty() {
         let steps: Vec<String> = seen
             .windows

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::align::Span;
+use crate::capture::folder::Folder;
 use crate::capture::recording::{Process, Recorded, Recording};
 
 /// A trace that was recorded.
@@ -64,7 +65,7 @@ pub struct Attached {
     /// Messages that could not be answered in time.
     pub stale: u64,
     /// Removed with this value.
-    pub folders: Vec<tempfile::TempDir>,
+    pub folders: Vec<Folder>,
 }
 
 impl Attached {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::session::Session;
 use super::{AttachError, process, request};
+use crate::capture::folder::{Folder, remove_dead};
 
 /// Where a process writes its traces.
 pub(super) struct Place {
@@ -35,7 +36,7 @@ impl Place {
 pub(super) fn places(
     session: &Session,
     members: &[u32],
-    folders: &mut Vec<tempfile::TempDir>,
+    folders: &mut Vec<Folder>,
 ) -> Result<BTreeMap<u32, Place>, AttachError> {
     let own = process::own_uid().unwrap_or(0);
     let mut places = BTreeMap::new();
@@ -54,7 +55,10 @@ pub(super) fn places(
             let is_contained = known.facts.is_contained;
             let below = process::temporary(*pid, is_contained);
             let failed = |source| AttachError::Traces { pid: *pid, is_contained, source };
-            let made = crate::capture::private_folder(&below).map_err(failed)?;
+            if is_plain {
+                remove_dead(&below);
+            }
+            let made = Folder::new(&below).map_err(failed)?;
             if uid != own {
                 std::os::unix::fs::chown(made.path(), Some(uid), None).map_err(failed)?;
             }

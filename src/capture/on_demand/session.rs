@@ -16,6 +16,7 @@ use super::process::{self, Known, Started};
 use super::roles::{self, Candidate, Choice, Facts, Role};
 use super::work::Work;
 use super::{AttachError, DAEMON_VARIABLE, Seen};
+use crate::capture::folder::Folder;
 
 /// A process polls every 5 s unless told otherwise; a little more has heard them all.
 const ONE_POLL: Duration = Duration::from_secs(6);
@@ -339,9 +340,7 @@ pub fn attach(order: &Order, tell: &mut dyn FnMut(Said)) -> Result<Attached, Att
             .any(|client| client.asked > 0 && !matches!(client.state, State::Idle | State::Written { .. }));
         let kept = folders.first().map(|folder| folder.path().to_owned()).filter(|_| waits);
         if kept.is_some() {
-            for folder in &mut folders {
-                folder.disable_cleanup(true);
-            }
+            folders.iter_mut().for_each(Folder::keep);
         }
         return Err(match error {
             AttachError::Interrupted { signal, .. } => AttachError::Interrupted { signal, waiting: kept },

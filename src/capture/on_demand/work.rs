@@ -15,6 +15,7 @@ use super::order::{Order, Said};
 use super::place::{self, Place};
 use super::request::Request;
 use super::session::{LOOK, Session};
+use crate::capture::folder::Folder;
 
 /// Tries to bring the windows of all ranks to the same steps.
 const ROUNDS: u32 = 3;
@@ -292,7 +293,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    pub(super) fn finish(self, folders: Vec<tempfile::TempDir>) -> Result<Attached, AttachError> {
+    pub(super) fn finish(self, folders: Vec<Folder>) -> Result<Attached, AttachError> {
         let started = self.session.started;
         let since = |at: Instant| at.duration_since(started).as_secs_f64();
         let written = since(Instant::now());

@@ -9,8 +9,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
+use super::ended::lasting;
 use super::{CliError, RunArgs};
 use crate::cli::next;
 use crate::predict::memory::MemoryLine;
@@ -28,12 +29,21 @@ const PLACE: &[u8] = b"{batch}";
 /// GPUs to ask for first where the job ran on none that is known: a fast one and a cheap one.
 const EXAMPLES: &str = "h100-sxm5-80gb,l4";
 
+/// One job of the set.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    /// `batch size 16 (1 of 3)`.
+    pub(super) name: String,
+    /// When it was started.
+    pub(super) began: Instant,
+}
+
 /// Records the job at every batch size; `record` does one. The exit code is that of the
 /// first job that was not recorded, 0 if all were.
 pub(super) fn run(
     args: &RunArgs,
     output: &Path,
-    record: &mut dyn FnMut(&RunArgs) -> Result<u8, CliError>,
+    record: &mut dyn FnMut(&RunArgs, Part) -> Result<u8, CliError>,
 ) -> Result<u8, CliError> {
     let batches = sizes(args)?;
     let catalog = store::catalog(&Paths::find())?;
@@ -47,15 +57,19 @@ pub(super) fn run(
     }
     let mut codes = Vec::new();
     let (mut recorded, mut profiles) = (Vec::new(), Vec::new());
-    for (order, batch) in orders.iter().zip(&batches) {
+    for ((number, order), batch) in (1..).zip(&orders).zip(&batches) {
         let Some(path) = &order.output else { continue };
+        let place = format!("{number} of {}", orders.len());
+        let part = Part { name: format!("batch size {batch} ({place})"), began: Instant::now() };
         if !args.quiet {
-            eprintln!("habitat-tui: batch size {batch}: {}", said(&order.command));
+            eprintln!("habitat-tui: {}: {}", part.name, said(&order.command));
         }
         let before = written(path);
-        let code = record(order)?;
+        let began = part.began;
+        let code = record(order, part)?;
         if written(path) == before {
-            eprintln!("habitat-tui: batch size {batch} was not recorded");
+            let took = lasting(began.elapsed());
+            eprintln!("habitat-tui: batch size {batch} was not recorded ({place}, exit code {code}, {took})");
             codes.push(code.max(1));
         } else {
             let input = InputArgs { file: Some(path.clone()), ..InputArgs::default() };

@@ -77,7 +77,7 @@ fn inside(code: i32) -> String {
 }
 
 /// A time of seconds, minutes or hours.
-fn lasting(time: Duration) -> String {
+pub(super) fn lasting(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (value, unit) = match seconds {
         s if s < 120.0 => (s, "s"),
@@ -138,10 +138,10 @@ pub(super) fn by_user(finished: &Finished) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::{Recording, Settings};
+    use crate::capture::{Folder, Recording, Settings};
 
     fn finished(ended: Ended, asked: Option<Asked>, passed: Option<i32>) -> Finished {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new(&std::env::temp_dir()).unwrap();
         Finished { ended, asked, passed, interrupted: false, folder, recording: Recording::default() }
     }
 

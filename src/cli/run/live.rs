@@ -16,11 +16,11 @@ use self::log::Log;
 use self::maker::Maker;
 use super::ended::{self, End};
 use super::said::{self, Recorder};
-use super::seen;
+use super::seen::{self, Heard};
 use super::unix::{Conclusion, Session, conclude, not_started, order};
 use crate::capture::{self, Ended, Order, Progress, Recording, Running, Seen, Settings, Watch};
 use crate::cli::{self, CliError, Loaded, Outcome, Screens};
-use crate::live::{self, Snapshot, State, Update};
+use crate::live::{self, Snapshot, State, Update, Wanted};
 use crate::profile::{self, Mode, Profile, Workload};
 use crate::settings::args::ScreensArgs;
 use crate::store::{self, Paths};
@@ -31,6 +31,8 @@ const PACE: Duration = Duration::from_millis(250);
 const LONG: Duration = Duration::from_secs(10);
 /// Where no Python was heard of for so long, there is likely none.
 const NO_PYTHON: Duration = Duration::from_secs(20);
+/// The same of CUDA, which programs may start only once their data is read.
+const NO_CUDA: Duration = Duration::from_secs(60);
 
 /// Starts the job and orders the screens on it.
 pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, CliError> {
@@ -59,9 +61,7 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
         name: session.name.clone(),
         log: crate::text::clean(&log.display().to_string(), 300),
         output: crate::text::clean(&session.output.display().to_string(), 300),
-        windows: order.settings.windows,
-        after: order.settings.after,
-        window: order.settings.window,
+        wanted: wanted(&order),
         pushes: seen::PUSHES.map(|push| live::Push { signal: push.name(), grace: push.grace().as_secs() }).to_vec(),
     };
     let loaded = Loaded {
@@ -73,6 +73,16 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
     let catalog = (*session.catalog).clone();
     let live = Some(follow(session, order, running, job));
     Ok(Outcome::Screens(Box::new(Screens { args: screens, settings, loaded, catalog, prices, options, goal, live })))
+}
+
+fn wanted(order: &Order) -> Wanted {
+    let Settings { windows, after, window, .. } = order.settings;
+    // Bounded where the arguments are read.
+    let time = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    match &order.cupti {
+        Some(cupti) => Wanted::Kernels { after: time(cupti.after_seconds), length: time(cupti.for_seconds) },
+        None => Wanted::Steps { windows, after, window },
+    }
 }
 
 /// The command with its program by name alone: there is little room, and the user typed it.
@@ -151,7 +161,8 @@ fn follow_to_the_end(
         news: news.clone(),
         log: Log::new(order.log.clone().unwrap_or_default()),
         maker: Maker::new(session.clone(), news.clone()),
-        settings: order.settings.clone(),
+        order: order.clone(),
+        heard: Heard::default(),
         shown: Snapshot::default(),
         changed: Instant::now(),
     };
@@ -195,7 +206,8 @@ struct Watcher {
     news: Sender<Update>,
     log: Log,
     maker: Maker,
-    settings: Settings,
+    order: Order,
+    heard: Heard,
     shown: Snapshot,
     /// When something was heard last.
     changed: Instant,
@@ -213,17 +225,21 @@ impl Watch for Watcher {
         if self.log.read() {
             let _ = self.news.send(Update::Output(self.log.lines()));
         }
-        let mut seen = seen::snapshot(progress, &self.settings);
+        let now = Instant::now();
+        self.heard.look(progress.recording, now);
+        let mut seen = seen::snapshot(progress, &self.order, self.heard, now);
         let shown = Snapshot { silent: None, remedy: seen.remedy.clone(), ..self.shown.clone() };
         if seen != shown {
-            self.changed = Instant::now();
+            self.changed = now;
         }
         let silent = self.changed.elapsed();
-        if silent >= patience(&seen, self.settings.window) {
+        if patience(&seen, self.order.settings.window).is_some_and(|patience| silent >= patience) {
             seen.silent = Some(silent.as_secs());
         }
-        if seen.state == State::Started && silent >= NO_PYTHON {
-            seen.remedy = Some(said::remedy(&Seen::NoPython, &self.settings, Recorder::Hook, End::NotYet));
+        let recorder = Recorder::of(&self.order);
+        let long = if recorder == Recorder::Cupti { NO_CUDA } else { NO_PYTHON };
+        if seen.state == State::Started && silent >= long {
+            seen.remedy = Some(said::remedy(&Seen::NoPython, &self.order.settings, recorder, End::NotYet));
         }
         if seen != self.shown {
             let _ = self.news.send(Update::Seen(Box::new(seen.clone())));
@@ -234,9 +250,13 @@ impl Watch for Watcher {
 }
 
 /// How long nothing may be heard until it is said so: steps may be long, and in a window
-/// several of them go by in silence.
-fn patience(seen: &Snapshot, window: u32) -> Duration {
+/// several of them go by in silence. A CUDA program is heard of when its window opens and
+/// closes, and not in between.
+fn patience(seen: &Snapshot, window: u32) -> Option<Duration> {
+    if matches!(seen.state, State::Cuda(1..) | State::Kernels(1..) | State::Running) {
+        return None;
+    }
     let step = seen.times.map_or(0.0, |times| times.median.as_secs());
     let steps = 3.0 * (1.0 + if matches!(seen.state, State::Recording(..)) { f64::from(window) } else { 0.0 });
-    LONG.max(Duration::from_secs_f64((step * steps).min(1e6)))
+    Some(LONG.max(Duration::from_secs_f64((step * steps).min(1e6))))
 }

@@ -5,26 +5,65 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::ended::{End, words};
+use super::batches::Part;
+use super::ended::{End, lasting, words};
 use crate::capture::assemble::Assembled;
-use crate::capture::{Ended, Finished, Order, Recording, Seen, Settings};
+use crate::capture::{Ended, Finished, Order, Process, Recording, Seen, Settings};
 use crate::cli::{CliError, next};
 use crate::report::{format, summary};
 use crate::units::Micros;
 
-/// The report of what was recorded. What to do next is told where this is no part of a set.
+/// One line of a job that is part of a set, and what its profile notes.
+pub(super) fn part(
+    part: &Part,
+    assembled: &Assembled,
+    finished: &Finished,
+    output: &Path,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    let recorded = finished.recording.recorded();
+    let mut words = Vec::new();
+    if let Some(first) = recorded.first() {
+        words.push(match first.windows.first().and_then(|window| window.cuda) {
+            Some(cuda) => format!("recorded {:.1} s with {} kernels", cuda.seconds, cuda.kernels),
+            None => format!("{} seen, recorded {}", steps(first), windows(&recorded)),
+        });
+    }
+    words.extend(assembled.times.map(|times| format!("a step took {}", format::time(times.median))));
+    let (words, took) = (words.join(", "), lasting(part.began.elapsed()));
+    writeln!(out, "habitat-tui: {}: {words}; wrote {} after {took}", part.name, output.display())?;
+    let notes = assembled.profile.recording.iter().flat_map(|recording| &recording.notes);
+    for note in notes.map(|note| crate::text::clean(note, 400)).chain(faults(&finished.recording)) {
+        writeln!(out, "  note: {note}")?;
+    }
+    Ok(())
+}
+
+/// Steps of a process, as far as told.
+fn steps(process: &Process) -> String {
+    let steps = process.steps;
+    let seen = if steps == 1 { "1 step".to_owned() } else { format!("{} steps", format::grouped(steps as f64)) };
+    // The last ones are told at the end, which a process that is killed does not come to.
+    if process.exited { seen } else { format!("at least {seen}") }
+}
+
+/// First and last step of all windows.
+fn windows(recorded: &[&Process]) -> String {
+    let windows = recorded.iter().flat_map(|process| &process.windows);
+    windows.map(|window| format!("{}–{}", window.steps.0, window.steps.1)).collect::<Vec<_>>().join(", ")
+}
+
+/// The report of what was recorded.
 pub(super) fn report(
     assembled: &Assembled,
     finished: &Finished,
     order: &Order,
     output: &Path,
-    is_part: bool,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     summary::write_profile(&assembled.profile, &output.display().to_string(), out)?;
     let recording = &finished.recording;
-    let next = if is_part { String::new() } else { format!("; {}", next::lines(output, &assembled.profile)) };
-    let end = format!("\njob {}{next}", words(finished, order));
+    let end = format!("\njob {}; {}", words(finished, order), next::lines(output, &assembled.profile));
     let recorded = recording.recorded();
     if let Some(cuda) = recorded.first().and_then(|process| process.windows.first()).and_then(|window| window.cuda) {
         writeln!(out, "  recorded {:.1} s with {} kernels", cuda.seconds, cuda.kernels)?;
@@ -34,16 +73,8 @@ pub(super) fn report(
         writeln!(out, "{end}")?;
         return Ok(());
     }
-    let windows: Vec<String> = recorded
-        .iter()
-        .flat_map(|process| &process.windows)
-        .map(|window| format!("{}–{}", window.steps.0, window.steps.1))
-        .collect();
-    let steps = recorded.first().map_or(0, |process| process.steps);
-    let seen = if steps == 1 { "1 step".to_owned() } else { format!("{} steps", format::grouped(steps as f64)) };
-    // The last ones are told at the end, which a process that is killed does not come to.
-    let at_least = if recorded.first().is_some_and(|process| process.exited) { "" } else { "at least " };
-    writeln!(out, "  {at_least}{seen} seen, recorded {}", windows.join(", "))?;
+    let seen = recorded.first().map_or_else(|| "no steps".to_owned(), |process| steps(process));
+    writeln!(out, "  {seen} seen, recorded {}", windows(&recorded))?;
     if let Some(times) = assembled.times {
         let [low, high] = times.range;
         let over = match times.count {
@@ -93,6 +124,11 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, recorder: Recorder, end: 
         Seen::Recorded => String::new(),
         Seen::NoPython if recorder == Recorder::Cupti && end.is_early() => {
             "nothing recorded: no process of the job had started CUDA with the recorder by then".to_owned()
+        }
+        Seen::NoPython if recorder == Recorder::Cupti && end == End::NotYet => {
+            "nothing recorded yet: no process of the job has started CUDA with the recorder. Is it a CUDA program, and \
+             is there an NVIDIA driver? Containers and other machines shut the recorder out: run habitat-tui in there"
+                .to_owned()
         }
         Seen::NoPython if recorder == Recorder::Cupti => {
             "nothing recorded: no process of the job started CUDA with the recorder. Is it a CUDA program, and is \
@@ -155,6 +191,16 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, recorder: Recorder, end: 
             format!("nothing recorded: {}", crate::text::clean(reason, 300))
         }
     }
+}
+
+/// The same where somebody emptied the folder for temporary files: nothing could be written
+/// there, and nothing be told.
+pub(super) fn gone(folder: &Path) -> String {
+    format!(
+        "nothing recorded: {}, where the trace was to go, was removed while the job ran; set TMPDIR to a folder that is \
+         left alone",
+        folder.display()
+    )
 }
 
 /// Too few steps; where the job is as short as that, a window that it reaches.

@@ -1,9 +1,11 @@
 //! What was seen of the job, as the screens take it.
 
+use std::time::{Duration, Instant};
+
 use super::ended::End;
 use super::said::{self, Recorder};
-use crate::capture::{Process, Progress, Push, Recording, Seen, Settings};
-use crate::live::{self, Snapshot, State, Times};
+use crate::capture::{Order, Process, Progress, Push, Recording, Seen, Settings, cupti};
+use crate::live::{self, Kernels, Snapshot, State, Times};
 use crate::units::Micros;
 
 /// Steps whose times are summed up, the last ones.
@@ -14,22 +16,54 @@ const PATIENCE: usize = 5;
 /// How a job is asked to end, the mildest first.
 pub(super) const PUSHES: [Push; 3] = [Push::Interrupt, Push::Terminate, Push::Kill];
 
+/// When a CUDA program was first heard of, and when its window opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Heard {
+    cuda: Option<Instant>,
+    window: Option<Instant>,
+}
+
+impl Heard {
+    /// Takes in what is new.
+    pub(super) fn look(&mut self, recording: &Recording, now: Instant) {
+        let any = |which: fn(&Process) -> bool| recording.processes.values().any(which);
+        if any(|process| process.has_cuda) {
+            self.cuda.get_or_insert(now);
+        }
+        if any(|process| process.in_window) {
+            self.window.get_or_insert(now);
+        }
+    }
+}
+
+/// Whole seconds, begun ones counted, from `now` until `time` after `since`.
+fn left(since: Option<Instant>, time: f64, now: Instant) -> u64 {
+    let past = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+    (time - past.as_secs_f64()).max(0.0).ceil() as u64
+}
+
 /// The job at this moment.
-pub(super) fn snapshot(progress: Progress<'_>, settings: &Settings) -> Snapshot {
+pub(super) fn snapshot(progress: Progress<'_>, order: &Order, heard: Heard, now: Instant) -> Snapshot {
     let recording = progress.recording;
+    let settings = &order.settings;
     let mut seen = of_recording(recording);
     let pushed = progress.ending.and_then(|push| PUSHES.iter().position(|other| *other == push));
-    seen.state = match (pushed, state(recording, settings)) {
+    let state = match &order.cupti {
+        Some(cupti) => state_of_cuda(recording, cupti, heard, now),
+        None => state(recording, settings),
+    };
+    seen.state = match (pushed, state) {
         _ if progress.stopped => State::Stopped,
         (Some(push), _) => State::Stopping(push),
         (None, state) => state,
     };
     let hopeless = match recording.seen() {
+        seen @ Seen::NoKernels(_) if is_past(recording) => Some(seen),
         seen @ Seen::TooOld(_) => Some(seen),
         Seen::Dropped(reasons) if reasons.len() >= PATIENCE => Some(Seen::Dropped(reasons)),
         _ => None,
     };
-    seen.remedy = hopeless.map(|seen| said::remedy(&seen, settings, Recorder::Hook, End::NotYet));
+    seen.remedy = hopeless.map(|seen| said::remedy(&seen, settings, Recorder::of(order), End::NotYet));
     seen
 }
 
@@ -38,6 +72,9 @@ pub(super) fn of_recording(recording: &Recording) -> Snapshot {
     let mut training: Vec<(&u32, &Process)> = recording.training().collect();
     training.sort_by_key(|(pid, process)| (process.rank, **pid));
     let mut shown = training.clone();
+    if shown.is_empty() {
+        shown.extend(recording.processes.iter().filter(|(_, process)| process.has_cuda));
+    }
     if shown.is_empty() {
         shown.extend(recording.processes.iter().max_by_key(|(_, process)| process.has_torch));
     }
@@ -61,6 +98,7 @@ pub(super) fn of_recording(recording: &Recording) -> Snapshot {
         times: main.and_then(summed),
         recent: times[times.len().saturating_sub(said::RECENT)..].iter().filter_map(micros).collect(),
         windows: main.map(|main| main.windows.iter().map(|window| window.steps).collect()).unwrap_or_default(),
+        kernels: kernels(recording),
         cost: main.and_then(|main| Micros::new(main.costs.iter().sum()).ok()).unwrap_or_default(),
         notes: main.map(dropped).into_iter().flatten().chain(said::faults(recording)).collect(),
         silent: None,
@@ -83,6 +121,43 @@ fn state(recording: &Recording, settings: &Settings) -> State {
         return State::Torch;
     }
     if recording.processes.is_empty() { State::Started } else { State::Python }
+}
+
+/// Whether nothing more comes of any process that started CUDA.
+fn is_past(recording: &Recording) -> bool {
+    let has_said_why = |process: &Process| {
+        process.exited || process.refused.is_some() || !process.dropped.is_empty() || !process.faults.is_empty()
+    };
+    let mut all = recording.processes.values().filter(|process| process.has_cuda).peekable();
+    all.peek().is_some() && all.all(|process| !process.in_window && has_said_why(process))
+}
+
+/// How far a CUDA program is: it has a window of time, and no steps are seen.
+fn state_of_cuda(recording: &Recording, settings: &cupti::Settings, heard: Heard, now: Instant) -> State {
+    let any = |which: fn(&Process) -> bool| recording.processes.values().any(which);
+    if !any(|process| process.has_cuda) {
+        State::Started
+    } else if any(|process| process.in_window) {
+        State::Kernels(left(heard.window, settings.for_seconds, now))
+    } else if any(|process| process.is_writing() && process.dropped.is_empty()) {
+        State::Writing
+    } else if any(|process| !process.windows.is_empty()) || is_past(recording) {
+        State::Running
+    } else {
+        State::Cuda(left(heard.cuda, settings.after_seconds, now))
+    }
+}
+
+/// The windows of time that make the profile.
+fn kernels(recording: &Recording) -> Option<Kernels> {
+    let recorded = recording.recorded();
+    let windows: Vec<_> = recorded.iter().flat_map(|process| &process.windows).filter_map(|it| it.cuda).collect();
+    let longest = windows.iter().map(|cuda| cuda.seconds).max_by(f64::total_cmp)?;
+    Some(Kernels {
+        count: windows.iter().map(|cuda| cuda.kernels).sum(),
+        lost: windows.iter().map(|cuda| cuda.lost).sum(),
+        length: Micros::new(longest * 1e6).ok()?,
+    })
 }
 
 /// Times of the last steps. Of a long job not all are sorted four times a second.
@@ -129,7 +204,84 @@ mod tests {
         }
         let folder = std::path::Path::new("/none");
         let progress = Progress { recording: &recording, folder, stopped: false, ending: None };
-        snapshot(progress, &Settings::new(10, 3))
+        snapshot(progress, &order(None), Heard::default(), Instant::now())
+    }
+
+    fn order(cupti: Option<cupti::Settings>) -> Order {
+        Order {
+            command: Vec::new(),
+            settings: Settings::new(10, 3),
+            cupti,
+            log: None,
+            apart: true,
+            stop_after: false,
+            timeout: None,
+        }
+    }
+
+    #[test]
+    fn a_cuda_program_has_a_window_of_time() {
+        let settings = cupti::Settings { library: "/l.so".into(), after_seconds: 5.0, for_seconds: 2.5 };
+        let (order, began) = (order(Some(settings)), Instant::now());
+        let (mut recording, mut heard) = (Recording::default(), Heard::default());
+        let mut at = |messages: &[Message], milliseconds: u64| {
+            for message in messages {
+                recording.hear(7, message.clone());
+            }
+            let now = began + Duration::from_millis(milliseconds);
+            heard.look(&recording, now);
+            let folder = std::path::Path::new("/none");
+            let progress = Progress { recording: &recording, folder, stopped: false, ending: None };
+            snapshot(progress, &order, heard, now)
+        };
+        assert_eq!(at(&[], 0).state, State::Started);
+        let cuda =
+            Message::Hello(Hello { version: 1, pid: 7, stage: Stage::Cuda, python: None, torch: None, rank: None });
+        assert_eq!(at(&[cuda], 1000).state, State::Cuda(5));
+        assert_eq!(at(&[], 2900).state, State::Cuda(4));
+        assert_eq!(at(&[], 9000).state, State::Cuda(0), "late, and not below nothing");
+        let opened = Message::Window(Window::Opened { step: 0, cost_us: 5.0 });
+        let seen = at(std::slice::from_ref(&opened), 9000);
+        assert_eq!((seen.state, seen.remedy), (State::Kernels(3), None));
+        let closed = Message::Window(Window::Closed {
+            step: 0,
+            cost_us: 7.0,
+            parameters: 0,
+            optimizers: 0,
+            rank: None,
+            peak_memory_bytes: None,
+            held: None,
+        });
+        assert_eq!(at(std::slice::from_ref(&closed), 11_500).state, State::Writing);
+        let written = Message::Window(Window::Written {
+            number: 1,
+            first: 0,
+            last: 0,
+            file: "cupti-7-1.json".into(),
+            bytes: 1,
+            cost_us: 1.0,
+            kernels: 480,
+            lost: 2,
+            seconds: Some(2.5),
+        });
+        let seen = at(&[written], 12_000);
+        assert_eq!((seen.state, seen.remedy, seen.processes.len()), (State::Running, None, 1));
+        let length = Micros::new(2.5e6).unwrap();
+        assert_eq!(seen.kernels, Some(Kernels { count: 480, lost: 2, length }));
+
+        // Nothing came of it: that is said at once, and no trace is awaited.
+        let (mut recording, now) = (Recording::default(), Instant::now());
+        let cuda =
+            Message::Hello(Hello { version: 1, pid: 7, stage: Stage::Cuda, python: None, torch: None, rank: None });
+        let dropped = Window::Dropped { step: 0, reason: "nothing ran on a GPU".into(), number: None };
+        for message in [cuda, opened, closed, Message::Window(dropped)] {
+            recording.hear(7, message);
+        }
+        let folder = std::path::Path::new("/none");
+        let progress = Progress { recording: &recording, folder, stopped: false, ending: None };
+        let seen = snapshot(progress, &order, Heard::default(), now);
+        assert_eq!(seen.state, State::Running);
+        assert_eq!(seen.remedy.as_deref(), Some("nothing recorded: nothing ran on a GPU"));
     }
 
     fn hello(stage: Stage) -> Message {

@@ -45,12 +45,12 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Recording")]
     pub all_ranks: bool,
     /// Run the job briefly at each of these batch sizes (16,32,64), put where the command has
-    /// {batch}, and record every one, without screens. The number is taken for the samples
-    /// of a step.
+    /// {batch}, and record every one. There are no screens: the jobs have the terminal, and a
+    /// line tells how each went. The number is taken for the samples of a step.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::whole, help_heading = "Job")]
     pub batches: Vec<u64>,
-    /// Record the kernels of any CUDA program (Linux), by time, without operators and without
-    /// screens: for programs that are not PyTorch.
+    /// Record the kernels of any CUDA program (Linux), by time and without operators: for
+    /// programs that are not PyTorch.
     #[arg(long, conflicts_with_all = ["after", "window", "windows", "steps", "memory", "all_ranks"], help_heading = "CUDA programs")]
     pub cupti: bool,
     /// Seconds from the start of CUDA to the recording.

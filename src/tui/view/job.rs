@@ -6,6 +6,7 @@ use unicode_width::UnicodeWidthStr;
 use super::Density;
 use crate::app::live::Live;
 use crate::app::screen::job;
+use crate::live::Wanted;
 use crate::settings::theme::Role;
 use crate::tui::paint::{Canvas, fit, wrap};
 use crate::tui::widget::spark;
@@ -110,6 +111,8 @@ fn facts(canvas: &Canvas<'_>, live: &Live, density: Density, width: u16, room: u
         Some((now, rest)) => {
             facts.push((8, Fact { label: "step", shown: Shown::Figure(now, format!(" · {rest}")) }));
         }
+        // A window of time has no steps until a profile is made of it.
+        None if matches!(live.job.wanted, Wanted::Kernels { .. }) => {}
         None if live.seen.is_over() => facts.push((4, short("step", ("none was timed".to_owned(), Role::Muted)))),
         None => facts.push((4, short("step", ("none was timed yet".to_owned(), Role::Muted)))),
     }

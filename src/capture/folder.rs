@@ -1,0 +1,295 @@
+//! The private folder of a recording: socket, hook and traces.
+//!
+//! It goes with its [`Folder`]. A process that is killed leaves it behind, perhaps with
+//! traces of hundreds of megabytes; the next recording removes it ([`remove_dead`]). That a
+//! folder is dead is proved, not guessed: a file in it is locked for as long as its owner
+//! lives, and the kernel takes the lock back whatever ends the owner. A job may outlive its
+//! recorder and still be writing a trace, so a folder is left alone for a day after anything
+//! in it changed. A later process of such a job finds the folder gone: its Python passes
+//! over an entry of `PYTHONPATH` that does not exist, and runs without the hook.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::unistd::geteuid;
+
+/// How the names of folders begin; six letters and digits follow.
+const PREFIX: &str = "habitat-tui-";
+const RANDOM: usize = 6;
+/// The file that is locked while the owner lives. A folder without it is never removed.
+const LOCK: &str = "habitat-tui.lock";
+/// What is in it: that the folder is ours, and whose rules hold for it.
+const MARK: &str = "habitat-tui recording folder, version 1\n";
+/// How long nothing in a dead folder has changed before it is removed.
+const UNTOUCHED: Duration = Duration::from_secs(24 * 3600);
+/// How the files of the hook, of libkineto on demand and of the recorder for CUDA begin.
+const TRACES: [&str; 2] = ["trace-", "cupti-"];
+/// Folders within folders that ours have: `hook/__pycache__`.
+const DEPTH: usize = 2;
+
+/// A folder that only this user can enter, removed when dropped.
+#[derive(Debug)]
+pub struct Folder {
+    folder: tempfile::TempDir,
+    /// None where the file system knows no locks.
+    lock: Option<Flock<File>>,
+}
+
+impl Folder {
+    /// Makes one in `place`.
+    ///
+    /// # Errors
+    /// Those of making a folder there.
+    pub fn new(place: &Path) -> io::Result<Self> {
+        let folder = super::private_folder(place)?;
+        let path = folder.path().join(LOCK);
+        let lock = lock(&path).ok();
+        if lock.is_none() {
+            // Unlocked it would say that its owner is dead.
+            let _ = fs::remove_file(path);
+        }
+        Ok(Self { folder, lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Leaves it there for good, to the user.
+    pub fn keep(&mut self) {
+        self.folder.disable_cleanup(true);
+        // What marks it as ours to remove goes before the lock does.
+        if fs::remove_file(self.path().join(LOCK)).is_ok() {
+            self.lock = None;
+        }
+    }
+}
+
+/// Makes the file of the lock, and takes the lock. The file is closed in the programs that we
+/// start, as all that Rust opens is, so that nobody holds the lock for us.
+fn lock(path: &Path) -> io::Result<Flock<File>> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    // Another process that looks whether it is dead lets go at once.
+    let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))?;
+    (&*lock).write_all(MARK.as_bytes())?;
+    Ok(lock)
+}
+
+/// Removes the folders in `place` that belong to this user, were made by a [`Folder`] whose
+/// process is dead, have nothing in them but what recordings put there, and were not touched
+/// for a day. Whatever else is there, and whatever cannot be looked at, stays.
+pub(super) fn remove_dead(place: &Path) {
+    let Ok(entries) = fs::read_dir(place) else { return };
+    for path in entries.flatten().filter(|entry| is_named(&entry.file_name().to_string_lossy())).map(|it| it.path()) {
+        if let Some(dead) = Dead::find(path, SystemTime::now()) {
+            dead.remove();
+        }
+    }
+}
+
+fn is_named(name: &str) -> bool {
+    let random = name.strip_prefix(PREFIX).unwrap_or_default();
+    random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// A folder whose owner is dead. The lock is ours from here on: nobody else removes it.
+struct Dead {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Dead {
+    fn find(path: PathBuf, now: SystemTime) -> Option<Self> {
+        let own = geteuid().as_raw();
+        // Of the link itself, where it is one.
+        let there = fs::symlink_metadata(&path).ok()?;
+        if !there.is_dir() || there.uid() != own || there.mode() & 0o7777 != 0o700 {
+            return None;
+        }
+        let plainly = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+        let mut file = File::options().read(true).custom_flags(plainly).open(path.join(LOCK)).ok()?;
+        let known = file.metadata().ok()?;
+        let mut mark = String::new();
+        (&mut file).take(MARK.len() as u64 + 1).read_to_string(&mut mark).ok()?;
+        if !known.is_file() || known.uid() != own || mark != MARK {
+            return None;
+        }
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()?;
+        // Its owner may have kept it for the user a moment ago.
+        let still = fs::symlink_metadata(path.join(LOCK)).ok()?;
+        if (still.dev(), still.ino()) != (known.dev(), known.ino()) {
+            return None;
+        }
+        let mut last = there.modified().ok()?;
+        if !is_ours(&path, own, 0, &mut last) || now.duration_since(last).ok()? < UNTOUCHED {
+            return None;
+        }
+        Some(Self { path, _lock: lock })
+    }
+
+    /// The lock's file last: what is left by an interruption is found again.
+    fn remove(self) {
+        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        for entry in entries.flatten().filter(|entry| entry.file_name() != LOCK) {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            // Neither follows links.
+            let done = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+            if done.is_err() {
+                return;
+            }
+        }
+        let _ = fs::remove_file(self.path.join(LOCK));
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Whether everything in `folder` is what recordings put there, all of it this user's;
+/// `last` becomes the latest time at which anything was changed.
+fn is_ours(folder: &Path, own: u32, depth: usize, last: &mut SystemTime) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    entries.into_iter().all(|entry| {
+        let Ok(entry) = entry else { return false };
+        let (Ok(there), Ok(name)) = (entry.metadata(), entry.file_name().into_string()) else { return false };
+        let Ok(changed) = there.modified() else { return false };
+        *last = (*last).max(changed);
+        there.uid() == own
+            && is_expected(&name, &there, depth)
+            && (!there.is_dir() || is_ours(&entry.path(), own, depth + 1, last))
+    })
+}
+
+/// Whether a recording makes such a thing at such a depth. [`fs::DirEntry::metadata`] is that
+/// of a link itself, which is none of the three.
+fn is_expected(name: &str, there: &Metadata, depth: usize) -> bool {
+    let kind = there.file_type();
+    match depth {
+        0 if kind.is_dir() => name == "hook",
+        0 if kind.is_socket() => name == "socket",
+        0 => kind.is_file() && (name == LOCK || TRACES.iter().any(|begin| name.starts_with(begin))),
+        _ if kind.is_dir() => name == "__pycache__" && depth < DEPTH,
+        _ => kind.is_file() && [".py", ".pyc"].iter().any(|end| name.contains(end)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    fn age(path: &Path, by: Duration) {
+        if path.is_dir() {
+            for entry in fs::read_dir(path).unwrap() {
+                age(&entry.unwrap().path(), by);
+            }
+        }
+        if let Ok(file) = File::open(path) {
+            file.set_modified(SystemTime::now() - by).unwrap();
+        }
+    }
+
+    /// A folder with all that a recording puts there, of an owner that was killed.
+    fn left(place: &Path) -> PathBuf {
+        let mut made = Folder::new(place).unwrap();
+        let path = made.path().to_owned();
+        fs::create_dir_all(path.join("hook/__pycache__")).unwrap();
+        for name in [
+            "hook/a.py",
+            "hook/__pycache__/a.cpython-312.pyc",
+            "trace-7-1.json",
+            "trace-1_7.json.tmp",
+            "cupti-7-1.json.part",
+        ] {
+            fs::write(path.join(name), "x").unwrap();
+        }
+        made.folder.disable_cleanup(true);
+        path
+    }
+
+    const DAYS: Duration = Duration::from_secs(2 * 24 * 3600);
+
+    #[test]
+    fn what_a_killed_owner_left_is_removed_after_a_day() {
+        let place = tempfile::tempdir().unwrap();
+        let path = left(place.path());
+        remove_dead(place.path());
+        assert!(path.exists(), "it was touched today");
+        age(&path, DAYS);
+        age(&path.join("trace-7-1.json"), Duration::from_secs(3600));
+        remove_dead(place.path());
+        assert!(path.join("trace-7-1.json").exists(), "its trace was written an hour ago");
+        age(&path, DAYS);
+        remove_dead(place.path());
+        assert!(!path.exists());
+        // The socket counts with its own time, which cannot be set.
+        let path = left(place.path());
+        let _socket = UnixListener::bind(path.join("socket")).unwrap();
+        age(&path, DAYS);
+        let later = SystemTime::now() + DAYS;
+        assert!(Dead::find(path.clone(), SystemTime::now()).is_none());
+        Dead::find(path.clone(), later).unwrap().remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn one_whose_owner_lives_or_that_was_kept_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let mut living = Folder::new(place.path()).unwrap();
+        fs::write(living.path().join("trace-7-1.json"), "x").unwrap();
+        age(living.path(), DAYS);
+        remove_dead(place.path());
+        assert!(living.path().join("trace-7-1.json").exists());
+        living.keep();
+        let kept = living.path().to_owned();
+        drop(living);
+        age(&kept, DAYS);
+        remove_dead(place.path());
+        assert!(kept.join("trace-7-1.json").exists());
+        let gone = Folder::new(place.path()).unwrap().path().to_owned();
+        assert!(!gone.exists(), "it goes with its owner");
+    }
+
+    type Change = fn(&Path);
+
+    #[test]
+    fn whatever_is_not_provably_ours_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let changes: [(&str, Change); 9] = [
+            ("a file of the user", |path| fs::write(path.join("notes.txt"), "x").unwrap()),
+            ("a folder of the user", |path| fs::create_dir(path.join("mine")).unwrap()),
+            ("a file of the user's in ours", |path| fs::write(path.join("hook/notes.txt"), "x").unwrap()),
+            ("a link", |path| symlink("/etc", path.join("trace-9")).unwrap()),
+            ("a link in ours", |path| symlink("/etc", path.join("hook/b.py")).unwrap()),
+            ("no mark", |path| fs::write(path.join(LOCK), "another program's").unwrap()),
+            ("a mark of tomorrow", |path| fs::write(path.join(LOCK), MARK.replace('1', "2")).unwrap()),
+            ("no lock", |path| fs::remove_file(path.join(LOCK)).unwrap()),
+            ("open to others", |path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap()),
+        ];
+        let later = SystemTime::now() + DAYS;
+        for (what, change) in changes {
+            let path = left(place.path());
+            change(&path);
+            age(&path, DAYS);
+            assert!(Dead::find(path, later).is_none(), "{what}");
+        }
+        // Links are not followed: neither the folder nor the lock's file may be one.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let path = left(elsewhere.path());
+        symlink(&path, place.path().join("habitat-tui-aBc123")).unwrap();
+        age(&path, DAYS);
+        remove_dead(place.path());
+        assert!(path.join("trace-7-1.json").exists());
+        fs::rename(path.join(LOCK), elsewhere.path().join("lock")).unwrap();
+        symlink(elsewhere.path().join("lock"), path.join(LOCK)).unwrap();
+        age(&path, DAYS);
+        assert!(Dead::find(path, later).is_none());
+        for name in ["habitat-tui-attach-1000", "habitat-tui-", "habitat-tui-abc", "habitat-tuiabcdef", "x"] {
+            assert!(!is_named(name), "{name}");
+        }
+    }
+}

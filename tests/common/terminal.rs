@@ -1,0 +1,136 @@
+//! The program in a pseudo-terminal, in a folder of its own.
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program in a terminal of its own, in a folder of its own.
+pub struct Terminal {
+    pub folder: tempfile::TempDir,
+    pub child: Box<dyn Child + Send + Sync>,
+    pub master: Option<Box<dyn MasterPty + Send>>,
+    pub writer: Option<Box<dyn Write + Send>>,
+    pub screen: Arc<Mutex<vt100::Parser>>,
+    pub closed: Arc<AtomicBool>,
+}
+
+impl Terminal {
+    /// `program` with `arguments`.
+    pub fn open(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let size = PtySize { rows: 40, cols: 120, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = CommandBuilder::new(program);
+        command.args(arguments);
+        command.cwd(folder.path());
+        command.env_clear();
+        for (name, value) in [("TERM", "xterm-256color"), ("LANG", "C.UTF-8"), ("PYTHONDONTWRITEBYTECODE", "1")] {
+            command.env(name, value);
+        }
+        command.env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("HOME", folder.path());
+        command.env("HABITAT_TUI_CONFIG_DIR", folder.path().join("config"));
+        // What is left by a program that was killed goes with the folder.
+        std::fs::create_dir(folder.path().join("tmp")).unwrap();
+        command.env("TMPDIR", folder.path().join("tmp"));
+        for (name, value) in variables {
+            command.env(name, value);
+        }
+        let child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(40, 120, 1000)));
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let (shared, closed) = (screen.clone(), Arc::new(AtomicBool::new(false)));
+        let gone = closed.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                shared.lock().unwrap().process(&bytes[..count]);
+                if gone.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+        });
+        let writer = pair.master.take_writer().unwrap();
+        Self { folder, child, master: Some(pair.master), writer: Some(writer), screen, closed }
+    }
+
+    pub fn text(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    pub fn sees(&self, what: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.text().contains(what) {
+            assert!(Instant::now() < end, "{what:?}: not seen in\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn press(&mut self, text: &str) {
+        let writer = self.writer.as_mut().unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+        writer.flush().unwrap();
+    }
+
+    /// Waits for the program's end; its exit code.
+    pub fn ends(&mut self) -> u32 {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                // What was written last may still be on its way.
+                std::thread::sleep(Duration::from_millis(100));
+                return status.exit_code();
+            }
+            assert!(Instant::now() < end, "still running:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The terminal goes away, as soon as the reader has read once more.
+    pub fn close(&mut self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.writer = None;
+        self.master = None;
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Files that end so.
+    pub fn files(&self, ending: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.to_str().unwrap().ends_with(ending)).collect()
+    }
+
+    /// The log, chosen by the program.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.files(".log")[0]).unwrap()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        // A job that a failed test leaves behind.
+        if let Ok(saw) = serde_json::from_str::<Value>(&self.read("saw"))
+            && std::thread::panicking()
+        {
+            let _ = Command::new("kill").arg(saw["pid"].to_string()).status();
+        }
+    }
+}
