@@ -224,14 +224,13 @@ fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
         assert!(done.unwrap().success());
     };
     let go = |name: &str| std::fs::write(place.path(name), "").unwrap();
-    let later = "while [ ! -e go-1 ]; do sleep 0.02; done; python3 -c 'print(1)' >out 2>err; echo $? >code";
+    let later = ">runs-1; while [ ! -e go-1 ]; do sleep 0.02; done; python3 -c 'print(1)' >out 2>err; echo $? >code";
     let mut killed = place.start(&[], &["sh", "-c", later]);
-    wait_for("the first folder is there", || {
-        there().first().is_some_and(|it| it.join("hook/habitat_hook.py").exists())
-    });
+    wait_for("the first job runs", || Path::new(&place.path("runs-1")).exists());
     let dead = there();
-    let living = place.start(&[], &["sh", "-c", "while [ ! -e go-2 ]; do sleep 0.02; done"]);
-    wait_for("the second one is", || there().iter().filter(|it| it.join("hook/habitat_hook.py").exists()).count() == 2);
+    assert!(dead[0].join("hook/sitecustomize.py").exists());
+    let living = place.start(&[], &["sh", "-c", ">runs-2; while [ ! -e go-2 ]; do sleep 0.02; done"]);
+    wait_for("the second one runs", || Path::new(&place.path("runs-2")).exists());
     killed.kill().unwrap();
     killed.wait().unwrap();
     let next = || assert_eq!(place.run(&[], &["true"]).code(), 0);

@@ -28,8 +28,9 @@ const MARK: &str = "habitat-tui recording folder, version 1\n";
 const UNTOUCHED: Duration = Duration::from_secs(24 * 3600);
 /// How the files of the hook, of libkineto on demand and of the recorder for CUDA begin.
 const TRACES: [&str; 2] = ["trace-", "cupti-"];
-/// Folders within folders that ours have: `hook/__pycache__`.
-const DEPTH: usize = 2;
+/// The hook's folders, and how deep they lie: `hook/habitat_hook/__pycache__`.
+const FOLDERS: [&str; 2] = ["habitat_hook", "__pycache__"];
+const DEPTH: usize = 3;
 
 /// A folder that only this user can enter, removed when dropped.
 #[derive(Debug)]
@@ -171,7 +172,7 @@ fn is_expected(name: &str, there: &Metadata, depth: usize) -> bool {
         0 if kind.is_dir() => name == "hook",
         0 if kind.is_socket() => name == "socket",
         0 => kind.is_file() && (name == LOCK || TRACES.iter().any(|begin| name.starts_with(begin))),
-        _ if kind.is_dir() => name == "__pycache__" && depth < DEPTH,
+        _ if kind.is_dir() => FOLDERS.contains(&name) && depth < DEPTH,
         _ => kind.is_file() && [".py", ".pyc"].iter().any(|end| name.contains(end)),
     }
 }
@@ -197,14 +198,13 @@ mod tests {
     fn left(place: &Path) -> PathBuf {
         let mut made = Folder::new(place).unwrap();
         let path = made.path().to_owned();
-        fs::create_dir_all(path.join("hook/__pycache__")).unwrap();
-        for name in [
-            "hook/a.py",
-            "hook/__pycache__/a.cpython-312.pyc",
-            "trace-7-1.json",
-            "trace-1_7.json.tmp",
-            "cupti-7-1.json.part",
-        ] {
+        let hook = super::super::hook::unpack(&path).unwrap();
+        for folder in [hook.clone(), hook.join("habitat_hook")] {
+            let compiled = folder.join("__pycache__");
+            fs::create_dir(&compiled).unwrap();
+            fs::write(compiled.join("a.cpython-312.pyc"), "x").unwrap();
+        }
+        for name in ["trace-7-1.json", "trace-1_7.json.tmp", "cupti-7-1.json.part"] {
             fs::write(path.join(name), "x").unwrap();
         }
         made.folder.disable_cleanup(true);

@@ -260,10 +260,13 @@ class Hook:
         if not in_main() and everywhere is None:
             reason = "the training runs in a thread beside the main one, which PyTorch %s cannot record (a newer one can)"
             return reason % torch.__version__
-        free = free_bytes(self.settings["folder"])
+        folder = self.settings["folder"]
+        if not os.path.isdir(folder):
+            return "the folder for its trace, %s, is gone" % folder
+        free = free_bytes(folder)
         if free is not None and free < SPARE:
             reason = "%.0f MB are free in %s, and a trace may need %.0f MB; set TMPDIR to a folder with room"
-            return reason % (free / 1e6, self.settings["folder"], SPARE / 1e6)
+            return reason % (free / 1e6, folder, SPARE / 1e6)
         return None
 
     def open(self, step):

@@ -124,6 +124,9 @@ def export(profile, folder, address, number, first, last):
     message = {"type": "window", "state": "written", "number": number, "first": first, "last": last}
     try:
         began = time.perf_counter()
+        if not os.path.isdir(folder):
+            # PyTorch would say so on the program's standard error.
+            raise OSError("the folder for it, %s, is gone" % folder)
         profile.export_chrome_trace(path + ".part")
         # A disk that is full is no error to PyTorch: it writes a line of log and returns.
         if not is_whole(path + ".part"):
