@@ -50,7 +50,7 @@ pub enum ShellArg {
 /// Arguments of `attach`.
 ///
 /// The job must have been started with what `habitat-tui env` prints. It is asked to record
-/// a few steps, and goes on. No screens open, in a terminal neither: the report ends with
+/// a few steps, and goes on. No screens open, not in a terminal either: the report ends with
 /// the command that opens them.
 #[derive(Debug, Args)]
 pub struct AttachArgs {
