@@ -82,7 +82,7 @@ mod linux {
         for note in [
             "Without KINETO_IPC_SOCKET_DIR, and with no dynolog running, processes of the job would wait up to 10 s at their end.",
             "A program that starts torch.profiler itself may end with an error, with PyTorch before 2.12, where that starts in the moment in which a trace of ours is written: use `habitat-tui run` for it.",
-            "With PyTorch 2.6 start `habitat-tui attach` before the job or once it makes steps: a process that is just starting aborts when a listener appears.",
+            "With PyTorch 2.6 start `habitat-tui attach` before a job of torchrun, or once it makes steps: ranks that are just starting abort when a listener appears.",
             "PyTorch 2.1 cannot be attached to on a machine without a GPU, and prints a warning at every step there.",
             "A program that calls os.fork() itself after importing PyTorch may hang in the child: use `habitat-tui run` for it.",
         ] {

@@ -202,7 +202,7 @@ fn a_trace_that_the_users_own_profiler_cuts_off_is_asked_for_again() {
 fn ranks_are_all_recorded_beside_a_launcher_that_is_coming_up() {
     let Some(python) = attachable() else { return };
     for (attach_ms, launch_ms) in [(0, 1000), (1000, 0), (2500, 0)] {
-        // A process of 2.6 that is just starting aborts when anybody begins to listen.
+        // Ranks of 2.6 that are just starting abort when anybody begins to listen.
         if launch_ms == 0 && torch_version(&python) < (2, 15) {
             eprintln!("skipped: attaching to ranks of this PyTorch that are coming up may end them");
             continue;
