@@ -94,7 +94,7 @@ pub enum Action {
     Lower,
     /// Runs the screen's job again.
     Rerun,
-    /// Cancels the running job.
+    /// Cancels what is being computed, else asks whether to stop the training that runs.
     Cancel,
     /// Copies the selected row.
     CopyRow,
@@ -257,7 +257,7 @@ pub const ACTIONS: &[Spec] = &[
     spec(Action::Parts, "plan.parts", &["m"], "parts", Group::Plan, Needs::PlanScreen, "How many parts may follow one another"),
     spec(Action::Lower, "plan.lower", &["v"], "view", Group::Plan, Needs::PlanScreen, "Alternatives, rejected offers, cost against time, notes"),
     spec(Action::Rerun, "job.rerun", &["r"], "", Group::Work, Needs::Nothing, "Run the prediction or the plan again"),
-    spec(Action::Cancel, "job.cancel", &["x"], "cancel", Group::Work, Needs::RunningJob, "Cancel the running job"),
+    spec(Action::Cancel, "job.cancel", &["x"], "cancel", Group::Work, Needs::RunningJob, "Cancel what is being computed, else ask whether to stop the job"),
     spec(Action::CopyRow, "copy.row", &["y"], "", Group::Work, Needs::Table, "Copy the selected row"),
     spec(Action::CopyTable, "copy.table", &["Y"], "", Group::Work, Needs::Table, "Copy the table as tab-separated text"),
     spec(Action::Export, "plan.export", &["e"], "export", Group::Work, Needs::Plan, "Write the plan to a TOML file"),

@@ -20,16 +20,21 @@ mod folder;
 mod hook;
 mod launch;
 mod libraries;
+pub mod log;
 pub mod messages;
 #[cfg(target_os = "linux")]
 pub mod on_demand;
+mod private;
 pub mod recording;
 pub mod shapes;
+mod signals;
 pub mod smi;
 mod socket;
 
 pub use folder::Folder;
 pub use hook::Settings;
+pub use log::Cut;
+pub use private::{Private, PrivateError};
 pub use recording::{Process, Recording, Seen};
 
 use std::ffi::{OsStr, OsString};
@@ -38,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use self::messages::Message;
+use self::socket::Heard;
 
 /// Why a job was not started.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +65,11 @@ pub enum CaptureError {
         /// Why.
         source: io::Error,
     },
+    /// There is no private folder.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
     /// The folder for traces cannot be made.
-    #[error("{}: no private folder can be made there: {source}; set TMPDIR to one with room", .path.display())]
+    #[error("{}: cannot be written: {source}; set XDG_CACHE_HOME to a folder of your own with room", .path.display())]
     Folder {
         /// Where.
         path: PathBuf,
@@ -70,7 +78,8 @@ pub enum CaptureError {
     },
     /// The socket's name does not fit.
     #[error(
-        "{}: longer than the {} bytes that a socket's name may have; set TMPDIR to a shorter folder, such as /tmp",
+        "{}: longer than the {} bytes that a socket's name may have; set XDG_CACHE_HOME to a folder of your own with a \
+         shorter name",
         .path.display(), socket::LONGEST
     )]
     SocketPath {
@@ -78,14 +87,14 @@ pub enum CaptureError {
         path: PathBuf,
     },
     /// The socket cannot be made.
-    #[error("{}: no socket can be made there: {source}; set TMPDIR to a folder on a local disk", .path.display())]
+    #[error("{}: no socket can be made there: {source}; set XDG_CACHE_HOME to a folder of your own on a local disk", .path.display())]
     Socket {
         /// The name.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// The file for the job's output cannot be made.
+    /// The file for the job's output cannot be made, or nothing that writes it.
     #[error("{}: cannot be written: {source}; the job was not started", .path.display())]
     Log {
         /// The file.
@@ -237,15 +246,16 @@ impl Control {
 /// What happens around a job.
 #[derive(Debug)]
 enum Event {
-    Connected,
-    Disconnected {
-        connection: u64,
-        problem: Option<String>,
+    /// Something was heard on the socket, whose sender waits `until` it was taken.
+    Heard {
+        what: Heard,
+        #[allow(dead_code, reason = "dropping it is what tells")]
+        until: mpsc::Sender<()>,
     },
-    Message {
-        pid: u32,
-        message: Message,
-    },
+    /// The log lacks something.
+    Cut(Cut),
+    /// The job's output has ended, and is in the log.
+    Logged,
     Signal(i32),
     /// Stopped; whether it was the terminal that did it.
     Stopped {
@@ -289,6 +299,8 @@ pub struct Finished {
     pub interrupted: bool,
     /// Where the traces are; removed with this value.
     pub folder: Folder,
+    /// What the log lacks, if anything.
+    pub cut: Option<Cut>,
     /// What was seen.
     pub recording: Recording,
 }
@@ -311,6 +323,8 @@ pub struct Progress<'a> {
     pub stopped: bool,
     /// How strongly it was asked to end, if it was.
     pub ending: Option<Push>,
+    /// What the log lacks, if anything.
+    pub cut: Option<&'a Cut>,
 }
 
 /// Who looks on while a job runs. All of it is called on the thread that follows the job.
@@ -344,30 +358,29 @@ pub struct Running {
     happening: mpsc::Receiver<Event>,
 }
 
-/// Starts a job; [`Running::follow`] must be called to hear of it.
+/// Starts a job; [`Running::follow`] must be called to hear of it. What it gets from us is
+/// in `private`.
 ///
 /// # Errors
 /// [`CaptureError`] where the job was not started.
-pub fn start(order: &Order) -> Result<Running, CaptureError> {
-    // Absolute: the job may change its folder.
-    let place = std::path::absolute(std::env::temp_dir()).unwrap_or_else(|_| std::env::temp_dir());
-    let failed = |source| CaptureError::Folder { path: place.clone(), source };
-    folder::remove_dead(&place);
-    let folder = Folder::new(&place).map_err(failed)?;
+pub fn start(order: &Order, private: &Private) -> Result<Running, CaptureError> {
+    let failed = |source| CaptureError::Folder { path: private.path().to_owned(), source };
+    let folder = private.recording().map_err(failed)?;
     let (events, happening) = mpsc::channel();
-    let socket = socket::listen(folder.path(), Path::new("/tmp"), events.clone())?;
+    let socket = socket::listen(folder.path(), private, events.clone())?;
     let own = |name: &str| std::env::var_os(name);
     let mut variables = if let Some(settings) = &order.cupti {
         cupti::environment(settings, &socket.path, folder.path(), own)?
     } else {
-        let hook = hook::unpack(folder.path()).map_err(failed)?;
+        let hook = private.unpacked("hook", &hook::FILES).map_err(failed)?;
         hook::environment(&hook, &socket.path, folder.path(), &order.settings, own).map_err(failed)?
     };
     if order.apart && std::env::var_os("PYTHONUNBUFFERED").is_none() {
         // Python holds back what goes to a file until there are 8 KiB of it.
         variables.push(("PYTHONUNBUFFERED", "1".into()));
     }
-    let job = launch::start(&order.command, variables, order.log.as_deref(), order.apart, &events)?;
+    let output = order.log.as_deref().map(|path| log::start(path, &events)).transpose()?;
+    let job = launch::start(&order.command, variables, output, order.apart, &events)?;
     Ok(Running { order: order.clone(), job, folder, socket, events, happening })
 }
 
@@ -420,7 +433,7 @@ impl Running {
                     let had_ended = state.ended.is_some();
                     state.take(event);
                     if !had_ended && state.ended.is_some() {
-                        state.all_heard = socket.close_the_line().is_err();
+                        socket.close_the_line();
                     }
                 }
                 Err(RecvTimeoutError::Timeout) if state.resume.is_some_and(|resume| resume <= now) => {
@@ -438,7 +451,7 @@ impl Running {
                 next_look = Some(Instant::now() + pace);
             }
             if state.ended.is_some() {
-                if state.talking == 0 && state.all_heard {
+                if state.talking == 0 && state.all_heard && (state.logged || order.log.is_none()) {
                     break;
                 }
                 let latest = Instant::now() + LAST_WORDS;
@@ -454,8 +467,8 @@ impl Running {
         job.to_background();
         let ended = state.ended.unwrap_or(Ended::Unknown);
         let interrupted = job.had_terminal() && ended == Ended::Signal(launch::INTERRUPT);
-        let State { asked, passed, recording, .. } = state;
-        Finished { ended, asked, passed, interrupted, folder, recording }
+        let State { asked, passed, recording, cut, .. } = state;
+        Finished { ended, asked, passed, interrupted, folder, cut, recording }
     }
 }
 
@@ -481,13 +494,16 @@ struct State {
     talking: u64,
     /// Every connection made before the job's end is counted.
     all_heard: bool,
+    /// What the log lacks, and whether all that the job wrote was taken in.
+    cut: Option<Cut>,
+    logged: bool,
     ended: Option<Ended>,
 }
 
 impl State {
     fn progress<'a>(&'a self, folder: &'a Path) -> Progress<'a> {
-        let Self { recording, stopped, pushed, .. } = self;
-        Progress { recording, folder, stopped: *stopped, ending: *pushed }
+        let Self { recording, stopped, pushed, cut, .. } = self;
+        Progress { recording, folder, stopped: *stopped, ending: *pushed, cut: cut.as_ref() }
     }
 
     /// Asks the job to end, more strongly than the last time; how long it may take.
@@ -501,29 +517,29 @@ impl State {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Connected => self.talking += 1,
-            Event::Disconnected { connection, problem } => {
-                self.talking = self.talking.saturating_sub(1);
-                if let Some(problem) = problem {
-                    self.recording.garbled.push(format!("connection {connection}: {problem}"));
-                }
-            }
-            Event::Message { pid: socket::OURSELVES, .. } => self.all_heard = true,
-            Event::Message { pid, message } => self.recording.hear(pid, message),
+            Event::Heard { what, .. } => self.hear(what),
+            Event::Cut(cut) => self.cut = Some(cut),
+            Event::Logged => self.logged = true,
             Event::Ended(ended) => self.ended = Some(ended),
             Event::Continued => self.stopped = false,
             Event::Signal(_) | Event::Stopped { .. } | Event::Wished(_) => {}
         }
     }
-}
 
-/// A folder that only this user can enter.
-fn private_folder(place: &Path) -> io::Result<tempfile::TempDir> {
-    use std::os::unix::fs::PermissionsExt;
-    tempfile::Builder::new()
-        .prefix("habitat-tui-")
-        .permissions(std::fs::Permissions::from_mode(0o700))
-        .tempdir_in(place)
+    fn hear(&mut self, what: Heard) {
+        match what {
+            Heard::Connected => self.talking += 1,
+            Heard::Disconnected { connection, problem } => {
+                self.talking = self.talking.saturating_sub(1);
+                if let Some(problem) = problem {
+                    self.recording.garble(crate::text::clean(&format!("connection {connection}: {problem}"), 400));
+                }
+            }
+            Heard::Refused => self.recording.refused += 1,
+            Heard::Message { pid: socket::OURSELVES, .. } => self.all_heard = true,
+            Heard::Message { pid, message } => self.recording.hear(pid, message),
+        }
+    }
 }
 
 #[cfg(test)]

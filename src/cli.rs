@@ -166,6 +166,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
             0
         }
         Some(Command::Config(args)) => config(&args, out)?,
+        Some(Command::JobLog) => run::write_log()?,
     };
     out.flush()?;
     Ok(Outcome::Exit(code))

@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use habitat_tui::profile::{Phase, Precision, Profile};
@@ -187,22 +187,126 @@ fn the_jobs_output_can_go_to_a_file() {
     assert_eq!((ran.code(), ran.out().as_str()), (0, ""));
     assert!(!ran.err().contains("err\n"), "{}", ran.err());
     assert_eq!(std::fs::read_to_string(place.path("job.log")).unwrap(), "out\nerr\n");
+    // All of it, however much it is at once, and of processes that outlive the first one too.
+    let job = "head -c 20000000 /dev/zero; (sleep 0.5; echo late; touch done) & echo soon";
+    let ran = place.run(&["--log", "long.log"], &["sh", "-c", job]);
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    wait_for("the last one ends", || Path::new(&place.path("done")).exists());
+    wait_for("it is written", || std::fs::read(place.path("long.log")).unwrap().ends_with(b"late\n"));
+    assert_eq!(std::fs::metadata(place.path("long.log")).unwrap().len(), 20_000_000 + "soon\nlate\n".len() as u64);
+}
+
+/// A log that takes nothing more in, by a limit on the size of files that the job itself does
+/// not have, costs the log and not the job.
+#[test]
+fn a_log_that_is_full_costs_its_text_and_nothing_else() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    let program = "import resource, sys\n\
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n\
+        for number in range(20000): print(number, 'x' * 50, flush=True)\n\
+        sys.exit(7)";
+    let run = "ulimit -S -f 100; exec \"$@\"";
+    let output = place
+        .command("bash")
+        .args(["-c", run, "bash", env!("CARGO_BIN_EXE_habitat-tui"), "run", "--log", "job.log", "--json", "seen.json"])
+        .args(["-o", "p.habitat.json", "--", &python, "-c", program])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("bytes of the job's output are not in the log: File too large"), "{said}");
+    let seen: Value = serde_json::from_slice(&std::fs::read(place.path("seen.json")).unwrap()).unwrap();
+    let (lacks, there) =
+        (seen["log_lacks_bytes"].as_u64().unwrap(), std::fs::metadata(place.path("job.log")).unwrap().len());
+    assert_eq!(lacks + there, (0..20_000).map(|number| format!("{number} ").len() as u64 + 51).sum::<u64>());
+}
+
+/// The same with a disk that is full.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_under_the_log_does_not_end_the_job() {
+    let ran = Place::new().run(&["--log", "/dev/full"], &["sh", "-c", "seq 100000; echo $? >code; exit 7"]);
+    assert_eq!(ran.code(), 7, "{}", ran.err());
+    assert!(ran.err().contains("588,895 bytes of the job's output are not in the log: No space left"), "{}", ran.err());
 }
 
 #[test]
-fn a_folder_for_temporary_files_with_a_long_name_will_do() {
+fn a_cache_folder_with_a_long_name_or_none_will_do_where_there_is_another() {
     let Some(python) = python() else { return };
     let place = Place::new();
-    let long = place.path(&"x".repeat(120));
-    std::fs::create_dir(&long).unwrap();
-    let place = Place { variables: vec![("TMPDIR".into(), long.clone())], ..place };
-    let ran = place.run(&[], &[&python, "-c", "pass"]);
+    let (long, at_run_time) = (place.path(&"x".repeat(120)), place.path("at-run-time"));
+    std::fs::create_dir(&at_run_time).unwrap();
+    let with = |variables: &[(&str, &str)]| {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Place { variables, folder: tempfile::tempdir_in(place.folder.path()).unwrap() }
+    };
+    // The socket's name would not fit, and the socket alone goes elsewhere.
+    let ran = with(&[("XDG_CACHE_HOME", &long), ("XDG_RUNTIME_DIR", &at_run_time)]).run(&[], &[&python, "-c", "pass"]);
     assert_eq!(ran.seen["seen"], "no torch", "the hook was heard: {}", ran.err());
-    assert_eq!(std::fs::read_dir(&long).unwrap().count(), 0, "nothing is left behind");
-    let place = Place::with("TMPDIR", &place.path("gone"));
-    let ran = place.run(&[], &[&python, "-c", "print(1)"]);
-    assert_eq!((ran.code(), ran.out().as_str()), (2, ""));
-    assert!(ran.err().contains("set TMPDIR"), "{}", ran.err());
+    assert!(Path::new(&long).join("habitat-tui").exists());
+    // A home in which nothing can be made.
+    let nowhere = [("XDG_CACHE_HOME", "/proc/none"), ("HOME", "/proc/none")];
+    let ran = with(&[nowhere[0], nowhere[1], ("XDG_RUNTIME_DIR", &at_run_time)]).run(&[], &[&python, "-c", "pass"]);
+    assert_eq!(ran.seen["seen"], "no torch", "{}", ran.err());
+}
+
+/// The files of a job's hook are in no folder that somebody else could make: the user's own
+/// cache folder, refused where others can write to it.
+#[test]
+fn what_the_job_loads_is_where_nobody_else_can_put_anything() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let open = place.path("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let show = "echo $PYTHONPATH";
+    let place = Place { variables: vec![("XDG_CACHE_HOME".into(), open.clone())], ..place };
+    let ran = place.run(&[], &["sh", "-c", show]);
+    let there = format!("{open}/habitat-tui");
+    assert!(!Path::new(&there).exists() && !ran.out().contains(&open), "{}", ran.out());
+    if ran.code() == 2 {
+        assert!(ran.err().contains("other users can write to"), "{}", ran.err());
+    }
+    let place = Place::new();
+    let ran = place.run(&[], &["sh", "-c", show]);
+    let hook = PathBuf::from(ran.out().trim());
+    assert!(hook.starts_with(place.folder.path().canonicalize().unwrap().join("cache/habitat-tui")), "{hook:?}");
+    assert!(hook.join("sitecustomize.py").exists(), "it stays: the job may still start a Python");
+    for folder in [hook.as_path(), &hook.join("habitat_hook"), hook.parent().unwrap()] {
+        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700, "{folder:?}");
+    }
+    // Somebody's change of them does not last.
+    std::fs::write(hook.join("sitecustomize.py"), "raise SystemExit('changed')").unwrap();
+    let again = place.run(&[], &["sh", "-c", show]);
+    assert_eq!(again.out(), ran.out());
+    assert!(!std::fs::read_to_string(hook.join("sitecustomize.py")).unwrap().contains("changed"));
+}
+
+/// Another user of this machine, who waits until the folder of a job that goes on is gone.
+#[test]
+#[ignore = "needs root, to be another user: cargo test --test capture -- --ignored"]
+fn another_user_cannot_have_code_run_in_a_job_that_goes_on() {
+    let place = Place::new();
+    let later = "(while [ ! -e go ]; do sleep 0.02; done; python3 -c 'print(1)' >out 2>err; echo $? >code) \
+                 >/dev/null 2>&1 & echo $PYTHONPATH";
+    let ran = place.run(&[], &["sh", "-c", later]);
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    let folder = ran.out().trim().to_owned();
+    // What a killed recorder leaves is cleared away a day later by the next one.
+    let attack = "mkdir -p \"$1\" && echo \"open('$2', 'w')\" >\"$1/sitecustomize.py\"";
+    let mark = place.path("owned");
+    let attacked = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", attack, "sh", &folder, &mark])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&attacked.stderr);
+    std::fs::write(place.path("go"), "").unwrap();
+    wait_for("the job ends", || !std::fs::read_to_string(place.path("code")).unwrap_or_default().is_empty());
+    let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    assert_eq!((read("code"), read("out")), ("0\n".into(), "1\n".into()), "{}", read("err"));
+    assert!(!Path::new(&mark).exists(), "code of another user ran in the job: {folder}");
+    assert!(!attacked.status.success() && said.contains("ermission denied"), "{said}");
 }
 
 /// What a killed recorder leaves is removed by the next one, a day later. The job goes on
@@ -210,17 +314,16 @@ fn a_folder_for_temporary_files_with_a_long_name_will_do() {
 #[test]
 fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
     let place = Place::new();
-    let tmp = place.folder.path().join("tmp");
-    std::fs::create_dir(&tmp).unwrap();
-    let place = Place { variables: vec![("TMPDIR".to_owned(), tmp.to_str().unwrap().to_owned())], ..place };
+    let cache = place.folder.path().join("cache/habitat-tui");
     let there = || -> Vec<PathBuf> {
-        let mut all: Vec<_> = std::fs::read_dir(&tmp).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let all = std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path());
+        let mut all: Vec<_> = all.filter(|path| path.join("socket").exists()).collect();
         all.sort();
         all
     };
     let age = || {
         let done =
-            Command::new("find").arg(&tmp).args(["-exec", "touch", "-h", "-t", "202001010000", "{}", "+"]).status();
+            Command::new("find").arg(&cache).args(["-exec", "touch", "-h", "-t", "202001010000", "{}", "+"]).status();
         assert!(done.unwrap().success());
     };
     let go = |name: &str| std::fs::write(place.path(name), "").unwrap();
@@ -228,7 +331,7 @@ fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
     let mut killed = place.start(&[], &["sh", "-c", later]);
     wait_for("the first job runs", || Path::new(&place.path("runs-1")).exists());
     let dead = there();
-    assert!(dead[0].join("hook/sitecustomize.py").exists());
+    assert_eq!(dead.len(), 1);
     let living = place.start(&[], &["sh", "-c", ">runs-2; while [ ! -e go-2 ]; do sleep 0.02; done"]);
     wait_for("the second one runs", || Path::new(&place.path("runs-2")).exists());
     killed.kill().unwrap();
@@ -248,6 +351,44 @@ fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
         wait_for("the job ends", || !std::fs::read_to_string(place.path("code")).unwrap_or_default().is_empty());
         let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
         assert_eq!((read("code"), read("out"), read("err")), ("0\n".into(), "1\n".into(), String::new()));
+    }
+}
+
+/// A client that says whatever it likes, as often as it can.
+#[cfg(target_os = "linux")]
+#[test]
+fn whoever_floods_the_socket_takes_neither_memory_nor_threads() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    let ran = place.run(&[], &[&python, &fixture("flood.py")]);
+    let said = ran.out();
+    let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    eprintln!("flooded: {} MB, {} threads at the most", numbers[0] / 1024, numbers[1]);
+    assert!(numbers[0] < 400_000 && numbers[1] < 160, "{said}");
+    assert_eq!(ran.code(), 0);
+    assert!(ran.err().len() < 200_000, "{} bytes of notes", ran.err().len());
+}
+
+/// An interrupted trace of shapes ends its Python and clears away what it has made.
+#[test]
+fn an_interrupted_trace_of_shapes_leaves_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    std::fs::write(place.path("t.py"), "").unwrap();
+    std::fs::write(place.path("python"), "#!/bin/sh\necho $$ >pid.part; mv pid.part pid\nexec sleep 60\n").unwrap();
+    std::fs::set_permissions(place.path("python"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let traces =
+            place.habitat(&["trace-shapes", "t.py:f", "--python", "./python"]).stderr(Stdio::piped()).spawn().unwrap();
+        let pid = || std::fs::read_to_string(place.path("pid")).ok().and_then(|pid| pid.trim().parse::<u32>().ok());
+        wait_for("its Python runs", || pid().is_some());
+        let python = pid().unwrap();
+        signal(traces.id(), name);
+        assert_eq!(traces.wait_with_output().unwrap().status.code(), Some(code), "{name}");
+        assert!(!is_running(python), "{name}");
+        let left: Vec<_> = std::fs::read_dir(place.path("cache/habitat-tui")).unwrap().flatten().collect();
+        assert!(left.len() == 1 && left[0].file_name().to_str().unwrap().starts_with("shapes-"), "{left:?}");
+        std::fs::remove_file(place.path("pid")).unwrap();
     }
 }
 
@@ -271,6 +412,9 @@ fn signals_reach_the_job() {
 #[test]
 fn a_job_is_ended_after_the_time_given() {
     let began = Instant::now();
+    let bare = Place::new().run(&["--timeout", "30"], &["sh", "-c", "echo started"]);
+    assert_eq!((bare.code(), bare.out().as_str()), (2, ""), "{}", bare.err());
+    assert!(bare.err().contains("30 of what? Write 30s, 30m or 30h"), "{}", bare.err());
     let ran = Place::new().run(&["--timeout", "1s"], &["sleep", "60"]);
     assert_eq!((ran.code(), ran.seen["ended_by_habitat"].as_bool()), (143, Some(true)));
     assert!(began.elapsed() < Duration::from_secs(20));

@@ -61,11 +61,8 @@ fn built() -> Option<&'static Path> {
 fn place(variables: &[(&str, &str)]) -> Place {
     let mut place = Place::new();
     let text = |path: &Path| path.to_str().unwrap().to_owned();
-    let found = [
-        ("HABITAT_TUI_CUPTI", text(&recorder())),
-        ("TMPDIR", text(place.folder.path())),
-        ("LD_LIBRARY_PATH", text(built().unwrap_or(Path::new("/")))),
-    ];
+    let found =
+        [("HABITAT_TUI_CUPTI", text(&recorder())), ("LD_LIBRARY_PATH", text(built().unwrap_or(Path::new("/"))))];
     place.variables.extend(found.map(|(name, value)| (name.to_owned(), value)));
     place.variables.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     place

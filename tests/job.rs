@@ -401,6 +401,26 @@ fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
     assert!(asked.contains("gets SIGTERM; 15"), "{asked}");
 }
 
+/// `x` cancels what is computed. Beside a job it asks, and neither stops it nor does nothing.
+#[test]
+fn cancelling_beside_a_job_asks_before_it_stops_it() {
+    let mut app = after(vec![at(State::Steps)]);
+    assert!(effects(&mut app, "x").is_empty());
+    let Some(Modal::Leave { selected }) = app.modal else { panic!("{:?}", app.modal) };
+    assert_eq!(Leaving::ALL[selected], Leaving::Stop);
+    assert!(effects(&mut app, "x").is_empty() && app.modal.is_some(), "a second time is no answer");
+    assert!(matches!(effects(&mut app, "enter")[..], [Effect::Job(Wish::Stop)]));
+    // What is computed goes first.
+    let mut app = after(running(""));
+    effects(&mut app, "r");
+    assert!(app.predictions.is_running());
+    effects(&mut app, "x");
+    assert!(!app.predictions.is_running() && app.modal.is_none());
+    app.update(ended("ended with exit code 0", true, None));
+    effects(&mut app, "x");
+    assert_eq!(app.modal, None, "nothing is left to cancel");
+}
+
 #[test]
 fn after_its_end_the_screens_stay_and_leaving_asks_nothing() {
     let mut app = after(running("q"));

@@ -207,8 +207,17 @@ fn one_crate_one_place() {
         (vec!["cpp_demangle"], vec!["profile/kineto/demangle.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),
         (vec!["include_dir"], vec!["store/bundled.rs"]),
-        (vec!["nix::"], vec!["capture/launch.rs", "capture/folder.rs", "capture/on_demand/endpoint.rs"]),
-        (vec!["signal_hook"], vec!["capture/launch.rs", "capture/on_demand/session.rs"]),
+        (
+            vec!["nix::"],
+            vec![
+                "capture/launch.rs",
+                "capture/log.rs",
+                "capture/folder.rs",
+                "capture/private.rs",
+                "capture/on_demand/endpoint.rs",
+            ],
+        ),
+        (vec!["signal_hook"], vec!["capture/launch.rs", "capture/log.rs", "capture/signals.rs"]),
     ] {
         let found = offences(|path| places.contains(&path), &names);
         assert!(found.is_empty(), "{}", found.join("\n"));

@@ -74,7 +74,8 @@ impl Terminal {
     fn job_finishes(&self, steps: u64) {
         wait_for("the job makes all its steps", || self.step() == steps);
         wait_for("the job ends", || !is_running(self.job()));
-        assert!(self.log().ends_with("\ndone\n"), "{}", self.log());
+        // Another process writes it.
+        wait_for("all it said is in the log", || self.log().ends_with("\ndone\n"));
     }
 }
 
@@ -355,7 +356,7 @@ fn a_full_disk_costs_the_window_and_nothing_else() {
     }
     let traces = tempfile::tempdir().unwrap();
     let folder = traces.path().to_str().unwrap();
-    let variables = [("FULL_DISK", "1"), ("TMPDIR", folder)];
+    let variables = [("FULL_DISK", "1"), ("XDG_CACHE_HOME", folder)];
     let mut terminal = Terminal::run(&[], &["60", "0.02"], &variables);
     terminal.sees("the trace was not written: it is cut off");
     terminal.sees("ended with exit code 0, at step 60");
@@ -365,10 +366,66 @@ fn a_full_disk_costs_the_window_and_nothing_else() {
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
     assert!(terminal.text().contains("nothing recorded: the trace was not written"), "{}", terminal.text());
-    assert_eq!(std::fs::read_dir(traces.path()).unwrap().count(), 0, "nothing is left behind");
+    let left: Vec<_> = std::fs::read_dir(traces.path().join("habitat-tui")).unwrap().flatten().collect();
+    assert!(left.len() == 1 && left[0].file_name().to_str().unwrap().starts_with("hook-"), "{left:?}");
 }
 
-/// Somebody empties the folder for temporary files: the window is lost and nothing else.
+/// A log that takes nothing in, whatever becomes of us meanwhile.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_under_the_log_does_no_harm_to_the_job() {
+    if !has("python3") {
+        return;
+    }
+    let script = fixtures().join("fake_job.py");
+    let command = format!("python3 '{}' 150 0.03; echo $? >code", script.display());
+    for how in ["stay", "leave", "KILL"] {
+        let arguments = ["run", "--log", "/dev/full", "--", "sh", "-c", &command];
+        let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[("EXIT_CODE", "6")]);
+        terminal.sees("bytes of the job's output are not in the log: No space left on device");
+        match how {
+            "leave" => {
+                terminal.press("ql");
+                assert_eq!(terminal.ends(), 0);
+            }
+            "KILL" => terminal.signal(how),
+            _ => {}
+        }
+        wait_for("the job ends", || !terminal.read("code").trim().is_empty());
+        assert_eq!((terminal.read("code").trim(), terminal.step()), ("6", 150), "{how}");
+    }
+}
+
+/// Who writes the log is killed: another one goes on, and the job notices nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_log_is_written_on_where_its_writer_is_killed() {
+    if !has("python3") {
+        return;
+    }
+    let mut terminal = Terminal::run(&[], &["150", "0.03"], &[]);
+    let writer = || -> Option<u32> {
+        let own = format!("\nPPid:\t{}\n", terminal.child.process_id().unwrap());
+        let all = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
+        all.into_iter().find(|pid: &u32| {
+            let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            read("comm") == "job-log\n" && read("status").contains(&own)
+        })
+    };
+    wait_for("the job makes steps", || terminal.step() > 5);
+    let first = writer().unwrap();
+    signal(first, "TERM");
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(writer(), Some(first), "it heeds no such signal");
+    signal(first, "KILL");
+    wait_for("another one is there", || writer().is_some_and(|other| other != first));
+    terminal.sees("ended with exit code 0, at step 150");
+    assert!(terminal.log().ends_with("\ndone\n"), "{}", terminal.log());
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
+/// Somebody empties the folder for caches: the window is lost and nothing else.
 #[test]
 fn a_folder_that_is_gone_costs_the_window_and_nothing_else() {
     if !has("python3") {
@@ -376,7 +433,7 @@ fn a_folder_that_is_gone_costs_the_window_and_nothing_else() {
     }
     let mut terminal = Terminal::run(&["--after", "60"], &["120", "0.03"], &[]);
     wait_for("some steps are made", || terminal.step() >= 5);
-    for entry in std::fs::read_dir(terminal.path("tmp")).unwrap() {
+    for entry in std::fs::read_dir(terminal.path(".cache/habitat-tui")).unwrap() {
         std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
     }
     terminal.sees("ended with exit code 0, at step 120");
@@ -405,7 +462,7 @@ fn no_window_opens_where_there_is_no_room_for_it() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let script = "mount -t tmpfs -o size=8m none /mnt && TMPDIR=/mnt exec \"$@\"";
+    let script = "mount -t tmpfs -o size=8m none /mnt && XDG_CACHE_HOME=/mnt exec \"$@\"";
     let output = Command::new("unshare")
         .args(["-Urm", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_habitat-tui"), "run", "--", "python3"])
         .arg(fixtures().join("fake_job.py"))
@@ -416,7 +473,7 @@ fn no_window_opens_where_there_is_no_room_for_it() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("MB are free in /mnt/") && said.contains("set TMPDIR"), "{said}");
+    assert!(said.contains("MB are free in /mnt/") && said.contains("set XDG_CACHE_HOME"), "{said}");
 }
 
 #[test]

@@ -29,6 +29,7 @@ impl App {
             Needs::Closable if !self.closable() => Some("nothing to close or clear"),
             Needs::Nothing | Needs::Job | Needs::Closable => None,
             Needs::Table if moves && on(Screen::Job) => None,
+            Needs::RunningJob if self.job_runs() => None,
             _ if self.is_awaiting() => Some("nothing is recorded yet"),
             Needs::Table if on(Screen::Overview) || on(Screen::Job) => Some("there is no table on this screen"),
             Needs::SortableTable if !on(Screen::Profile) && !on(Screen::Predict) => {
@@ -48,7 +49,9 @@ impl App {
             Needs::Plan if self.plan.value().is_some_and(|plan| plan.parts.is_empty()) => {
                 Some("no plan meets the limits, so there is nothing to write")
             }
-            Needs::RunningJob if !self.plan.is_running() && !self.predictions.is_running() => Some("no job is running"),
+            Needs::RunningJob if !self.plan.is_running() && !self.predictions.is_running() => {
+                Some("nothing is being computed")
+            }
             _ => None,
         }
     }

@@ -76,7 +76,7 @@ impl App {
     }
 
     /// Whether a job runs that nobody would follow were the screens closed.
-    fn job_runs(&self) -> bool {
+    pub(super) fn job_runs(&self) -> bool {
         self.live.as_ref().is_some_and(|live| !live.seen.is_over())
     }
 
@@ -129,6 +129,16 @@ impl App {
     pub(super) fn scroll_output(&mut self, by: isize) {
         if let Some(live) = &mut self.live {
             live.above = live.above.saturating_add_signed(-by).min(live.output.len().saturating_sub(1));
+        }
+    }
+
+    /// Cancels what is being computed, else asks whether to stop the job.
+    pub(super) fn cancel(&mut self) {
+        if self.predictions.is_running() || self.plan.is_running() {
+            self.predictions.cancel();
+            self.plan.cancel();
+        } else if self.job_runs() {
+            self.modal = Some(Modal::Leave { selected: Leaving::Stop.place() });
         }
     }
 

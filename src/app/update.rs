@@ -212,10 +212,7 @@ impl App {
                     self.start_predict(effects);
                 }
             }
-            Action::Cancel => {
-                self.predictions.cancel();
-                self.plan.cancel();
-            }
+            Action::Cancel => self.cancel(),
             Action::CopyRow => {
                 if let Some(text) = self.table().and_then(|table| table.row_tsv()) {
                     effects.push(Effect::Copy { text, what: "the row".to_owned() });

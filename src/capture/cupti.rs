@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::messages;
+use super::private;
 
 /// The library's file.
 pub const FILE: &str = "libhabitat_cupti.so";
@@ -56,6 +57,15 @@ pub enum CuptiError {
         /// What it is set to.
         path: OsString,
     },
+    /// Somebody else could put something else in its place, which the job would load.
+    #[error("--cupti: {}: {problem}, and so can change what is loaded into your job; copy {FILE} to a folder of your own and \
+             set {VARIABLE} to it", .path.display())]
+    NotPrivate {
+        /// The library.
+        path: PathBuf,
+        /// Who can.
+        problem: String,
+    },
     /// No CUPTI on this system.
     #[error("--cupti: CUDA programs can be recorded on Linux only")]
     NotLinux,
@@ -69,16 +79,22 @@ pub fn find(program: &Path, own: impl Fn(&str) -> Option<OsString>) -> Result<Pa
     if !cfg!(target_os = "linux") {
         return Err(CuptiError::NotLinux);
     }
-    // Absolute: the job may change its folder.
-    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    // Absolute and without links: the job may change its folder, and others the links.
+    let checked = |path: PathBuf| {
+        let path = path.canonicalize().unwrap_or(path);
+        match private::check(&path, std::env::home_dir().as_deref()) {
+            Ok(()) => Ok(path),
+            Err(problem) => Err(CuptiError::NotPrivate { path, problem }),
+        }
+    };
     if let Some(path) = own(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
-        return if path.is_file() { Ok(absolute(path)) } else { Err(CuptiError::NotWhereSaid { path }) };
+        return if path.is_file() { checked(path) } else { Err(CuptiError::NotWhereSaid { path }) };
     }
     let folder = program.parent().unwrap_or(Path::new(""));
     let beside = folder.parent().map(|above| above.join("lib/habitat-tui"));
     let places: Vec<PathBuf> = std::iter::once(folder.to_owned()).chain(beside).map(|place| place.join(FILE)).collect();
     let found = places.iter().find(|place| place.is_file()).cloned();
-    found.map(absolute).ok_or(CuptiError::NoLibrary { places })
+    found.map_or(Err(CuptiError::NoLibrary { places }), checked)
 }
 
 /// The variables that make the CUDA driver, and NVTX, load the library into the job.

@@ -1,16 +1,15 @@
-//! The private folder of a recording: socket, hook and traces.
+//! The folder of a recording: socket and traces.
 //!
 //! It goes with its [`Folder`]. A process that is killed leaves it behind, perhaps with
 //! traces of hundreds of megabytes; the next recording removes it ([`remove_dead`]). That a
 //! folder is dead is proved, not guessed: a file in it is locked for as long as its owner
 //! lives, and the kernel takes the lock back whatever ends the owner. A job may outlive its
 //! recorder and still be writing a trace, so a folder is left alone for a day after anything
-//! in it changed. A later process of such a job finds the folder gone: its Python passes
-//! over an entry of `PYTHONPATH` that does not exist, and runs without the hook.
+//! in it changed.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -22,15 +21,8 @@ const PREFIX: &str = "habitat-tui-";
 const RANDOM: usize = 6;
 /// The file that is locked while the owner lives. A folder without it is never removed.
 const LOCK: &str = "habitat-tui.lock";
-/// What is in it: that the folder is ours, and whose rules hold for it.
-const MARK: &str = "habitat-tui recording folder, version 1\n";
 /// How long nothing in a dead folder has changed before it is removed.
 const UNTOUCHED: Duration = Duration::from_secs(24 * 3600);
-/// How the files of the hook, of libkineto on demand and of the recorder for CUDA begin.
-const TRACES: [&str; 2] = ["trace-", "cupti-"];
-/// The hook's folders, and how deep they lie: `hook/habitat_hook/__pycache__`.
-const FOLDERS: [&str; 2] = ["habitat_hook", "__pycache__"];
-const DEPTH: usize = 3;
 
 /// A folder that only this user can enter, removed when dropped.
 #[derive(Debug)]
@@ -46,7 +38,8 @@ impl Folder {
     /// # Errors
     /// Those of making a folder there.
     pub fn new(place: &Path) -> io::Result<Self> {
-        let folder = super::private_folder(place)?;
+        let private = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(place)?;
         let path = folder.path().join(LOCK);
         let lock = lock(&path).ok();
         if lock.is_none() {
@@ -71,19 +64,26 @@ impl Folder {
     }
 }
 
+/// What is in the file of the lock: that the folder is ours, and of which machine its owner
+/// is. A lock on a network's file system may say nothing of owners on other machines.
+fn mark() -> String {
+    let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("habitat-tui recording folder, version 2, of {}\n", machine.trim())
+}
+
 /// Makes the file of the lock, and takes the lock. The file is closed in the programs that we
 /// start, as all that Rust opens is, so that nobody holds the lock for us.
 fn lock(path: &Path) -> io::Result<Flock<File>> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     // Another process that looks whether it is dead lets go at once.
     let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))?;
-    (&*lock).write_all(MARK.as_bytes())?;
+    (&*lock).write_all(mark().as_bytes())?;
     Ok(lock)
 }
 
 /// Removes the folders in `place` that belong to this user, were made by a [`Folder`] whose
-/// process is dead, have nothing in them but what recordings put there, and were not touched
-/// for a day. Whatever else is there, and whatever cannot be looked at, stays.
+/// process is dead, and were not touched for a day. Whatever else is there, and whatever
+/// cannot be looked at, stays.
 pub(super) fn remove_dead(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for path in entries.flatten().filter(|entry| is_named(&entry.file_name().to_string_lossy())).map(|it| it.path()) {
@@ -115,9 +115,9 @@ impl Dead {
         let plainly = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
         let mut file = File::options().read(true).custom_flags(plainly).open(path.join(LOCK)).ok()?;
         let known = file.metadata().ok()?;
-        let mut mark = String::new();
-        (&mut file).take(MARK.len() as u64 + 1).read_to_string(&mut mark).ok()?;
-        if !known.is_file() || known.uid() != own || mark != MARK {
+        let (own_mark, mut mark) = (mark(), String::new());
+        (&mut file).take(own_mark.len() as u64 + 1).read_to_string(&mut mark).ok()?;
+        if !known.is_file() || known.uid() != own || mark != own_mark {
             return None;
         }
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()?;
@@ -126,11 +126,9 @@ impl Dead {
         if (still.dev(), still.ino()) != (known.dev(), known.ino()) {
             return None;
         }
-        let mut last = there.modified().ok()?;
-        if !is_ours(&path, own, 0, &mut last) || now.duration_since(last).ok()? < UNTOUCHED {
-            return None;
-        }
-        Some(Self { path, _lock: lock })
+        let changed = fs::read_dir(&path).ok()?.map(|entry| entry?.metadata()?.modified());
+        let last = changed.chain([there.modified()]).collect::<io::Result<Vec<_>>>().ok()?.into_iter().max()?;
+        (now.duration_since(last).ok()? >= UNTOUCHED).then_some(Self { path, _lock: lock })
     }
 
     /// The lock's file last: what is left by an interruption is found again.
@@ -149,38 +147,10 @@ impl Dead {
     }
 }
 
-/// Whether everything in `folder` is what recordings put there, all of it this user's;
-/// `last` becomes the latest time at which anything was changed.
-fn is_ours(folder: &Path, own: u32, depth: usize, last: &mut SystemTime) -> bool {
-    let Ok(entries) = fs::read_dir(folder) else { return false };
-    entries.into_iter().all(|entry| {
-        let Ok(entry) = entry else { return false };
-        let (Ok(there), Ok(name)) = (entry.metadata(), entry.file_name().into_string()) else { return false };
-        let Ok(changed) = there.modified() else { return false };
-        *last = (*last).max(changed);
-        there.uid() == own
-            && is_expected(&name, &there, depth)
-            && (!there.is_dir() || is_ours(&entry.path(), own, depth + 1, last))
-    })
-}
-
-/// Whether a recording makes such a thing at such a depth. [`fs::DirEntry::metadata`] is that
-/// of a link itself, which is none of the three.
-fn is_expected(name: &str, there: &Metadata, depth: usize) -> bool {
-    let kind = there.file_type();
-    match depth {
-        0 if kind.is_dir() => name == "hook",
-        0 if kind.is_socket() => name == "socket",
-        0 => kind.is_file() && (name == LOCK || TRACES.iter().any(|begin| name.starts_with(begin))),
-        _ if kind.is_dir() => FOLDERS.contains(&name) && depth < DEPTH,
-        _ => kind.is_file() && [".py", ".pyc"].iter().any(|end| name.contains(end)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
     fn age(path: &Path, by: Duration) {
@@ -198,12 +168,6 @@ mod tests {
     fn left(place: &Path) -> PathBuf {
         let mut made = Folder::new(place).unwrap();
         let path = made.path().to_owned();
-        let hook = super::super::hook::unpack(&path).unwrap();
-        for folder in [hook.clone(), hook.join("habitat_hook")] {
-            let compiled = folder.join("__pycache__");
-            fs::create_dir(&compiled).unwrap();
-            fs::write(compiled.join("a.cpython-312.pyc"), "x").unwrap();
-        }
         for name in ["trace-7-1.json", "trace-1_7.json.tmp", "cupti-7-1.json.part"] {
             fs::write(path.join(name), "x").unwrap();
         }
@@ -259,16 +223,11 @@ mod tests {
     #[test]
     fn whatever_is_not_provably_ours_stays() {
         let place = tempfile::tempdir().unwrap();
-        let changes: [(&str, Change); 9] = [
-            ("a file of the user", |path| fs::write(path.join("notes.txt"), "x").unwrap()),
-            ("a folder of the user", |path| fs::create_dir(path.join("mine")).unwrap()),
-            ("a file of the user's in ours", |path| fs::write(path.join("hook/notes.txt"), "x").unwrap()),
-            ("a link", |path| symlink("/etc", path.join("trace-9")).unwrap()),
-            ("a link in ours", |path| symlink("/etc", path.join("hook/b.py")).unwrap()),
+        let changes: [(&str, Change); 4] = [
             ("no mark", |path| fs::write(path.join(LOCK), "another program's").unwrap()),
-            ("a mark of tomorrow", |path| fs::write(path.join(LOCK), MARK.replace('1', "2")).unwrap()),
+            ("of another machine", |path| fs::write(path.join(LOCK), mark().replace(" of ", " of x")).unwrap()),
             ("no lock", |path| fs::remove_file(path.join(LOCK)).unwrap()),
-            ("open to others", |path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap()),
+            ("open to others", |path| fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap()),
         ];
         let later = SystemTime::now() + DAYS;
         for (what, change) in changes {

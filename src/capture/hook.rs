@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::messages;
 
 /// The Python that is loaded into the job.
-const FILES: [(&str, &str); 12] = [
+pub(super) const FILES: [(&str, &str); 12] = [
     ("sitecustomize.py", include_str!("../../profiler/hook/sitecustomize.py")),
     ("habitat_hook/__init__.py", include_str!("../../profiler/hook/habitat_hook/__init__.py")),
     ("habitat_hook/guard.py", include_str!("../../profiler/hook/habitat_hook/guard.py")),
@@ -59,19 +59,6 @@ impl Settings {
             folder: PathBuf::new(),
         }
     }
-}
-
-/// Puts the hook's files into `folder`.
-///
-/// # Errors
-/// Those of writing.
-pub(super) fn unpack(folder: &Path) -> io::Result<PathBuf> {
-    let place = folder.join("hook");
-    std::fs::create_dir_all(place.join("habitat_hook"))?;
-    for (name, text) in FILES {
-        std::fs::write(place.join(name), text)?;
-    }
-    Ok(place)
 }
 
 /// The variables that make every Python of the job load the hook.

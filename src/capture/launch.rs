@@ -1,7 +1,8 @@
 //! The job: a process group of its own that behaves in the terminal as if it had been
 //! started without us.
 //!
-//! - Standard input, output and error are inherited, or the latter two go to a file.
+//! - Standard input, output and error are inherited, or the latter two go to a file
+//!   (`log`).
 //! - With a controlling terminal whose foreground we are in, the job gets the foreground,
 //!   as a shell would give it: keys such as Ctrl-C and Ctrl-Z reach the job itself, and it
 //!   can read. When it stops we stop, and when we are continued it is.
@@ -14,9 +15,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, PipeWriter};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -58,17 +58,16 @@ pub(super) struct Job {
 pub(super) fn start(
     command: &[OsString],
     variables: Vec<(&'static str, OsString)>,
-    log: Option<&Path>,
+    output: Option<PipeWriter>,
     apart: bool,
     events: &Sender<Event>,
 ) -> Result<Job, CaptureError> {
     let (program, arguments) = command.split_first().ok_or(CaptureError::NoCommand)?;
     let mut job = Command::new(program);
     job.args(arguments).envs(variables).process_group(0);
-    if let Some(path) = log {
-        let failed = |source| CaptureError::Log { path: path.to_owned(), source };
-        let file = File::create(path).map_err(failed)?;
-        job.stdout(file.try_clone().map_err(failed)?).stderr(Stdio::from(file));
+    if let Some(output) = output {
+        let both = output.try_clone().map_err(|source| CaptureError::of_start(program, source))?;
+        job.stdout(both).stderr(output);
     }
     if apart {
         job.stdin(Stdio::null());

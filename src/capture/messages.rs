@@ -185,11 +185,11 @@ pub struct Held {
     pub whole_model: bool,
 }
 
-/// Reads one message; `None` at the end of the stream.
+/// Reads the text of one message; `None` at the end of the stream.
 ///
 /// # Errors
-/// Where the stream ends within a frame, a frame is too long, or its text is no message.
-pub fn read(stream: &mut impl Read) -> io::Result<Option<Message>> {
+/// Where the stream ends within a frame, or a frame is too long.
+pub fn frame(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match stream.read(&mut length[..1])? {
         0 => return Ok(None),
@@ -201,7 +201,15 @@ pub fn read(stream: &mut impl Read) -> io::Result<Option<Message>> {
     }
     let mut text = vec![0; length as usize];
     stream.read_exact(&mut text)?;
-    serde_json::from_slice(&text).map(Some).map_err(io::Error::from)
+    Ok(Some(text))
+}
+
+/// The message that a text is.
+///
+/// # Errors
+/// Where it is none.
+pub fn parse(text: &[u8]) -> io::Result<Message> {
+    serde_json::from_slice(text).map_err(io::Error::from)
 }
 
 #[cfg(test)]
@@ -209,19 +217,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn frame(text: &str) -> Vec<u8> {
+    fn framed(text: &str) -> Vec<u8> {
         [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
+    }
+
+    fn read(stream: &mut impl Read) -> io::Result<Option<Message>> {
+        frame(stream)?.map(|text| parse(&text)).transpose()
     }
 
     #[test]
     fn messages_are_read_one_after_another() {
         let stream = [
-            frame(r#"{"type":"hello","version":1,"pid":7,"stage":"python","python":"3.11.2"}"#),
-            frame(r#"{"type":"steps","first":2,"times_us":[10.5,11]}"#),
-            frame(
+            framed(r#"{"type":"hello","version":1,"pid":7,"stage":"python","python":"3.11.2"}"#),
+            framed(r#"{"type":"steps","first":2,"times_us":[10.5,11]}"#),
+            framed(
                 r#"{"type":"window","state":"written","number":1,"first":3,"last":5,"file":"t","bytes":9,"cost_us":1}"#,
             ),
-            frame(r#"{"type":"of tomorrow","x":1}"#),
+            framed(r#"{"type":"of tomorrow","x":1}"#),
         ]
         .concat();
         let mut stream = &stream[..];
@@ -235,12 +247,12 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_or_too_long_is_an_error() {
-        let whole = frame(r#"{"type":"exit","steps":3}"#);
+        let whole = framed(r#"{"type":"exit","steps":3}"#);
         for end in 1..whole.len() {
             assert!(read(&mut &whole[..end]).is_err(), "{end}");
         }
         assert!(read(&mut &[0xff, 0xff, 0xff, 0xff, 0][..]).unwrap_err().to_string().contains("4294967295 bytes"));
-        assert!(read(&mut &frame("nonsense")[..]).is_err());
+        assert!(read(&mut &framed("nonsense")[..]).is_err());
     }
 
     proptest! {

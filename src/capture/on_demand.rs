@@ -12,6 +12,7 @@
 //! - [`roles`]: which of the processes trains.
 //! - [`align`]: windows of several ranks on the same steps.
 //! - `session`: sockets, and the choice; `place` and `work`: the recording.
+//! - `starting`: when nobody may listen.
 //!
 //! Only Linux has it.
 
@@ -27,6 +28,7 @@ mod process;
 pub mod request;
 pub mod roles;
 mod session;
+mod starting;
 pub mod wire;
 mod work;
 

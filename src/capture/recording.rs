@@ -10,8 +10,29 @@ use crate::units::Micros;
 pub struct Recording {
     /// By process.
     pub processes: BTreeMap<u32, Process>,
-    /// Conversations that made no sense.
+    /// Conversations that made no sense, the first ones.
     pub garbled: Vec<String>,
+    /// Connections refused, as there were too many.
+    pub refused: u64,
+}
+
+/// Bounds of what is kept: whoever speaks on the socket may say anything, and a job may run
+/// for a year.
+const MOST_PROCESSES: usize = 1000;
+const MOST_TIMES: usize = 200_000;
+const MOST_NOTES: usize = 100;
+/// Characters kept of a text.
+const LONGEST: usize = 400;
+
+/// Keeps `one` where there is room.
+fn keep<T>(all: &mut Vec<T>, one: T) {
+    if all.len() < MOST_NOTES {
+        all.push(one);
+    }
+}
+
+fn short(text: &str) -> String {
+    crate::text::clean(text, LONGEST)
 }
 
 /// One process of the job.
@@ -29,7 +50,7 @@ pub struct Process {
     pub rank: Option<u32>,
     /// Steps that it made, as far as told.
     pub steps: u64,
-    /// Steps outside windows: number and microseconds.
+    /// Steps outside windows: number and microseconds. Of very many the last ones.
     pub times: Vec<(u64, f64)>,
     /// What the model was given.
     pub model: Option<Model>,
@@ -157,21 +178,29 @@ impl Process {
 impl Recording {
     /// Takes a message in.
     pub fn hear(&mut self, pid: u32, message: Message) {
+        if !self.processes.contains_key(&pid) && self.processes.len() >= MOST_PROCESSES {
+            let is_nothing = |process: &Process| !process.has_torch && !process.has_cuda && process.steps == 0;
+            let Some(first) = self.processes.iter().find(|(_, it)| is_nothing(it)).map(|(pid, _)| *pid) else { return };
+            self.processes.remove(&first);
+        }
         let process = self.processes.entry(pid).or_default();
         match message {
             Message::Hello(hello) => process.greet(hello),
             Message::Steps { first, times_us } => {
                 let times = times_us.into_iter().filter(|time| time.is_finite() && *time >= 0.0);
                 process.times.extend((first..).zip(times));
+                if process.times.len() > MOST_TIMES {
+                    process.times.drain(..process.times.len() - MOST_TIMES / 2);
+                }
                 process.steps = process.steps.max(process.times.last().map_or(0, |(step, _)| *step));
             }
             Message::Model(model) => {
                 process.steps = process.steps.max(model.step);
-                process.model = Some(model);
+                process.model = Some(model.bounded());
             }
             Message::Window(window) => process.window(window),
-            Message::Refused { reason } => process.refused = Some(reason),
-            Message::Fault { reason } => process.faults.push(reason),
+            Message::Refused { reason } => process.refused = Some(short(&reason)),
+            Message::Fault { reason } => keep(&mut process.faults, short(&reason)),
             Message::Exit { steps } => {
                 process.steps = process.steps.max(steps);
                 process.exited = true;
@@ -179,6 +208,11 @@ impl Recording {
             }
             Message::Unknown => {}
         }
+    }
+
+    /// Takes in that a conversation made no sense.
+    pub(super) fn garble(&mut self, problem: String) {
+        keep(&mut self.garbled, problem);
     }
 
     /// Processes that made steps.
@@ -261,12 +295,23 @@ impl Recording {
     }
 }
 
+impl Model {
+    /// With texts and shape of a length that is worth keeping.
+    fn bounded(mut self) -> Self {
+        for text in [&mut self.module, &mut self.dtype, &mut self.autocast] {
+            *text = text.as_deref().map(short);
+        }
+        self.shape = self.shape.filter(|shape| shape.len() <= LONGEST);
+        self
+    }
+}
+
 impl Process {
     fn greet(&mut self, hello: Hello) {
         self.has_torch |= hello.stage == Stage::Torch;
         self.has_cuda |= hello.stage == Stage::Cuda;
-        self.python = hello.python.or(self.python.take());
-        self.torch = hello.torch.or(self.torch.take());
+        self.python = hello.python.as_deref().map(short).or(self.python.take());
+        self.torch = hello.torch.as_deref().map(short).or(self.torch.take());
         self.rank = hello.rank.or(self.rank);
     }
 
@@ -275,13 +320,13 @@ impl Process {
             Window::Opened { step, cost_us } => {
                 self.steps = self.steps.max(step);
                 self.in_window = true;
-                self.costs.push(cost_us);
+                keep(&mut self.costs, cost_us);
             }
             Window::Closed { step, cost_us, parameters, rank, peak_memory_bytes, held, .. } => {
                 self.steps = self.steps.max(step);
                 self.in_window = false;
-                self.closed += 1;
-                self.costs.push(cost_us);
+                self.closed = self.closed.saturating_add(1);
+                keep(&mut self.costs, cost_us);
                 self.parameters = Some(parameters);
                 self.rank = rank.or(self.rank);
                 self.peak_memory_bytes = peak_memory_bytes.or(self.peak_memory_bytes);
@@ -290,22 +335,17 @@ impl Process {
             Window::Written { number, first, last, file, bytes, kernels, lost, seconds, .. } => {
                 self.steps = self.steps.max(last);
                 // A name within the folder, whatever is said.
-                if !file.contains('/') && !file.is_empty() && !file.starts_with('.') {
-                    self.windows.push(Recorded {
-                        number,
-                        steps: (first, last),
-                        file,
-                        bytes,
-                        cuda: seconds.map(|seconds| CudaWindow { kernels, lost, seconds }),
-                    });
+                if !file.contains('/') && !file.is_empty() && !file.starts_with('.') && file.len() < LONGEST {
+                    let cuda = seconds.map(|seconds| CudaWindow { kernels, lost, seconds });
+                    keep(&mut self.windows, Recorded { number, steps: (first, last), file, bytes, cuda });
                     self.windows.sort_by_key(|window| window.number);
                 }
             }
             Window::Dropped { step, reason, number } => {
                 self.steps = self.steps.max(step);
-                self.unwritten += u32::from(number.is_some());
+                self.unwritten = self.unwritten.saturating_add(u32::from(number.is_some()));
                 self.in_window = false;
-                self.dropped.push(reason);
+                keep(&mut self.dropped, short(&reason));
             }
         }
     }
@@ -413,6 +453,31 @@ mod tests {
         let times = process.step_times().unwrap();
         assert_eq!((times.median.get(), times.count), (12.0, 3));
         assert_eq!(times.range.map(Micros::get), [11.0, 13.0]);
+    }
+
+    #[test]
+    fn whatever_is_said_and_how_often_what_is_kept_is_bounded() {
+        let mut recording = Recording::default();
+        recording.hear(1, Message::Steps { first: 2, times_us: vec![1.0; 6] });
+        let long = || "x".repeat(1 << 20);
+        for number in 0..5000 {
+            recording.hear(number + 2, hello(Stage::Python));
+            recording.hear(1, Message::Fault { reason: long() });
+            let dropped = Window::Dropped { step: 1, reason: long(), number: Some(1) };
+            recording.hear(1, Message::Window(dropped));
+            recording.hear(1, Message::Window(Window::Opened { step: 1, cost_us: 1.0 }));
+            recording.hear(1, written(number));
+            recording.garble(long());
+            recording.hear(1, Message::Steps { first: u64::from(number), times_us: vec![1.0; 1000] });
+        }
+        assert!(recording.processes.len() <= MOST_PROCESSES && recording.processes.contains_key(&1));
+        let process = &recording.processes[&1];
+        for length in [process.faults.len(), process.dropped.len(), process.costs.len(), process.windows.len()] {
+            assert!(length <= MOST_NOTES);
+        }
+        assert!(recording.garbled.len() <= MOST_NOTES && process.faults[0].chars().count() <= LONGEST);
+        assert!(process.times.len() <= MOST_TIMES && process.times.len() >= MOST_TIMES / 2);
+        assert_eq!(process.times.last().unwrap().0, 5998, "the last ones are kept");
     }
 
     #[test]

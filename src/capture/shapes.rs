@@ -1,9 +1,8 @@
 //! A step traced by its shapes: the user's function, in the user's Python, on tensors that
 //! have no values.
 //!
-//! The Python that does it (`profiler/shapes`) is unpacked into a private folder, told what
-//! to trace by a file, and leaves an op list for every batch size and one answer beside
-//! them. What the user's code prints goes to our standard error.
+//! The Python that does it (`profiler/shapes`) is in our private folder, is told what to
+//! trace by a file, and leaves an op list for every batch size and one answer beside it. What the user's code prints goes to our standard error.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::private_folder;
+use super::private::{Private, PrivateError};
+use super::signals::Signals;
 use crate::profile::op_list::from_op_list;
 use crate::profile::{Profile, ProfileError};
 
@@ -83,8 +83,17 @@ pub enum ShapesError {
         /// Why.
         source: io::Error,
     },
+    /// There is no private folder.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
+    /// A signal asked us to end.
+    #[error("interrupted")]
+    Interrupted {
+        /// The signal.
+        signal: i32,
+    },
     /// The folder for the exchange cannot be made, written or read.
-    #[error("{}: {source}; set TMPDIR to a folder with room", .path.display())]
+    #[error("{}: {source}; set XDG_CACHE_HOME to a folder of your own with room", .path.display())]
     Folder {
         /// Where.
         path: PathBuf,
@@ -250,20 +259,21 @@ struct Trace {
 ///
 /// # Errors
 /// [`ShapesError`] naming the function, what is wrong and the remedy.
-pub fn trace(order: &ShapesOrder) -> Result<Vec<Profile>, ShapesError> {
-    let place = std::path::absolute(std::env::temp_dir()).unwrap_or_else(|_| std::env::temp_dir());
-    let failed = |source| ShapesError::Folder { path: place.clone(), source };
-    let folder = private_folder(&place).map_err(failed)?;
-    let request = unpack(order, folder.path()).map_err(failed)?;
+pub fn trace(order: &ShapesOrder, private: &Private) -> Result<Vec<Profile>, ShapesError> {
+    let failed = |source| ShapesError::Folder { path: private.path().to_owned(), source };
+    let scripts = private.unpacked("shapes", &FILES).map_err(failed)?;
+    let folder = private.recording().map_err(failed)?;
+    let request = request(order, folder.path()).map_err(failed)?;
+    let signals = Signals::watch().map_err(failed)?;
     let mut child = Command::new(&order.python)
-        .arg(folder.path().join(START))
+        .arg(scripts.join(START))
         .arg(request)
         .stdin(Stdio::null())
         // Ours is for the answer.
         .stdout(io::stderr())
         .spawn()
         .map_err(|source| ShapesError::NotStarted { python: order.python.clone(), source })?;
-    let status = wait(&mut child, order)?;
+    let status = wait(&mut child, order, &signals)?;
     let read = |name: &str| std::fs::read(folder.path().join(name));
     let answer = match read("end.json") {
         Ok(json) => json,
@@ -298,12 +308,8 @@ pub fn trace(order: &ShapesOrder) -> Result<Vec<Profile>, ShapesError> {
         .collect()
 }
 
-/// Puts script and request into `folder`; the request's path.
-fn unpack(order: &ShapesOrder, folder: &Path) -> io::Result<PathBuf> {
-    std::fs::create_dir(folder.join("habitat_shapes"))?;
-    for (name, text) in FILES {
-        std::fs::write(folder.join(name), text)?;
-    }
+/// Puts the request into `folder`; its path.
+fn request(order: &ShapesOrder, folder: &Path) -> io::Result<PathBuf> {
     let request = Request {
         version: VERSION,
         folder,
@@ -329,19 +335,23 @@ fn crashed(text: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| shown.join("\n"))
 }
 
-/// Waits for the interpreter's end, and ends it where it takes too long.
-fn wait(child: &mut Child, order: &ShapesOrder) -> Result<ExitStatus, ShapesError> {
+/// Waits for the interpreter's end, and ends it where it takes too long or we are to end.
+fn wait(child: &mut Child, order: &ShapesOrder, signals: &Signals) -> Result<ExitStatus, ShapesError> {
     let unstarted = |source| ShapesError::NotStarted { python: order.python.clone(), source };
     let deadline = Instant::now().checked_add(order.timeout);
     loop {
         if let Some(status) = child.try_wait().map_err(unstarted)? {
             return Ok(status);
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        let ending = signals.came();
+        if ending.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             // Gone already is as well.
             let _ = child.kill();
             child.wait().map_err(unstarted)?;
-            return Err(ShapesError::TimedOut { target: order.target.to_string(), after: order.timeout });
+            return Err(match ending {
+                Some(signal) => ShapesError::Interrupted { signal },
+                None => ShapesError::TimedOut { target: order.target.to_string(), after: order.timeout },
+            });
         }
         std::thread::sleep(LOOK);
     }

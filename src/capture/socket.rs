@@ -1,23 +1,39 @@
 //! The private socket that the hook speaks to.
+//!
+//! Any process of the user can connect. So the connections at a time are bounded, and with
+//! them threads and memory: each has one message under way, the next is read when that was
+//! taken, and one message of all is looked into at a time.
 
-use std::io::{self, Write};
+use std::io::{self, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use super::folder::{self, Folder};
+use super::folder::Folder;
 use super::messages::{self, Hello, Message};
+use super::private::Private;
 use super::{CaptureError, Event};
 
 /// Bytes of a Unix socket's address, its closing zero not counted: 108 on Linux, 104 on
 /// macOS and the BSDs (`sun_path` in unix(7) and unix(4)).
 pub(super) const LONGEST: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+/// Connections at a time. A rank has two at most, a Python that starts one for a moment.
+const MOST: usize = 128;
+/// How long a further one may wait for another's end.
+const TURN: Duration = Duration::from_millis(100);
+/// How long a connection may take until it has greeted.
+const GREETING: Duration = Duration::from_secs(5);
+/// Bytes of a thread's stack.
+const STACK: usize = 1 << 19;
 
 /// A folder with a socket, removed when dropped.
 pub(super) struct Socket {
     pub(super) path: PathBuf,
+    events: Sender<Event>,
     /// Where it is not in the recording's own folder.
     _folder: Option<Folder>,
 }
@@ -25,71 +41,154 @@ pub(super) struct Socket {
 /// The process that our own closing word names.
 pub(super) const OURSELVES: u32 = 0;
 
+/// What is heard on the socket.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Connected,
+    /// Too many were there already.
+    Refused,
+    Disconnected {
+        connection: u64,
+        problem: Option<String>,
+    },
+    Message {
+        pid: u32,
+        message: Message,
+    },
+}
+
+/// Sends what was heard, and waits until it was taken; `false` where nobody will.
+fn send(events: &Sender<Event>, what: Heard) -> bool {
+    let (until, taken) = mpsc::channel::<()>();
+    // Dropped with the event.
+    let is_sent = events.send(Event::Heard { what, until }).is_ok();
+    let _ = taken.recv();
+    is_sent
+}
+
 impl Socket {
     /// Connects last: connections are taken in order, so once this one is heard, all
     /// that were made before are.
-    pub(super) fn close_the_line(&self) -> io::Result<()> {
+    pub(super) fn close_the_line(&self) {
+        let (path, events) = (self.path.clone(), self.events.clone());
         let version = messages::VERSION;
         let text = format!(r#"{{"type":"hello","version":{version},"pid":{OURSELVES},"stage":"python"}}"#);
-        let mut stream = UnixStream::connect(&self.path)?;
-        stream.write_all(&u32::try_from(text.len()).unwrap_or_default().to_le_bytes())?;
-        stream.write_all(text.as_bytes())
+        let connect = move || -> io::Result<()> {
+            let mut stream = UnixStream::connect(path)?;
+            stream.write_all(&u32::try_from(text.len()).unwrap_or_default().to_le_bytes())?;
+            stream.write_all(text.as_bytes())
+        };
+        // It would wait where others are many.
+        thread::spawn(move || {
+            if connect().is_err() {
+                // Nobody else can be heard either.
+                send(&events, Heard::Message { pid: OURSELVES, message: Message::Unknown });
+            }
+        });
     }
 }
 
-/// Listens in `folder`, or in a private folder of its own where that name is too long,
-/// and sends on what is said.
-pub(super) fn listen(folder: &Path, short: &Path, events: Sender<Event>) -> Result<Socket, CaptureError> {
-    let failed = |path: &Path, source| CaptureError::Socket { path: path.to_owned(), source };
-    let mut path = folder.join("socket");
-    let mut own = None;
-    if path.as_os_str().as_bytes().len() > LONGEST {
-        folder::remove_dead(short);
-        let folder = Folder::new(short).map_err(|source| failed(short, source))?;
-        path = folder.path().join("socket");
-        own = Some(folder);
-        if path.as_os_str().as_bytes().len() > LONGEST {
-            return Err(CaptureError::SocketPath { path });
+/// Listens in `folder`, or where no socket can be there in another private one, and sends
+/// on what is said.
+pub(super) fn listen(folder: &Path, private: &Private, events: Sender<Event>) -> Result<Socket, CaptureError> {
+    let (listener, path, folder) = match bind(folder) {
+        Ok((listener, path)) => (listener, path, None),
+        Err(error) => {
+            let Some(folder) = private.other().ok().and_then(|other| other.recording().ok()) else { return Err(error) };
+            let (listener, path) = bind(folder.path())?;
+            (listener, path, Some(folder))
         }
-    }
-    let listener = UnixListener::bind(&path).map_err(|source| failed(&path, source))?;
+    };
+    let socket = Socket { path, events: events.clone(), _folder: folder };
     thread::spawn(move || {
-        let mut number = 0_u64;
-        for stream in listener.incoming() {
+        let slots = Slots::default();
+        let turn = Arc::new(Mutex::new(()));
+        for (connection, stream) in (1_u64..).zip(listener.incoming()) {
             let Ok(stream) = stream else { continue };
-            number += 1;
-            let (events, number) = (events.clone(), number);
-            if events.send(Event::Connected).is_err() {
+            let Some(slot) = slots.take() else {
+                if send(&events, Heard::Refused) {
+                    continue;
+                }
+                return;
+            };
+            if !send(&events, Heard::Connected) {
                 return;
             }
-            thread::spawn(move || {
-                let problem = converse(stream, &events).err().map(|error| error.to_string());
-                // Nobody waits for it any more where this fails.
-                let _ = events.send(Event::Disconnected { connection: number, problem });
+            let (of_thread, turn) = (events.clone(), turn.clone());
+            let begun = thread::Builder::new().stack_size(STACK).spawn(move || {
+                let problem = converse(stream, &of_thread, &turn).err().map(|error| error.to_string());
+                send(&of_thread, Heard::Disconnected { connection, problem });
+                drop(slot);
             });
+            if let Err(error) = begun {
+                send(&events, Heard::Disconnected { connection, problem: Some(error.to_string()) });
+            }
         }
     });
-    Ok(Socket { path, _folder: own })
+    Ok(socket)
+}
+
+fn bind(folder: &Path) -> Result<(UnixListener, PathBuf), CaptureError> {
+    let path = folder.join("socket");
+    if path.as_os_str().as_bytes().len() > LONGEST {
+        return Err(CaptureError::SocketPath { path });
+    }
+    match UnixListener::bind(&path) {
+        Ok(listener) => Ok((listener, path)),
+        Err(source) => Err(CaptureError::Socket { path, source }),
+    }
+}
+
+/// Room for connections.
+#[derive(Default, Clone)]
+struct Slots(Arc<(Mutex<usize>, Condvar)>);
+
+/// Room for one, given back when dropped.
+struct Slot(Slots);
+
+impl Slots {
+    fn take(&self) -> Option<Slot> {
+        let (taken, freed) = &*self.0;
+        let taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut taken, _) =
+            freed.wait_timeout_while(taken, TURN, |taken| *taken >= MOST).unwrap_or_else(PoisonError::into_inner);
+        (*taken < MOST).then(|| {
+            *taken += 1;
+            Slot(self.clone())
+        })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let (taken, freed) = &*self.0.0;
+        *taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        freed.notify_one();
+    }
 }
 
 /// Reads one connection to its end.
-fn converse(stream: UnixStream, events: &Sender<Event>) -> io::Result<()> {
-    let mut stream = io::BufReader::new(stream);
+fn converse(stream: UnixStream, events: &Sender<Event>, turn: &Mutex<()>) -> io::Result<()> {
+    stream.set_read_timeout(Some(GREETING))?;
     let wrong = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
-    let pid = match messages::read(&mut stream)? {
-        None => return Ok(()),
-        Some(Message::Hello(Hello { version, .. })) if version != messages::VERSION => {
-            return wrong(format!("the hook speaks version {version}, this program {}", messages::VERSION));
-        }
-        Some(Message::Hello(hello)) => {
-            let pid = hello.pid;
-            let _ = events.send(Event::Message { pid, message: Message::Hello(hello) });
-            pid
-        }
-        Some(other) => return wrong(format!("{other:?} before a greeting")),
-    };
-    while let Some(message) = messages::read(&mut stream)? {
-        if events.send(Event::Message { pid, message }).is_err() {
+    let mut stream = BufReader::with_capacity(1 << 12, stream);
+    let mut pid = None;
+    while let Some(text) = messages::frame(&mut stream)? {
+        let _one_at_a_time = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = messages::parse(&text)?;
+        drop(text);
+        let from = match (pid, &message) {
+            (_, Message::Hello(Hello { version, .. })) if *version != messages::VERSION => {
+                return wrong(format!("the hook speaks version {version}, this program {}", messages::VERSION));
+            }
+            (None, Message::Hello(hello)) => {
+                stream.get_ref().set_read_timeout(None)?;
+                *pid.insert(hello.pid)
+            }
+            (Some(pid), _) => pid,
+            (None, _) => return wrong("a message before a greeting".to_owned()),
+        };
+        if !send(events, Heard::Message { pid: from, message }) {
             return Ok(());
         }
     }
@@ -99,7 +198,7 @@ fn converse(stream: UnixStream, events: &Sender<Event>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use std::sync::mpsc::Receiver;
 
     fn long(folder: &Path) -> PathBuf {
         let path = folder.join("x".repeat(LONGEST));
@@ -107,34 +206,81 @@ mod tests {
         path
     }
 
+    fn private(places: &[PathBuf]) -> Private {
+        Private::first(places.to_vec()).unwrap()
+    }
+
+    fn next(heard: &Receiver<Event>) -> Heard {
+        match heard.recv().unwrap() {
+            Event::Heard { what, .. } => what,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_name_that_is_too_long_goes_elsewhere_or_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let long = long(folder.path());
         let (events, _heard) = mpsc::channel();
-        let socket = listen(&long, folder.path(), events.clone()).unwrap();
-        assert!(socket.path.exists() && !socket.path.starts_with(&long));
-        let error = listen(&long, &long, events).err().unwrap().to_string();
-        assert!(error.contains("TMPDIR"), "{error}");
+        let places = [long.join("p"), folder.path().join("q")];
+        let socket = listen(&long, &private(&places), events.clone()).unwrap();
+        assert!(socket.path.exists() && socket.path.starts_with(folder.path().join("q").canonicalize().unwrap()));
+        let error = listen(&long, &private(&places[..1]), events).err().unwrap().to_string();
+        assert!(error.contains("XDG_CACHE_HOME"), "{error}");
     }
 
     #[test]
     fn a_stranger_is_heard_and_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let (events, heard) = mpsc::channel();
-        let socket = listen(folder.path(), folder.path(), events).unwrap();
+        let socket = listen(folder.path(), &private(&[folder.path().join("p")]), events).unwrap();
         for said in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x10\0\0\0{\"type\":\"exit\",", b""] {
             UnixStream::connect(&socket.path).unwrap().write_all(said).unwrap();
-            assert!(matches!(heard.recv().unwrap(), Event::Connected));
-            let Event::Disconnected { problem, .. } = heard.recv().unwrap() else { panic!() };
+            assert!(matches!(next(&heard), Heard::Connected));
+            let Heard::Disconnected { problem, .. } = next(&heard) else { panic!() };
             assert_eq!(problem.is_some(), !said.is_empty());
         }
         let old = br#"{"type":"hello","version":9,"pid":1,"stage":"torch"}"#;
         let mut stream = UnixStream::connect(&socket.path).unwrap();
         stream.write_all(&(old.len() as u32).to_le_bytes()).unwrap();
         stream.write_all(old).unwrap();
-        assert!(matches!(heard.recv().unwrap(), Event::Connected));
-        let Event::Disconnected { problem: Some(problem), .. } = heard.recv().unwrap() else { panic!() };
+        assert!(matches!(next(&heard), Heard::Connected));
+        let Heard::Disconnected { problem: Some(problem), .. } = next(&heard) else { panic!() };
         assert!(problem.contains("version 9"), "{problem}");
+    }
+
+    /// Whoever connects without end gets no more threads than there may be, and does not
+    /// shut out for good who comes after.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_flood_of_connections_takes_a_bounded_number_of_threads() {
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let folder = tempfile::tempdir().unwrap();
+        let (events, heard) = mpsc::channel();
+        let socket = listen(folder.path(), &private(&[folder.path().join("p")]), events).unwrap();
+        let before = threads();
+        let path = socket.path.clone();
+        let flood =
+            thread::spawn(move || (0..MOST + 20).filter_map(|_| UnixStream::connect(&path).ok()).collect::<Vec<_>>());
+        let (mut connected, mut refused) = (0, 0);
+        while refused < 5 {
+            match next(&heard) {
+                Heard::Connected => connected += 1,
+                Heard::Refused => refused += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(connected, MOST);
+        // Other tests run in threads too.
+        assert!(threads() <= before + MOST + 50, "{} of {before}", threads());
+        // All of them end, by their own end or for want of a greeting.
+        let flood = flood.join().unwrap();
+        drop(flood);
+        let mut ended = 0;
+        while ended < MOST {
+            ended += usize::from(matches!(next(&heard), Heard::Disconnected { .. }));
+        }
+        UnixStream::connect(&socket.path).unwrap();
+        while !matches!(next(&heard), Heard::Connected) {}
     }
 }

@@ -37,7 +37,7 @@ mod linux {
     use crate::cli::run::{may_write, script, unused};
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
     use crate::store::{self, Paths, StoreError};
-    use crate::units::{GpuSlug, Hours};
+    use crate::units::GpuSlug;
 
     /// A process asks every 5 s, unless told otherwise.
     const WAIT: Duration = Duration::from_secs(12);
@@ -45,9 +45,7 @@ mod linux {
 
     pub(in crate::cli) fn run(args: &AttachArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         let given = args.socket_dir.is_some() || std::env::var_os(FOLDER_VARIABLE).is_some_and(|it| !it.is_empty());
-        let time = |given: Option<Hours>, default| {
-            given.map_or(default, |hours| Duration::from_secs_f64((hours.get() * 3600.0).clamp(0.1, 1e8)))
-        };
+        let least = Duration::from_millis(100);
         let order = Order {
             folder: folder(args.socket_dir.as_deref()).map_err(CliError::of)?,
             at_abstract_name: !given,
@@ -55,8 +53,8 @@ mod linux {
             iterations: args.window + 1,
             shapes: !args.no_shapes,
             stacks: args.stacks,
-            wait: time(args.wait, WAIT),
-            timeout: time(args.timeout, TIMEOUT),
+            wait: args.wait.unwrap_or(WAIT).max(least),
+            timeout: args.timeout.unwrap_or(TIMEOUT).max(least),
         };
         let mut tell = |what: Said| {
             if !args.quiet {

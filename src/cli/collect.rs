@@ -18,7 +18,7 @@ const SCRIPT: &str = include_str!("../../profiler/collect/habitat_collect.py");
 const LEAST_SECONDS: f64 = 10.0;
 
 pub(super) fn run(args: &CollectArgs) -> Result<u8, CliError> {
-    let seconds = args.budget.get() * 3600.0;
+    let seconds = args.budget.as_secs_f64();
     if seconds < LEAST_SECONDS {
         return Err(CliError(format!(
             "--budget: {seconds:.0} s; importing PyTorch alone takes several, {LEAST_SECONDS:.0} s are the least"

@@ -26,9 +26,10 @@ mod linux {
     use serde_json::{Map, Value, json};
 
     use super::{CliError, EnvArgs};
+    use crate::capture::Private;
     use crate::capture::on_demand::{self, AttachError, DAEMON_VARIABLE, FOLDER_VARIABLE};
     use crate::settings::args::ShellArg;
-    use crate::store;
+    use crate::store::{self, Paths};
 
     /// Names libkineto's settings file.
     const CONFIG_VARIABLE: &str = "KINETO_CONFIG";
@@ -40,7 +41,7 @@ mod linux {
     /// The folder of the socket: given, set, or our own.
     pub(in crate::cli) fn folder(given: Option<&Path>) -> Result<PathBuf, AttachError> {
         let set = std::env::var_os(FOLDER_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-        on_demand::folder(given.or(set.as_deref()))
+        on_demand::folder(given.or(set.as_deref()), || Private::find(Paths::cache()))
     }
 
     pub(in crate::cli) fn run(args: &EnvArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -82,7 +83,6 @@ mod linux {
         for note in [
             "Without KINETO_IPC_SOCKET_DIR, and with no dynolog running, processes of the job would wait up to 10 s at their end.",
             "A program that starts torch.profiler itself may end with an error, with PyTorch before 2.12, where that starts in the moment in which a trace of ours is written: use `habitat-tui run` for it.",
-            "With PyTorch 2.6 start `habitat-tui attach` before a job of torchrun, or once it makes steps: ranks that are just starting abort when a listener appears.",
             "PyTorch 2.1 cannot be attached to on a machine without a GPU, and prints a warning at every step there.",
             "A program that calls os.fork() itself after importing PyTorch may hang in the child: use `habitat-tui run` for it.",
         ] {

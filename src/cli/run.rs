@@ -27,6 +27,19 @@ pub(super) fn run(_args: RunArgs, _screens: ScreensArgs) -> Result<Outcome, CliE
     ))
 }
 
+/// Writes a job's log, started by [`run`].
+#[cfg(not(unix))]
+pub(super) fn write_log() -> Result<u8, CliError> {
+    Ok(2)
+}
+
+/// Writes a job's log, started by [`run`].
+#[cfg(unix)]
+pub(super) fn write_log() -> Result<u8, CliError> {
+    crate::capture::log::write()?;
+    Ok(0)
+}
+
 #[cfg(unix)]
 pub(super) use unix::run;
 
@@ -40,12 +53,11 @@ mod unix {
     use std::io::{IsTerminal, Write};
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
-    use std::time::Duration;
 
     use super::batches::Part;
     use super::{CliError, Outcome, RunArgs, ScreensArgs, batches, ended, live, said};
     use crate::capture::assemble::{self, Assembled};
-    use crate::capture::{self, Asked, CaptureError, Finished, Order, Recording, Seen, Settings};
+    use crate::capture::{self, Asked, CaptureError, Finished, Order, Private, Recording, Seen, Settings};
     use crate::catalog::Catalog;
     use crate::cli::import::resolve;
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
@@ -77,7 +89,7 @@ mod unix {
     fn plainly(session: &Session) -> Result<u8, CliError> {
         let args = &*session.args;
         let order = order(args)?;
-        let running = match capture::start(&order) {
+        let running = match capture::start(&order, &session.private) {
             Ok(running) => running,
             Err(error) => return not_started(error),
         };
@@ -165,6 +177,9 @@ mod unix {
                 code = 2;
             }
         }
+        if let Some(note) = said::cut(finished.cut.as_ref()) {
+            let _ = writeln!(text, "habitat-tui: {note}");
+        }
         if let Some(problem) = &problem {
             let _ = writeln!(text, "habitat-tui: {problem}");
             if seen == Seen::Recorded {
@@ -200,7 +215,7 @@ mod unix {
             log: args.log.clone(),
             apart: false,
             stop_after: args.stop_after_recording,
-            timeout: args.timeout.map(|hours| Duration::from_secs_f64((hours.get() * 3600.0).min(1e9))),
+            timeout: args.timeout,
         })
     }
 
@@ -225,6 +240,8 @@ mod unix {
         /// Which one it is of several (`--batches`).
         part: Option<Part>,
         origin: Option<crate::units::GpuSlug>,
+        /// Where what the job gets from us is.
+        pub(super) private: Private,
     }
 
     impl Session {
@@ -245,7 +262,8 @@ mod unix {
                 return Err(CliError("--batch-size: 0; a step processes at least one sample".to_owned()));
             }
             let name = args.workload.name.clone().unwrap_or(script);
-            Ok(Self { args, catalog, name, output, part: None, origin })
+            let private = Private::find(Paths::cache()).map_err(CliError::of)?;
+            Ok(Self { args, catalog, name, output, part: None, origin, private })
         }
 
         /// Makes a profile and writes it; `replace` says whether over a file that is there.

@@ -17,14 +17,14 @@ mod unix {
     use std::ffi::OsString;
     use std::io::Write;
     use std::path::{Path, PathBuf};
-    use std::time::Duration;
 
     use super::{CliError, TraceShapesArgs};
-    use crate::capture::shapes::{self, ShapesOrder, Target};
+    use crate::capture::Private;
+    use crate::capture::shapes::{self, ShapesError, ShapesOrder, Target};
     use crate::cli::print_json;
     use crate::profile::Profile;
     use crate::report::shapes::{self as report, Traced};
-    use crate::store::{self, StoreError};
+    use crate::store::{self, Paths, StoreError};
 
     /// What a profile's name ends with.
     const ENDINGS: [&str; 3] = [".habitat.json.zst", ".habitat.json.gz", ".habitat.json"];
@@ -47,11 +47,16 @@ mod unix {
             batch_sizes,
             arguments: args.arguments.iter().cloned().collect(),
             python: args.python.as_ref().map_or_else(python, |python| python.clone().into_os_string()),
-            timeout: Duration::from_secs_f64((args.timeout.get() * 3600.0).min(1e9)),
+            timeout: args.timeout,
             verbose: args.verbose,
             target,
         };
-        let mut profiles = shapes::trace(&order).map_err(CliError::of)?;
+        let private = Private::find(Paths::cache()).map_err(CliError::of)?;
+        let mut profiles = match shapes::trace(&order, &private) {
+            Ok(profiles) => profiles,
+            Err(ShapesError::Interrupted { signal }) => return Ok(u8::try_from(128 + signal).unwrap_or(130)),
+            Err(error) => return Err(CliError::of(error)),
+        };
         for (profile, path) in profiles.iter_mut().zip(&files) {
             let workload = &mut profile.workload;
             workload.sequence_length = args.sequence_length.or(workload.sequence_length);

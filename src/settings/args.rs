@@ -120,6 +120,9 @@ pub enum Command {
     Man,
     /// Print where files are read from, and the keys.
     Config(ConfigArgs),
+    /// Write a job's output to its log, whatever becomes of the log (`run` starts it).
+    #[command(name = "job-log", hide = true)]
+    JobLog,
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Values as people write them: `24h`, `$300`, `1.2M`, `120x40`.
 
+use std::time::Duration;
+
 use jiff::{Span, SpanRelativeTo, Unit};
 
 use crate::predict::{Mode, Precision};
@@ -25,6 +27,20 @@ pub fn hours(text: &str) -> Result<Hours, String> {
             / 3600.0
     };
     Hours::new(value).map_err(|error| error.to_string())
+}
+
+/// How long to wait: `30s`, `10m`, `2h`. A bare number is refused: `--deadline 48` is hours,
+/// and other programs take `--timeout 30` for seconds.
+///
+/// # Errors
+/// The text, with what it may mean.
+pub fn wait(text: &str) -> Result<Duration, String> {
+    let bare = text.trim();
+    if bare.parse::<f64>().is_ok() {
+        return Err(format!("{bare} of what? Write {bare}s, {bare}m or {bare}h"));
+    }
+    // Longer than anything runs, and short enough for every clock.
+    hours(text).map(|time| Duration::from_secs_f64((time.get() * 3600.0).min(1e9)))
 }
 
 /// Money in US dollars: `300`, `$300`, `1.5k`.
@@ -184,6 +200,19 @@ mod tests {
         for bad in ["", "soon", "-1", "-3h", "nan", "inf", "5 parsecs"] {
             assert!(hours(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_time_to_wait_has_a_unit() {
+        let seconds = |text: &str| wait(text).unwrap().as_secs_f64();
+        assert_eq!([seconds("30s"), seconds("10m"), seconds("1h 30m"), seconds("0s")], [30.0, 600.0, 5400.0, 0.0]);
+        assert_eq!(seconds("9999999h"), 1e9);
+        for bare in ["30", " 1.5 ", "0"] {
+            let problem = wait(bare).unwrap_err();
+            let number = bare.trim();
+            assert!(problem.contains(&format!("{number}s, {number}m or {number}h")), "{problem}");
+        }
+        assert!(wait("-3s").is_err() && wait("soon").is_err());
     }
 
     #[test]

@@ -27,6 +27,14 @@ impl Paths {
         )
     }
 
+    /// Where files that can be made anew belong, in a folder of ours: `$XDG_CACHE_HOME` on
+    /// every platform, else the platform's. `None` where the user has no home.
+    pub fn cache() -> Option<PathBuf> {
+        let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let of_platform = || ProjectDirs::from("", "", "habitat-tui").map(|dirs| dirs.cache_dir().to_owned());
+        set.map(|path| path.join("habitat-tui")).or_else(of_platform)
+    }
+
     /// A given folder for everything.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         let config = folder.into();

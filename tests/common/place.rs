@@ -40,6 +40,7 @@ impl Place {
         command
             .current_dir(self.folder.path())
             .env("HABITAT_TUI_CONFIG_DIR", self.folder.path().join("config"))
+            .env("XDG_CACHE_HOME", self.folder.path().join("cache"))
             .env_remove("PYTHONPATH")
             .env_remove("CUDA_INJECTION64_PATH")
             .env_remove("NVTX_INJECTION64_PATH")

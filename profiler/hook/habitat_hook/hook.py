@@ -265,7 +265,7 @@ class Hook:
             return "the folder for its trace, %s, is gone" % folder
         free = free_bytes(folder)
         if free is not None and free < SPARE:
-            reason = "%.0f MB are free in %s, and a trace may need %.0f MB; set TMPDIR to a folder with room"
+            reason = "%.0f MB are free in %s, and a trace may need %.0f MB; set XDG_CACHE_HOME to a folder with room"
             return reason % (free / 1e6, folder, SPARE / 1e6)
         return None
 

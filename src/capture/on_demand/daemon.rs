@@ -107,6 +107,9 @@ const CUT_OFF_AFTER: u32 = 2;
 /// The longest time between polls that is waited for before a round starts anyhow.
 const LONGEST_POLL: Duration = Duration::from_secs(11);
 
+/// Processes that are kept in mind.
+const MOST_CLIENTS: usize = 4096;
+
 /// Everything the daemon knows.
 #[derive(Debug, Default)]
 pub struct Daemon {
@@ -135,6 +138,9 @@ impl Daemon {
             Message::Poll { pids, .. } => pids[0],
         };
         let pid = pid.unwrap_or(own.unsigned_abs());
+        if self.clients.len() >= MOST_CLIENTS && !self.clients.contains_key(&pid) {
+            return None;
+        }
         let client = self.clients.entry(pid).or_insert_with(|| Client {
             lineage: vec![own],
             gpu: None,
@@ -344,6 +350,18 @@ mod tests {
         assert_eq!([scene.poll(7, 901.0, 2), scene.poll(7, 902.0, 2)], ["", ""]);
         assert!(matches!(scene.daemon.clients[&7].state, State::Written { asked } if asked == scene.at(1.0)));
         assert_eq!((scene.daemon.clients[&7].asked, scene.daemon.clients[&8].asked), (1, 0));
+    }
+
+    #[test]
+    fn of_a_flood_of_processes_so_many_are_kept() {
+        let mut scene = Scene::new();
+        for pid in 1..10_000 {
+            let at = scene.at(f64::from(pid));
+            scene.daemon.hear(None, &poll(&[pid, 1], 2), at, false);
+        }
+        assert_eq!(scene.daemon.clients.len(), MOST_CLIENTS);
+        scene.ask(&[7], 10_000.0);
+        assert_eq!(scene.poll(7, 10_001.0, 2), "do", "who is known is heard on");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -99,7 +99,7 @@ impl Endpoint {
     }
 
     /// Sends on what is heard, from a thread of its own.
-    pub(super) fn listen(&self, number: usize, heard: Sender<Heard>) {
+    pub(super) fn listen(&self, number: usize, heard: SyncSender<Heard>) {
         let (socket, is_over) = (Arc::clone(&self.socket), Arc::clone(&self.is_over));
         thread::spawn(move || {
             let mut buffer = vec![0_u8; LARGEST];
@@ -227,7 +227,7 @@ mod tests {
     fn who_speaks_is_told_by_the_kernel_and_answered() {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::in_folder(folder.path()).unwrap();
-        let (heard, hearing) = mpsc::channel();
+        let (heard, hearing) = mpsc::sync_channel(9);
         endpoint.listen(3, heard);
         let client = UnixDatagram::bind(folder.path().join("dynoconfigclient-me")).unwrap();
         client.send_to(b"hello", folder.path().join("dynolog")).unwrap();

@@ -44,6 +44,9 @@ pub enum AttachError {
         /// The folder.
         folder: PathBuf,
     },
+    /// There is no private folder.
+    #[error("{0}; --socket-dir takes another for the socket")]
+    Private(#[from] crate::capture::PrivateError),
     /// The folder for the socket is not usable.
     #[error("{}: {problem}", .path.display())]
     Folder {
@@ -69,6 +72,17 @@ pub enum AttachError {
         started: Vec<Seen>,
         /// Sockets of processes that poll other folders.
         polls_elsewhere: Vec<String>,
+    },
+    /// Processes kept starting.
+    #[error(
+        "nobody was listened to for {seconds:.0} s: {seen} is just starting, which could end it (PyTorch 2.6: \"Bad file \
+         descriptor\"). Attach again once the job makes steps, or wait longer with --wait 5m"
+    )]
+    Starting {
+        /// The last of them.
+        seen: Seen,
+        /// How long was waited.
+        seconds: f64,
     },
     /// The process named does not exist.
     #[error("--pid {pid}: no such process runs; `habitat-tui attach --list` shows those that can be recorded")]

@@ -31,6 +31,8 @@ pub struct Order {
 pub enum Said {
     /// Another daemon has dynolog's abstract name.
     OtherDaemon,
+    /// A process is just importing PyTorch, and is let do so before anybody listens.
+    Starting(u32),
     /// These are recorded.
     Chosen(Vec<u32>),
     /// A process was given the request.

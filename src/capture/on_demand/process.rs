@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use std::os::unix::fs::MetadataExt;
 
@@ -116,22 +116,62 @@ pub(super) fn started(pid: u32) -> Started {
     }
 }
 
-/// Whether it has one of these sockets open.
-pub(super) fn has_socket(pid: u32, inodes: &[u64]) -> bool {
+/// Whether a process meets its daemon in this folder (or at the daemon's abstract name).
+pub(super) fn meets(pid: u32, there: &Path, at_abstract_name: bool) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match started(pid) {
+        Started::With(Some(folder)) => real(&folder) == real(there),
+        Started::With(None) => at_abstract_name,
+        Started::Without | Started::Unknown => false,
+    }
+}
+
+/// Those of these sockets that it has open.
+pub(super) fn sockets(pid: u32, inodes: &[u64]) -> Vec<u64> {
     let open = fs::read_dir(folder(pid).join("fd")).into_iter().flatten().flatten();
     open.filter_map(|entry| fs::read_link(entry.path()).ok())
         .filter_map(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok())
-        .any(|inode| inodes.contains(&inode))
+        .filter(|inode| inodes.contains(inode))
+        .collect()
+}
+
+/// Processes that run a Python interpreter, and when each started, in the kernel's ticks.
+pub(super) fn pythons() -> impl Iterator<Item = (u32, u64)> {
+    all().filter_map(|pid| {
+        let program = fs::read_link(folder(pid).join("exe")).ok()?;
+        if !program.file_name()?.to_string_lossy().starts_with("python") {
+            return None;
+        }
+        let (state, _, start) = stat(pid)?;
+        (!matches!(state, 'Z' | 'X')).then_some((pid, start))
+    })
+}
+
+/// How long ago it was that a process started.
+pub(super) fn age(start: u64) -> Option<Duration> {
+    let text = fs::read_to_string("/proc/uptime").ok()?;
+    let up: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Duration::try_from_secs_f64(up - start as f64 / TICKS).ok()
+}
+
+/// Whether a process has loaded `PyTorch`.
+pub(super) fn has_torch(pid: u32) -> bool {
+    fs::read_to_string(folder(pid).join("maps")).is_ok_and(|maps| library(&maps).is_some())
+}
+
+/// The file of `PyTorch` among those that a process has loaded.
+fn library(maps: &str) -> Option<&str> {
+    maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find(|path| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        name.starts_with("libtorch_cpu.so") || name.starts_with("libtorch_python.so") || name.starts_with("libtorch.so")
+    })
 }
 
 /// The version of the `PyTorch` that a process has loaded: `None` where it has not, empty
 /// where that is not known.
 pub(super) fn torch(pid: u32) -> Option<String> {
     let maps = fs::read_to_string(folder(pid).join("maps")).ok()?;
-    let library = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find(|path| {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        name.starts_with("libtorch_cpu.so") || name.starts_with("libtorch_python.so") || name.starts_with("libtorch.so")
-    })?;
+    let library = library(&maps)?;
     // torch/lib/libtorch_cpu.so beside torch/version.py, in the files that the process sees.
     let package = Path::new(library).parent().and_then(Path::parent)?;
     let file = folder(pid).join("root").join(package.strip_prefix("/").unwrap_or(package)).join("version.py");
@@ -281,6 +321,10 @@ mod tests {
         }
         assert_eq!(started(child.id()), Started::With(None));
         assert!(with_variable(DAEMON_VARIABLE).contains(&child.id()) && runs(child.id()));
+        let here = Path::new("/tmp");
+        assert!(meets(child.id(), here, true) && !meets(child.id(), here, false));
+        let (.., start) = stat(child.id()).unwrap();
+        assert!(age(start).unwrap() < Duration::from_secs(60) && !has_torch(child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!runs(child.id()) && !runs(u32::MAX));
@@ -294,7 +338,7 @@ mod tests {
         assert!(!known.facts.command.is_empty() && !known.facts.is_contained && known.is_alive(own));
         assert_eq!(known.facts.uid, own_uid());
         assert_eq!(known.facts.cpu_share, None, "not watched yet");
-        known.look(own, Instant::now() + std::time::Duration::from_secs(2));
+        known.look(own, Instant::now() + Duration::from_secs(2));
         assert!(known.facts.cpu_share.is_some());
         known.started = Some(1);
         assert!(!known.is_alive(own), "another process with the same number");

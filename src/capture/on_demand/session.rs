@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::attached::Attached;
@@ -14,9 +12,11 @@ use super::order::{Order, Said};
 use super::place::places;
 use super::process::{self, Known, Started};
 use super::roles::{self, Candidate, Choice, Facts, Role};
+use super::starting::Starting;
 use super::work::Work;
 use super::{AttachError, DAEMON_VARIABLE, Seen};
 use crate::capture::folder::Folder;
+use crate::capture::signals::Signals;
 
 /// A process polls every 5 s unless told otherwise; a little more has heard them all.
 const ONE_POLL: Duration = Duration::from_secs(6);
@@ -26,10 +26,12 @@ const LONGEST_WAIT: u32 = 5;
 const QUIET: Duration = Duration::from_millis(300);
 /// Within this time of a message's arrival it can be answered: the process waits 90 ms.
 const ANSWER_WITHIN: Duration = Duration::from_millis(60);
+/// Messages that wait until they are looked at; what comes then waits in its process.
+const WAITING: usize = 256;
+/// Senders whose names are kept.
+const MOST_ADDRESSES: usize = 10_000;
 /// Between looks at files and processes.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// Signals that end us.
-const ENDING: [i32; 3] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
 
 /// A process that polls, for a list.
 #[derive(Debug, Clone)]
@@ -58,7 +60,16 @@ pub struct Listed {
 pub(super) struct Session {
     pub(super) daemon: Daemon,
     folder: PathBuf,
+    at_abstract_name: bool,
+    /// None while nobody may listen.
     endpoints: Vec<Endpoint>,
+    /// Since when there are any.
+    listening: Option<Instant>,
+    starting: Starting,
+    /// The processes that we waited for, the last one that we do.
+    held_back: Option<u32>,
+    told: BTreeSet<u32>,
+    hear: SyncSender<Heard>,
     heard: Receiver<Heard>,
     pub(super) known: BTreeMap<u32, Known>,
     addresses: BTreeSet<String>,
@@ -67,37 +78,25 @@ pub(super) struct Session {
     pub(super) started_at: f64,
     newest: Instant,
     looked: Instant,
-    signals: Vec<(i32, Arc<AtomicBool>)>,
+    signals: Signals,
 }
 
 impl Session {
     fn open(folder: &Path, at_abstract_name: bool, tell: &mut dyn FnMut(Said)) -> Result<Self, AttachError> {
-        let mut endpoints = vec![Endpoint::in_folder(folder)?];
-        if at_abstract_name {
-            match Endpoint::at_abstract_name()? {
-                Some(endpoint) => endpoints.push(endpoint),
-                None => tell(Said::OtherDaemon),
-            }
-        }
-        endpoint::sweep(folder);
-        let (send, heard) = mpsc::channel();
-        for (number, endpoint) in endpoints.iter().enumerate() {
-            endpoint.listen(number, send.clone());
-        }
+        let (hear, heard) = mpsc::sync_channel(WAITING);
         let failed = |source| AttachError::Socket { path: folder.to_owned(), source };
-        let signals = ENDING
-            .into_iter()
-            .map(|signal| {
-                let flag = Arc::new(AtomicBool::new(false));
-                signal_hook::flag::register(signal, Arc::clone(&flag)).map(|_| (signal, flag))
-            })
-            .collect::<Result<_, _>>()
-            .map_err(failed)?;
+        let signals = Signals::watch().map_err(failed)?;
         let now = Instant::now();
-        Ok(Self {
+        let mut session = Self {
             daemon: Daemon::default(),
             folder: folder.to_owned(),
-            endpoints,
+            at_abstract_name,
+            endpoints: Vec::new(),
+            listening: None,
+            starting: Starting::default(),
+            held_back: None,
+            told: BTreeSet::new(),
+            hear,
             heard,
             known: BTreeMap::new(),
             addresses: BTreeSet::new(),
@@ -106,11 +105,39 @@ impl Session {
             newest: now,
             looked: now,
             signals,
-        })
+        };
+        session.look_out(tell)?;
+        Ok(session)
     }
 
-    /// Hears and answers for a moment; whether it is time to look around.
-    pub(super) fn turn(&mut self) -> Result<bool, AttachError> {
+    /// Listens where that does no harm, and stops where it would.
+    fn look_out(&mut self, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+        self.held_back = self.starting.look(&self.folder, self.at_abstract_name, self.looked);
+        if let Some(pid) = self.held_back {
+            self.endpoints.clear();
+            self.listening = None;
+            if self.told.insert(pid) {
+                tell(Said::Starting(pid));
+            }
+        } else if self.endpoints.is_empty() {
+            self.endpoints.push(Endpoint::in_folder(&self.folder)?);
+            if self.at_abstract_name {
+                match Endpoint::at_abstract_name()? {
+                    Some(endpoint) => self.endpoints.push(endpoint),
+                    None => tell(Said::OtherDaemon),
+                }
+            }
+            endpoint::sweep(&self.folder);
+            for (number, endpoint) in self.endpoints.iter().enumerate() {
+                endpoint.listen(number, self.hear.clone());
+            }
+            (self.listening, self.newest) = (Some(self.looked), self.looked);
+        }
+        Ok(())
+    }
+
+    /// Hears and answers for a moment, and looks around.
+    pub(super) fn turn(&mut self, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
         let until = Instant::now() + LOOK;
         loop {
             match self.heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -123,8 +150,8 @@ impl Session {
             }
         }
         self.looked = Instant::now();
-        if let Some((signal, _)) = self.signals.iter().find(|(_, flag)| flag.load(Ordering::Relaxed)) {
-            return Err(AttachError::Interrupted { signal: *signal, waiting: None });
+        if let Some(signal) = self.signals.came() {
+            return Err(AttachError::Interrupted { signal, waiting: None });
         }
         if !self.endpoints.iter().all(Endpoint::is_ours) {
             return Err(self.lost());
@@ -132,7 +159,7 @@ impl Session {
         for (pid, known) in &mut self.known {
             known.look(*pid, self.looked);
         }
-        Ok(true)
+        self.look_out(tell)
     }
 
     fn lost(&self) -> AttachError {
@@ -146,7 +173,9 @@ impl Session {
         if let (Some(answer), Some(from), Some(endpoint)) = (answer, &heard.from, self.endpoints.get(heard.endpoint)) {
             endpoint.answer(from, &answer);
         }
-        self.addresses.extend(heard.from.as_ref().and_then(endpoint::shown));
+        if self.addresses.len() < MOST_ADDRESSES {
+            self.addresses.extend(heard.from.as_ref().and_then(endpoint::shown));
+        }
         if self.daemon.clients.len() > before {
             self.newest = heard.at;
             for pid in self.daemon.clients.keys() {
@@ -171,6 +200,7 @@ impl Session {
 
     /// Whether all that will poll here have done so.
     fn is_settled(&self) -> bool {
+        let Some(listening) = self.listening else { return false };
         if self.daemon.clients.is_empty() || self.newest.elapsed() < QUIET {
             return false;
         }
@@ -179,10 +209,13 @@ impl Session {
         let mut expected = endpoint::polling()
             .into_iter()
             .filter(|name| name.starts_with(&here) || (has_abstract && name.starts_with('@')));
-        expected.all(|name| self.addresses.contains(&name)) || self.started.elapsed() > ONE_POLL
+        expected.all(|name| self.addresses.contains(&name)) || listening.elapsed() > ONE_POLL
     }
 
     fn nobody(&self) -> AttachError {
+        if let Some(pid) = self.held_back {
+            return AttachError::Starting { seen: seen(pid), seconds: self.started.elapsed().as_secs_f64() };
+        }
         let here = format!("{}/", self.folder.display());
         AttachError::Nobody {
             seconds: self.started.elapsed().as_secs_f64(),
@@ -219,7 +252,7 @@ impl Session {
     /// Whether what is still not clear is not going to be: the time of listening is over,
     /// from the last new process on, since a job that is coming up takes its time.
     fn is_late(&self, wait: Duration) -> bool {
-        self.newest.elapsed() >= wait || self.started.elapsed() >= LONGEST_WAIT * wait
+        (self.listening.is_some() && self.newest.elapsed() >= wait) || self.started.elapsed() >= LONGEST_WAIT * wait
     }
 
     /// Listens until it is clear whom to record.
@@ -228,7 +261,7 @@ impl Session {
             check(pid, order)?;
         }
         loop {
-            self.turn()?;
+            self.turn(tell)?;
             let choice = roles::choose(&self.candidates(), order.wanted, self.is_settled());
             let is_late = self.is_late(order.wait);
             match choice {
@@ -240,6 +273,7 @@ impl Session {
                 Choice::Several(jobs) => return Err(AttachError::Several { jobs: jobs.len(), listed: self.listed() }),
                 Choice::NotThere(pid) if !process::runs(pid) => return Err(AttachError::NoSuchProcess { pid }),
                 _ if !is_late => {}
+                _ if self.held_back.is_some() => return Err(self.nobody()),
                 Choice::NotThere(pid) => return Err(self.not_there(pid)),
                 _ if self.candidates().is_empty() => {
                     return Err(order.wanted.pid.map_or_else(|| self.nobody(), |pid| self.not_there(pid)));
@@ -279,12 +313,8 @@ fn check(pid: u32, order: &Order) -> Result<(), AttachError> {
     match process::started(pid) {
         Started::Unknown => Ok(()),
         Started::With(folder) => {
-            let is_here = folder.as_ref().map_or(order.at_abstract_name, |folder| {
-                let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-                real(folder) == real(&order.folder)
-            });
             // In a container the folder has another name.
-            if is_here || process::is_contained(pid) {
+            if process::meets(pid, &order.folder, order.at_abstract_name) || process::is_contained(pid) {
                 return Ok(());
             }
             Err(AttachError::Elsewhere { seen: seen(pid), folder })
@@ -292,7 +322,8 @@ fn check(pid: u32, order: &Order) -> Result<(), AttachError> {
         Started::Without => {
             let inodes = endpoint::polling_inodes();
             // It may have set the variable itself, and what is named may be a shell or a launcher.
-            let may_poll = |pid: &u32| process::started(*pid) != Started::Without || process::has_socket(*pid, &inodes);
+            let may_poll =
+                |pid: &u32| process::started(*pid) != Started::Without || !process::sockets(*pid, &inodes).is_empty();
             if process::tree(pid).iter().any(may_poll) {
                 return Ok(());
             }
@@ -307,8 +338,10 @@ fn check(pid: u32, order: &Order) -> Result<(), AttachError> {
 /// [`AttachError`] where nobody does.
 pub fn list(order: &Order, tell: &mut dyn FnMut(Said)) -> Result<Vec<Listed>, AttachError> {
     let mut session = Session::open(&order.folder, order.at_abstract_name, tell)?;
-    while session.started.elapsed() < order.wait {
-        session.turn()?;
+    while session.listening.is_none_or(|since| since.elapsed() < order.wait)
+        && session.started.elapsed() < LONGEST_WAIT * order.wait
+    {
+        session.turn(tell)?;
         let all = session.listed();
         if session.is_settled() && !all.iter().any(|one| one.role == Role::Unclear) {
             return Ok(all);

@@ -144,7 +144,7 @@ impl<'a> Work<'a> {
             if now >= deadline {
                 return Err(self.too_late(now.duration_since(began)));
             }
-            self.session.turn()?;
+            self.session.turn(tell)?;
         }
     }
 

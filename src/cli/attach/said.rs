@@ -21,6 +21,7 @@ pub(super) fn progress(what: &Said, order: &Order) {
             "another daemon (dynolog?) has dynolog's own name; jobs started without KINETO_IPC_SOCKET_DIR ask that one"
                 .to_owned()
         }
+        Said::Starting(pid) => format!("process {pid} is just starting; listening once that does it no harm"),
         Said::Chosen(pids) => format!("recording {}", numbers(pids)),
         Said::Asked(pid) => format!("process {pid}: asked for {} steps", order.iterations - 1),
         Said::AskedAgain(pid) => {

@@ -142,7 +142,7 @@ mod tests {
 
     fn finished(ended: Ended, asked: Option<Asked>, passed: Option<i32>) -> Finished {
         let folder = Folder::new(&std::env::temp_dir()).unwrap();
-        Finished { ended, asked, passed, interrupted: false, folder, recording: Recording::default() }
+        Finished { ended, asked, passed, interrupted: false, folder, cut: None, recording: Recording::default() }
     }
 
     fn order() -> Order {

@@ -45,7 +45,7 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
     let own = session.args.log.is_none();
     let log = session.args.log.clone().map_or_else(|| log::reserve(&session.output), Ok)?;
     let order = Order { log: Some(log.clone()), apart: true, ..order(&session.args)? };
-    let running = match capture::start(&order) {
+    let running = match capture::start(&order, &session.private) {
         Ok(running) => running,
         Err(error) => {
             if own {
@@ -197,7 +197,9 @@ fn follow_to_the_end(
     if log.read() {
         let _ = news.send(Update::Output(log.lines()));
     }
-    let _ = news.send(Update::Seen(Box::new(Snapshot { state, remedy, ..seen::of_recording(&finished.recording) })));
+    let mut last = Snapshot { state, remedy, ..seen::of_recording(&finished.recording) };
+    last.notes.extend(said::cut(finished.cut.as_ref()));
+    let _ = news.send(Update::Seen(Box::new(last)));
     conclusion
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::batches::Part;
 use super::ended::{End, lasting, words};
 use crate::capture::assemble::Assembled;
-use crate::capture::{Ended, Finished, Order, Process, Recording, Seen, Settings};
+use crate::capture::{Cut, Ended, Finished, Order, Process, Recording, Seen, Settings};
 use crate::cli::{CliError, next};
 use crate::report::{format, summary};
 use crate::units::Micros;
@@ -95,11 +95,21 @@ pub(super) fn report(
     Ok(())
 }
 
+/// What the log lacks.
+pub(super) fn cut(cut: Option<&Cut>) -> Option<String> {
+    let Cut { bytes, why } = cut?;
+    let bytes = format::grouped(*bytes as f64);
+    Some(format!("{bytes} bytes of the job's output are not in the log: {why}; the job was not held up"))
+}
+
 pub(super) fn faults(recording: &Recording) -> Vec<String> {
     let faults = recording.processes.values().flat_map(|process| &process.faults);
+    let refused = recording.refused;
+    let many = (refused > 0).then(|| format!("{refused} connections to the socket were refused: too many at a time"));
     faults
         .map(|fault| format!("the hook failed and went quiet: {}", crate::text::clean(fault, 200)))
         .chain(recording.garbled.iter().map(|problem| format!("not understood on the socket: {problem}")))
+        .chain(many)
         .collect()
 }
 
@@ -193,12 +203,12 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, recorder: Recorder, end: 
     }
 }
 
-/// The same where somebody emptied the folder for temporary files: nothing could be written
+/// The same where somebody emptied the folder for caches: nothing could be written
 /// there, and nothing be told.
 pub(super) fn gone(folder: &Path) -> String {
     format!(
-        "nothing recorded: {}, where the trace was to go, was removed while the job ran; set TMPDIR to a folder that is \
-         left alone",
+        "nothing recorded: {}, where the trace was to go, was removed while the job ran; set XDG_CACHE_HOME to a \
+         folder that is left alone",
         folder.display()
     )
 }
@@ -286,6 +296,7 @@ pub(super) fn json(
         "notes": assembled.and_then(|assembled| assembled.profile.recording.as_ref()).map(|recording| &recording.notes),
         "processes": processes,
         "not_understood": finished.recording.garbled,
+        "log_lacks_bytes": finished.cut.as_ref().map(|cut| cut.bytes),
     })
 }
 

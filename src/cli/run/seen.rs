@@ -47,6 +47,7 @@ pub(super) fn snapshot(progress: Progress<'_>, order: &Order, heard: Heard, now:
     let recording = progress.recording;
     let settings = &order.settings;
     let mut seen = of_recording(recording);
+    seen.notes.extend(said::cut(progress.cut));
     let pushed = progress.ending.and_then(|push| PUSHES.iter().position(|other| *other == push));
     let state = match &order.cupti {
         Some(cupti) => state_of_cuda(recording, cupti, heard, now),
@@ -203,7 +204,7 @@ mod tests {
             recording.hear(7, message.clone());
         }
         let folder = std::path::Path::new("/none");
-        let progress = Progress { recording: &recording, folder, stopped: false, ending: None };
+        let progress = Progress { recording: &recording, folder, stopped: false, ending: None, cut: None };
         snapshot(progress, &order(None), Heard::default(), Instant::now())
     }
 
@@ -231,7 +232,7 @@ mod tests {
             let now = began + Duration::from_millis(milliseconds);
             heard.look(&recording, now);
             let folder = std::path::Path::new("/none");
-            let progress = Progress { recording: &recording, folder, stopped: false, ending: None };
+            let progress = Progress { recording: &recording, folder, stopped: false, ending: None, cut: None };
             snapshot(progress, &order, heard, now)
         };
         assert_eq!(at(&[], 0).state, State::Started);
@@ -278,7 +279,7 @@ mod tests {
             recording.hear(7, message);
         }
         let folder = std::path::Path::new("/none");
-        let progress = Progress { recording: &recording, folder, stopped: false, ending: None };
+        let progress = Progress { recording: &recording, folder, stopped: false, ending: None, cut: None };
         let seen = snapshot(progress, &order, Heard::default(), now);
         assert_eq!(seen.state, State::Running);
         assert_eq!(seen.remedy.as_deref(), Some("nothing recorded: nothing ran on a GPU"));

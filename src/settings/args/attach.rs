@@ -1,12 +1,12 @@
 //! Arguments of `env` and `attach`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::WorkloadArgs;
 use crate::settings::values;
-use crate::units::Hours;
 
 /// Arguments of `env`.
 ///
@@ -22,7 +22,7 @@ use crate::units::Hours;
 #[derive(Debug, Args)]
 pub struct EnvArgs {
     /// The folder of the socket, for a container or beside another user's daemon (default:
-    /// `KINETO_IPC_SOCKET_DIR`, else a private one in /tmp).
+    /// `KINETO_IPC_SOCKET_DIR`, else a private one among your caches).
     #[arg(long, value_name = "DIR")]
     pub socket_dir: Option<PathBuf>,
     /// Let the job ask every second, not every 5; writes a file for it into the folder.
@@ -82,12 +82,12 @@ pub struct AttachArgs {
     /// Keep the traces, in this folder.
     #[arg(long, value_name = "DIR", help_heading = "Recording")]
     pub keep_traces: Option<PathBuf>,
-    /// How long to listen for processes (10s, 2m; a bare number is hours).
-    #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Waiting")]
-    pub wait: Option<Hours>,
-    /// How long the recording may take (5m; a bare number is hours).
-    #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Waiting")]
-    pub timeout: Option<Hours>,
+    /// How long to listen for processes (10s, 2m).
+    #[arg(long, value_name = "TIME", value_parser = values::wait, help_heading = "Waiting")]
+    pub wait: Option<Duration>,
+    /// How long the recording may take (30s, 5m).
+    #[arg(long, value_name = "TIME", value_parser = values::wait, help_heading = "Waiting")]
+    pub timeout: Option<Duration>,
     /// The folder of the socket (default: `KINETO_IPC_SOCKET_DIR`, else the private one of
     /// `env`, and dynolog's own name where it is free).
     #[arg(long, value_name = "DIR", help_heading = "Waiting")]

@@ -1,11 +1,11 @@
 //! Arguments of `collect`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use crate::settings::values;
-use crate::units::Hours;
 
 /// Arguments of `collect`.
 ///
@@ -14,9 +14,9 @@ use crate::units::Hours;
 /// corrects the models for this GPU by them.
 #[derive(Debug, Args)]
 pub struct CollectArgs {
-    /// How long it may take in all (30s, 10m; a bare number is hours).
-    #[arg(long, value_name = "TIME", value_parser = values::hours)]
-    pub budget: Hours,
+    /// How long it may take in all (30s, 10m, 2h).
+    #[arg(long, value_name = "TIME", value_parser = values::wait)]
+    pub budget: Duration,
     /// The CSV file to write, or to go on with.
     #[arg(short, long, value_name = "FILE", default_value = "operators.csv")]
     pub output: PathBuf,

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
 use super::WorkloadArgs;
 use crate::settings::values;
-use crate::units::Hours;
 
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
@@ -66,9 +66,9 @@ pub struct RunArgs {
     /// End the job once enough is recorded (20 steps beside the windows).
     #[arg(long, help_heading = "Job")]
     pub stop_after_recording: bool,
-    /// End the job after this long in any case (30s, 10m; a bare number is hours).
-    #[arg(long, value_name = "TIME", value_parser = values::hours, help_heading = "Job")]
-    pub timeout: Option<Hours>,
+    /// End the job after this long in any case (30s, 10m, 2h).
+    #[arg(long, value_name = "TIME", value_parser = values::wait, help_heading = "Job")]
+    pub timeout: Option<Duration>,
     /// Write the job's standard output and error to this file (default with screens: beside
     /// the profile, *.log).
     #[arg(long, value_name = "FILE", help_heading = "Job")]

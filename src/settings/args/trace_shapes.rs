@@ -1,12 +1,12 @@
 //! Arguments of `trace-shapes`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::predict::Precision;
 use crate::settings::values;
-use crate::units::Hours;
 
 /// Arguments of `trace-shapes`.
 ///
@@ -35,9 +35,9 @@ pub struct TraceShapesArgs {
     /// The Python that has PyTorch (default: that of the active environment, else python3).
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<PathBuf>,
-    /// End it after this long (30s, 10m; a bare number is hours).
-    #[arg(long, value_name = "TIME", value_parser = values::hours, default_value = "10m")]
-    pub timeout: Hours,
+    /// End it after this long (30s, 10m, 2h).
+    #[arg(long, value_name = "TIME", value_parser = values::wait, default_value = "10m")]
+    pub timeout: Duration,
     /// Of a function that fails, show the whole traceback, and PyTorch's own log.
     #[arg(long)]
     pub verbose: bool,
