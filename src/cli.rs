@@ -45,7 +45,9 @@ use crate::settings::args::{
 };
 use crate::settings::file::SettingsFile;
 use crate::settings::keymap::Keymap;
-use crate::store::{self, Paths};
+use crate::store::{self, Limit, Paths};
+use crate::terminal;
+use crate::text;
 
 pub use input::{Loaded, load};
 
@@ -113,24 +115,15 @@ impl From<store::StoreError> for CliError {
     }
 }
 
-impl From<crate::predict::PredictError> for CliError {
-    fn from(error: crate::predict::PredictError) -> Self {
-        Self::of(error)
-    }
-}
-
-impl From<crate::plan::PlanError> for CliError {
-    fn from(error: crate::plan::PlanError) -> Self {
-        Self::of(error)
-    }
-}
-
 /// Runs what was typed.
 ///
 /// # Errors
 /// [`CliError`] with the file, the place, the value and the remedy.
 pub fn run(cli: Cli) -> Result<Outcome, CliError> {
-    let out = &mut io::BufWriter::new(io::stdout().lock());
+    let out = &mut terminal::stdout();
+    if !matches!(cli.command, Some(Command::Completions(_) | Command::Man | Command::Schema(_))) {
+        check_folders()?;
+    }
     let code = match cli.command {
         None => return screens(cli.screens, out),
         Some(Command::Run(args)) => return run::run(args, cli.screens),
@@ -158,7 +151,10 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
             SweepCommand::Bandwidth(args) => sweep::bandwidth(args, out)?,
         },
         Some(Command::Completions(args)) => {
-            clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", out);
+            // Written at once: the generator panics where its writer fails.
+            let mut text = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", &mut text);
+            out.write_all(&text)?;
             0
         }
         Some(Command::Man) => {
@@ -172,14 +168,35 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
     Ok(Outcome::Exit(code))
 }
 
+/// The user's folders may be closed to us, as root's are where a service runs under its name.
+fn check_folders() -> Result<(), CliError> {
+    let paths = Paths::find();
+    let Some((folder, why)) = paths.closed() else { return Ok(()) };
+    let problem = format!("{}: cannot be entered ({why})", folder.display());
+    let variable = store::paths::CONFIG_DIR_VARIABLE;
+    if Paths::is_given() {
+        return Err(CliError(format!("{problem}; {variable} names it")));
+    }
+    if why.kind() != io::ErrorKind::NotADirectory {
+        terminal::say(format_args!(
+            "warning: {problem}; settings, GPUs and prices of yours are not read ({variable} names another folder)"
+        ));
+    }
+    Ok(())
+}
+
+/// What is wrong with the recorded step, with its name.
+fn named<E: std::fmt::Display>(label: &str) -> impl Fn(E) -> CliError + '_ {
+    move |error| CliError(format!("{label}: {error}"))
+}
+
 /// The settings file, where there is one.
 fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
     let path = paths.settings();
-    match std::fs::read_to_string(&path) {
-        Ok(text) => SettingsFile::parse(&text).map_err(|problem| CliError(format!("{}: {problem}", path.display()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SettingsFile::default()),
-        Err(error) => Err(CliError(format!("{}: {error}", path.display()))),
-    }
+    let Some(text) = store::there(store::read_text(&path, Limit::SETTINGS))? else {
+        return Ok(SettingsFile::default());
+    };
+    SettingsFile::parse(&text).map_err(|problem| CliError(format!("{}: {problem}", path.display())))
 }
 
 fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -> Result<Options, CliError> {
@@ -227,7 +244,8 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     summary::write_profile(&loaded.profile, &loaded.label, out)?;
     writeln!(out)?;
     out.flush()?;
-    let predictions = sorted(crate::predict::predict(&loaded.profile, &catalog, &options)?);
+    let predictions =
+        sorted(crate::predict::predict(&loaded.profile, &catalog, &options).map_err(named(&loaded.label))?);
     summary::write_predictions(&predictions, &prices, out)?;
     writeln!(out)?;
     match crate::plan::plan(&predictions, &prices, &goal) {
@@ -286,7 +304,7 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         if args.all_methods {
             return compare(args, &loaded, &catalog, &options, out);
         }
-        crate::predict::predict(&loaded.profile, &catalog, &options)?
+        crate::predict::predict(&loaded.profile, &catalog, &options).map_err(named(&loaded.label))?
     };
     if args.to.is_empty() {
         answers = sorted(answers);
@@ -330,7 +348,8 @@ fn compare(
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<u8, CliError> {
-    let comparison = crate::predict::compare::compare(&loaded.profile, catalog, options)?;
+    let comparison =
+        crate::predict::compare::compare(&loaded.profile, catalog, options).map_err(named(&loaded.label))?;
     match args.form {
         TableForm { json: true, .. } => return print_json(&comparison::json(&comparison), out),
         TableForm { csv: true, .. } => comparison::table(&comparison).write_csv(out)?,
@@ -349,15 +368,18 @@ fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         CliError("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
     goal::check_names(&goal, &prices)?;
-    let answers = if let Some(file) = &args.black_box.black_box {
+    let (answers, label) = if let Some(file) = &args.black_box.black_box {
         let models = train::folder(args.input.models.as_deref(), &settings, &paths);
-        black_box::answers(&args.black_box, file, &args.input, &models, &[], &catalog)?.0
+        let (answers, _) = black_box::answers(&args.black_box, file, &args.input, &models, &[], &catalog)?;
+        (answers, file.display().to_string())
     } else {
         let loaded = load(&args.input, &catalog)?;
         loaded.warn();
-        crate::predict::predict(&loaded.profile, &catalog, &options(&args.input, &[], &catalog, &paths)?)?
+        let options = options(&args.input, &[], &catalog, &paths)?;
+        let answers = crate::predict::predict(&loaded.profile, &catalog, &options).map_err(named(&loaded.label))?;
+        (answers, loaded.label)
     };
-    let plan = crate::plan::plan(&answers, &prices, &goal)?;
+    let plan = crate::plan::plan(&answers, &prices, &goal).map_err(named(&label))?;
     let mut text = Vec::new();
     if args.json {
         print_json(&plans::json(&plan, &answers.workload.name), &mut text)?;
@@ -407,7 +429,7 @@ fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
 }
 
 fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<u8, CliError> {
-    serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
-    writeln!(out)?;
+    let text = serde_json::to_string_pretty(value).map_err(CliError::of)?;
+    writeln!(out, "{}", text::json_escaped(&text))?;
     Ok(0)
 }

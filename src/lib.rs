@@ -34,6 +34,7 @@ pub mod regress;
 pub mod report;
 pub mod settings;
 pub mod store;
+pub mod terminal;
 pub mod text;
 pub mod tui;
 pub mod units;

@@ -10,11 +10,12 @@ pub mod paths;
 pub mod profet;
 pub mod run_logs;
 
-pub use files::{Compression, StoreError, open, read_bounded, read_profile, save_atomically};
+pub use files::{
+    Compression, Limit, StoreError, open, read, read_as_it_is, read_profile, read_text, save_atomically, there,
+};
 pub use kind::{Kind, kind};
 pub use paths::Paths;
 
-use std::io::Read;
 use std::path::Path;
 
 use crate::catalog::{Calibration, Catalog, GpuSpec, Layer};
@@ -55,11 +56,10 @@ pub const WEIGHTS: &str = "operators.safetensors";
 /// [`StoreError`] naming the file that is not one of weights.
 pub fn models(folder: &Path) -> Result<Models, StoreError> {
     let path = folder.join(WEIGHTS);
-    match std::fs::read(&path) {
-        Ok(bytes) => Models::from_bytes(&bytes).map_err(|error| StoreError::content(&path, error)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(bundled::models()),
-        Err(error) => Err(StoreError::read(&path, error)),
-    }
+    there(read(&path, Limit::WEIGHTS))?.map_or_else(
+        || Ok(bundled::models()),
+        |bytes| Models::from_bytes(&bytes).map_err(|error| StoreError::content(&path, error)),
+    )
 }
 
 /// The black-box model's file in `models/`.
@@ -71,11 +71,10 @@ pub const BLACK_BOX: &str = "blackbox.json";
 /// [`StoreError`] naming the file that is not one.
 pub fn black_box(folder: &Path) -> Result<BlackBoxModel, StoreError> {
     let path = folder.join(BLACK_BOX);
-    match std::fs::read(&path) {
-        Ok(bytes) => BlackBoxModel::from_json(&bytes).map_err(|error| StoreError::content(&path, error)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(bundled::black_box()),
-        Err(error) => Err(StoreError::read(&path, error)),
-    }
+    there(read(&path, Limit::MODEL))?.map_or_else(
+        || Ok(bundled::black_box()),
+        |bytes| BlackBoxModel::from_json(&bytes).map_err(|error| StoreError::content(&path, error)),
+    )
 }
 
 /// The black box in a file, compressed or not.
@@ -83,9 +82,7 @@ pub fn black_box(folder: &Path) -> Result<BlackBoxModel, StoreError> {
 /// # Errors
 /// [`StoreError`] with the file and what is wrong with it.
 pub fn read_totals(path: &Path) -> Result<OperatorTotals, StoreError> {
-    let mut bytes = Vec::new();
-    open(path).and_then(|mut reader| reader.read_to_end(&mut bytes)).map_err(|error| StoreError::read(path, error))?;
-    OperatorTotals::from_json(&bytes).map_err(|error| StoreError::content(path, error))
+    OperatorTotals::from_json(&read(path, Limit::BLACK_BOX)?).map_err(|error| StoreError::content(path, error))
 }
 
 /// The file of fitted lines in the folder of weights.
@@ -96,9 +93,7 @@ pub const KERNEL_WISE: &str = "kernelwise.json";
 /// # Errors
 /// [`StoreError`] naming the file and the place.
 pub fn kernel_wise(path: &Path) -> Result<KernelWise, StoreError> {
-    let mut json = Vec::new();
-    open(path).and_then(|mut reader| reader.read_to_end(&mut json)).map_err(|error| StoreError::read(path, error))?;
-    KernelWise::from_json(&json).map_err(|error| StoreError::content(path, error))
+    KernelWise::from_json(&read(path, Limit::MODEL)?).map_err(|error| StoreError::content(path, error))
 }
 
 /// The shipped prices overlaid by the user's `pricing/*.toml`.

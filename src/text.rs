@@ -1,5 +1,7 @@
 //! Text made fit to show: names from files made safe and short, digits grouped.
 
+use std::fmt::Write as _;
+
 /// `text` without control characters (terminal escape sequences among them), cut to at
 /// most `width` characters with an ellipsis.
 ///
@@ -23,10 +25,78 @@ pub fn is_unsafe(text: &str) -> bool {
     text.chars().any(unsafe_to_show)
 }
 
-/// Control characters, and the invisible ones that reorder or hide text.
-fn unsafe_to_show(c: char) -> bool {
+/// Control characters, ends of lines, and characters that reorder, hide or change text
+/// without being seen themselves.
+pub fn unsafe_to_show(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(c,
+            // Soft hyphen, grapheme joiner, Arabic letter mark.
+            '\u{ad}' | '\u{34f}' | '\u{61c}'
+            // Letters of Hangul, Khmer and Mongolian without a shape.
+            | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}'
+            // Widths of nothing, directions, line and paragraph separators, deprecated formats.
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            // Variation selectors, byte order mark, annotations.
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
+            // Formats of shorthand and music, tags and more variation selectors.
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Characters of a message shown at most: what a terminal of 80 × 24 holds.
+const SCREEN: usize = 1800;
+/// Lines of a message shown at most.
+const LINES: usize = 20;
+/// Characters and lines kept of the end, where the remedy stands.
+const END: (usize, usize) = (400, 4);
+
+/// A message cut to what a screen holds: its beginning, which names the file, and its end,
+/// and between them how much is left out.
+///
+/// ```
+/// let message = format!("x.json: {} is no number", "9".repeat(5000));
+/// let shown = habitat_tui::text::to_screen(&message);
+/// assert!(shown.starts_with("x.json: 999") && shown.ends_with("999 is no number"));
+/// assert!(shown.contains("… 3221 characters left out …"), "{shown}");
+/// ```
+pub fn to_screen(message: &str) -> std::borrow::Cow<'_, str> {
+    let length = message.chars().count();
+    if length <= SCREEN && message.lines().count() <= LINES {
+        return message.into();
+    }
+    let lines =
+        |text: &str, lines: usize| text.char_indices().filter(|(_, c)| *c == '\n').nth(lines - 1).map(|(at, _)| at);
+    let at = |number: usize| message.char_indices().nth(number).map_or(message.len(), |(at, _)| at);
+    let first = at(SCREEN - END.0);
+    let first = lines(&message[..first], LINES - END.1).unwrap_or(first);
+    let last = at(length.saturating_sub(END.0)).max(first);
+    let from_end = message[last..].rmatch_indices('\n').nth(END.1 - 1).map_or(0, |(at, _)| at + 1);
+    let (begin, end) = (&message[..first], &message[last + from_end..]);
+    let out = length - begin.chars().count() - end.chars().count();
+    format!("{begin}\n… {out} characters left out …\n{end}").into()
+}
+
+/// JSON in which characters that must not reach a terminal are escaped, which says the same:
+/// outside of strings it has none but ends of lines.
+///
+/// ```
+/// assert_eq!(habitat_tui::text::json_escaped("[\n\"a\u{202e}\u{e0041}\"]"), "[\n\"a\\u202e\\udb40\\udc41\"]");
+/// ```
+pub fn json_escaped(json: &str) -> std::borrow::Cow<'_, str> {
+    let is_unsafe = |c: char| !matches!(c, '\n' | '\t') && unsafe_to_show(c);
+    if !json.contains(is_unsafe) {
+        return json.into();
+    }
+    let mut text = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if is_unsafe(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    text.into()
 }
 
 /// A number without decimals, digits grouped by thousands.
@@ -69,7 +139,8 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: 
     scored.into_iter().take(count).map(|(_, candidate)| candidate).collect()
 }
 
-/// A path or another argument as a shell takes it for one word.
+/// A path or another argument as a shell takes it for one word. Characters that must not
+/// reach a terminal are written as bash, zsh and ksh read them back (`$'\x1b'`).
 pub fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
     // What begins with a dash would be taken for a flag.
@@ -78,6 +149,20 @@ pub fn shell_word(text: &str) -> String {
         text
     } else if cfg!(windows) {
         format!("\"{text}\"")
+    } else if is_unsafe(&text) {
+        let mut word = String::from("$'");
+        for c in text.chars() {
+            match c {
+                '\'' | '\\' => word.extend(['\\', c]),
+                c if unsafe_to_show(c) => {
+                    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                        let _ = write!(word, "\\x{byte:02x}");
+                    }
+                }
+                c => word.push(c),
+            }
+        }
+        word + "'"
     } else {
         format!("'{}'", text.replace('\'', "'\\''"))
     }
@@ -94,5 +179,29 @@ mod tests {
         assert_eq!(shell_word("my step.json"), "'my step.json'");
         assert_eq!(shell_word("it's"), "'it'\\''s'");
         assert_eq!((shell_word("-x"), shell_word("")), ("./-x".to_owned(), "''".to_owned()));
+        assert_eq!(shell_word("a\u{1b}[2J'b\u{202e}"), r"$'a\x1b[2J\'b\xe2\x80\xae'");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_not_shown() {
+        for c in "\u{1b}\u{7f}\u{9b}\u{ad}\u{34f}\u{61c}\u{115f}\u{1160}\u{180e}\u{200b}\u{2028}\u{2029}\u{202e}\u{2066}\u{3164}\u{fe0f}\u{ffa0}\u{e0041}\u{e007f}\u{e0100}".chars() {
+            assert_eq!(clean(&format!("a{c}b"), 9), "a\u{fffd}b", "U+{:04X}", c as u32);
+        }
+        // What the program itself writes.
+        assert!(!is_unsafe("–—×·…≤→µ§°✓–█▏░⣿│日本語é"));
+    }
+
+    #[test]
+    fn a_message_is_cut_to_a_screen() {
+        assert_eq!(to_screen("x.json: short\nnext"), "x.json: short\nnext");
+        let long = format!("x.json: {}end", "line\n".repeat(1000));
+        let shown = to_screen(&long);
+        assert!(
+            shown.starts_with("x.json: line\n") && shown.ends_with("\nend") && shown.contains("left out"),
+            "{shown}"
+        );
+        assert!(shown.lines().count() <= LINES + 2, "{shown}");
+        let wide = format!("x.json: {}end", "é".repeat(100_000));
+        assert!(to_screen(&wide).chars().count() < SCREEN + 60);
     }
 }

@@ -37,6 +37,11 @@ pub enum TuiError {
     /// A setting cannot be used.
     #[error("{0}")]
     Setting(String),
+    /// The system gives this process no more threads.
+    #[error(
+        "no thread can be started ({0}); raise the limit (`ulimit -u`), or `habitat-tui FILE | cat` gives the same answers in one"
+    )]
+    Threads(io::Error),
     /// The picture was not written.
     #[error("{0}")]
     Picture(String),
@@ -51,6 +56,23 @@ pub fn run(launch: Launch) -> Result<u8, TuiError> {
     follow(launch, None)
 }
 
+/// Threads that the screens need at once: two for events, two for answers.
+const THREADS: usize = 4;
+
+/// The runtime ends the program where it cannot start its threads, so it is tried before.
+fn check_threads() -> Result<(), TuiError> {
+    let mut started = Vec::new();
+    let tried = (0..THREADS).try_for_each(|_| {
+        started.push(std::thread::Builder::new().spawn(std::thread::park)?);
+        Ok(())
+    });
+    for thread in started {
+        thread.thread().unpark();
+        let _ = thread.join();
+    }
+    tried.map_err(TuiError::Threads)
+}
+
 /// [`run`] on a job: its news reach the screens, and wishes reach the job.
 fn follow(launch: Launch, line: Option<runner::Line>) -> Result<u8, TuiError> {
     // Under NO_COLOR crossterm 0.29 turns every colour change into an empty SGR, which
@@ -58,6 +80,7 @@ fn follow(launch: Launch, line: Option<runner::Line>) -> Result<u8, TuiError> {
     // out by itself; crossterm must pass on what it is given.
     crossterm::style::force_color_output(true);
     terminal::install_panic_hook();
+    check_threads()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(runner::run(App::new(launch.setup), launch.engine, line));
     // A solve that is still running must not keep the shell waiting.

@@ -10,20 +10,59 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 use serde::{Deserialize, Serialize};
 
+/// The largest counts that are taken from a file or a flag, far beyond any training there is:
+/// what is larger is a mistake, and would only come out as a time or a price that is none.
+/// The largest times, sizes, rates and prices stand with their types below.
+pub mod most {
+    /// Samples of a step on one GPU.
+    pub const BATCH: u64 = 1_000_000_000;
+    /// Tokens of a sample.
+    pub const SEQUENCE: u64 = 1_000_000_000;
+    /// Parameters of a model.
+    pub const PARAMETERS: u64 = 1_000_000_000_000_000;
+    /// Occurrences of an operation in a step, and launches of a kernel in an operation.
+    pub const OCCURRENCES: u32 = 1_000_000_000;
+    /// Different operations of a step: each is predicted for every GPU.
+    pub const OPERATIONS: usize = 30_000;
+    /// Elements of a tensor.
+    pub const ELEMENTS: f64 = 1e15;
+    /// Dimensions of a tensor.
+    pub const DIMENSIONS: usize = 64;
+    /// Thread blocks of a kernel.
+    pub const BLOCKS: f64 = 1e15;
+    /// Threads of a block.
+    pub const THREADS: f64 = 65_536.0;
+    /// Multiprocessors of a GPU, and what one of them can hold of anything.
+    pub const OF_A_GPU: u32 = 10_000_000;
+    /// GPUs of an offer.
+    pub const GPUS: u32 = 100_000;
+    /// Batch sizes and iterations in a log of runs.
+    pub const RUN: f64 = 1e15;
+    /// Steps, samples and other work of a plan.
+    pub const WORK: f64 = 1e18;
+}
+
 /// A number that cannot be the quantity it was meant to be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{value} is not a valid {what}: it must be a finite number of 0 or more, in {unit}")]
+#[error("{} is not a valid {what}: it must be a finite number of 0 or more, at most {most:e}, in {unit}", shown(*.value))]
 pub struct QuantityError {
     /// The quantity, in words.
     pub what: &'static str,
     /// The unit expected.
     pub unit: &'static str,
+    /// The largest that is taken.
+    pub most: f64,
     /// The number refused.
     pub value: f64,
 }
 
+/// A number in few characters.
+fn shown(value: f64) -> String {
+    if value != 0.0 && !(1e-4..1e15).contains(&value.abs()) { format!("{value:e}") } else { value.to_string() }
+}
+
 macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident, $what:literal, $unit:literal) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $unit:literal, $most:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
         #[serde(try_from = "f64", into = "f64")]
@@ -33,15 +72,19 @@ macro_rules! quantity {
             /// Nothing of it.
             pub const ZERO: Self = Self(0.0);
 
-            /// Checks that `value` is finite and not negative.
+            /// The largest that is taken from a file or a flag.
+            pub const MOST: f64 = $most;
+
+            /// Checks that `value`, which a file or a person gives, is finite, not negative
+            /// (negative zero neither) and not beyond [`Self::MOST`].
             ///
             /// # Errors
             /// [`QuantityError`] naming the quantity, its unit and the value.
             pub fn new(value: f64) -> Result<Self, QuantityError> {
-                if value.is_finite() && value >= 0.0 {
+                if value.is_sign_positive() && value <= Self::MOST {
                     Ok(Self(value))
                 } else {
-                    Err(QuantityError { what: $what, unit: $unit, value })
+                    Err(QuantityError { what: $what, unit: $unit, most: Self::MOST, value })
                 }
             }
 
@@ -137,7 +180,7 @@ macro_rules! quantity {
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 schemars::json_schema!({
-                    "type": "number", "minimum": 0,
+                    "type": "number", "minimum": 0, "maximum": $most,
                     "description": concat!($what, ", in ", $unit)
                 })
             }
@@ -146,52 +189,52 @@ macro_rules! quantity {
 }
 
 quantity!(
-    /// A time in microseconds.
-    Micros, "time", "microseconds"
+    /// A time in microseconds, given as a year at most.
+    Micros, "time", "microseconds", 3.2e13
 );
 quantity!(
     /// A time in hours.
-    Hours, "time", "hours"
+    Hours, "time", "hours", 1e6
 );
 quantity!(
     /// A size in bytes.
-    Bytes, "size", "bytes"
+    Bytes, "size", "bytes", 1e18
 );
 quantity!(
     /// Floating-point operations; a fused multiply-add counts as two.
-    Flops, "operation count", "floating-point operations"
+    Flops, "operation count", "floating-point operations", 1e27
 );
 quantity!(
     /// A compute rate in floating-point operations per second.
-    FlopsPerSecond, "compute rate", "floating-point operations per second"
+    FlopsPerSecond, "compute rate", "floating-point operations per second", 1e21
 );
 quantity!(
     /// A data rate in bytes per second.
-    BytesPerSecond, "data rate", "bytes per second"
+    BytesPerSecond, "data rate", "bytes per second", 1e18
 );
 quantity!(
     /// A clock rate in MHz.
-    Megahertz, "clock rate", "MHz"
+    Megahertz, "clock rate", "MHz", 1e6
 );
 quantity!(
     /// Electrical power in watts.
-    Watts, "power", "watts"
+    Watts, "power", "watts", 1e6
 );
 quantity!(
     /// An amount of money in US dollars.
-    Usd, "amount of money", "US dollars"
+    Usd, "amount of money", "US dollars", 1e12
 );
 quantity!(
     /// A price in US dollars per hour.
-    UsdPerHour, "price", "US dollars per hour"
+    UsdPerHour, "price", "US dollars per hour", 1e7
 );
 quantity!(
     /// Training samples (or tokens, where the work is counted in tokens).
-    Samples, "amount of work", "samples"
+    Samples, "amount of work", "samples", 1e18
 );
 quantity!(
     /// Samples processed per second.
-    SamplesPerSecond, "throughput", "samples per second"
+    SamplesPerSecond, "throughput", "samples per second", 1e18
 );
 
 impl Micros {
@@ -328,14 +371,21 @@ mod tests {
 
     #[test]
     fn quantities_refuse_what_is_no_number() {
-        for bad in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for bad in [-1.0, -0.0, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             assert!(Micros::new(bad).is_err(), "{bad}");
             assert!(Usd::new(bad).is_err(), "{bad}");
         }
         assert_eq!(
             Micros::new(-1.0).unwrap_err().to_string(),
-            "-1 is not a valid time: it must be a finite number of 0 or more, in microseconds"
+            "-1 is not a valid time: it must be a finite number of 0 or more, at most 3.2e13, in microseconds"
         );
+    }
+
+    #[test]
+    fn a_refused_number_is_shown_in_few_characters() {
+        let said = Micros::new(1e300).unwrap_err().to_string();
+        assert!(said.starts_with("1e300 is not a valid time") && said.contains("at most 3.2e13"), "{said}");
+        assert!(Hours::new(-0.0).unwrap_err().to_string().starts_with("-0 is not"));
     }
 
     #[test]

@@ -294,8 +294,11 @@ fn one_folder_judges_another() {
     let Some(data) = data() else { return };
     let folder = Folder::new();
     let mut reader = String::new();
-    std::io::Read::read_to_string(&mut habitat_tui::store::open(&data.join("anchor_g4.csv.gz")).unwrap(), &mut reader)
-        .unwrap();
+    std::io::Read::read_to_string(
+        &mut habitat_tui::store::open(&data.join("anchor_g4.csv.gz"), habitat_tui::store::Limit::TABLE).unwrap(),
+        &mut reader,
+    )
+    .unwrap();
     let (train, test) = (folder.0.path().join("train"), folder.0.path().join("test"));
     for (folder, networks) in [(&train, &["VGG16", "ResNet18", "AlexNet", "LeNet5"][..]), (&test, &["VGG11"])] {
         std::fs::create_dir(folder).unwrap();

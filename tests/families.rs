@@ -28,7 +28,9 @@ fn files(folder: &str) -> Vec<PathBuf> {
 
 fn trace(path: &Path) -> Option<Profile> {
     let options = ImportOptions { workload: "w".to_owned(), ..ImportOptions::default() };
-    kineto::import(&mut || store::open(path), &options, &mut |_| ControlFlow::Continue(())).ok().map(|it| it.profile)
+    kineto::import(&mut || store::open(path, store::Limit::TRACE), &options, &mut |_| ControlFlow::Continue(()))
+        .ok()
+        .map(|it| it.profile)
 }
 
 /// Device time by what is not known of the operators: no family; shapes but no work.
@@ -67,7 +69,7 @@ fn the_device_time_of_recorded_steps_is_known_by_family() {
 fn op_lists_are_known_in_full() {
     for path in files("fake") {
         let mut json = Vec::new();
-        std::io::Read::read_to_end(&mut store::open(&path).unwrap(), &mut json).unwrap();
+        std::io::Read::read_to_end(&mut store::open(&path, store::Limit::PROFILE).unwrap(), &mut json).unwrap();
         let profile = habitat_tui::profile::op_list::from_op_list(&json, "w").unwrap();
         for operation in &profile.operations {
             let family = family(operation);

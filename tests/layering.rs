@@ -7,7 +7,7 @@
 //!    values out: no files, environment, network, processes, threads, clock or printing, no
 //!    front-end crate. Arrows point one way: units → {profile, catalog, pricing};
 //!    regress, profile and catalog → predict; predict and pricing → plan.
-//! 2. report: core → text.
+//! 2. report: core → text. terminal: the only way to standard output and standard error.
 //! 3. store: files and folders; knows profile, catalog, pricing, and predict's weights and logs.
 //!    capture: a job started, listened to, and what it did as a profile; a GPU measured, and
 //!    what it reaches as a calibration; knows profile and catalog.
@@ -143,6 +143,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
     BTreeMap::from([
         ("units", vec![]),
         ("text", vec![]),
+        ("terminal", vec!["text"]),
         ("regress", vec![]),
         ("profile", vec!["units", "text"]),
         ("catalog", vec!["units", "text"]),
@@ -157,7 +158,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("action", vec!["units"]),
         ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
         ("app", with(&["report", "action", "settings", "live"])),
-        ("cli", with(&["report", "store", "action", "settings", "learn", "capture", "live"])),
+        ("cli", with(&["report", "store", "terminal", "action", "settings", "learn", "capture", "live"])),
         ("tui", with(&["report", "store", "action", "settings", "app", "cli", "live"])),
     ])
 }
@@ -196,6 +197,7 @@ fn one_crate_one_place() {
     for (names, places) in [
         (vec!["good_lp", "microlp::"], vec!["plan/solve.rs"]),
         (vec!["candle_core", "candle_nn"], vec!["predict/mlp.rs", "learn/fit.rs"]),
+        (vec!["rayon"], vec!["predict/mlp.rs"]),
         (vec!["safetensors::"], vec!["predict/bundle.rs"]),
         (vec!["smartcore"], vec!["learn/blackbox/published.rs"]),
         (vec!["rusqlite"], vec!["store/nsys.rs"]),
@@ -210,6 +212,7 @@ fn one_crate_one_place() {
         (
             vec!["nix::"],
             vec![
+                "store/files.rs",
                 "capture/launch.rs",
                 "capture/log.rs",
                 "capture/folder.rs",
@@ -224,6 +227,49 @@ fn one_crate_one_place() {
     }
     let found = offences(|path| room(path) == "tui", &["ratatui", "crossterm", "tokio"]);
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Whatever a user names is read by `store/files.rs`, which has a limit for each kind of file.
+#[test]
+fn files_are_read_in_one_place() {
+    let elsewhere = [
+        ("store/files.rs", "the reader with limits"),
+        ("capture/assemble.rs", "traces of our own jobs, streamed"),
+        ("capture/folder.rs", "the lock of a folder of our own, with a limit"),
+        ("capture/on_demand/align.rs", "the two ends of a trace, with a limit"),
+        ("capture/on_demand/endpoint.rs", "/proc/net/unix"),
+        ("capture/on_demand/place.rs", "the end of a trace"),
+        ("capture/on_demand/process.rs", "/proc"),
+        ("capture/shapes.rs", "what our own Python wrote into a folder of our own"),
+        ("capture/smi.rs", "what nvidia-smi prints"),
+        ("cli/run/live/log.rs", "the log of our own job, from where it was last read, with a limit"),
+    ];
+    let allowed = |path: &str| path.ends_with("/tests.rs") || elsewhere.iter().any(|(place, _)| *place == path);
+    let names = ["fs::read", "fs::read_to_string", "File::open", "read_to_end", "read_to_string", "io::stdin"];
+    let found: Vec<String> =
+        offences(allowed, &names).into_iter().filter(|line| !line.contains("is_terminal()")).collect();
+    assert!(found.is_empty(), "read with store::read and a limit:\n{}", found.join("\n"));
+}
+
+/// What is printed is cleaned by `terminal.rs`; only the screens write for themselves.
+#[test]
+fn everything_is_printed_in_one_place() {
+    let found = offences(|_| false, &["println!", "print!", "eprintln!", "eprint!"]);
+    assert!(found.is_empty(), "use crate::terminal:\n{}", found.join("\n"));
+    let elsewhere = [
+        ("terminal.rs", "the writer that cleans"),
+        ("main.rs", "flushes what clap printed"),
+        ("cli/progress.rs", "redraws its line"),
+        ("cli/import.rs", "redraws its line"),
+        ("capture/shapes.rs", "gives it to the child"),
+        ("store/files.rs", "/dev/stdout as the file to write"),
+    ];
+    let allowed = |path: &str| room(path) == "tui" || elsewhere.iter().any(|(place, _)| *place == path);
+    let found: Vec<String> = offences(allowed, &["io::stdout", "io::stderr"])
+        .into_iter()
+        .filter(|line| !line.contains("is_terminal()"))
+        .collect();
+    assert!(found.is_empty(), "use crate::terminal:\n{}", found.join("\n"));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::spec::{AchievedMatmul, GpuSpec, Layer, PeakRates, SmLimits, Vendor};
-use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, GIB, GpuSlug, Megahertz, QuantityError, Watts};
+use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, GIB, GpuSlug, Megahertz, QuantityError, Watts, most};
 
 /// The schema number of catalog files.
 const SCHEMA: u32 = 1;
@@ -98,6 +98,9 @@ impl File {
             if count == 0 {
                 return Err(SpecError(format!("{key}: 0; it must be a whole number above 0")));
             }
+            if count > most::OF_A_GPU {
+                return Err(SpecError(format!("{key}: {count}; no GPU has more than {}", most::OF_A_GPU)));
+            }
         }
         for matmul in &self.achieved_matmul {
             positive("achieved_matmul.tflops", matmul.tflops, FlopsPerSecond::new)?;
@@ -155,6 +158,9 @@ impl File {
                 if [threads, blocks, warps, registers].contains(&0) {
                     return Err(SpecError("max_threads_per_sm, max_blocks_per_sm, max_warps_per_sm and registers_per_sm must be above 0".to_owned()));
                 }
+                if [threads, blocks, warps, registers].iter().any(|count| *count > most::OF_A_GPU) {
+                    return Err(SpecError(format!("max_threads_per_sm, max_blocks_per_sm, max_warps_per_sm and registers_per_sm are at most {}", most::OF_A_GPU)));
+                }
                 Ok(Some(SmLimits { threads, blocks, warps, registers, shared_memory_bytes: shared.get() as u64 }))
             }
             _ => Err(SpecError(
@@ -182,7 +188,7 @@ fn positive<T>(key: &str, value: f64, make: impl Fn(f64) -> Result<T, QuantityEr
     match make(value) {
         Ok(quantity) if value > 0.0 => Ok(quantity),
         _ => Err(SpecError(format!(
-            "{key}: {value}; it must be a finite number above 0 (leave the key out where it is not known)"
+            "{key}: {value:?}; it must be a finite number above 0 that a GPU can have (leave the key out where it is not known)"
         ))),
     }
 }

@@ -36,7 +36,8 @@ mod linux {
     use crate::cli::import::resolve;
     use crate::cli::run::{may_write, script, unused};
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
-    use crate::store::{self, Paths, StoreError};
+    use crate::store::{self, Limit, Paths, StoreError};
+    use crate::terminal;
     use crate::units::GpuSlug;
 
     /// A process asks every 5 s, unless told otherwise.
@@ -69,11 +70,11 @@ mod linux {
         let attached = match on_demand::attach(&order, &mut tell) {
             Ok(attached) => attached,
             Err(AttachError::Interrupted { signal, waiting }) => {
-                eprintln!("habitat-tui: {}", AttachError::Interrupted { signal, waiting });
+                terminal::say(format_args!("habitat-tui: {}", AttachError::Interrupted { signal, waiting }));
                 return Ok(u8::try_from(128 + signal).unwrap_or(130));
             }
             Err(error) => {
-                said::choices(&error, &mut std::io::stderr());
+                said::choices(&error, &mut terminal::stderr());
                 return Err(CliError::of(error));
             }
         };
@@ -92,7 +93,7 @@ mod linux {
                 Ok(1)
             }
             Err(error @ AttachError::Nobody { .. }) => {
-                eprintln!("habitat-tui: {error}");
+                terminal::say(format_args!("habitat-tui: {error}"));
                 Ok(1)
             }
             Err(AttachError::Interrupted { signal, .. }) => Ok(u8::try_from(128 + signal).unwrap_or(130)),
@@ -176,7 +177,7 @@ mod linux {
                 |rank| format!("trace-rank{rank}-{}.json", trace.pid),
             );
             let path = folder.join(name);
-            let bytes = std::fs::read(&trace.path).map_err(|error| StoreError::read(&trace.path, error))?;
+            let bytes = store::read_as_it_is(&trace.path, Limit::TRACE)?;
             store::save_atomically(&path, &bytes, force)?;
             kept.push(path);
         }

@@ -28,7 +28,8 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
     }
     let mut options: Options = options(&args.input(first.clone()), &args.to, &catalog, &paths)?;
     if options.targets.is_empty() {
-        let origin = crate::predict::origin(&profiles[0].1, &catalog, &options)?;
+        let origin =
+            crate::predict::origin(&profiles[0].1, &catalog, &options).map_err(super::named(&profiles[0].0))?;
         let gpu = origin.ok_or_else(|| {
             CliError("nothing was measured on a GPU: say for which ones, --to h100-sxm5-80gb,l4".to_owned())
         })?;
@@ -39,7 +40,7 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
     if wanted.contains(&0) && !args.at.is_empty() {
         return Err(CliError("--at 0: a step processes at least one sample".to_owned()));
     }
-    let sweep = sweep(&profiles, &catalog, &options, &wanted).map_err(CliError::of)?;
+    let sweep = sweep(&profiles, &catalog, &options, &wanted).map_err(super::named(&profiles[0].0))?;
     match args.form {
         TableForm { json: true, .. } => return print_json(&batches::json(&sweep), out),
         TableForm { csv: true, .. } if args.families => batches::families(&sweep).write_csv(out)?,
@@ -56,7 +57,7 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
             let of_gpus =
                 sweep.gpus.iter().flat_map(|gpu| gpu.notes.iter().map(move |note| format!("{}: {note}", gpu.gpu.slug)));
             for note in of_gpus.chain(sweep.notes.iter().cloned()) {
-                writeln!(out, "- {note}")?;
+                writeln!(out, "- {}", crate::report::table::markdown(&note))?;
             }
         }
         TableForm { .. } => batches::write_text(&sweep, args.families, out)?,

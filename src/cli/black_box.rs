@@ -12,7 +12,7 @@ use crate::predict::Predictions;
 use crate::predict::blackbox::{Axis, BlackBoxModel, OperatorTotals, Recorded, between, predict};
 use crate::report::format;
 use crate::settings::args::{BlackBoxArgs, BlackBoxEvaluateArgs, InputArgs};
-use crate::store::{self, Kind, StoreError, profet};
+use crate::store::{self, Kind, Limit, StoreError, profet};
 use crate::units::GpuSlug;
 
 /// The card beside the model.
@@ -152,7 +152,7 @@ fn card(data: &Path, model: &BlackBoxModel, rows: &[Recorded], catalog: &Catalog
 fn hashes(dir: &Path) -> Result<Vec<(String, String)>, CliError> {
     let mut found = Vec::new();
     for path in profet::files(dir)? {
-        let bytes = std::fs::read(&path).map_err(|error| StoreError::read(&path, error))?;
+        let bytes = store::read_as_it_is(&path, Limit::TABLE)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         found.push((name, sha256(&bytes)));
     }

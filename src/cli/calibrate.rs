@@ -25,6 +25,7 @@ mod unix {
     use crate::cli::{print_json, progress::Progress};
     use crate::report::calibration;
     use crate::store::{self, Paths, StoreError};
+    use crate::terminal;
 
     /// From this share of busy moments on, others are taken to be using the GPU.
     const BUSY: u32 = 10;
@@ -96,7 +97,7 @@ mod unix {
         } else {
             format!("copy it to {} and predictions use it", folder.display())
         };
-        eprintln!("habitat-tui: calibration written to {}{replaced}; {used}", path.display());
+        terminal::say(format_args!("habitat-tui: calibration written to {}{replaced}; {used}", path.display()));
         Ok(())
     }
 

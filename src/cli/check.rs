@@ -7,7 +7,8 @@ use super::CliError;
 use crate::catalog::{Calibration, GpuSpec, Layer};
 use crate::pricing::Snapshot;
 use crate::settings::args::CheckArgs;
-use crate::store::{self, Kind};
+use crate::store::{self, Kind, Limit};
+use crate::terminal;
 
 /// What can be checked.
 const CHECKED: &str =
@@ -21,7 +22,7 @@ pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<u8, CliError>
             Err(error) => {
                 failed += 1;
                 out.flush()?;
-                eprintln!("error: {error}");
+                terminal::error(&error);
             }
         }
     }
@@ -33,7 +34,7 @@ pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<u8, CliError>
 
 fn check(path: &Path) -> Result<String, CliError> {
     if path.extension().is_some_and(|extension| extension == "toml") {
-        let text = std::fs::read_to_string(path).map_err(|error| store::StoreError::read(path, error))?;
+        let text = store::read_text(path, Limit::CATALOG)?;
         let named = |problem: String| CliError(format!("{}: {problem}", path.display()));
         // A price file names its provider, a catalog file its slug.
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| named(error.to_string()))?;
@@ -76,7 +77,7 @@ fn check(path: &Path) -> Result<String, CliError> {
     }
     let (profile, warnings) = store::read_profile(path)?;
     for warning in warnings {
-        eprintln!("warning: {}: {warning}", path.display());
+        terminal::say(format_args!("warning: {}: {warning}", path.display()));
     }
     let measured = profile.operations.iter().filter(|operation| operation.device_time.is_some()).count();
     Ok(format!(

@@ -29,7 +29,7 @@ mod linux {
     use crate::capture::Private;
     use crate::capture::on_demand::{self, AttachError, DAEMON_VARIABLE, FOLDER_VARIABLE};
     use crate::settings::args::ShellArg;
-    use crate::store::{self, Paths};
+    use crate::store::{self, Limit, Paths};
 
     /// Names libkineto's settings file.
     const CONFIG_VARIABLE: &str = "KINETO_CONFIG";
@@ -103,7 +103,7 @@ mod linux {
             )));
         }
         // What the machine's own file says goes on to hold.
-        let mut text = std::fs::read_to_string(SYSTEM_CONFIG).unwrap_or_default();
+        let mut text = store::read_text(SYSTEM_CONFIG.as_ref(), Limit::SETTINGS).unwrap_or_default();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }

@@ -34,7 +34,7 @@ pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, CliError
                 totals.gpu
             )?;
         }
-        None => out.write_all(&json)?,
+        None => out.write_all(crate::text::json_escaped(&String::from_utf8_lossy(&json)).as_bytes())?,
     }
     Ok(0)
 }

@@ -14,7 +14,7 @@ use crate::profile::kineto::{self, DeviceInfo, Import, ImportOptions, KinetoErro
 use crate::profile::nsys::Choice;
 use crate::report::format;
 use crate::settings::args::ImportArgs;
-use crate::store::{self, Kind, Paths};
+use crate::store::{self, Kind, Limit, Paths};
 use crate::units::GpuSlug;
 
 #[derive(Serialize)]
@@ -45,6 +45,12 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
     let catalog = store::catalog(&Paths::find())?;
     if !args.force && args.output.exists() {
         return Err(store::StoreError::Exists { path: args.output.clone() }.into());
+    }
+    let is_output =
+        |trace: &PathBuf| matches!((trace.canonicalize(), args.output.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    if args.traces.iter().any(is_output) {
+        let output = args.output.display();
+        return Err(CliError(format!("{output}: is the recording itself; give the profile another name")));
     }
     let told = &args.workload;
     let origin = told
@@ -186,7 +192,9 @@ fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliE
     let show = std::io::stderr().is_terminal();
     let mut progress = |progress: kineto::Progress| {
         if show && progress.events.is_multiple_of(1 << 17) {
-            eprint!(
+            // Nobody may be there to see it.
+            let _ = write!(
+                std::io::stderr(),
                 "\rtrace {}, pass {}: {} events, {} MB ",
                 progress.rank + 1,
                 progress.pass,
@@ -198,10 +206,14 @@ fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliE
     };
     let named = |rank: usize, error: &KinetoError| CliError(format!("{}: {error}", args.traces[rank].display()));
     let result = if let [trace] = args.traces.as_slice() {
-        kineto::import(&mut || store::open(trace), options, &mut progress).map_err(|error| named(0, &error))
+        kineto::import(&mut || store::open(trace, Limit::TRACE), options, &mut progress)
+            .map_err(|error| named(0, &error))
     } else {
-        let mut opens: Vec<_> =
-            args.traces.iter().map(|trace| move || -> std::io::Result<Box<dyn Read>> { store::open(trace) }).collect();
+        let mut opens: Vec<_> = args
+            .traces
+            .iter()
+            .map(|trace| move || -> std::io::Result<Box<dyn Read>> { store::open(trace, Limit::TRACE) })
+            .collect();
         let mut sources: Vec<&mut kineto::Open<'_>> =
             opens.iter_mut().map(|open| open as &mut kineto::Open<'_>).collect();
         kineto::import_ranks(&mut sources, options, &mut progress).map_err(|error| match error {
@@ -210,7 +222,7 @@ fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliE
         })
     };
     if show {
-        eprint!("\r\x1b[K");
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
     }
     result
 }

@@ -1,6 +1,5 @@
 //! Loading the recorded step: a profile, a trace, an op list, or the embedded sample.
 
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -13,7 +12,8 @@ use crate::profile::nsys::Choice;
 use crate::profile::op_list::from_op_list;
 use crate::profile::{Profile, Warning};
 use crate::settings::args::InputArgs;
-use crate::store::{self, Kind, StoreError, bundled, kind};
+use crate::store::{self, Kind, Limit, StoreError, bundled, kind};
+use crate::terminal;
 
 /// A recorded step and where it is from.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Loaded {
     /// Tells the warnings on standard error.
     pub(super) fn warn(&self) {
         for warning in &self.warnings {
-            eprintln!("warning: {}: {warning}", self.label);
+            terminal::say(format_args!("warning: {}: {warning}", self.label));
         }
     }
 }
@@ -104,8 +104,9 @@ pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliErr
         Kind::Nsight => (recorded(Form::Nsight)?, Vec::new()),
         Kind::Xplane => (recorded(Form::Xplane)?, Vec::new()),
         Kind::Trace => {
-            let import = kineto::import(&mut || store::open(path), &options, &mut |_| ControlFlow::Continue(()))
-                .map_err(|error| CliError(format!("{label}: {error}")))?;
+            let import =
+                kineto::import(&mut || store::open(path, Limit::TRACE), &options, &mut |_| ControlFlow::Continue(()))
+                    .map_err(|error| CliError(format!("{label}: {error}")))?;
             (import.profile, Vec::new())
         }
         other @ (Kind::BlackBox | Kind::Other(_)) => return Err(other.refused(path, kind::STEPS).into()),
@@ -115,10 +116,7 @@ pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliErr
 
 /// The profile of an op list.
 pub(super) fn op_list(path: &Path) -> Result<Profile, CliError> {
-    let mut json = Vec::new();
-    store::open(path)
-        .and_then(|mut reader| reader.read_to_end(&mut json))
-        .map_err(|error| StoreError::read(path, error))?;
+    let json = store::read(path, Limit::OP_LIST)?;
     let profile = from_op_list(&json, &super::import::workload_name(path))
         .map_err(|source| StoreError::Profile { path: path.to_owned(), source })?;
     Ok(profile)

@@ -5,7 +5,7 @@
 //! it stopped; what is done is kept beside the weights until all is done.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use crate::predict::learned::{Models, StepFacts};
 use crate::profile::Profile;
 use crate::store::collected;
 use crate::store::operator_tables::{self, Split, TABLES};
-use crate::store::{self, StoreError, WEIGHTS};
+use crate::store::{self, Limit, StoreError, WEIGHTS};
+use crate::terminal;
 use crate::units::GpuSlug;
 
 /// The card beside the weights.
@@ -71,7 +72,7 @@ impl Judges {
 pub(super) fn read(dir: &Path, collected: &[PathBuf], catalog: &Catalog) -> Result<Data, CliError> {
     let (mut samples, mut files) = (Vec::new(), Vec::new());
     let mut note = |path: &Path| -> Result<(), CliError> {
-        let bytes = std::fs::read(path).map_err(|error| StoreError::read(path, error))?;
+        let bytes = store::read_as_it_is(path, Limit::TABLE)?;
         let name = path.strip_prefix(dir).unwrap_or(path).display().to_string();
         files.push((name, sha256(&bytes)));
         Ok(())
@@ -81,13 +82,13 @@ pub(super) fn read(dir: &Path, collected: &[PathBuf], catalog: &Catalog) -> Resu
         let collection = collected::read(path, catalog)?;
         let passed_over: Vec<String> =
             collection.passed_over.iter().map(|(why, count)| format!("{count} {why}")).collect();
-        eprintln!(
+        terminal::say(format_args!(
             "habitat-tui: {}: {} operators on {}{}",
             path.display(),
             collection.rows.len(),
             collection.gpu,
             if passed_over.is_empty() { String::new() } else { format!("; passed over: {}", passed_over.join(", ")) }
-        );
+        ));
         samples.extend(collection.rows.into_iter().map(|(_, row)| Sample {
             operation: row.operation,
             precision: row.precision,
@@ -195,11 +196,7 @@ fn metadata(hash: &str, seed: u64) -> BTreeMap<String, String> {
 
 /// Ensembles that an earlier run trained on the same data with the same seed.
 fn part(path: &Path, hash: &str, seed: u64) -> Result<Option<Ensembles>, CliError> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StoreError::read(path, error).into()),
-    };
+    let Some(bytes) = store::there(store::read(path, Limit::WEIGHTS))? else { return Ok(None) };
     if !Models::is_of(&bytes, &metadata(hash, seed)) {
         return Ok(None);
     }
@@ -246,12 +243,7 @@ pub(super) fn judges(dir: &Path) -> Result<Judges, CliError> {
 }
 
 fn open(path: &Path) -> Result<Option<Arc<Models>>, CliError> {
-    let mut bytes = Vec::new();
-    match std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)) {
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StoreError::read(path, error).into()),
-    }
+    let Some(bytes) = store::there(store::read(path, Limit::WEIGHTS))? else { return Ok(None) };
     Ok(Some(Arc::new(Models::from_bytes(&bytes).map_err(|error| StoreError::content(path, error))?)))
 }
 

@@ -6,7 +6,7 @@ use super::{CliError, print_json};
 use crate::report::table::Table;
 use crate::report::{gpus as gpus_report, offers as offers_report};
 use crate::settings::args::{GpusArgs, OffersArgs, TableForm};
-use crate::store::{self, Paths, bundled};
+use crate::store::{self, Limit, Paths, bundled};
 
 pub(super) fn gpus(args: &GpusArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
@@ -14,9 +14,7 @@ pub(super) fn gpus(args: &GpusArgs, out: &mut dyn Write) -> Result<u8, CliError>
         let gpu = catalog.find(name).map_err(CliError::of)?;
         let text = match &gpu.layer {
             crate::catalog::Layer::Shipped => bundled::gpu_text(&gpu.slug).unwrap_or_default().to_owned(),
-            crate::catalog::Layer::User(path) => {
-                std::fs::read_to_string(path).map_err(|error| store::StoreError::read(path.as_ref(), error))?
-            }
+            crate::catalog::Layer::User(path) => store::read_text(path.as_ref(), Limit::CATALOG)?,
         };
         out.write_all(text.as_bytes())?;
         return Ok(0);

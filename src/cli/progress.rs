@@ -38,7 +38,7 @@ impl Progress {
     /// Ends the line.
     pub(super) fn end(&self) {
         if self.terminal {
-            eprintln!();
+            let _ = writeln!(std::io::stderr());
         }
     }
 

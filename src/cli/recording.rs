@@ -6,11 +6,8 @@ use super::CliError;
 use crate::profile::kineto::{Import, ImportOptions};
 use crate::profile::nsys::{self, Choice};
 use crate::profile::xplane;
-use crate::store;
 use crate::store::nsys::Export;
-
-/// A protocol buffer has 2 GiB at most.
-const LARGEST: u64 = 1 << 31;
+use crate::store::{self, Limit};
 
 /// A recording of another kind than a PyTorch trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +32,7 @@ pub(super) fn import(
             nsys::import(&mut export, options, choice).map_err(|error| problem(&error))
         }
         Form::Xplane => {
-            let bytes = store::read_bounded(path, LARGEST)?;
+            let bytes = store::read(path, Limit::XPLANE)?;
             xplane::import(&bytes, options, choice.device).map_err(|error| problem(&error))
         }
     }

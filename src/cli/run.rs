@@ -62,6 +62,7 @@ mod unix {
     use crate::cli::import::resolve;
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
     use crate::store::{self, Paths, StoreError};
+    use crate::terminal;
 
     /// How the names of profiles end that are chosen here.
     const PROFILE: &str = "habitat.json.zst";
@@ -98,7 +99,10 @@ mod unix {
         let mut finished = running.follow(&mut |recording: &Recording, folder: &Path| {
             let done = session.write(recording, folder, args.force);
             if let (Ok(_), false, false) = (&done, args.quiet, args.stop_after_recording) {
-                eprintln!("habitat-tui: recorded; profile written to {}; the job goes on", session.output.display());
+                terminal::say(format_args!(
+                    "habitat-tui: recorded; profile written to {}; the job goes on",
+                    session.output.display()
+                ));
             }
             written = Some(done);
         });
@@ -110,7 +114,7 @@ mod unix {
         };
         let Conclusion { text, code, .. } = conclude(session, &order, pid, &mut finished, written);
         // Nobody may be there to read it any more.
-        let _ = std::io::stderr().write_all(&text);
+        let _ = terminal::stderr().write_all(&text);
         if finished.interrupted {
             drop(finished.folder);
             capture::end_interrupted();
@@ -123,7 +127,7 @@ mod unix {
         if error.exit_code() == 2 {
             return Err(CliError::of(error));
         }
-        eprintln!("error: {error}");
+        terminal::error(&error);
         Ok(error.exit_code())
     }
 
@@ -225,7 +229,9 @@ mod unix {
         let library = capture::cupti::find(&program, |name| std::env::var_os(name)).map_err(CliError::of)?;
         let first = args.command.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_string_lossy());
         if !args.quiet && first.is_some_and(|name| name.starts_with("python") || name == "torchrun") {
-            eprintln!("habitat-tui: --cupti records kernels without operators and shapes; for PyTorch leave it out");
+            terminal::say(
+                "habitat-tui: --cupti records kernels without operators and shapes; for PyTorch leave it out",
+            );
         }
         Ok(capture::cupti::Settings { library, after_seconds: args.after_seconds, for_seconds: args.for_seconds })
     }

@@ -24,7 +24,7 @@ pub(super) fn run(args: &SuggestArgs, out: &mut dyn Write) -> Result<u8, CliErro
     let weights = train::folder(args.models.as_deref(), &settings(&paths)?, &paths);
     let models = measured::models(&weights, args.measured.as_deref(), &catalog, &paths)?
         .ok_or_else(|| CliError("no learned models, so there is nothing to correct".to_owned()))?;
-    let found = suggest(&loaded.profile, gpu, &models, args.count as usize).map_err(CliError::of)?;
+    let found = suggest(&loaded.profile, gpu, &models, args.count as usize).map_err(super::named(&loaded.label))?;
     if found.is_empty() {
         writeln!(out, "nothing to measure: no operator of this step is predicted from its shapes and long enough")?;
         return Ok(1);

@@ -97,7 +97,7 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
             "the fitted lines are of fewer than three GPUs, and do not go to others; fit them on more".to_owned(),
         ));
     }
-    let sweep = Sweep { profile: &loaded.profile, gpu, model: &model };
+    let sweep = Sweep { profile: &loaded.profile, label: &loaded.label, gpu, model: &model };
     let count = ((args.to - args.from) / args.by + 1e-9).floor() as u32;
     let points: Vec<Point> =
         (0..=count).map(|index| sweep.point(f64::from(index).mul_add(args.by, args.from))).collect::<Result<_, _>>()?;
@@ -138,6 +138,7 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
 
 struct Sweep<'a> {
     profile: &'a Profile,
+    label: &'a str,
     gpu: &'a GpuSpec,
     model: &'a KernelWise,
 }
@@ -173,7 +174,7 @@ impl Sweep<'_> {
             method: MethodChoice::Roofline,
             ..Options::default()
         };
-        let answer = predict(self.profile, &Catalog::new(vec![version]), &options)?;
+        let answer = predict(self.profile, &Catalog::new(vec![version]), &options).map_err(super::named(self.label))?;
         Ok(answer.predictions.first().map_or(Micros::ZERO, |prediction| prediction.step.mid()))
     }
 

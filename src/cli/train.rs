@@ -25,7 +25,7 @@ use crate::report::table::{Cell, Column, Table};
 use crate::settings::args::{KindArg, TrainArgs};
 use crate::settings::file::SettingsFile;
 use crate::store::operator_tables;
-use crate::store::{self, Paths, StoreError};
+use crate::store::{self, Limit, Paths, StoreError};
 
 /// A checkpoint is written when the last is older than this.
 const CHECKPOINT_SECONDS: f64 = 20.0;
@@ -43,7 +43,7 @@ pub(super) fn load_habitat(dir: &Path) -> Result<HabitatMlp, CliError> {
         if !path.exists() {
             continue;
         }
-        let bytes = std::fs::read(&path).map_err(|error| StoreError::read(&path, error))?;
+        let bytes = store::read(&path, Limit::WEIGHTS)?;
         let trained = Bundle::from_bytes(&bytes)
             .and_then(|bundle| Trained::of(&bundle, kind))
             .map_err(|error| StoreError::content(&path, error))?;
@@ -141,7 +141,7 @@ fn one(job: &Job<'_>, catalog: &Catalog, out: &mut dyn Write) -> Result<(), CliE
     let fitted = train(kind, &prepared, &options.fit(), &path.with_extension("checkpoint"))?;
     let seconds = started.elapsed().as_secs_f64();
     let errors = judge(&fitted.network, &prepared).map_err(CliError::of)?;
-    let bytes = std::fs::read(table).map_err(|error| StoreError::read(table, error))?;
+    let bytes = store::read_as_it_is(table, Limit::TABLE)?;
     let facts = BTreeMap::from([
         ("format".to_owned(), "habitat-mlp 1".to_owned()),
         ("data_sha256".to_owned(), sha256(&bytes)),
@@ -176,11 +176,7 @@ fn problem(path: &Path, error: &impl std::fmt::Display) -> CliError {
 
 /// Trains, from the checkpoint where there is one.
 fn train(kind: Kind, prepared: &Prepared, options: &FitOptions, checkpoint: &Path) -> Result<Fitted, CliError> {
-    let earlier = match std::fs::read(checkpoint) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => return Err(StoreError::read(checkpoint, error).into()),
-    };
+    let earlier = store::there(store::read(checkpoint, Limit::WEIGHTS))?;
     let mut progress = Progress::new(kind.name());
     let (mut saved, mut first, mut failure) = (Instant::now(), true, None);
     let fitted = fit(&prepared.rows, Head::Direct, options, earlier.as_deref(), &mut |now| {

@@ -15,10 +15,9 @@ use super::{Part, PlanError, Range, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Workload};
 use crate::pricing::{Offer, OfferId, PriceBook, Tier};
-use crate::units::{GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour};
+use crate::units::{GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour, most};
 
 /// More than anyone will train on, and far from what arithmetic can hold.
-const MOST_WORK: f64 = 1e18;
 /// Dollars an hour above which a number is no price.
 const MOST_PRICE: f64 = 1e9;
 
@@ -66,7 +65,7 @@ pub(crate) fn amount(predictions: &Predictions, work: Work) -> Result<Amount, Pl
     let Some(batch) = batch_size(workload) else {
         let Work::Steps(steps) = work else { return Err(PlanError::NoBatchSize) };
         let steps = steps as f64;
-        let valid = steps > 0.0 && steps <= MOST_WORK;
+        let valid = steps > 0.0 && steps <= most::WORK;
         return if valid { Ok(Amount::Steps(steps)) } else { Err(PlanError::Work(steps)) };
     };
     let samples = match work {
@@ -78,7 +77,7 @@ pub(crate) fn amount(predictions: &Predictions, work: Work) -> Result<Amount, Pl
             tokens / length.ok_or(PlanError::NoSequenceLength)? as f64
         }
     };
-    let valid = samples > 0.0 && samples <= MOST_WORK;
+    let valid = samples > 0.0 && samples <= most::WORK;
     Samples::new(samples).ok().filter(|_| valid).map(Amount::Samples).ok_or(PlanError::Work(samples))
 }
 

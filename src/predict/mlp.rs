@@ -6,6 +6,7 @@
 //! al., 2015), of the last layer in ±1/√inputs, biases 0.
 
 use std::cell::RefCell;
+use std::sync::Once;
 
 use candle_core::{CpuStorage, Device, InplaceOp2, Layout, Tensor};
 
@@ -301,6 +302,7 @@ pub(crate) fn batch(rows: Vec<f32>, width: usize) -> candle_core::Result<Tensor>
 
 /// One layer: `rows × inputs` to `rows × outputs`.
 pub(crate) fn through(rows: &Tensor, layer: &Layer, activation: Option<Activation>) -> candle_core::Result<Tensor> {
+    threads();
     let out = rows.matmul(&layer.weight)?;
     in_place(&out, &layer.bias, |out, bias| {
         for row in out.chunks_exact_mut(bias.len()) {
@@ -313,6 +315,24 @@ pub(crate) fn through(rows: &Tensor, layer: &Layer, activation: Option<Activatio
         }
     })?;
     Ok(out)
+}
+
+/// Gives products as many threads as this process may have. Rayon ends the program where it
+/// cannot start its own; with none at all, everything is computed in the thread that asks.
+fn threads() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads);
+        // The pool of all can be tried only once, so one of its size is tried on the side.
+        let mut threads = candle_core::utils::get_num_threads();
+        if pool(threads).build().is_ok() {
+            return;
+        }
+        while threads > 1 && pool(threads).build().is_err() {
+            threads /= 2;
+        }
+        let _ = if threads > 1 { pool(threads).build_global() } else { pool(1).use_current_thread().build_global() };
+    });
 }
 
 /// Changes the numbers of `target` where they are, given those of `other`. Both must be

@@ -27,7 +27,10 @@ use serde::{Deserialize, Serialize};
 
 use super::offer::{Offer, OfferId, Tier};
 use crate::text;
-use crate::units::{Bytes, GIB, GpuSlug, UsdPerHour};
+use crate::units::{Bytes, GIB, GpuSlug, UsdPerHour, most};
+
+/// GiB of memory, and processors, of a machine at most.
+const MOST_SIZE: f64 = 1e7;
 
 /// The schema number of price files.
 const SCHEMA: u32 = 1;
@@ -170,14 +173,17 @@ impl Row {
         if self.gpu_count == 0 && self.scope != Scope::HostOnly {
             return Err("gpu_count: 0; an offer has at least one GPU (or scope = \"host_only\")".to_owned());
         }
+        if self.gpu_count > most::GPUS {
+            return Err(format!("gpu_count: {}; at most {} is taken", self.gpu_count, most::GPUS));
+        }
         for (key, size) in
             [("gpu_memory_gib", self.gpu_memory_gib), ("host_memory_gib", self.host_memory_gib), ("vcpus", self.vcpus)]
         {
             if let Some(size) = size
-                && !(size.is_finite() && size > 0.0)
+                && !(size > 0.0 && size <= MOST_SIZE)
             {
                 return Err(format!(
-                    "{key}: {size}; it must be a number above 0 (leave the key out where it is not known)"
+                    "{key}: {size:?}; it must be a number above 0 and at most {MOST_SIZE:e} (leave the key out where it is not known)"
                 ));
             }
         }

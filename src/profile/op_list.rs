@@ -84,7 +84,8 @@ impl Listed {
     /// Memory by kind, from either form.
     fn by_kind(&self) -> Option<Memory> {
         let of = |names: &[&str]| {
-            self.peak.values().flat_map(|kinds| names.iter().filter_map(|name| kinds.get(*name))).sum::<u64>()
+            let sizes = self.peak.values().flat_map(|kinds| names.iter().filter_map(|name| kinds.get(*name)));
+            sizes.fold(0, |sum: u64, size| sum.saturating_add(*size))
         };
         let kinds = self.kinds.unwrap_or_else(|| Kinds {
             parameters: of(&["Parameter", "Buffer"]),
@@ -106,7 +107,11 @@ impl Listed {
 
     /// The largest sum, where it is told.
     fn total(&self) -> Option<Bytes> {
-        let total = self.peak.values().filter_map(|kinds| kinds.get("Total")).sum::<u64>();
+        let total = self
+            .peak
+            .values()
+            .filter_map(|kinds| kinds.get("Total"))
+            .fold(0, |sum: u64, size| sum.saturating_add(*size));
         if self.kinds.is_none() && total > 0 {
             return Some(Bytes::known(total as f64));
         }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kernel::{Kernel, is_one, one};
-use crate::units::Micros;
+use crate::units::{Micros, most};
 
 /// An operator call of the framework, at the lowest level that has shapes.
 ///
@@ -49,6 +49,45 @@ impl Operation {
     /// Device time of all occurrences together; `None` where nothing was measured.
     pub fn total_device_time(&self) -> Option<Micros> {
         self.device_time.map(|time| time * f64::from(self.count))
+    }
+
+    /// The field whose value no step has, and what about it.
+    pub(crate) fn beyond(&self) -> Option<(String, String)> {
+        if self.count > most::OCCURRENCES {
+            return Some(("count".to_owned(), format!("{}; at most {} is taken", self.count, most::OCCURRENCES)));
+        }
+        for (field, shapes) in [("inputs", &self.inputs), ("outputs", &self.outputs)] {
+            let is_beyond = |shape: &&Shape| {
+                shape.len() > most::DIMENSIONS
+                    || shape.iter().map(|&extent| extent.max(1) as f64).product::<f64>() > most::ELEMENTS
+            };
+            if let Some(shape) = shapes.iter().find(is_beyond) {
+                let shown = crate::text::clean(&format!("{shape:?}"), 80);
+                let problem = format!(
+                    "{shown} is no tensor: at most {} dimensions and {:e} elements are taken",
+                    most::DIMENSIONS,
+                    most::ELEMENTS
+                );
+                return Some((field.to_owned(), problem));
+            }
+        }
+        let volume =
+            |extents: Option<[u32; 3]>| extents.map_or(0.0, |it| it.into_iter().map(f64::from).product::<f64>());
+        self.kernels.iter().enumerate().find_map(|(index, kernel)| {
+            let at = |field: &str| format!("kernels[{index}].{field}");
+            if kernel.count > most::OCCURRENCES {
+                return Some((at("count"), format!("{}; at most {} is taken", kernel.count, most::OCCURRENCES)));
+            }
+            let extents = [("grid", kernel.grid, most::BLOCKS), ("block", kernel.block, most::THREADS)];
+            let (field, extents, most) = extents.into_iter().find(|(_, extents, most)| volume(*extents) > *most)?;
+            Some((
+                at(field),
+                format!(
+                    "{:?} is no launch: at most {most} of all three together is taken",
+                    extents.unwrap_or_default()
+                ),
+            ))
+        })
     }
 }
 

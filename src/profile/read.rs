@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{FORMAT, Profile, VERSION};
+use crate::units::most;
 
 /// Why a text is not a profile. The message names the field and the place.
 #[derive(Debug, thiserror::Error)]
@@ -73,18 +74,23 @@ pub(super) fn from_json(json: &[u8]) -> Result<(Profile, Vec<Warning>), ProfileE
         return Err(ProfileError::Empty);
     }
     check_head(json)?;
-    let mut unknown = Vec::new();
+    let (mut unknown, mut unknown_count) = (Vec::new(), 0);
     let mut track = serde_path_to_error::Track::new();
     let mut text = serde_json::Deserializer::from_slice(json);
     let parsed: Result<Profile, serde_json::Error> = {
         let tracked = serde_path_to_error::Deserializer::new(&mut text, &mut track);
-        serde_ignored::deserialize(tracked, |path| unknown.push(crate::text::clean(&path.to_string(), 120)))
+        serde_ignored::deserialize(tracked, |path| {
+            unknown_count += 1;
+            if unknown.len() < UNKNOWN_FIELDS_LISTED {
+                unknown.push(crate::text::clean(&path.to_string(), 120));
+            }
+        })
     };
     let profile = parsed
         .and_then(|profile| text.end().map(|()| profile))
         .map_err(|error| json_error(&error, &track.path().to_string()))?;
     profile.validate()?;
-    Ok((profile, unknown_field_warnings(unknown)))
+    Ok((profile, unknown_field_warnings(unknown, unknown_count)))
 }
 
 /// Looks at `format` and `version` first: a file of another kind should be told so, not
@@ -125,9 +131,7 @@ pub(super) fn json_error(error: &serde_json::Error, path: &str) -> ProfileError 
     ProfileError::Json { path: path.to_owned(), line: error.line(), column: error.column(), problem }
 }
 
-fn unknown_field_warnings(mut unknown: Vec<String>) -> Vec<Warning> {
-    let total = unknown.len();
-    unknown.truncate(UNKNOWN_FIELDS_LISTED);
+fn unknown_field_warnings(unknown: Vec<String>, total: usize) -> Vec<Warning> {
     let mut warnings: Vec<Warning> =
         unknown.into_iter().map(|path| Warning { path, problem: "unknown field, ignored".to_owned() }).collect();
     if total > UNKNOWN_FIELDS_LISTED {
@@ -143,6 +147,27 @@ impl Profile {
         let fail = |path: String, problem: &str| Err(ProfileError::Value { path, problem: problem.to_owned() });
         if self.operations.is_empty() {
             return fail("operations".to_owned(), "empty; a step has at least one operation");
+        }
+        if self.operations.len() > most::OPERATIONS {
+            let problem = format!(
+                "{} different ones; at most {} are taken: import or record fewer steps (`import --max-steps 1`)",
+                self.operations.len(),
+                most::OPERATIONS
+            );
+            return Err(ProfileError::Value { path: "operations".to_owned(), problem });
+        }
+        let counts = [
+            ("workload.batch_size", self.workload.batch_size, most::BATCH),
+            ("workload.sequence_length", self.workload.sequence_length, most::SEQUENCE),
+            ("workload.parameter_count", self.workload.parameter_count, most::PARAMETERS),
+        ];
+        if let Some((field, Some(count), most)) =
+            counts.into_iter().find(|(_, count, most)| count.is_some_and(|it| it > *most))
+        {
+            return Err(ProfileError::Value {
+                path: field.to_owned(),
+                problem: format!("{count}; at most {most} is taken"),
+            });
         }
         if self.workload.batch_size == Some(0) {
             return fail(
@@ -166,6 +191,9 @@ impl Profile {
             }
             if operation.count == 0 {
                 return fail(place("count"), "0; an operation occurs at least once");
+            }
+            if let Some((field, problem)) = operation.beyond() {
+                return Err(ProfileError::Value { path: place(&field), problem });
             }
             for (kernel_index, kernel) in operation.kernels.iter().enumerate() {
                 let kernel_place = |field: &str| place(&format!("kernels[{kernel_index}].{field}"));
@@ -236,5 +264,33 @@ mod tests {
         assert!(none.starts_with("operations: empty"), "{none}");
         let grid = error(&MINIMAL.replacen("[1,1,1]", "[0,1,1]", 1));
         assert!(grid.starts_with("operations[0] (aten::mm).kernels[0].grid: has no blocks"), "{grid}");
+    }
+
+    #[test]
+    fn what_no_step_has_is_refused_with_place_and_value() {
+        for (from, to, said) in [
+            ("9.5", "1e300", "operations[0].kernels[0].duration_us: 1e300 is not a valid time"),
+            ("9.5", "-0.0", "operations[0].kernels[0].duration_us: -0 is not a valid time"),
+            ("[4, 2]", "[4, 18446744073709551615]", "operations[0] (aten::mm).inputs: [4, 18446744073709551615]"),
+            ("[1,1,1]", "[4294967295,4294967295,4294967295]", "operations[0] (aten::mm).kernels[0].grid: [4294967295"),
+            (
+                "[32,1,1]",
+                "[4294967295,4294967295,4294967295]",
+                "operations[0] (aten::mm).kernels[0].block: [4294967295",
+            ),
+            (
+                "\"device_time_us\"",
+                "\"count\": 4294967295, \"device_time_us\"",
+                "operations[0] (aten::mm).count: 4294967295",
+            ),
+            (
+                "\"mode\"",
+                "\"batch_size\": 10000000000000000000, \"mode\"",
+                "workload.batch_size: 10000000000000000000;",
+            ),
+        ] {
+            let found = error(&MINIMAL.replacen(from, to, 1));
+            assert!(found.starts_with(said), "{found}");
+        }
     }
 }

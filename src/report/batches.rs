@@ -76,7 +76,7 @@ pub fn lines(sweep: &Sweep) -> Table {
     ]);
     let at_least = sweep.memory.is_some_and(|line| line.is_upper_bound());
     for gpu in &sweep.gpus {
-        let micros = |value: f64| Cell::of(format::time(Micros::new(value).unwrap_or_default()), value);
+        let micros = |value: f64| Cell::of(format::time(Micros::known(value)), value);
         table.push(vec![
             Cell::same(&gpu.gpu.slug),
             Cell::maybe(gpu.line, |(line, _)| micros(line.intercept)),
@@ -105,7 +105,7 @@ pub fn families(sweep: &Sweep) -> Table {
     ]);
     for gpu in &sweep.gpus {
         for of in &gpu.families {
-            let micros = |value: f64| Cell::of(format::time(Micros::new(value).unwrap_or_default()), value);
+            let micros = |value: f64| Cell::of(format::time(Micros::known(value)), value);
             let times: Vec<String> =
                 of.times.iter().map(|(batch, time)| format!("{batch}: {}", format::time(*time))).collect();
             table.push(vec![

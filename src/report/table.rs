@@ -130,18 +130,18 @@ impl Table {
     /// # Errors
     /// Those of the writer.
     pub fn write_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
-        let escape = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-        let headings: Vec<_> = self.shown().map(|(_, column)| escape(column.heading)).collect();
+        let headings: Vec<_> = self.shown().map(|(_, column)| markdown(column.heading)).collect();
         let rules: Vec<_> = self.shown().map(|(_, column)| if column.number { "---:" } else { "---" }).collect();
         writeln!(out, "| {} |\n| {} |", headings.join(" | "), rules.join(" | "))?;
         for row in &self.rows {
-            let cells: Vec<_> = self.shown().map(|(index, _)| escape(&row[index].shown)).collect();
+            let cells: Vec<_> = self.shown().map(|(index, _)| markdown(&row[index].shown)).collect();
             writeln!(out, "| {} |", cells.join(" | "))?;
         }
         Ok(())
     }
 
-    /// CSV with a heading line, whole numbers, empty cells where nothing is known.
+    /// CSV with a heading line, whole numbers, empty cells where nothing is known. A text
+    /// that a spreadsheet would take for a formula has an apostrophe before it.
     ///
     /// # Errors
     /// Those of the writer.
@@ -156,10 +156,35 @@ impl Table {
         let mut writer = csv::Writer::from_writer(out);
         writer.write_record(keyed.iter().map(|&index| self.columns[index].key)).map_err(io_error)?;
         for row in &self.rows {
-            writer.write_record(keyed.iter().map(|&index| row[index].value.as_str())).map_err(io_error)?;
+            writer.write_record(keyed.iter().map(|&index| for_spreadsheets(&row[index].value))).map_err(io_error)?;
         }
         writer.flush()
     }
+}
+
+/// A cell that no spreadsheet takes for a formula. Numbers may begin with a sign.
+fn for_spreadsheets(value: &str) -> String {
+    let is_formula = value.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
+    if is_formula && value.parse::<f64>().is_err() { format!("'{value}") } else { value.to_owned() }
+}
+
+/// Text as it stands in Markdown: no HTML, no links, no marks, no end of a cell.
+pub fn markdown(text: &str) -> String {
+    let text = text.replace("://", ":\u{1}//").replace("www.", "www\u{1}.");
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '|' | '[' | ']' | '`' | '*' | '\\' | '~' => escaped.extend(['\\', c]),
+            // What would be a link by itself.
+            '\u{1}' => escaped.push('\\'),
+            '\n' | '\r' => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
 }
 
 /// The writer's own error, so that a closed pipe is known as one.
@@ -196,5 +221,19 @@ mod tests {
             "| GPU | step |\n| --- | ---: |\n| t4 | 12.3 ms |\n| h100-sxm5 | – |\n"
         );
         assert_eq!(text(Table::write_csv), "gpu,step_us,note\nt4,12345.678,a|b\nh100-sxm5,,\"x,\"\"y\"\"\"\n");
+    }
+
+    #[test]
+    fn no_cell_is_a_formula_a_link_or_html() {
+        for text in ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"] {
+            assert_eq!(for_spreadsheets(text), format!("'{text}"));
+        }
+        for plain in ["-1.5", "+3e4", "aten::mm", "", "5-3"] {
+            assert_eq!(for_spreadsheets(plain), plain);
+        }
+        assert_eq!(
+            markdown("a|b<img src=x> [x](https://e.org) www.e.org `c` *d* e&f\n"),
+            r"a\|b&lt;img src=x&gt; \[x\](https:\//e.org) www\.e.org \`c\` \*d\* e&amp;f "
+        );
     }
 }

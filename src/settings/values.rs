@@ -6,7 +6,7 @@ use jiff::{Span, SpanRelativeTo, Unit};
 
 use crate::predict::{Mode, Precision};
 use crate::pricing::Tier;
-use crate::units::{Bytes, Hours, Usd, UsdPerHour};
+use crate::units::{Bytes, Hours, Usd, UsdPerHour, most};
 
 /// A time span: `24h`, `1d 12h`, `90m`, `2w`; a bare number is hours.
 ///
@@ -48,10 +48,13 @@ pub fn wait(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// The text, with examples of what is understood.
 pub fn usd(text: &str) -> Result<Usd, String> {
-    Usd::new(
-        count(text.trim().trim_start_matches('$'))
-            .map_err(|_| format!("{text:?} is no amount of money; write 300, $300 or 1.5k"))?,
-    )
+    Usd::new(count(text.trim().trim_start_matches('$')).map_err(|error| {
+        if error.contains("too much") {
+            error
+        } else {
+            format!("{text:?} is no amount of money; write 300, $300 or 1.5k")
+        }
+    })?)
     .map_err(|error| error.to_string())
 }
 
@@ -78,7 +81,8 @@ pub fn count(text: &str) -> Result<f64, String> {
         _ => (trimmed.as_str(), 1.0),
     };
     match digits.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number * factor),
+        Ok(number) if number.is_sign_positive() && number * factor <= most::WORK => Ok(number * factor),
+        Ok(number) if number * factor > most::WORK => Err(format!("{text:?} is too much; at most 1e18 is taken")),
         _ => Err(format!("{text:?} is no count; write 300000, 300k, 1.2M or 1e9")),
     }
 }
@@ -100,7 +104,9 @@ pub fn gigabytes(text: &str) -> Result<f64, String> {
 /// As [`count`], and where it is not whole.
 pub fn whole(text: &str) -> Result<u64, String> {
     let number = count(text)?;
-    if number.fract() == 0.0 && number <= 9e15 {
+    if number > 9e15 {
+        Err(format!("{text:?} is too much; at most 9e15 is taken"))
+    } else if number.fract() == 0.0 {
         Ok(number as u64)
     } else {
         Err(format!("{text:?} is not a whole number"))

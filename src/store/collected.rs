@@ -9,13 +9,12 @@
 //! passed over.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 
 use csv::StringRecord;
 use serde::Deserialize;
 
-use super::files::{StoreError, open};
+use super::files::{Limit, StoreError, beginning, read_text};
 use super::operator_tables::{self, Row, Split};
 use crate::catalog::{Catalog, DeviceIdentity};
 use crate::profile::{Attribute, DType, Operation, Phase, Precision};
@@ -72,9 +71,7 @@ struct Properties {
 /// # Errors
 /// [`StoreError`] where it cannot be read.
 pub fn is_one(path: &Path) -> Result<bool, StoreError> {
-    let mut start = Vec::new();
-    let read = open(path).and_then(|reader| reader.take(2048).read_to_end(&mut start));
-    read.map_err(|error| StoreError::read(path, error))?;
+    let start = beginning(path, 2048)?;
     let start = String::from_utf8_lossy(&start);
     let first = start.lines().next().unwrap_or_default();
     Ok(first.starts_with(&format!("# {FORMAT}")) || is_record_gpu(first))
@@ -90,15 +87,12 @@ fn is_record_gpu(headings: &str) -> bool {
 /// [`StoreError`] with the file, the line, the value and the remedy: another version, rows of
 /// a processor, a GPU that the catalog lacks, a number that is none.
 pub fn read(path: &Path, catalog: &Catalog) -> Result<Collected, StoreError> {
-    let mut text = String::new();
-    open(path)
-        .and_then(|mut reader| reader.read_to_string(&mut text))
-        .map_err(|error| StoreError::read(path, error))?;
+    let text = read_text(path, Limit::TABLE)?;
     let content = |problem: String| StoreError::content(path, problem);
     let first = text.lines().next().unwrap_or_default();
     if is_record_gpu(first) {
         let beside = path.with_file_name("device.json");
-        let bytes = std::fs::read(&beside).map_err(|error| StoreError::read(&beside, error))?;
+        let bytes = super::read(&beside, Limit::SETTINGS)?;
         let device: DeviceJson = serde_json::from_slice(&bytes).map_err(|error| StoreError::content(&beside, error))?;
         let properties = device.properties;
         let gpu = identify(
@@ -185,7 +179,15 @@ fn rows(text: &str, first: usize, gpu: GpuSlug) -> Result<Collected, String> {
             })
         })?;
         match (Line { headings: &headings, record: &record }).read(&found.gpu).map_err(problem)? {
-            Ok(row) => found.rows.push(row),
+            Ok(row) => {
+                if let Some((field, what)) = row.1.operation.beyond() {
+                    return Err(problem(format!("{field}: {what}")));
+                }
+                if found.rows.len() >= operator_tables::MOST_ROWS {
+                    return Err(problem(format!("more than {} rows; divide the file", operator_tables::MOST_ROWS)));
+                }
+                found.rows.push(row);
+            }
             Err(reason) => *found.passed_over.entry(reason).or_default() += 1,
         }
     }

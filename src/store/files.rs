@@ -1,8 +1,12 @@
-//! Reading (decompressed where needed) and writing (all or nothing) of files.
+//! Reading (decompressed where needed, and never more than a limit) and writing (all or
+//! nothing) of files. Nothing else in the program reads a file that the user names.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::profile::{Profile, ProfileError, Warning};
 
@@ -53,6 +57,7 @@ fn explain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
+        io::ErrorKind::NotADirectory => "no such file: a part of its path is no folder".to_owned(),
         io::ErrorKind::UnexpectedEof => "is cut off in the middle; copy or export it again".to_owned(),
         // Of the decompressors.
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
@@ -104,38 +109,274 @@ impl Compression {
     }
 }
 
-fn decoder<'a>(mut reader: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    Ok(match Compression::of_bytes(reader.fill_buf()?) {
-        Compression::None => Box::new(reader),
-        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
-        Compression::Zstd => Box::new(zstd::Decoder::with_buffer(reader)?),
-    })
+/// What a file is read as, and how many (decompressed) bytes it may have. The limits are
+/// several times what any known file of the kind has, and small enough for the memory of a
+/// laptop; those of streams, of which little is kept, only end what never ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    what: &'static str,
+    bytes: u64,
 }
 
-/// A reader of the file's decompressed content.
+impl Limit {
+    /// Profiles.
+    pub const PROFILE: Self = Self::megabytes("a profile", 64);
+    /// Lists of operators.
+    pub const OP_LIST: Self = Self::megabytes("an op list", 20);
+    /// Black boxes.
+    pub const BLACK_BOX: Self = Self::megabytes("a black box", 4);
+    /// Fitted lines, and models of black boxes.
+    pub const MODEL: Self = Self::megabytes("a model", 32);
+    /// Weights of networks and checkpoints of their training.
+    pub const WEIGHTS: Self = Self::megabytes("weights", 512);
+    /// Settings, themes and keys.
+    pub const SETTINGS: Self = Self::megabytes("settings", 1);
+    /// GPUs, prices, calibrations.
+    pub const CATALOG: Self = Self::megabytes("a file of the catalog or of prices", 4);
+    /// Logs of runs.
+    pub const LOG: Self = Self::megabytes("a log of runs", 64);
+    /// Tables of measured operators.
+    pub const TABLE: Self = Self::megabytes("a table of measurements", 128);
+    /// Recordings of XPlane: a protocol buffer has 2 GiB at most.
+    pub const XPLANE: Self = Self::megabytes("a recording of XPlane", 2 << 10);
+    /// Traces, which are streamed.
+    pub const TRACE: Self = Self::megabytes("a trace", 1 << 20);
+    /// What comes through a pipe; it is put into a temporary file, as files are read more than once.
+    const PIPE: Self = Self::megabytes("a pipe (save it to a file first)", 1 << 10);
+
+    const fn megabytes(what: &'static str, megabytes: u64) -> Self {
+        Self { what, bytes: megabytes << 20 }
+    }
+}
+
+/// The largest window of zstd that is decoded: memory, 128 MiB of it.
+const WINDOW_LOG: u32 = 27;
+/// From this size on, more than [`DENSEST`] bytes of content to a compressed one are no
+/// recording: real ones have 10 to 100.
+const DENSE: u64 = 64 << 20;
+const DENSEST: u64 = 1000;
+
+/// Counts the bytes that are read through it.
+struct Counted<R> {
+    from: R,
+    count: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(to)?;
+        self.count.set(self.count.get() + read as u64);
+        Ok(read)
+    }
+}
+
+/// Ends with an error where there is more than there may be.
+struct Bounded<'a> {
+    from: Box<dyn Read + 'a>,
+    limit: Limit,
+    count: u64,
+    /// Compressed bytes read, where it is compressed.
+    compressed: Option<Rc<Cell<u64>>>,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(to).map_err(|error| match error.kind() {
+            io::ErrorKind::Other if self.compressed.is_some() => io::Error::new(io::ErrorKind::InvalidData, error),
+            _ => error,
+        })?;
+        self.count += read as u64;
+        let Limit { what, bytes } = self.limit;
+        if self.count > bytes {
+            let held = if self.compressed.is_some() { "holds" } else { "has" };
+            let problem =
+                format!("{held} more than {} MB, the most that is read of {what}; is it the right file?", bytes >> 20);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+        }
+        if let Some(compressed) = &self.compressed
+            && self.count > DENSE.max(DENSEST.saturating_mul(compressed.get()))
+        {
+            let problem = format!(
+                "holds more than {} MB in {} kB, more than {DENSEST} times its size, which no recording does; decompress it first if it is one",
+                self.count >> 20,
+                compressed.get() >> 10
+            );
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+        }
+        Ok(read)
+    }
+}
+
+fn decoder<'a>(reader: impl Read + 'a, limit: Limit) -> io::Result<Box<dyn Read + 'a>> {
+    let count = Rc::new(Cell::new(0));
+    let mut reader = BufReader::with_capacity(1 << 16, Counted { from: reader, count: count.clone() });
+    let compression = Compression::of_bytes(reader.fill_buf()?);
+    let from: Box<dyn Read + 'a> = match compression {
+        Compression::None => Box::new(reader),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
+        Compression::Zstd => {
+            let mut decoder = zstd::Decoder::with_buffer(reader)?;
+            decoder.window_log_max(WINDOW_LOG)?;
+            Box::new(decoder)
+        }
+    };
+    let compressed = (compression != Compression::None).then_some(count);
+    Ok(Box::new(Bounded { from, limit, count: 0, compressed }))
+}
+
+/// Stands for standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// A file as it is, or a pipe or `-` (standard input) by way of a temporary file.
+fn raw(path: &Path) -> io::Result<Box<dyn Read>> {
+    if path == Path::new(STANDARD_INPUT) {
+        return spooled(path, || {
+            if io::stdin().is_terminal() {
+                return Err(io::Error::other("standard input is a terminal: name a file, or pipe one in"));
+            }
+            Ok(Box::new(io::stdin().lock()))
+        });
+    }
+    let there = std::fs::metadata(path)?;
+    if there.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    if there.is_file() {
+        return Ok(Box::new(File::open(path)?));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = there.file_type();
+        if kind.is_fifo() || kind.is_socket() {
+            return spooled(path, || Ok(Box::new(File::open(path)?)));
+        }
+    }
+    Err(io::Error::other("is a device, not a file"))
+}
+
+/// What came through pipes, by their names.
+static SPOOLED: Mutex<Vec<(PathBuf, Arc<File>)>> = Mutex::new(Vec::new());
+
+/// What comes through a pipe, which can be read only once, from a temporary file without a
+/// name.
+fn spooled(path: &Path, open: impl FnOnce() -> io::Result<Box<dyn Read>>) -> io::Result<Box<dyn Read>> {
+    let mut all = SPOOLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = if let Some((_, file)) = all.iter().find(|(known, _)| known == path) {
+        file.clone()
+    } else {
+        let mut file = tempfile::tempfile()?;
+        let mut content = Bounded { from: open()?, limit: Limit::PIPE, count: 0, compressed: None };
+        io::copy(&mut content, &mut file)?;
+        let file = Arc::new(file);
+        all.push((path.to_owned(), file.clone()));
+        file
+    };
+    Ok(Box::new(Spooled { file, at: 0 }))
+}
+
+/// Reads a temporary file from its beginning, whoever else does.
+struct Spooled {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for Spooled {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        let read = std::os::unix::fs::FileExt::read_at(&*self.file, to, self.at)?;
+        #[cfg(windows)]
+        let read = std::os::windows::fs::FileExt::seek_read(&*self.file, to, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// A reader of the file's decompressed content, which ends with an error at the limit.
 ///
 /// # Errors
 /// As opening and reading a file.
-pub fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory));
-    }
-    decoder(BufReader::with_capacity(1 << 16, file))
+pub fn open(path: &Path, limit: Limit) -> io::Result<Box<dyn Read>> {
+    decoder(raw(path)?, limit)
 }
 
-/// The whole (decompressed) content of a file of at most `largest` bytes.
+/// The whole (decompressed) content of a file.
 ///
 /// # Errors
-/// [`StoreError`] naming the file; where it is larger, too.
-pub fn read_bounded(path: &Path, largest: u64) -> Result<Vec<u8>, StoreError> {
+/// [`StoreError`] naming the file; where it is larger than the limit, too.
+pub fn read(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
-    let read = open(path).and_then(|reader| reader.take(largest + 1).read_to_end(&mut bytes));
+    let read = open(path, limit).and_then(|mut reader| reader.read_to_end(&mut bytes));
     read.map_err(|error| StoreError::read(path, error))?;
-    if bytes.len() as u64 > largest {
-        return Err(StoreError::content(path, format!("has more than {} MB; it cannot be such a file", largest >> 20)));
-    }
     Ok(bytes)
+}
+
+/// The same as text.
+///
+/// # Errors
+/// As [`read`], and where it is no UTF-8.
+pub fn read_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
+    String::from_utf8(read(path, limit)?).map_err(|error| {
+        let line =
+            error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        StoreError::content(path, format!("line {line}: is no text in UTF-8"))
+    })
+}
+
+/// The content without decompression, for hashes and what is kept as it is.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_as_it_is(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    let read = raw(path).and_then(|from| Bounded { from, limit, count: 0, compressed: None }.read_to_end(&mut bytes));
+    read.map_err(|error| StoreError::read(path, error))?;
+    Ok(bytes)
+}
+
+/// The first (decompressed) bytes of a file.
+///
+/// # Errors
+/// As [`read`].
+pub fn beginning(path: &Path, length: u64) -> Result<Vec<u8>, StoreError> {
+    let mut head = Vec::new();
+    let read = open(path, Limit::TRACE).and_then(|reader| reader.take(length).read_to_end(&mut head));
+    read.map_err(|error| StoreError::read(path, error))?;
+    Ok(head)
+}
+
+/// How a file is compressed.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn compression(path: &Path) -> Result<Compression, StoreError> {
+    let mut head = Vec::new();
+    let read = raw(path).and_then(|from| from.take(4).read_to_end(&mut head));
+    read.map_err(|error| StoreError::read(path, error))?;
+    Ok(Compression::of_bytes(&head))
+}
+
+/// Why a folder that is there cannot be entered, so that nothing in it can be there for us.
+pub(super) fn closed(folder: &Path) -> Option<io::Error> {
+    let error = std::fs::metadata(folder.join(".")).err()?;
+    (error.kind() != io::ErrorKind::NotFound).then_some(error)
+}
+
+/// A file that need not be there: `None` where it is not.
+///
+/// # Errors
+/// Any other error.
+pub fn there<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(content) => Ok(Some(content)),
+        Err(StoreError::Read { path, source })
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+                || path.parent().is_some_and(|folder| closed(folder).is_some()) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Bytes in memory, decompressed.
@@ -144,7 +385,7 @@ pub fn read_bounded(path: &Path, largest: u64) -> Result<Vec<u8>, StoreError> {
 /// Where the compressed data is damaged.
 pub fn decompress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    decoder(bytes)?.read_to_end(&mut out)?;
+    decoder(bytes, Limit::WEIGHTS)?.read_to_end(&mut out)?;
     Ok(out)
 }
 
@@ -153,71 +394,150 @@ pub fn decompress(bytes: &[u8]) -> io::Result<Vec<u8>> {
 /// # Errors
 /// [`StoreError`] naming the file, the field and the place.
 pub fn read_profile(path: &Path) -> Result<(Profile, Vec<Warning>), StoreError> {
-    let mut json = Vec::new();
-    open(path).and_then(|mut reader| reader.read_to_end(&mut json)).map_err(|error| StoreError::read(path, error))?;
+    let json = read(path, Limit::PROFILE)?;
     Profile::from_json(&json).map_err(|source| StoreError::Profile { path: path.to_owned(), source })
 }
 
-/// Writes `bytes` to `path`, compressed as its name says, through a temporary file beside
-/// it: either the whole new content is there afterwards, or the old file untouched.
+/// Writes `bytes` to `path`, compressed as its name says: either the whole new content is
+/// there afterwards, or the old file untouched. Links are followed: what they name is
+/// written, whether it is there or not. The new file has no name until it is complete, where
+/// the system can do that, so nothing stays when the program is ended.
 ///
 /// # Errors
 /// [`StoreError::Exists`] unless `replace`; [`StoreError::Write`] otherwise.
 pub fn save_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<(), StoreError> {
     let failed = |source| StoreError::Write { path: path.to_owned(), source };
-    if !replace && path.exists() {
-        return Err(StoreError::Exists { path: path.to_owned() });
+    if path == Path::new(STANDARD_INPUT) {
+        let problem = "names no file; /dev/stdout writes to standard output, ./- to a file of that name";
+        return Err(StoreError::content(path, problem));
     }
-    // A link is followed: what it names is replaced, not the link.
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let content = compressed(bytes, Compression::of_name(path)).map_err(failed)?;
+    if path == Path::new("/dev/stdout") {
+        // As it is open: opened anew, it would be written from its beginning.
+        let mut out = io::stdout().lock();
+        return out.write_all(&content).and_then(|()| out.flush()).map_err(failed);
+    }
+    let target = target(path).map_err(failed)?;
     let there = std::fs::metadata(&target).ok();
-    if there.as_ref().is_some_and(|there| !there.is_file() && !there.is_dir()) {
-        // A pipe or a device cannot be replaced and has nothing to lose.
-        let mut out = std::fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
-        return compress(bytes, Compression::of_name(path), &mut out).map_err(failed);
+    match &there {
+        Some(there) if there.is_dir() => return Err(failed(io::Error::from(io::ErrorKind::IsADirectory))),
+        Some(there) if !there.is_file() => {
+            // A pipe or a device cannot be replaced and has nothing to lose.
+            let mut out = std::fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
+            return out.write_all(&content).map_err(failed);
+        }
+        Some(_) if !replace => return Err(StoreError::Exists { path: path.to_owned() }),
+        _ => {}
     }
+    let permissions = there.map(|there| there.permissions());
+    replace_file(&target, &content, permissions, replace).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => StoreError::Exists { path: path.to_owned() },
+        _ => failed(error),
+    })
+}
+
+/// Links followed at most, as the system does.
+const LINKS: usize = 40;
+
+/// What a path names, at the end of its links; it need not be there.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let mut at = path.to_owned();
+    for _ in 0..LINKS {
+        if !std::fs::symlink_metadata(&at).is_ok_and(|there| there.is_symlink()) {
+            return Ok(at);
+        }
+        let link = std::fs::read_link(&at)?;
+        at = at.parent().unwrap_or(Path::new("")).join(link);
+    }
+    Err(io::Error::other("too many links, which may lead to each other"))
+}
+
+fn replace_file(
+    target: &Path,
+    content: &[u8],
+    permissions: Option<std::fs::Permissions>,
+    replace: bool,
+) -> io::Result<()> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let complete = |file: &mut File| -> io::Result<()> {
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions)?;
+        }
+        file.write_all(content)?;
+        file.sync_all()
+    };
     let mut builder = tempfile::Builder::new();
     builder.prefix(".habitat-tui-");
+    #[cfg(target_os = "linux")]
+    if let Some(mut file) = nameless::create(folder)? {
+        complete(&mut file)?;
+        if !replace {
+            return nameless::name(&file, target);
+        }
+        let named = builder.make_in(folder, |path| nameless::name(&file, path))?;
+        return named.persist(target).map(drop).map_err(|error| error.error);
+    }
     // Temporary files are private; the finished one is as any new file, or as it was.
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    let mut temporary = builder.tempfile_in(folder).map_err(failed)?;
-    if let Some(there) = there {
-        temporary.as_file().set_permissions(there.permissions()).map_err(failed)?;
-    }
-    compress(bytes, Compression::of_name(path), temporary.as_file_mut()).map_err(failed)?;
-    temporary.as_file().sync_all().map_err(failed)?;
-    let persisted = if replace { temporary.persist(&target) } else { temporary.persist_noclobber(&target) };
-    persisted.map(drop).map_err(|error| match error.error.kind() {
-        io::ErrorKind::AlreadyExists => StoreError::Exists { path: path.to_owned() },
-        _ => failed(error.error),
-    })
+    let mut temporary = builder.tempfile_in(folder)?;
+    complete(temporary.as_file_mut())?;
+    let persisted = if replace { temporary.persist(target) } else { temporary.persist_noclobber(target) };
+    persisted.map(drop).map_err(|error| error.error)
 }
 
-fn compress(bytes: &[u8], compression: Compression, out: &mut impl Write) -> io::Result<()> {
-    match compression {
-        Compression::None => out.write_all(bytes)?,
-        Compression::Gzip => {
-            let mut encoder = flate2::write::GzEncoder::new(&mut *out, flate2::Compression::best());
-            encoder.write_all(bytes)?;
-            encoder.finish()?;
+/// Files without a name, which get one when they are complete.
+#[cfg(target_os = "linux")]
+mod nameless {
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::Path;
+
+    use nix::fcntl::{AT_FDCWD, AtFlags};
+    use nix::libc::{EISDIR, ENOENT, EOPNOTSUPP, O_TMPFILE};
+    use nix::unistd::linkat;
+
+    /// A file in a folder; `None` where the file system has no such files.
+    pub(super) fn create(folder: &Path) -> io::Result<Option<File>> {
+        // Without /proc it could not be named.
+        if !Path::new("/proc/self/fd").is_dir() {
+            return Ok(None);
         }
-        Compression::Zstd => zstd::stream::copy_encode(bytes, &mut *out, 19)?,
+        match OpenOptions::new().write(true).mode(0o666).custom_flags(O_TMPFILE).open(folder) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if matches!(error.raw_os_error(), Some(EOPNOTSUPP | EISDIR)) => Ok(None),
+            Err(error) if error.raw_os_error() == Some(ENOENT) && folder.is_dir() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
-    out.flush()
+
+    pub(super) fn name(file: &File, path: &Path) -> io::Result<()> {
+        let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(linkat(AT_FDCWD, open.as_str(), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
+    }
+}
+
+fn compressed(bytes: &[u8], compression: Compression) -> io::Result<std::borrow::Cow<'_, [u8]>> {
+    Ok(match compression {
+        Compression::None => bytes.into(),
+        Compression::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+            encoder.write_all(bytes)?;
+            encoder.finish()?.into()
+        }
+        Compression::Zstd => zstd::stream::encode_all(bytes, 19)?.into(),
+    })
 }
 
 /// The files of a folder with that extension, by name; none where there is no folder.
 pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf, String)>, StoreError> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StoreError::read(folder, error)),
-    };
+    let entries = std::fs::read_dir(folder).map_err(|error| StoreError::read(folder, error));
+    let Some(entries) = there(entries)? else { return Ok(Vec::new()) };
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| StoreError::read(folder, error))?.path();
@@ -226,14 +546,7 @@ pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf
         }
     }
     paths.sort();
-    paths
-        .into_iter()
-        .map(|path| {
-            std::fs::read_to_string(&path)
-                .map(|text| (path.clone(), text))
-                .map_err(|error| StoreError::read(&path, error))
-        })
-        .collect()
+    paths.into_iter().map(|path| Ok((path.clone(), read_text(&path, Limit::CATALOG)?))).collect()
 }
 
 #[cfg(test)]
@@ -278,6 +591,86 @@ mod tests {
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         save_atomically(Path::new("/dev/null"), b"three", true).unwrap();
         assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn a_small_file_that_holds_gigabytes_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        // 64 MB are too much for a profile.
+        let path = folder.path().join("p.habitat.json.zst");
+        let content = zstd::stream::encode_all(std::io::repeat(b' ').take(3 << 30), 1).unwrap();
+        assert!(content.len() < 400_000, "{}", content.len());
+        std::fs::write(&path, content).unwrap();
+        let said = read_profile(&path).unwrap_err().to_string();
+        assert!(said.contains("p.habitat.json.zst: holds more than 64 MB") && said.contains("a profile"), "{said}");
+        // A trace may be as large as it will, but not out of nothing.
+        let mut trace = open(&path, Limit::TRACE).unwrap();
+        let said = io::copy(&mut trace, &mut io::sink()).unwrap_err().to_string();
+        assert!(said.contains("more than 1000 times its size"), "{said}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_is_no_file_and_a_pipe_can_be_read_again() {
+        let said = read(Path::new("/dev/zero"), Limit::PROFILE).unwrap_err().to_string();
+        assert_eq!(said, "/dev/zero: is a device, not a file");
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let writer = {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || std::fs::write(pipe, "x".repeat(100_000)).unwrap())
+        };
+        assert_eq!(beginning(&pipe, 10).unwrap(), b"xxxxxxxxxx");
+        writer.join().unwrap();
+        assert_eq!(read(&pipe, Limit::PROFILE).unwrap().len(), 100_000);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_that_lead_nowhere_are_made_true_and_loops_refused() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        symlink("later.toml", at("dangling")).unwrap();
+        save_atomically(&at("dangling"), b"one", false).unwrap();
+        assert!(at("dangling").is_symlink());
+        assert_eq!(std::fs::read(at("later.toml")).unwrap(), b"one");
+        symlink("a", at("b")).unwrap();
+        symlink("b", at("a")).unwrap();
+        let said = save_atomically(&at("a"), b"one", true).unwrap_err().to_string();
+        assert!(said.contains("links"), "{said}");
+        symlink("/proc/nobody/x", at("c")).unwrap();
+        assert!(matches!(save_atomically(&at("c"), b"one", true), Err(StoreError::Write { .. })));
+        let said = save_atomically(Path::new("-"), b"one", true).unwrap_err().to_string();
+        assert!(said.contains("/dev/stdout"), "{said}");
+        let mut left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["a", "b", "c", "dangling", "later.toml"]);
+    }
+
+    /// What is not complete has no name, so that a signal leaves nothing.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn nothing_is_seen_before_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        if nameless::create(folder.path()).unwrap().is_none() {
+            return; // A file system without such files.
+        }
+        let path = folder.path().join("large.bin");
+        let writer = {
+            let path = path.clone();
+            std::thread::spawn(move || save_atomically(&path, &vec![7; 64 << 20], false).unwrap())
+        };
+        while !writer.is_finished() {
+            for entry in std::fs::read_dir(folder.path()).unwrap() {
+                let entry = entry.unwrap();
+                assert_eq!((entry.file_name(), entry.metadata().unwrap().len()), ("large.bin".into(), 64 << 20));
+            }
+        }
+        writer.join().unwrap();
+        assert!(path.exists());
     }
 
     #[test]

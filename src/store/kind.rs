@@ -1,10 +1,10 @@
 //! What kind a file is, told by its content: the one place that knows the kinds, which
 //! command reads each, and what to say of a file that is none of them.
 
-use std::io::Read;
 use std::path::Path;
 
-use super::{StoreError, nsys, open};
+use super::files::beginning;
+use super::{StoreError, nsys};
 use crate::profile::FORMAT;
 use crate::profile::op_list::looks_like_op_list;
 use crate::profile::xplane::looks_like_xplane;
@@ -83,11 +83,7 @@ impl Kind {
 /// # Errors
 /// [`StoreError`] where it cannot be read, or is a damaged compressed file.
 pub fn kind(path: &Path) -> Result<Kind, StoreError> {
-    let mut head = Vec::new();
-    open(path)
-        .and_then(|reader| reader.take(HEAD).read_to_end(&mut head))
-        .map_err(|error| StoreError::read(path, error))?;
-    Ok(of(&head, path))
+    Ok(of(&beginning(path, HEAD)?, path))
 }
 
 /// The kind of a file of which this is the decompressed beginning.

@@ -8,13 +8,14 @@
 //! Rows are passed on as they are read: memory does not grow with the file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::Read;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 
-use super::StoreError;
+use super::files::{Compression, StoreError, compression};
 use crate::profile::kineto::DeviceInfo;
 use crate::profile::nsys::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow, WorkRowKind};
 
@@ -30,6 +31,11 @@ const RANGES: &str = "NVTX_EVENTS";
 
 /// Texts of `StringIds` kept at most.
 const TEXTS: usize = 1 << 16;
+/// Bytes of a text or a row at most; names of kernels have some thousands.
+const LONGEST_VALUE: i32 = 4 << 20;
+/// How long a file may be read, and how many bytes a second are the slowest that is waited for.
+const PATIENCE: Duration = Duration::from_secs(6);
+const SLOWEST: u64 = 2 << 20;
 
 /// Whether the beginning of a (decompressed) file is that of an SQLite file.
 pub(super) fn looks_like_sqlite(head: &[u8]) -> bool {
@@ -70,18 +76,27 @@ impl Export {
     /// # Errors
     /// [`StoreError`] where it is no SQLite file, is compressed, or has no kernels' table.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let mut head = [0; MAGIC.len()];
-        let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut head));
-        let read = read.map_err(|error| StoreError::read(path, error))?;
-        if !looks_like_sqlite(&head[..read]) {
+        if compression(path)? != Compression::None {
             let problem = "a compressed SQLite file; decompress it first (gunzip or unzstd)";
             return Err(StoreError::content(path, problem));
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let there = std::fs::metadata(path).map_err(|error| StoreError::read(path, error))?;
+        if !there.is_file() {
+            return Err(StoreError::content(path, "an SQLite file through a pipe; save it to a file first"));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
         let problem = |error: rusqlite::Error| StoreError::content(path, explain(&error));
-        let connection = Connection::open_with_flags(path, flags).map_err(problem)?;
-        // A damaged or hostile file must not bring the program down.
+        let connection = Connection::open_with_flags(address(path), flags).map_err(problem)?;
+        // A damaged or hostile file must not bring the program down, nor keep it for ever.
         connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;").map_err(problem)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_VALUE).map_err(problem)?;
+        let until = Instant::now() + PATIENCE + Duration::from_secs(there.len() / SLOWEST);
+        connection.progress_handler(10_000, Some(move || Instant::now() > until));
+        if let Some(view) = view(&connection).map_err(problem)? {
+            let problem =
+                format!("its {view:?} is no table but a view or a virtual table; Nsight Systems writes tables");
+            return Err(StoreError::content(path, problem));
+        }
         let mut columns = HashMap::new();
         for table in [KERNELS, COPIES, FILLS, GRAPHS, CALLS, RANGES] {
             columns.insert(table, columns_of(&connection, table).map_err(problem)?);
@@ -142,7 +157,7 @@ impl Export {
 
     fn exists(&self, table: &str) -> bool {
         self.connection
-            .query_row("SELECT 1 FROM sqlite_master WHERE name = ?1 AND type IN ('table', 'view')", [table], |_| Ok(()))
+            .query_row("SELECT 1 FROM sqlite_master WHERE name = ?1 AND type = 'table'", [table], |_| Ok(()))
             .is_ok()
     }
 
@@ -642,6 +657,48 @@ fn whole(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<i64>> {
     })
 }
 
+/// The file's address, which says that nobody changes it: SQLite then writes nothing beside it.
+fn address(path: &Path) -> String {
+    use std::fmt::Write as _;
+    let mut address = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => address.push(char::from(*byte)),
+            // Of drives.
+            b':' if cfg!(windows) => address.push(':'),
+            b'\\' if cfg!(windows) => address.push('/'),
+            _ => {
+                let _ = write!(address, "%{byte:02x}");
+            }
+        }
+    }
+    if cfg!(windows) && path.is_absolute() {
+        address.insert(5, '/');
+    }
+    address + "?mode=ro&immutable=1"
+}
+
+/// A view or virtual table in the place of a table that is read: what it computes may take
+/// for ever.
+fn view(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let mut statement = connection.prepare(
+        "SELECT name FROM sqlite_master WHERE type = 'view' OR (type = 'table' AND coalesce(rootpage, 0) = 0)",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let ValueRef::Text(name) = row.get_ref(0)? else { continue };
+        let name = String::from_utf8_lossy(name);
+        let upper = name.to_uppercase();
+        if ["CUPTI_", "NVTX_", "ENUM_", "TARGET_INFO_", "META_DATA_", "STRINGIDS"]
+            .iter()
+            .any(|read| upper.starts_with(read))
+        {
+            return Ok(Some(crate::text::clean(&name, 40)));
+        }
+    }
+    Ok(None)
+}
+
 fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<HashSet<String>> {
     let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
     let names = statement.query_map([table], |row| row.get(0))?;
@@ -655,6 +712,12 @@ fn explain(error: &rusqlite::Error) -> String {
         }
         Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
             "another program is writing it; try again when the export is done".to_owned()
+        }
+        Some(rusqlite::ErrorCode::OperationInterrupted) => {
+            "reading it takes far longer than its size accounts for, so it was given up; export it again".to_owned()
+        }
+        Some(rusqlite::ErrorCode::TooBig) => {
+            format!("a value of more than {} MB; export it again", LONGEST_VALUE >> 20)
         }
         _ => error.to_string(),
     }

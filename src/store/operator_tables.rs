@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use csv::StringRecord;
 
-use super::files::{StoreError, open};
+use super::files::{Limit, StoreError, open};
 use crate::profile::{Attribute, DType, Kernel, Operation, Phase, Precision};
-use crate::units::{GpuSlug, Micros};
+use crate::units::{GpuSlug, Micros, most};
 
 /// Part of a table that a row belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +57,15 @@ pub fn find(dir: &Path, name: &str) -> Option<PathBuf> {
     [".csv", ".csv.gz", ".csv.zst"].iter().map(|ending| dir.join(format!("{name}{ending}"))).find(|path| path.exists())
 }
 
+/// Rows of a table at most.
+pub(super) const MOST_ROWS: usize = 1_000_000;
+
 /// All rows of a table, in its order; `name` is that of the table, such as `linear`.
 ///
 /// # Errors
 /// [`StoreError`] with the file, the line and what is wrong with it.
 pub fn read(path: &Path, name: &str) -> Result<Vec<Row>, StoreError> {
-    let reader = open(path).map_err(|error| StoreError::read(path, error))?;
+    let reader = open(path, Limit::TABLE).map_err(|error| StoreError::read(path, error))?;
     rows(reader, name).map_err(|problem| StoreError::content(path, problem))
 }
 
@@ -76,7 +79,14 @@ fn rows(reader: impl Read, name: &str) -> Result<Vec<Row>, String> {
         let record = record.map_err(|error| problem(error.to_string()))?;
         let line = Line { headings: &headings, record: &record };
         let row = if mlpredict { line.mlpredict(name) } else { line.neusight(name).map(Some) };
-        rows.extend(row.map_err(problem)?);
+        let row = row.map_err(problem)?;
+        if let Some((field, what)) = row.as_ref().and_then(|row| row.operation.beyond()) {
+            return Err(problem(format!("{field}: {what}")));
+        }
+        if rows.len() >= MOST_ROWS {
+            return Err(problem(format!("more than {MOST_ROWS} rows; divide the table")));
+        }
+        rows.extend(row);
     }
     Ok(rows)
 }
@@ -171,8 +181,8 @@ impl Line<'_> {
         value
             .parse::<f64>()
             .ok()
-            .filter(|value| value.is_finite())
-            .ok_or_else(|| format!("{key}: {value:?} is no number"))
+            .filter(|value| value.is_sign_positive() && *value <= most::ELEMENTS)
+            .ok_or_else(|| format!("{key}: {value:?} is no number from 0 to 1e15"))
     }
 
     fn size(&self, key: &str) -> Result<u64, String> {
@@ -407,7 +417,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_by_line() {
         let message = |table: &str| rows(table.as_bytes(), "linear").unwrap_err();
-        assert_eq!(message("gpu,op,B,M,N,K,latency_ms\nt4,linear,1,2,3,x,1\n"), "line 2: K: \"x\" is no number");
+        assert_eq!(
+            message("gpu,op,B,M,N,K,latency_ms\nt4,linear,1,2,3,x,1\n"),
+            "line 2: K: \"x\" is no number from 0 to 1e15"
+        );
         assert_eq!(message("gpu,op,B,M,N,latency_ms\nt4,linear,1,2,3,1\n"), "line 2: column K is missing");
         assert!(
             message("gpu,op,B,M,N,K,latency_ms\nT 4,linear,1,2,3,4,1\n").contains("line 2: \"T 4\" is not a GPU slug")

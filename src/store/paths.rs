@@ -1,6 +1,6 @@
 //! Where the user's files are, by the conventions of the platform.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use directories::ProjectDirs;
 
@@ -33,6 +33,18 @@ impl Paths {
         let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let of_platform = || ProjectDirs::from("", "", "habitat-tui").map(|dirs| dirs.cache_dir().to_owned());
         set.map(|path| path.join("habitat-tui")).or_else(of_platform)
+    }
+
+    /// A folder that is there and cannot be entered, and why; what would be in it is not read.
+    pub fn closed(&self) -> Option<(&Path, std::io::Error)> {
+        [&self.config, &self.data]
+            .into_iter()
+            .find_map(|folder| Some((folder.as_path(), super::files::closed(folder)?)))
+    }
+
+    /// Whether the user named the folder, and so means it.
+    pub fn is_given() -> bool {
+        std::env::var_os(CONFIG_DIR_VARIABLE).is_some_and(|path| !path.is_empty())
     }
 
     /// A given folder for everything.

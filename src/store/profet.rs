@@ -16,7 +16,7 @@ use csv::StringRecord;
 
 pub use series::{Series, SeriesStep, read_series};
 
-use super::files::{StoreError, open};
+use super::files::{Limit, StoreError, open};
 use crate::predict::blackbox::{OperatorKind, OperatorTotals, Recorded, StepRecord};
 use crate::units::{GpuSlug, Micros};
 
@@ -37,7 +37,7 @@ pub fn read(dir: &Path) -> Result<Vec<Recorded>, StoreError> {
     }
     let mut rows = Vec::new();
     for path in tables {
-        let reader = open(&path).map_err(|error| StoreError::read(&path, error))?;
+        let reader = open(&path, Limit::TABLE).map_err(|error| StoreError::read(&path, error))?;
         anchor_rows(reader, &mut rows).map_err(|problem| StoreError::content(&path, problem))?;
     }
     Ok(rows)
@@ -50,7 +50,7 @@ pub fn read(dir: &Path) -> Result<Vec<Recorded>, StoreError> {
 pub fn read_latencies(dir: &Path) -> Result<Vec<StepRecord>, StoreError> {
     let path = super::operator_tables::find(dir, "latencies")
         .ok_or_else(|| StoreError::content(dir, "no table latencies.csv (or .csv.gz, .csv.zst)"))?;
-    let reader = open(&path).map_err(|error| StoreError::read(&path, error))?;
+    let reader = open(&path, Limit::TABLE).map_err(|error| StoreError::read(&path, error))?;
     let mut reader = csv::Reader::from_reader(reader);
     let mut rows = Vec::new();
     let mut read = || -> Result<(), String> {

@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use super::files::{StoreError, open};
+use super::files::{Limit, StoreError, open};
 use crate::predict::runlog::Run;
-use crate::units::Micros;
+use crate::units::{Micros, most};
 
 /// The unit of a column of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +93,9 @@ const ITERATIONS: &[&str] =
     &["iterations", "iteration", "iters", "iter", "steps", "step", "num_steps", "num_iterations", "epochs", "epoch"];
 const GPU: &[&str] = &["gpu", "device", "gpu_name", "instance", "instance_name", "instance_type", "machine"];
 
+/// GPUs of a log at most.
+const MOST_GPUS: usize = 1000;
+
 /// Reads a log.
 ///
 /// # Errors
@@ -101,7 +104,7 @@ pub fn read(path: &Path, columns: &LogColumns<'_>) -> Result<RunLog, StoreError>
     let problem = |what: String| StoreError::content(path, what);
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
-        .from_reader(open(path).map_err(|error| StoreError::read(path, error))?);
+        .from_reader(open(path, Limit::LOG).map_err(|error| StoreError::read(path, error))?);
     let headings = reader.headers().map_err(|error| problem(error.to_string()))?.clone();
     let found = Found::of(&headings, columns).map_err(problem)?;
     let mut log = RunLog { headings: found.headings(&headings), runs: Vec::new(), notes: found.notes.clone() };
@@ -110,8 +113,8 @@ pub fn read(path: &Path, columns: &LogColumns<'_>) -> Result<RunLog, StoreError>
         let record = record.map_err(|error| line(error.to_string()))?;
         let number = |column: usize| -> Result<f64, String> {
             let text = record.get(column).unwrap_or_default();
-            let value: Option<f64> = text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
-            value.ok_or_else(|| format!("{}: {text:?} is not a number above zero", &headings[column]))
+            let value: Option<f64> = text.parse().ok().filter(|value: &f64| *value > 0.0 && *value <= most::RUN);
+            value.ok_or_else(|| format!("{}: {text:?} is not a number above zero and at most 1e15", &headings[column]))
         };
         let run = Run {
             time: number(found.time)
@@ -121,9 +124,14 @@ pub fn read(path: &Path, columns: &LogColumns<'_>) -> Result<RunLog, StoreError>
             iterations: found.iterations.map(number).transpose().map_err(line)?,
         };
         let gpu = found.gpu.and_then(|column| record.get(column)).unwrap_or_default();
-        match log.runs.iter_mut().find(|(name, _)| name == gpu) {
-            Some((_, runs)) => runs.push(run),
-            None => log.runs.push((gpu.to_owned(), vec![run])),
+        if let Some((_, runs)) = log.runs.iter_mut().find(|(name, _)| name == gpu) {
+            runs.push(run);
+        } else if log.runs.len() < MOST_GPUS {
+            log.runs.push((gpu.to_owned(), vec![run]));
+        } else {
+            return Err(line(format!(
+                "more than {MOST_GPUS} GPUs, each with a model of its own; name another column with --gpu"
+            )));
         }
     }
     if log.runs.is_empty() {

@@ -150,13 +150,15 @@ impl<'a> Canvas<'a> {
         Rect::new(area.x + 2, area.y + 1, area.width - 4, area.height - 2)
     }
 
-    /// Replaces what a plain terminal cannot show.
+    /// Replaces what no terminal may be sent, whatever text of a file it is part of, and what
+    /// a plain one cannot show.
     pub(in crate::tui) fn finish(&mut self) {
-        if self.app.setup.glyphs != GlyphSet::Ascii {
-            return;
-        }
+        let ascii = self.app.setup.glyphs == GlyphSet::Ascii;
         for cell in &mut self.buffer.content {
-            if !cell.symbol().is_ascii() {
+            if crate::text::is_unsafe(cell.symbol()) {
+                cell.set_symbol("\u{fffd}");
+            }
+            if ascii && !cell.symbol().is_ascii() {
                 let replacement = plain(cell.symbol());
                 cell.set_symbol(replacement);
             }

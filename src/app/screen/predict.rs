@@ -300,7 +300,7 @@ pub fn bound_by_host(app: &App) -> Option<String> {
     let each = || predicted().map(|it| it.step.mid().get() / calls);
     let (low, high) = (each().fold(f64::INFINITY, f64::min), each().fold(0.0, f64::max));
     (calls > 0.0 && low < SHORT).then(|| {
-        let range = format::time_range(Micros::new(low).unwrap_or_default(), Micros::new(high).unwrap_or_default());
+        let range = format::time_range(Micros::known(low), Micros::known(high));
         format!(
             "{} operations of {range} each, and hosts take 5 to 20 µs to launch one: steps may take longer than this. A larger batch keeps a GPU busy.",
             format::grouped(calls),

@@ -12,6 +12,7 @@ use crate::capture::on_demand::{AttachError, Attached, Listed, Order, Said};
 use crate::cli::next;
 use crate::report::summary;
 use crate::report::table::{Cell, Column, Table};
+use crate::terminal;
 use crate::text;
 
 /// Tells what happens.
@@ -44,8 +45,7 @@ pub(super) fn progress(what: &Said, order: &Order) {
         }
         Said::Gone(pid) => format!("process {pid}: ended before its trace was complete; going on without it"),
     };
-    // Nobody may be there to read it any more.
-    let _ = writeln!(io::stderr(), "habitat-tui: {text}");
+    terminal::say(format_args!("habitat-tui: {text}"));
 }
 
 fn numbers(pids: &[u32]) -> String {

@@ -69,7 +69,7 @@ pub(super) fn evaluate(catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluat
         Column::number("samples/$ (2021)", "samples_per_usd"),
         Column::text("method", "method"),
     ]);
-    let time = |value| crate::units::Micros::new(value).unwrap_or_default();
+    let time = |value| crate::units::Micros::known(value);
     for row in &rows {
         table.push(vec![
             Cell::same(&row.group),
@@ -105,7 +105,8 @@ pub(super) fn evaluate(catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluat
 fn one(name: &str, profile: &Profile, catalog: &Catalog, judges: &Judges) -> Result<Vec<Row>, CliError> {
     let slugs = GPUS.iter().map(|(slug, _)| catalog.find(slug).map(|gpu| gpu.slug.clone()).map_err(CliError::of));
     let targets = slugs.collect::<Result<Vec<GpuSlug>, _>>()?;
-    let answer = predict(profile, catalog, &Options { targets, models: judges.shipped.clone(), ..Options::default() })?;
+    let options = Options { targets, models: judges.shipped.clone(), ..Options::default() };
+    let answer = predict(profile, catalog, &options).map_err(CliError::of)?;
     let batch = profile.workload.batch_size.unwrap_or(1) as f64;
     let row = |(prediction, (gpu, price)): (&Prediction, (&'static str, Option<f64>))| {
         let step = prediction.step.as_estimate();

@@ -193,10 +193,10 @@ fn evaluation(protocol: String, notes: Vec<String>, rows: &[Row]) -> Evaluation 
         Column::number("error", "absolute_error"),
         Column::text("in range", "in_range"),
     ]);
-    let time = |micros: f64| Cell::of(format::time(Micros::new(micros).unwrap_or(Micros::ZERO)), micros);
+    let time = |micros: f64| Cell::of(format::time(Micros::known(micros)), micros);
     for row in rows {
         let range = row.low_us.zip(row.high_us).map(|(low, high)| {
-            let micros = |value| Micros::new(value).unwrap_or(Micros::ZERO);
+            let micros = |value| Micros::known(value);
             Cell::same(format::time_range(micros(low), micros(high)))
         });
         table.push(vec![
@@ -216,7 +216,9 @@ fn evaluation(protocol: String, notes: Vec<String>, rows: &[Row]) -> Evaluation 
 fn import(path: &Path, catalog: &Catalog) -> Option<Profile> {
     let find = |device: &DeviceInfo| resolve(device, catalog);
     let options = ImportOptions { workload: workload_name(path), resolve_gpu: Some(&find), ..ImportOptions::default() };
-    let import = kineto::import(&mut || store::open(path), &options, &mut |_| ControlFlow::Continue(())).ok()?;
+    let import =
+        kineto::import(&mut || store::open(path, store::Limit::TRACE), &options, &mut |_| ControlFlow::Continue(()))
+            .ok()?;
     Some(import.profile)
 }
 

@@ -26,6 +26,12 @@ pub(in crate::cli) fn load(given: Option<&Path>, weights: &Path) -> Result<Arc<K
     Ok(Arc::new(if shipped { store::bundled::kernel_wise() } else { store::kernel_wise(&path)? }))
 }
 
+/// The first of what was given, and how many more there are.
+fn of_what(given: &[PathBuf]) -> String {
+    let first = given.first().map_or_else(String::new, |path| path.display().to_string());
+    if given.len() > 1 { format!("{first} and {} more", given.len() - 1) } else { first }
+}
+
 pub(super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
     if !args.force && args.output.exists() {
@@ -44,7 +50,8 @@ pub(super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, C
     if let Some(dir) = &args.tables {
         add_tables(dir, &mut data)?;
     }
-    let (model, held) = fit(&data, &catalog, Recipe { published: false }).map_err(CliError::of)?;
+    let (model, held) =
+        fit(&data, &catalog, Recipe { published: false }).map_err(super::super::named(&of_what(&args.profiles)))?;
     store::save_atomically(&args.output, model.to_json().as_bytes(), args.force)?;
     let rows = rows(&data, &model, &held);
     let mut notes = Vec::new();

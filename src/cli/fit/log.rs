@@ -208,7 +208,7 @@ impl Fitted {
             Column::number("± standard error", "standard_error_us"),
             Column::text("for each", "per"),
         ]);
-        let micros = |value: f64| time(Micros::new(value).unwrap_or_default());
+        let micros = |value: f64| time(Micros::known(value));
         for one in model.coefficients() {
             let share = if one.value == 0.0 { 0.0 } else { one.error / one.value.abs() };
             table.push(vec![

@@ -20,6 +20,7 @@ use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
 use crate::settings::args::{InputArgs, WorkloadArgs};
 use crate::store::{self, Paths};
+use crate::terminal;
 use crate::text;
 use crate::units::Micros;
 
@@ -62,14 +63,16 @@ pub(super) fn run(
         let place = format!("{number} of {}", orders.len());
         let part = Part { name: format!("batch size {batch} ({place})"), began: Instant::now() };
         if !args.quiet {
-            eprintln!("habitat-tui: {}: {}", part.name, said(&order.command));
+            terminal::say(format_args!("habitat-tui: {}: {}", part.name, said(&order.command)));
         }
         let before = written(path);
         let began = part.began;
         let code = record(order, part)?;
         if written(path) == before {
             let took = lasting(began.elapsed());
-            eprintln!("habitat-tui: batch size {batch} was not recorded ({place}, exit code {code}, {took})");
+            terminal::say(format_args!(
+                "habitat-tui: batch size {batch} was not recorded ({place}, exit code {code}, {took})"
+            ));
             codes.push(code.max(1));
         } else {
             let input = InputArgs { file: Some(path.clone()), ..InputArgs::default() };
@@ -175,7 +178,8 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
         let command = format!("habitat-tui batches {}{target}", files.join(" "));
         writeln!(text, "{}", next::lines_of(&command, first))?;
     }
-    eprint!("\n{}", String::from_utf8_lossy(&text));
+    // Nobody may be there to read it any more.
+    let _ = write!(terminal::stderr(), "\n{}", String::from_utf8_lossy(&text));
     Ok(())
 }
 

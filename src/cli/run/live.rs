@@ -24,6 +24,7 @@ use crate::live::{self, Snapshot, State, Update, Wanted};
 use crate::profile::{self, Mode, Profile, Workload};
 use crate::settings::args::ScreensArgs;
 use crate::store::{self, Paths};
+use crate::terminal;
 
 /// How often the job is looked at.
 const PACE: Duration = Duration::from_millis(250);
@@ -143,7 +144,7 @@ fn follow(session: Session, order: Order, running: Running, job: live::Job) -> l
             leave(live::Wish::Leave);
             let Ok(Conclusion { text, code, .. }) = thread.join() else { return 2 };
             // Nobody may be there to read it any more.
-            let _ = std::io::stderr().write_all(&text);
+            let _ = terminal::stderr().write_all(&text);
             code
         }),
         is_done: Arc::new(move || done.load(Ordering::SeqCst)),

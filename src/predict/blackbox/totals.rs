@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OperatorKind;
 use crate::profile::{Mode, Precision, Profile};
-use crate::units::{GpuSlug, Micros};
+use crate::units::{GpuSlug, Micros, most};
 
 /// The total device time of each kind of operator in one step, and the step itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +99,9 @@ impl OperatorTotals {
         }
         if batch_size == 0 {
             return Err(TotalsError::NoBatch);
+        }
+        if batch_size > most::BATCH {
+            return Err(TotalsError::Form(format!("batch_size: {batch_size}; at most {} is taken", most::BATCH)));
         }
         if kinds.is_empty() {
             return Err(TotalsError::NoTimes);

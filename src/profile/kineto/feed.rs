@@ -13,6 +13,7 @@ use super::scan::Totals;
 use super::steps::{self, Span, StepMarks};
 use super::{DeviceInfo, Import, ImportOptions, KinetoError, RECORDS, build, middle, window};
 use crate::profile::Phase;
+use crate::units::Micros;
 
 /// What is particular to a recorder and its files.
 #[derive(Debug, Clone)]
@@ -160,9 +161,6 @@ pub(in crate::profile) struct Feed {
     marked: Option<(Vec<Span>, StepMarks)>,
 }
 
-/// A year in microseconds: beyond it something is wrong with a time.
-const LONGEST: f64 = 3.2e13;
-
 impl Feed {
     /// An empty one for a recorder.
     pub(in crate::profile) fn new(recorder: Recorder) -> Self {
@@ -183,7 +181,7 @@ impl Feed {
     fn is_bad(&mut self, name: &str, start: f64, end: f64) -> bool {
         let (field, value) = if !(start.is_finite() && start >= 0.0) {
             ("start", start)
-        } else if (0.0..LONGEST).contains(&(end - start)) {
+        } else if (0.0..Micros::MOST).contains(&(end - start)) {
             return false;
         } else {
             ("end", end)

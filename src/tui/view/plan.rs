@@ -190,7 +190,7 @@ fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
         } else {
             String::new()
         };
-        let unit = |value: f64| crate::units::Micros::new(value).map_or_else(|_| String::new(), format::time);
+        let unit = |value: f64| format::time(crate::units::Micros::known(value));
         let words = format!(
             "  {share}{} · {date} · step {} {}",
             format::price(part.price),
@@ -251,8 +251,8 @@ fn draw_chart(canvas: &mut Canvas<'_>, area: Rect) {
         selected: index == selected,
     });
     let points: Vec<Point> = whole.into_iter().chain(others).collect();
-    let hours = |value: f64| Hours::new(value).map_or_else(|_| String::new(), format::hours);
-    let money = |value: f64| Usd::new(value).map_or_else(|_| String::new(), format::usd);
+    let hours = |value: f64| format::hours(Hours::known(value));
+    let money = |value: f64| format::usd(Usd::known(value));
     let stair: Vec<(f64, f64)> =
         app.frontier.iter().map(|point| (point.hours.mid.get(), point.cost.mid.get())).collect();
     let lines = Lines { stair: &stair, limits: (plan::value(app, Knob::Deadline), plan::value(app, Knob::Budget)) };

@@ -69,7 +69,7 @@ fn flop(count: f64) -> String {
 }
 
 fn amount(bytes: f64) -> String {
-    Bytes::new(bytes).unwrap_or_default().to_string()
+    Bytes::known(bytes).to_string()
 }
 
 /// What one occurrence computes, for the detail of an operation.
