@@ -240,6 +240,7 @@ fn files_are_read_in_one_place() {
         ("capture/on_demand/endpoint.rs", "/proc/net/unix"),
         ("capture/on_demand/place.rs", "the end of a trace"),
         ("capture/on_demand/process.rs", "/proc"),
+        ("capture/private.rs", "our own package in a folder of our own, and /proc"),
         ("capture/shapes.rs", "what our own Python wrote into a folder of our own"),
         ("capture/smi.rs", "what nvidia-smi prints"),
         ("cli/run/live/log.rs", "the log of our own job, from where it was last read, with a limit"),
