@@ -287,13 +287,15 @@ fn what_the_job_loads_is_where_nobody_else_can_put_anything() {
 #[test]
 #[ignore = "needs root, to be another user: cargo test --test capture -- --ignored"]
 fn another_user_cannot_have_code_run_in_a_job_that_goes_on() {
+    use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
+    // Not this folder is to keep them out.
+    std::fs::set_permissions(place.folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let later = "(while [ ! -e go ]; do sleep 0.02; done; python3 -c 'print(1)' >out 2>err; echo $? >code) \
                  >/dev/null 2>&1 & echo $PYTHONPATH";
     let ran = place.run(&[], &["sh", "-c", later]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
     let folder = ran.out().trim().to_owned();
-    // What a killed recorder leaves is cleared away a day later by the next one.
     let attack = "mkdir -p \"$1\" && echo \"open('$2', 'w')\" >\"$1/sitecustomize.py\"";
     let mark = place.path("owned");
     let attacked = Command::new("setpriv")

@@ -39,7 +39,7 @@ pub struct Private {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no folder was found that only you can change:{}\n  set XDG_CACHE_HOME to a folder of your own",
-    .tried.iter().map(|(path, why)| format!("\n  {}: {why}", path.display())).collect::<String>()
+    .tried.iter().map(|(path, why)| format!("\n  {}: {why}", path.display())).collect::<Vec<_>>().concat()
 )]
 pub struct PrivateError {
     tried: Vec<(PathBuf, String)>,

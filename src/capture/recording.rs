@@ -185,7 +185,7 @@ impl Recording {
         }
         let process = self.processes.entry(pid).or_default();
         match message {
-            Message::Hello(hello) => process.greet(hello),
+            Message::Hello(hello) => process.greet(&hello),
             Message::Steps { first, times_us } => {
                 let times = times_us.into_iter().filter(|time| time.is_finite() && *time >= 0.0);
                 process.times.extend((first..).zip(times));
@@ -307,7 +307,7 @@ impl Model {
 }
 
 impl Process {
-    fn greet(&mut self, hello: Hello) {
+    fn greet(&mut self, hello: &Hello) {
         self.has_torch |= hello.stage == Stage::Torch;
         self.has_cuda |= hello.stage == Stage::Cuda;
         self.python = hello.python.as_deref().map(short).or(self.python.take());
