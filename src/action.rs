@@ -72,6 +72,8 @@ pub enum Action {
     Methods,
     /// The step at other batch sizes on the selected GPU.
     Batches,
+    /// Which GPU the step was recorded on.
+    Origin,
     /// One step more.
     Increase,
     /// One step less.
@@ -176,6 +178,8 @@ pub enum Needs {
     Closable,
     /// A training job that was started with the screens.
     Job,
+    /// A recording of which it is not known on which of several GPUs it was made.
+    UnknownOrigin,
 }
 
 /// One row of the action table.
@@ -246,6 +250,7 @@ pub const ACTIONS: &[Spec] = &[
     spec(Action::Group, "profile.group", &["b"], "group", Group::Profile, Needs::ProfileScreen, "Group by operation, name, family or kernel"),
     spec(Action::Methods, "predict.methods", &["w"], "methods", Group::Predict, Needs::Prediction, "What every method says of this GPU, and which to use"),
     spec(Action::Batches, "predict.batches", &["B"], "batches", Group::Predict, Needs::Prediction, "The step and its memory at other batch sizes on this GPU"),
+    spec(Action::Origin, "predict.origin", &["O"], "which GPU", Group::Predict, Needs::UnknownOrigin, "Say which GPU the step was recorded on"),
     spec(Action::Increase, "plan.increase", &["+"], "", Group::Plan, Needs::Slider, "One step more"),
     spec(Action::Decrease, "plan.decrease", &["-"], "", Group::Plan, Needs::Slider, "One step less"),
     spec(Action::SetValue, "plan.set-value", &["="], "type", Group::Plan, Needs::Slider, "Type a value for the slider"),

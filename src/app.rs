@@ -31,6 +31,7 @@ use crate::catalog::Catalog;
 use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
+use crate::predict::origin::{Candidates, candidates};
 use crate::predict::{MethodChoice, Predictions};
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
@@ -205,6 +206,11 @@ impl App {
             Screen::Predict => Some(screen::predict::table(self)),
             Screen::Plan => screen::plan::lower_table(self),
         }
+    }
+
+    /// The GPUs that the step may have been recorded on, where that is not known.
+    fn origins(&self) -> Candidates {
+        candidates(&self.setup.profile, &self.setup.catalog)
     }
 
     /// Rows of one page of a list.

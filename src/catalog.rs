@@ -6,6 +6,7 @@
 
 pub mod calibration;
 mod file;
+mod named;
 pub mod occupancy;
 mod spec;
 
@@ -92,6 +93,12 @@ impl Catalog {
                     .collect(),
             },
         )
+    }
+
+    /// The GPUs that a name as people type it may mean (`4090`, `a100-80`, `h100`): the one whose
+    /// slug or name it is, else all whose words it is made of; none where it fits none.
+    pub fn named(&self, name: &str) -> Vec<&GpuSpec> {
+        self.find(name).map_or_else(|_| named::fitting(name, self.gpus.values()), |gpu| vec![gpu])
     }
 
     /// All GPUs, by slug.

@@ -14,6 +14,7 @@ mod evaluate;
 mod export;
 mod fit;
 mod goal;
+mod gpu;
 mod import;
 mod input;
 mod measured;
@@ -27,8 +28,10 @@ mod suggest;
 mod sweep;
 mod trace_shapes;
 mod train;
+mod typed;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::CommandFactory;
@@ -36,7 +39,7 @@ use clap::CommandFactory;
 use crate::catalog::Catalog;
 use crate::live;
 use crate::plan::{Goal, PlanStatus};
-use crate::predict::{MethodChoice, Options, Predictions};
+use crate::predict::{MethodChoice, Options, PredictError, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::{comparison, plan_toml, plans, predictions, summary};
 use crate::settings::args::{
@@ -45,11 +48,14 @@ use crate::settings::args::{
 };
 use crate::settings::file::SettingsFile;
 use crate::settings::keymap::Keymap;
+use crate::settings::theme::Theme;
 use crate::store::{self, Limit, Paths};
 use crate::terminal;
 use crate::text;
+use crate::units::GpuSlug;
 
 pub use input::{Loaded, load};
+pub use typed::meant;
 
 /// What a command ends with.
 #[derive(Debug)]
@@ -77,6 +83,12 @@ pub struct Screens {
     pub options: Options,
     /// What to plan for.
     pub goal: Goal,
+    /// The themes, the user's own among them.
+    pub themes: Vec<Theme>,
+    /// The position of the one asked for.
+    pub theme: usize,
+    /// The GPU to select.
+    pub gpu: Option<GpuSlug>,
     /// A job that was started, and whose step is to be recorded; `loaded` is empty until then.
     pub live: Option<live::Session>,
 }
@@ -185,6 +197,19 @@ fn check_folders() -> Result<(), CliError> {
     Ok(())
 }
 
+/// Names the file in an error of the predictor; where that does not know which GPU it was, with
+/// what was typed once for each that it may have been.
+fn unpredicted(label: &str) -> impl Fn(PredictError) -> CliError + '_ {
+    move |error| {
+        let gpus = match &error {
+            PredictError::UnknownOrigin { candidates, .. } => candidates.gpus.as_slice(),
+            _ => &[],
+        };
+        let commands = gpus.iter().map(|gpu| format!("\n  {}", next::again("--origin", gpu.as_str())));
+        CliError(format!("{}{}", named(label)(&error), commands.collect::<String>()))
+    }
+}
+
 /// What is wrong with the recorded step, with its name.
 fn named<E: std::fmt::Display>(label: &str) -> impl Fn(E) -> CliError + '_ {
     move |error| CliError(format!("{label}: {error}"))
@@ -200,7 +225,6 @@ fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
 }
 
 fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -> Result<Options, CliError> {
-    let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
     let weights = train::folder(input.models.as_deref(), &settings(paths)?, paths);
     let habitat =
         if input.method == MethodChoice::HabitatMlp { Some(Arc::new(train::load_habitat(&weights)?)) } else { None };
@@ -210,9 +234,9 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
         habitat,
         kernel_wise,
         black_box,
-        targets: to.iter().map(slug).collect::<Result<_, _>>()?,
+        targets: gpu::all(catalog, "--to", to)?,
         ignore_origin: input.ignore_origin,
-        origin: input.origin.as_ref().map(slug).transpose()?,
+        origin: gpu::maybe(catalog, "--origin", input.origin.as_ref())?,
         method: input.method,
         wave_form: input.waves.into(),
         models: measured::models(&weights, input.measured.as_deref(), catalog, paths)?,
@@ -221,10 +245,18 @@ fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -
 }
 
 fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    if let Some(meant) = args.input.file.as_deref().and_then(typed::no_file) {
+        return Err(CliError(meant));
+    }
+    if let Some(path) = &args.screenshot {
+        may_draw(path)?;
+    }
     let paths = Paths::find();
     let settings = settings(&paths)?;
     let catalog = store::catalog(&paths)?;
     let prices = store::prices(&paths)?;
+    let gpu = gpu::maybe(&catalog, "--gpu", args.gpu.as_ref())?;
+    let (themes, theme) = themes(&args, &settings, &paths)?;
     let loaded = load(&args.input, &catalog)?;
     let options = options(&args.input, &[], &catalog, &paths)?;
     let goal = screens_goal(&args, &settings, &catalog, &prices)?;
@@ -237,6 +269,9 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
             prices,
             options,
             goal,
+            themes,
+            theme,
+            gpu,
             live: None,
         })));
     }
@@ -245,7 +280,7 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     writeln!(out)?;
     out.flush()?;
     let predictions =
-        sorted(crate::predict::predict(&loaded.profile, &catalog, &options).map_err(named(&loaded.label))?);
+        sorted(crate::predict::predict(&loaded.profile, &catalog, &options).map_err(unpredicted(&loaded.label))?);
     summary::write_predictions(&predictions, &prices, out)?;
     writeln!(out)?;
     match crate::plan::plan(&predictions, &prices, &goal) {
@@ -256,6 +291,38 @@ fn screens(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     Ok(Outcome::Exit(0))
 }
 
+/// Refuses a picture of another form than the one written.
+fn may_draw(path: &Path) -> Result<(), CliError> {
+    let form = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    if form.as_deref().is_none_or(|form| form == "svg") {
+        return Ok(());
+    }
+    let svg = path.with_extension("svg");
+    Err(CliError(format!(
+        "--screenshot {}: pictures are written as SVG alone; name it {}",
+        path.display(),
+        svg.display()
+    )))
+}
+
+/// The themes there are, and the position of the one asked for by name or as a file.
+fn themes(args: &ScreensArgs, settings: &SettingsFile, paths: &Paths) -> Result<(Vec<Theme>, usize), CliError> {
+    let asked = args.theme.as_deref().or(settings.theme.as_deref()).unwrap_or("dark");
+    let mut own = store::themes(paths)?;
+    let file = Path::new(asked);
+    let is_file = file.components().count() > 1 || file.extension().is_some_and(|extension| extension == "toml");
+    if is_file {
+        own.push(store::theme(file)?);
+    }
+    let themes = Theme::all(&own).map_err(CliError::of)?;
+    let place = if is_file { Ok(themes.len() - 1) } else { Theme::find(&themes, asked) };
+    let place = place.map_err(|error| {
+        let folder = paths.themes();
+        CliError(format!("{error}; your own go into {}, or give the path of one (mine.toml)", folder.display()))
+    })?;
+    Ok((themes, place))
+}
+
 /// What the screens plan for at first.
 fn screens_goal(
     args: &ScreensArgs,
@@ -263,12 +330,12 @@ fn screens_goal(
     catalog: &Catalog,
     prices: &PriceBook,
 ) -> Result<Goal, CliError> {
-    let goal = goal::goal(&args.goal, &settings.plan, catalog)?.unwrap_or_else(|| {
+    let mut goal = goal::goal(&args.goal, &settings.plan)?.unwrap_or_else(|| {
         let mut goal = Goal::new(goal::DEFAULT_WORK);
         goal::apply(&args.goal, &settings.plan, &mut goal);
         goal
     });
-    goal::check_names(&goal, prices)?;
+    goal::names(&mut goal, &args.goal, catalog, prices)?;
     Ok(goal)
 }
 
@@ -304,7 +371,7 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         if args.all_methods {
             return compare(args, &loaded, &catalog, &options, out);
         }
-        crate::predict::predict(&loaded.profile, &catalog, &options).map_err(named(&loaded.label))?
+        crate::predict::predict(&loaded.profile, &catalog, &options).map_err(unpredicted(&loaded.label))?
     };
     if args.to.is_empty() {
         answers = sorted(answers);
@@ -349,7 +416,7 @@ fn compare(
     out: &mut dyn Write,
 ) -> Result<u8, CliError> {
     let comparison =
-        crate::predict::compare::compare(&loaded.profile, catalog, options).map_err(named(&loaded.label))?;
+        crate::predict::compare::compare(&loaded.profile, catalog, options).map_err(unpredicted(&loaded.label))?;
     match args.form {
         TableForm { json: true, .. } => return print_json(&comparison::json(&comparison), out),
         TableForm { csv: true, .. } => comparison::table(&comparison).write_csv(out)?,
@@ -364,10 +431,10 @@ fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let settings = settings(&paths)?;
     let catalog = store::catalog(&paths)?;
     let prices = store::prices(&paths)?;
-    let goal = goal::goal(&args.goal, &settings.plan, &catalog)?.ok_or_else(|| {
+    let mut goal = goal::goal(&args.goal, &settings.plan)?.ok_or_else(|| {
         CliError("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
-    goal::check_names(&goal, &prices)?;
+    goal::names(&mut goal, &args.goal, &catalog, &prices)?;
     let (answers, label) = if let Some(file) = &args.black_box.black_box {
         let models = train::folder(args.input.models.as_deref(), &settings, &paths);
         let (answers, _) = black_box::answers(&args.black_box, file, &args.input, &models, &[], &catalog)?;
@@ -376,7 +443,8 @@ fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         let loaded = load(&args.input, &catalog)?;
         loaded.warn();
         let options = options(&args.input, &[], &catalog, &paths)?;
-        let answers = crate::predict::predict(&loaded.profile, &catalog, &options).map_err(named(&loaded.label))?;
+        let answers =
+            crate::predict::predict(&loaded.profile, &catalog, &options).map_err(unpredicted(&loaded.label))?;
         (answers, loaded.label)
     };
     let plan = crate::plan::plan(&answers, &prices, &goal).map_err(named(&label))?;
@@ -384,7 +452,7 @@ fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     if args.json {
         print_json(&plans::json(&plan, &answers.workload.name), &mut text)?;
     } else if args.toml || args.output.is_some() {
-        let toml = plan_toml::toml(&plan, &answers, jiff::Timestamp::now()).map_err(CliError::of)?;
+        let toml = plan_toml::toml(&plan, &answers, store::now()).map_err(CliError::of)?;
         text.extend_from_slice(toml.as_bytes());
     } else {
         summary::write_plan(&plan, args.all, &mut text)?;
@@ -420,6 +488,7 @@ fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         ("catalog overlay", paths.catalog()),
         ("price overlay", paths.pricing()),
         ("measured operators", paths.measured()),
+        ("your themes", paths.themes()),
         ("trained models", train::folder(None, &settings, &paths)),
     ] {
         let state = if path.exists() { "" } else { "  (not there)" };

@@ -39,7 +39,10 @@ fn usage(said: &clap::Error) -> Result<u8, CliError> {
             io::stdout().flush()?;
         }
         // Contains what was typed, names of files among it.
-        _ => terminal::say(said.render().to_string().trim_end()),
+        _ => match cli::meant(said) {
+            Some(meant) => terminal::error(meant),
+            None => terminal::say(said.render().to_string().trim_end()),
+        },
     }
     Ok(u8::try_from(said.exit_code()).unwrap_or(2))
 }

@@ -32,7 +32,7 @@ pub use goal::{Amount, Assumptions, Confidence, Goal, Limits, Objective, Work};
 
 pub use prepared::{Prepared, plan};
 
-use crate::pricing::{OfferId, Tier};
+use crate::pricing::{OfferId, Tier, Trust};
 use crate::units::{GpuSlug, Hours, Usd, UsdPerHour};
 
 /// A value with the ends of its range.
@@ -132,6 +132,8 @@ pub struct Part {
     pub price: UsdPerHour,
     /// Date of the price; `None` where the source gives none.
     pub price_as_of: Option<Date>,
+    /// How far the price can be trusted.
+    pub trust: Trust,
     /// What the hours and the step time are made of, in words.
     pub notes: Vec<String>,
 }
@@ -166,8 +168,10 @@ pub enum RejectionKind {
     UnknownGpu,
     /// No prediction for the GPU.
     NoPrediction,
-    /// The step does not fit in memory, or it is not known whether it does.
+    /// The step does not fit in memory.
     Memory,
+    /// It is not known whether the step fits in memory.
+    MemoryUnknown,
     /// Excluded by the goal's limits.
     Limits,
     /// Too slow for the deadline.

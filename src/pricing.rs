@@ -5,9 +5,13 @@
 
 mod offer;
 mod snapshot;
+mod trust;
 
 pub use offer::{Offer, OfferId, Tier};
 pub use snapshot::{Snapshot, SnapshotError};
+pub use trust::{Doubt, Market, Trust};
+
+use jiff::civil::Date;
 
 /// All offers known, the user's own included.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,7 +34,15 @@ impl PriceBook {
                 }
             }
         }
+        trust::judge(&mut book, None);
         Self { offers: book }
+    }
+
+    /// The same, its prices judged on the day of planning.
+    #[must_use]
+    pub fn on(mut self, day: Date) -> Self {
+        trust::judge(&mut self.offers, Some(day));
+        self
     }
 
     /// The offers, in the order of the snapshots.

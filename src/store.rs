@@ -47,6 +47,24 @@ pub fn catalog(paths: &Paths) -> Result<Catalog, StoreError> {
     Ok(catalog)
 }
 
+/// The user's `themes/*.toml`: where each is, and its text.
+///
+/// # Errors
+/// [`StoreError`] naming the file that cannot be read.
+pub fn themes(paths: &Paths) -> Result<Vec<(String, String)>, StoreError> {
+    let files = files::read_folder(&paths.themes(), "toml")?;
+    Ok(files.into_iter().map(|(path, text)| (path.display().to_string(), text)).collect())
+}
+
+/// One theme, in a file anywhere.
+///
+/// # Errors
+/// [`StoreError`] naming the file.
+pub fn theme(path: &Path) -> Result<(String, String), StoreError> {
+    let text = read_text(path, Limit::SETTINGS)?;
+    Ok((path.display().to_string(), text))
+}
+
 /// The weights' file in `models/`.
 pub const WEIGHTS: &str = "operators.safetensors";
 
@@ -106,5 +124,13 @@ pub fn prices(paths: &Paths) -> Result<PriceBook, StoreError> {
         let snapshot = Snapshot::parse(&text).map_err(|error| StoreError::content(&path, error))?;
         offers.extend(snapshot.offers());
     }
-    Ok(PriceBook::new(offers))
+    Ok(PriceBook::new(offers).on(now().to_zoned(jiff::tz::TimeZone::UTC).date()))
+}
+
+/// The moment that answers are dated with: now, or that of `SOURCE_DATE_EPOCH` (seconds since
+/// 1970), with which an answer can be made again.
+pub fn now() -> jiff::Timestamp {
+    let asked = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let asked = asked.and_then(|seconds| jiff::Timestamp::from_second(seconds.trim().parse().ok()?).ok());
+    asked.unwrap_or_else(jiff::Timestamp::now)
 }

@@ -139,6 +139,14 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: 
     scored.into_iter().take(count).map(|(_, candidate)| candidate).collect()
 }
 
+/// The word of `known` that `word` is a misspelling of, if any is near enough to say so.
+pub fn misspelt<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const NEAR: f64 = 0.85;
+    let word = word.to_lowercase();
+    let scored = known.into_iter().map(|candidate| (strsim::jaro_winkler(&word, candidate), candidate));
+    scored.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, candidate)| candidate)
+}
+
 /// A path or another argument as a shell takes it for one word. Characters that must not
 /// reach a terminal are written as bash, zsh and ksh read them back (`$'\x1b'`).
 pub fn shell_word(text: &str) -> String {

@@ -576,3 +576,177 @@ fn training_says_what_it_needs() {
     let args = ["models", "train", "--habitat", "--data", "data", "--leave-out", "t4,v100-sxm2-16gb"];
     assert!(bench.error(&args).contains("left out"));
 }
+
+#[test]
+fn gpus_are_named_as_people_type_them() {
+    let bench = Bench::new();
+    bench.file("t.json", PROFILE);
+    let gpus = |answer: &Value| -> Vec<String> {
+        answer["predictions"].as_array().unwrap().iter().map(|p| p["gpu"].as_str().unwrap().to_owned()).collect()
+    };
+    let answer = bench.json(&["predict", "t.json", "--json", "--to", "4090,rtx3090,RTX A6000,a100-80"]);
+    assert_eq!(gpus(&answer), ["rtx-4090", "rtx-3090", "rtx-a6000", "a100-pcie-80gb", "a100-sxm4-80gb"]);
+    let several = bench.run(&["predict", "t.json", "--json", "--to", "h100"]);
+    assert_eq!(text(&several.stderr), "--to h100: h100-nvl, h100-pcie-80gb, h100-sxm5-80gb\n");
+    let rows = |args: &[&str]| bench.ok(args).lines().count() - 1;
+    assert_eq!(rows(&["gpus", "a100-80", "--csv"]), 2);
+    assert_eq!(rows(&["gpus", "rtx4090", "--csv"]), 1);
+    assert!(rows(&["offers", "--gpu", "h100", "--csv"]) > rows(&["offers", "--gpu", "h100-nvl", "--csv"]));
+    assert!(rows(&["offers", "rtx4090", "--csv"]) > 0);
+    let plan = bench.json(&["plan", "t.json", "--steps", "1000", "--gpus", "h100", "--json"]);
+    assert!(plan["parts"][0]["gpu"].as_str().unwrap().starts_with("h100-"), "{plan}");
+}
+
+#[test]
+fn one_gpu_of_a_name_of_several_is_asked_for_with_the_commands() {
+    let bench = Bench::new();
+    bench.file("t.json", PROFILE);
+    let error = bench.error(&["predict", "t.json", "--origin", "a100", "--to=l4"]);
+    assert!(error.contains("--origin a100: 4 GPUs are called that; which one?"), "{error}");
+    assert!(error.contains("\n  habitat-tui predict t.json --origin a100-sxm4-80gb --to=l4\n"), "{error}");
+    let error = bench.error(&["--gpu", "h100", "--screenshot", "x.svg"]);
+    assert!(error.contains("\n  habitat-tui --gpu h100-nvl --screenshot x.svg\n"), "{error}");
+    let error = bench.error(&["predict", "t.json", "--to", "h1000"]);
+    assert!(error.contains("no GPU \"h1000\" in the catalog"), "{error}");
+}
+
+#[test]
+fn an_origin_that_may_be_one_of_several_is_asked_for_with_the_commands() {
+    let bench = Bench::new();
+    bench.file("t.json", PROFILE.replace(r#""gpu": "v100-sxm2-16gb""#, r#""gpu_name": "NVIDIA A100-SXM4""#));
+    for command in [&["predict", "t.json"][..], &["plan", "t.json", "--steps", "9"], &["t.json"]] {
+        let error = bench.error(command);
+        let again = format!("\n  habitat-tui {} --origin a100-sxm4-40gb\n", command.join(" "));
+        assert!(error.contains(&again), "{error}");
+    }
+}
+
+#[test]
+fn misspelt_commands_and_several_files_are_met_with_the_right_command() {
+    let bench = Bench::new();
+    bench.file("a.json", PROFILE);
+    bench.file("b.json", PROFILE);
+    let error = bench.error(&["prdict", "a.json", "--to", "l4"]);
+    assert!(error.contains("did you mean this?\n  habitat-tui predict a.json --to l4\n"), "{error}");
+    for (typed, meant) in [("predit", "predict"), ("plans", "plan"), ("offer", "offers")] {
+        let error = bench.error(&[typed]);
+        assert!(error.contains(&format!("{typed}: no such file, and no command")), "{error}");
+        assert!(error.contains(&format!("did you mean `habitat-tui {meant}`?")), "{error}");
+    }
+    let error = bench.error(&["a.json", "b.json"]);
+    for line in ["habitat-tui a.json", "habitat-tui import a.json b.json -o step.habitat.json.zst"] {
+        assert!(error.contains(&format!("\n  {line}")), "{error}");
+    }
+    let error = bench.error(&["a.json", "predict"]);
+    assert!(error.contains("\n  habitat-tui predict a.json"), "{error}");
+    let error = bench.error(&["step.habitat.json"]);
+    assert!(error.ends_with("step.habitat.json: no such file\n"), "{error}");
+}
+
+#[test]
+fn themes_of_ones_own_are_taken_by_name_and_by_file() {
+    let bench = Bench::new();
+    let theme = |name: &str| format!("name = \"{name}\"\nparent = \"dark\"\n[roles]\ntext = {{ fg = \"#abcdef\" }}\n");
+    bench.file("config/themes/mine.toml", theme("mine"));
+    bench.file("other.toml", theme("other"));
+    for (asked, picture) in [("mine", "1.svg"), ("other.toml", "2.svg"), ("./other.toml", "3.svg")] {
+        bench.ok(&["--theme", asked, "--screenshot", picture]);
+        assert!(std::fs::read_to_string(bench.path(picture)).unwrap().contains("#abcdef"), "{asked}");
+    }
+    let error = bench.error(&["--theme", "nimble", "--screenshot", "x.svg"]);
+    assert!(error.contains("no theme \"nimble\"; there are dark, light, high-contrast, none, mine"), "{error}");
+    assert!(error.contains(path(&bench.path("config/themes"))), "{error}");
+    let error = bench.error(&["--theme", "gone.toml", "--screenshot", "x.svg"]);
+    assert!(error.contains("gone.toml: no such file"), "{error}");
+    bench.file("config/themes/mine.toml", "name = 3");
+    assert!(bench.error(&["--screenshot", "x.svg"]).contains("mine.toml"));
+}
+
+#[test]
+fn a_picture_of_another_form_is_refused() {
+    let bench = Bench::new();
+    let error = bench.error(&["--screenshot", "x.png"]);
+    assert!(error.contains("--screenshot x.png: pictures are written as SVG alone; name it x.svg"), "{error}");
+    assert!(!bench.path("x.png").exists());
+}
+
+/// Offers of one GPU: dated, undated, of a peer-to-peer host, at a tenth of the list price, far
+/// below others.
+const DOUBTED: &str = r#"schema = 1
+provider = "lab"
+[[offer]]
+region = "r"
+instance_type = "old"
+gpu_name = "L4"
+gpu = "l4"
+gpu_count = 1
+on_demand_usd_per_hour = 0.00031
+spot_usd_per_hour = 0.00003
+market = "peer-to-peer"
+scope = "instance_total"
+as_of = "2025-11-22"
+source = "s"
+"#;
+
+#[test]
+fn doubtful_prices_are_marked_wherever_they_are_shown() {
+    let bench = Bench::new();
+    bench.file("t.json", PROFILE);
+    bench.file("config/pricing/lab.toml", DOUBTED);
+    let day = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+            .args(args)
+            .current_dir(bench.folder.path())
+            .env("HABITAT_TUI_CONFIG_DIR", bench.path("config"))
+            .env("SOURCE_DATE_EPOCH", "1795305600") // 2026-11-22
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let json = |args: &[&str]| -> Value { serde_json::from_str(&day(args)).unwrap() };
+    let reasons = ["365 days old", "of a single host on a peer-to-peer market", "10 % of the same machine on demand"];
+    let check = |place: &Value| {
+        assert_eq!(place["price_age_days"], 365, "{place}");
+        assert_eq!(place["market"], "peer-to-peer");
+        for reason in reasons {
+            assert!(place["price_doubts"].as_array().unwrap().iter().any(|doubt| doubt == reason), "{place}");
+        }
+        assert!(place["price_doubts"].to_string().contains("other providers ask for this GPU"), "{place}");
+    };
+    let offers = json(&["offers", "--gpu", "l4", "--json"]);
+    check(&offers["offers"][0]);
+    let plan = ["plan", "t.json", "--steps", "100000", "--tiers", "spot"];
+    let with = |last: &'static str| [&plan[..], &[last]].concat();
+    let answer = json(&with("--json"));
+    check(&answer["parts"][0]);
+    assert!(answer["notes"].to_string().contains("lab/r/old/spot is in doubt: 365 days old"), "{answer}");
+    assert!(answer["alternatives"][0]["market"].is_string());
+    let report = day(&plan);
+    assert!(
+        report.contains("note: the price of lab/r/old/spot is in doubt: 365 days old; of a single host"),
+        "{report}"
+    );
+    assert!(report.contains("old, peer-to-peer, low spot, far below others"), "{report}");
+    let toml: toml::Table = day(&with("--toml")).parse().unwrap();
+    assert_eq!(toml["part"][0]["price_age_days"].as_integer(), Some(365));
+    assert_eq!(toml["part"][0]["price_doubts"].as_array().unwrap().len(), 4);
+    let predicted = json(&["predict", "t.json", "--to", "l4", "--json"]);
+    assert_eq!(predicted["predictions"][0]["cheapest_offer"]["market"], "peer-to-peer");
+    assert!(day(&["predict", "t.json", "--to", "l4", "--csv"]).contains("365 days old; of a single host"));
+    // The shipped prices too: what cannot be dated, and hosts of a marketplace.
+    let shipped = json(&["offers", "p3.16xlarge", "--json"]);
+    let low = shipped["offers"].as_array().unwrap().iter().find(|it| it["offer"] == "aws/us-east-2/p3.16xlarge/spot");
+    assert_eq!(low.unwrap()["price_doubts"].as_array().unwrap().len(), 2, "{low:?}");
+    assert!(day(&["offers", "vast", "--csv"]).lines().skip(1).all(|line| line.contains("peer-to-peer")));
+}
+
+#[test]
+fn predictions_without_a_batch_size_keep_their_prices_and_name_the_flag() {
+    let bench = Bench::new();
+    bench.file("t.json", PROFILE.replace(r#""batch_size": 64, "#, ""));
+    let report = bench.ok(&["predict", "t.json", "--to", "l4"]);
+    assert!(report.contains("samples/s and samples/$ need the batch size: give it with --batch-size N"), "{report}");
+    let answer = bench.json(&["predict", "t.json", "--to", "l4", "--json"]);
+    assert!(answer["predictions"][0]["cheapest_offer"]["usd_per_gpu_hour"].is_number(), "{answer}");
+}

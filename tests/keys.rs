@@ -2,15 +2,19 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{keys, launch};
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::screen::plan::{Lower, Pane};
 use habitat_tui::app::screen::predict;
 use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{App, Effect, Msg, SaveOutcome, Screen, Target};
+use habitat_tui::catalog::Catalog;
 use habitat_tui::plan::PlanStatus;
 use habitat_tui::predict::MethodChoice;
 use habitat_tui::profile::breakdown::GroupBy;
+use habitat_tui::store::bundled;
 use habitat_tui::tui::render;
 
 fn after(text: &str) -> App {
@@ -78,10 +82,10 @@ fn rows_sort_by_every_column() {
 fn what_does_not_fit_is_never_the_answer() {
     let app = after("");
     assert_eq!(predict::fastest(&app).unwrap().name, "H100 SXM5 80GB");
-    let (row, value) = predict::best_value(&app).unwrap();
+    let (row, _, per_usd) = predict::best_value(&app).unwrap();
     assert_eq!(row.name, "L4");
     // 16 samples in 16 ms, at $0.35 an hour on demand: spot prices are the plan's business.
-    assert!((value.per_usd.mid - 1000.0 * 3600.0 / 0.35).abs() < 1.0);
+    assert!((per_usd.mid - 1000.0 * 3600.0 / 0.35).abs() < 1.0);
 }
 
 #[test]
@@ -253,4 +257,45 @@ fn other_batch_sizes_are_shown_for_the_selected_gpu() {
         assert_eq!(after(&format!("3 B {closing}")).modal, None, "{closing}");
     }
     assert_eq!(after("4 B").modal, None);
+}
+
+#[test]
+fn the_gpu_of_a_recording_that_may_be_one_of_several_is_chosen() {
+    let mut launch = launch();
+    launch.setup.catalog = Arc::new(Catalog::new(bundled::gpus()));
+    let origin = Arc::make_mut(&mut launch.setup.profile).origin.as_mut().unwrap();
+    (origin.gpu, origin.gpu_name) = (None, Some("NVIDIA A100-SXM4".to_owned()));
+    let engine = launch.engine.predict.clone();
+    launch.engine.predict = Arc::new(move |profile, method| match profile.origin.as_ref().unwrap().gpu {
+        Some(_) => engine(profile, method),
+        None => Err("say which it is with --origin".to_owned()),
+    });
+    let after = |text: &str| render(&launch, &keys(text), (80, 24));
+    // The dialog opens by itself, and again with its key.
+    for pressed in ["", "esc 3 O"] {
+        let (app, buffer) = after(pressed);
+        let Some(Modal::Origin { candidates, selected: 0 }) = &app.modal else { panic!("{:?}", app.modal) };
+        assert_eq!(candidates.gpus[0].as_str(), "a100-sxm4-40gb");
+        assert!(common::text(&buffer).contains("a100-sxm4-80gb"));
+    }
+    let (left, buffer) = after("esc 3");
+    assert_eq!(left.modal, None);
+    assert!(common::text(&buffer).contains("O chooses it here"), "{}", common::text(&buffer));
+    let (app, _) = after("j enter");
+    assert_eq!(app.setup.profile.origin.as_ref().unwrap().gpu.as_ref().unwrap().as_str(), "a100-sxm4-80gb");
+    assert!(app.predictions.value().is_some() && app.plan.value().is_some());
+    // Where it is known there is nothing to choose.
+    let (known, _) = after("enter O");
+    assert_eq!(known.modal, None);
+}
+
+#[test]
+fn filters_take_the_names_of_gpus_as_people_type_them() {
+    let mut launch = launch();
+    launch.setup.catalog = Arc::new(Catalog::new(bundled::gpus()));
+    for typed in ["h 1 0 0 s x m", "h 1 0 0 - 8 0"] {
+        let app = render(&launch, &keys(&format!("3 / {typed}")), (80, 24)).0;
+        let rows: Vec<_> = predict::rows(&app).iter().map(|row| row.slug.as_str()).collect();
+        assert_eq!(rows, ["h100-sxm5-80gb"], "{typed}");
+    }
 }

@@ -15,6 +15,8 @@ fn draw(screen: &str, size: &str, file: &Path) {
         .arg(file)
         .env("HABITAT_TUI_CONFIG_DIR", home.path())
         .env("LANG", "C.UTF-8")
+        // The age of prices is that of this day, 2026-11-22.
+        .env("SOURCE_DATE_EPOCH", "1795305600")
         .env_remove("NO_COLOR")
         .output()
         .unwrap();

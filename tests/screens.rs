@@ -135,3 +135,46 @@ fn screenshots_are_whole_and_titled() {
     assert!(svg.contains("<title id=\"title\">habitat-tui, plan screen, 80 by 24 cells</title>"));
     assert_eq!(svg, screenshot(&launch(), &keys("4"), (80, 24)));
 }
+
+/// Offers are not said to be missing where the batch size is.
+#[test]
+fn without_a_batch_size_prices_stay_and_the_flag_is_named() {
+    let mut launch = launch();
+    std::sync::Arc::make_mut(&mut launch.setup.profile).workload.batch_size = None;
+    let engine = launch.engine.predict.clone();
+    launch.engine.predict = std::sync::Arc::new(move |profile, method| {
+        let mut answer = (*engine(profile, method)?).clone();
+        answer.workload.batch_size = None;
+        answer.predictions.iter_mut().for_each(|prediction| prediction.throughput = None);
+        Ok(answer.into())
+    });
+    let drawn = picture(&launch, "1", (120, 40));
+    assert!(drawn.contains("needs the batch size: start with --batch-size N"), "{drawn}");
+    let drawn = picture(&launch, "3", (120, 40));
+    assert!(drawn.contains("2.400") && drawn.contains("samples/$ need the batch size (--batch-size N)"), "{drawn}");
+    assert_eq!(drawn.matches("no offer").count(), 1, "{drawn}");
+}
+
+/// The chart, the list and the recommendation tell the hours of one end of the range, and the
+/// axes end where the values do.
+#[test]
+fn everything_on_the_plan_screen_is_at_one_end_of_the_range() {
+    for (pressed, shortest, longest, said) in
+        [("4", "62 min", "6.3 h", "in ≤ 6.3 h"), ("4 c", "54 min", "5.5 h", "in 5.5 h")]
+    {
+        let drawn = picture(&launch(), pressed, (120, 40));
+        assert!(drawn.contains(&format!("$1.65 {said}")), "{drawn}");
+        let axis = drawn.lines().find(|line| line.contains("time at the high end") || line.contains("expected time"));
+        let axis = axis.unwrap_or_else(|| panic!("{drawn}"));
+        assert!(axis.contains(shortest) && axis.contains(longest), "{axis}");
+        for bound in ["$0.665│", "$2.16│"] {
+            assert_eq!(drawn.matches(bound).count(), 1, "{bound}\n{drawn}");
+        }
+        // In the list: the plan and the fastest offer.
+        let row = |gpu: &str| drawn.lines().find(|line| line.contains(&format!("1 × {gpu} ")) && line.contains('$'));
+        assert!(row("h100-sxm5-80gb").unwrap().contains(shortest), "{drawn}");
+        // The fastest offer is the left end of the stair: the first column of the plot.
+        let top = drawn.lines().find(|line| line.contains("$2.16│")).unwrap();
+        assert_eq!(top.split("$2.16│").nth(1).unwrap().chars().next(), Some('●'), "{drawn}");
+    }
+}

@@ -49,6 +49,9 @@ impl App {
             Needs::Plan if self.plan.value().is_some_and(|plan| plan.parts.is_empty()) => {
                 Some("no plan meets the limits, so there is nothing to write")
             }
+            Needs::UnknownOrigin if self.origins().gpus.is_empty() => {
+                Some("the GPU is known, or nothing tells which it may have been")
+            }
             Needs::RunningJob if !self.plan.is_running() && !self.predictions.is_running() => {
                 Some("nothing is being computed")
             }

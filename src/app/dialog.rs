@@ -1,5 +1,7 @@
 //! What happens in dialogs: keys, lines being typed, and Enter.
 
+use std::sync::Arc;
+
 use crate::action::Action;
 use crate::app::engine::SaveOutcome;
 use crate::app::live::Leaving;
@@ -37,7 +39,8 @@ impl App {
                 *exists = false;
                 *error = None;
             }
-            Some(Modal::Methods { .. } | Modal::Batches { .. } | Modal::Leave { .. }) | None => {}
+            Some(Modal::Methods { .. } | Modal::Batches { .. } | Modal::Origin { .. } | Modal::Leave { .. }) | None => {
+            }
         }
     }
 
@@ -53,12 +56,12 @@ impl App {
         if let Some(Modal::Leave { .. }) = self.modal {
             return self.leaving_key(key, effects);
         }
-        if matches!(self.modal, Some(Modal::Methods { .. } | Modal::Batches { .. })) {
+        if matches!(self.modal, Some(Modal::Methods { .. } | Modal::Batches { .. } | Modal::Origin { .. })) {
             // Nothing is typed here: the keys of lists move, the one that opened it closes.
             match self.setup.keymap.action(key) {
                 Some(Action::Up) => return self.modal_scroll(-1),
                 Some(Action::Down) => return self.modal_scroll(1),
-                Some(Action::Back | Action::Methods | Action::Batches) => {
+                Some(Action::Back | Action::Methods | Action::Batches | Action::Origin) => {
                     self.modal = None;
                     return;
                 }
@@ -108,6 +111,7 @@ impl App {
             Some(Modal::Help { scroll, .. }) => *scroll = moved(*scroll, help),
             Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, actions),
             Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
+            Some(Modal::Origin { candidates, selected }) => *selected = moved(*selected, candidates.gpus.len()),
             Some(Modal::Leave { selected }) => *selected = moved(*selected, Leaving::ALL.len()),
             _ => {}
         }
@@ -149,8 +153,30 @@ impl App {
             }
             Some(Modal::Leave { selected }) => self.leave(selected, effects),
             Some(Modal::Methods { gpu, selected }) => self.choose_method(gpu, selected, effects),
+            Some(Modal::Origin { candidates, selected }) => {
+                if let Some(gpu) = candidates.gpus.into_iter().nth(selected) {
+                    self.recorded_on(gpu, effects);
+                }
+            }
             Some(Modal::Help { .. } | Modal::Filter { .. } | Modal::Batches { .. }) | None => {}
         }
+    }
+
+    /// Asks which GPU the step was recorded on, where there is something to choose from.
+    pub(super) fn ask_origin(&mut self) {
+        let candidates = self.origins();
+        if !candidates.gpus.is_empty() {
+            self.modal = Some(Modal::Origin { candidates, selected: 0 });
+        }
+    }
+
+    /// Takes the user's word for the GPU that the step was recorded on.
+    fn recorded_on(&mut self, gpu: GpuSlug, effects: &mut Vec<Effect>) {
+        if let Some(origin) = &mut Arc::make_mut(&mut self.setup.profile).origin {
+            self.message = Some((Tone::Good, format!("recorded on {gpu}, as you say (--origin {gpu})")));
+            origin.gpu = Some(gpu);
+        }
+        self.start_predict(effects);
     }
 
     /// Whether the method at this position has an answer on the GPU compared, or needs none.

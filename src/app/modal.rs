@@ -4,6 +4,7 @@ use crate::action::{ACTIONS, Group, Spec};
 use crate::app::App;
 use crate::app::input::Input;
 use crate::app::slider::Knob;
+use crate::predict::origin::Candidates;
 use crate::units::GpuSlug;
 
 /// A dialog.
@@ -51,6 +52,13 @@ pub enum Modal {
         /// The GPU.
         gpu: GpuSlug,
     },
+    /// Which of these GPUs the step was recorded on.
+    Origin {
+        /// What there is to choose from.
+        candidates: Candidates,
+        /// Position among them.
+        selected: usize,
+    },
     /// What becomes of the job that still runs.
     Leave {
         /// Position among [`Leaving::ALL`](crate::app::live::Leaving::ALL).
@@ -84,6 +92,7 @@ impl Modal {
             Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
             Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
             Self::Batches { .. } => &[("esc", "close")],
+            Self::Origin { .. } => &[("enter", "it was this one"), ("↑↓", "choose"), ("esc", "close")],
             Self::Leave { .. } => {
                 &[("enter", "do it"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
             }
@@ -94,7 +103,7 @@ impl Modal {
     /// The line being typed, where there is one.
     pub const fn input_mut(&mut self) -> Option<&mut Input> {
         match self {
-            Self::Methods { .. } | Self::Batches { .. } | Self::Leave { .. } => None,
+            Self::Methods { .. } | Self::Batches { .. } | Self::Origin { .. } | Self::Leave { .. } => None,
             Self::Help { input, .. }
             | Self::Palette { input, .. }
             | Self::Filter { input, .. }

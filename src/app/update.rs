@@ -34,10 +34,14 @@ impl App {
             Msg::Wheel(rows) => self.wheel(rows),
             Msg::Resize(columns, rows) => self.size = (columns, rows),
             Msg::Predicted { generation, result } => {
-                if self.predictions.finish(generation, result) && self.predictions.value().is_some() {
-                    PredictState::rebuild(self);
-                    if !self.predictions.is_stale() {
-                        self.start_plan(&mut effects);
+                if self.predictions.finish(generation, result) {
+                    if self.predictions.value().is_some() {
+                        PredictState::rebuild(self);
+                        if !self.predictions.is_stale() {
+                            self.start_plan(&mut effects);
+                        }
+                    } else if self.modal.is_none() && self.screen != Screen::Job {
+                        self.ask_origin();
                     }
                 }
             }
@@ -187,6 +191,7 @@ impl App {
                     effects.push(Effect::Batches { generation, profile, gpu, method: self.method });
                 }
             }
+            Action::Origin => self.ask_origin(),
             Action::Left | Action::Decrease => self.move_knob(false, false, effects),
             Action::Right | Action::Increase => self.move_knob(true, false, effects),
             Action::FarLeft => self.move_knob(false, true, effects),
@@ -381,8 +386,12 @@ impl App {
     fn click(&mut self, target: Target, effects: &mut Vec<Effect>) {
         self.message = None;
         if let Target::DialogRow(row) = target {
-            if let Some(Modal::Palette { selected, .. } | Modal::Methods { selected, .. } | Modal::Leave { selected }) =
-                &mut self.modal
+            if let Some(
+                Modal::Palette { selected, .. }
+                | Modal::Methods { selected, .. }
+                | Modal::Origin { selected, .. }
+                | Modal::Leave { selected },
+            ) = &mut self.modal
             {
                 *selected = row;
                 self.confirm(effects);

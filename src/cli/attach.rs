@@ -33,6 +33,7 @@ mod linux {
     use crate::capture::on_demand::{self, AttachError, Attached, FOLDER_VARIABLE, Order, Said};
     use crate::catalog::Catalog;
     use crate::cli::env::folder;
+    use crate::cli::gpu;
     use crate::cli::import::resolve;
     use crate::cli::run::{may_write, script, unused};
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
@@ -103,8 +104,7 @@ mod linux {
 
     /// Everything that can be refused before the job is asked, is.
     fn check(args: &AttachArgs, catalog: &Catalog) -> Result<Option<GpuSlug>, CliError> {
-        let find = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone());
-        let origin = args.workload.origin.as_ref().map(find).transpose().map_err(CliError::of)?;
+        let origin = gpu::maybe(catalog, "--origin", args.workload.origin.as_ref())?;
         if args.workload.batch_size == Some(0) {
             return Err(CliError("--batch-size: 0; a step processes at least one sample".to_owned()));
         }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::train::sha256;
-use super::{CliError, evaluate};
+use super::{CliError, evaluate, gpu};
 use crate::catalog::Catalog;
 use crate::learn::blackbox::{fit, sizes};
 use crate::predict::Predictions;
@@ -13,7 +13,6 @@ use crate::predict::blackbox::{Axis, BlackBoxModel, OperatorTotals, Recorded, be
 use crate::report::format;
 use crate::settings::args::{BlackBoxArgs, BlackBoxEvaluateArgs, InputArgs};
 use crate::store::{self, Kind, Limit, StoreError, profet};
-use crate::units::GpuSlug;
 
 /// The card beside the model.
 const CARD: &str = "blackbox.md";
@@ -28,10 +27,7 @@ pub(super) fn answers(
     catalog: &Catalog,
 ) -> Result<(Predictions, String), CliError> {
     let model = store::black_box(models)?;
-    let targets: Vec<GpuSlug> = to
-        .iter()
-        .map(|name| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of))
-        .collect::<Result<_, _>>()?;
+    let targets = gpu::all(catalog, "--to", to)?;
     let one = |path: &Path| -> Result<(OperatorTotals, Predictions), CliError> {
         let totals = match store::kind(path)? {
             Kind::BlackBox => store::read_totals(path)?,

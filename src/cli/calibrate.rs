@@ -22,7 +22,7 @@ mod unix {
     use crate::capture::calibrate::{Device, Outcome, calibrate};
     use crate::capture::device::Gpu;
     use crate::catalog::{Calibration, Catalog, DeviceIdentity, GpuSpec};
-    use crate::cli::{print_json, progress::Progress};
+    use crate::cli::{gpu, print_json, progress::Progress};
     use crate::report::calibration;
     use crate::store::{self, Paths, StoreError};
     use crate::terminal;
@@ -36,7 +36,7 @@ mod unix {
         if let Some(path) = args.output.as_ref().filter(|path| path.exists() && !args.force) {
             return Err(StoreError::Exists { path: path.clone() }.into());
         }
-        let named = args.gpu.as_ref().map(|name| catalog.find(name).map_err(CliError::of)).transpose()?;
+        let named = args.gpu.as_ref().map(|name| gpu::one(&catalog, "--gpu", name)).transpose()?;
         let mut gpu =
             Gpu::open(args.device, args.python.as_deref()).map_err(|why| CliError(format!("calibrate: {why}")))?;
         let entry = match named {

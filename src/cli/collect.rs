@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::process::{Command, Stdio};
 
-use super::CliError;
+use super::{CliError, gpu};
 use crate::settings::args::{CollectArgs, CollectDevice};
 use crate::store::{self, Paths};
 
@@ -30,7 +30,7 @@ pub(super) fn run(args: &CollectArgs) -> Result<u8, CliError> {
     command.args(["--index", &args.device_number.to_string()]);
     command.args(["--device", if args.device == CollectDevice::Cpu { "cpu" } else { "cuda" }]);
     if let Some(name) = &args.gpu {
-        let gpu = store::catalog(&Paths::find())?.find(name).map_err(CliError::of)?.slug.clone();
+        let gpu = gpu::one(&store::catalog(&Paths::find())?, "--gpu", name)?.slug.clone();
         command.args(["--gpu", gpu.as_str()]);
     }
     if args.tiny {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{CliError, load};
+use super::{CliError, gpu, load};
 use crate::predict::blackbox::{OperatorTotals, TotalsError};
 use crate::settings::args::{ExportArgs, InputArgs};
 use crate::store::{self, Paths};
@@ -12,10 +12,7 @@ pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, CliError
     let input = InputArgs { file: args.file.clone(), batch_size: args.batch_size, ..InputArgs::default() };
     let loaded = load(&input, &catalog)?;
     loaded.warn();
-    let named = match &args.origin {
-        Some(name) => Some(catalog.find(name).map_err(CliError::of)?),
-        None => None,
-    };
+    let named = args.origin.as_ref().map(|name| gpu::one(&catalog, "--origin", name)).transpose()?;
     let recorded = loaded.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
     let gpu = named.or_else(|| recorded.and_then(|slug| catalog.get(slug)));
     let refuse = |error: TotalsError| CliError(format!("{}: {error}", loaded.label));

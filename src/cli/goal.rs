@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::CliError;
+use super::{CliError, gpu};
 use crate::catalog::Catalog;
 use crate::plan::{Confidence, Goal, Objective, Work};
 use crate::pricing::PriceBook;
@@ -16,7 +16,7 @@ use crate::units::{BytesPerSecond, Samples};
 pub(super) const DEFAULT_WORK: Work = Work::Steps(100_000);
 
 /// The goal asked for; `None` where no amount of work was given.
-pub(super) fn goal(args: &GoalArgs, defaults: &PlanDefaults, catalog: &Catalog) -> Result<Option<Goal>, CliError> {
+pub(super) fn goal(args: &GoalArgs, defaults: &PlanDefaults) -> Result<Option<Goal>, CliError> {
     let work = match args {
         GoalArgs { samples: Some(count), .. } => Some(Work::Samples(samples(*count)?)),
         GoalArgs { steps: Some(steps), .. } => Some(Work::Steps(*steps)),
@@ -28,14 +28,13 @@ pub(super) fn goal(args: &GoalArgs, defaults: &PlanDefaults, catalog: &Catalog) 
     };
     let Some(mut goal) = work.map(Goal::new) else { return Ok(None) };
     apply(args, defaults, &mut goal);
-    for name in &args.gpus {
-        goal.limits.gpus.push(catalog.find(name).map_err(CliError::of)?.slug.clone());
-    }
     Ok(Some(goal))
 }
 
-/// Refuses names that no offer has: a typing error would otherwise look like "no plan".
-pub(super) fn check_names(goal: &Goal, prices: &PriceBook) -> Result<(), CliError> {
+/// Puts the GPUs named into the goal and refuses names that no offer has: a typing error would
+/// otherwise look like "no plan".
+pub(super) fn names(goal: &mut Goal, args: &GoalArgs, catalog: &Catalog, prices: &PriceBook) -> Result<(), CliError> {
+    goal.limits.gpus = gpu::all(catalog, "--gpus", &args.gpus)?;
     let limits = &goal.limits;
     let offers = prices.offers();
     for name in limits.providers.iter().chain(&limits.exclude_providers) {
@@ -51,8 +50,11 @@ pub(super) fn check_names(goal: &Goal, prices: &PriceBook) -> Result<(), CliErro
             return Err(CliError(format!("no region begins with {start:?}; `habitat-tui offers` lists all")));
         }
     }
-    for gpu in &limits.gpus {
-        if !offers.iter().any(|offer| offer.gpu.as_ref() == Some(gpu)) {
+    for name in &args.gpus {
+        // Of a name of several boards, one with an offer is enough.
+        let meant = catalog.named(name);
+        if !offers.iter().any(|offer| meant.iter().any(|gpu| offer.gpu.as_ref() == Some(&gpu.slug))) {
+            let gpu = meant.first().map_or_else(|| text::clean(name, 40), |gpu| gpu.slug.to_string());
             return Err(CliError(format!(
                 "no offer has a {gpu}; `habitat-tui offers` lists all, your own go into the price overlay"
             )));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::recording::{self, Form};
-use super::{CliError, next, print_json};
+use super::{CliError, gpu, next, print_json};
 use crate::catalog::{Catalog, DeviceIdentity};
 use crate::profile::Profile;
 use crate::profile::kineto::{self, DeviceInfo, Import, ImportOptions, KinetoError};
@@ -53,12 +53,7 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         return Err(CliError(format!("{output}: is the recording itself; give the profile another name")));
     }
     let told = &args.workload;
-    let origin = told
-        .origin
-        .as_ref()
-        .map(|name| catalog.find(name).map(|gpu| gpu.slug.clone()))
-        .transpose()
-        .map_err(CliError::of)?;
+    let origin = gpu::maybe(&catalog, "--origin", told.origin.as_ref())?;
     let kinds = args.traces.iter().map(|path| store::kind(path)).collect::<Result<Vec<_>, _>>()?;
     if kinds == [Kind::OpList] {
         let profile = super::input::op_list(&args.traces[0])?;

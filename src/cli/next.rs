@@ -5,7 +5,36 @@ use std::path::Path;
 use crate::predict::origin::candidates;
 use crate::profile::Profile;
 use crate::store::{self, Paths};
-use crate::text::shell_word;
+use crate::text::{self, shell_word};
+
+/// What was typed, with `flag VALUE` in place of the value that the flag had, or at the end.
+pub(super) fn again(flag: &str, value: &str) -> String {
+    let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    retyped(&typed, flag, value)
+}
+
+fn retyped(typed: &[String], flag: &str, value: &str) -> String {
+    let equals = format!("{flag}=");
+    let mut words = typed.to_vec();
+    // What follows `--` is another program's.
+    let own = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
+    let place = (0..own).find(|at| typed[*at] == flag || typed[*at].starts_with(&equals));
+    match place {
+        Some(at) if typed[at] == flag && at + 1 < own => value.clone_into(&mut words[at + 1]),
+        Some(at) => words[at] = format!("{equals}{value}"),
+        None => drop(words.splice(own..own, [flag.to_owned(), value.to_owned()])),
+    }
+    command_of(&words)
+}
+
+/// A command of this program, its words as a shell takes them; what begins with a dash is a flag.
+pub(super) fn command_of(words: &[impl AsRef<str>]) -> String {
+    let shown = words.iter().map(|word| {
+        let word = text::clean(word.as_ref(), 4096);
+        if word.starts_with('-') { word } else { shell_word(&word) }
+    });
+    format!("habitat-tui {}", shown.collect::<Vec<_>>().join(" "))
+}
 
 /// The lines that end a report: `next: habitat-tui FILE`, and where the catalog does not
 /// know the GPU that was measured, what there is to choose from.
@@ -44,6 +73,18 @@ pub(super) fn lines_of(command: &str, profile: &Profile) -> String {
 mod tests {
     use super::*;
     use crate::units::GpuSlug;
+
+    #[test]
+    fn a_command_is_typed_again_with_another_value() {
+        let again = |line: &str| {
+            let typed: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            retyped(&typed, "--origin", "l4")
+        };
+        assert_eq!(again("predict x.json --origin a100 --json"), "habitat-tui predict x.json --origin l4 --json");
+        assert_eq!(again("predict --origin=a100 x.json"), "habitat-tui predict --origin=l4 x.json");
+        assert_eq!(again("predict it's"), "habitat-tui predict 'it'\\''s' --origin l4");
+        assert_eq!(again("run -- python --origin a"), "habitat-tui run --origin l4 -- python --origin a");
+    }
 
     #[test]
     fn what_is_missing_is_in_the_command() {

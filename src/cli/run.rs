@@ -59,6 +59,7 @@ mod unix {
     use crate::capture::assemble::{self, Assembled};
     use crate::capture::{self, Asked, CaptureError, Finished, Order, Private, Recording, Seen, Settings};
     use crate::catalog::Catalog;
+    use crate::cli::gpu;
     use crate::cli::import::resolve;
     use crate::profile::kineto::{DeviceInfo, ImportOptions};
     use crate::store::{self, Paths, StoreError};
@@ -253,9 +254,7 @@ mod unix {
     impl Session {
         /// Everything that can be refused before the job starts, is.
         fn new(args: Arc<RunArgs>, catalog: Arc<Catalog>) -> Result<Self, CliError> {
-            let origin =
-                args.workload.origin.as_ref().map(|name| catalog.find(name).map(|gpu| gpu.slug.clone())).transpose();
-            let origin = origin.map_err(CliError::of)?;
+            let origin = gpu::maybe(&catalog, "--origin", args.workload.origin.as_ref())?;
             let script = script(&args.command);
             let output = args.output.clone().unwrap_or_else(|| unused(&script));
             for path in [Some(&output), args.json.as_ref(), args.log.as_ref()].into_iter().flatten() {

@@ -9,7 +9,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::fit::kernelwise::load;
-use super::{CliError, print_json, settings, train};
+use super::{CliError, gpu, print_json, settings, train};
 use crate::catalog::{Catalog, GpuSpec, Layer};
 use crate::predict::kernelwise::{Across, KernelWise, Level};
 use crate::predict::{MethodChoice, Options, predict};
@@ -80,7 +80,7 @@ struct SweepJson<'a> {
 pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
-    let gpu = catalog.find(&args.gpu).map_err(CliError::of)?;
+    let gpu = gpu::one(&catalog, "--gpu", &args.gpu)?;
     if args.from > args.to {
         return Err(CliError(format!("--from {} lies above --to {}", args.from, args.to)));
     }

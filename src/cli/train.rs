@@ -13,7 +13,7 @@ use std::time::Instant;
 use sha2::{Digest, Sha256};
 
 use super::progress::{Progress, span};
-use super::{CliError, settings};
+use super::{CliError, gpu, settings};
 use crate::catalog::Catalog;
 use crate::learn::fit::{FitOptions, Fitted, fit};
 use crate::learn::habitat::{GpuErrors, HabitatOptions, Part, Prepared, Sample, Split, judge, prepare, weights};
@@ -77,12 +77,11 @@ pub(super) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
         }
         return super::operators::run((data, &args.collected), &dir, args.seed, &catalog, out);
     }
-    let slug = |name: &String| catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(CliError::of);
     let options = HabitatOptions {
         layers: args.layers as usize,
         width: args.width as usize,
         epochs: args.epochs,
-        leave_out: args.leave_out.iter().map(slug).collect::<Result<_, _>>()?,
+        leave_out: gpu::all(&catalog, "--leave-out", &args.leave_out)?,
         rows: args.rows.map(|rows| rows as usize),
         seed: args.seed,
     };

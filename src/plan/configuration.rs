@@ -14,10 +14,9 @@ use super::spot::{Ladder, Losses};
 use super::{Part, PlanError, Range, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Workload};
-use crate::pricing::{Offer, OfferId, PriceBook, Tier};
+use crate::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use crate::units::{GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour, most};
 
-/// More than anyone will train on, and far from what arithmetic can hold.
 /// Dollars an hour above which a number is no price.
 const MOST_PRICE: f64 = 1e9;
 
@@ -35,6 +34,7 @@ pub(crate) struct Configuration {
     pub(crate) tier: Tier,
     pub(crate) price: UsdPerHour,
     price_as_of: Option<Date>,
+    pub(crate) trust: Trust,
     /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
     batch_size: Option<u64>,
     step: Estimate<Micros>,
@@ -144,6 +144,7 @@ pub(crate) fn configurations(
                 tier: offer.tier,
                 price: offer.price,
                 price_as_of: offer.as_of,
+                trust: offer.trust.clone(),
                 batch_size,
                 step,
                 scaling,
@@ -192,7 +193,7 @@ fn configuration<'p>(
         Fits::Yes => {}
         Fits::Unknown if goal.limits.allow_unknown_memory => {}
         Fits::Unknown => {
-            return Err((Kind::Memory, format!("not known whether it fits: {}", memory.reason), None));
+            return Err((Kind::MemoryUnknown, format!("not known whether it fits: {}", memory.reason), None));
         }
         Fits::No => {
             let reason = memory.needed.map_or_else(
@@ -380,6 +381,7 @@ impl Configuration {
             cost,
             price: self.price,
             price_as_of: self.price_as_of,
+            trust: self.trust.clone(),
             notes,
         }
     }

@@ -225,6 +225,9 @@ const fn because(kind: RejectionKind) -> &'static str {
         RejectionKind::UnknownGpu => "with a GPU that is not known",
         RejectionKind::NoPrediction => "without a prediction",
         RejectionKind::Memory => "without enough memory",
+        RejectionKind::MemoryUnknown => {
+            "on which it is not known whether the step fits (--allow-unknown-memory uses them)"
+        }
         RejectionKind::Limits => "outside the limits set",
         RejectionKind::Deadline => "too slow",
         RejectionKind::Budget => "too dear",

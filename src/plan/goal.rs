@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::Range;
 use crate::pricing::Tier;
 use crate::units::{BytesPerSecond, GpuSlug, Hours, Samples, Usd, UsdPerHour};
 
@@ -112,6 +113,24 @@ pub enum Confidence {
     Expected,
     /// The upper end of the range.
     High,
+}
+
+impl Confidence {
+    /// The end of a range that meets the deadline: where plans are compared and drawn.
+    pub fn end<T: Copy>(self, range: &Range<T>) -> T {
+        match self {
+            Self::Expected => range.mid,
+            Self::High => range.high,
+        }
+    }
+
+    /// Its name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Expected => "expected",
+            Self::High => "high",
+        }
+    }
 }
 
 /// Which offers may be used.

@@ -294,10 +294,7 @@ impl Prepared {
 
     /// A total's hours on the deadline's clock.
     fn finish(&self, total: &Total) -> f64 {
-        match self.goal.confidence {
-            Confidence::Expected => total.hours.mid.get(),
-            Confidence::High => total.hours.high.get(),
-        }
+        self.goal.confidence.end(&total.hours).get()
     }
 
     /// Which hours count against the deadline, in words.
@@ -315,6 +312,9 @@ impl Prepared {
                 "nothing says how many samples a step has: work is counted in steps of one GPU, and a step of n GPUs as n of them"
                     .to_owned(),
             );
+        }
+        for part in plan.parts.iter().filter(|part| !part.trust.doubts.is_empty()) {
+            notes.push(format!("the price of {} is in doubt: {}", part.offer, part.trust.reasons()));
         }
         if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
             let assumed = &self.goal.assumptions;

@@ -5,6 +5,7 @@ use std::fmt;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
+use super::trust::Trust;
 use crate::units::{Bytes, GpuSlug, UsdPerHour};
 
 /// A priced offer: one tier of one instance type in one region.
@@ -38,6 +39,8 @@ pub struct Offer {
     pub price: UsdPerHour,
     /// Date of the snapshot; `None` where the source gives none.
     pub as_of: Option<Date>,
+    /// How far the price can be trusted.
+    pub trust: Trust,
     /// Where the price comes from: repository, path and commit.
     pub source: String,
     /// Why the price or its scope must not be trusted for a plan; such offers are kept

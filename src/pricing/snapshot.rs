@@ -16,6 +16,7 @@
 //! on_demand_usd_per_hour = 1.006  # of the whole offer; at least one of the two prices
 //! spot_usd_per_hour = 0.5089
 //! scope = "instance_total"        # or composed, gpu_only, host_only: the last two are not used in plans
+//! market = "peer-to-peer"         # of a host on a marketplace; left out where the provider itself rents it out
 //! suspect = "..."                 # why the price is doubted; such an offer is not used in plans
 //! note = "..."
 //! as_of = "2026-07-20"            # left out where the source gives no date
@@ -26,6 +27,7 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use super::offer::{Offer, OfferId, Tier};
+use super::trust::{Market, Trust};
 use crate::text;
 use crate::units::{Bytes, GIB, GpuSlug, UsdPerHour, most};
 
@@ -86,6 +88,9 @@ pub struct Row {
     pub spot: Option<UsdPerHour>,
     /// What the price covers.
     pub scope: Scope,
+    /// Who rents the machine out.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub market: Market,
     /// Why the price is doubted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspect: Option<String>,
@@ -111,6 +116,11 @@ pub enum Scope {
     GpuOnly,
     /// A host without GPUs.
     HostOnly,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_usual(market: &Market) -> bool {
+    *market == Market::Provider
 }
 
 impl Snapshot {
@@ -220,6 +230,7 @@ impl Row {
             tier,
             price,
             as_of: self.as_of,
+            trust: Trust::of(self.market),
             source: self.source.clone(),
             unusable,
             note: self.note.clone(),

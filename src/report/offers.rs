@@ -1,10 +1,11 @@
 //! The price book as a table and as JSON.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
 use super::table::{Cell, Column, Table};
-use crate::pricing::Offer;
+use crate::pricing::{Offer, Trust};
 
 /// One offer in `offers --json`; absent where not known.
 #[derive(Debug, Serialize)]
@@ -21,11 +22,45 @@ pub struct OfferJson<'a> {
     price_usd_per_hour: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     price_as_of: Option<String>,
+    #[serde(flatten)]
+    trust: TrustJson,
     source: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     unusable: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
+}
+
+/// How far a price can be trusted, beside the price.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TrustJson {
+    /// Days from the date of the price to the day of planning; absent where the source gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_age_days: Option<i32>,
+    /// Who rents the machine out: `provider` or `peer-to-peer`.
+    pub market: &'static str,
+    /// What speaks against the price; absent where nothing does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub price_doubts: Vec<String>,
+}
+
+impl From<&Trust> for TrustJson {
+    fn from(trust: &Trust) -> Self {
+        Self {
+            price_age_days: trust.age_days,
+            market: trust.market.name(),
+            price_doubts: trust.doubts.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// The columns of what [`TrustJson`] says, after that of the date.
+pub(super) const TRUST: [Column; 3] =
+    [Column::number("days", "price_age_days"), Column::text("", "market"), Column::text("in doubt", "price_doubts")];
+
+/// Their cells.
+pub(super) fn trust_cells(trust: &Trust) -> [Cell; 3] {
+    [Cell::maybe(trust.age_days, Cell::same), Cell::same(trust.market.name()), Cell::of(trust.marks(), trust.reasons())]
 }
 
 /// The JSON form of one offer.
@@ -41,6 +76,7 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
         gpu_count: offer.gpu_count,
         price_usd_per_hour: offer.price.get(),
         price_as_of: offer.as_of.map(|date| date.to_string()),
+        trust: (&offer.trust).into(),
         source: &offer.source,
         unusable: offer.unusable.as_deref(),
         note: offer.note.as_deref(),
@@ -49,7 +85,7 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
 
 /// One row an offer.
 pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
-    let mut table = Table::new(&[
+    let columns = [
         Column::text("offer", "offer"),
         Column::text("GPUs", ""),
         Column::number("", "gpu_count"),
@@ -57,14 +93,14 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
         Column::number("price", "price_usd_per_hour"),
         Column::number("a GPU", "price_usd_per_gpu_hour"),
         Column::text("as of", "price_as_of"),
-        Column::text("not used because", "unusable"),
-        Column::text("", "source"),
-    ]);
+    ];
+    let last = [Column::text("not used because", "unusable"), Column::text("", "source")];
+    let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
     for offer in offers {
         let gpu =
             offer.gpu.as_ref().map_or_else(|| format!("{} (board not known)", offer.gpu_name), ToString::to_string);
         let per_gpu = (offer.gpu_count > 0).then(|| offer.price * (1.0 / f64::from(offer.gpu_count)));
-        table.push(vec![
+        let mut row = vec![
             Cell::same(&offer.id),
             Cell::same(format!("{} × {gpu}", offer.gpu_count)),
             Cell::same(offer.gpu_count),
@@ -72,9 +108,10 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
             Cell::of(format::price(offer.price), offer.price.get()),
             Cell::maybe(per_gpu, |price| Cell::of(format::price(price), price.get())),
             Cell::maybe(offer.as_of, Cell::same),
-            Cell::of(offer.unusable.as_deref().unwrap_or(""), offer.unusable.as_deref().unwrap_or("")),
-            Cell::same(&offer.source),
-        ]);
+        ];
+        row.extend(trust_cells(&offer.trust));
+        row.extend([Cell::same(offer.unusable.as_deref().unwrap_or("")), Cell::same(&offer.source)]);
+        table.push(row);
     }
     table
 }

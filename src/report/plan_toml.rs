@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 
+use super::offers::TrustJson;
 use super::plans::{rejection, status};
 use crate::plan::{Part, Plan, Range};
 use crate::predict::Predictions;
@@ -103,6 +104,8 @@ struct PartTable<'a> {
     price_usd_per_hour: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     price_as_of: Option<String>,
+    #[serde(flatten)]
+    trust: TrustJson,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     notes: &'a [String],
     step_time_us: Range<f64>,
@@ -212,6 +215,7 @@ fn part(part: &Part) -> PartTable<'_> {
         steps: part.work.steps(),
         price_usd_per_hour: money(part.price.get()),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
+        trust: (&part.trust).into(),
         notes: &part.notes,
         step_time_us: part.step_time_us,
         hours: numbers(part.hours),

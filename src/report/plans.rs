@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
+use super::offers::{TRUST, TrustJson, trust_cells};
 use super::predictions::Numbers;
 use super::table::{Cell, Column, Table};
 use crate::plan::{Part, Plan, PlanStatus, RejectionKind};
@@ -29,6 +30,9 @@ pub struct PlanJson<'a> {
     /// Latest finish asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_hours: Option<f64>,
+    /// Which end of the hours meets the deadline, and is where plans are compared: `expected` (the
+    /// middle) or `high`.
+    pub confidence: &'static str,
     /// Most to spend, as asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_usd: Option<f64>,
@@ -94,6 +98,9 @@ pub struct PartJson<'a> {
     /// Date of the price; absent where the source gives none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_as_of: Option<String>,
+    /// How far the price can be trusted.
+    #[serde(flatten)]
+    pub trust: TrustJson,
     /// What the numbers are made of.
     pub notes: &'a [String],
 }
@@ -158,6 +165,7 @@ pub const fn rejection(kind: RejectionKind) -> &'static str {
         RejectionKind::UnknownGpu => "unknown_gpu",
         RejectionKind::NoPrediction => "no_prediction",
         RejectionKind::Memory => "memory",
+        RejectionKind::MemoryUnknown => "memory_unknown",
         RejectionKind::Limits => "limits",
         RejectionKind::Deadline => "deadline",
         RejectionKind::Budget => "budget",
@@ -175,6 +183,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         work_samples: plan.work.samples(),
         work_steps: plan.work.steps(),
         deadline_hours: plan.goal.deadline.map(Into::into),
+        confidence: plan.goal.confidence.name(),
         budget_usd: plan.goal.budget.map(Into::into),
         parts: plan.parts.iter().map(part).collect(),
         total: plan.total.as_ref().map(|total| TotalJson {
@@ -227,13 +236,14 @@ fn part(part: &Part) -> PartJson<'_> {
         cost_usd: Numbers::of_range(&part.cost),
         price_usd_per_hour: part.price.get(),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
+        trust: (&part.trust).into(),
         notes: &part.notes,
     }
 }
 
 /// Parts or alternatives, one a row.
 pub fn parts_table(parts: &[Part]) -> Table {
-    let mut table = Table::new(&[
+    let columns = [
         Column::text("offer", "offer"),
         Column::text("GPUs", "gpus"),
         Column::number("step", "step_time_us"),
@@ -241,9 +251,10 @@ pub fn parts_table(parts: &[Part]) -> Table {
         Column::number("cost", "cost_usd"),
         Column::number("price", "price_usd_per_hour"),
         Column::text("as of", "price_as_of"),
-    ]);
+    ];
+    let mut table = Table::new(&[&columns[..], &TRUST].concat());
     for part in parts {
-        table.push(vec![
+        let mut row = vec![
             Cell::same(&part.offer),
             Cell::same(format!("{} × {}", part.gpu_count, part.gpu)),
             Cell::of(format::time(crate::units::Micros::known(part.step_time_us.mid)), part.step_time_us.mid),
@@ -251,7 +262,9 @@ pub fn parts_table(parts: &[Part]) -> Table {
             Cell::of(format::usd_with_range(&part.cost), part.cost.mid.get()),
             Cell::of(format::price(part.price), part.price.get()),
             Cell::maybe(part.price_as_of, Cell::same),
-        ]);
+        ];
+        row.extend(trust_cells(&part.trust));
+        table.push(row);
     }
     table
 }

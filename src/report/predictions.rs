@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
+use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
 use crate::plan::Range;
 use crate::plan::value::best_value;
@@ -77,6 +78,9 @@ pub struct CheapestJson<'a> {
     /// Date of the price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of: Option<String>,
+    /// How far the price can be trusted.
+    #[serde(flatten)]
+    pub trust: TrustJson,
 }
 
 /// Device time that one method answers for.
@@ -162,6 +166,7 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
             offer: value.offer.id.as_str(),
             usd_per_gpu_hour: value.price_per_gpu.get(),
             as_of: value.offer.as_of.map(|date| date.to_string()),
+            trust: (&value.offer.trust).into(),
         }),
         fits_in_memory: match prediction.memory.fits {
             crate::predict::Fits::Yes => "yes",
@@ -200,7 +205,7 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
 
 /// One row a GPU.
 pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
-    let mut table = Table::new(&[
+    let columns = [
         Column::text("GPU", "gpu"),
         Column::number("step", "step_time_us_mid"),
         Column::number("low–high", ""),
@@ -213,8 +218,9 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         Column::text("fits", "fits_in_memory"),
         Column::text("", "memory_reason"),
         Column::text("cheapest offer on demand", "cheapest_offer"),
-        Column::text("", "notes"),
-    ]);
+    ];
+    let last = [Column::text("", "notes")];
+    let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
     for prediction in &predictions.predictions {
         let step = prediction.step.as_estimate();
         let value = best_value(prediction, prices);
@@ -223,7 +229,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         } else {
             format::time_range(step.low, step.high)
         };
-        table.push(vec![
+        let mut row = vec![
             Cell::same(&prediction.gpu.slug),
             Cell::of(format::time(step.mid), step.mid.get()),
             Cell::same(range),
@@ -242,8 +248,11 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
             Cell::same(prediction.memory.fits),
             Cell::same(&prediction.memory.reason),
             Cell::maybe(value.as_ref(), |value| Cell::same(&value.offer.id)),
-            Cell::same(prediction.notes.join("; ")),
-        ]);
+        ];
+        let trust = value.as_ref().map(|value| trust_cells(&value.offer.trust));
+        row.extend(trust.unwrap_or_else(|| std::array::from_fn(|_| Cell::unknown())));
+        row.push(Cell::same(prediction.notes.join("; ")));
+        table.push(row);
     }
     table
 }

@@ -97,6 +97,9 @@ pub fn write_predictions(predictions: &Predictions, prices: &PriceBook, out: &mu
     for note in &predictions.notes {
         writeln!(out, "note: {note}")?;
     }
+    if predictions.workload.batch_size.is_none_or(|batch| batch == 0) {
+        writeln!(out, "note: samples/s and samples/$ need the batch size: give it with --batch-size N")?;
+    }
     Ok(())
 }
 

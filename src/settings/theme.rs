@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::text;
+
 /// What a colour means on screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -219,11 +221,18 @@ pub struct Style {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ThemeError {
     /// Not TOML, or an unknown key or role.
-    #[error("{0}")]
-    Form(String),
+    #[error("{file}: {problem}")]
+    Form {
+        /// Where it is.
+        file: String,
+        /// Line, key and what is wrong.
+        problem: String,
+    },
     /// A colour the palette does not have.
-    #[error("roles.{role}: {colour:?} is neither in the palette nor a colour of the form \"#rrggbb\"")]
+    #[error("theme {theme:?}: roles.{role}: {colour:?} is neither in the palette nor a colour of the form \"#rrggbb\"")]
     Colour {
+        /// The theme.
+        theme: String,
         /// The role.
         role: String,
         /// The colour refused.
@@ -335,14 +344,19 @@ impl Styles {
 
 impl Theme {
     /// The shipped themes, and the user's own after them (a name of a shipped one
-    /// replaces it).
+    /// replaces it), each by the file where it is and its text.
     ///
     /// # Errors
     /// [`ThemeError`] of the first text that is no theme.
-    pub fn all(own: &[&str]) -> Result<Vec<Self>, ThemeError> {
+    pub fn all(own: &[(String, String)]) -> Result<Vec<Self>, ThemeError> {
         let mut written: Vec<Written> = Vec::new();
-        for text in SHIPPED.iter().chain(own) {
-            let theme: Written = toml::from_str(text).map_err(|error| ThemeError::Form(error.to_string()))?;
+        let own = own.iter().map(|(file, text)| (file.as_str(), text.as_str()));
+        for (file, text) in SHIPPED.iter().map(|text| ("shipped", *text)).chain(own) {
+            let form = |problem: String| ThemeError::Form { file: file.to_owned(), problem };
+            let theme: Written = toml::from_str(text).map_err(|error| form(error.to_string().trim_end().to_owned()))?;
+            if text::is_unsafe(&theme.name) || theme.name.is_empty() {
+                return Err(form("name: empty, or with control or invisible characters".to_owned()));
+            }
             written.retain(|other| other.name != theme.name);
             written.push(theme);
         }
@@ -385,9 +399,11 @@ impl Theme {
             for (role, style) in &theme.roles {
                 let paint = |name: &Option<String>| match name {
                     None => Ok(None),
-                    Some(name) => paint(name, &theme.palette)
-                        .map(Some)
-                        .ok_or_else(|| ThemeError::Colour { role: format!("{role:?}"), colour: name.clone() }),
+                    Some(name) => paint(name, &theme.palette).map(Some).ok_or_else(|| ThemeError::Colour {
+                        theme: theme.name.clone(),
+                        role: format!("{role:?}").to_lowercase(),
+                        colour: name.clone(),
+                    }),
                 };
                 let flags = Style {
                     fg: None,
@@ -500,10 +516,14 @@ mod tests {
         assert_eq!(ColourLevel::resolve(&dumb), ColourLevel::None);
     }
 
+    fn with(own: &str) -> Result<Vec<Theme>, ThemeError> {
+        Theme::all(&[("mine.toml".to_owned(), own.to_owned())])
+    }
+
     #[test]
     fn a_theme_patches_its_parent() {
         let own = "name = \"mine\"\nparent = \"dark\"\n[roles]\ntitle = { fg = \"#010203\" }\n";
-        let themes = Theme::all(&[own]).unwrap();
+        let themes = with(own).unwrap();
         let (mine, dark) = (themes.last().unwrap(), &themes[0]);
         let (mine, dark) = (mine.styles(ColourLevel::True), dark.styles(ColourLevel::True));
         assert_eq!(mine.get(Role::Title).fg, Some(Colour::Rgb(1, 2, 3)));
@@ -512,11 +532,11 @@ mod tests {
 
     #[test]
     fn mistakes_are_refused() {
-        let unknown = Theme::all(&["name = \"a\"\n[roles]\nfoo = { fg = \"#010203\" }"]).unwrap_err().to_string();
-        assert!(unknown.contains("foo"), "{unknown}");
-        let colour = Theme::all(&["name = \"a\"\n[roles]\ntitle = { fg = \"sky\" }"]).unwrap_err().to_string();
+        let unknown = with("name = \"a\"\n[roles]\nfoo = { fg = \"#010203\" }").unwrap_err().to_string();
+        assert!(unknown.starts_with("mine.toml: ") && unknown.contains("foo"), "{unknown}");
+        let colour = with("name = \"a\"\n[roles]\ntitle = { fg = \"sky\" }").unwrap_err().to_string();
         assert!(colour.contains("\"sky\""), "{colour}");
-        let circle = Theme::all(&["name = \"a\"\nparent = \"a\""]).unwrap_err();
+        let circle = with("name = \"a\"\nparent = \"a\"").unwrap_err();
         assert_eq!(circle, ThemeError::Circle("a".to_owned()));
     }
 

@@ -73,6 +73,11 @@ impl Paths {
         self.config.join("measured")
     }
 
+    /// The user's themes.
+    pub fn themes(&self) -> PathBuf {
+        self.config.join("themes")
+    }
+
     /// Trained networks.
     pub fn models(&self) -> PathBuf {
         self.data.join("models")

@@ -20,8 +20,8 @@ use crate::pricing::PriceBook;
 use crate::report::plan_toml;
 use crate::settings::args::{ColorArg, ScreenArg};
 use crate::settings::keymap::{Key, Keymap};
-use crate::settings::theme::{ColourInputs, ColourLevel, GlyphSet, Theme};
-use crate::store::{StoreError, save_atomically};
+use crate::settings::theme::{ColourInputs, ColourLevel, GlyphSet};
+use crate::store::{StoreError, now, save_atomically};
 use crate::units::GpuSlug;
 
 /// Opens the screens, or writes the picture asked for.
@@ -73,9 +73,9 @@ impl Launch {
     /// The launch of what was typed, set and loaded.
     ///
     /// # Errors
-    /// [`TuiError::Setting`] for keys, a theme or a colour level that cannot be used.
+    /// [`TuiError::Setting`] for keys or a colour level that cannot be used.
     pub fn new(screens: Screens) -> Result<Self, TuiError> {
-        let Screens { args, settings, loaded, catalog, prices, options, goal, live: _ } = screens;
+        let Screens { args, settings, loaded, catalog, prices, options, goal, themes, theme, gpu, live: _ } = screens;
         let variable = |name: &str| env::var(name).ok();
         let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
@@ -89,16 +89,7 @@ impl Launch {
             term: term.as_deref(),
         });
         let asked = (args.ascii || settings.ascii == Some(true)).then_some(GlyphSet::Ascii);
-        let themes = Theme::shipped();
-        let name = args.theme.as_deref().or(settings.theme.as_deref()).unwrap_or("dark");
-        let theme = Theme::find(&themes, name).map_err(|error| TuiError::Setting(error.to_string()))?;
         let keymap = Keymap::patched(&settings.keys).map_err(|error| TuiError::Setting(error.to_string()))?;
-        let gpu = args
-            .gpu
-            .as_deref()
-            .map(|name| catalog.find(name).map(|gpu| gpu.slug.clone()))
-            .transpose()
-            .map_err(|error| TuiError::Setting(error.to_string()))?;
         let source = if loaded.embedded {
             let label = loaded.label.strip_prefix("embedded sample: ").unwrap_or(&loaded.label);
             Source::Sample(label.to_owned())
@@ -199,7 +190,7 @@ fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options) -> 
         }),
         plan: Arc::new(move |predictions, goal| solve(&kept, predictions, &prices, goal)),
         export: Arc::new(|plan, predictions| {
-            plan_toml::toml(plan, predictions, jiff::Timestamp::now()).map_err(|error| error.to_string())
+            plan_toml::toml(plan, predictions, now()).map_err(|error| error.to_string())
         }),
         save: Arc::new(|path, text, replace| {
             let path = Path::new(path);

@@ -311,3 +311,36 @@ fn indexed(number: u8) -> String {
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::theme::{ColourLevel, Theme};
+
+    /// Relative luminance, as WCAG 2 defines it.
+    fn luminance(hex: &str) -> f64 {
+        let part = |at: usize| {
+            let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    }
+
+    #[test]
+    fn what_stands_on_a_ground_of_its_own_can_be_read_in_every_theme_and_number_of_colours() {
+        for theme in Theme::shipped() {
+            for level in [ColourLevel::Ansi16, ColourLevel::Ansi256, ColourLevel::True] {
+                for role in Role::ALL {
+                    let style = theme.styles(level).get(role);
+                    let Some(ground) = colour(style.bg) else { continue };
+                    let place = format!("{} {role:?} {level:?}", theme.name);
+                    // The terminal's own ink may be anything.
+                    let ink = colour(style.fg).unwrap_or_else(|| panic!("{place}: a ground without an ink"));
+                    let (a, b) = (luminance(&ink), luminance(&ground));
+                    let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
+                    assert!(contrast >= 4.5, "{place}: {ink} on {ground} is {contrast:.1}");
+                }
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use habitat_tui::app::engine::Solved;
 use habitat_tui::app::{Engine, SaveOutcome, Screen, Setup, Source};
 use habitat_tui::catalog::{Catalog, Vendor};
 use habitat_tui::plan::{
-    Amount, Goal, Part, Plan, PlanStatus, Range, Rejection, RejectionKind, SolverReport, Total, Work,
+    Amount, FrontierPoint, Goal, Part, Plan, PlanStatus, Range, Rejection, RejectionKind, SolverReport, Total, Work,
 };
 use habitat_tui::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
 use habitat_tui::predict::compare::{Answer, Compared, Comparison, OnGpu, Validated};
@@ -16,7 +16,7 @@ use habitat_tui::predict::{
     Estimate, Fits, GpuFacts, MemoryFit, Method, MethodChoice, MethodShare, OperationPrediction, Prediction,
     Predictions, StepTime,
 };
-use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
+use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::Phase::{Backward, Forward};
 use habitat_tui::profile::Profile;
 use habitat_tui::settings::keymap::{Key, Keymap};
@@ -211,19 +211,37 @@ fn offer(provider: &str, gpu: &str, count: u32, tier: Tier, price: f64) -> Offer
         tier,
         price: UsdPerHour::new(price).unwrap(),
         as_of: Some(jiff::civil::date(2026, 7, 20)),
+        trust: Trust::default(),
         source: "test".into(),
         unusable: None,
         note: None,
     }
 }
 
-fn offers() -> Vec<Offer> {
-    vec![
+/// On this day the spot price is old.
+const DAY: jiff::civil::Date = jiff::civil::date(2026, 9, 1);
+
+fn book() -> PriceBook {
+    PriceBook::new([
         offer("alpha", "h100-sxm5-80gb", 1, Tier::OnDemand, 2.4),
         offer("beta", "l4", 1, Tier::Spot, 0.3),
         offer("beta", "l4", 1, Tier::OnDemand, 0.35),
         offer("beta", "v100-pcie-32gb", 2, Tier::OnDemand, 1.2),
-    ]
+    ])
+    .on(DAY)
+}
+
+/// The corners that the parts of a plan and its alternatives make.
+fn frontier(plan: &Plan) -> Vec<FrontierPoint> {
+    let mut all: Vec<&Part> = plan.parts.iter().chain(&plan.alternatives).collect();
+    all.sort_by(|a, b| a.hours.mid.total_cmp(&b.hours.mid));
+    let mut least = f64::INFINITY;
+    all.retain(|part| {
+        let cost = part.cost.mid.get();
+        let before = std::mem::replace(&mut least, cost.min(least));
+        cost < before
+    });
+    all.iter().map(|part| FrontierPoint { hours: part.hours, cost: part.cost, parts: Vec::new() }).collect()
 }
 
 fn part(offer: &Offer, hours: f64) -> Part {
@@ -251,13 +269,15 @@ fn part(offer: &Offer, hours: f64) -> Part {
         cost: Range { low: cost(hours.low), mid: cost(hours.mid), high: cost(hours.high) },
         price: offer.price,
         price_as_of: offer.as_of,
+        trust: offer.trust.clone(),
         notes: vec!["one GPU, no communication".into()],
     }
 }
 
 /// Feasible unless the budget is below $2; without spot the L4 is out.
 fn solve(goal: &Goal) -> Plan {
-    let offers = offers();
+    let book = book();
+    let offers = book.offers();
     let infeasible = goal.budget.is_some_and(|budget| budget.get() < 2.0);
     let spot = goal.limits.tiers.contains(&Tier::Spot);
     let fast = goal.deadline.is_some_and(|deadline| deadline.get() < 4.0);
@@ -301,7 +321,7 @@ pub fn launch() -> Launch {
             source: Source::Given("runs/bert-tiny.habitat.json".into()),
             job: None,
             catalog: Arc::new(Catalog::default()),
-            prices: Arc::new(PriceBook::new(offers())),
+            prices: Arc::new(book()),
             goal,
             keymap: Keymap::default(),
             themes: Theme::shipped(),
@@ -317,7 +337,10 @@ pub fn launch() -> Launch {
             predict: Arc::new(|profile, _| Ok(predictions(profile))),
             compare: Arc::new(|profile, gpu, method| Ok(comparison(profile, gpu, method))),
             batches: Arc::new(|profile, gpu, _| Ok(sweep(profile, gpu))),
-            plan: Arc::new(|_, goal| Ok(Solved { plan: Arc::new(solve(goal)), frontier: Arc::default() })),
+            plan: Arc::new(|_, goal| {
+                let plan = solve(goal);
+                Ok(Solved { frontier: Arc::new(frontier(&plan)), plan: Arc::new(plan) })
+            }),
             export: Arc::new(|_, _| Ok(String::new())),
             save: Arc::new(|path, _, _| SaveOutcome::Saved(path.to_owned())),
         },

@@ -3,7 +3,7 @@
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::{Assumptions, Confidence, Goal, Work};
 use habitat_tui::predict::{Estimate, Fits, GpuFacts, MemoryFit, Method, Prediction, Predictions, StepTime};
-use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
+use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::{Mode, Workload};
 use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour};
 
@@ -91,6 +91,7 @@ pub(crate) fn offer_in(region: &str, gpu: &str, price: f64, tier: Tier) -> Offer
         tier,
         price: UsdPerHour::new(price).unwrap(),
         as_of: None,
+        trust: Trust::default(),
         source: "test".into(),
         unusable: None,
         note: None,

@@ -133,9 +133,9 @@ fn fastest(app: &App) -> Answer {
 fn best_value(app: &App) -> Answer {
     let question = "Most work per dollar";
     let stale = app.predictions.is_stale();
-    let Some((row, value)) = predict::best_value(app) else {
+    let Some((row, value, per_usd)) = predict::best_value(app) else {
         let detail = if app.predictions.value().is_some() {
-            vec!["no usable offer, or the batch size is not known".to_owned()]
+            vec![predict::no_value(app).to_owned()]
         } else if predict::failed(app) {
             vec![predict::NEEDS_PREDICTION.to_owned()]
         } else {
@@ -143,20 +143,25 @@ fn best_value(app: &App) -> Answer {
         };
         return Answer { question, answer: None, detail, stale };
     };
-    let per_usd = &value.per_usd;
     Answer {
         question,
         answer: Some(format!("{}  {} samples/$", clean(&row.name, 30), format::short_count(per_usd.mid))),
         detail: vec![format!(
-            "{} · {} · {} {}{}",
+            "{} · {} · {} {}{}{}",
             format::short_range(per_usd.low, per_usd.high),
             predict::method_words(&row.step),
             clean(&value.provider, 16),
             format::price(value.price),
-            if value.tier == Tier::OnDemand { String::new() } else { format!(" {}", value.tier) }
+            if value.tier == Tier::OnDemand { String::new() } else { format!(" {}", value.tier) },
+            doubt(&value.marks),
         )],
         stale,
     }
+}
+
+/// What speaks against a price, behind it.
+fn doubt(marks: &str) -> String {
+    if marks.is_empty() { String::new() } else { format!(" (in doubt: {marks})") }
 }
 
 fn recommended(app: &App) -> Answer {
@@ -180,11 +185,11 @@ fn recommended(app: &App) -> Answer {
         answer: Some(format!(
             "{} in {} for {}",
             format::usd(total.cost.mid),
-            format::hours(total.hours.mid),
+            plan::finish_words(app, &total.hours),
             plan::work_words(app)
         )),
         detail: vec![
-            format!("{}{more}", plan::offer_words(first)),
+            format!("{}{}{more}", plan::offer_words(first), doubt(&first.trust.marks())),
             format!(
                 "{} · {} · {}",
                 format::usd_range(&total.cost),

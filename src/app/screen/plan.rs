@@ -6,7 +6,7 @@ use crate::app::job::JobState;
 use crate::app::list::{Cell, Column, ListState, Table};
 use crate::app::screen::predict;
 use crate::app::slider::{Knob, Ladder};
-use crate::plan::{Confidence, Objective, Part, PlanStatus, Work};
+use crate::plan::{Confidence, Objective, Part, PlanStatus, Range, Work};
 use crate::pricing::Tier;
 use crate::report::format;
 use crate::settings::theme::Role;
@@ -216,6 +216,24 @@ pub fn toggles(app: &App) -> Vec<(Action, &'static str, String, bool)> {
     ]
 }
 
+/// The end of the range at which the plan is compared and drawn: that of its goal.
+pub fn confidence(app: &App) -> Confidence {
+    app.plan.value().map_or(app.goal().confidence, |plan| plan.goal.confidence)
+}
+
+/// Hours at that end, in words.
+pub fn finish_words(app: &App, range: &Range<Hours>) -> String {
+    let confidence = confidence(app);
+    let most = if confidence == Confidence::High { "≤ " } else { "" };
+    format!("{most}{}", format::hours(confidence.end(range)))
+}
+
+/// The date of a part's price with its age.
+pub fn date_words(part: &Part) -> String {
+    let date = part.price_as_of.map_or_else(|| "no date on the price".to_owned(), |date| format!("price of {date}"));
+    part.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} d old"))
+}
+
 /// An offer in words: machines, GPUs, provider, region, tier.
 pub fn offer_words(part: &Part) -> String {
     format!("{} {} · {} {}", gpus_words(part), clean(&part.provider, 16), clean(&part.region, 24), part.tier)
@@ -260,33 +278,38 @@ pub fn lower_table(app: &App) -> Option<Table> {
 
 /// The plan and the best single offers beside it.
 pub fn alternatives_table(app: &App) -> Table {
+    let confidence = confidence(app);
     let columns = vec![
         Column::words("", 1, 0),
         Column::words("GPUs", 18, 0),
-        Column::number("time", 0),
-        Column::number("low–high", 4),
+        Column::number(if confidence == Confidence::High { "time ≤" } else { "time" }, 0),
+        Column::number("low–high", 5),
         Column::number("cost", 0),
-        Column::number("low–high, $", 3),
-        Column::number("$/h", 5),
+        Column::number("low–high, $", 4),
+        Column::number("$/h", 6),
         Column::words("tier", 9, 1),
-        Column::words("provider", 11, 2),
-        Column::words("region", 10, 6),
-        Column::words("machine", 12, 8),
-        Column::number("price of", 7),
+        Column::words("in doubt", 12, 2),
+        Column::words("provider", 11, 3),
+        Column::words("region", 10, 7),
+        Column::words("machine", 12, 9),
+        Column::number("price of", 8),
     ];
     let rows = candidates(app)
         .into_iter()
         .map(|(part, own)| {
             let role = if own { Role::Good } else { Role::Text };
+            // Where there is no room for the reason, the mark stays.
+            let doubtful = if part.trust.doubts.is_empty() { " " } else { "?" };
             vec![
                 Cell::of(Role::Good, if own { "✓" } else { "" }),
                 Cell::of(role, gpus_words(part)),
-                Cell::of(role, format::hours(part.hours.mid)),
+                Cell::of(role, format::hours(confidence.end(&part.hours))),
                 Cell::of(Role::Muted, format::hours_range(&part.hours)),
-                Cell::of(role, format::usd(part.cost.mid)),
+                Cell::of(role, format!("{}{doubtful}", format::usd(part.cost.mid))),
                 Cell::of(Role::Muted, format::usd_range(&part.cost).replace('$', "")),
                 Cell::text(format!("{:.2}", part.price.get())),
                 Cell::text(part.tier.to_string()),
+                Cell::of(Role::Warning, part.trust.marks()),
                 Cell::text(clean(&part.provider, 24)),
                 Cell::of(Role::Muted, clean(&part.region, 40)),
                 Cell::of(Role::Muted, machine_words(part)),

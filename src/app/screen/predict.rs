@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::action::Action;
 use crate::app::App;
 use crate::app::job::JobState;
 use crate::app::list::{Cell, Column, Graphic, ListState, Table};
@@ -41,14 +42,18 @@ pub struct PredictState {
 pub struct RowValue {
     /// Price of one GPU.
     pub price: UsdPerHour,
-    /// Samples for a dollar.
-    pub per_usd: Range<f64>,
+    /// Samples for a dollar; `None` where the batch size is not known.
+    pub per_usd: Option<Range<f64>>,
     /// Who sells it.
     pub provider: String,
     /// How it is paid for.
     pub tier: Tier,
     /// The offer's full name, with its date.
     pub offer: String,
+    /// What speaks against the price, in a word each; empty where nothing does.
+    pub marks: String,
+    /// The same with the reasons.
+    pub doubts: String,
 }
 
 /// One GPU.
@@ -68,8 +73,10 @@ pub struct Row {
     pub step: Estimate<Micros>,
     /// Samples a second.
     pub throughput: Option<Estimate<SamplesPerSecond>>,
-    /// The cheapest usable offer.
+    /// The cheapest usable offer on demand.
     pub value: Option<RowValue>,
+    /// Whether there are offers on spot, whatever there is on demand.
+    pub on_spot: bool,
     /// Whether the step fits in memory.
     pub fits: Fits,
     /// Device memory in GiB.
@@ -89,18 +96,22 @@ impl PredictState {
             doubtful: prediction.gpu.doubtful,
             step: prediction.step.as_estimate(),
             throughput: prediction.throughput.clone(),
-            value: value_of(prediction, &app.setup.prices).and_then(|value| {
-                Some(RowValue {
-                    price: value.price_per_gpu,
-                    per_usd: value.samples_per_usd?,
-                    provider: clean(&value.offer.provider, 24),
-                    tier: value.offer.tier,
-                    offer: format!(
-                        "{}{}",
-                        clean(value.offer.id.as_str(), 100),
-                        value.offer.as_of.map_or_else(|| ", no date".to_owned(), |date| format!(", {date}")),
-                    ),
-                })
+            value: value_of(prediction, &app.setup.prices).map(|value| RowValue {
+                price: value.price_per_gpu,
+                per_usd: value.samples_per_usd,
+                provider: clean(&value.offer.provider, 24),
+                tier: value.offer.tier,
+                offer: format!(
+                    "{}{}{}",
+                    clean(value.offer.id.as_str(), 100),
+                    value.offer.as_of.map_or_else(|| ", no date".to_owned(), |date| format!(", {date}")),
+                    value.offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old")),
+                ),
+                marks: value.offer.trust.marks(),
+                doubts: value.offer.trust.reasons(),
+            }),
+            on_spot: app.setup.prices.offers().iter().any(|offer| {
+                offer.gpu.as_ref() == Some(&prediction.gpu.slug) && offer.unusable.is_none() && offer.tier == Tier::Spot
             }),
             fits: prediction.memory.fits,
             memory_gib: prediction.gpu.memory.get() / crate::units::GIB,
@@ -123,12 +134,14 @@ pub fn rows(app: &App) -> Vec<&Row> {
         let sold = row.value.as_ref().map(|value| value.provider.as_str()).unwrap_or_default();
         format!("{} {} {fits} {} {sold}", row.name, row.slug, row.step.method)
     };
-    let mut rows: Vec<&Row> = app.predict.rows.iter().filter(|row| list.passes(&words(row))).collect();
+    let meant = app.setup.catalog.named(&list.filter);
+    let passes = |row: &&Row| list.passes(&words(row)) || meant.iter().any(|gpu| gpu.slug == row.slug);
+    let mut rows: Vec<&Row> = app.predict.rows.iter().filter(passes).collect();
     // Where nothing is known the row goes last, whichever the order.
     let known = |row: &Row| row.step.mid.get() > 0.0;
     match list.sort {
         1 => rows.sort_by(|a, b| {
-            let per_usd = |row: &Row| row.value.as_ref().map_or(0.0, |value| value.per_usd.mid);
+            let per_usd = |row: &Row| row.value.as_ref().and_then(|value| value.per_usd).map_or(0.0, |it| it.mid);
             per_usd(b).total_cmp(&per_usd(a))
         }),
         2 => rows.sort_by(|a, b| b.memory_gib.total_cmp(&a.memory_gib).then(a.step.mid.total_cmp(&b.step.mid))),
@@ -161,25 +174,41 @@ pub fn fastest(app: &App) -> Option<&Row> {
     app.predict.rows.iter().filter(usable).min_by(|a, b| a.step.mid.total_cmp(&b.step.mid))
 }
 
-/// The GPU with the most work for a dollar among those the step fits on (or may fit on).
-pub fn best_value(app: &App) -> Option<(&Row, &RowValue)> {
+/// The GPU with the most work for a dollar among those the step fits on (or may fit on), and
+/// how much that is.
+pub fn best_value(app: &App) -> Option<(&Row, &RowValue, Range<f64>)> {
     let usable = |row: &&Row| row.fits != Fits::No && row.step.mid.get() > 0.0;
     app.predict
         .rows
         .iter()
         .filter(usable)
-        .filter_map(|row| Some((row, row.value.as_ref()?)))
-        .max_by(|a, b| a.1.per_usd.mid.total_cmp(&b.1.per_usd.mid))
+        .filter_map(|row| row.value.as_ref().and_then(|value| Some((row, value, value.per_usd?))))
+        .max_by(|a, b| a.2.mid.total_cmp(&b.2.mid))
+}
+
+/// Why nothing can be said of the work for a dollar, with what gives it.
+pub fn no_value(app: &App) -> &'static str {
+    if app.predict.rows.iter().any(|row| row.value.is_some()) {
+        "needs the batch size: start with --batch-size N"
+    } else {
+        "no usable offer on demand"
+    }
 }
 
 /// What the job does, where it is not simply done.
 pub fn state_line(app: &App) -> Option<String> {
     match app.predictions.state() {
         JobState::Running => Some(format!("predicting the step on {} GPUs …", app.setup.catalog.len())),
-        JobState::Failed(reason) => Some(format!("prediction failed: {}", clean(reason, 500))),
-        JobState::Cancelled => {
-            Some(format!("cancelled; {} runs it again", app.setup.keymap.hint(crate::action::Action::Rerun)))
+        JobState::Failed(reason) => {
+            let key = app.setup.keymap.hint(Action::Origin);
+            let choose = if app.unavailable(Action::Origin).is_none() {
+                format!(" · {key} chooses it here")
+            } else {
+                String::new()
+            };
+            Some(format!("prediction failed: {}{choose}", clean(reason, 500)))
         }
+        JobState::Cancelled => Some(format!("cancelled; {} runs it again", app.setup.keymap.hint(Action::Rerun))),
         JobState::Idle => None,
     }
 }
@@ -258,7 +287,7 @@ impl Scale {
         let mids = rows.iter().map(|row| row.step.mid.get()).filter(|mid| *mid > 0.0);
         let (shortest, longest) = mids.fold((f64::INFINITY, 0.0), |(low, high), mid| (mid.min(low), mid.max(high)));
         let values = rows.iter().filter_map(|row| row.value.as_ref());
-        let per_usd = values.map(|value| value.per_usd.high).fold(0.0, f64::max);
+        let per_usd = values.filter_map(|value| value.per_usd).map(|it| it.high).fold(0.0, f64::max);
         let (unit, decimals) = match shortest {
             us if us < 1e3 && longest < 1e4 => (TimeUnit::Micros, usize::from(us < 100.0)),
             us if us < 1e3 => (TimeUnit::Millis, 2),
@@ -339,8 +368,14 @@ fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
         Cell::of(Role::Muted, range_text),
         Cell::draw(role, range),
         Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),
-        Cell::text(value.map_or_else(|| "–".to_owned(), |value| per_usd(value.per_usd.mid, scale.per_usd))),
-        Cell::of(Role::Muted, value.map_or_else(|| "no offer".to_owned(), |value| format!("{:.3}", value.price.get()))),
+        Cell::text(
+            value.and_then(|value| value.per_usd).map_or_else(|| "–".to_owned(), |it| per_usd(it.mid, scale.per_usd)),
+        ),
+        match value {
+            None => Cell::of(Role::Muted, if row.on_spot { "spot only" } else { "no offer" }),
+            Some(value) if value.marks.is_empty() => Cell::of(Role::Muted, format!("{:.3} ", value.price.get())),
+            Some(value) => Cell::of(Role::Warning, format!("{:.3}?", value.price.get())),
+        },
         Cell::of(fits_role, format!("{:.0} GB {fits}", row.memory_gib)),
         Cell::of(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name()),
     ]
@@ -364,20 +399,23 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     line("step", words);
     let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
     if let Some(value) = row.and_then(|row| row.value.as_ref()) {
-        line(
-            "value",
-            format!(
-                "{} samples/$ ({}) · {} per GPU · {}",
-                per_usd(value.per_usd.mid, value.per_usd.high),
-                if value.per_usd.high < MANY {
-                    format!("{}–{}", format::grouped(value.per_usd.low), format::grouped(value.per_usd.high))
+        let amount = value.per_usd.map_or_else(
+            || "samples/$ need the batch size (--batch-size N)".to_owned(),
+            |it| {
+                let range = if it.high < MANY {
+                    format!("{}–{}", format::grouped(it.low), format::grouped(it.high))
                 } else {
-                    format::short_range(value.per_usd.low, value.per_usd.high)
-                },
-                format::price(value.price),
-                value.offer
-            ),
+                    format::short_range(it.low, it.high)
+                };
+                format!("{} samples/$ ({range})", per_usd(it.mid, it.high))
+            },
         );
+        line("value", format!("{amount} · {} per GPU · {}", format::price(value.price), value.offer));
+        if !value.doubts.is_empty() {
+            line("price", format!("in doubt: {}", value.doubts));
+        }
+    } else if row.is_some_and(|row| row.on_spot) {
+        line("value", "no usable offer on demand; the plan knows those on spot".to_owned());
     } else {
         line("value", "no usable offer in the price book".to_owned());
     }

@@ -43,6 +43,8 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
     let prices = store::prices(&paths)?;
     let options = cli::options(&screens.input, &[], &session.catalog, &paths)?;
     let goal = cli::screens_goal(&screens, &settings, &session.catalog, &prices)?;
+    let gpu = cli::gpu::maybe(&session.catalog, "--gpu", screens.gpu.as_ref())?;
+    let (themes, theme) = cli::themes(&screens, &settings, &paths)?;
     let own = session.args.log.is_none();
     let log = session.args.log.clone().map_or_else(|| log::reserve(&session.output), Ok)?;
     let order = Order { log: Some(log.clone()), apart: true, ..order(&session.args)? };
@@ -73,7 +75,19 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
     };
     let catalog = (*session.catalog).clone();
     let live = Some(follow(session, order, running, job));
-    Ok(Outcome::Screens(Box::new(Screens { args: screens, settings, loaded, catalog, prices, options, goal, live })))
+    Ok(Outcome::Screens(Box::new(Screens {
+        args: screens,
+        settings,
+        loaded,
+        catalog,
+        prices,
+        options,
+        goal,
+        themes,
+        theme,
+        gpu,
+        live,
+    })))
 }
 
 fn wanted(order: &Order) -> Wanted {

@@ -25,7 +25,8 @@ pub struct ScreensArgs {
     /// Filter to start with.
     #[arg(long, help_heading = "Screens")]
     pub filter: Option<String>,
-    /// Colours: dark, light, high-contrast, or one of your own.
+    /// Colours: dark, light, high-contrast, none, or one of your own (its name, of those in
+    /// themes/ beside the settings, or its file).
     #[arg(long, env = "HABITAT_TUI_THEME", help_heading = "Screens")]
     pub theme: Option<String>,
     /// How many colours.

@@ -1,4 +1,4 @@
-//! Dialogs: help, palette, filter, value, methods, batch sizes, export.
+//! Dialogs: help, palette, filter, value, methods, batch sizes, origin, export.
 
 use ratatui::layout::{Position, Rect};
 use unicode_width::UnicodeWidthStr;
@@ -12,13 +12,14 @@ use crate::app::modal::{HelpLine, Modal, help_lines, matching};
 use crate::app::screen::job;
 use crate::app::slider::Knob;
 use crate::live::State;
+use crate::predict::origin::Candidates;
 use crate::predict::{Fits, Method};
 use crate::report::comparison::error_words;
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::Canvas;
-use crate::units::GpuSlug;
+use crate::units::{GIB, GpuSlug};
 
 pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     let app = canvas.app;
@@ -48,6 +49,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
         Some(Modal::Leave { selected }) => leave(canvas, area, *selected),
         Some(Modal::Methods { gpu, selected }) => methods(canvas, area, gpu, *selected),
         Some(Modal::Batches { gpu }) => batches(canvas, area, gpu),
+        Some(Modal::Origin { candidates, selected }) => origin(canvas, area, candidates, *selected),
         Some(Modal::Export { input, exists, error, saving }) => {
             let note = match error {
                 Some(error) => Some((error.as_str(), Role::Error)),
@@ -160,6 +162,40 @@ fn palette(canvas: &mut Canvas<'_>, area: Rect, input: &Input, selected: usize) 
         canvas.styled(key_x, line.y, 12, &key, style);
         canvas.hit(line, Target::DialogRow(index));
     }
+}
+
+/// Which GPU the step was recorded on.
+fn origin(canvas: &mut Canvas<'_>, area: Rect, candidates: &Candidates, selected: usize) {
+    let app = canvas.app;
+    let rows = candidates.gpus.len() as u16;
+    let title = "on which GPU was it recorded?";
+    let inside = frame(canvas, area, 76, rows + 7, title, "Enter: this one");
+    for (row, slug) in candidates.gpus.iter().enumerate() {
+        let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
+        let mut style = canvas.style(Role::Text);
+        if row == selected {
+            style = style.patch(canvas.style(Role::Selection));
+            canvas.buffer.set_style(line, style);
+            canvas.styled(line.x, line.y, 1, canvas.glyphs.marker, style);
+        }
+        let gpu = app.setup.catalog.get(slug);
+        let about = gpu.map_or_else(String::new, |gpu| {
+            let name = clean(&gpu.name, 40);
+            format!("{name}, {:.0} GB, {} multiprocessors", gpu.memory.get() / GIB, gpu.sm_count)
+        });
+        canvas.styled(line.x + 2, line.y, 22, slug.as_str(), style);
+        canvas.styled(line.x + 25, line.y, line.width.saturating_sub(25), &about, style);
+        canvas.hit(line, Target::DialogRow(row));
+    }
+    let name = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu_name.as_deref());
+    let named = name.map_or_else(
+        || "The recording does not name its GPU".to_owned(),
+        |name| format!("The recording says {:?}, which may be any of these", clean(name, 60)),
+    );
+    let why = candidates.why.as_ref().map_or_else(String::new, |why| format!(": {}", clean(why, 120)));
+    let about = format!("{named}{why}. Predictions start from what was measured on it.");
+    let below = Rect { y: inside.y + rows + 1, height: inside.height.saturating_sub(rows + 1), ..inside };
+    canvas.wrapped(below, &about, Role::Muted);
 }
 
 /// What becomes of the job that still runs.

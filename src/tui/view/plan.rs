@@ -8,7 +8,7 @@ use crate::action::Action;
 use crate::app::Target;
 use crate::app::screen::plan::{self, Lower, Pane};
 use crate::app::slider::Knob;
-use crate::plan::{Plan, PlanStatus};
+use crate::plan::{Confidence, Part, Plan, PlanStatus};
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
@@ -121,13 +121,21 @@ fn answer_title(canvas: &Canvas<'_>) -> (String, String) {
 /// Lines the answer needs.
 fn answer_height(canvas: &Canvas<'_>, width: u16) -> u16 {
     match canvas.app.plan.value() {
-        Some(plan) if !plan.parts.is_empty() => 1 + 2 * plan.parts.len().min(3) as u16,
+        Some(plan) if !plan.parts.is_empty() => 1 + plan.parts.iter().take(PARTS).map(part_height).sum::<u16>(),
         Some(plan) => {
             let lines: usize = plan.reasons.iter().map(|reason| wrap(&bullet(reason), width as usize).len()).sum();
             lines.clamp(1, 7) as u16
         }
         None => 3,
     }
+}
+
+/// Parts shown at most.
+const PARTS: usize = 3;
+
+/// Lines of a part: what it is, its price and step, and what speaks against the price.
+fn part_height(part: &Part) -> u16 {
+    2 + u16::from(!part.trust.doubts.is_empty())
 }
 
 fn bullet(reason: &str) -> String {
@@ -153,7 +161,7 @@ fn answer(canvas: &mut Canvas<'_>, area: Rect) {
         return;
     };
     let cost = format::usd(total.cost.mid);
-    let hours = format::hours(total.hours.mid);
+    let hours = plan::finish_words(app, &total.hours);
     let ranges = format!("  ({}, {})", format::usd_range(&total.cost), format::hours_range(&total.hours));
     let headline = [
         (cost.as_str(), Role::Good),
@@ -166,8 +174,8 @@ fn answer(canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
-    for (index, part) in plan.parts.iter().take(3).enumerate() {
-        let y = area.y + 2 * index as u16;
+    let mut y = area.y;
+    for part in plan.parts.iter().take(PARTS) {
         if y >= area.bottom() {
             break;
         }
@@ -183,10 +191,9 @@ fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
         if y + 1 >= area.bottom() {
             break;
         }
-        let date =
-            part.price_as_of.map_or_else(|| "no date on the price".to_owned(), |date| format!("price of {date}"));
+        let date = plan::date_words(part);
         let share = if plan.parts.len() > 1 {
-            format!("{} {} · ", format::hours(part.hours.mid), format::usd(part.cost.mid))
+            format!("{} {} · ", plan::finish_words(canvas.app, &part.hours), format::usd(part.cost.mid))
         } else {
             String::new()
         };
@@ -198,6 +205,11 @@ fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
             plan::method_of(canvas.app, part)
         );
         canvas.text(area.x, y + 1, area.width, &fit(&words, area.width as usize), Role::Muted);
+        if part_height(part) > 2 && y + 2 < area.bottom() {
+            let doubt = format!("  price in doubt: {}", part.trust.reasons());
+            canvas.text(area.x, y + 2, area.width, &fit(&doubt, area.width as usize), Role::Warning);
+        }
+        y += part_height(part);
     }
 }
 
@@ -237,15 +249,17 @@ fn draw_chart(canvas: &mut Canvas<'_>, area: Rect) {
     let app = canvas.app;
     let selected = app.planner.list.selected;
     // The plan is one point, however many parts it has.
+    // All of it stands where the deadline counts and plans are compared.
+    let confidence = plan::confidence(app);
     let whole = app.plan.value().and_then(|plan| plan.total).map(|total| Point {
-        x: total.hours.mid.get(),
+        x: confidence.end(&total.hours).get(),
         y: total.cost.mid.get(),
         plan: true,
         selected: false,
     });
     let others = plan::candidates(app).into_iter().enumerate().filter(|(_, (_, own))| !own);
     let others = others.map(|(index, (part, _))| Point {
-        x: part.hours.mid.get(),
+        x: confidence.end(&part.hours).get(),
         y: part.cost.mid.get(),
         plan: false,
         selected: index == selected,
@@ -254,7 +268,11 @@ fn draw_chart(canvas: &mut Canvas<'_>, area: Rect) {
     let hours = |value: f64| format::hours(Hours::known(value));
     let money = |value: f64| format::usd(Usd::known(value));
     let stair: Vec<(f64, f64)> =
-        app.frontier.iter().map(|point| (point.hours.mid.get(), point.cost.mid.get())).collect();
-    let lines = Lines { stair: &stair, limits: (plan::value(app, Knob::Deadline), plan::value(app, Knob::Budget)) };
+        app.frontier.iter().map(|point| (confidence.end(&point.hours).get(), point.cost.mid.get())).collect();
+    let lines = Lines {
+        stair: &stair,
+        limits: (plan::value(app, Knob::Deadline), plan::value(app, Knob::Budget)),
+        x_name: if confidence == Confidence::High { "time at the high end" } else { "expected time" },
+    };
     chart::draw(canvas, area, &points, &lines, &hours, &money);
 }

@@ -19,20 +19,8 @@ pub(in crate::tui) struct Point {
     pub(in crate::tui) selected: bool,
 }
 
-/// The points that no other point beats in both, by x ascending.
-pub(in crate::tui) fn frontier(points: &[Point]) -> Vec<Point> {
-    let mut sorted: Vec<Point> = points.to_vec();
-    sorted.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.y.total_cmp(&b.y)));
-    let mut best = f64::INFINITY;
-    sorted.retain(|point| {
-        let better = point.y < best;
-        best = best.min(point.y);
-        better
-    });
-    sorted
-}
-
-/// An axis: logarithmic where the values span more than a decade.
+/// An axis from the least to the greatest value: logarithmic where they span more than a
+/// decade.
 struct Axis {
     low: f64,
     high: f64,
@@ -44,17 +32,14 @@ impl Axis {
         let low = values.clone().fold(f64::INFINITY, f64::min);
         let high = values.fold(0.0, f64::max);
         let log = low > 0.0 && high / low > 10.0;
-        // A little air, so that no point sits on an axis.
-        if log {
-            Self { low: low / 1.15, high: high * 1.15, log }
-        } else {
-            let air = if high > low { (high - low) * 0.08 } else { high.max(1.0) * 0.2 };
-            Self { low: (low - air).max(0.0), high: high + air, log }
-        }
+        Self { low, high, log }
     }
 
     fn place(&self, value: f64) -> f64 {
-        let part = if self.log {
+        let part = if self.high <= self.low {
+            // All values are one.
+            0.5
+        } else if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()
         } else {
             (value - self.low) / (self.high - self.low)
@@ -72,6 +57,8 @@ pub(in crate::tui) struct Lines<'a> {
     pub(in crate::tui) stair: &'a [(f64, f64)],
     /// Deadline and budget.
     pub(in crate::tui) limits: (Option<f64>, Option<f64>),
+    /// Which time it is.
+    pub(in crate::tui) x_name: &'static str,
 }
 
 /// Draws the chart; `x_text` and `y_text` write a value with its unit.
@@ -98,27 +85,29 @@ pub(in crate::tui) fn draw(
     }
     canvas.text(plot.x - 1, plot.bottom(), 1, corner, Role::Border);
     canvas.text(plot.x, plot.bottom(), plot.width, &horizontal.repeat(plot.width as usize), Role::Border);
-    canvas.text_right(plot.x - 1, plot.y, margin, &labels[0], Role::Muted);
-    canvas.text_right(plot.x - 1, plot.bottom() - 1, margin, &labels[1], Role::Muted);
-    let ends = [x_text(xs.low), x_text(xs.high)];
+    for (value, label) in [(ys.high, &labels[0]), (ys.low, &labels[1])] {
+        let (_, y) = cell_of(plot, &xs, &ys, xs.low, value);
+        canvas.text_right(plot.x - 1, y, margin, label, Role::Muted);
+    }
+    let ends = if xs.high > xs.low { [x_text(xs.low), x_text(xs.high)] } else { [String::new(), String::new()] };
     canvas.text(plot.x, plot.bottom() + 1, plot.width, &ends[0], Role::Muted);
     canvas.text_right(plot.right(), plot.bottom() + 1, plot.width, &ends[1], Role::Muted);
-
     let scale = match (xs.log, ys.log) {
-        (true, true) => "log scales",
-        (true, false) => "log time",
-        (false, true) => "log cost",
+        (true, true) => ", log scales",
+        (true, false) => ", log",
+        (false, true) => ", log cost",
         (false, false) => "",
     };
+    let name = if xs.high > xs.low { lines.x_name.to_owned() } else { format!("{} {}", lines.x_name, x_text(xs.low)) };
     // Between the two ends, if there is room for it and a space on either side.
     let taken = ends.map(|end| end.width() as u16 + 1);
     let room = plot.width.saturating_sub(taken[0] + taken[1]);
-    if scale.len() as u16 <= room {
-        let start = plot.x + taken[0] + (room - scale.len() as u16) / 2;
-        canvas.text(start, plot.bottom() + 1, room, scale, Role::Muted);
+    let names = [format!("{name}{scale}"), name];
+    if let Some(name) = names.iter().find(|name| name.width() as u16 <= room) {
+        let start = plot.x + taken[0] + (room - name.width() as u16) / 2;
+        canvas.text(start, plot.bottom() + 1, room, name, Role::Muted);
     }
     limits(canvas, plot, lines, &xs, &ys);
-    let stairs = frontier(points);
     if canvas.glyphs.braille {
         stair(canvas, plot, lines.stair, &xs, &ys);
     } else {
@@ -133,9 +122,7 @@ pub(in crate::tui) fn draw(
     let beaten = |point: &Point, (x, y): (f64, f64)| {
         x <= point.x * 1.0001 && y <= point.y * 1.0001 && (x < point.x * 0.9999 || y < point.y * 0.9999)
     };
-    let on_stairs = |point: &Point| {
-        if lines.stair.is_empty() { stairs.contains(point) } else { !lines.stair.iter().any(|end| beaten(point, *end)) }
-    };
+    let on_stairs = |point: &Point| !lines.stair.iter().any(|end| beaten(point, *end));
     order.sort_by_key(|point| (point.plan, point.selected, on_stairs(point)));
     for point in order {
         let (x, y) = cell_of(plot, &xs, &ys, point.x, point.y);
@@ -205,18 +192,5 @@ fn stair(canvas: &mut Canvas<'_>, plot: Rect, stairs: &[(f64, f64)], xs: &Axis, 
         let (x, y) = (index % usize::from(plot.width), index / usize::from(plot.width));
         let glyph = char::from_u32(0x2800 + bits).unwrap_or(' ');
         canvas.text(plot.x + x as u16, plot.y + y as u16, 1, glyph.encode_utf8(&mut [0; 4]), Role::Busy);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_frontier_leaves_dominated_points_out() {
-        let point = |x: f64, y: f64| Point { x, y, plan: false, selected: false };
-        let points = [point(4.0, 8.0), point(1.0, 20.0), point(5.0, 9.0), point(2.0, 12.0), point(2.0, 13.0)];
-        let kept: Vec<f64> = frontier(&points).iter().map(|point| point.x).collect();
-        assert_eq!(kept, [1.0, 2.0, 4.0]);
     }
 }

@@ -1,0 +1,161 @@
+//! Names of GPUs as people type them: `4090`, `a100-80`, `rtx4090`, `A100 80GB`, `h100`.
+
+use std::collections::BTreeSet;
+
+use super::GpuSpec;
+use crate::units::GIB;
+
+/// Words that do not tell one board from another.
+const SILENT: [&str; 18] = [
+    "nvidia",
+    "amd",
+    "tesla",
+    "geforce",
+    "quadro",
+    "radeon",
+    "instinct",
+    "gpu",
+    "graphics",
+    "generation",
+    "memory",
+    "hbm2",
+    "hbm2e",
+    "hbm3",
+    "hbm3e",
+    "gddr6",
+    "gddr6x",
+    "ampere",
+];
+/// Names of boards are shorter.
+const LONGEST: usize = 60;
+
+/// The GPUs that a name fits, in their order: every word of it is made of words of the slug,
+/// in any order and with or without what separates them. Of two GPUs of which one has all
+/// the words of the other and more, the one with fewer is meant: `2080` is no `2080 Ti`.
+pub(super) fn fitting<'a>(name: &str, gpus: impl Iterator<Item = &'a GpuSpec> + Clone) -> Vec<&'a GpuSpec> {
+    let name = name.to_lowercase();
+    if name.len() > LONGEST {
+        return Vec::new();
+    }
+    let typed: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let telling: Vec<&str> = typed.iter().copied().filter(|word| !SILENT.contains(word)).collect();
+    [typed, telling]
+        .into_iter()
+        .map(|words| {
+            let fits: Vec<(BTreeSet<&str>, &GpuSpec)> =
+                gpus.clone().filter_map(|gpu| Some((unsaid(&words, gpu)?, gpu))).collect();
+            let says_more =
+                |own: &BTreeSet<&str>| fits.iter().any(|(other, _)| other.len() < own.len() && other.is_subset(own));
+            fits.iter().filter(|(own, _)| !says_more(own)).map(|(_, gpu)| *gpu).collect::<Vec<_>>()
+        })
+        .find(|found| !found.is_empty())
+        .unwrap_or_default()
+}
+
+/// The words of the slug that are not among those typed; `None` where the name is not this
+/// GPU's.
+fn unsaid<'a>(words: &[&str], gpu: &'a GpuSpec) -> Option<BTreeSet<&'a str>> {
+    let own: Vec<&str> = gpu.slug.as_str().split('-').collect();
+    let size = format!("{:.0}", gpu.memory.get() / GIB);
+    // Each form in which a word of the slug is typed; memory that the slug leaves out counts too.
+    let mut forms: Vec<(String, usize)> = Vec::new();
+    for (place, word) in own.iter().enumerate() {
+        forms.push(((*word).to_owned(), place));
+        if word.starts_with("sxm") {
+            forms.push(("sxm".to_owned(), place));
+        }
+    }
+    let memory = own.iter().position(|word| is_memory(word)).unwrap_or(own.len());
+    let sizes = own.get(memory).and_then(|word| word.strip_suffix("gb")).unwrap_or(&size);
+    forms.extend(["", "g", "gb", "gib"].map(|unit| (format!("{sizes}{unit}"), memory)));
+    let mut said = BTreeSet::new();
+    for word in words {
+        said = consumed(word, &forms, &said)?;
+    }
+    // Memory or a form factor alone names no board.
+    let names = |place: &usize| own.get(*place).is_some_and(|word| !is_memory(word) && !is_form(word));
+    said.iter()
+        .any(names)
+        .then(|| own.iter().enumerate().filter(|(place, _)| !said.contains(place)).map(|(_, word)| *word).collect())
+}
+
+fn is_memory(word: &str) -> bool {
+    word.strip_suffix("gb").is_some_and(|digits| digits.chars().all(|c| c.is_ascii_digit()))
+}
+
+fn is_form(word: &str) -> bool {
+    word == "pcie" || word.starts_with("sxm")
+}
+
+/// The places said once `word` is said too, as a row of forms; no place twice.
+fn consumed(word: &str, forms: &[(String, usize)], said: &BTreeSet<usize>) -> Option<BTreeSet<usize>> {
+    if word.is_empty() {
+        return Some(said.clone());
+    }
+    forms.iter().filter(|(_, place)| !said.contains(place)).find_map(|(form, place)| {
+        let rest = word.strip_prefix(form.as_str())?;
+        let mut said = said.clone();
+        said.insert(*place);
+        consumed(rest, forms, &said)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::Catalog;
+    use crate::store::bundled;
+
+    fn named(name: &str) -> Vec<String> {
+        Catalog::new(bundled::gpus()).named(name).into_iter().map(|gpu| gpu.slug.to_string()).collect()
+    }
+
+    #[test]
+    fn names_as_people_type_them() {
+        for (name, slug) in [
+            ("4090", "rtx-4090"),
+            ("rtx4090", "rtx-4090"),
+            ("RTX 3090", "rtx-3090"),
+            ("NVIDIA GeForce RTX 3090", "rtx-3090"),
+            ("3090 24GB", "rtx-3090"),
+            ("2080", "rtx-2080"),
+            ("2080ti", "rtx-2080-ti"),
+            ("1080 Ti", "gtx-1080-ti"),
+            ("a6000", "rtx-a6000"),
+            ("rtx 6000 ada", "rtx-6000-ada"),
+            ("Quadro RTX 6000", "quadro-rtx-6000"),
+            ("Tesla T4", "t4"),
+            ("titanxp", "titan-xp"),
+            ("h100 nvl", "h100-nvl"),
+            ("h100sxm", "h100-sxm5-80gb"),
+            ("H100-SXM5", "h100-sxm5-80gb"),
+            ("a100-pcie-80", "a100-pcie-80gb"),
+            ("A100-SXM4-40GB", "a100-sxm4-40gb"),
+            ("v100 sxm2 32", "v100-sxm2-32gb"),
+            ("H200", "h200-sxm-141gb"),
+            ("gh200", "gh200-96gb"),
+            ("l40", "l40"),
+            ("a10", "a10"),
+            ("mi250", "mi250-gcd"),
+            ("MI300X", "mi300x"),
+        ] {
+            assert_eq!(named(name), [slug], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_several_boards_is_all_of_them() {
+        assert_eq!(named("h100"), ["h100-nvl", "h100-pcie-80gb", "h100-sxm5-80gb"]);
+        for name in ["a100-80", "A100 80GB", "a10080gb", "NVIDIA A100 80G"] {
+            assert_eq!(named(name), ["a100-pcie-80gb", "a100-sxm4-80gb"], "{name}");
+        }
+        assert_eq!(named("a100").len(), 4);
+        assert_eq!(named("titan"), ["titan-rtx", "titan-v", "titan-xp"]);
+    }
+
+    #[test]
+    fn what_names_no_board_fits_none() {
+        for name in ["", " - ", "80gb", "sxm", "nvidia", "h1000", "a100-81", "4090-4090", &"a".repeat(10_000)] {
+            assert_eq!(named(name), Vec::<String>::new(), "{name}");
+        }
+    }
+}
