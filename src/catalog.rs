@@ -98,7 +98,7 @@ impl Catalog {
     /// The GPUs that a name as people type it may mean (`4090`, `a100-80`, `h100`): the one whose
     /// slug or name it is, else all whose words it is made of; none where it fits none.
     pub fn named(&self, name: &str) -> Vec<&GpuSpec> {
-        self.find(name).map_or_else(|_| named::fitting(name, self.gpus.values()), |gpu| vec![gpu])
+        self.find(name).map_or_else(|_| named::fitting(name, &self.gpus.values()), |gpu| vec![gpu])
     }
 
     /// All GPUs, by slug.

@@ -191,7 +191,7 @@ fn what_cannot_be_met_is_told_with_exit_code_1() {
 fn an_unknown_gpu_is_met_with_near_names() {
     let bench = Bench::new();
     let profile = bench.file("p.habitat.json", PROFILE);
-    let error = bench.error(&["predict", path(&profile), "--to", "h100"]);
+    let error = bench.error(&["predict", path(&profile), "--to", "h100x"]);
     assert!(error.contains("h100-sxm5-80gb") && error.contains("habitat-tui gpus"), "{error}");
     let foreign = bench
         .file("f.habitat.json", PROFILE.replace(r#""gpu": "v100-sxm2-16gb""#, r#""gpu_name": "Tesla V100 Mystery""#));

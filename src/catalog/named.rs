@@ -32,7 +32,7 @@ const LONGEST: usize = 60;
 /// The GPUs that a name fits, in their order: every word of it is made of words of the slug,
 /// in any order and with or without what separates them. Of two GPUs of which one has all
 /// the words of the other and more, the one with fewer is meant: `2080` is no `2080 Ti`.
-pub(super) fn fitting<'a>(name: &str, gpus: impl Iterator<Item = &'a GpuSpec> + Clone) -> Vec<&'a GpuSpec> {
+pub(super) fn fitting<'a>(name: &str, gpus: &(impl Iterator<Item = &'a GpuSpec> + Clone)) -> Vec<&'a GpuSpec> {
     let name = name.to_lowercase();
     if name.len() > LONGEST {
         return Vec::new();

@@ -237,8 +237,8 @@ fn frontier(plan: &Plan) -> Vec<FrontierPoint> {
     all.sort_by(|a, b| a.hours.mid.total_cmp(&b.hours.mid));
     let mut least = f64::INFINITY;
     all.retain(|part| {
-        let cost = part.cost.mid.get();
-        let before = std::mem::replace(&mut least, cost.min(least));
+        let (cost, before) = (part.cost.mid.get(), least);
+        least = least.min(cost);
         cost < before
     });
     all.iter().map(|part| FrontierPoint { hours: part.hours, cost: part.cost, parts: Vec::new() }).collect()

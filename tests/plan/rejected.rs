@@ -52,7 +52,7 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         (RejectionKind::UnknownGpu, "Mystery 9000 is not a GPU of the catalog"),
         (RejectionKind::NoPrediction, "no prediction for unpredicted"),
         (RejectionKind::Memory, "needs 18.2 GB, the card may use 14.7 of 16"),
-        (RejectionKind::Memory, "not known whether it fits: no peak memory in the profile"),
+        (RejectionKind::MemoryUnknown, "not known whether it fits: no peak memory in the profile"),
         (
             RejectionKind::NoPrediction,
             "2 GPUs: the parameter count is not known, so neither is the size of the gradients; give it with --parameters",
