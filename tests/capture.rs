@@ -21,7 +21,7 @@ mod place;
 #[path = "common/python.rs"]
 mod python;
 
-use place::{Place, wait_for};
+use place::{Place, Ran, wait_for};
 use python::{python, torch, torch_version};
 
 fn fixtures() -> PathBuf {
@@ -822,6 +822,61 @@ fn a_validation_in_the_window_ends_it() {
     assert_eq!(ran.windows(), [(23, 25)], "{}", ran.seen);
     let dropped = ran.seen["processes"][0]["dropped"].to_string();
     assert!(dropped.contains("did a validation begin?"), "{}", ran.seen);
+}
+
+/// The batch size is that of the model's input, or it is said why it is not known; and the
+/// operators are those of the step: counted by hand, an optimizer's as a GPU runs them.
+#[test]
+fn what_a_step_processes_is_found_or_it_is_said_why_not() {
+    let Some(python) = torch() else { return };
+    let products = |ran: &Ran, phase: Phase| -> u32 {
+        let operations = &ran.profile.as_ref().unwrap().operations;
+        let is_product = |name: &str| matches!(name, "aten::addmm" | "aten::mm");
+        operations.iter().filter(|one| one.phase == phase && is_product(&one.name)).map(|one| one.count).sum()
+    };
+    // Products of the forward and of the backward pass: the first layer's input has no gradient.
+    for (kind, batch, forward, backward, note) in [
+        ("loader", Some(12), 2, 3, "batch size 12 from the first input of Sequential, [12, 16]"),
+        ("keywords", Some(12), 2, 3, "batch size 12 from the first input of Given, [12, 16]"),
+        ("dictionary", Some(12), 2, 3, "batch size 12 from the first input of Given, [12, 16]"),
+        ("list", None, 2, 3, "Given is given a list of tensors; --batch-size sets it"),
+        ("sequence first", None, 0, 0, "[35, 12], the sequence may come first"),
+        ("graph", None, 2, 3, "begin with different extents, [270, 16] and [2, 1000]"),
+        ("acts", None, 24, 36, "a step has 12 calls of the model, 1 backward pass, 1 optimizer step"),
+        ("learns from what it did", Some(12), 4, 3, "batch size 12 from"),
+        ("pairs", None, 4, 6, "a step has 2 calls of the model, 1 backward pass"),
+        ("closure", None, 0, 0, "the optimizer evaluates its closure"),
+        ("checkpoints", Some(12), 2, 5, "batch size 12 from the first input of Given, [12, 16]"),
+        ("clips", Some(12), 2, 3, "operations on single tensors are taken as the 8 on lists"),
+        ("validates", Some(12), 2, 3, "step 13 was left out: it took"),
+        ("fused", Some(12), 20, 39, "batch size 12 from"),
+        ("in lists", Some(12), 20, 39, "batch size 12 from"),
+    ] {
+        let ran = Place::new().run(&[], &[&python, &fixture("kinds.py"), kind]);
+        let (notes, said) = (ran.notes(), ran.err());
+        let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{kind}: {said}"));
+        let old = torch_version(&python) < (2, 2);
+        if old && kind == "keywords" {
+            continue; // It does not tell a module's keywords.
+        }
+        assert_eq!(profile.workload.batch_size, batch, "{kind}: {notes}");
+        assert!(old || notes.contains(note), "{kind}: {notes}");
+        if forward > 0 {
+            let found = (products(&ran, Phase::Forward), products(&ran, Phase::Backward));
+            assert_eq!(found, (forward, backward), "{kind}: {:?}", profile.operations);
+        }
+        let elements = |name: &str| -> Option<u64> {
+            let operation = profile.operations.iter().find(|one| one.name == name && one.phase == Phase::Optimizer)?;
+            Some(operation.inputs.iter().map(|shape| shape.iter().product::<u64>()).sum())
+        };
+        match kind {
+            // 20 layers of 272 parameters, with gradients and two moments.
+            "fused" => assert_eq!(elements("aten::_fused_adamw_"), Some(4 * 20 * 272), "{:?}", profile.operations),
+            "in lists" => assert_eq!(elements("aten::_foreach_addcdiv_"), Some(3 * 20 * 272)),
+            "clips" if !old => assert_eq!(elements("aten::_foreach_norm"), Some(676), "{:?}", profile.operations),
+            _ => {}
+        }
+    }
 }
 
 /// What is said to do next works as it is said, whatever the names of files are.

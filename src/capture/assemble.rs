@@ -12,9 +12,9 @@ use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::messages::Model;
+use super::messages::{Input, Model};
 use super::recording::{Process, Recording, StepTimes};
-use crate::profile::kineto::{self, Import, ImportOptions, KinetoError, Open, Summary};
+use crate::profile::kineto::{self, Import, ImportOptions, KinetoError, ModelInput, Open, StepMarks, Summary};
 use crate::profile::{Precision, Profile, Step};
 use crate::units::{Bytes, Micros};
 
@@ -31,6 +31,17 @@ pub enum AssembleError {
         path: PathBuf,
         /// Why.
         source: KinetoError,
+    },
+    /// The recorded steps are none of the training's.
+    #[error(
+        "the recorded steps took {:.1} ms and those around them {:.1} ms: something else was in them, such as a validation; record other ones (--after), or more of them (--window)",
+        .recorded.as_millis(), .outside.as_millis()
+    )]
+    Unlike {
+        /// Time of a recorded step.
+        recorded: Micros,
+        /// Time of a step outside the windows.
+        outside: Micros,
     },
 }
 
@@ -57,15 +68,19 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
         processes.iter().flat_map(|process| process.windows.iter()).map(|window| folder.join(&window.file)).collect();
     let mut notes = Vec::new();
     let mut options = options.clone();
-    let given = (options.batch_size, options.sequence_length, options.precision, options.parameter_count);
     if let Some(model) = &main.model {
-        look(model, fetches(main, folder), &mut options, &mut notes);
+        options.model = model_input(model);
+        options.precision = options.precision.or(match model.autocast.as_deref() {
+            Some("float16") => Some(Precision::AmpFp16),
+            Some("bfloat16") => Some(Precision::AmpBf16),
+            _ => None,
+        });
     }
-    options.parameter_count = given.3.or(main.parameters.filter(|count| *count > 0 && !is_sharded(main)));
-    (options.batch_size, options.sequence_length, options.precision) =
-        (given.0.or(options.batch_size), given.1.or(options.sequence_length), given.2.or(options.precision));
+    options.parameter_count =
+        options.parameter_count.or(main.parameters.filter(|count| *count > 0 && !is_sharded(main)));
     let Import { mut profile, summary } = import(&traces, &options)?;
     let times = main.step_times();
+    check(&summary, times)?;
     let window = main.windows.first().and_then(|window| window.cuda);
     if let Some(window) = window {
         notes.push(format!(
@@ -180,72 +195,38 @@ fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<St
     notes.push(format!("the step time is {how} of {} steps outside the recorded windows", times.count));
 }
 
-/// Fills in what the model's first input tells.
-fn look(model: &Model, fetches: Option<u64>, options: &mut ImportOptions<'_>, notes: &mut Vec<String>) {
-    let given = options.batch_size;
-    options.precision = match model.autocast.as_deref() {
-        Some("float16") => Some(Precision::AmpFp16),
-        Some("bfloat16") => Some(Precision::AmpBf16),
-        _ => None,
-    };
-    let (Some(shape), Some(dtype)) = (&model.shape, &model.dtype) else { return };
-    let name = crate::text::clean(model.module.as_deref().unwrap_or("the model"), 60);
-    let is_recurrent = matches!(name.as_str(), "LSTM" | "GRU" | "RNN");
-    let (batch, length) = match (shape.as_slice(), dtype.starts_with("int")) {
-        ([batch, length], true) => (*batch, Some(*length)),
-        // A single extent may be one sample; recurrent layers may have time first.
-        ([_], false) | ([], _) => return,
-        _ if is_recurrent => return,
-        ([batch, ..], _) => (*batch, None),
-    };
-    // Every batch of a DataLoader in the step, else every call of the model: micro-batches.
-    let parts = fetches.unwrap_or(model.calls).max(1);
-    let Some(samples) = batch.checked_mul(parts).filter(|samples| *samples > 0) else { return };
-    options.batch_size = Some(samples);
-    options.sequence_length = length;
-    let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
-    let times = match (parts, fetches) {
-        (1, _) => String::new(),
-        (_, Some(_)) => format!(" × {parts} batches of the DataLoader a step"),
-        (_, None) => format!(" × {parts} forward passes a step"),
-    };
-    let seen = format!("the first input of {name}, [{}]{times}", extents.join(", "));
-    notes.push(match given {
-        Some(given) if given == samples => return,
-        Some(given) => format!("batch size {given} as given; from {seen} it would be {samples}"),
-        None if parts == 1 => format!("batch size {samples} from {seen}"),
-        None => format!("batch size {samples} from {seen} (--batch-size if that is wrong)"),
-    });
-}
+/// Times as long as others that a recorded step may take: the profiler slows the host down,
+/// and short steps by the most.
+const LONGEST: f64 = 10.0;
 
-/// Batches that the `DataLoader` gave for each step of the first window; `None` where it
-/// gave none.
-fn fetches(process: &Process, folder: &Path) -> Option<u64> {
-    let window = process.windows.first()?;
-    let steps = window.steps.1.saturating_sub(window.steps.0) + 1;
-    let file = File::open(folder.join(&window.file)).ok()?;
-    let found = occurrences(BufReader::new(file), b"\"enumerate(DataLoader)#").ok()?;
-    let a_step = (found as f64 / steps as f64).round() as u64;
-    (a_step > 0).then_some(a_step)
-}
-
-/// How often `pattern` is in `text`.
-fn occurrences(mut text: impl Read, pattern: &[u8]) -> io::Result<u64> {
-    let mut found = 0;
-    let mut held: Vec<u8> = Vec::new();
-    let mut buffer = [0; 1 << 13];
-    loop {
-        let read = text.read(&mut buffer)?;
-        if read == 0 {
-            return Ok(found);
-        }
-        held.extend_from_slice(&buffer[..read]);
-        found +=
-            held.windows(pattern.len()).filter(|window| window[0] == pattern[0] && *window == pattern).count() as u64;
-        // What may be the beginning of another one.
-        let tail = held.len().saturating_sub(pattern.len() - 1);
-        held.drain(..tail);
+/// Refuses windows whose steps are none of the training's.
+fn check(summary: &Summary, times: Option<StepTimes>) -> Result<(), AssembleError> {
+    let Some(times) = times.filter(|_| summary.marks == StepMarks::ProfilerStep) else { return Ok(()) };
+    let (recorded, outside) = (summary.host_step, times.median);
+    if outside.get() > 0.0 && recorded.get() > (LONGEST * outside.get()).max(LEAST) {
+        return Err(AssembleError::Unlike { recorded, outside });
     }
+    Ok(())
+}
+
+/// Microseconds that a recorded step takes before it may be too long.
+const LEAST: f64 = 20_000.0;
+
+/// What the hook saw of the model; `None` where it saw none.
+fn model_input(model: &Model) -> Option<ModelInput> {
+    let input = |input: &Input| {
+        let is_whole = input.dtype.starts_with("int") || input.dtype.starts_with("uint");
+        (input.shape.clone(), is_whole)
+    };
+    Some(ModelInput {
+        module: model.module.clone()?,
+        calls: model.calls,
+        inputs: model.inputs.iter().map(input).collect(),
+        leads: model.leads.clone(),
+        lists: model.lists,
+        opaque: model.opaque.clone(),
+        sequence_first: model.sequence_first,
+    })
 }
 
 /// Whether the optimizers hold a part of the parameters only.
@@ -258,71 +239,23 @@ fn is_sharded(process: &Process) -> bool {
 mod tests {
     use super::*;
 
-    fn seen(shape: &[u64], dtype: &str, calls: u64, fetches: Option<u64>) -> (Option<u64>, Option<u64>, Vec<String>) {
-        let model = Model {
-            step: 9,
-            calls,
-            module: Some("Net".into()),
-            shape: Some(shape.to_vec()),
-            dtype: Some(dtype.into()),
-            autocast: Some("bfloat16".into()),
+    #[test]
+    fn steps_that_are_none_of_the_trainings_are_refused() {
+        let micros = |time| Micros::new(time).unwrap();
+        let trace = br#"{"traceEvents": [
+            {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": 1, "tid": 1, "ts": 1, "dur": 90000},
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 2, "dur": 5,
+             "args": {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}}]}"#;
+        let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
+        let mut open = || -> io::Result<Box<dyn Read>> { Ok(Box::new(&trace[..])) };
+        let summary = kineto::import(&mut open, &options, &mut |_| ControlFlow::Continue(())).unwrap().summary;
+        let outside = |median: f64| {
+            let median = micros(median);
+            check(&summary, Some(StepTimes { median, mean: median, range: [median; 2], count: 30 }))
         };
-        let (mut options, mut notes) = (ImportOptions::default(), Vec::new());
-        look(&model, fetches, &mut options, &mut notes);
-        assert_eq!(options.precision, Some(Precision::AmpBf16));
-        (options.batch_size, options.sequence_length, notes)
-    }
-
-    #[test]
-    fn the_first_input_tells_batch_and_sequence() {
-        assert_eq!(seen(&[8, 3, 64, 64], "float32", 1, None).0, Some(8));
-        let (batch, length, notes) = seen(&[4, 512], "int64", 1, Some(1));
-        assert_eq!((batch, length), (Some(4), Some(512)));
-        assert_eq!(notes, ["batch size 4 from the first input of Net, [4, 512]"]);
-        assert_eq!(seen(&[7], "float32", 1, None).0, None);
-        assert_eq!(seen(&[0, 3], "float32", 1, None).0, None);
-    }
-
-    #[test]
-    fn what_was_given_stands_and_the_difference_is_told() {
-        let model = Model {
-            step: 9,
-            calls: 3,
-            module: Some("Discriminator".into()),
-            shape: Some(vec![8, 3, 64, 64]),
-            dtype: Some("float32".into()),
-            autocast: None,
-        };
-        let notes = |given| {
-            let (mut options, mut notes) =
-                (ImportOptions { batch_size: Some(given), ..Default::default() }, Vec::new());
-            look(&model, None, &mut options, &mut notes);
-            notes
-        };
-        assert!(notes(24).is_empty());
-        assert_eq!(
-            notes(8),
-            [
-                "batch size 8 as given; from the first input of Discriminator, [8, 3, 64, 64] × 3 forward passes a step it would be 24"
-            ]
-        );
-    }
-
-    #[test]
-    fn micro_batches_are_added_up() {
-        let (batch, _, notes) = seen(&[8, 10], "float32", 4, None);
-        assert_eq!(batch, Some(32));
-        assert!(notes[0].contains("× 4 forward passes"), "{notes:?}");
-        // A discriminator sees real and made samples: what was loaded counts.
-        assert_eq!(seen(&[8, 10], "float32", 2, Some(1)).0, Some(8));
-    }
-
-    #[test]
-    fn occurrences_are_found_across_pieces() {
-        let mut text = vec![b' '; (1 << 16) - 3];
-        text.extend_from_slice(b"needle and needle");
-        assert_eq!(occurrences(&text[..], b"needle").unwrap(), 2);
-        assert_eq!(occurrences(&text[..], b"pin").unwrap(), 0);
+        assert!(outside(15_000.0).is_ok() && check(&summary, None).is_ok());
+        let error = outside(3_000.0).unwrap_err().to_string();
+        assert!(error.contains("took 90.0 ms and those around them 3.0 ms"), "{error}");
     }
 
     fn timed(median: f64, mean: f64, busy: f64) -> (Option<f64>, Vec<String>) {

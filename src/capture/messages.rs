@@ -81,8 +81,9 @@ pub enum Stage {
     Cuda,
 }
 
-/// The first tensor that a module in training was given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The model, and what it was given: the first module in training that owns parameters
+/// which the optimizer trains.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
     /// The step.
     #[serde(default)]
@@ -91,12 +92,32 @@ pub struct Model {
     pub calls: u64,
     /// Its class.
     pub module: Option<String>,
-    /// Shape of the tensor.
-    pub shape: Option<Vec<u64>>,
-    /// Its element type, as `float32`.
-    pub dtype: Option<String>,
+    /// The tensors that its first call was given.
+    #[serde(default)]
+    pub inputs: Vec<Input>,
+    /// The different first extents of the first tensor, over all calls.
+    #[serde(default)]
+    pub leads: Vec<u64>,
+    /// A list of tensors is among the inputs.
+    #[serde(default)]
+    pub lists: bool,
+    /// Class of an input that cannot be looked into.
+    #[serde(default)]
+    pub opaque: Option<String>,
+    /// A layer of the model takes the sequence first.
+    #[serde(default)]
+    pub sequence_first: bool,
     /// Element type of autocast where it was on in any module.
     pub autocast: Option<String>,
+}
+
+/// A tensor that a module was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// Its element type, as `float32`.
+    pub dtype: String,
 }
 
 /// A window of recorded steps.

@@ -65,6 +65,7 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         workload: told.name.clone().unwrap_or_else(|| workload_name(&args.traces[0])),
         mode: told.mode,
         batch_size: told.batch_size,
+        model: None,
         sequence_length: told.sequence_length,
         precision: told.precision,
         parameter_count: told.parameters,

@@ -36,10 +36,12 @@ mod outputs;
 mod pattern;
 mod ranks;
 mod record;
+mod samples;
 mod scan;
 mod shapes_only;
 mod steps;
 mod timing;
+mod update;
 
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -51,6 +53,7 @@ pub(in crate::profile) use self::feed::{Feed, Grouping, Range, RangeKind, Record
 pub(in crate::profile) use self::nest::is_autograd_node;
 pub(in crate::profile) use self::ranks::choose;
 pub use self::ranks::{NoSuchDevice, combine};
+pub use self::samples::ModelInput;
 pub use self::steps::StepMarks;
 
 use self::collect::{Keep, Records};
@@ -101,6 +104,8 @@ pub struct ImportOptions<'a> {
     pub batch_size: Option<u64>,
     /// Tokens of a sample.
     pub sequence_length: Option<u64>,
+    /// What the model was seen to be given, to tell the batch size from.
+    pub model: Option<ModelInput>,
     /// The arithmetic of the step.
     pub precision: Option<Precision>,
     /// Trainable parameters of the model.
@@ -171,6 +176,8 @@ pub struct Summary {
     pub joined_to: &'static str,
     /// Ranges that overlap others of their thread without nesting.
     pub overlaps: u64,
+    /// Time of a used step on the host while it was recorded, median.
+    pub host_step: Micros,
 }
 
 /// Records held at once by default: with all tables about 150 MB.
@@ -254,6 +261,8 @@ fn import_rank(
     }
     records.settle_grids();
     records.settle_ranges();
+    records.settle_threads();
+    update::fill_lists(&mut records);
     let source = build::Source { records: &records, marked, found, totals };
     if options.shapes_only { shapes_only::build(&source, options) } else { build::build(&source, options) }
 }

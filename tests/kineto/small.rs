@@ -1,7 +1,7 @@
 //! Small traces with known answers.
 #![expect(clippy::float_cmp, reason = "sums of whole microseconds are exact")]
 
-use habitat_tui::profile::kineto::{DeviceInfo, ImportOptions, StepMarks, import_ranks};
+use habitat_tui::profile::kineto::{DeviceInfo, Import, ImportOptions, StepMarks, import_ranks};
 use habitat_tui::profile::{Attribute, DType, Mode, Operation, Phase, Precision, Profile};
 use habitat_tui::units::GpuSlug;
 
@@ -479,4 +479,203 @@ fn ranges_of_a_program_say_phases_and_parts() {
     assert_eq!(of("k2", Phase::Optimizer), None);
     let notes = &import.profile.recording.as_ref().unwrap().notes;
     assert!(notes.iter().any(|note| note.starts_with("kernels alone")), "{notes:?}");
+}
+
+const LINEAR: &str = r#""Input Dims": [[4], [2, 3], [3, 4]], "Input type": ["float", "float", "float"]"#;
+
+/// A step on a CPU, of forty microseconds a part: a forward pass of `calls` products without
+/// a gradient and one with, its backward pass, and an update of two tensors.
+fn step_on_a_cpu(trace: &mut Trace, number: u32, t: f64, calls: u32) {
+    let sequence = |thread: u32| format!(r#""Sequence number": {number}, "Fwd thread id": {thread}"#);
+    let length = 200.0 + 10.0 * f64::from(calls);
+    trace.mark(&format!("ProfilerStep#{number}"), t, length);
+    for call in 0..calls {
+        trace.operator(MAIN, "aten::addmm", t + 1.0 + 10.0 * f64::from(call), 8.0, LINEAR);
+    }
+    let t = t + 10.0 * f64::from(calls);
+    trace.operator(MAIN, "aten::addmm", t + 5.0, 8.0, &format!("{LINEAR}, {}", sequence(0)));
+    trace.operator(MAIN, "AddmmBackward0", t + 40.0, 30.0, &sequence(1));
+    trace.operator(
+        MAIN,
+        "aten::mm",
+        t + 41.0,
+        5.0,
+        r#""Input Dims": [[3, 2], [2, 4]], "Input type": ["float", "float"]"#,
+    );
+    for (number, dims) in ["[[4, 3]]", "[[4]]"].into_iter().enumerate() {
+        let args = format!(r#""Input Dims": {dims}, "Input type": ["float"]"#);
+        trace.operator(MAIN, "torch::autograd::AccumulateGrad", t + 72.0 + 3.0 * number as f64, 2.0, &args);
+    }
+    trace.mark("Optimizer.step#SGD.step", t + 120.0, 70.0);
+    for (number, dims) in ["[[4, 3], [4, 3], []]", "[[4], [4], []]"].into_iter().enumerate() {
+        let args = format!(r#""Input Dims": {dims}, "Input type": ["float", "float", "Scalar"]"#);
+        trace.operator(MAIN, "aten::add_", t + 121.0 + 10.0 * number as f64, 5.0, &args);
+    }
+}
+
+fn on_a_cpu(trace: &Trace) -> Import {
+    read(trace.json().as_bytes(), &ImportOptions { shapes_only: true, ..ImportOptions::default() }).unwrap()
+}
+
+fn notes(profile: &Profile) -> String {
+    profile.recording.as_ref().unwrap().notes.join("\n")
+}
+
+fn counted(profile: &Profile, phase: Phase) -> u32 {
+    profile.operations.iter().filter(|operation| operation.phase == phase).map(|operation| operation.count).sum()
+}
+
+/// In one step of three, or in two.
+#[test]
+fn a_validation_in_the_recording_is_no_part_of_the_step() {
+    for (calls, used) in [([0, 477, 0], 2), ([477, 0, 400], 1)] {
+        let mut trace = Trace::default();
+        let mut t = 1000.0;
+        for (number, calls) in (11..).zip(calls) {
+            step_on_a_cpu(&mut trace, number, t, calls);
+            t += 200.0 + 10.0 * f64::from(calls);
+        }
+        let Import { profile, summary } = on_a_cpu(&trace);
+        assert_eq!((summary.steps_used, counted(&profile, Phase::Forward)), (used, 1), "{}", notes(&profile));
+        let told = if used == 2 { "step 12 was left out: it took 25 times" } else { "step 13 was left out" };
+        assert!(notes(&profile).contains(told), "{}", notes(&profile));
+    }
+}
+
+/// A CPU steps tensor by tensor, a GPU all at once.
+#[test]
+fn an_update_on_a_cpu_is_brought_to_lists() {
+    let mut trace = Trace::default();
+    step_on_a_cpu(&mut trace, 1, 1000.0, 0);
+    let profile = on_a_cpu(&trace).profile;
+    let add = operation(&profile, "aten::_foreach_add_", Phase::Optimizer);
+    assert_eq!((add.count, &add.inputs[..]), (1, &[vec![4, 3], vec![4], vec![4, 3], vec![4]][..]));
+    assert!(
+        notes(&profile).contains("the optimizer's 2 operations on single tensors are taken as the 1"),
+        "{}",
+        notes(&profile)
+    );
+    // One of another make may have no such form.
+    let mut other = trace.clone();
+    for event in &mut other.events {
+        *event = event.replace("#SGD.step", "#Muon.step");
+    }
+    assert_eq!(counted(&on_a_cpu(&other).profile, Phase::Optimizer), 2);
+}
+
+/// Of lists of more than 30 tensors Kineto tells no shapes.
+#[test]
+fn an_update_of_many_tensors_has_its_shapes() {
+    let mut trace = Trace::default();
+    step_on_a_cpu(&mut trace, 1, 1000.0, 0);
+    trace.events.retain(|event| !event.contains("aten::add_"));
+    let lists = |count: usize| vec![r#""TensorList""#; count].join(", ");
+    let args = format!(
+        r#""Input Dims": [[], [], [], [], [], []], "Input type": [{}], "Concrete Inputs": ["", "", "", "", "", "", "0.001", "0.9", "0.999", "0.01", "1e-08", "False", "False", "", ""]"#,
+        lists(6)
+    );
+    trace.operator(MAIN, "aten::_fused_adamw_", 1125.0, 20.0, &args);
+    let args = format!(r#""Input Dims": [[], []], "Input type": [{}, "Scalar"]"#, lists(1));
+    trace.operator(MAIN, "aten::_foreach_mul_", 1150.0, 20.0, &args);
+    for (number, dims) in ["[[4, 3], []]", "[[4], []]"].into_iter().enumerate() {
+        let args = format!(r#""Input Dims": {dims}, "Input type": ["float", "Scalar"]"#);
+        trace.operator(MAIN, "aten::mul_", 1151.0 + 4.0 * number as f64, 2.0, &args);
+    }
+    let profile = on_a_cpu(&trace).profile;
+    let fused = operation(&profile, "aten::_fused_adamw_", Phase::Optimizer);
+    assert_eq!(fused.inputs, vec![[vec![4, 3], vec![4]]; 4].concat());
+    assert_eq!(fused.dtype, Some(DType::Float32));
+    assert_eq!(operation(&profile, "aten::_foreach_mul_", Phase::Optimizer).inputs, [vec![4, 3], vec![4]]);
+    assert_eq!(counted(&profile, Phase::Optimizer), 2, "what a list is made of is not counted again");
+}
+
+#[test]
+fn clipping_belongs_to_the_update_and_loading_to_nothing() {
+    let mut trace = Trace::default();
+    step_on_a_cpu(&mut trace, 1, 1000.0, 0);
+    let norm = r#""Input Dims": [[[4, 3], [4]], []], "Input type": ["TensorList", "Scalar"]"#;
+    trace.operator(MAIN, "aten::_foreach_norm", 1090.0, 10.0, norm);
+    trace.mark("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1020.0, 18.0);
+    trace.operator(
+        MAIN,
+        "aten::conv2d",
+        1021.0,
+        8.0,
+        r#""Input Dims": [[1, 3, 8, 8], [3, 3, 3, 3]], "Input type": ["float", "float"]"#,
+    );
+    let profile = on_a_cpu(&trace).profile;
+    assert_eq!(counted(&profile, Phase::Forward), 1, "{:?}", profile.operations);
+    operation(&profile, "aten::_foreach_norm", Phase::Optimizer);
+    assert_eq!(profile.workload.batch_size, None, "no layer of the model tells it");
+    assert!(
+        notes(&profile).contains("input: the DataLoader holds a recorded step up for 0.02 ms, 9 % of it"),
+        "{}",
+        notes(&profile)
+    );
+}
+
+/// LBFGS evaluates its closure several times a step; what it does in between is its own.
+#[test]
+fn an_optimizer_with_a_closure_has_its_own_work_only() {
+    let mut trace = Trace::default();
+    trace.mark("ProfilerStep#1", 1000.0, 400.0).mark("Optimizer.step#LBFGS.step", 1010.0, 380.0);
+    for number in 0..3 {
+        let t = 1020.0 + 100.0 * f64::from(number);
+        let sequence = |thread: u32| format!(r#""Sequence number": {}, "Fwd thread id": {thread}"#, 7 + number);
+        let input = r#""Input Dims": [[2, 3], [4, 3], [4]], "Input type": ["float", "float", "float"]"#;
+        trace.operator(MAIN, "aten::linear", t, 10.0, input);
+        trace.operator(MAIN, "aten::addmm", t + 1.0, 8.0, &format!("{LINEAR}, {}", sequence(0)));
+        trace.operator(MAIN, "AddmmBackward0", t + 20.0, 30.0, &sequence(1));
+        trace.operator(
+            MAIN,
+            "aten::mm",
+            t + 21.0,
+            5.0,
+            r#""Input Dims": [[3, 2], [2, 4]], "Input type": ["float", "float"]"#,
+        );
+        trace.operator(
+            MAIN,
+            "aten::dot",
+            t + 60.0,
+            5.0,
+            r#""Input Dims": [[12], [12]], "Input type": ["float", "float"]"#,
+        );
+    }
+    let profile = on_a_cpu(&trace).profile;
+    assert_eq!(operation(&profile, "aten::dot", Phase::Optimizer).count, 3);
+    assert_eq!(operation(&profile, "aten::addmm", Phase::Forward).count, 3);
+    assert_eq!(operation(&profile, "aten::mm", Phase::Backward).count, 3);
+    assert_eq!(profile.workload.batch_size, None);
+    assert!(notes(&profile).contains("evaluates its closure 3 times a step"), "{}", notes(&profile));
+}
+
+/// A step of a GAN ends with the second of two updates, though both are called alike.
+#[test]
+fn two_updates_that_take_turns_are_one_step() {
+    let mut trace = Trace::default();
+    for update in 0..5 {
+        let t = 1000.0 + 100.0 * f64::from(update);
+        let (name, dims) = if update % 2 == 0 { ("aten::addmm", "[[4], [4]]") } else { ("aten::mm", "[[8], [8]]") };
+        trace.operator(MAIN, name, t + 1.0, 8.0, LINEAR);
+        trace.mark("Optimizer.step#Adam.step", t + 50.0, 30.0);
+        let args = format!(r#""Input Dims": {dims}, "Input type": ["float", "float"]"#);
+        trace.operator(MAIN, "aten::add_", t + 55.0, 5.0, &args);
+    }
+    let Import { profile, summary } = on_a_cpu(&trace);
+    assert_eq!((summary.marks, summary.steps_found), (StepMarks::OptimizerStep, 2));
+    assert_eq!(counted(&profile, Phase::Forward), 2, "{:?}", profile.operations);
+    assert_eq!(counted(&profile, Phase::Optimizer), 2);
+}
+
+#[test]
+fn of_two_trainings_at_once_one_is_read() {
+    let mut trace = Trace::default();
+    step_on_a_cpu(&mut trace, 1, 1000.0, 0);
+    let mut other = Trace::default();
+    step_on_a_cpu(&mut other, 1, 990.0, 3);
+    let moved = other.events.iter().filter(|event| !event.contains("ProfilerStep"));
+    trace.events.extend(moved.map(|event| event.replace(r#""tid": 10"#, r#""tid": 30"#)));
+    let profile = on_a_cpu(&trace).profile;
+    assert_eq!(counted(&profile, Phase::Forward), 1);
+    assert!(notes(&profile).contains("2 threads train at once"), "{}", notes(&profile));
 }

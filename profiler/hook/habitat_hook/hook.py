@@ -61,7 +61,8 @@ class Hook:
         self.exporter = None
         self.probe = None
         self.optimizers = Optimizers()
-        self.model = None
+        # The modules that the program called in the step before the window.
+        self.modules = []
         at_exit(self.end)
 
     def connect(self):
@@ -225,7 +226,7 @@ class Hook:
         if not settings["all_ranks"] and rank() not in (None, 0):
             return
         if step < self.next_window:
-            self.look()
+            self.look(optimizer)
             return
         self.optimizers.note(optimizer)
         self.looked(step)
@@ -233,17 +234,17 @@ class Hook:
             with self.turn:
                 self.open(step)
 
-    def look(self):
+    def look(self, optimizer):
         """Watches the modules' inputs for one step, the last before the window."""
         if self.windows or self.dropped or compiled():
             return  # A global hook would have compiled code compiled again.
-        self.probe = Inputs()
+        self.probe = Inputs(optimizer)
 
     def looked(self, step):
         probe, self.probe = self.probe, None
         if probe is not None:
             probe.stop()
-            self.model = probe.model
+            self.modules = list(probe.outer.values())
             self.send(dict(probe.found, type="model", step=step))
 
     # ----- windows
@@ -352,7 +353,8 @@ class Hook:
                 self.last = None
                 self.miss("torch.profiler did not stop: %s" % str(problem)[:200])
                 return
-        remains = held(self.optimizers.those_there(), self.model() if self.model is not None else None)
+        modules = [module for module in (there() for there in self.modules) if module is not None]
+        remains = held(self.optimizers.those_there(), modules)
         self.last = time.perf_counter()
         self.windows += 1
         self.optimizers.forget()

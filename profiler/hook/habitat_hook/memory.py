@@ -13,7 +13,7 @@ def peak_memory():
     return None
 
 
-def held(optimizers, model):
+def held(optimizers, modules):
     """What the parameters, their gradients and the optimizers' state take, right after a
     step: sizes only, no tensor is looked into. None where it cannot be told."""
     try:
@@ -23,8 +23,8 @@ def held(optimizers, model):
                 for parameter in group["params"]:
                     parameters[id(parameter)] = parameter
         trained = list(parameters.values())
-        if model is not None:
-            for tensor in list(model.parameters()) + list(model.buffers()):
+        for module in modules:
+            for tensor in list(module.parameters()) + list(module.buffers()):
                 parameters[id(tensor)] = tensor
         device = trained[0].device.type
         sizes = Sizes(device)
@@ -33,7 +33,7 @@ def held(optimizers, model):
         gradients = [parameter.grad for parameter in trained if parameter.is_leaf]
         total["gradients_bytes"] = sizes.of(gradients)
         total["optimizer_state_bytes"] = sizes.of([list(optimizer.state.values()) for optimizer in optimizers])
-        total["whole_model"] = model is not None and sizes.complete
+        total["whole_model"] = bool(modules) and sizes.complete
         return total if sizes.complete else None
     except Exception:
         return None

@@ -53,6 +53,7 @@ pub(super) fn tensors(dims: &str, types: &str) -> (Vec<Shape>, Option<DType>) {
         let kind = types.get(index).and_then(Value::as_str);
         let is_list = extents.iter().any(Value::is_array);
         if is_list {
+            dtypes.extend(kind.and_then(|kind| tensor_type(kind, false)).map(|dtype| (false, dtype)));
             shapes.extend(extents.iter().filter_map(shape));
         } else if let Some(shape) = shape(dim) {
             let dtype = kind.and_then(|kind| tensor_type(kind, !shape.is_empty()));

@@ -7,7 +7,7 @@ use super::record::{DeviceKind, Properties};
 use super::scan::Totals;
 use super::steps::{self, Span, StepMarks};
 use super::timing::{self, StepWork, Wall, median};
-use super::{DeviceInfo, Import, ImportOptions, KinetoError, Summary, group, infer};
+use super::{DeviceInfo, Import, ImportOptions, KinetoError, Summary, group, infer, samples};
 use crate::profile::{Mode, Operation, Origin, Phase, Profile, Recording, Step, Workload};
 use crate::units::{Bytes, Micros};
 
@@ -35,7 +35,7 @@ impl Steps {
     fn of(records: &Records, nesting: &Nesting, launched: &[Launched], spans: Vec<Span>, marks: StepMarks) -> Self {
         let joined = join::join(records, nesting, launched, &spans);
         let work = timing::work_of(records, &joined, spans.len());
-        let (kept, notes) = timing::choose(&work);
+        let (kept, notes) = timing::choose(&work, &spans);
         Self { spans, marks, joined, work, kept, notes }
     }
 
@@ -43,6 +43,10 @@ impl Steps {
     fn cover(&self) -> bool {
         let inside: u64 = self.work.iter().map(|work| work.kernels).sum();
         self.marks != StepMarks::Annotation || inside >= self.joined.outside
+    }
+
+    fn kept_spans(&self) -> Vec<Span> {
+        self.kept.iter().map(|step| self.spans[*step]).collect()
     }
 
     /// The mean of a measure over the steps kept.
@@ -84,7 +88,7 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
     let mut notes = Notes::new(records, &nesting, &steps, without_launch);
     notes.durations(&steps, &walls);
     notes.joined(records, joined_share, grouped.inferred);
-    let workload = workload(source, &nesting, &steps.spans[steps.kept[0]], &grouped.operations, options, &mut notes.0);
+    let workload = workload(source, &nesting, &steps.kept_spans(), &grouped.operations, options, &mut notes.0);
     let origin = origin(records, steps.joined.device, options, &mut notes.0);
     let step = step(records, &steps, &walls);
     let summary = Summary {
@@ -99,6 +103,7 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         joined_share,
         joined_to: records.recorder.joined_to,
         overlaps: nesting.overlaps,
+        host_step: Micros::known(median(steps.kept.iter().map(|step| steps.spans[*step].duration))),
     };
     let mut profile = Profile::new(workload, Some(origin), Some(step), grouped.operations)?;
     profile.recording = Some(Recording {
@@ -159,7 +164,7 @@ fn joined_share(records: &Records, steps: &Steps) -> f64 {
 pub(super) fn workload(
     source: &Source<'_>,
     nesting: &Nesting,
-    span: &Span,
+    spans: &[Span],
     operations: &[Operation],
     options: &ImportOptions<'_>,
     notes: &mut Vec<String>,
@@ -174,14 +179,28 @@ pub(super) fn workload(
         }
         infer::mode(records, nesting)
     });
-    let inferred = infer::batch(records, nesting, span);
-    let batch_size = options.batch_size.or_else(|| {
-        let (batch, _) = inferred?;
-        notes.push(format!("batch size {batch} is read off the first layer's input; --batch-size sets it"));
-        Some(batch)
+    let model = options.model.as_ref();
+    let found = samples::samples(records, nesting, spans, model);
+    let batch_size = options.batch_size.or(found.as_ref().and_then(|found| Some(found.as_ref().ok()?.count)));
+    notes.extend(match (&found, options.batch_size, model) {
+        (Some(Ok(found)), Some(given), Some(_)) if given != found.count => {
+            Some(format!("batch size {given} as given; from {} it would be {}", found.seen, found.count))
+        }
+        (Some(Ok(found)), None, Some(_)) => {
+            let doubt = if found.is_sum { " (--batch-size if that is wrong)" } else { "" };
+            Some(format!("batch size {} from {}{doubt}", found.count, found.seen))
+        }
+        (Some(Ok(found)), None, None) => {
+            Some(format!("batch size {} is read off {}; --batch-size sets it", found.count, found.seen))
+        }
+        (Some(Err(reason)), None, _) => Some(format!("the batch size is not known: {reason}; --batch-size sets it")),
+        _ => None,
     });
     let sequence_length = options.sequence_length.or_else(|| {
-        let length = infer::length(inferred?, options.batch_size)?;
+        if model.is_some() {
+            return found?.ok()?.length;
+        }
+        let length = infer::length(infer::first_layer(records, nesting, spans.first()?)?, options.batch_size)?;
         notes.push(format!("sequence length {length} is read off the first layer's input"));
         Some(length)
     });
@@ -191,7 +210,9 @@ pub(super) fn workload(
         Some(precision)
     });
     let parameter_count = options.parameter_count.or_else(|| {
-        let count = (mode == Mode::Training).then(|| infer::parameters(records, span)).flatten()?;
+        let count = (mode == Mode::Training)
+            .then(|| spans.first().and_then(|span| infer::parameters(records, span)))
+            .flatten()?;
         notes.push(format!("{count} parameters are counted from the gradients that the backward pass accumulates"));
         Some(count)
     });

@@ -357,6 +357,45 @@ impl Records {
         }
     }
 
+    /// Of trainings in threads beside one another, keeps the one whose steps are marked, where
+    /// no device took work of several; says so. Once all events are read.
+    pub(super) fn settle_threads(&mut self) {
+        let spans = |prefix: &str| -> HashMap<u32, (f64, f64)> {
+            let mut spans = HashMap::new();
+            for host in self.host.iter().filter(|host| host.kind == HostKind::Annotation) {
+                if self.names.text(host.name).starts_with(prefix) {
+                    let span = spans.entry(host.thread).or_insert((host.start, host.end));
+                    *span = (span.0.min(host.start), span.1.max(host.end));
+                }
+            }
+            spans
+        };
+        let updates = spans("Optimizer.step#");
+        let marked = spans("ProfilerStep");
+        let longest = |spans: &HashMap<u32, (f64, f64)>| {
+            spans.iter().max_by(|a, b| (a.1.1 - a.1.0).total_cmp(&(b.1.1 - b.1.0)).then(b.0.cmp(a.0))).map(|one| *one.0)
+        };
+        let Some(main) = longest(&marked).filter(|main| updates.contains_key(main)).or_else(|| longest(&updates))
+        else {
+            return;
+        };
+        let (from, to) = updates[&main];
+        let others: HashSet<u32> = updates
+            .iter()
+            .filter(|(thread, span)| **thread != main && span.0 < to && from < span.1)
+            .map(|(thread, _)| *thread)
+            .collect();
+        if others.is_empty() {
+            return;
+        }
+        self.recorder.notes.push(if self.kernels_seen == 0 {
+            self.host.retain(|host| !others.contains(&host.thread));
+            format!("{} threads train at once: this is the one whose steps were counted", others.len() + 1)
+        } else {
+            format!("{} threads train at once: the profile holds the work of all of them", others.len() + 1)
+        });
+    }
+
     fn memory(&mut self, event: &Event<'_>) {
         let (mut kind, mut device, mut allocated) = (None, None, None);
         let _ = fields(event.args, |key, value| match key {

@@ -304,7 +304,7 @@ impl Feed {
     pub(in crate::profile) fn steps_are_marks(&mut self, marks: StepMarks) {
         let mut hosts: Vec<&Host> = self.records.marks.iter().collect();
         hosts.sort_by(|a, b| a.start.total_cmp(&b.start));
-        let spans = steps::ranges(&hosts);
+        let spans = steps::ranges(&self.records, &hosts);
         if !spans.is_empty() {
             self.marked = Some((spans, marks));
         }

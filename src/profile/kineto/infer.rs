@@ -29,8 +29,9 @@ const FIRST: [&str; 8] = [
     "aten::gru",
 ];
 
-/// Samples of a step, and tokens of a sample where the input is two-dimensional.
-pub(super) fn batch(records: &Records, nesting: &Nesting, span: &Span) -> Option<(u64, Option<u64>)> {
+/// First extent of the first layer's input, and tokens of a sample where the input is
+/// two-dimensional.
+pub(super) fn first_layer(records: &Records, nesting: &Nesting, span: &Span) -> Option<(u64, Option<u64>)> {
     let first = records
         .host
         .iter()
@@ -41,6 +42,7 @@ pub(super) fn batch(records: &Records, nesting: &Nesting, span: &Span) -> Option
                 && host.start < span.end
                 && !context.backward
                 && !context.optimizer
+                && !context.input
                 && FIRST.contains(&records.names.text(host.name))
         })
         .min_by(|(a, _), (b, _)| a.start.total_cmp(&b.start))?

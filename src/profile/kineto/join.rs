@@ -107,7 +107,8 @@ pub(super) fn main_device(devices: &[Device]) -> u32 {
 
 /// Joins the work launched in `spans` to operators.
 pub(super) fn join(records: &Records, nesting: &Nesting, launched: &[Launched], spans: &[Span]) -> Joined {
-    let mut joined = Joined { device: main_device(&records.devices), node_of: makers(records), ..Joined::default() };
+    let mut joined =
+        Joined { device: main_device(&records.devices), node_of: nesting.node_of.clone(), ..Joined::default() };
     joined.maker_of = joined.node_of.iter().map(|(maker, node)| (*node, *maker)).collect();
     let mut levels: HashMap<u32, u32> = HashMap::new();
     let mut open: HashMap<(u32, u32), usize> = HashMap::new();
@@ -305,6 +306,8 @@ pub(super) fn phase(records: &Records, nesting: &Nesting, operator: u32, work: &
         Phase::Optimizer
     } else if only_transfers() {
         Phase::Copy
+    } else if context.clipping {
+        Phase::Optimizer
     } else if context.backward || nesting.autograd_threads.contains(&records.host[operator as usize].thread) {
         Phase::Backward
     } else {

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::collect::Records;
+use super::join::makers;
 use super::record::{Host, HostKind};
 use super::steps::stem;
 use crate::profile::Phase;
@@ -22,6 +23,10 @@ pub(super) struct Context {
     pub(super) accumulation: bool,
     pub(super) optimizer: bool,
     pub(super) communication: bool,
+    /// Within a call for the next batch: work of the host beside the model.
+    pub(super) input: bool,
+    /// Between the backward pass and the update: gradients are made ready for it.
+    pub(super) clipping: bool,
     /// Number of the module path in [`Nesting::modules`], 0 outside modules.
     pub(super) module: u32,
     /// The autograd node around it.
@@ -44,7 +49,23 @@ pub(super) struct Nesting {
     pub(super) overlaps: u64,
     /// Threads that only run backward work.
     pub(super) autograd_threads: HashSet<u32>,
+    /// Forward operators and the autograd nodes they made.
+    pub(super) node_of: HashMap<u32, u32>,
+    /// The backward passes, in order.
+    pub(super) passes: Vec<Pass>,
 }
+
+/// A backward pass.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pass {
+    /// When the first operator was called whose gradient it takes.
+    pub(super) made: f64,
+    pub(super) start: f64,
+    pub(super) end: f64,
+}
+
+/// How the ranges of calls for the next batch begin.
+pub(super) const LOADER: &str = "enumerate(DataLoader)";
 
 /// How far up the sweep looks for a range that contains an overlapping one.
 const SEARCH: usize = 64;
@@ -69,13 +90,18 @@ pub(super) fn nest(records: &Records) -> Nesting {
     // Outer ranges before inner ones; the sort is stable, so of equal ranges the first in
     // the file is the outer one, and launches are innermost.
     order.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(b.2.total_cmp(&a.2)));
+    let node_of = makers(records);
+    let mut made: Vec<f64> = node_of.keys().map(|maker| records.host[*maker as usize].start).collect();
+    made.sort_by(f64::total_cmp);
+    let passes = passes(records, &node_of);
     let mut sweep = Sweep {
         records,
         stack: Vec::new(),
         paths: HashMap::new(),
         numbers: HashMap::new(),
         forward_threads: HashSet::new(),
-        closures: closures(records),
+        closures: closures(records, &passes),
+        clipping: clipping(records, &passes, &made),
         nesting: Nesting {
             parents: vec![NO_RANGE; records.host.len()],
             of_launch: vec![NO_RANGE; records.launches.len()],
@@ -83,6 +109,8 @@ pub(super) fn nest(records: &Records) -> Nesting {
             modules: vec![String::new()],
             overlaps: 0,
             autograd_threads: HashSet::new(),
+            node_of,
+            passes,
         },
     };
     let mut thread = None;
@@ -105,8 +133,10 @@ struct Sweep<'a> {
     paths: HashMap<(u32, u32), u32>,
     numbers: HashMap<String, u32>,
     forward_threads: HashSet<u32>,
-    /// For optimizer steps with a closure, when the closure's last backward node ends.
-    closures: HashMap<u32, f64>,
+    /// For optimizer steps with a closure, when the closure runs.
+    closures: HashMap<u32, Vec<(f64, f64)>>,
+    /// By thread, when gradients are clipped or otherwise made ready for the update.
+    clipping: Vec<(u32, f64, f64)>,
     nesting: Nesting,
 }
 
@@ -146,7 +176,7 @@ impl Sweep<'_> {
         let host = &self.records.host[index as usize];
         let mut context = if parent == NO_RANGE { Context::default() } else { self.nesting.contexts[parent as usize] };
         let name = self.records.names.text(host.name);
-        if self.closures.get(&parent).is_some_and(|end| host.start < *end) {
+        if self.closures.get(&parent).is_some_and(|runs| runs.iter().any(|run| (run.0..run.1).contains(&host.start))) {
             context.optimizer = false;
         }
         context.given = host.phase.or(context.given);
@@ -161,6 +191,7 @@ impl Sweep<'_> {
             HostKind::Annotation => {
                 context.communication |= host.phase == Some(Phase::Communication);
                 context.optimizer |= is_optimizer(name);
+                context.input |= name.starts_with(LOADER);
                 context.communication |= name.starts_with("nccl:") || name.starts_with("rccl:");
             }
             HostKind::Operator => {
@@ -178,11 +209,19 @@ impl Sweep<'_> {
                     self.forward_threads.insert(host.thread);
                 }
                 context.accumulation |= name.contains("AccumulateGrad");
+                context.clipping |= !context.backward && self.clips(host);
                 context.communication |=
                     name.starts_with("c10d::") || name == "record_param_comms" || name.starts_with("nccl:");
             }
         }
         context
+    }
+
+    /// Whether it begins where gradients are made ready for the update.
+    fn clips(&self, host: &Host) -> bool {
+        let after = self.clipping.partition_point(|(thread, from, _)| (*thread, *from) <= (host.thread, host.start));
+        let last = after.checked_sub(1).map(|last| self.clipping[last]);
+        last.is_some_and(|(thread, _, to)| thread == host.thread && host.start < to)
     }
 
     /// The path of a module called within another; calls are told by class, not by number,
@@ -215,31 +254,71 @@ impl Sweep<'_> {
     }
 }
 
-/// Optimizer steps in which a backward pass runs: `optimizer.step(closure)`, as Lightning
-/// calls it. The forward and the backward pass are then inside of the step's range, and the
-/// update itself is what comes after them.
-fn closures(records: &Records) -> HashMap<u32, f64> {
-    let named = |host: &Host| records.names.text(host.name);
-    let mut nodes: Vec<(f64, f64)> = records
+/// The backward passes: runs of autograd nodes, none of whose makers was called after the
+/// run began. Several losses of one forward pass are one of them.
+pub(super) fn passes(records: &Records, node_of: &HashMap<u32, u32>) -> Vec<Pass> {
+    let made: HashMap<i64, f64> =
+        node_of.keys().map(|maker| &records.host[*maker as usize]).map(|maker| (maker.sequence, maker.start)).collect();
+    let mut nodes: Vec<&Host> = records
         .host
         .iter()
-        .filter(|host| host.kind == HostKind::Operator && is_autograd_node(named(host)))
-        .map(|host| (host.start, host.end))
+        .filter(|host| host.kind == HostKind::Operator && is_autograd_node(records.names.text(host.name)))
         .collect();
-    nodes.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let steps = records
-        .host
-        .iter()
-        .enumerate()
-        .filter(|(_, host)| host.kind == HostKind::Annotation && named(host).starts_with("Optimizer.step#"));
-    steps
-        .filter_map(|(index, step)| {
-            let from = nodes.partition_point(|node| node.0 < step.start);
-            let inside = nodes[from..].iter().take_while(|node| node.0 < step.end);
-            let last = inside.map(|node| node.1).max_by(f64::total_cmp)?;
-            Some((index as u32, last))
-        })
-        .collect()
+    nodes.sort_by(|a, b| a.start.total_cmp(&b.start));
+    let mut passes: Vec<Pass> = Vec::new();
+    for node in nodes {
+        let made = made.get(&node.sequence).copied().filter(|_| node.of_forward);
+        match passes.last_mut() {
+            // Within another node, as where a checkpointed block is computed again.
+            Some(pass) if node.start < pass.end => pass.end = pass.end.max(node.end),
+            Some(pass) if made.is_none_or(|made| made < pass.end) => {
+                pass.made = made.map_or(pass.made, |made| made.min(pass.made));
+                pass.end = node.end;
+            }
+            _ => passes.push(Pass { made: made.unwrap_or(node.start), start: node.start, end: node.end }),
+        }
+    }
+    passes
+}
+
+/// The steps of optimizers, in order.
+pub(super) fn updates(records: &Records) -> Vec<(u32, &Host)> {
+    let is_update =
+        |host: &Host| host.kind == HostKind::Annotation && records.names.text(host.name).starts_with("Optimizer.step#");
+    let mut updates: Vec<(u32, &Host)> = (0..).zip(&records.host).filter(|(_, host)| is_update(host)).collect();
+    updates.sort_by(|a, b| a.1.start.total_cmp(&b.1.start));
+    updates
+}
+
+/// Optimizer steps in which backward passes run: `optimizer.step(closure)`, as Lightning
+/// calls it once and LBFGS several times. The forward and the backward pass are then inside
+/// of the step's range, and the update itself is what comes between and after them.
+fn closures(records: &Records, passes: &[Pass]) -> HashMap<u32, Vec<(f64, f64)>> {
+    let runs = |step: &Host| -> Vec<(f64, f64)> {
+        let from = passes.partition_point(|pass| pass.start < step.start);
+        let inside = passes[from..].iter().take_while(|pass| pass.start < step.end);
+        inside.enumerate().map(|(n, pass)| (if n == 0 { step.start } else { pass.made }, pass.end)).collect()
+    };
+    updates(records).into_iter().map(|(index, step)| (index, runs(step))).filter(|(_, runs)| !runs.is_empty()).collect()
+}
+
+/// From the end of a backward pass to the update, where nothing is called in between whose
+/// gradient is taken: gradients are clipped there, or unscaled.
+fn clipping(records: &Records, passes: &[Pass], made: &[f64]) -> Vec<(u32, f64, f64)> {
+    let updates = updates(records);
+    let mut between = Vec::new();
+    for (number, (_, step)) in updates.iter().enumerate() {
+        let before = passes.partition_point(|pass| pass.end <= step.start);
+        let Some(pass) = before.checked_sub(1).map(|last| passes[last]) else { continue };
+        let since = updates[..number].iter().rev().take_while(|(_, other)| other.start > pass.end);
+        let is_stepped = since.into_iter().any(|(_, other)| other.name == step.name);
+        let from = made.partition_point(|time| *time < pass.end);
+        if !is_stepped && made.get(from).is_none_or(|time| *time > step.start) {
+            between.push((step.thread, pass.end, step.start));
+        }
+    }
+    between.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    between
 }
 
 /// Whether a user range is the parameter update or the zeroing of gradients.

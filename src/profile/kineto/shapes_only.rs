@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use super::build::{self, Source};
 use super::collect::Records;
 use super::join::{self, Joined, Occurrence};
-use super::nest::{self, NO_RANGE, Nesting, is_autograd_node};
-use super::record::HostKind;
+use super::nest::{self, LOADER, NO_RANGE, Nesting, is_autograd_node};
+use super::record::{Host, HostKind};
 use super::steps::{Span, StepMarks};
-use super::{Import, ImportOptions, KinetoError, Summary, group};
+use super::{Import, ImportOptions, KinetoError, Summary, group, timing, update};
 use crate::profile::{Profile, Recording};
 use crate::units::Micros;
 
@@ -18,22 +18,26 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
     let nesting = nest::nest(records);
     let (spans, marks) = source.marked.clone().unwrap_or_else(|| {
         let (low, high) = records.span.unwrap_or((0.0, 0.0));
-        (vec![Span { start: low, end: f64::MAX, duration: high - low, followed: false }], StepMarks::WholeTrace)
+        (
+            vec![Span { start: low, end: f64::MAX, duration: high - low, followed: false, number: None }],
+            StepMarks::WholeTrace,
+        )
     });
     let joined = occurrences(records, &nesting, &spans);
     if joined.occurrences.is_empty() {
         return Err(KinetoError::NoShapes);
     }
-    let mut kept: Vec<usize> = joined.occurrences.iter().map(|occurrence| occurrence.step as usize).collect();
-    kept.dedup();
-    kept.sort_unstable();
-    kept.dedup();
-    let grouped = group::operations(records, &joined, &nesting.modules, &kept);
     let mut notes = vec!["shapes only: nothing was measured on a GPU, all times are predicted".to_owned()];
+    let (kept, unlike) = timing::choose(&timing::operators_of(&joined, spans.len()), &spans);
+    notes.extend(records.recorder.notes.iter().cloned().chain(unlike));
+    let kept_spans: Vec<Span> = kept.iter().map(|step| spans[*step]).collect();
+    let grouped = group::operations(records, &joined, &nesting.modules, &kept);
+    notes.extend(loading(records, &kept_spans));
+    let operations = update::with_lists(records, &kept_spans, grouped.operations, &mut notes);
     if grouped.inferred > 0 {
         notes.push(format!("stride and padding of {} convolutions are worked out from shapes", grouped.inferred));
     }
-    let workload = build::workload(source, &nesting, &spans[kept[0]], &grouped.operations, options, &mut notes);
+    let workload = build::workload(source, &nesting, &kept_spans, &operations, options, &mut notes);
     let summary = Summary {
         marks,
         steps_found: source.found.unwrap_or(spans.len()),
@@ -46,8 +50,9 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         joined_share: 0.0,
         joined_to: records.recorder.joined_to,
         overlaps: nesting.overlaps,
+        host_step: Micros::known(timing::median(kept_spans.iter().map(|span| span.duration))),
     };
-    let mut profile = Profile::new(workload, None, None, grouped.operations)?;
+    let mut profile = Profile::new(workload, None, None, operations)?;
     profile.recording = Some(Recording {
         source: format!("{}, shapes only", records.recorder.source),
         step_marks: Some(marks.name().to_owned()),
@@ -58,6 +63,24 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
     Ok(Import { profile, summary })
 }
 
+/// What the steps wait for the next batch on the host, whose work is left out.
+fn loading(records: &Records, spans: &[Span]) -> Option<String> {
+    let is_loading = |host: &&Host| {
+        host.kind == HostKind::Annotation
+            && records.names.text(host.name).starts_with(LOADER)
+            && spans.iter().any(|span| (span.start..span.end).contains(&host.start))
+    };
+    let time: f64 = records.host.iter().filter(is_loading).map(|host| host.end - host.start).sum();
+    let steps: f64 = spans.iter().map(|span| span.duration).sum();
+    (time > 0.01 * steps).then(|| {
+        format!(
+            "input: the DataLoader holds a recorded step up for {:.2} ms, {:.0} % of it; what it computes there is work of the host and left out",
+            time / 1e3 / spans.len().max(1) as f64,
+            100.0 * time / steps
+        )
+    })
+}
+
 /// The innermost operators that do work and have shapes.
 fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
     let name = |index: u32| records.names.text(records.host[index as usize].name);
@@ -65,6 +88,7 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
         records.host[index as usize].kind == HostKind::Operator
             && !is_autograd_node(name(index))
             && !only_looks(name(index))
+            && !nesting.contexts[index as usize].input
     };
     // Operators around another that does the work. What an operator fills or copies on
     // the way (the bias of a product) is its own business, as is how it computes a product.
@@ -78,7 +102,7 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
             }
         }
     }
-    let node_of = join::makers(records);
+    let node_of = nesting.node_of.clone();
     let maker_of = node_of.iter().map(|(maker, node)| (*node, *maker)).collect();
     let mut joined = Joined { node_of, maker_of, ..Joined::default() };
     let part_of_another = |index: u32| {
@@ -223,5 +247,12 @@ fn only_looks(name: &str) -> bool {
             | "new_ones"
             | "new_full"
             | "scalar_tensor"
+            | "atleast_1d"
+            | "atleast_2d"
+            | "atleast_3d"
+            // What they do is an operator within; without one they do nothing (p = 0, or evaluation).
+            | "dropout"
+            | "feature_dropout"
+            | "alpha_dropout"
     )
 }

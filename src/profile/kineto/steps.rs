@@ -5,7 +5,7 @@
 
 use super::collect::Records;
 use super::pattern;
-use super::record::Host;
+use super::record::{Host, HostKind};
 
 /// How the steps were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub(super) struct Span {
     pub(super) duration: f64,
     /// The next span is the next step of the program.
     pub(super) followed: bool,
+    /// Its number, where its mark has one.
+    pub(super) number: Option<u64>,
 }
 
 /// The steps that marks tell, in order; `None` where there are no marks.
@@ -61,21 +63,21 @@ pub(super) fn from_marks(records: &Records) -> Option<(Vec<Span>, StepMarks)> {
     if let Some(name) = &records.step_range {
         let named = records.marks.iter().filter(|mark| is_named(records.names.text(mark.name), name)).collect();
         let named = on_one_thread(named);
-        return (!named.is_empty()).then(|| (ranges(&named), StepMarks::Named));
+        return (!named.is_empty()).then(|| (ranges(records, &named), StepMarks::Named));
     }
     let named = |prefix: &str| -> Vec<&Host> {
         records.marks.iter().filter(|mark| records.names.text(mark.name).starts_with(prefix)).collect()
     };
     let profiler = on_one_thread(named("ProfilerStep"));
     if !profiler.is_empty() {
-        return Some((ranges(&profiler), StepMarks::ProfilerStep));
+        return Some((ranges(records, &profiler), StepMarks::ProfilerStep));
     }
-    let optimizer = last_named(on_one_thread(named("Optimizer.step#")));
+    let optimizer = one_a_step(records, on_one_thread(named("Optimizer.step#")));
     if !optimizer.is_empty() {
         return Some((between_ends(&optimizer, records.span), StepMarks::OptimizerStep));
     }
     let annotated = repeated(records);
-    (annotated.len() >= 2).then(|| (ranges(&annotated), StepMarks::Annotation))
+    (annotated.len() >= 2).then(|| (ranges(records, &annotated), StepMarks::Annotation))
 }
 
 /// A kernel's launch: when, and the numbers of its name and configuration.
@@ -103,7 +105,13 @@ pub(super) fn without_marks(records: &Records, launches: &[Launch]) -> (Vec<Span
     {
         let spans = starts
             .windows(2)
-            .map(|pair| Span { start: pair[0], end: pair[1], duration: pair[1] - pair[0], followed: true })
+            .map(|pair| Span {
+                start: pair[0],
+                end: pair[1],
+                duration: pair[1] - pair[0],
+                followed: true,
+                number: None,
+            })
             .collect::<Vec<_>>();
         if spans.len() >= 2 {
             return (spans, StepMarks::Pattern);
@@ -116,7 +124,7 @@ pub(super) fn without_marks(records: &Records, launches: &[Launch]) -> (Vec<Span
 pub(super) fn whole() -> (Vec<Span>, StepMarks) {
     // What the host does before the first launch and after the last work is not known to
     // be part of a step: the device's own span is the step time.
-    let whole = Span { start: f64::NEG_INFINITY, end: f64::INFINITY, duration: 0.0, followed: false };
+    let whole = Span { start: f64::NEG_INFINITY, end: f64::INFINITY, duration: 0.0, followed: false, number: None };
     (vec![whole], StepMarks::WholeTrace)
 }
 
@@ -161,14 +169,34 @@ fn on_one_thread(marks: Vec<&Host>) -> Vec<&Host> {
     marks
 }
 
-/// Of several optimizers, the one that steps last.
-fn last_named(marks: Vec<&Host>) -> Vec<&Host> {
+/// Of several optimizers that step in turn, as those of a generator and of what judges it,
+/// the one that steps last: told by their names, else by what they do.
+fn one_a_step<'a>(records: &Records, marks: Vec<&'a Host>) -> Vec<&'a Host> {
     let Some(last) = marks.last().map(|mark| mark.name) else { return marks };
-    marks.into_iter().filter(|mark| mark.name == last).collect()
+    let marks: Vec<&Host> = marks.into_iter().filter(|mark| mark.name == last).collect();
+    let work = works(records, &marks);
+    let repeats = |period: &usize| work.iter().zip(&work[*period..]).all(|(one, later)| one == later);
+    match (1..marks.len()).find(repeats) {
+        Some(period) if period > 1 => marks.into_iter().rev().step_by(period).rev().collect(),
+        _ => marks,
+    }
+}
+
+/// The operators called in each range, as numbers that are equal for equal calls.
+fn works(records: &Records, marks: &[&Host]) -> Vec<u64> {
+    let mut works = vec![std::hash::DefaultHasher::new(); marks.len()];
+    for host in records.host.iter().filter(|host| host.kind == HostKind::Operator) {
+        let at = marks.partition_point(|mark| mark.start <= host.start);
+        if let Some(at) = at.checked_sub(1).filter(|at| host.end <= marks[*at].end && host.thread == marks[*at].thread)
+        {
+            std::hash::Hash::hash(&(host.name, host.dims), &mut works[at]);
+        }
+    }
+    works.into_iter().map(|work| std::hash::Hasher::finish(&work)).collect()
 }
 
 /// Each range is a step that lasts until the next one, unless the profiler paused.
-pub(super) fn ranges(marks: &[&Host]) -> Vec<Span> {
+pub(super) fn ranges(records: &Records, marks: &[&Host]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::with_capacity(marks.len());
     for (index, mark) in marks.iter().enumerate() {
         let length = mark.end - mark.start;
@@ -180,7 +208,9 @@ pub(super) fn ranges(marks: &[&Host]) -> Vec<Span> {
             _ => mark.end,
         };
         if end > mark.start {
-            spans.push(Span { start: mark.start, end, duration: end - mark.start, followed });
+            let name = records.names.text(mark.name);
+            let number = name[stem(name).len()..].trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok();
+            spans.push(Span { start: mark.start, end, duration: end - mark.start, followed, number });
         }
     }
     spans
@@ -189,7 +219,7 @@ pub(super) fn ranges(marks: &[&Host]) -> Vec<Span> {
 /// A step reaches from the end of one optimizer step to the end of the next. What is
 /// before the first end may be part of a step only.
 fn between_ends(marks: &[&Host], span: Option<(f64, f64)>) -> Vec<Span> {
-    let between = |start: f64, end: f64| Span { start, end, duration: end - start, followed: true };
+    let between = |start: f64, end: f64| Span { start, end, duration: end - start, followed: true, number: None };
     match marks {
         [only] => {
             let start = span.map_or(only.start, |(low, _)| low.min(only.start));

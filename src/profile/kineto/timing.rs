@@ -4,11 +4,14 @@ use super::collect::Records;
 use super::join::Joined;
 use super::record::DeviceKind;
 use super::steps::Span;
+use crate::profile::Phase;
 
 /// What the device did for one step.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StepWork {
     pub(super) kernels: u64,
+    /// Of the forward pass, and of what runs beside the training.
+    pub(super) forward: u64,
     pub(super) kernel_time: f64,
     /// Kernels, copies and fills.
     pub(super) device_time: f64,
@@ -29,6 +32,7 @@ pub(super) fn work_of(records: &Records, joined: &Joined, steps: usize) -> Vec<S
             work[step].device_time += time;
             if device.kind == DeviceKind::Kernel {
                 work[step].kernels += 1;
+                work[step].forward += u64::from(matches!(occurrence.phase, Phase::Forward | Phase::Other));
                 work[step].kernel_time += time;
             }
             intervals[step].push((device.start, device.end));
@@ -61,31 +65,75 @@ const KERNEL_TOLERANCE: f64 = 0.1;
 const TIME_TOLERANCE: f64 = 0.25;
 
 /// The steps to use, and why others are left out.
-pub(super) fn choose(work: &[StepWork]) -> (Vec<usize>, Vec<String>) {
+///
+/// Steps whose backward pass and update are alike make the same step of the training. What
+/// one of them has more of before that is something else, such as a validation, so the
+/// shortest forward pass of them is the step's.
+pub(super) fn choose(work: &[StepWork], spans: &[Span]) -> (Vec<usize>, Vec<String>) {
     let mut notes = Vec::new();
     let mut kept: Vec<usize> = (0..work.len()).filter(|step| work[*step].device_time > 0.0).collect();
     let empty = work.len() - kept.len();
     if empty > 0 && !kept.is_empty() {
-        notes.push(format!("{empty} of {} steps launched nothing on the GPU and were left out", work.len()));
+        notes.push(format!("{empty} of {} steps have no work and were left out", work.len()));
     }
-    let mut alike = |kept: &mut Vec<usize>, measure: &dyn Fn(&StepWork) -> f64, tolerance: f64, what: &str| {
+    let alike = |kept: &mut Vec<usize>,
+                 notes: &mut Vec<String>,
+                 measure: &dyn Fn(&StepWork) -> f64,
+                 tolerance: f64,
+                 what: &str| {
         let middle = median(kept.iter().map(|step| measure(&work[*step])));
         let (like, unlike): (Vec<usize>, Vec<usize>) =
             kept.iter().copied().partition(|step| (measure(&work[*step]) - middle).abs() <= tolerance * middle);
         // With two steps none can be told to be the odd one.
-        if !unlike.is_empty() && like.len() > unlike.len() {
-            notes.push(format!(
-                "{} of {} steps differ in {what} by more than {:.0} % from the median (cut off, or warming up) and were left out",
-                unlike.len(),
-                kept.len(),
-                tolerance * 100.0
-            ));
+        if like.len() > unlike.len() {
+            let why = format!("in {what} by more than {:.0} %", tolerance * 100.0);
+            notes.extend(unlike.iter().map(|step| left_out(spans, *step, &like, &why)));
             *kept = like;
+        } else if !unlike.is_empty() {
+            notes.push(format!("the {} recorded steps differ in {what}: the profile is their mean", kept.len()));
         }
     };
-    alike(&mut kept, &|work| work.kernels as f64, KERNEL_TOLERANCE, "their number of kernels");
-    alike(&mut kept, &|work| work.device_time, TIME_TOLERANCE, "device time");
+    let rest = |work: &StepWork| (work.kernels - work.forward) as f64;
+    alike(&mut kept, &mut notes, &rest, KERNEL_TOLERANCE, "backward pass and update");
+    if kept.iter().any(|step| rest(&work[*step]) > 0.0) {
+        let least = kept.iter().map(|step| work[*step].forward).min().unwrap_or(0) as f64;
+        let (like, unlike): (Vec<usize>, Vec<usize>) =
+            kept.iter().partition(|step| work[**step].forward as f64 <= (1.0 + KERNEL_TOLERANCE) * least);
+        let why = "in forward passes without a backward pass, such as a validation";
+        notes.extend(unlike.iter().map(|step| left_out(spans, *step, &like, why)));
+        kept = like;
+    } else {
+        alike(&mut kept, &mut notes, &|work| work.forward as f64, KERNEL_TOLERANCE, "number of operators");
+    }
+    alike(&mut kept, &mut notes, &|work| work.device_time, TIME_TOLERANCE, "device time");
     (kept, notes)
+}
+
+/// Says that a step is left out, and why.
+fn left_out(spans: &[Span], step: usize, like: &[usize], why: &str) -> String {
+    let name = match spans[step].number {
+        Some(number) => format!("step {number}"),
+        None => format!("step {} of the {} recorded", step + 1, spans.len()),
+    };
+    let times = spans[step].duration / median(like.iter().map(|step| spans[*step].duration));
+    if times.is_finite() && times >= 1.5 {
+        let places = usize::from(times < 10.0);
+        format!("{name} was left out: it took {times:.places$} times as long as the others, and differs {why}")
+    } else {
+        format!("{name} was left out: it differs {why}")
+    }
+}
+
+/// What each step computes, in operators of the host.
+pub(super) fn operators_of(joined: &Joined, steps: usize) -> Vec<StepWork> {
+    let mut work = vec![StepWork::default(); steps];
+    for occurrence in &joined.occurrences {
+        let work = &mut work[occurrence.step as usize];
+        work.kernels += 1;
+        work.forward += u64::from(occurrence.phase == Phase::Forward);
+        work.device_time = 1.0;
+    }
+    work
 }
 
 /// Wall time and busy device time of one step.
@@ -191,12 +239,42 @@ mod tests {
         assert_eq!(busy.within(-1.0, 100.0), 7.0);
     }
 
+    fn spans(durations: &[f64]) -> Vec<Span> {
+        let span = |(number, duration): (u64, &f64)| Span {
+            start: 0.0,
+            end: *duration,
+            duration: *duration,
+            followed: true,
+            number: Some(number),
+        };
+        (11..).zip(durations).map(span).collect()
+    }
+
     #[test]
     fn odd_steps_are_left_out_if_they_are_few() {
         let step = |kernels, time| StepWork { kernels, device_time: time, ..StepWork::default() };
-        let (kept, notes) = choose(&[step(4, 9.0), step(10, 20.0), step(10, 21.0), step(10, 60.0), step(10, 20.0)]);
+        let steps = [step(4, 9.0), step(10, 20.0), step(10, 21.0), step(10, 60.0), step(10, 20.0)];
+        let (kept, notes) = choose(&steps, &spans(&[1.0, 2.0, 2.0, 6.0, 2.0]));
         assert_eq!(kept, [1, 2, 4]);
-        assert_eq!(notes.len(), 2);
-        assert_eq!(choose(&[step(4, 9.0), step(10, 20.0)]).0, [0, 1]);
+        assert_eq!(
+            notes,
+            [
+                "step 11 was left out: it differs in backward pass and update by more than 10 %",
+                "step 14 was left out: it took 3.0 times as long as the others, and differs in device time by more than 25 %"
+            ]
+        );
+        let (kept, notes) = choose(&[step(4, 9.0), step(10, 20.0)], &spans(&[1.0, 2.0]));
+        assert_eq!((kept.len(), notes.len()), (2, 2), "{notes:?}");
+    }
+
+    /// Whether it is in one of three steps or in two.
+    #[test]
+    fn a_validation_is_no_part_of_a_step() {
+        let step = |forward| StepWork { kernels: forward + 20, forward, device_time: 1.0, ..StepWork::default() };
+        let (kept, notes) = choose(&[step(9), step(477), step(9)], &spans(&[2.0, 52.0, 2.0]));
+        assert_eq!(kept, [0, 2]);
+        assert!(notes[0].starts_with("step 12 was left out: it took 26 times as long as the others"), "{notes:?}");
+        let (kept, notes) = choose(&[step(477), step(9), step(477)], &spans(&[52.0, 2.0, 52.0]));
+        assert_eq!((kept, notes.len()), (vec![1], 2), "{notes:?}");
     }
 }
