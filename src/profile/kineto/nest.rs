@@ -176,7 +176,9 @@ impl Sweep<'_> {
         let host = &self.records.host[index as usize];
         let mut context = if parent == NO_RANGE { Context::default() } else { self.nesting.contexts[parent as usize] };
         let name = self.records.names.text(host.name);
-        if self.closures.get(&parent).is_some_and(|runs| runs.iter().any(|run| (run.0..run.1).contains(&host.start))) {
+        // The operator around a maker begins before it.
+        let within = |run: &(f64, f64)| host.start < run.1 && host.end > run.0;
+        if self.closures.get(&parent).is_some_and(|runs| runs.iter().any(within)) {
             context.optimizer = false;
         }
         context.given = host.phase.or(context.given);
