@@ -296,12 +296,17 @@ impl Recording {
 }
 
 impl Model {
-    /// With texts and shape of a length that is worth keeping.
+    /// With texts and shapes of a length that is worth keeping.
     fn bounded(mut self) -> Self {
-        for text in [&mut self.module, &mut self.dtype, &mut self.autocast] {
+        for text in [&mut self.module, &mut self.opaque, &mut self.autocast] {
             *text = text.as_deref().map(short);
         }
-        self.shape = self.shape.filter(|shape| shape.len() <= LONGEST);
+        self.leads.truncate(LONGEST);
+        self.inputs.truncate(LONGEST);
+        for input in &mut self.inputs {
+            input.dtype = short(&input.dtype);
+            input.shape.truncate(LONGEST);
+        }
         self
     }
 }
