@@ -194,7 +194,7 @@ quantity!(
 );
 quantity!(
     /// A time in hours.
-    Hours, "time", "hours", 1e6
+    Hours, "time", "hours", 1e9
 );
 quantity!(
     /// A size in bytes.
