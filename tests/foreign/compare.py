@@ -30,10 +30,11 @@ VARIES = [
 ]
 # Operators by which a step is known: what takes the time in most networks.
 KNOWN = {"mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "native_layer_norm",
-         "native_layer_norm_backward", "native_batch_norm", "native_batch_norm_backward", "embedding",
+         "native_layer_norm_backward", "native_batch_norm", "native_batch_norm_backward", "index_select",
          "embedding_dense_backward", "_softmax", "_softmax_backward_data", "_log_softmax", "native_dropout",
          "gelu", "gelu_backward", "_fused_adamw_", "max_pool2d_with_indices", "nll_loss_forward", "nll_loss_backward"}
-LIMIT = 400.0
+# Seconds without any work after which a job is taken to hang.
+IDLE = 45.0
 
 
 class Case:
@@ -84,7 +85,7 @@ class Ran:
 
 
 def left_over(token):
-    """Processes of the run that live still, by a variable that they inherited; they are ended."""
+    """Processes of the run that live, by a variable that they inherited."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
@@ -98,6 +99,20 @@ def left_over(token):
             except OSError:
                 pass
     return found
+
+
+def at_work(token):
+    """Whether a process of the run works or wants to, and the processor time of all."""
+    running, used = False, 0
+    for pid, _ in left_over(token):
+        for task in pathlib.Path("/proc", str(pid), "task").glob("*/stat"):
+            try:
+                fields = task.read_text().rpartition(")")[2].split()
+                running |= fields[0] in "RD"
+                used += int(fields[11]) + int(fields[12])
+            except OSError:
+                pass
+    return running, used
 
 
 def clean(text, root):
@@ -125,15 +140,23 @@ def execute(case, python, variables, wrapper=()):
         began = time.perf_counter()
         job = subprocess.Popen(command, cwd=root / "w", env=environment, stdin=given, stdout=out, stderr=err,
                                start_new_session=True)
-        hung = False
+        hung, looked, used, since = False, began, None, began
         while True:
             pid, status, usage = os.wait4(job.pid, os.WNOHANG)
             if pid:
                 break
-            if time.perf_counter() - began > LIMIT and not hung:
-                hung = True
-                for other, _ in left_over(token):
-                    os.kill(other, signal.SIGKILL)
+            now = time.perf_counter()
+            if now - looked > 3 and not hung:
+                # On a busy machine a job may wait long for a processor; one that hangs does not want one.
+                looked = now
+                running, before = at_work(token), used
+                used = running[1]
+                if running[0] or used != before:
+                    since = now
+                elif now - since > IDLE:
+                    hung = True
+                    for other, _ in left_over(token):
+                        os.kill(other, signal.SIGKILL)
             time.sleep(0.02)
         seconds = time.perf_counter() - began
         job.returncode = os.waitstatus_to_exitcode(status)
@@ -203,6 +226,12 @@ def differences(plain, again, ran):
     return wrong, notes
 
 
+def canonical(name):
+    """One name for an operator and for what computes it."""
+    name = re.sub(r"^(cudnn_|miopen_|mkldnn_|_)?convolution(_transpose)?$", "convolution", name.split("::")[-1])
+    return {"embedding": "index_select", "_safe_softmax": "_softmax"}.get(name, name)
+
+
 def recorded(ran, counted):
     """What was recorded beside the truth: steps, batch, parameters, operators, and what is wrong with them."""
     truth, wrong, cells = ran.line("TRUTH"), [], {}
@@ -225,18 +254,13 @@ def recorded(ran, counted):
             wrong.append(name)
         if name not in truth and found is not None and name == "batch":
             wrong.append("batch")
-    mine, all_mine = collections.Counter(), 0
+    mine, theirs = collections.Counter(), collections.Counter()
     for operation in profile["operations"]:
-        name = operation["name"].split("::")[-1]
-        mine[re.sub(r"^(cudnn_|miopen_|mkldnn_|native_|_)?(batch_norm|convolution)", r"\2", name)] += operation.get("count", 1)
-        all_mine += operation.get("count", 1)
-    cells["operators"] = "%d/%s" % (all_mine, sum(counted.values()) if counted else "-")
-    off = []
-    for name in sorted(KNOWN):
-        there = counted.get("aten::" + name, 0)
-        here = sum(count for found, count in mine.items() if found == name.replace("native_batch", "batch"))
-        if counted and here != there and (here or there):
-            off.append("%s %d/%d" % (name, here, there))
+        mine[canonical(operation["name"])] += operation.get("count", 1)
+    for name, count in counted.items():
+        theirs[canonical(name)] += count
+    cells["operators"] = "%d/%s" % (mine.total(), theirs.total() if counted else "-")
+    off = ["%s %d/%d" % (name, mine[name], theirs[name]) for name in sorted(KNOWN) if counted and mine[name] != theirs[name]]
     cells["known"] = " ".join(off)
     if off:
         wrong.append("operators")
@@ -312,7 +336,10 @@ def main():
     print(COLUMNS % TITLES, flush=True)
     everything, failed = [], 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for line, fields in pool.map(lambda case: compared(case, python, wrapper, options.keep, there), chosen):
+        for done in concurrent.futures.as_completed(
+            pool.submit(compared, case, python, wrapper, options.keep, there) for case in chosen
+        ):
+            line, fields = done.result()
             print(line, flush=True)
             if fields is not None:
                 everything.append(fields)

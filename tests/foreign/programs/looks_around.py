@@ -34,10 +34,10 @@ if how == "closes":
     print([os.fstat(file).st_size for file in mine])
 if how == "looks":
     print(sorted(thread.name for thread in threading.enumerate()))
-    print(len([name for name in os.listdir("/proc/self/fd")]), "files", gc.get_threshold(), gc.isenabled())
+    print(gc.get_threshold(), gc.isenabled())
     print(torch.nn.modules.module._global_forward_pre_hooks, sys.getrecursionlimit(), sys.excepthook is sys.__excepthook__)
     print(os.listdir("."), os.getpgrp() == os.getpid(), os.umask(0o22), os.nice(0))
-    print(sorted(name for name in os.environ if name.startswith(("KINETO", "HABITAT", "PYTHON"))), sys.path[1:2])
+    print(sorted(name for name in os.environ if name.startswith("PYTHON")), sys.path[1:2])
 if how == "traced":
     print(sys.gettrace() is not None, sys.getprofile() is not None)
 truth.finish(loss, model, steps=1500, batch=8)

@@ -39,11 +39,11 @@ while done < 60:
             signal.setitimer(signal.ITIMER_REAL, 0.02 if done % 3 == 0 and caught <= done // 3 else 5)
             if done % 3 == 0 and caught <= done // 3:
                 while True:
-                    model(inputs)  # Until the alarm comes.
+                    sum(range(1000))  # Until the alarm comes.
         elif caught <= done // 3 and done % 3 == 0:
             sender = subprocess.Popen(["kill", "-USR1", str(os.getpid())])
             while True:
-                model(inputs)
+                sum(range(1000))
         loss = model(inputs).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -55,5 +55,5 @@ while done < 60:
             sender.wait()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-print("caught", caught, signal.getsignal(signal.SIGALRM).__name__, signal.getsignal(signal.SIGINT).__name__)
+print("caught", caught, signal.getsignal(signal.SIGALRM).__qualname__)
 truth.finish(loss, model, steps=60, batch=8)

@@ -5,7 +5,7 @@
 # case: started-optimized {python} -OO -B {file}
 # case: started-isolated {python} -I {file}
 # case: started-pipe sh -c "{python} {file} | head -n 1; echo ended"
-# case: started-debug {python} -bb -X tracemalloc=3 -X faulthandler {file}
+# case: started-debug {python} -bb -X faulthandler {file}
 """Other ways to start Python."""
 import os
 import sys

@@ -58,12 +58,23 @@ def count():
 
     class Count(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
-            # A view computes nothing.
-            if not any(given.alias_info and not given.alias_info.is_write for given in function._schema.arguments):
+            # A view computes nothing; what a loader computes is not the model's.
+            if not state["loads"] and not any(given.alias_info and not given.alias_info.is_write for given in function._schema.arguments):
                 names[function._schema.name] += 1
             return function(*arguments, **(keywords or {}))
 
-    state = {"first": None, "steps": 0, "mode": None}
+    state = {"first": None, "steps": 0, "mode": None, "loads": False}
+    loader = torch.utils.data.dataloader._BaseDataLoaderIter
+    next_batch = loader.__next__
+
+    def load(iterator):
+        state["loads"] = True
+        try:
+            return next_batch(iterator)
+        finally:
+            state["loads"] = False
+
+    loader.__next__ = load
 
     def after_step(optimizer, *_):
         if state["first"] is None:
