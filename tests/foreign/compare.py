@@ -322,6 +322,9 @@ def main():
     options = parser.parse_args()
     python, program = os.path.abspath(options.python), os.path.abspath(options.habitat_tui)
     chosen = [case for case in cases() if not options.names or case.name in options.names or case.file.stem in options.names]
+    if options.names:
+        place = {name: number for number, name in enumerate(options.names)}
+        chosen.sort(key=lambda case: place.get(case.name, place.get(case.file.stem)))
     if options.list:
         print("\n".join("%-24s %s" % (case.name, case.command) for case in chosen))
         return 0
