@@ -240,6 +240,7 @@ fn files_are_read_in_one_place() {
         ("capture/on_demand/endpoint.rs", "/proc/net/unix"),
         ("capture/on_demand/place.rs", "the end of a trace"),
         ("capture/on_demand/process.rs", "/proc"),
+        ("capture/log.rs", "a process between the job and its log: what comes in goes out"),
         ("capture/private.rs", "our own package in a folder of our own, and /proc"),
         ("capture/shapes.rs", "what our own Python wrote into a folder of our own"),
         ("capture/smi.rs", "what nvidia-smi prints"),
@@ -262,6 +263,7 @@ fn everything_is_printed_in_one_place() {
         ("main.rs", "flushes what clap printed"),
         ("cli/progress.rs", "redraws its line"),
         ("cli/import.rs", "redraws its line"),
+        ("capture/log.rs", "a process between the job and its log"),
         ("capture/shapes.rs", "gives it to the child"),
         ("store/files.rs", "/dev/stdout as the file to write"),
     ];
