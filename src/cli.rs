@@ -390,6 +390,7 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         }
         TableForm { csv: true, .. } => predictions::table(&answers, &prices).write_csv(out)?,
         TableForm { markdown: true, .. } => {
+            predictions::write_warnings(&answers.warnings(), out)?;
             predictions::table(&answers, &prices).write_markdown(out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
                 writeln!(out, "\n### {}\n", prediction.gpu.slug)?;
@@ -420,7 +421,10 @@ fn compare(
     match args.form {
         TableForm { json: true, .. } => return print_json(&comparison::json(&comparison), out),
         TableForm { csv: true, .. } => comparison::table(&comparison).write_csv(out)?,
-        TableForm { markdown: true, .. } => comparison::table(&comparison).write_markdown(out)?,
+        TableForm { markdown: true, .. } => {
+            predictions::write_warnings(&comparison.warnings, out)?;
+            comparison::table(&comparison).write_markdown(out)?;
+        }
         _ => comparison::write_text(&comparison, out)?,
     }
     Ok(0)

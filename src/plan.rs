@@ -32,6 +32,7 @@ pub use goal::{Amount, Assumptions, Confidence, Goal, Limits, Objective, Work};
 
 pub use prepared::{Prepared, plan};
 
+use crate::predict::Warning;
 use crate::pricing::{OfferId, Tier, Trust};
 use crate::units::{GpuSlug, Hours, Usd, UsdPerHour};
 
@@ -79,6 +80,8 @@ pub struct Plan {
     pub goal: Goal,
     /// How it was solved.
     pub solver: SolverReport,
+    /// What is to be shown with the times and costs, as with the predictions they rest on.
+    pub warnings: Vec<Warning>,
     /// Fall-backs and assumptions the reader should know.
     pub notes: Vec<String>,
 }

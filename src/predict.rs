@@ -2,13 +2,14 @@
 //!
 //! Step = device time of the operations on the destination, less what overlaps as it did
 //! on the origin, plus the time in which the device waits for the host, which is taken
-//! over unchanged. Operations of a multi-GPU recording that communicate are left out: a
-//! prediction is of one GPU, [`scale`] adds the others.
+//! over unchanged. Operations of a multi-GPU recording that communicate are left out, on
+//! the GPU of the recording too: a time is of one GPU, [`scale`] adds the others.
 
 mod base;
 pub mod batches;
 pub mod blackbox;
 pub mod bundle;
+mod communication;
 pub mod compare;
 pub mod estimate;
 pub mod family;
@@ -16,6 +17,7 @@ pub mod features;
 pub mod gaussian;
 pub mod habitat;
 pub mod head;
+pub mod host;
 pub mod kernelwise;
 pub mod learned;
 pub mod measured;
@@ -33,14 +35,18 @@ pub mod runlog;
 pub mod scale;
 mod step;
 pub mod suggest;
+mod unshaped;
+pub mod warning;
 pub mod wave;
 pub mod work;
 
+pub use communication::communicates;
 pub use estimate::{
     Estimate, Fits, GpuFacts, MemoryFit, Method, MethodShare, OperationPrediction, Prediction, Predictions, StepTime,
 };
 pub use origin::origin;
 pub use route::MethodChoice;
+pub use warning::{Warning, WarningKind};
 pub use wave::WaveForm;
 
 /// The workload of a profile, for rooms that know predictions but not profiles.
@@ -55,6 +61,7 @@ use crate::text;
 use crate::units::{GpuSlug, Micros};
 use base::Base;
 use blackbox::BlackBoxModel;
+use communication::Communication;
 use habitat::{HabitatMlp, HabitatTimes};
 use kernelwise::KernelWise;
 use kernelwise::apply::step_operations;
@@ -64,6 +71,7 @@ use origin::Candidates;
 use precision::Change;
 use route::{Fitted, LearnedColumns, Route, Routed};
 use step::{Context, predict_one};
+use unshaped::Unshaped;
 
 /// What to predict and how.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -162,7 +170,7 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     let targets: Vec<&GpuSpec> = answers
         .predictions
         .iter()
-        .filter(|it| !it.step.is_measured())
+        .filter(|it| !it.step.is_of_origin())
         .filter_map(|it| catalog.get(&it.gpu.slug))
         .collect();
     let instead = compare::lines_instead(profile, origin, &targets, options);
@@ -242,12 +250,25 @@ fn predict_by(profile: &Profile, catalog: &Catalog, options: &Options) -> Result
     };
     // Fitted lines take nothing else over from the origin than the host's part of its step.
     let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
-    let base = origin.filter(|_| fitted.is_none() || host_known).map(|origin| {
+    let communication = Communication::of(&routed, profile.workload.mode);
+    let needs_base = fitted.is_none() || host_known || communication.is_some();
+    let base = origin.filter(|_| needs_base).map(|origin| {
         let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
         Base::of(profile, &route, &routed, options.models.as_deref())
     });
-    let context =
-        Context { profile, base: base.as_ref(), routed: &routed, need: &need, models: options.models.as_deref() };
+    let mut warnings = base.as_ref().map_or_else(
+        || communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
+        |base| base.warnings.clone(),
+    );
+    warnings.extend(origin.and_then(|_| Unshaped::of(&routed)).map(Unshaped::warning));
+    let context = Context {
+        profile,
+        base: base.as_ref(),
+        routed: &routed,
+        need: &need,
+        models: options.models.as_deref(),
+        warnings: &warnings,
+    };
     let mut keeping: Vec<&GpuSpec> = Vec::new();
     let predictions: Vec<Prediction> = targets
         .into_iter()

@@ -121,7 +121,7 @@ fn the_forms_of_the_table() {
     let folder = three();
     let files = ["batches", "b16.habitat.json", "b32.habitat.json"];
     let csv = folder.ok(&[&files[..], &["--csv"]].concat());
-    assert!(csv.starts_with("gpu,batch_size,step_us,low_us,high_us,low_90_us,high_90_us,samples_per_s,memory_bytes,fits,method,memory_reason\n"), "{csv}");
+    assert!(csv.starts_with("gpu,batch_size,step_us,low_us,high_us,low_90_us,high_90_us,samples_per_s,memory_bytes,fits,method,memory_reason,warnings\n"), "{csv}");
     assert_eq!(csv.lines().count(), 5);
     let markdown = folder.ok(&[&files[..], &["--markdown", "--families"]].concat());
     assert!(markdown.contains("| v100-sxm2-16gb | 64 |") && markdown.contains("matrix product"), "{markdown}");

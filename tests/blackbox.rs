@@ -45,8 +45,7 @@ const SECRET: &str = r#"{"format": "habitat-profile", "version": 1,
      "outputs": [[48, 67, 112, 112]], "dtype": "float32", "attributes": {"stride": 2}, "device_time_us": 4000.0,
      "kernels": [{"name": "volta_scudnn_128x64_relu", "duration_us": 4000.0, "grid": [4093, 1, 1], "block": [256, 1, 1]}]},
     {"name": "aten::convolution_backward", "module": "lynx.encoder.stem", "phase": "backward", "count": 2, "inputs": [[48, 67, 112, 112]], "device_time_us": 9000.0},
-    {"name": "lynx::whisker", "module": "lynx.head", "phase": "forward", "inputs": [[48, 1009]], "device_time_us": 5000.0},
-    {"name": "ncclDevKernel_AllReduce", "phase": "communication", "device_time_us": 2000.0}]}"#;
+    {"name": "lynx::whisker", "module": "lynx.head", "phase": "forward", "inputs": [[48, 1009]], "device_time_us": 5000.0}]}"#;
 
 fn secret() -> OperatorTotals {
     OperatorTotals::of_profile(&Profile::from_json(SECRET.as_bytes()).unwrap().0, None).unwrap()
@@ -90,6 +89,8 @@ fn a_profile_without_what_is_needed_is_refused() {
     assert!(refused(r#""duration_us": 40000.0, "device_busy_us": 37000.0, "#, "").contains("step time"));
     assert!(refused("\"training\"", "\"inference\"").contains("training steps"));
     assert!(refused("\"fp32\"", "\"amp-fp16\"").contains("recorded in amp-fp16"));
+    // The step holds communication that no kind of operator does.
+    assert!(refused("lynx::whisker", "ncclDevKernel_AllReduce").contains("one of several GPUs"));
     let shapes = Profile::from_json(SECRET.as_bytes()).unwrap().0;
     let mut bare = shapes.clone();
     bare.operations.iter_mut().for_each(|operation| operation.device_time = None);

@@ -55,7 +55,10 @@ fn the_user_overrides_and_shapes_alone_scale_no_waves() {
     );
     let shapes = folder.json(&["predict", "--all-methods", "--to", "t4", "--ignore-origin"]);
     let fitted = ["kernel-wise", "layer-wise", "end-to-end"];
-    assert_eq!(methods(on(&shapes, "t4")), [&["auto", "learned", "roofline"][..], &fitted].concat());
+    // The learned models answer for all of it, in auto's name as in their own: one opinion.
+    assert_eq!(methods(on(&shapes, "t4")), [&["auto", "roofline"][..], &fitted].concat());
+    let learned = shapes["methods"].as_array().unwrap().iter().find(|it| it["method"] == "learned").unwrap();
+    assert_eq!(learned["missing"], "the same as auto here");
 }
 
 /// Lines that err clearly less than the default method take its place, and say so.
@@ -130,6 +133,102 @@ fn contradictions_are_warned_of() {
 /// Whether a list such as `auto, wave-scaling 9.45–11.00 ms` has the name.
 fn in_words(list: &str, name: &str) -> bool {
     list.split([',', ' ']).any(|word| word == name)
+}
+
+/// Recordings that say less than they seem to: one rank of several, one without shapes, and
+/// one whose step the host bounds.
+fn doubtful(folder: &Folder) -> [(&'static str, &'static str, &'static str); 3] {
+    let write = |name: &str, step: &str, operations: &str| {
+        let profile = format!(
+            r#"{{"format": "habitat-profile", "version": 1,
+            "workload": {{"name": "w", "mode": "training", "batch_size": 32, "precision": "fp32", "parameter_count": 25600000}},
+            "origin": {{"gpu": "v100-sxm2-16gb"}}, "step": {step}, "operations": [{operations}]}}"#
+        );
+        folder.write(name, &profile);
+    };
+    let product = r#"{"name": "aten::mm", "phase": "forward", "inputs": [[8192, 8192], [8192, 8192]], "dtype": "float32", "device_time_us": 92000}"#;
+    let collective =
+        r#"{"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "phase": "communication", "device_time_us": 80000}"#;
+    let busy = |wall: u32, busy: u32| {
+        format!(r#"{{"duration_us": {wall}, "device_busy_us": {busy}, "peak_memory_bytes": 1000000000}}"#)
+    };
+    write("rank.habitat.json", &busy(173_000, 172_000), &format!("{product}, {collective}"));
+    let bare = r#"{"name": "aten::convolution", "phase": "forward", "device_time_us": 92000,
+        "kernels": [{"name": "implicit_convolve_sgemm", "duration_us": 92000, "grid": [8192, 1, 1], "block": [256, 1, 1], "registers_per_thread": 64}]}"#;
+    write("bare.habitat.json", &busy(93_000, 92_000), bare);
+    write("host.habitat.json", &busy(920_000, 92_000), product);
+    [
+        ("rank.habitat.json", "recorded as one of several GPUs", "one rank of several"),
+        ("bare.habitat.json", "no shapes were recorded", "no shapes recorded"),
+        ("host.habitat.json", "bound by the host", "bound by the host"),
+    ]
+}
+
+/// Whatever prints a time of such a recording says so.
+#[test]
+fn warnings_stand_wherever_a_time_is_printed() {
+    let folder = Folder::new();
+    for (file, said, brief) in doubtful(&folder) {
+        for command in [
+            "predict FILE --to l4",
+            "predict FILE --to l4 --json",
+            "predict FILE --to l4 --csv",
+            "predict FILE --to l4 --markdown",
+            "predict FILE --to l4 --all-methods",
+            "predict FILE --to l4 --all-methods --json",
+            "predict FILE --to l4 --all-methods --markdown",
+            "batches FILE --to l4",
+            "FILE",
+            "plan FILE --samples 1M",
+            "plan FILE --samples 1M --json",
+            "plan FILE --samples 1M --toml",
+        ] {
+            if command.starts_with("batches") && file.starts_with("bare") {
+                continue; // Without shapes there is nothing to scale, and that is an error.
+            }
+            let command = command.replace("FILE", file);
+            let printed = folder.ok(&command.split(' ').collect::<Vec<_>>());
+            assert!(printed.contains(said), "{command}: {printed}");
+        }
+        for screen in ["overview", "predict", "plan"] {
+            folder.ok(&[file, "--screen", screen, "--screenshot", "picture.svg", "--size", "80x24"]);
+            let picture = std::fs::read_to_string(folder.0.path().join("picture.svg")).unwrap();
+            std::fs::remove_file(folder.0.path().join("picture.svg")).unwrap();
+            assert!(picture.contains(brief), "{screen} {file}");
+        }
+    }
+}
+
+/// Without shapes no method knows more than another, and errors that were found with shapes
+/// say nothing of it.
+#[test]
+fn without_shapes_there_is_one_opinion_and_no_error_found() {
+    let folder = Folder::new();
+    doubtful(&folder);
+    let found = folder.json(&["predict", "bare.habitat.json", "--all-methods", "--to", "b200"]);
+    let b200 = on(&found, "b200");
+    assert_eq!(methods(b200), ["auto"], "{b200}");
+    assert!(b200["answers"][0].get("validated_error").is_none(), "{b200}");
+    assert_eq!(b200["why"], "no method was judged on steps like this");
+    let text = folder.ok(&["predict", "bare.habitat.json", "--all-methods", "--to", "b200"]);
+    assert!(text.contains("not judged"), "{text}");
+}
+
+/// A step of which one rank of several tells is nowhere called measured.
+#[test]
+fn one_rank_of_several_is_derived_everywhere() {
+    let folder = Folder::new();
+    doubtful(&folder);
+    let args = ["predict", "rank.habitat.json", "--to", "v100-sxm2-16gb"];
+    let found = folder.json(&args);
+    let origin = &found["predictions"][0];
+    assert_eq!(origin["method"], "derived");
+    let [low, mid, high] = ["low", "mid", "high"].map(|end| origin["step_time_us"][end].as_f64().unwrap());
+    assert_eq!([low, mid, high], [93_000.0, 93_000.0, 173_000.0]);
+    let compared = folder.json(&[&args[..], &["--all-methods"]].concat());
+    let origin = on(&compared, "v100-sxm2-16gb");
+    assert!(origin.get("measured_us").is_none() && origin["derived_us"]["mid"] == 93_000.0, "{origin}");
+    assert_eq!(origin["why"], "derived on this GPU");
 }
 
 /// The figures that the choice rests on are those that the shipped models give.

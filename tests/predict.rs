@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use habitat_tui::catalog::Catalog;
+use habitat_tui::predict::roofline::attained_bandwidth;
 use habitat_tui::predict::{
-    Fits, Method, Options, Precision, PredictError, Prediction, Predictions, StepTime, predict,
+    Fits, Method, Options, Precision, PredictError, Prediction, Predictions, StepTime, WarningKind, predict,
 };
 use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
-use habitat_tui::units::GpuSlug;
+use habitat_tui::units::{GpuSlug, Micros};
 
 fn catalog() -> Catalog {
     Catalog::new(bundled::gpus())
@@ -73,6 +74,15 @@ fn overlap_of_streams_is_carried_over() {
     assert!((millis(&on(&apart, "t4")) / millis(&on(&together, "t4")) - 2.0).abs() < 1e-6);
 }
 
+fn kinds(prediction: &Prediction) -> Vec<WarningKind> {
+    prediction.warnings.iter().map(|warning| warning.kind).collect()
+}
+
+fn ends(prediction: &Prediction) -> [f64; 3] {
+    let step = prediction.step.as_estimate();
+    [step.low, step.mid, step.high].map(Micros::as_millis)
+}
+
 /// 92 ms of product with 80 ms of collective, 5 of them not hidden: alone, the GPU takes 92.
 #[test]
 fn communication_that_was_hidden_makes_nothing_faster() {
@@ -81,11 +91,105 @@ fn communication_that_was_hidden_makes_nothing_faster() {
     let same_board = on(&recorded, "a100-sxm4-80gb");
     assert!((85.0..=95.0).contains(&millis(&same_board)), "{}", millis(&same_board));
     let origin = on(&recorded, "a100-sxm4-40gb");
-    assert_eq!(millis(&origin), 98.0);
-    assert!(origin.step.is_measured());
-    // What a plan counts with is the step without the 5 ms.
-    assert!((origin.planning_step().mid.as_millis() - 93.0).abs() < 1e-9);
-    assert!(origin.notes[0].contains("recorded with other GPUs"), "{:?}", origin.notes);
+    // The step without the 5 ms is derived: at least the product, at most the whole step.
+    assert_eq!(origin.step.as_estimate().method, Method::Derived);
+    assert_eq!(ends(&origin), [92.0, 93.0, 98.0]);
+    assert_eq!(origin.planning_step(), origin.step.as_estimate());
+    for prediction in [&origin, &same_board] {
+        assert_eq!(kinds(prediction), [WarningKind::OneRank]);
+    }
+}
+
+/// Nothing of the communication was hidden: taken off whole, or not at all.
+#[test]
+fn every_gpu_is_without_communication_and_in_doubt_of_it() {
+    let step = r#"{"duration_us": 173000, "device_busy_us": 172000}"#;
+    let recorded = profile("a100-sxm4-40gb", step, &format!("{PRODUCT}, {COLLECTIVE}"));
+    assert_eq!(ends(&on(&recorded, "a100-sxm4-40gb")), [93.0, 93.0, 173.0]);
+    let alone = profile("a100-sxm4-40gb", r#"{"duration_us": 93000, "device_busy_us": 92000}"#, PRODUCT);
+    let ([low, mid, high], [alone_low, alone_mid, alone_high]) =
+        (ends(&on(&recorded, "a100-sxm4-80gb")), ends(&on(&alone, "a100-sxm4-80gb")));
+    assert!((low - alone_low).abs() < 1e-6 && (mid - alone_mid).abs() < 1e-6, "{low} {mid}");
+    assert!((high - alone_high - 80.0).abs() < 1e-6, "{high} {alone_high}");
+}
+
+#[test]
+fn a_model_split_over_gpus_is_said_to_be_one() {
+    let step = r#"{"duration_us": 173000, "device_busy_us": 172000, "peak_memory_bytes": 1000000000}"#;
+    for name in ["ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"] {
+        let split = COLLECTIVE.replace("ncclDevKernel_AllReduce_Sum_f32_RING_LL", name);
+        let h100 = on(&profile("a100-sxm4-40gb", step, &format!("{PRODUCT}, {split}")), "h100-sxm5-80gb");
+        assert_eq!(kinds(&h100), [WarningKind::Sharded, WarningKind::OneRank], "{name}");
+        assert_eq!(h100.memory.fits, Fits::Unknown, "a rank's share says nothing of the whole: {name}");
+    }
+    // One gathered metric among gradients that are summed up splits no model.
+    let metric = COLLECTIVE.replace("AllReduce_Sum_f32", "AllGather").replace("80000", "100");
+    let h100 = on(&profile("a100-sxm4-40gb", step, &format!("{PRODUCT}, {COLLECTIVE}, {metric}")), "h100-sxm5-80gb");
+    assert_eq!((kinds(&h100), h100.memory.fits), (vec![WarningKind::OneRank], Fits::Yes));
+}
+
+/// A convolution without shapes may follow the bandwidth (7.7 times a V100's on a B200) or
+/// the arithmetic (5 times); an elementwise operation follows the bandwidth.
+#[test]
+fn without_shapes_the_range_holds_both_ratios() {
+    let step = r#"{"duration_us": 92000, "device_busy_us": 92000}"#;
+    let bare = r#"{"name": "aten::cudnn_convolution", "phase": "forward", "device_time_us": 92000,
+        "kernels": [{"name": "implicit_convolve_sgemm", "duration_us": 92000, "grid": [100000, 1, 1], "block": [256, 1, 1], "registers_per_thread": 64}]}"#;
+    let recorded = profile("v100-sxm2-16gb", step, bare);
+    for target in ["b200", "t4", "h100-sxm5-80gb", "l4"] {
+        let catalog = catalog();
+        let [here, there] = ["v100-sxm2-16gb", target].map(|gpu| catalog.find(gpu).unwrap());
+        let prediction = on(&recorded, target);
+        let [low, mid, high] = ends(&prediction);
+        let by_bandwidth = 92.0 * (attained_bandwidth(here) / attained_bandwidth(there));
+        let by_rate = 92.0 * (here.peak.fp32 / there.peak.fp32);
+        for time in [by_bandwidth, by_rate] {
+            assert!(low < time && time < high, "{target}: {time} outside {low}–{high}");
+        }
+        assert!(low < mid && mid < high && high / low > 1.8, "{target}: {low}–{high}");
+        assert_eq!(prediction.step.as_estimate().method, Method::BetweenRates);
+        assert_eq!(kinds(&prediction), [WarningKind::NoShapes]);
+    }
+    let relu = RELU.replace(r#""inputs": [[25000000]], "outputs": [[25000000]], "dtype": "float32","#, "");
+    let followed = on(&profile("v100-sxm2-16gb", step, &relu), "t4");
+    assert_eq!(followed.step.as_estimate().method, Method::WaveScaling);
+}
+
+/// 92 of 920 ms on the device: the host may be as slow on another GPU, or wait for nothing.
+#[test]
+fn the_range_of_a_step_bound_by_the_host_reaches_from_the_device_to_the_recorded_step() {
+    let step = r#"{"duration_us": 920000, "device_busy_us": 92000}"#;
+    let recorded = profile("v100-sxm2-16gb", step, PRODUCT);
+    let h100 = on(&recorded, "h100-sxm5-80gb");
+    let [low, mid, high] = ends(&h100);
+    assert!(low < 92.0 && mid > 828.0 && high >= 920.0, "{low}–{mid}–{high}");
+    assert_eq!(kinds(&h100), [WarningKind::HostBound]);
+    let v100 = on(&recorded, "v100-sxm2-16gb");
+    assert_eq!((ends(&v100), kinds(&v100)), ([920.0; 3], vec![WarningKind::HostBound]));
+    // A GPU so slow that the host waits for it.
+    let busy = profile("b200", step, PRODUCT);
+    let t4 = on(&busy, "t4");
+    assert!(kinds(&t4).is_empty() && t4.host_idle.get() > 0.0, "{:?}", ends(&t4));
+    let quick = profile("v100-sxm2-16gb", r#"{"duration_us": 93000, "device_busy_us": 92000}"#, PRODUCT);
+    assert!(kinds(&on(&quick, "h100-sxm5-80gb")).is_empty());
+}
+
+/// 10,000 additions of four numbers: no GPU takes a microsecond for one, no host launches
+/// one so soon.
+#[test]
+fn shapes_alone_of_many_small_operations_have_a_floor_by_their_number() {
+    let small =
+        r#"{"name": "aten::add", "phase": "forward", "count": 10000, "inputs": [[4], [4]], "dtype": "float32"}"#;
+    let mut shapes = profile("v100-sxm2-16gb", "{}", small);
+    shapes.origin = None;
+    let h100 = on(&shapes, "h100-sxm5-80gb");
+    let [low, mid, high] = ends(&h100);
+    assert!(low < 20.0 && mid == 50.0 && high == 500.0, "{low}–{mid}–{high}");
+    assert_eq!(kinds(&h100), [WarningKind::HostBound]);
+    assert!(h100.warnings[0].text.contains("10,000 operations") && h100.warnings[0].text.contains("floor"));
+    let mut large = profile("v100-sxm2-16gb", "{}", &PRODUCT.replace(r#", "device_time_us": 92000"#, ""));
+    large.origin = None;
+    assert!(kinds(&on(&large, "h100-sxm5-80gb")).is_empty());
 }
 
 #[test]

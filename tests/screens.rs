@@ -2,8 +2,15 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{keys, launch, text};
 use habitat_tui::app::Source;
+use habitat_tui::app::engine::Solved;
+use habitat_tui::plan::Plan;
+use habitat_tui::predict::batches::Sweep;
+use habitat_tui::predict::compare::Comparison;
+use habitat_tui::predict::{Warning, WarningKind};
 use habitat_tui::settings::theme::{ColourLevel, GlyphSet};
 use habitat_tui::tui::{Launch, render, screenshot};
 use ratatui::style::{Color, Modifier};
@@ -126,6 +133,39 @@ fn a_failure_is_said_once() {
         let drawn = picture(&launch, screen, (120, 40));
         assert_eq!(drawn.matches("planning failed").count(), 1, "{screen}\n{drawn}");
     }
+}
+
+/// What is to be known of the times stands on every screen and in every dialog that has one.
+#[test]
+fn warnings_stand_wherever_a_time_does() {
+    let warnings = vec![Warning { kind: WarningKind::NoShapes, text: "no shapes recorded: whole sentences".into() }];
+    let mut launch = launch();
+    let (predict, plan) = (launch.engine.predict.clone(), launch.engine.plan.clone());
+    let (compare, batches) = (launch.engine.compare.clone(), launch.engine.batches.clone());
+    let of = warnings.clone();
+    launch.engine.predict = Arc::new(move |profile, method| {
+        let mut all = predict(profile, method)?;
+        all.predictions.iter_mut().for_each(|prediction| prediction.warnings.clone_from(&of));
+        Ok(all)
+    });
+    let of = warnings.clone();
+    launch.engine.plan = Arc::new(move |predictions, goal| {
+        let solved = plan(predictions, goal)?;
+        Ok(Solved { plan: Arc::new(Plan { warnings: of.clone(), ..(*solved.plan).clone() }), ..solved })
+    });
+    let of = warnings.clone();
+    launch.engine.compare =
+        Arc::new(move |profile, gpu, method| Ok(Comparison { warnings: of.clone(), ..compare(profile, gpu, method)? }));
+    launch.engine.batches = Arc::new(move |profile, gpu, method| {
+        Ok(Sweep { warnings: warnings.clone(), ..batches(profile, gpu, method)? })
+    });
+    for size in [(50, 15), (80, 24), (120, 40)] {
+        for pressed in ["1", "3", "3 enter", "3 w", "3 B", "4", "4 v"] {
+            let drawn = picture(&launch, pressed, size);
+            assert!(drawn.contains("no shapes recorded"), "{pressed} {size:?}\n{drawn}");
+        }
+    }
+    assert!(picture(&launch, "3", (120, 40)).contains("whole sentences"));
 }
 
 #[test]

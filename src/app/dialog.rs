@@ -182,7 +182,7 @@ impl App {
     /// Whether the method at this position has an answer on the GPU compared, or needs none.
     fn answers(&self, selected: usize) -> bool {
         let on = self.comparison.value().and_then(|comparison| comparison.gpus.first());
-        on.is_some_and(|on| on.measured.is_some() || on.answers.get(selected).is_some_and(Option::is_some))
+        on.is_some_and(|on| on.recorded.is_some() || on.answers.get(selected).is_some_and(Option::is_some))
     }
 
     /// Predicts every GPU by the method selected, unless it has no answer.

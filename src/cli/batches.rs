@@ -6,6 +6,7 @@ use super::{CliError, load, options, print_json};
 use crate::predict::Options;
 use crate::predict::batches::sweep;
 use crate::report::batches;
+use crate::report::predictions::write_warnings;
 use crate::settings::args::{BatchesArgs, TableForm};
 use crate::store::{self, Paths};
 
@@ -46,6 +47,7 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
         TableForm { csv: true, .. } if args.families => batches::families(&sweep).write_csv(out)?,
         TableForm { csv: true, .. } => batches::table(&sweep).write_csv(out)?,
         TableForm { markdown: true, .. } => {
+            write_warnings(&sweep.warnings, out)?;
             batches::table(&sweep).write_markdown(out)?;
             writeln!(out)?;
             batches::lines(&sweep).write_markdown(out)?;

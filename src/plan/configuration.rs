@@ -13,7 +13,7 @@ use super::problem::Choice;
 use super::spot::{Ladder, Losses};
 use super::{Part, PlanError, Range, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
-use crate::predict::{Estimate, Fits, Prediction, Predictions, Workload};
+use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
 use crate::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use crate::units::{GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour, most};
 
@@ -40,6 +40,7 @@ pub(crate) struct Configuration {
     step: Estimate<Micros>,
     scaling: String,
     precision: Option<String>,
+    pub(crate) warnings: Vec<Warning>,
     memory_unknown: bool,
     losses: Losses,
     setup: f64,
@@ -149,6 +150,7 @@ pub(crate) fn configurations(
                 step,
                 scaling,
                 precision: prediction.precision_note.clone(),
+                warnings: prediction.warnings.clone(),
                 memory_unknown: prediction.memory.fits == Fits::Unknown,
                 losses: Losses::of(offer.tier, &goal.assumptions),
                 setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },

@@ -13,7 +13,8 @@ use super::{
     Amount, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Range, Rejection, RejectionKind,
     SolverReport, Total,
 };
-use crate::predict::Predictions;
+use crate::predict::warning::distinct;
+use crate::predict::{Predictions, Warning};
 use crate::pricing::{PriceBook, Tier};
 use crate::units::{Hours, Usd};
 
@@ -87,11 +88,13 @@ impl Prepared {
             let mut plan = self.empty(goal);
             plan.reasons = explain::reasons(self, deadline, budget);
             plan.rejected = self.rejections(&plan, &[], &[], &limit);
+            plan.warnings = self.warnings(0..self.configurations.len());
             return Ok(plan);
         };
         let alternatives = self.alternatives(&used, &limit);
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
+        plan.warnings = self.warnings(used.iter().chain(&alternatives).copied());
         plan.notes.extend(self.notes(&plan));
         Ok(plan)
     }
@@ -194,6 +197,7 @@ impl Prepared {
             work: self.work,
             goal,
             solver: SolverReport { name: name.to_owned(), configurations: self.problem().choices.len(), gap: None },
+            warnings: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -303,6 +307,12 @@ impl Prepared {
             Confidence::Expected => "",
             Confidence::High => " at the upper end of its range",
         }
+    }
+
+    /// What is to be shown with these configurations.
+    fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Warning> {
+        let lists = configurations.map(|c| self.configurations[c].warnings.as_slice());
+        distinct(lists).into_iter().map(|(warning, _)| warning.clone()).collect()
     }
 
     fn notes(&self, plan: &Plan) -> Vec<String> {

@@ -2,11 +2,13 @@
 //! waits for the host, what communication adds.
 
 use super::OperationPrediction;
+use super::communication::{Communication, Doubt};
 use super::family::Family;
 use super::learned::Models;
 use super::rate;
 use super::route::{Route, Routed};
 use super::step::{device_time, shares};
+use super::warning::Warning;
 use crate::profile::Profile;
 use crate::units::Micros;
 
@@ -19,27 +21,32 @@ pub(super) struct Base {
     pub(super) deviation: f64,
     /// The device waits for the host.
     pub(super) host_idle: Micros,
-    /// Communication that was not hidden behind other operations.
-    pub(super) exposed: Micros,
-    /// Whether the recording has communication at all.
-    pub(super) communicates: bool,
+    /// How far the step without its communication may be off, where it had any.
+    pub(super) doubt: Option<Doubt>,
+    /// What is to be shown with every time that starts from this step.
+    pub(super) warnings: Vec<Warning>,
     pub(super) notes: Vec<String>,
 }
 
 impl Base {
     pub(super) fn of(profile: &Profile, route: &Route<'_>, routed: &[Routed<'_>], models: Option<&Models>) -> Self {
-        if let Some(base) = models.and_then(|models| Self::by_models(profile, route, routed, models)) {
+        let communication = Communication::of(routed, profile.workload.mode);
+        // What the models say of a step on one GPU is not to be compared with one that communicates.
+        if communication.is_none()
+            && let Some(base) = models.and_then(|models| Self::by_models(profile, route, routed, models))
+        {
             return base;
         }
         // Operations that were not measured are put in from their shapes, here as on every
         // destination, so that they do not turn into idle time.
         let mut sum = Micros::ZERO;
-        let (mut unmeasured, mut communication) = (0_usize, Micros::ZERO);
+        let mut unmeasured = 0_usize;
         for routed in routed {
             let count = f64::from(routed.operation.count);
             if routed.family == Family::Communication {
-                communication += routed.operation.device_time.unwrap_or(Micros::ZERO) * count;
-            } else if let Some(time) = routed.operation.device_time {
+                continue;
+            }
+            if let Some(time) = routed.operation.device_time {
                 sum += time * count;
             } else if let Some(estimate) = route.predict(routed).time {
                 sum += estimate.mid * count;
@@ -53,20 +60,18 @@ impl Base {
                 routed.len()
             ));
         }
-        if communication.get() > 0.0 {
-            notes.push(format!(
-                "communication of the recording ({:.2} ms) left out: a prediction is of one GPU",
-                communication.as_millis()
-            ));
-        }
         // Where the operations sum to more than the device was busy (or than the step took),
         // they overlapped; that share is carried over. What communication adds to the busy
         // time beyond the operations was not hidden behind them.
-        let busy = profile.step.as_ref().and_then(|step| step.device_busy).unwrap_or(sum + communication);
+        let communicating = communication.as_ref().map_or(Micros::ZERO, |communication| communication.total);
+        let busy = profile.step.as_ref().and_then(|step| step.device_busy).unwrap_or(sum + communicating);
         let busy = profile.measured_step().map_or(busy, |step| busy.min(step));
         let overlap = if sum.get() > 0.0 { (busy / sum).min(1.0) } else { 1.0 };
         let host_idle = profile.measured_step().map_or(Micros::ZERO, |step| step - busy);
-        let exposed = if communication.get() > 0.0 { busy - sum * overlap } else { Micros::ZERO };
+        let exposed = if communicating.get() > 0.0 { busy - sum * overlap } else { Micros::ZERO };
+        let exposed = profile.measured_step().map(|_| exposed);
+        let doubt = communication.as_ref().zip(exposed).map(|(of, exposed)| of.doubt(exposed, host_idle));
+        let warnings = communication.map_or_else(Vec::new, |communication| communication.warnings(exposed));
         if overlap < 0.98 {
             notes
                 .push(format!("operations overlap on the origin: their sum counts {:.0} %, as there", overlap * 100.0));
@@ -80,7 +85,7 @@ impl Base {
                 host_idle / step * 100.0
             ));
         }
-        Self { overlap, deviation: 1.0, host_idle, exposed, communicates: communication.get() > 0.0, notes }
+        Self { overlap, deviation: 1.0, host_idle, doubt, warnings, notes }
     }
 
     /// Operators that were measured apart from the step (their sum differs from it by the
@@ -116,8 +121,8 @@ impl Base {
             overlap: 1.0,
             deviation,
             host_idle: Micros::ZERO,
-            exposed: Micros::ZERO,
-            communicates: false,
+            doubt: None,
+            warnings: Vec::new(),
             notes: vec![note],
         })
     }

@@ -216,12 +216,12 @@ fn prediction(
         gpu: super::step::facts(gpu),
         shares: vec![MethodShare { method, device_time: step.mid() - host_idle, share: 1.0 }],
         step,
-        without_communication: None,
         throughput: Some(throughput),
         host_idle,
         operations: Vec::new(),
         memory: need.fit(gpu),
         precision_note: None,
+        warnings: Vec::new(),
         notes,
     }
 }

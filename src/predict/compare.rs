@@ -10,7 +10,8 @@ use std::fmt::Write;
 
 use super::estimate::{GpuFacts, Method};
 use super::kernelwise::KernelWise;
-use super::{Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Workload, predict_by};
+use super::unshaped::Unshaped;
+use super::{Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Warning, Workload, predict_by};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::profile::{Origin, Profile};
 use crate::units::{GpuSlug, Micros};
@@ -44,6 +45,8 @@ pub enum Known {
     Step,
     /// A trace: operators measured within the step, with the launches of their kernels.
     Trace,
+    /// A measured step without the shapes of its operators.
+    Unshaped,
 }
 
 impl Known {
@@ -51,6 +54,9 @@ impl Known {
     pub fn of(profile: &Profile, origin: Option<&GpuSpec>, options: &Options) -> Self {
         if options.ignore_origin || origin.is_none() {
             return Self::Shapes;
+        }
+        if Unshaped::of_profile(profile).is_some() {
+            return Self::Unshaped;
         }
         let mut kernels = profile.operations.iter().flat_map(|operation| &operation.kernels);
         if kernels.any(|kernel| kernel.grid.is_some()) { Self::Trace } else { Self::Step }
@@ -61,6 +67,7 @@ impl Known {
             Self::Shapes => "from shapes alone",
             Self::Step => "from the step measured on another GPU",
             Self::Trace => "from a trace of another GPU",
+            Self::Unshaped => "from a step of another GPU without shapes",
         }
     }
 }
@@ -129,7 +136,12 @@ pub(super) fn lines_instead(
     options: &Options,
 ) -> Vec<(GpuSlug, String)> {
     let Some(lines) = &options.kernel_wise else { return Vec::new() };
-    let default = validated(MethodChoice::Auto, Known::of(profile, origin, options), profile.workload.mode);
+    let known = Known::of(profile, origin, options);
+    if known == Known::Unshaped {
+        // Lines are in what shapes tell.
+        return Vec::new();
+    }
+    let default = validated(MethodChoice::Auto, known, profile.workload.mode);
     targets
         .iter()
         .filter_map(|gpu| {
@@ -188,8 +200,8 @@ pub struct Answer {
 pub struct OnGpu {
     /// The GPU.
     pub gpu: GpuFacts,
-    /// The step as recorded on it, where it was.
-    pub measured: Option<Micros>,
+    /// The step where it was recorded on this GPU: measured, or derived from a measurement.
+    pub recorded: Option<Estimate<Micros>>,
     /// In the order of [`Comparison::methods`]; `None` where the method has no answer.
     pub answers: Vec<Option<Answer>>,
     /// The method to take, by position.
@@ -220,6 +232,8 @@ pub struct Comparison {
     pub methods: Vec<Compared>,
     /// One a GPU, in the order asked for.
     pub gpus: Vec<OnGpu>,
+    /// What is to be shown with any of the times.
+    pub warnings: Vec<Warning>,
 }
 
 /// The step of `profile` by every method. `options.method` other than `Auto` is the user's
@@ -238,10 +252,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         .iter()
         .map(|prediction| OnGpu {
             gpu: prediction.gpu.clone(),
-            measured: match &prediction.step {
-                StepTime::Measured { median, .. } => Some(*median),
-                StepTime::Predicted(_) => None,
-            },
+            recorded: Some(prediction.step.as_estimate()).filter(|_| prediction.step.is_of_origin()),
             answers: Vec::new(),
             taken: None,
             why: String::new(),
@@ -262,7 +273,21 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
                 }
             },
         };
-        let answers = answers.unwrap_or_default();
+        let mut answers = answers.unwrap_or_default();
+        // The same times under another name are no second opinion.
+        let is_same = |one: &Prediction| {
+            auto.predictions.iter().any(|other| other.gpu.slug == one.gpu.slug && other.step == one.step)
+        };
+        let asked = [MethodChoice::Auto, options.method].contains(&method);
+        if !asked && answers.iter().any(|one| !one.step.is_of_origin()) && answers.iter().all(is_same) {
+            lacking = Some("the same as auto here".to_owned());
+            answers.clear();
+        }
+        let most_left_out = answers.iter().map(Prediction::left_out).fold(0.0, f64::max);
+        if most_left_out > 1.0 - COVERED {
+            lacking = Some(format!("operations with {} of the measured time have no shapes", percent(most_left_out)));
+            answers.clear();
+        }
         for on in &mut gpus {
             let found = answers.iter().find(|prediction| prediction.gpu.slug == on.gpu.slug);
             let validated = match &options.kernel_wise {
@@ -272,7 +297,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
             let covered = |prediction: &&Prediction| !method.is_fitted() || prediction.by_fitted_lines() >= COVERED;
             on.answers.push(found.filter(covered).and_then(|prediction| answer(prediction, validated)));
         }
-        let answered = gpus.iter().any(|on| on.measured.is_some() || on.answers.last().is_some_and(Option::is_some));
+        let answered = gpus.iter().any(|on| on.recorded.is_some() || on.answers.last().is_some_and(Option::is_some));
         if method.is_fitted() && lacking.is_none() && !answered {
             lacking = Some("the lines know too little of this step here; `fit kernelwise` on steps like it".to_owned());
         }
@@ -282,7 +307,8 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         (on.taken, on.why) = taken(&methods, on, options.method);
         on.disagreement = disagreement(&methods, on);
     }
-    Ok(Comparison { workload: auto.workload, origin: auto.origin, methods, gpus })
+    let warnings = auto.warnings();
+    Ok(Comparison { workload: auto.workload, origin: auto.origin, methods, gpus, warnings })
 }
 
 /// The black-box model knows a few GPUs only, and refuses others: it is asked for all of its
@@ -294,13 +320,13 @@ fn method_options(method: MethodChoice, options: &Options) -> Options {
 
 fn answer(prediction: &Prediction, validated: Option<Validated>) -> Option<Answer> {
     let StepTime::Predicted(step) = &prediction.step else { return None };
-    (step.mid.get() > 0.0).then(|| Answer { step: step.clone(), validated })
+    (step.mid.get() > 0.0 && !prediction.step.is_of_origin()).then(|| Answer { step: step.clone(), validated })
 }
 
 /// Which answer to take, and why.
 fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize>, String) {
-    if on.measured.is_some() {
-        return (None, "measured on this GPU".to_owned());
+    if let Some(recorded) = &on.recorded {
+        return (None, format!("{} on this GPU", recorded.method));
     }
     let answers = || on.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, answer.as_ref()?)));
     if asked != MethodChoice::Auto
@@ -405,7 +431,7 @@ mod tests {
                 })
             })
             .collect();
-        let on = OnGpu { gpu, measured: None, answers, taken: None, why: String::new(), disagreement: None };
+        let on = OnGpu { gpu, recorded: None, answers, taken: None, why: String::new(), disagreement: None };
         (methods, on)
     }
 

@@ -8,6 +8,8 @@ use crate::catalog::Vendor;
 use crate::profile::{Origin, Phase, Workload};
 use crate::units::{Bytes, BytesPerSecond, GpuSlug, Micros, SamplesPerSecond, Watts};
 
+use super::warning::{Warning, distinct};
+
 /// A predicted value with its range and the method that gave it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Estimate<T> {
@@ -51,10 +53,15 @@ impl Estimate<Micros> {
 pub enum Method {
     /// Recorded on this very GPU: no prediction at all.
     Measured,
+    /// Recorded on this very GPU by one rank of several, its communication taken off.
+    Derived,
     /// Habitat's wave scaling, kernel by kernel.
     WaveScaling,
     /// Ratio of memory bandwidths (operations whose launch is not known).
     BandwidthScaling,
+    /// Between the ratio of memory bandwidths and that of arithmetic rates: without shapes
+    /// nothing tells which bounds the kernel.
+    BetweenRates,
     /// Measured time times the ratio of the two GPUs' rooflines, from shapes.
     RooflineRatio,
     /// Learned operator models, from shapes.
@@ -86,8 +93,10 @@ impl Method {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
+            Self::Derived => "derived",
             Self::WaveScaling => "wave-scaling",
             Self::BandwidthScaling => "bandwidth-scaling",
+            Self::BetweenRates => "between-rates",
             Self::RooflineRatio => "roofline-ratio",
             Self::Learned => "learned",
             Self::LearnedRatio => "learned-ratio",
@@ -113,10 +122,14 @@ impl Method {
     /// are within 10 to 18 % on GPUs and sizes like those trained on, by its authors, but
     /// most are not: `NeuSight`'s reimplementation errs by 123 % on batched products outside
     /// them (799 % on linear layers), and the smaller of these is taken.
+    ///
+    /// Between two ratios it is what is added beyond both: on measured steps whose shapes were
+    /// dropped (`models evaluate methods`, "no shapes") four of five then lie in the range.
     pub const fn operation_band(self) -> f64 {
         match self {
-            Self::Measured => 0.0,
+            Self::Measured | Self::Derived => 0.0,
             Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.298,
+            Self::BetweenRates => 0.35,
             Self::Learned
             | Self::Roofline
             | Self::KernelWise
@@ -161,16 +174,28 @@ pub struct Predictions {
     pub notes: Vec<String>,
 }
 
+impl Predictions {
+    /// What is to be shown with any of the times, each once, and of how many GPUs it holds
+    /// where it does not of all.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let all = self.predictions.len();
+        distinct(self.predictions.iter().map(|prediction| prediction.warnings.as_slice()))
+            .into_iter()
+            .map(|(warning, times)| {
+                let of = if times < all { format!("on {times} of {all} GPUs: ") } else { String::new() };
+                Warning { kind: warning.kind, text: format!("{of}{}", warning.text) }
+            })
+            .collect()
+    }
+}
+
 /// The step of a workload on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// The GPU.
     pub gpu: GpuFacts,
-    /// The time of one step on one GPU; measured ones as recorded, communication included.
+    /// The time of one step on one GPU, without communication.
     pub step: StepTime,
-    /// A measured step of a recording over several GPUs less the communication that was
-    /// not hidden: what the step would take alone. `None` where nothing is to be taken off.
-    pub without_communication: Option<Micros>,
     /// Samples (batch size ÷ step time); `None` where the batch size is not known.
     pub throughput: Option<Estimate<SamplesPerSecond>>,
     /// Part of the step in which the device waits for the host.
@@ -184,6 +209,8 @@ pub struct Prediction {
     /// That another precision than the recorded one is predicted, or why the one asked for
     /// is not; `None` where none was asked for.
     pub precision_note: Option<String>,
+    /// What is to be shown wherever the step is.
+    pub warnings: Vec<Warning>,
     /// Doubts and fall-backs that went into the numbers.
     pub notes: Vec<String>,
 }
@@ -196,13 +223,23 @@ impl Prediction {
         self.shares.iter().filter(fitted).fold(0.0, |sum, share| sum + share.share)
     }
 
+    /// Share of the device time measured on the origin that the step leaves out, as its
+    /// method knows nothing of those operations, 0 to 1.
+    pub fn left_out(&self) -> f64 {
+        let (mut out, mut all) = (0.0, 0.0);
+        for operation in self.operations.iter().filter(|operation| operation.phase != Phase::Communication) {
+            let time = operation.origin_time.map_or(0.0, Micros::get) * f64::from(operation.count);
+            all += time;
+            out += if operation.time.is_none() { time } else { 0.0 };
+        }
+        if all > 0.0 { out / all } else { 0.0 }
+    }
+
     /// The step that a plan counts with, on one GPU. A measurement stands for itself, with
     /// no range: over many steps their median is what counts, not the slowest of them.
     pub fn planning_step(&self) -> Estimate<Micros> {
         match &self.step {
-            StepTime::Measured { median, .. } => {
-                Estimate::with_band(self.without_communication.unwrap_or(*median), 0.0, Method::Measured)
-            }
+            StepTime::Measured { median, .. } => Estimate::with_band(*median, 0.0, Method::Measured),
             StepTime::Predicted(estimate) => estimate.clone(),
         }
     }
@@ -245,6 +282,12 @@ impl StepTime {
     /// Whether it was recorded, not predicted.
     pub const fn is_measured(&self) -> bool {
         matches!(self, Self::Measured { .. })
+    }
+
+    /// Whether it comes from a step that was recorded on this very GPU: measured, or derived
+    /// from a measurement.
+    pub fn is_of_origin(&self) -> bool {
+        matches!(self.as_estimate().method, Method::Measured | Method::Derived)
     }
 }
 

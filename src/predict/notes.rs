@@ -7,7 +7,6 @@ use super::roofline::TYPICAL_BANDWIDTH_SHARE;
 use super::route::Fitted;
 use crate::catalog::{BandwidthKind, GpuSpec};
 use crate::profile::{Mode, Phase, Profile};
-use crate::units::Micros;
 
 /// What is to be said of a step by fitted lines.
 pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<String> {
@@ -26,10 +25,6 @@ pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<Strin
     }
     notes
 }
-
-/// Below this the host's launches (5 to 20 µs in the frameworks) are likely to be what takes
-/// the time.
-const SHORT_LAUNCHES_US: f64 = 20.0;
 
 /// Share of the device time in operations outside what the models were trained on.
 pub(super) fn far_share(operations: &[OperationPrediction]) -> f64 {
@@ -75,17 +70,6 @@ pub(super) fn of_models(
             rate.sustained.get() / 1e12,
             rate.burst.get() / 1e12
         ));
-    }
-    if base.is_none() {
-        let launches: f64 =
-            operations.iter().filter(|operation| operation.time.is_some()).map(|it| f64::from(it.count)).sum();
-        let device: Micros = shares.iter().map(|share| share.device_time).sum();
-        if launches > 0.0 && device.get() / launches < SHORT_LAUNCHES_US {
-            notes.push(format!(
-                "{:.1} µs an operation: the host may not launch them that fast, and without a recording nothing is known of it",
-                device.get() / launches
-            ));
-        }
     }
     let far = far_share(operations);
     if far > 0.005 {

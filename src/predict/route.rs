@@ -3,7 +3,8 @@
 //! With a measured time: wave scaling where the kernels' launches are known and libraries
 //! run the same kernel everywhere; the learned models' ratio where they choose another
 //! kernel on another GPU (gemm, convolution, recurrent, attention) or no launch was
-//! recorded; the ratio of bandwidths where not even shapes are known. Without: the learned
+//! recorded; where not even shapes are known the ratio of bandwidths, or anything between
+//! that and the ratio of arithmetic rates ([`unshaped`](super::unshaped)). Without: the learned
 //! models on shapes. Rooflines stand in for operators that the models do not know.
 //! Habitat's networks and fitted lines answer first where they are asked for.
 
@@ -17,6 +18,7 @@ use super::habitat::HabitatTimes;
 use super::kernelwise::{Level, Lines};
 use super::learned::LearnedTime;
 use super::roofline::{SHORTEST_KERNEL_US, attained_bandwidth, roofline, sustained_rate};
+use super::unshaped;
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
 use super::work::{Arithmetic, Work, element_type, work};
 
@@ -183,7 +185,7 @@ impl Route<'_> {
             Ok(answer) => (None, answer),
             Err(why) => (Some(why), None),
         };
-        let (time, mut why, is_far) = match answer.or_else(|| self.learned(routed)) {
+        let (time, mut why, is_far) = match answer.or_else(|| self.learned(routed)).or_else(|| self.undecided(routed)) {
             Some((estimate, why, is_far)) => (Some(estimate), why, is_far),
             None => match self.time(routed) {
                 Ok((time, method, why)) => {
@@ -275,6 +277,17 @@ impl Route<'_> {
         }
         let estimate = Estimate::with_factors(there.time, there.spread.low, there.spread.high, Method::Learned);
         Some((estimate, format!("{name}: learned models on shapes{far}"), there.is_far))
+    }
+
+    /// A measured time of which no shapes tell what bounds it.
+    fn undecided(&self, routed: &Routed<'_>) -> Option<(Estimate<Micros>, String, bool)> {
+        if self.choice.ignores_origin() || !unshaped::is_undecided(routed) || is_host_copy(routed.operation) {
+            return None;
+        }
+        let origin = self.origin.filter(|origin| origin.slug != self.destination.slug)?;
+        let time = routed.operation.device_time.filter(|time| time.get() > 0.0)?;
+        let (estimate, why) = unshaped::between(routed, self.precision, (origin, self.destination), time);
+        Some((estimate, why, false))
     }
 
     fn time(&self, routed: &Routed<'_>) -> Result<(Micros, Method, String), String> {

@@ -1,10 +1,13 @@
 //! The step from its operations: one GPU's prediction, and the range of its sum.
 
 use super::base::Base;
+use super::estimate::Fits;
+use super::host::{Paced, paced};
 use super::learned::{self, Models};
 use super::memory::MemoryNeed;
 use super::precision::{self, Change};
 use super::route::{Fitted, Route, Routed};
+use super::warning::{Warning, WarningKind};
 use super::{
     Estimate, GpuFacts, Method, MethodChoice, MethodShare, Mode, OperationPrediction, Prediction, StepTime, notes,
 };
@@ -19,10 +22,12 @@ pub(super) struct Context<'a> {
     pub(super) routed: &'a [Routed<'a>],
     pub(super) need: &'a MemoryNeed,
     pub(super) models: Option<&'a Models>,
+    /// What is to be shown with the times of every GPU.
+    pub(super) warnings: &'a [Warning],
 }
 
 pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<Change>) -> Prediction {
-    let Context { profile, base, routed, need, models } = *context;
+    let Context { profile, base, routed, need, models, .. } = *context;
     let gpu = route.destination;
     let is_origin = route.origin.is_some_and(|origin| origin.slug == gpu.slug);
     let mut operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
@@ -39,14 +44,24 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     }
     let shares = shares(&operations);
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
-    let step = if let Some(median) = measured {
-        StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
-    } else if let Some(fitted) = &route.fitted {
-        StepTime::Predicted(fitted_step(&shares, &operations, fitted, host_idle))
-    } else {
-        let step = step_estimate(&shares, &operations, base, (gpu, profile.workload.mode), models);
-        StepTime::Predicted(if change.is_some() { precision::widened(&step) } else { step })
+    let doubt = base.and_then(|base| base.doubt);
+    let mut warnings = context.warnings.to_vec();
+    let step = match (measured, doubt) {
+        (Some(recorded), Some(doubt)) => StepTime::Predicted(doubt.derived(recorded)),
+        (Some(median), None) => {
+            StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
+        }
+        (None, _) => {
+            let step = match &route.fitted {
+                Some(fitted) => fitted_step(&shares, &operations, fitted, host_idle),
+                None => step_estimate(&shares, &operations, base, (gpu, profile.workload.mode), models),
+            };
+            let step = if change.is_some() { precision::widened(&step) } else { step };
+            StepTime::Predicted(doubt.map_or_else(|| step.clone(), |doubt| doubt.widened(&step)))
+        }
     };
+    let Paced { step, warning } = paced(profile, (base, route.origin.is_some()), &operations, step, host_idle);
+    warnings.extend(warning);
     let throughput =
         profile.workload.batch_size.filter(|_| step.mid().get() > 0.0).map(|batch| {
             step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(batch as f64 / time.as_secs()))
@@ -59,32 +74,22 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         notes.extend(notes::of_lines(fitted, &shares));
     }
     notes.splice(0..0, taken_over);
-    let without_communication = match (measured, base) {
-        (Some(median), Some(base)) if base.communicates => {
-            let alone = median - base.exposed;
-            notes.insert(
-                0,
-                format!(
-                    "recorded with other GPUs: {:.2} ms of the step is communication; plans count {:.2} ms for one GPU and add their own",
-                    base.exposed.as_millis(),
-                    alone.as_millis()
-                ),
-            );
-            Some(alone)
-        }
-        _ => None,
-    };
+    let mut memory = if change.is_some_and(Change::widens) { need.in_32_bits().fit(gpu) } else { need.fit(gpu) };
+    if memory.fits == Fits::Yes && warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
+        memory.fits = Fits::Unknown;
+        memory.reason = format!("one rank's share of the model: {}; the whole was not recorded", memory.reason);
+    }
     Prediction {
         gpu: facts(gpu),
         notes,
         step,
-        without_communication,
         throughput,
         host_idle,
         shares,
         operations,
         precision_note: None,
-        memory: if change.is_some_and(Change::widens) { need.in_32_bits().fit(gpu) } else { need.fit(gpu) },
+        memory,
+        warnings,
     }
 }
 
@@ -137,8 +142,11 @@ fn step_estimate(
         let spread = spread.widened(1.0 + notes::far_share(operations));
         (spread.low.min(1.0), spread.high.max(1.0))
     });
+    let undecided = sum_of(operations, Method::BetweenRates);
     let ends = |method: Method| match method {
         Method::Learned | Method::LearnedRatio if models.is_some() => spread,
+        // These err together, wherever they lie between the two ratios.
+        Method::BetweenRates => (undecided.low / undecided.mid, undecided.high / undecided.mid),
         _ => (1.0 - method.step_band(), 1.0 + method.step_band()),
     };
     let (mut low, mut high) = (0.0, 0.0);
@@ -153,6 +161,19 @@ fn step_estimate(
         _ => Method::Mixed,
     };
     Estimate::with_factors(device * (overlap * deviation) + idle, low, high, method)
+}
+
+/// What a method says of all operations that it answers for, end by end.
+fn sum_of(operations: &[OperationPrediction], method: Method) -> Estimate<Micros> {
+    let mut sum = Estimate { low: Micros::ZERO, mid: Micros::ZERO, high: Micros::ZERO, method };
+    for operation in operations {
+        let Some(time) = operation.time.as_ref().filter(|time| time.method == method) else { continue };
+        let count = f64::from(operation.count);
+        sum.low += time.low * count;
+        sum.mid += time.mid * count;
+        sum.high += time.high * count;
+    }
+    sum
 }
 
 /// The step by fitted lines: what steps were found to take of their layers, in the range of

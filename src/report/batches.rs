@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::format;
+use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
 use crate::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
 use crate::text;
@@ -26,6 +27,7 @@ pub fn table(sweep: &Sweep) -> Table {
         Column::text("fits", "fits"),
         Column::text("method", "method"),
         Column::text("", "memory_reason"),
+        Column::text("", "warnings"),
     ]);
     for gpu in &sweep.gpus {
         for row in &gpu.rows {
@@ -58,6 +60,7 @@ fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
             step.method,
         ),
         Cell::same(&memory.reason),
+        Cell::same(sweep.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>().join("; ")),
     ]
 }
 
@@ -129,6 +132,7 @@ pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io
     let recorded: Vec<String> = sweep.recorded.iter().map(u64::to_string).collect();
     let how = if sweep.shapes_only { "traced" } else { "recorded" };
     writeln!(out, "{}, {how} at batch {}\n", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
+    write_warnings(&sweep.warnings, out)?;
     table(sweep).write_text(out)?;
     writeln!(out)?;
     lines(sweep).write_text(out)?;
@@ -161,6 +165,7 @@ pub fn json(sweep: &Sweep) -> Value {
             "computed": line.is_computed(),
         })),
         "gpus": gpus,
+        "warnings": sweep.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>(),
         "notes": sweep.notes,
     })
 }

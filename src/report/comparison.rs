@@ -6,11 +6,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
-use super::predictions::Numbers;
+use super::predictions::{Numbers, write_warnings};
 use super::table::{Cell, Column, Table};
 use crate::predict::compare::{Comparison, OnGpu, Validated};
+use crate::predict::{Estimate, Method};
 use crate::profile::{Origin, Workload};
 use crate::text;
+use crate::units::Micros;
 
 /// What `predict --all-methods --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -29,6 +31,9 @@ pub struct ComparisonJson<'a> {
     pub methods: Vec<MethodJson<'a>>,
     /// One a GPU.
     pub gpus: Vec<GpuJson<'a>>,
+    /// What is to be known of any of the times; absent where there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<&'a str>,
 }
 
 /// A method.
@@ -51,6 +56,10 @@ pub struct GpuJson<'a> {
     /// The step as recorded on it; absent where it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_us: Option<f64>,
+    /// The step as recorded on it by one rank of several, without communication; absent
+    /// where it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub derived_us: Option<Numbers>,
     /// The method to take; absent where the step was measured or nothing has an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken: Option<&'static str>,
@@ -116,14 +125,20 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
             .iter()
             .map(|on| GpuJson {
                 gpu: on.gpu.slug.as_str(),
-                measured_us: on.measured.map(Into::into),
+                measured_us: recorded(on, Method::Measured).map(|step| step.mid.into()),
+                derived_us: recorded(on, Method::Derived).map(Numbers::of),
                 taken: on.taken.map(name),
                 why: &on.why,
                 answers: answers(on),
                 disagreement: on.disagreement.as_deref(),
             })
             .collect(),
+        warnings: comparison.warnings.iter().map(|warning| warning.text.as_str()).collect(),
     }
+}
+
+fn recorded(on: &OnGpu, method: Method) -> Option<&Estimate<Micros>> {
+    on.recorded.as_ref().filter(|step| step.method == method)
 }
 
 /// An error that was found, in words: `7.2 % on 47 steps`.
@@ -148,14 +163,16 @@ pub fn table(comparison: &Comparison) -> Table {
         Column::text("taken", "taken"),
     ]);
     for on in &comparison.gpus {
-        if let Some(time) = on.measured {
+        if let Some(step) = &on.recorded {
+            // The median of a measured step has no range here.
+            let range = |end: Micros| if step.method == Method::Measured { None } else { Some(end) };
             let row = vec![
                 Cell::same(&on.gpu.slug),
-                Cell::same("measured"),
-                Cell::of(format::time(time), time.get()),
-                Cell::unknown(),
-                Cell::unknown(),
-                Cell::unknown(),
+                Cell::same(step.method),
+                Cell::of(format::time(step.mid), step.mid.get()),
+                Cell::maybe(range(step.low), |low| Cell::same(format::time_range(low, step.high))),
+                Cell::maybe(range(step.low), |low| Cell::same(low.get())),
+                Cell::maybe(range(step.high), |high| Cell::same(high.get())),
                 Cell::unknown(),
                 Cell::unknown(),
                 Cell::unknown(),
@@ -207,6 +224,7 @@ pub fn methods_table(comparison: &Comparison) -> Table {
 /// # Errors
 /// Those of the writer.
 pub fn write_text(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    write_warnings(&comparison.warnings, out)?;
     table(comparison).write_text(out)?;
     writeln!(out)?;
     methods_table(comparison).write_text(out)?;

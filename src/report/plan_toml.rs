@@ -39,6 +39,8 @@ struct Head<'a> {
     currency: &'static str,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     reasons: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     notes: &'a [String],
 }
@@ -149,6 +151,7 @@ pub fn toml(plan: &Plan, predictions: &Predictions, created: jiff::Timestamp) ->
             tool: concat!("habitat-tui ", env!("CARGO_PKG_VERSION")),
             currency: "USD",
             reasons: &plan.reasons,
+            warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
             notes: &plan.notes,
         },
         workload: WorkloadTable {

@@ -52,6 +52,9 @@ pub struct PlanJson<'a> {
     pub assumptions: Vec<AssumedJson>,
     /// Which solver answered.
     pub solver: SolverJson<'a>,
+    /// What is to be known of the times and costs; absent where there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<&'a str>,
     /// Fall-backs the reader should know.
     pub notes: &'a [String],
 }
@@ -213,6 +216,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
             configurations: plan.solver.configurations,
             gap: plan.solver.gap,
         },
+        warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
         notes: &plan.notes,
     }
 }

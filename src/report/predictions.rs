@@ -1,5 +1,7 @@
 //! Predictions as a table and as JSON (`habitat-predictions`, version 1).
 
+use std::io::{self, Write};
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -8,7 +10,7 @@ use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
 use crate::plan::Range;
 use crate::plan::value::best_value;
-use crate::predict::{Estimate, Prediction, Predictions};
+use crate::predict::{Estimate, Prediction, Predictions, Warning};
 use crate::pricing::PriceBook;
 use crate::profile::{Origin, Workload};
 use crate::text;
@@ -26,6 +28,9 @@ pub struct PredictionsJson<'a> {
     /// Where it was measured; absent where it was not, or was ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<&'a Origin>,
+    /// What is to be known of any of the times; absent where there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// What holds for all predictions.
     pub notes: &'a [String],
     /// One a GPU.
@@ -41,7 +46,8 @@ pub struct PredictionJson<'a> {
     pub gpu_name: &'a str,
     /// Time of one step on one GPU.
     pub step_time_us: Numbers,
-    /// How it was obtained; `measured` where it was recorded on this very GPU.
+    /// How it was obtained; `measured` where it was recorded on this very GPU, `derived`
+    /// where one rank of several recorded it there and its communication is taken off.
     pub method: &'static str,
     /// Part of the step in which the device waits for the host.
     pub host_idle_us: f64,
@@ -61,6 +67,9 @@ pub struct PredictionJson<'a> {
     pub memory_reason: &'a str,
     /// Which part of the device time came from which method.
     pub methods: Vec<MethodJson>,
+    /// What is to be known of the time on this GPU; absent where there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<&'a str>,
     /// Doubts and fall-backs.
     pub notes: &'a [String],
     /// Operation by operation, with `--operations`.
@@ -146,6 +155,7 @@ pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations:
         version: 1,
         workload: &predictions.workload,
         origin: predictions.origin.as_ref(),
+        warnings: predictions.warnings().into_iter().map(|warning| warning.text).collect(),
         notes: &predictions.notes,
         predictions: predictions.predictions.iter().map(|prediction| one(prediction, prices, operations)).collect(),
     }
@@ -183,6 +193,7 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
                 share: share.share,
             })
             .collect(),
+        warnings: prediction.warnings.iter().map(|warning| warning.text.as_str()).collect(),
         notes: &prediction.notes,
         operations: operations.then(|| {
             prediction
@@ -203,6 +214,17 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
     }
 }
 
+/// Warnings as lines of their own, above the numbers that they are about.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> io::Result<()> {
+    for warning in warnings {
+        writeln!(out, "warning: {warning}\n")?;
+    }
+    Ok(())
+}
+
 /// One row a GPU.
 pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
     let columns = [
@@ -219,7 +241,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         Column::text("", "memory_reason"),
         Column::text("cheapest offer on demand", "cheapest_offer"),
     ];
-    let last = [Column::text("", "notes")];
+    let last = [Column::text("", "warnings"), Column::text("", "notes")];
     let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
     for prediction in &predictions.predictions {
         let step = prediction.step.as_estimate();
@@ -251,6 +273,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         ];
         let trust = value.as_ref().map(|value| trust_cells(&value.offer.trust));
         row.extend(trust.unwrap_or_else(|| std::array::from_fn(|_| Cell::unknown())));
+        row.push(Cell::same(prediction.warnings.iter().map(|it| it.text.as_str()).collect::<Vec<_>>().join("; ")));
         row.push(Cell::same(prediction.notes.join("; ")));
         table.push(row);
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::{format, memory, plans, predictions};
 use crate::plan::{Plan, PlanStatus};
-use crate::predict::Predictions;
+use crate::predict::{Predictions, communicates};
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy};
@@ -50,8 +50,9 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
         };
         writeln!(
             out,
-            "  step {} measured{over}; device busy {} ({})",
+            "  step {} measured{over}{}; device busy {} ({})",
             format::time(split.step),
+            if communicates(profile) { ", communication with other GPUs included" } else { "" },
             format::time(split.busy),
             format::percent(split.busy / split.step)
         )?;
@@ -90,6 +91,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
 /// # Errors
 /// Those of the writer.
 pub fn write_predictions(predictions: &Predictions, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
+    predictions::write_warnings(&predictions.warnings(), out)?;
     predictions::table(predictions, prices).write_text(out)?;
     if !predictions.notes.is_empty() {
         writeln!(out)?;
@@ -108,6 +110,7 @@ pub fn write_predictions(predictions: &Predictions, prices: &PriceBook, out: &mu
 /// # Errors
 /// Those of the writer.
 pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::Result<()> {
+    predictions::write_warnings(&plan.warnings, out)?;
     match (plan.status, &plan.total) {
         (PlanStatus::Infeasible, _) | (_, None) => {
             let work = format::grouped(plan.work.get());

@@ -62,6 +62,19 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, memory: &mut Memo
     canvas.cursor
 }
 
+/// Lines that one warning takes at most.
+const WARNING_LINES: u16 = 4;
+
+/// Draws warnings at the top, in half of the area at most; what is left of it.
+fn warned(canvas: &mut Canvas<'_>, area: Rect, warnings: &[String]) -> Rect {
+    let mut used = 0;
+    for warning in warnings {
+        let height = WARNING_LINES.min((area.height / 2).saturating_sub(used));
+        used += canvas.wrapped(Rect { y: area.y + used, height, ..area }, warning, Role::Warning);
+    }
+    Rect { y: area.y + used, height: area.height - used, ..area }
+}
+
 /// Lines of a label and a text, the text wrapped, from the `skip`-th line on; the number
 /// of lines there are.
 fn labelled(canvas: &mut Canvas<'_>, area: Rect, lines: &[(String, String)], skip: usize) -> usize {

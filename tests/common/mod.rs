@@ -86,8 +86,8 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
         why: "the kernel may differ on this GPU, so the roofline of the shapes is taken".into(),
     };
     Prediction {
-        without_communication: None,
         precision_note: None,
+        warnings: Vec::new(),
         gpu: GpuFacts {
             slug: slug(gpu),
             name: name.into(),
@@ -137,8 +137,9 @@ fn comparison(profile: &Profile, gpu: &GpuSlug, method: Option<MethodChoice>) ->
                 missing: (method == MethodChoice::HabitatMlp).then(|| "no networks were given".to_owned()),
             })
             .collect(),
+        warnings: Vec::new(),
         gpus: vec![OnGpu {
-            measured: None,
+            recorded: None,
             answers: vec![answer(1.0, judged(0.08, 50)), answer(1.1, judged(0.07, 6)), answer(0.7, None), None],
             taken: methods.iter().position(|it| *it == method.unwrap_or_default()),
             why: "8.0 % off on 50 training steps from a trace of another GPU".into(),
@@ -178,6 +179,7 @@ fn sweep(profile: &Profile, gpu: &GpuSlug) -> Sweep {
             notes: Vec::new(),
         }],
         memory: None,
+        warnings: Vec::new(),
         notes: vec!["one batch size recorded (16): shapes scaled to the others".into()],
     }
 }
@@ -305,6 +307,7 @@ fn solve(goal: &Goal) -> Plan {
         work: Amount::Samples(Samples::new(1e7).unwrap()),
         goal: goal.clone(),
         solver: SolverReport { name: "filter and sort".into(), configurations: 3, gap: None },
+        warnings: Vec::new(),
         notes: Vec::new(),
     }
 }

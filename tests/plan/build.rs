@@ -43,7 +43,7 @@ pub(crate) fn predicted(name: &str, samples_per_hour: f64, band: f64) -> Predict
 fn prediction(name: &str, step: StepTime) -> Prediction {
     let gpu = gpu(name);
     Prediction {
-        without_communication: None,
+        warnings: Vec::new(),
         step,
         throughput: None,
         host_idle: Micros::ZERO,

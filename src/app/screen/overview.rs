@@ -4,6 +4,7 @@ use crate::app::App;
 use crate::app::screen::profile::{self, Row};
 use crate::app::screen::{plan, predict};
 use crate::plan::Plan;
+use crate::predict::{Method, communicates};
 use crate::pricing::Tier;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy};
@@ -65,6 +66,9 @@ pub fn step(profile: &Profile) -> Option<(String, String)> {
     if let Some(batch) = profile.workload.batch_size.filter(|_| duration.get() > 0.0) {
         rest.push(format!("{} samples/s", format::number(batch as f64 / duration.as_secs())));
     }
+    if communicates(profile) {
+        rest.push("with communication".to_owned());
+    }
     rest.extend(peak(profile));
     Some((format::time(duration), rest.join(" · ")))
 }
@@ -118,10 +122,12 @@ fn fastest(app: &App) -> Answer {
     let Some(row) = predict::fastest(app) else {
         return Answer { question, answer: None, detail: waiting(app), stale };
     };
-    let measured = app.setup.profile.measured_step();
-    let times = measured
-        .filter(|_| !row.measured && row.step.mid.get() > 0.0)
-        .map(|measured| format!(" · speed {}×", format::number(measured / row.step.mid)));
+    // The recorded step, without its communication where it had any.
+    let of_origin = |row: &&predict::Row| matches!(row.step.method, Method::Measured | Method::Derived);
+    let recorded = app.setup.profile.measured_step().and_then(|_| app.predict.rows.iter().find(of_origin));
+    let times = recorded
+        .filter(|recorded| recorded.slug != row.slug && row.step.mid.get() > 0.0)
+        .map(|recorded| format!(" · speed {}×", format::number(recorded.step.mid / row.step.mid)));
     Answer {
         question,
         answer: Some(format!("{}  {}", clean(&row.name, 30), format::time(row.step.mid))),

@@ -250,6 +250,11 @@ pub fn method_of(app: &App, part: &Part) -> String {
     row.map_or_else(|| "predicted".to_owned(), |row| crate::app::screen::predict::method_words(&row.step))
 }
 
+/// What is to be said with the plan's times and costs.
+pub fn warnings(app: &App, brief: bool) -> Vec<String> {
+    app.plan.value().map_or_else(Vec::new, |plan| predict::words(&plan.warnings, brief))
+}
+
 /// The status in words.
 pub const fn status_words(status: PlanStatus) -> &'static str {
     match status {
@@ -367,6 +372,7 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
         }
         lines.extend(part.notes.iter().map(|note| (String::new(), clean(note, 400))));
     }
+    lines.extend(warnings(app, false).into_iter().map(|warning| ("warning".to_owned(), warning)));
     lines.extend(plan.notes.iter().map(|note| ("note".to_owned(), clean(note, 400))));
     let gap = plan.solver.gap.map_or_else(String::new, |gap| format!(", gap {}", format::percent(gap)));
     lines.push((

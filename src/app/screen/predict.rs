@@ -9,7 +9,7 @@ use crate::app::list::{Cell, Column, Graphic, ListState, Table};
 use crate::app::screen::profile::{phase_role, phase_word, short_name};
 use crate::plan::Range;
 use crate::plan::value::best_value as value_of;
-use crate::predict::{Estimate, Fits, Method, Prediction};
+use crate::predict::{Estimate, Fits, Method, Prediction, Warning};
 use crate::pricing::Tier;
 use crate::report::format::{self, TimeUnit};
 use crate::settings::theme::Role;
@@ -230,6 +230,7 @@ pub fn range_and_method(step: &Estimate<Micros>) -> String {
 pub fn method_words(step: &Estimate<Micros>) -> String {
     match step.method {
         Method::Measured => "measured".to_owned(),
+        Method::Derived => "derived from one rank of several".to_owned(),
         method => format!("predicted, {method}"),
     }
 }
@@ -301,40 +302,19 @@ impl Scale {
     }
 }
 
-/// Share of the step from which on waiting for the host is what it mostly does.
-const MOSTLY: f64 = 0.5;
-/// Microseconds of an operation below which the host's launches are likely to take longer:
-/// 5 to 20 in the frameworks.
-const SHORT: f64 = 20.0;
+/// What is to be said with any of the times: in whole sentences, or in a few words.
+pub fn warnings(app: &App, brief: bool) -> Vec<String> {
+    let all = app.predictions.value().map(crate::predict::Predictions::warnings).unwrap_or_default();
+    words(&all, brief)
+}
 
-/// Where the host rather than the GPU bounds the step, as far as the predictions tell: that it
-/// does, and how.
-pub fn bound_by_host(app: &App) -> Option<String> {
-    let all = app.predictions.value()?;
-    let predicted = || {
-        all.predictions.iter().filter(|prediction| !prediction.step.is_measured() && prediction.step.mid().get() > 0.0)
-    };
-    let first = predicted().next()?;
-    let waiting = predicted().map(|it| it.host_idle / it.step.mid()).fold(f64::INFINITY, f64::min);
-    if waiting >= MOSTLY {
-        return Some(format!(
-            "{} or more of the step on every GPU is waiting for the host, as recorded: a faster GPU hardly helps.",
-            format::percent(waiting)
-        ));
+/// Warnings in whole sentences, or in a few words and on one line.
+pub fn words(warnings: &[Warning], brief: bool) -> Vec<String> {
+    if !brief {
+        return warnings.iter().map(ToString::to_string).collect();
     }
-    if all.origin.is_some() {
-        return None;
-    }
-    let calls: f64 = first.operations.iter().filter(|it| it.time.is_some()).map(|it| f64::from(it.count)).sum();
-    let each = || predicted().map(|it| it.step.mid().get() / calls);
-    let (low, high) = (each().fold(f64::INFINITY, f64::min), each().fold(0.0, f64::max));
-    (calls > 0.0 && low < SHORT).then(|| {
-        let range = format::time_range(Micros::known(low), Micros::known(high));
-        format!(
-            "{} operations of {range} each, and hosts take 5 to 20 µs to launch one: steps may take longer than this. A larger batch keeps a GPU busy.",
-            format::grouped(calls),
-        )
-    })
+    let briefs: Vec<&str> = warnings.iter().map(|warning| warning.kind.brief()).collect();
+    if briefs.is_empty() { Vec::new() } else { vec![briefs.join(" · ")] }
 }
 
 fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
@@ -397,6 +377,9 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         );
     }
     line("step", words);
+    for brief in self::words(&prediction.warnings, true) {
+        line("warning", brief);
+    }
     let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
     if let Some(value) = row.and_then(|row| row.value.as_ref()) {
         let amount = value.per_usd.map_or_else(
@@ -430,6 +413,9 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     }
     if prediction.host_idle.get() > 0.0 {
         line("host", format!("{} of the step the device waits for the host", format::time(prediction.host_idle)));
+    }
+    for text in self::words(&prediction.warnings, false) {
+        line("warning", text);
     }
     for note in &prediction.notes {
         line("note", clean(note, 400));

@@ -27,6 +27,7 @@ struct Case<'a> {
     gpu: &'a GpuSlug,
     measured: &'a Profile,
     label: String,
+    methods: &'a [MethodChoice],
 }
 
 /// The steps under `data/neusight/steps` and the traces under `data/traces/gpu`.
@@ -42,20 +43,27 @@ pub(super) fn evaluate(data: &Path, catalog: &Catalog, judges: &Judges) -> Resul
                 } else {
                     (format!("{mode}, measured elsewhere"), format!("{}, {origin} → {gpu}", bare(name)))
                 };
-                judge(&mut groups, &Case { group, from, gpu, measured, label }, catalog, judges);
+                if origin != gpu {
+                    let bare = without_shapes(from);
+                    let (group, label) = (format!("{group}, no shapes"), label.clone());
+                    let case = Case { group, from: &bare, gpu, measured, label, methods: &JUDGED[..1] };
+                    judge(&mut groups, &case, catalog, judges);
+                }
+                judge(&mut groups, &Case { group, from, gpu, measured, label, methods: &JUDGED }, catalog, judges);
             }
         }
     }
     for (workload, recorded) in &traces::recorded(&data.join("traces/gpu"), catalog)? {
         for there in recorded {
             for here in recorded.iter().filter(|here| here.gpu != there.gpu) {
-                let case = Case {
-                    group: "trace, recorded elsewhere".to_owned(),
-                    from: &here.profile,
-                    gpu: &there.gpu,
-                    measured: &there.profile,
-                    label: format!("{workload}, {} → {}", here.gpu, there.gpu),
-                };
+                let group = "trace, recorded elsewhere".to_owned();
+                let label = format!("{workload}, {} → {}", here.gpu, there.gpu);
+                let (gpu, measured) = (&there.gpu, &there.profile);
+                let bare = without_shapes(&here.profile);
+                let (unshaped, same) = (format!("{group}, no shapes"), label.clone());
+                let case = Case { group: unshaped, from: &bare, gpu, measured, label: same, methods: &JUDGED[..1] };
+                judge(&mut groups, &case, catalog, judges);
+                let case = Case { group, from: &here.profile, gpu, measured, label, methods: &JUDGED };
                 judge(&mut groups, &case, catalog, judges);
             }
         }
@@ -64,11 +72,23 @@ pub(super) fn evaluate(data: &Path, catalog: &Catalog, judges: &Judges) -> Resul
     Ok(groups.evaluation(protocol.to_owned(), vec![judges.protocol()]))
 }
 
+/// The same recording as a profiler without `record_shapes` makes it.
+fn without_shapes(profile: &Profile) -> Profile {
+    let mut bare = profile.clone();
+    for operation in &mut bare.operations {
+        operation.inputs.clear();
+        operation.outputs.clear();
+        operation.attributes.clear();
+        operation.dtype = None;
+    }
+    bare
+}
+
 fn judge(groups: &mut Groups, case: &Case<'_>, catalog: &Catalog, judges: &Judges) {
     let Some(time) = case.measured.measured_step() else { return };
     let alone = std::ptr::eq(case.from, case.measured);
     let origin = case.from.origin.as_ref().and_then(|origin| catalog.get(origin.gpu.as_ref()?));
-    for method in JUDGED {
+    for &method in case.methods {
         let options = Options {
             targets: vec![case.gpu.clone()],
             ignore_origin: alone,

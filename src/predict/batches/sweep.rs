@@ -13,7 +13,8 @@ use crate::catalog::{Catalog, GpuSpec};
 use crate::predict::estimate::{Estimate, GpuFacts, MemoryFit, Method, Prediction, StepTime};
 use crate::predict::family::{Family, family};
 use crate::predict::memory::{MemoryLine, MemoryNeed};
-use crate::predict::{Options, PredictError, origin, predict};
+use crate::predict::warning::distinct;
+use crate::predict::{Options, PredictError, Warning, origin, predict};
 use crate::profile::{Profile, Workload};
 use crate::regress::line::{Line, Point};
 use crate::text;
@@ -89,6 +90,8 @@ pub struct Sweep {
     pub gpus: Vec<GpuSweep>,
     /// Memory by batch size, where anything is known of it.
     pub memory: Option<MemoryLine>,
+    /// What is to be shown with any of the times.
+    pub warnings: Vec<Warning>,
     /// What the reader should know.
     pub notes: Vec<String>,
 }
@@ -171,6 +174,8 @@ pub fn sweep(
         .iter()
         .map(|(_, profile)| Ok(predict(profile, catalog, options)?.predictions))
         .collect::<Result<_, PredictError>>()?;
+    let shown = distinct(answers.iter().flatten().map(|prediction| prediction.warnings.as_slice()));
+    let warnings = shown.into_iter().map(|(warning, _)| warning.clone()).collect();
     let basis = if recorded.len() > 1 { Basis::Lines } else { Basis::Shapes };
     notes.extend(far_beyond(&recorded, &wanted));
     let mut scaled = Vec::new();
@@ -203,7 +208,7 @@ pub fn sweep(
         notes.push(memory.to_string());
     }
     let shapes_only = first.origin.is_none();
-    Ok(Sweep { workload: first.workload.clone(), basis, recorded, shapes_only, gpus, memory, notes })
+    Ok(Sweep { workload: first.workload.clone(), basis, recorded, shapes_only, gpus, memory, warnings, notes })
 }
 
 /// Times the largest recorded batch from which on nothing seen says anything.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OperatorKind;
+use crate::predict::communicates;
 use crate::profile::{Mode, Precision, Profile};
 use crate::units::{GpuSlug, Micros, most};
 
@@ -49,6 +50,11 @@ pub enum TotalsError {
     /// Another arithmetic.
     #[error("recorded in {0}; black boxes are of FP32 steps, and a total does not tell which arithmetic it is of")]
     Precision(Precision),
+    /// A step of several GPUs.
+    #[error(
+        "recorded as one of several GPUs; black boxes are of steps on one, and the totals do not hold the communication that the step does"
+    )]
+    Communication,
     /// No operator has a time.
     #[error("no operator has a measured device time; a profile from shapes alone cannot be exported")]
     NoTimes,
@@ -120,6 +126,9 @@ impl OperatorTotals {
         }
         if let Some(precision) = profile.workload.precision.filter(|precision| *precision != Precision::Fp32) {
             return Err(TotalsError::Precision(precision));
+        }
+        if communicates(profile) {
+            return Err(TotalsError::Communication);
         }
         let gpu = gpu
             .cloned()

@@ -295,6 +295,12 @@ fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
         }
     }
     let mut y = inside.y + 2 + rows;
+    for warning in &sweep.warnings {
+        if y < inside.bottom() {
+            canvas.text(inside.x, y, inside.width, warning.kind.brief(), Role::Warning);
+            y += 1;
+        }
+    }
     let unsure = sweep.memory.is_some_and(|line| line.is_upper_bound());
     let largest = on.largest.map(|batch| {
         let least = if unsure { "at least " } else { "" };
@@ -341,7 +347,11 @@ fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) 
                 error_words(answer.validated.as_ref()),
                 if on.taken == Some(row) { "taken".to_owned() } else { String::new() },
             ]),
-            None if on.measured.is_some() && compared.missing.is_none() => cells.push("measured here".to_owned()),
+            None if compared.missing.is_none()
+                && let Some(step) = &on.recorded =>
+            {
+                cells.push(format!("{} here", step.method));
+            }
             None => cells.push("no answer".to_owned()),
         }
         for (column, cell) in cells.iter().enumerate() {
@@ -356,10 +366,13 @@ fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) 
             y += canvas.wrapped(room, &clean(&format!("{label}: {text}"), 300), role);
         }
     };
+    for warning in &comparison.warnings {
+        say("warning", warning.kind.brief(), Role::Warning);
+    }
     if let Some(compared) = comparison.methods.get(selected) {
         let name = compared.method.name();
         say(&format!("{name} needs"), compared.method.needs(), Role::Text);
-        let answers = on.measured.is_some() || on.answers.get(selected).is_some_and(Option::is_some);
+        let answers = on.recorded.is_some() || on.answers.get(selected).is_some_and(Option::is_some);
         match &compared.missing {
             Some(missing) => say("here", missing, Role::Warning),
             None if !answers => say("here", "it knows nothing of this GPU", Role::Warning),

@@ -3,9 +3,10 @@
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-use super::Density;
+use super::{Density, warned};
 use crate::app::Source;
 use crate::app::screen::overview::{self, Answer};
+use crate::app::screen::predict;
 use crate::app::screen::profile::{Row, is_unmeasured, phase_role, phase_word};
 use crate::profile::breakdown::PhaseTime;
 use crate::report::format;
@@ -236,11 +237,20 @@ fn answer_lines(canvas: &Canvas<'_>, width: u16) -> u16 {
             answer.detail.iter().map(|text| wrap(text, width.saturating_sub(QUESTION) as usize).len()).sum();
         details + usize::from(answer.answer.is_some())
     };
-    overview::answers(canvas.app).iter().map(lines).sum::<usize>() as u16
+    let warnings = predict::warnings(canvas.app, true);
+    let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
+    (overview::answers(canvas.app).iter().map(lines).sum::<usize>() + warned) as u16
 }
 
-/// The answers; the lines used.
+/// The answers, under what is to be said with them; the lines used.
 fn answers(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
+    let warnings = predict::warnings(canvas.app, true);
+    let left = warned(canvas, area, &warnings);
+    let used = area.height - left.height;
+    used + answered(canvas, left)
+}
+
+fn answered(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
     let roomy = area.height >= 16;
     let stacked = roomy && area.width < 76;
     let narrow = area.width < 60 && !stacked;

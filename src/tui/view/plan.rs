@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Density, labelled};
+use super::{Density, labelled, warned};
 use crate::action::Action;
 use crate::app::Target;
 use crate::app::screen::plan::{self, Lower, Pane};
@@ -120,14 +120,17 @@ fn answer_title(canvas: &Canvas<'_>) -> (String, String) {
 
 /// Lines the answer needs.
 fn answer_height(canvas: &Canvas<'_>, width: u16) -> u16 {
-    match canvas.app.plan.value() {
+    let warnings = plan::warnings(canvas.app, true);
+    let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
+    let answer = match canvas.app.plan.value() {
         Some(plan) if !plan.parts.is_empty() => 1 + plan.parts.iter().take(PARTS).map(part_height).sum::<u16>(),
         Some(plan) => {
             let lines: usize = plan.reasons.iter().map(|reason| wrap(&bullet(reason), width as usize).len()).sum();
             lines.clamp(1, 7) as u16
         }
         None => 3,
-    }
+    };
+    answer + warned as u16
 }
 
 /// Parts shown at most.
@@ -144,6 +147,7 @@ fn bullet(reason: &str) -> String {
 
 fn answer(canvas: &mut Canvas<'_>, area: Rect) {
     let app = canvas.app;
+    let area = warned(canvas, area, &plan::warnings(app, true));
     let Some(plan) = app.plan.value() else {
         let text = plan::state_line(app).unwrap_or_else(|| "No plan yet.".to_owned());
         canvas.wrapped(area, &text, Role::Muted);

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::{Density, labelled};
+use super::{Density, labelled, warned};
 use crate::app::screen::predict;
 use crate::predict::MethodChoice;
 use crate::settings::theme::Role;
@@ -36,13 +36,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
         title = format!("{title} · filter {:?}", crate::text::clean(&app.predict.list.filter, 24));
     }
     let inside = canvas.pane(top, &title, &predict::summary(app), true);
-    let inside = match predict::bound_by_host(app) {
-        Some(why) if density > Density::Minimal => {
-            let used = canvas.wrapped(Rect { height: 2, ..inside }, &why, Role::Warning);
-            Rect { y: inside.y + used, height: inside.height - used, ..inside }
-        }
-        _ => inside,
-    };
+    let inside = warned(canvas, inside, &predict::warnings(app, density < Density::Full));
     table::draw(canvas, inside, "predict", &predict::table(app), true);
     if below > 0 {
         let area = Rect { y: top.bottom(), height: below, ..area };
@@ -80,7 +74,10 @@ fn opened(canvas: &mut Canvas<'_>, area: Rect) {
     if !app.predict.operations.filter.is_empty() {
         title = format!("{title} · filter {:?}", crate::text::clean(&app.predict.operations.filter, 24));
     }
-    let inside = canvas.pane(middle, &title, "", true);
+    let mut inside = canvas.pane(middle, &title, "", true);
+    if head == 0 {
+        inside = warned(canvas, inside, &predict::words(&prediction.warnings, true));
+    }
     table::draw(canvas, inside, "operations", &predict::operations_table(app), true);
     if foot > 0 {
         let inside = canvas.pane(Rect { y: middle.bottom(), height: foot, ..area }, "why this method", "", false);

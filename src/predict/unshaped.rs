@@ -1,0 +1,107 @@
+//! Measured operations without shapes: nothing tells whether memory or arithmetic bounds
+//! their kernels.
+//!
+//! An elementwise operation, a normalisation or a look-up is bound by memory whatever its
+//! shapes. A product, a convolution, an attention, a recurrent layer or a kernel that is not
+//! known may be bound by either: on another GPU it takes anything between its time scaled by
+//! the ratio of memory bandwidths and its time scaled by the ratio of arithmetic rates.
+
+use super::compare::COVERED;
+use super::estimate::{Estimate, Method};
+use super::family::Family;
+use super::roofline::{attained_bandwidth, sustained_rate};
+use super::route::Routed;
+use super::warning::{Warning, WarningKind};
+use super::work::Arithmetic;
+use crate::catalog::GpuSpec;
+use crate::profile::{DType, Precision, Profile};
+use crate::units::Micros;
+
+/// Whether nothing tells what bounds an operation.
+pub(super) fn is_undecided(routed: &Routed<'_>) -> bool {
+    let operation = routed.operation;
+    let counted = |kernel: &crate::profile::Kernel| kernel.flops.is_some() && kernel.dram_bytes.is_some();
+    routed.work.is_none()
+        && (routed.family.varies_kernels() || routed.family == Family::Unknown)
+        && (operation.kernels.is_empty() || !operation.kernels.iter().all(counted))
+}
+
+/// The time of an undecided operation on `there`, of which it took `time` on `here`.
+pub(super) fn between(
+    routed: &Routed<'_>,
+    precision: Option<Precision>,
+    (here, there): (&GpuSpec, &GpuSpec),
+    time: Micros,
+) -> (Estimate<Micros>, String) {
+    let memory = attained_bandwidth(here) / attained_bandwidth(there);
+    let arithmetic = match routed.family {
+        Family::Convolution => Arithmetic::Convolution,
+        family if family.varies_kernels() => Arithmetic::Product,
+        _ => Arithmetic::Vector,
+    };
+    let rate = |dtype: Option<&DType>| {
+        let rate = |gpu| sustained_rate(gpu, arithmetic, dtype, precision).0;
+        rate(here) / rate(there)
+    };
+    // Where not even the element type is known, products may run in 32 bits or in 16.
+    let rates = match &routed.dtype {
+        None if arithmetic != Arithmetic::Vector => vec![rate(None), rate(Some(&DType::Float16))],
+        dtype => vec![rate(dtype.as_ref())],
+    };
+    let ends = |fold: fn(f64, f64) -> f64| rates.iter().copied().fold(memory, fold);
+    let (fastest, slowest) = (ends(f64::min), ends(f64::max));
+    let mid = (fastest * slowest).sqrt();
+    let band = Method::BetweenRates.operation_band();
+    let estimate = Estimate {
+        low: time * (fastest * (1.0 - band)),
+        mid: time * mid,
+        high: time * (slowest * (1.0 + band)),
+        method: Method::BetweenRates,
+    };
+    let why = format!(
+        "{}: no shapes, so memory or arithmetic may bound it: {fastest:.2} to {slowest:.2} times the measured time, {mid:.2} taken",
+        routed.family.name()
+    );
+    (estimate, why)
+}
+
+/// Which part of a recording nothing is known of but its time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Unshaped {
+    /// Share of the measured device time in undecided operations.
+    share: f64,
+    /// Whether no operation has shapes at all.
+    none: bool,
+}
+
+impl Unshaped {
+    /// Of a measured step's operations; `None` where shapes are there, or next to all.
+    pub(super) fn of(routed: &[Routed<'_>]) -> Option<Self> {
+        let measured = || routed.iter().filter(|routed| routed.family != Family::Communication);
+        let time = |of: &dyn Fn(&Routed<'_>) -> bool| -> f64 {
+            let times = measured().filter(|routed| of(routed)).filter_map(|it| it.operation.total_device_time());
+            times.map(Micros::get).sum()
+        };
+        let (all, undecided) = (time(&|_| true), time(&is_undecided));
+        let none = measured().all(|routed| routed.operation.inputs.is_empty());
+        let share = if all > 0.0 { undecided / all } else { return None };
+        (none || share > 1.0 - COVERED).then_some(Self { share, none })
+    }
+
+    /// Of a profile.
+    pub(super) fn of_profile(profile: &Profile) -> Option<Self> {
+        let precision = profile.workload.precision;
+        let routed = |(index, operation)| Routed::new(index, operation, precision);
+        Self::of(&profile.operations.iter().enumerate().map(routed).collect::<Vec<_>>())
+    }
+
+    /// What is to be said with every time.
+    pub(super) fn warning(self) -> Warning {
+        let of = if self.none { "no shapes were recorded" } else { "shapes are missing" };
+        let text = format!(
+            "{of}: {:.0} % of the device time is in products, convolutions and kernels of which nothing tells whether memory or arithmetic bounds them; elsewhere they take anything between the ratios of the two, and what no shapes tell, the memory included, stays unknown; record with record_shapes=True",
+            self.share * 100.0
+        );
+        Warning { kind: WarningKind::NoShapes, text }
+    }
+}
