@@ -979,14 +979,101 @@ fn the_programs_profiler_and_ours_never_overlap() {
     }
 }
 
-/// Neither is the recording lost because they come while a window opens or closes.
 #[test]
 fn what_the_programs_signal_handlers_raise_reaches_the_program() {
     let Some(python) = torch() else { return };
-    let place = Place::new();
-    let ran = place.run(&[], &[&python, &fixture("alarms.py")]);
+    let ran = Place::new().run(&[], &[&python, &fixture("alarms.py")]);
     assert!(ran.out().starts_with("caught 40 of 40\n"), "{}\n{}", ran.out(), ran.err());
+    assert!(ran.err().contains("a signal came"), "{}", ran.err());
+}
+
+#[test]
+fn signals_between_any_lines_of_ours_reach_the_program_and_leave_nothing_open() {
+    let Some(python) = torch() else { return };
+    let ran = Place::new().run(&["--window", "1"], &[&python, &fixture("interrupted.py")]);
+    let out = "left open 0 events as before True\n";
+    assert_eq!((ran.code(), ran.out().as_str()), (0, out), "{}", ran.err());
+}
+
+/// Kineto's destructor waits for a thread that a child by `os.fork()` has not.
+#[test]
+fn children_by_fork_end_as_they_would() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let script = fixture("forks.py");
+    let job = [python.as_str(), script.as_str()];
+    let (ran, bare) = (place.run(&[], &job), place.bare(&job));
+    assert_eq!(Some(ran.code()), bare.status.code(), "{}", ran.err());
+    assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{}", ran.err());
+    assert!(ran.seen.to_string().contains("the process forked in it"), "{}", ran.seen);
+}
+
+/// An `LSTMCell` in a loop over time makes some 190 events a time step.
+#[test]
+fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all() {
+    let Some(python) = torch() else { return };
+    let script = fixture("many_operators.py");
+    // Time steps, and those from the fifth step on; steps that are recorded; what is said.
+    for (times, later, window, said) in [
+        ("400", "400", Some((5, 5)), "operators: 1 of 3 steps recorded"),
+        ("700", "700", None, "operators, too many to record (100000 at most)"),
+        ("20", "2000", None, "its steps had more operators than those before"),
+    ] {
+        let place = Place::new();
+        let job = [python.as_str(), script.as_str(), times, later];
+        let cost = |said: &str| -> Vec<f64> {
+            let text = std::fs::read_to_string(place.path("cost")).unwrap_or_else(|_| panic!("{said}"));
+            text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+        };
+        let bare = place.bare(&job);
+        let plainly = cost(&String::from_utf8_lossy(&bare.stderr));
+        let ran = place.run(&["--after", "4"], &job);
+        let with = cost(&ran.err());
+        assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{}", ran.err());
+        assert_eq!(ran.windows().first().copied(), window, "{times}: {}", ran.seen);
+        assert!(ran.err().contains(said), "{times}: {}", ran.err());
+        eprintln!("{times}: peak, end in MB, longest step in s: {plainly:?} plainly, {with:?} recorded");
+        assert!(with[0] < plainly[0] + 600.0 && with[1] < plainly[1] + 150.0, "{times}: {plainly:?} {with:?}");
+    }
+}
+
+/// The number of the hook's socket may be that of a file of the job's.
+#[test]
+fn files_of_a_job_that_closed_all_are_left_alone() {
+    let Some(python) = torch() else { return };
+    let ran = Place::new().run(&[], &[&python, &fixture("closes_files.py")]);
+    assert_eq!((ran.code(), ran.out().as_str()), (0, "steps 40 loss 0.036575\n"), "{}", ran.err());
+}
+
+#[test]
+fn what_the_process_sees_of_itself_is_as_it_would_be() {
+    let Some(python) = torch() else { return };
+    let place = Place::new();
+    let script = fixture("unchanged.py");
+    let job = [python.as_str(), script.as_str()];
+    let (ran, bare) = (place.run(&[], &job), place.bare(&job));
+    assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{}", ran.err());
     assert_eq!(ran.windows(), [(11, 13)], "{}", ran.seen);
+}
+
+/// Neither more graphs nor more frames, nor a break in a whole graph, nor a line of output.
+#[test]
+fn what_is_compiled_is_as_it_would_be() {
+    let Some(python) = torch() else { return };
+    if torch_version(&python) < (2, 6) {
+        return;
+    }
+    for name in ["compiled.py", "compiled_whole.py"] {
+        let place = Place::new();
+        let script = fixture(name);
+        let job = [python.as_str(), script.as_str()];
+        let (ran, bare) = (place.run(&[], &job), place.bare(&job));
+        assert_eq!(Some(ran.code()), bare.status.code(), "{name}: {}", ran.err());
+        assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{name}: {}", ran.err());
+        let warnings = |said: &str| said.matches("Warning").count();
+        assert_eq!(warnings(&ran.err()), warnings(&String::from_utf8_lossy(&bare.stderr)), "{name}: {}", ran.err());
+        assert_eq!(ran.windows(), [(11, 13)], "{name}: {}", ran.seen);
+    }
 }
 
 #[test]

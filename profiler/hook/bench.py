@@ -4,7 +4,8 @@
 
 Printed are
 
-- outside windows, inside one job that runs under `habitat-tui run`: pairs of steps with
+- outside windows, for steps of 0.5, 3 and 30 ms, each inside one job that runs under
+  `habitat-tui run`: pairs of blocks of steps with
   the hook and without, in turns in a random order, and the median difference of the pairs
   with its 95 % confidence interval (bootstrap). Switched is what a step outside windows
   really meets, the hook's entry in PyTorch's list of optimizer hooks. By the clock, and by
@@ -14,8 +15,8 @@ Printed are
 - what runs beside the training thread: threads of the job, their processor time, and that
   of `habitat-tui` itself;
 - one call of the hook by itself;
-- the milliseconds that one window of 3 steps costs, everything that the training stood
-  still or went slower for it included;
+- the milliseconds that one window of 3 steps costs at steps of 3 and 30 ms, everything
+  that the training stood still or went slower for it included;
 - the start of Python and the import of torch.
 
 Medians are over PAIRS pairs of runs (9), with quartiles. Needs PyTorch in the Python that
@@ -35,26 +36,35 @@ import time
 
 # What the hook may add to a step outside windows, in percent.
 AIM = 0.5
-# Steps of a block, and pairs of blocks. Short ones: the machine's speed drifts.
-BLOCK, BLOCKS = 2, 1500
+# Steps in ms; of each the steps of a block, and pairs of blocks. Short ones: the machine's
+# speed drifts.
+LENGTHS = {"0.5": (8, 2500), "3": (2, 1500), "30": (1, 500)}
 # Calls of the hook that are timed in place.
 CALLS = 1000
+# Steps in which a job finds how large a model takes as long as is wanted.
+SIZING = 60
 SEED = 20261121
 
 MODEL = """
 import json, os, random, sys, threading, time, torch
-kind, out = sys.argv[1], sys.argv[2]
-torch.manual_seed(0); torch.set_num_threads(1)
-if kind == "launch-bound":
-    layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
-    model = torch.nn.TransformerEncoder(layer, 4); make = lambda: torch.randn(1, 16, 64)
-else:
-    C = lambda a, b: (torch.nn.Conv2d(a, b, 3, padding=1), torch.nn.BatchNorm2d(b), torch.nn.ReLU())
-    model = torch.nn.Sequential(*C(3, 32), *C(32, 32), torch.nn.MaxPool2d(2), *C(32, 64), torch.nn.Flatten(), torch.nn.LazyLinear(10))
-    make = lambda: torch.randn(8, 3, 32, 32)
-model(make()); optimizer = torch.optim.AdamW(model.parameters())
-def step():
-    optimizer.zero_grad(); model(make()).square().mean().backward(); optimizer.step()
+wanted, out = float(sys.argv[1]) / 1e3, sys.argv[2]
+torch.set_num_threads(1)
+# Short steps are bound by the host, long ones by computation.
+width = 512 if wanted > 0.01 else 32
+def training(layers):
+    torch.manual_seed(0)
+    parts = [part for _ in range(layers) for part in (torch.nn.Linear(width, width), torch.nn.ReLU())]
+    model = torch.nn.Sequential(*parts); optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    def step():
+        optimizer.zero_grad(); model(torch.randn(16, width)).square().mean().backward(); optimizer.step()
+    return step
+def usual(step):
+    times = []
+    for _ in range(30):
+        began = time.perf_counter(); step(); times.append(time.perf_counter() - began)
+    return sorted(times)[10]
+few, many = usual(training(2)), usual(training(12))
+step = training(max(1, round(2 + 10 * (wanted - few) / max(many - few, 1e-6))))
 """
 
 JOB = MODEL + """
@@ -146,14 +156,15 @@ def interval(values, tries=2000):
 
 def outside(program, folder, kind):
     """Prints what the hook adds to a step outside windows, and what runs beside it."""
-    found = run(program, folder, SWITCHED, (kind, BLOCK, BLOCKS, CALLS, SEED), 10**9)
+    block, blocks_of_it = LENGTHS[kind]
+    found = run(program, folder, SWITCHED, (kind, block, blocks_of_it, CALLS, SEED), 10**9)
     pairs = found["pairs"]
     step = statistics.median(off["wall"] for _, off in pairs)
     blocks = sorted(off["wall"] for _, off in pairs)
     noise = (blocks[len(blocks) * 3 // 4] - blocks[len(blocks) // 4]) / step * 100
     print(
-        "%s: outside windows, %d pairs of blocks of %d steps of %.2f ms; quartiles of the blocks without are %.1f %% apart"
-        % (kind, len(pairs), BLOCK, step * 1e3, noise)
+        "%s ms: outside windows, %d pairs of blocks of %d steps of %.2f ms; quartiles of the blocks without are %.1f %% apart"
+        % (kind, len(pairs), block, step * 1e3, noise)
     )
     for what, field in (("by the clock", "wall"), ("processor time", "thread")):
         mid, low, high = interval([(on[field] / off[field] - 1) * 100 for on, off in pairs])
@@ -205,13 +216,14 @@ def call(folder, settings):
     """Microseconds of one call of the hook outside a window, by itself, often repeated."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import habitat_hook
+    import torch  # noqa: F401, the hook asks it at every step whether it is compiled.
 
     class Optimizer:
         param_groups = []
 
     optimizer, times = Optimizer(), []
     hook = habitat_hook.Hook(settings, folder + "/socket")
-    hook.guard.is_set = True  # No torch here.
+    hook.guard.is_set = True
     after_step = hook.after_step()
     for _ in range(15):
         began = time.perf_counter()
@@ -231,17 +243,18 @@ def main():
     program, pairs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 9
     never = 10**9
     with tempfile.TemporaryDirectory() as folder:
-        for kind, steps in (("launch-bound", 300), ("compute-bound", 200)):
+        for kind in LENGTHS:
             outside(program, folder, kind)
+        for kind, steps in (("3", 300), ("30", 200)):
             window, plain = [], []
             for _ in range(pairs):
-                recorded = run(program, folder, JOB, (kind, steps), 100)
+                recorded = run(program, folder, JOB, (kind, steps), SIZING + 100)
                 usual = statistics.median(recorded[20:90])
                 plain.append(usual * 1e3)
                 # Step 100 to the end of writing the trace; single slow steps elsewhere are not ours.
                 window.append(sum(max(step - usual, 0) for step in recorded[97:160] if step > 1.5 * usual) * 1e3)
-            show("%s: a step" % kind, plain, "ms")
-            show("%s: a window of 3 steps costs" % kind, window, "ms")
+            show("%s ms: a step" % kind, plain, "ms")
+            show("%s ms: a window of 3 steps costs" % kind, window, "ms")
         listen(folder + "/socket")
         settings = {"version": 1, "after": never, "window": 3, "windows": 1, "memory": False, "all_ranks": False, "folder": folder}
         show("one call of the hook outside windows", call(folder, settings), "us")

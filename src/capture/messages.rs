@@ -130,6 +130,9 @@ pub enum Window {
         step: u64,
         /// Microseconds that the training stood still.
         cost_us: f64,
+        /// Why it has fewer steps than were asked for, where it has.
+        #[serde(default)]
+        note: Option<String>,
     },
     /// The profiler stopped.
     Closed {

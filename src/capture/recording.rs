@@ -64,6 +64,8 @@ pub struct Process {
     pub windows: Vec<Recorded>,
     /// Why windows were dropped.
     pub dropped: Vec<String>,
+    /// Why the last window has fewer steps than were asked for, where it has.
+    pub shortened: Option<String>,
     /// Whether a window is open now.
     pub in_window: bool,
     /// Windows that were closed.
@@ -322,8 +324,9 @@ impl Process {
 
     fn window(&mut self, window: Window) {
         match window {
-            Window::Opened { step, cost_us } => {
+            Window::Opened { step, cost_us, note } => {
                 self.steps = self.steps.max(step);
+                self.shortened = note;
                 self.in_window = true;
                 keep(&mut self.costs, cost_us);
             }
@@ -403,7 +406,7 @@ mod tests {
         assert_eq!(old.seen(), Seen::TooOld("2.15.0".into()));
         recording.hear(1, Message::Steps { first: 2, times_us: vec![1.0; 6] });
         assert_eq!(recording.seen(), Seen::TooFew { steps: 7, in_window: false });
-        recording.hear(1, Message::Window(Window::Opened { step: 10, cost_us: 5.0 }));
+        recording.hear(1, Message::Window(Window::Opened { step: 10, cost_us: 5.0, note: None }));
         assert_eq!(recording.seen(), Seen::TooFew { steps: 10, in_window: true });
         let mut dropped = recording.clone();
         dropped.hear(1, Message::Window(Window::Dropped { step: 11, reason: "users_profiler".into(), number: None }));
@@ -428,7 +431,7 @@ mod tests {
         // A worker without steps does not matter, another rank in its window does.
         recording.hear(2, hello(Stage::Torch));
         assert!(recording.is_complete(1, 2));
-        recording.hear(3, Message::Window(Window::Opened { step: 10, cost_us: 1.0 }));
+        recording.hear(3, Message::Window(Window::Opened { step: 10, cost_us: 1.0, note: None }));
         assert!(!recording.is_complete(1, 2));
     }
 
@@ -470,7 +473,7 @@ mod tests {
             recording.hear(1, Message::Fault { reason: long() });
             let dropped = Window::Dropped { step: 1, reason: long(), number: Some(1) };
             recording.hear(1, Message::Window(dropped));
-            recording.hear(1, Message::Window(Window::Opened { step: 1, cost_us: 1.0 }));
+            recording.hear(1, Message::Window(Window::Opened { step: 1, cost_us: 1.0, note: None }));
             recording.hear(1, written(number));
             recording.garble(long());
             recording.hear(1, Message::Steps { first: u64::from(number), times_us: vec![1.0; 1000] });
@@ -530,7 +533,7 @@ mod tests {
         recording.hear(1, Message::Refused { reason: "no CUPTI".into() });
         assert_eq!(recording.seen(), Seen::NoKernels(vec!["no CUPTI".into()]));
         recording.hear(2, Message::Hello(Hello { pid: 2, ..hello }));
-        recording.hear(2, Message::Window(Window::Opened { step: 0, cost_us: 5.0 }));
+        recording.hear(2, Message::Window(Window::Opened { step: 0, cost_us: 5.0, note: None }));
         assert!(matches!(recording.seen(), Seen::NoKernels(reasons) if reasons.len() == 2));
         assert!(!recording.is_complete(1, 20));
         recording.hear(2, closed());

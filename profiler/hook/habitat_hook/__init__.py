@@ -4,11 +4,11 @@ Loaded once `torch.optim.optimizer` has been imported, in every process of the j
 it runs inside the user's training process, so these rules hold throughout:
 
 - no exception of ours reaches the program, and all of its own do: the handlers of its
-  signals, which may raise, wait until our work is done;
+  signals run in the midst of our work, and may raise;
 - nothing is written to its output;
 - nothing waits for the program that listens: what cannot be sent at once is kept, and
   once the listener is gone nothing more is done;
-- in a step outside a window the clock is read, and four times a second the times are sent;
+- in a step outside a window the clock is read, and once a second the times are sent;
 - no window opens or closes while a CUDA graph is captured, which that would break, nor
   inside backward(), nor closes in a thread that PyTorch's profiler cannot stop it in;
 - the user's own profiler comes first: our window is dropped before it starts.
@@ -20,8 +20,7 @@ import sys
 
 from .hook import Hook
 from .link import PROTOCOL, greet
-from .pytorch import is_too_old, torch_version
-from .signals import Held
+from .pytorch import OLDEST, is_before, torch_version
 
 
 def install(module):
@@ -31,7 +30,7 @@ def install(module):
     if settings.get("version") != PROTOCOL:
         return
     register = getattr(module, "register_optimizer_step_post_hook", None)
-    if register is None or is_too_old(torch_version()):
+    if register is None or is_before(torch_version(), OLDEST):
         link = greet(address)
         link.send({"type": "refused", "reason": "torch_too_old"})
         link.finish(0.2)
@@ -44,6 +43,5 @@ def install(module):
     except Exception as problem:
         hook.fail(problem)  # Without the guard no window is safe; steps are still timed.
 
-    os.register_at_fork(after_in_child=hook.forked)
-    os.register_at_fork(after_in_child=Held.forked)
+    os.register_at_fork(before=hook.before_fork, after_in_parent=hook.after_fork, after_in_child=hook.forked)
     register(hook.after_step())

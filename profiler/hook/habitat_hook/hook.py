@@ -1,23 +1,27 @@
 """The steps of a process: counted, timed, and a few of them recorded."""
 
+import operator
 import os
 import sys
 import threading
 import time
 import weakref
+from types import SimpleNamespace
 
+from .extent import MOST_EVENTS, events, nodes
 from .guard import Guard
 from .inputs import Inputs
 from .link import greet
 from .memory import held, peak_memory
 from .optimizers import Optimizers
 from .process import at_exit, free_bytes, rank
-from .pytorch import all_threads, capturing, compiled, in_backward
-from .signals import Held, in_main
+from .pytorch import all_threads, capturing, compiled, in_backward, in_compiled, is_before
+from .pytorch import set_eval_frame, skip, torch_version
+from .signals import Request, in_main, is_programs
 from .window import OPEN_SECONDS, OPEN_TIMES, SPARE, Window, export
 
 # Seconds between two reports of step times.
-REPORT_EVERY = 0.25
+REPORT_EVERY = 1.0
 # Steps outside a window between two windows, and before another try after a dropped one.
 GAP = 10
 # Windows dropped before giving up.
@@ -26,6 +30,48 @@ PATIENCE = 5
 SUCCESSION = 100
 # Seconds that the end of the process waits for a trace being written.
 EXPORT_WAIT = 60.0
+# Seconds after its last step in which a window is to be closed outside of compiled code.
+GRACE = 0.5
+# PyTorch's optimizers whose step() breaks the graph of torch.compile by itself. After theirs
+# the hook is called as ever. Of others nothing of it is traced: it breaks no graph, and sees
+# no step of theirs that is compiled.
+BREAK_GRAPHS = frozenset("Adadelta Adagrad Adam AdamW Adamax ASGD NAdam RAdam RMSprop Rprop SGD".split())
+
+
+def untraced():
+    """Where torch.compile comes upon it, it goes on without."""
+
+
+untraced._torchdynamo_disable = True
+
+
+class Inside:
+    """While code of ours runs in the program. Our exceptions stay here; those of the program,
+    which its handlers of signals raise, do not, and end the window. What torch.compile
+    compiles does not see us."""
+
+    def __init__(self, hook):
+        self.hook = hook
+
+    def __enter__(self):
+        self.hook.busy = True
+        self.callback = set_eval_frame(None)
+
+    def __exit__(self, kind, problem, _):
+        self.hook.busy = False
+        try:
+            if problem is None:
+                return True
+            if is_programs(problem):
+                try:
+                    self.hook.rest("a signal came")
+                except Exception:
+                    pass  # What the signal broke off may not end as it should.
+                return False
+            self.hook.fail(problem)
+            return True
+        finally:
+            set_eval_frame(self.callback)
 
 
 class Hook:
@@ -38,12 +84,18 @@ class Hook:
         # What `after_step` reads at every step; the lists themselves stay.
         self.stamps = []
         self.calm = [0, 0.0, 0]
+        # Held while a profiler of ours starts or stops: PyTorch may crash where another one
+        # does meanwhile, or where the process forks.
+        self.turn = threading.RLock()
         self.start()
 
     def start(self):
-        """A fresh state: at the beginning, and in a forked child that trains itself."""
+        """A fresh state: at the beginning, and in a forked child."""
         self.pid = os.getpid()
-        self.forked()
+        self.calm[0] = 0
+        self.stamps.clear()
+        self.guard.ours = None
+        self.busy = False
         self.link = None
         self.ended = False
         self.steps = 0
@@ -63,12 +115,39 @@ class Hook:
         self.optimizers = Optimizers()
         # The modules that the program called in the step before the window.
         self.modules = []
-        at_exit(self.end)
+        # Nodes of autograd before that step.
+        self.made = 0
 
     def connect(self):
-        if self.link is None:
-            self.link = greet(self.address)
+        """In a process that trains."""
+        self.link = greet(self.address)
+        at_exit(self.end)
         return self.link
+
+    # ----- forks
+
+    def before_fork(self):
+        """A child would go on recording where a window is open, and hang where another thread
+        opens or closes one."""
+        with Inside(self):
+            if self.turn.acquire(timeout=EXPORT_WAIT):
+                window = self.window
+                if window is not None and window.within_reach():
+                    self.lose(window, "the process forked in it")
+
+    def after_fork(self):
+        try:
+            self.turn.release()
+        except RuntimeError:
+            pass  # It was not to be had.
+
+    def forked(self):
+        """In the child."""
+        with Inside(self):
+            self.turn = threading.RLock()
+            if self.probe is not None:
+                self.probe.stop()
+            self.start()
 
     def send(self, message):
         if self.link is not None:
@@ -83,10 +162,19 @@ class Hook:
         here costs microseconds. So a step of the first optimizer is only noted while nothing
         else is to be done: until the next report is due, or the step before a window.
         """
+        import torch  # Being imported itself: it has not all its parts yet.
+
+        if is_before(torch_version(), (2, 3)):
+            # It has no such function, and torch.compile hides the optimizers' steps, or breaks graphs.
+            torch = SimpleNamespace(compiler=SimpleNamespace(is_dynamo_compiling=bool))
         clock, stamps, calm, others, step = time.perf_counter, self.stamps, self.calm, self.others, self.step
         note = stamps.append
 
         def after_step(optimizer, args, kwargs):
+            if torch.compiler.is_dynamo_compiling():
+                if type(optimizer).__name__ in BREAK_GRAPHS:
+                    untraced()
+                return
             if id(optimizer) == calm[0]:
                 now = clock()
                 if now < calm[1] and len(stamps) < calm[2]:
@@ -94,23 +182,15 @@ class Hook:
                     return
             elif others(optimizer):
                 return
-            with Held():
-                try:
-                    step(optimizer)
-                except Exception as problem:
-                    self.fail(problem)
+            with Inside(self):
+                step(optimizer)
 
-        # torch.compile leaves it alone, in place of compiling it again at every step.
-        after_step._torchdynamo_disable = True
+        # What runs before `Inside` has turned torch.compile off.
+        known = self.optimizers.knows, self.optimizers.is_full
+        begin = Inside.__init__, Inside.__enter__, set_eval_frame, self.look_at_window, Request.handle
+        for seen in (after_step, others, *known, *begin):
+            skip(seen.__code__)
         return after_step
-
-    def forked(self):
-        """Nothing is calm in a child: it has not made these steps. Nor has it the threads."""
-        self.calm[0] = 0
-        self.stamps.clear()
-        # Held while a profiler of ours starts or stops: PyTorch may crash where another one
-        # does meanwhile.
-        self.turn, self.guard.ours = threading.RLock(), None
 
     def calm_down(self, optimizer):
         """Lets the next steps of this optimizer only be noted, where nothing is under way."""
@@ -127,19 +207,22 @@ class Hook:
 
     def catch_up(self):
         """Takes in the steps that were only noted."""
-        if self.stamps and not self.times:
-            self.first_time = self.steps + 1
-        for stamp in self.stamps:
-            self.timed(stamp)
-        self.steps += len(self.stamps)
-        self.stamps.clear()
+        stamps = self.stamps
+        if stamps:
+            if not self.times:
+                self.first_time = self.steps + 1
+            times = list(map(operator.sub, stamps, [self.last, *stamps]))
+            self.times += times
+            self.longest = max(self.longest, max(times))
+            self.last = stamps[-1]
+            self.steps += len(stamps)
+            stamps.clear()
 
     def timed(self, now):
         """The time of a step, from the end of the one before."""
         took = now - self.last
-        if took > self.longest:
-            self.longest = took
-        self.times.append(round(took * 1e6, 1))
+        self.longest = max(self.longest, took)
+        self.times.append(took)
         self.last = now
 
     def others(self, optimizer):
@@ -152,14 +235,12 @@ class Hook:
         if made != self.steps + len(self.stamps) or who != id(optimizer):
             made, who, since = self.steps + len(self.stamps), id(optimizer), 0
         self.idle = made, who, since + 1
-        if since + 1 >= SUCCESSION or os.getpid() != self.pid:
+        if since + 1 >= SUCCESSION:
             return False
         return self.optimizers.knows(optimizer) or self.optimizers.is_full()
 
     def step(self, optimizer):
         """A step after which there may be more to do."""
-        if os.getpid() != self.pid:
-            self.start()  # A fork of the process that imported torch trains by itself.
         if not self.guard.is_set:
             self.guard.set()
         link = self.link or self.connect()
@@ -173,7 +254,7 @@ class Hook:
             return
         self.calm[0] = 0
         if not link.alive:
-            self.rest()
+            self.rest("nobody listens")
             return
         now = time.perf_counter()
         self.catch_up()
@@ -205,7 +286,7 @@ class Hook:
         self.calm[0] = 0
         self.catch_up()
         self.report(time.perf_counter())
-        self.rest()
+        self.rest("another optimizer went on")
         self.owner, self.last, self.idle = weakref.ref(optimizer), None, (0, 0, 0)
         self.next_window = max(self.next_window, self.steps + GAP)
 
@@ -213,8 +294,10 @@ class Hook:
         """Sends the times of consecutive steps."""
         self.reported = now
         times, self.times = self.times, []
-        if times:
-            self.send({"type": "steps", "first": self.first_time, "times_us": times})
+        if times and self.link is not None:
+            # In one go: of short steps there are many.
+            text = ("%.1f," * len(times))[:-1] % tuple(map(1e6.__mul__, times))
+            self.link.send_text('{"type":"steps","first":%d,"times_us":[%s]}' % (self.first_time, text))
 
     def between(self, step, optimizer):
         """Outside a window: is it time to look at the model, or to open one?"""
@@ -229,23 +312,29 @@ class Hook:
             self.look(optimizer)
             return
         self.optimizers.note(optimizer)
-        self.looked(step)
+        length = self.looked(step)
         if not capturing():
             with self.turn:
-                self.open(step)
+                self.open(step, length)
 
     def look(self, optimizer):
-        """Watches the modules' inputs for one step, the last before the window."""
+        """Watches one step, the last before the window: how much it is, and what the model is given."""
+        self.made = nodes()
         if self.windows or self.dropped or compiled():
             return  # A global hook would have compiled code compiled again.
         self.probe = Inputs(optimizer)
 
     def looked(self, step):
-        probe, self.probe = self.probe, None
+        """How many steps are to be recorded, and, where that is not as many as asked, why."""
+        made, probe, self.probe = nodes(), self.probe, None
+        made -= self.made if made >= self.made else 0  # Each thread counts its own.
+        calls = 0
         if probe is not None:
             probe.stop()
-            self.modules = list(probe.outer.values())
+            self.modules, calls = list(probe.outer.values()), probe.unseen
             self.send(dict(probe.found, type="model", step=step))
+        total = events(made, self.optimizers.tensors(), calls, self.settings)
+        return min(self.settings["window"], MOST_EVENTS // max(total, 1)), total
 
     # ----- windows
 
@@ -270,28 +359,34 @@ class Hook:
             return reason % (free / 1e6, folder, SPARE / 1e6)
         return None
 
-    def open(self, step):
+    def open(self, step, extent):
         everywhere = None if in_main() else all_threads()
+        length, total = extent
         reason = self.obstacle(everywhere)
+        if reason is None and length < 1:
+            reason = "a step has about %d operators, too many to record (%d at most)" % (total, MOST_EVENTS)
         if reason is not None:
             self.miss(reason)
             return
         began = time.perf_counter()
-        window = self.window = Window(step, everywhere)
+        window = self.window = Window(step, length, everywhere)
         self.guard.ours = threading.get_ident()
         try:
             window.start(bool(self.settings["memory"]), bool(self.settings.get("stacks")))
-        except Exception as problem:
-            self.dropped = PATIENCE
-            self.lose(window, "torch.profiler did not start: %s" % str(problem)[:200])
-            return
         finally:
             self.guard.ours = None
         window.next_mark(step + 1)
-        self.limit(window)
+        window.watch(max(OPEN_SECONDS, OPEN_TIMES * length * self.longest), self.look_at_window)
         self.last = time.perf_counter()
-        cost = round((self.last - began) * 1e6, 1)
-        self.send({"type": "window", "state": "opened", "step": step, "cost_us": cost})
+        message = {"type": "window", "state": "opened", "step": step}
+        message["cost_us"] = round((self.last - began) * 1e6, 1)
+        if length < self.settings["window"]:
+            message["note"] = "a step has about %d operators: %d of %d steps recorded" % (
+                total,
+                length,
+                self.settings["window"],
+            )
+        self.send(message)
 
     def within(self, window, step):
         """After a step of an open window."""
@@ -301,42 +396,47 @@ class Hook:
             pass
         elif window.doom is not None:
             self.lose(window, window.doom)
-        elif step >= window.after + self.settings["window"]:
-            self.close(window)
-        else:
+        elif step < window.last:
             window.next_mark(step + 1)
+        elif not window.complete and in_compiled():
+            # PyTorch warns of a compiled region that is not over when the profiler stops.
+            window.next_mark(None)
+            window.complete, window.completed = True, time.perf_counter()
+            window.wake.set()
+        elif window.complete and time.perf_counter() < window.completed + GRACE:
+            pass
+        else:
+            self.close(window)
 
-    def limit(self, window):
-        """Has a window dropped that stays open."""
-        window.limit(max(OPEN_SECONDS, OPEN_TIMES * self.settings["window"] * self.longest), self.overdue)
-
-    def overdue(self, window, seconds):
-        try:
-            if window is not self.window or os.getpid() != self.pid:
-                pass
-            elif window.within_reach():
-                self.lose(window, "it was open for %.0f s and its steps did not end; did a validation begin?" % seconds)
-            else:
-                self.limit(window)
-        except Exception as problem:
-            self.fail(problem)
+    def look_at_window(self):
+        """Some times a second while a window is open, anywhere in the program."""
+        if self.busy:
+            return
+        with Inside(self):
+            window = self.window
+            if window is None or not window.within_reach():
+                return
+            with self.turn:
+                reason = window.doom or window.excess()
+                if window.complete:
+                    if not in_compiled():
+                        self.close(window)
+                elif reason is not None:
+                    self.lose(window, reason)
 
     def make_way(self):
         """A profiler of the user's is about to start."""
         away = None
-        with Held():
-            try:
-                if self.pid == os.getpid() and self.turn.acquire(timeout=EXPORT_WAIT):
-                    try:
-                        window = self.window
-                        if window is not None and window.within_reach():
-                            self.lose(window, "users_profiler")
-                        else:
-                            away = window
-                    finally:
-                        self.turn.release()
-            except Exception:
-                pass
+        with Inside(self):
+            if self.turn.acquire(timeout=EXPORT_WAIT):
+                try:
+                    window = self.window
+                    if window is not None and window.within_reach():
+                        self.lose(window, "users_profiler")
+                    else:
+                        away = window
+                finally:
+                    self.turn.release()
         if away is not None:
             away.have_dropped("users_profiler")
 
@@ -347,12 +447,7 @@ class Hook:
             if window is not self.window:
                 return
             self.window, self.next_window = None, self.steps + GAP
-            try:
-                profile = window.end()
-            except Exception as problem:
-                self.last = None
-                self.miss("torch.profiler did not stop: %s" % str(problem)[:200])
-                return
+            profile = window.end()
         modules = [module for module in (there() for there in self.modules) if module is not None]
         remains = held(self.optimizers.those_there(), modules)
         self.last = time.perf_counter()
@@ -362,7 +457,7 @@ class Hook:
             {
                 "type": "window",
                 "state": "closed",
-                "step": self.steps,
+                "step": min(self.steps, window.last),
                 "cost_us": round((self.last - began) * 1e6, 1),
                 "parameters": self.optimizers.parameters(),
                 "optimizers": len(self.optimizers),
@@ -373,45 +468,48 @@ class Hook:
         )
         self.exporter = threading.Thread(
             target=export,
-            args=(profile, self.settings["folder"], self.address, self.windows, window.after + 1, self.steps),
+            args=(
+                [profile],
+                self.settings["folder"],
+                self.address,
+                self.windows,
+                window.after + 1,
+                min(self.steps, window.last),
+            ),
             name="habitat-tui",
         )
         self.exporter.start()
 
-    def lose(self, window, reason, tell=True):
+    def lose(self, window, reason):
         """Lets go of an open window, unless another thread has. What doomed it before is the
         reason that counts."""
         with self.turn:
             if window is not self.window:
                 return
             self.window = self.last = None
-            self.miss(window.doom or reason, tell)
-            try:
-                window.end()
-            except Exception:
-                pass
+            self.miss(window.doom or reason)
+            window.end()
 
-    def miss(self, reason, tell=True):
+    def miss(self, reason):
         """No window this time; another is tried later."""
         self.dropped += 1
         self.next_window = self.steps + GAP
-        if tell:
-            self.send({"type": "window", "state": "dropped", "step": self.steps, "reason": reason})
+        self.send({"type": "window", "state": "dropped", "step": self.steps, "reason": reason})
 
-    def rest(self):
+    def rest(self, reason):
         """Leaves nothing of ours open in the program."""
         probe, self.probe = self.probe, None
         if probe is not None:
             probe.stop()
         window = self.window
         if window is not None and window.within_reach():
-            self.lose(window, "nobody listens", tell=False)
+            self.lose(window, reason)
 
     def fail(self, problem):
         """A fault of ours: nothing more is recorded in this process, and the listener told."""
         try:
             self.settings = dict(self.settings, windows=0)
-            self.rest()
+            self.rest("the hook failed")
             where = problem.__traceback__
             while where is not None and where.tb_next is not None:
                 where = where.tb_next
@@ -429,7 +527,7 @@ class Hook:
         if self.ended or os.getpid() != self.pid:
             return
         self.ended = True
-        try:
+        with Inside(self):
             window = self.window
             if window is not None and window.within_reach():
                 crashed = getattr(sys, "last_value", None) is not None
@@ -446,5 +544,3 @@ class Hook:
                 self.report(0.0)
                 self.send({"type": "exit", "steps": self.steps})
                 self.link.finish(1.0)
-        except Exception:
-            pass

@@ -2,12 +2,11 @@
 
 import dataclasses
 import inspect
-import os
 import weakref
 from collections.abc import Mapping
 
 from .pytorch import autocast, in_backward
-from .signals import Held
+from .signals import is_programs
 
 # Inputs whose shapes are told, and how deep containers of tensors are looked into.
 MOST = 16
@@ -22,6 +21,7 @@ class Inputs:
     """
 
     def __init__(self, optimizer):
+        import torch
         from torch.nn.modules import module
 
         self.trained = {id(one) for group in optimizer.param_groups for one in group["params"]}
@@ -42,25 +42,26 @@ class Inputs:
         # The modules that the program calls itself, and those that they call.
         self.outer = {}
         self.inner = set()
-        ours = os.getpid()
+        # Calls that autograd does not see.
+        self.unseen = 0
+        has_gradients = torch.is_grad_enabled
+
+        def guarded(call, *arguments):
+            try:
+                call(*arguments)
+            except Exception as problem:
+                if is_programs(problem):
+                    raise
 
         def before(called, inputs):
-            if id(called) in self.inner and self.found["autocast"] is not None or os.getpid() != ours:
-                return
-            with Held():
-                try:
-                    self.begins(called)
-                except Exception:
-                    pass
+            if not has_gradients():
+                self.unseen += 1
+            if id(called) not in self.inner or self.found["autocast"] is None:
+                guarded(self.begins, called)
 
         def after(called, inputs, keywords, result=None):
-            if self.model is None or self.model() is not called or os.getpid() != ours:
-                return
-            with Held():
-                try:
-                    self.ends(inputs, keywords)
-                except Exception:
-                    pass
+            if self.model is not None and self.model() is called:
+                guarded(self.ends, inputs, keywords)
 
         def after_without(called, inputs, result):
             after(called, inputs, {})

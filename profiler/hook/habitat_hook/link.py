@@ -28,6 +28,7 @@ class Link:
             link.settimeout(0.2)
             link.connect(address)
             link.setblocking(False)
+            self.file = os.fstat(link.fileno())
         except Exception:
             link.close()
             return
@@ -38,13 +39,18 @@ class Link:
         return self.socket is not None
 
     def send(self, message):
+        self.send_text(json.dumps(message, separators=(",", ":")))
+
+    def send_text(self, text):
+        """A message that is JSON already."""
         if self.socket is None:
             return
-        text = json.dumps(message, separators=(",", ":")).encode()
+        text = text.encode()
         self.unsent += len(text).to_bytes(4, "little") + text
         self.flush()
 
     def flush(self):
+        self.look()
         try:
             while self.unsent and self.socket is not None:
                 sent = self.socket.send(self.unsent, self.flags)
@@ -55,8 +61,20 @@ class Link:
         except Exception:
             self.close()
 
+    def look(self):
+        """Where the program has closed all files, as daemons do, the number may be that of one
+        of its own."""
+        try:
+            ours = self.socket is None or os.path.samestat(os.fstat(self.socket.fileno()), self.file)
+        except OSError:
+            ours = False
+        if not ours:
+            self.socket.detach()
+            self.socket, self.unsent = None, b""
+
     def finish(self, seconds):
         """The last messages may wait a little."""
+        self.look()
         try:
             if self.socket is not None:
                 self.socket.settimeout(seconds)

@@ -47,3 +47,7 @@ class Optimizers:
     def parameters(self):
         """Elements of all parameters, one that two optimizers train once."""
         return sum({key: numel for entry in self.counted.values() for key, numel in entry}.values())
+
+    def tensors(self):
+        """How many tensors they train."""
+        return sum(map(len, self.counted.values()))

@@ -1,5 +1,6 @@
 """What the hook asks of PyTorch, of any version from 2.1 on."""
 
+import os
 import sys
 
 OLDEST = (2, 1)
@@ -13,10 +14,10 @@ def torch_version():
     return None
 
 
-def is_too_old(version):
+def is_before(version, other):
     digits = (version or "").split("+")[0].split(".")
     try:
-        return (int(digits[0]), int(digits[1])) < OLDEST
+        return (int(digits[0]), int(digits[1])) < other
     except (IndexError, ValueError):
         return False
 
@@ -70,3 +71,51 @@ def autocast():
                 dtype = "gpu" if device == "cuda" else "cpu"
                 return str(getattr(torch, "get_autocast_%s_dtype" % dtype)()).replace("torch.", "")
     return None
+
+
+def end_kineto_thread():
+    """Ends the thread that Kineto starts with the first profiler of a process, to wait for
+    requests of a daemon. A child made by os.fork() has not that thread, but waits for its end
+    in the destructor of libkineto::ConfigLoader: for ever, or until it aborts."""
+    if "KINETO_USE_DAEMON" in os.environ:
+        return  # The job wants it.
+    import ctypes
+
+    import torch
+
+    try:
+        library = ctypes.CDLL(torch._C.__file__)  # And all that it is linked with.
+        instance = library._ZN9libkineto12ConfigLoader8instanceEv
+        stop = library._ZN9libkineto12ConfigLoader10stopThreadEv
+    except (AttributeError, OSError):
+        return  # A PyTorch that hides them.
+    instance.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], None
+    stop(instance())
+
+
+def set_eval_frame(callback):
+    """Sets what torch.compile has the interpreter call for every frame of this thread, and
+    returns what was set. As torch.compiler.disable does it, which is no use here: it would
+    load torch._dynamo."""
+    from torch._C._dynamo import eval_frame
+
+    return eval_frame.set_eval_frame(callback)
+
+
+def in_compiled():
+    """Whether this is called from within code of torch.compile."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") != "torch._dynamo.eval_frame":
+        frame = frame.f_back
+    return frame is not None
+
+
+def skip(code):
+    """Has torch.compile run it as it is, where it comes upon it between two compiled parts."""
+    from torch._C._dynamo import eval_frame
+
+    if hasattr(eval_frame, "skip_code"):
+        eval_frame.skip_code(code)  # Before PyTorch 2.7.
+    else:
+        leave = eval_frame._FrameAction.SKIP
+        eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(leave, leave))

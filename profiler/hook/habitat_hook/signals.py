@@ -1,138 +1,101 @@
-"""The program's own signals, while code of ours runs."""
+"""The program's signals: what their handlers raise is the program's, and how its main thread
+is asked to do something."""
 
-import _signal
-import ctypes
+import _thread
+import functools
 import os
 import signal
 import sys
 import threading
-import time
 
 
-class Held:
-    """The handlers of the program's signals wait until our work is done.
+def is_programs(problem):
+    """Whether it came from a handler of the program's signals. Python runs them between any
+    two lines of the main thread, ours too, and what they raise is for the program."""
+    if not isinstance(problem, Exception):
+        return True  # KeyboardInterrupt, SystemExit: we raise none.
+    codes = {code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    where = problem.__traceback__
+    while where is not None:
+        if where.tb_frame.f_code in codes:
+            return True
+        where = where.tb_next
+    return False
 
-    Python runs a handler between any two lines of the main thread, those of ours and of
-    PyTorch's profiler as well. What it raises there would be lost in an `except`, or leave
-    the profiler half started. They are called as we leave; or sent once more, for Python to
-    call them, where one of them has raised, and where we are in a callback of C (`within_c`),
-    which would only print what they raise (its last line sets `left`).
-    """
 
-    # Those that are entered, the innermost last: a call that was asked for may come in between.
-    entered = []
+def code(handler):
+    """The code that runs when it is called; None of what is not written in Python."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    handler = getattr(handler, "__func__", handler)
+    found = getattr(handler, "__code__", None)
+    return found or getattr(getattr(type(handler), "__call__", None), "__code__", None)
 
-    def __init__(self, within_c=False):
-        self.within_c, self.left, self.kept, self.came = within_c, False, {}, []
 
-    def __enter__(self):
-        if not in_main():
-            return self
-        Held.entered.append(self)
+def completely(call):
+    """Calls it, and again where it was broken off, by a handler of a signal above all. What
+    was raised first goes on then."""
+    raised = []
+    for _ in range(5):
         try:
-            for number in range(1, signal.NSIG):
-                handler = _signal.getsignal(number)
-                if not callable(handler):
-                    continue
-                was = action(number)
-                self.kept[number] = handler, was
-                _signal.signal(number, self.wait)
-                if action(number).raw[:POINTER] != was.raw[:POINTER]:
-                    # One in C stands before Python's: it is left where it is.
-                    self.set_again(number)
+            call()
+            break
         except BaseException as problem:
-            self.leave([problem])
-        return self
-
-    def wait(self, number, frame):
-        if number not in self.came:
-            self.came.append(number)
-
-    def set_again(self, number):
-        """Sets the handler that was, unless the program has set another meanwhile."""
-        handler, was = self.kept[number]
-        if _signal.getsignal(number) == self.wait:
-            _signal.signal(number, handler)
-        if _signal.getsignal(number) is handler:
-            # As it was, with the flags that Python sets otherwise (siginterrupt).
-            action(number, was)
-
-    def let_go(self):
-        """Sets all handlers again; what they raised meanwhile."""
-        raised = []
-        for _ in range(100):
-            try:
-                for number in self.kept:
-                    self.set_again(number)
-                break
-            except BaseException as problem:
-                raised.append(problem)
-        if self in Held.entered:
-            Held.entered.remove(self)
-        return raised
-
-    def leave(self, raised):
-        """Calls the handlers that waited, in the frame of the program."""
-        raised += self.let_go()
-        frame = sys._getframe()
-        while frame.f_back is not None and is_ours(frame):
-            frame = frame.f_back
-        for number in self.came:
-            if raised or self.within_c:
-                threading.Thread(target=self.send_again, args=(number,), daemon=True).start()
-                continue
-            try:
-                self.kept[number][0](number, frame)
-            except BaseException as problem:
-                raised.append(problem)
-        try:
-            self.left = not self.within_c
-            if raised:
-                raise raised[0]
-        finally:
-            del raised, frame  # They hold each other.
-
-    def send_again(self, number):
-        while not self.left:
-            time.sleep(0.001)
-        handler = _signal.getsignal(number)
-        # Of asyncio's, the byte counts that Python wrote for it when the signal came.
-        if callable(handler) and getattr(handler, "__module__", None) != "asyncio.unix_events":
-            signal.pthread_kill(threading.main_thread().ident, number)
-
-    def __exit__(self, *_):
-        self.leave([])
-
-    @classmethod
-    def forked(cls):
-        """In a child that another thread has made meanwhile, nobody would set them again."""
-        for one in reversed(cls.entered):
-            one.let_go()
+            raised.append(problem)
+    try:
+        if raised:
+            raise raised[0]
+    finally:
+        del raised  # They hold each other.
 
 
-libc = ctypes.PyDLL(None)
-libc.sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-POINTER = ctypes.sizeof(ctypes.c_void_p)
+class Request:
+    """Has the main thread call `call` soon, wherever in the program it is: as the handler of a
+    signal that nobody uses and that is never sent. None where there is no such signal."""
+
+    def __init__(self, call):
+        self.call = call
+        self.number = next(unused(), None)
+        if self.number is not None:
+            self.handler = self.handle
+            signal.signal(self.number, self.handler)
+
+    def handle(self, number, frame):
+        self.call()
+
+    def make(self):
+        """From any thread."""
+        if self.number is None:
+            return
+        if sys.version_info >= (3, 10):
+            _thread.interrupt_main(self.number)
+        else:
+            signal.pthread_kill(threading.main_thread().ident, self.number)
+
+    def end(self):
+        """In the main thread."""
+        if self.number is not None and signal.getsignal(self.number) is self.handler:
+            signal.signal(self.number, signal.SIG_DFL)
+        self.number = None
 
 
-def action(number, new=None):
-    """The system's record of what a signal does, and sets it to another if one is given."""
-    was = ctypes.create_string_buffer(512)  # A sigaction of any system; the handler comes first.
-    libc.sigaction(number, new, was)
-    return was
+def unused():
+    """Signals that have no handler, neither in Python nor in C; from the last on, where
+    those are that mean nothing by themselves."""
+    caught = 0
+    try:
+        with open("/proc/self/status") as file:
+            caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt"))
+    except (OSError, StopIteration):
+        pass  # No Linux.
+    for number in sorted(signal.valid_signals() - {signal.SIGUSR1, signal.SIGUSR2}, reverse=True):
+        if signal.getsignal(number) == signal.SIG_DFL and not caught >> (number - 1) & 1:
+            yield number
 
 
 def in_main():
-    """Whether this is the main thread, which alone calls handlers of signals. For `threading`
-    it is the one that imported it first."""
+    """Whether this is the main thread, in which Python calls handlers of signals. For
+    `threading` it is the one that imported it first."""
     if threading.current_thread() is not threading.main_thread():
         return False
     return sys.platform != "linux" or threading.get_native_id() == os.getpid()
-
-
-# The name that this package goes by.
-PACKAGE = __name__.partition(".")[0]
-
-
-def is_ours(frame):
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE

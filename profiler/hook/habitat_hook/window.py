@@ -1,33 +1,38 @@
 """A window: a few steps that torch.profiler records, and the trace it leaves."""
 
-import ctypes
 import os
+import resource
+import sys
 import threading
 import time
-import weakref
 
+from .extent import MOST_EVENTS, PER_NODE, nodes
 from .link import greet
-from .process import free_bytes, is_whole, remove
-from .pytorch import capturing, in_backward
-from .signals import Held
+from .process import free_bytes, give_back_memory, is_whole, remove
+from .pytorch import capturing, end_kineto_thread, in_backward
+from .signals import Request, completely
 
 # A window is open for so many seconds at most, or for so many times what its steps took
-# before: a validation that begins in it would fill the memory with events.
-OPEN_SECONDS = 10.0
-OPEN_TIMES = 10
-# Bytes that must be free for traces before a window opens; a few large steps make 200 MB.
+# before. A validation that begins in it would fill the memory with events.
+OPEN_SECONDS = 3.0
+OPEN_TIMES = 3
+# Bytes by which the process may outgrow its largest size before the window: 170,000 events,
+# which take seven times as much when the profiler has stopped.
+GROWTH = 80_000_000
+# Seconds between two looks at an open window; and where it is to be closed outside of what
+# torch.compile has compiled.
+LOOK_EVERY, LOOK_SOON = 0.1, 0.001
+# Bytes that must be free for traces before a window opens.
 SPARE = 500_000_000
-
-# What the main thread may be asked to call: CPython holds its address only.
-asked = []
 
 
 class Window:
     """The profiler from one step on, who may close it, and why it will not be kept."""
 
-    def __init__(self, step, everywhere):
-        """After so many steps; `everywhere` has all threads recorded."""
+    def __init__(self, step, length, everywhere):
+        """After step `step`, `length` steps long; `everywhere` has all threads recorded."""
         self.after = step
+        self.last = step + length
         self.profile = None
         self.mark = None
         # The thread that may close it; None where all threads may.
@@ -35,9 +40,13 @@ class Window:
         self.everywhere = everywhere
         # Why it will be dropped as soon as it can be.
         self.doom = None
-        # The main thread is asked to look at it by `ask`, which `timer` calls.
-        self.timer = None
-        self.ask = None
+        # Whether its steps are made, and it is only to be closed; since when.
+        self.complete, self.completed = False, 0.0
+        # How far it is: started; being stopped; stopped, or about to be.
+        self.started = self.stopping = self.over = False
+        # What looks at it meanwhile.
+        self.request = None
+        self.wake = threading.Event()
 
     def start(self, memory, stacks):
         import torch
@@ -45,16 +54,23 @@ class Window:
         self.profile = torch.profiler.profile(
             record_shapes=True, profile_memory=memory, with_stack=stacks, experimental_config=self.everywhere
         )
-        self.profile.start()
+        try:
+            self.profile.start()
+        finally:
+            end_kineto_thread()
+        self.started = True
+        self.opened, self.nodes, self.peak = time.perf_counter(), nodes(), peak_bytes()
 
     def next_mark(self, step):
-        """The mark of a step as torch.profiler's own schedule would set it."""
+        """The mark of a step as torch.profiler's own schedule would set it; None ends the last."""
         import torch
 
-        if self.mark is not None:
-            self.mark.__exit__(None, None, None)
-        self.mark = torch.autograd.profiler.record_function("ProfilerStep#%d" % step)
-        self.mark.__enter__()
+        mark, self.mark = self.mark, None
+        if mark is not None:
+            mark.__exit__(None, None, None)
+        if step is not None:
+            self.mark = torch.autograd.profiler.record_function("ProfilerStep#%d" % step)
+            self.mark.__enter__()
 
     def is_elsewhere(self):
         """Whether this is another thread than the one that may close it."""
@@ -65,60 +81,86 @@ class Window:
         started it, unless it was told otherwise."""
         return not self.is_elsewhere() and not capturing() and not in_backward()
 
-    def limit(self, seconds, overdue):
-        """Has the main thread call `overdue(window, seconds)` after so long, if it is open
-        still: torch.profiler is stopped by the thread that started it, and CPython can ask
-        something of the main thread only. Where there is no such call, there is no limit."""
-        there = weakref.ref(self)
+    def watch(self, seconds, look):
+        """Calls `look` several times a second while it is open, in the thread that may close
+        it; it has overstayed after so many seconds."""
+        self.seconds = seconds
+        if self.opener is not None:
+            self.request = Request(look)
+            look = self.request.make
+        threading.Thread(target=self.looks, args=(look,), name="habitat-tui", daemon=True).start()
 
-        def call(_):
-            with Held(within_c=True) as held:
-                window = there()
-                if window is not None and window.profile is not None:
-                    overdue(window, seconds)
-            held.left = True
-            return 0
+    def looks(self, look):
+        while not self.over:
+            if self.complete:
+                time.sleep(LOOK_SOON)
+            else:
+                self.wake.wait(LOOK_EVERY)
+            if not self.over:
+                look()
 
-        try:
-            pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
-            asked.append(pending)
-            self.ask = lambda: ctypes.pythonapi.Py_AddPendingCall(pending, None)
-            self.timer = threading.Timer(seconds, self.ask)
-            self.timer.daemon = True
-            self.timer.start()
-        except Exception:
-            self.timer = self.ask = None  # Some systems forbid such calls.
+    def excess(self):
+        """Why it records too much, else None."""
+        seconds = time.perf_counter() - self.opened
+        if seconds > self.seconds:
+            return "it was open for %.0f s and its steps did not end; did a validation begin?" % seconds
+        if self.opener is not None and (nodes() - self.nodes) * PER_NODE > 1.25 * MOST_EVENTS:
+            return "its steps had more operators than those before, too many to record (%d at most)" % MOST_EVENTS
+        grown = peak_bytes() - self.peak
+        if grown > GROWTH:
+            return "the process took %.0f MB more memory in it; did a validation begin?" % (grown / 1e6)
+        return None
 
     def have_dropped(self, reason):
         """Has the main thread drop it, and gives it a moment to do so."""
         self.doom, patience = reason, time.perf_counter() + 1.0
-        ask = self.ask  # Another thread may take it away.
-        if ask is not None:
-            ask()
-            while self.profile is not None and time.perf_counter() < patience:
-                time.sleep(0.002)
+        request = self.request  # Another thread may take it away.
+        while request is not None and self.profile is not None and time.perf_counter() < patience:
+            request.make()
+            time.sleep(0.002)
 
     def end(self):
         """Stops the profiler, and gives it back with what it has recorded."""
-        timer, self.timer, self.ask = self.timer, None, None
-        if timer is not None:
-            timer.cancel()
-        mark, self.mark = self.mark, None
+        self.over = True
+        self.wake.set()
         profile = self.profile
-        try:
-            if mark is not None:
-                mark.__exit__(None, None, None)
-        finally:
-            try:
-                if profile is not None:
-                    profile.stop()
-            finally:
-                self.profile = None
+        completely(self.stop)
+        self.profile = None
         return profile
 
+    def stop(self):
+        """Stops what still runs."""
+        import torch
 
-def export(profile, folder, address, number, first, last):
-    """In a thread of its own: writes the trace, and says so over a link of its own."""
+        if self.request is not None:
+            self.request.end()
+            self.request = None
+        self.next_mark(None)
+        if self.started and not self.stopping:
+            self.stopping = True
+            self.profile.stop()
+            return
+        # A signal came within start() or stop().
+        inner = getattr(self.profile, "profiler", None)
+        if not self.stopping and inner is not None and not torch.autograd._profiler_enabled():
+            # One that is prepared and never started is in the way of the program's own.
+            try:
+                inner._prepare_trace()
+            except RuntimeError:
+                pass  # It was.
+            inner._start_trace()
+        if torch.autograd._profiler_enabled():
+            torch.autograd._disable_profiler()
+
+
+def peak_bytes():
+    """The largest size of the process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def export(recorded, folder, address, number, first, last):
+    """In a thread of its own: writes the trace of the profiler that it takes from the list
+    `recorded`, and says so over a link of its own."""
     name = "trace-%d-%d.json" % (os.getpid(), number)
     path = os.path.join(folder, name)
     message = {"type": "window", "state": "written", "number": number, "first": first, "last": last}
@@ -127,7 +169,7 @@ def export(profile, folder, address, number, first, last):
         if not os.path.isdir(folder):
             # PyTorch would say so on the program's standard error.
             raise OSError("the folder for it, %s, is gone" % folder)
-        profile.export_chrome_trace(path + ".part")
+        recorded[0].export_chrome_trace(path + ".part")
         # A disk that is full is no error to PyTorch: it writes a line of log and returns.
         if not is_whole(path + ".part"):
             free = free_bytes(folder)
@@ -144,6 +186,8 @@ def export(profile, folder, address, number, first, last):
         for name in (path + ".part", path + ".part.tmp", path):
             remove(name)
     try:
+        recorded.clear()
+        give_back_memory()
         link = greet(address)
         if not link.alive:
             remove(path)

@@ -176,7 +176,7 @@ fn summed(process: &Process) -> Option<Times> {
     })
 }
 
-/// Dropped windows in words, the same reason once.
+/// Dropped windows in words, the same reason once; and why a window is shorter than asked.
 fn dropped(process: &Process) -> Vec<String> {
     let mut reasons: Vec<(&str, usize)> = Vec::new();
     for reason in &process.dropped {
@@ -190,7 +190,8 @@ fn dropped(process: &Process) -> Vec<String> {
         let what = if count == 1 { "a window was dropped".to_owned() } else { format!("{count} windows were dropped") };
         format!("{what}: {}", crate::text::clean(why, 300))
     };
-    reasons.into_iter().map(words).collect()
+    let shortened = process.shortened.as_ref().map(|note| crate::text::clean(note, 300));
+    reasons.into_iter().map(words).chain(shortened).collect()
 }
 
 #[cfg(test)]
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(at(&[cuda], 1000).state, State::Cuda(5));
         assert_eq!(at(&[], 2900).state, State::Cuda(4));
         assert_eq!(at(&[], 9000).state, State::Cuda(0), "late, and not below nothing");
-        let opened = Message::Window(Window::Opened { step: 0, cost_us: 5.0 });
+        let opened = Message::Window(Window::Opened { step: 0, cost_us: 5.0, note: None });
         let seen = at(std::slice::from_ref(&opened), 9000);
         assert_eq!((seen.state, seen.remedy), (State::Kernels(3), None));
         let closed = Message::Window(Window::Closed {
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!(seen(&said).state, State::Torch);
         said.push(Message::Steps { first: 2, times_us: vec![10.0; 9] });
         assert_eq!((seen(&said).state, seen(&said).steps), (State::Steps, 10));
-        said.push(Message::Window(Window::Opened { step: 10, cost_us: 5.0 }));
+        said.push(Message::Window(Window::Opened { step: 10, cost_us: 5.0, note: None }));
         assert_eq!(seen(&said).state, State::Recording(11, 13));
         said.push(Message::Window(Window::Closed {
             step: 13,
