@@ -256,11 +256,8 @@ fn predict_by(profile: &Profile, catalog: &Catalog, options: &Options) -> Result
         let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
         Base::of(profile, &route, &routed, options.models.as_deref())
     });
-    let mut warnings = base.as_ref().map_or_else(
-        || communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
-        |base| base.warnings.clone(),
-    );
-    warnings.extend(origin.and_then(|_| Unshaped::of(&routed)).map(Unshaped::warning));
+    let unshaped = origin.and_then(|_| Unshaped::of(&routed));
+    let warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
     let context = Context {
         profile,
         base: base.as_ref(),
@@ -298,6 +295,19 @@ fn predict_by(profile: &Profile, catalog: &Catalog, options: &Options) -> Result
         workload.precision = Some(change.to());
     }
     Ok(Predictions { workload, origin: origin_facts, predictions, notes })
+}
+
+/// What is to be shown with the times of every GPU.
+fn of_every_gpu(
+    base: Option<&Base>,
+    communication: Option<&Communication>,
+    unshaped: Option<Unshaped>,
+) -> Vec<Warning> {
+    let communicates = match base {
+        Some(base) => base.warnings.clone(),
+        None => communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
+    };
+    communicates.into_iter().chain(unshaped.map(Unshaped::warning)).collect()
 }
 
 /// What the learned models say of every operation on every GPU.
