@@ -176,7 +176,7 @@ pub struct Summary {
     pub joined_to: &'static str,
     /// Ranges that overlap others of their thread without nesting.
     pub overlaps: u64,
-    /// Time of a used step on the host while it was recorded, median.
+    /// Time of the shortest used step on the host while it was recorded.
     pub host_step: Micros,
 }
 

@@ -103,7 +103,9 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         joined_share,
         joined_to: records.recorder.joined_to,
         overlaps: nesting.overlaps,
-        host_step: Micros::known(median(steps.kept.iter().map(|step| steps.spans[*step].duration))),
+        host_step: Micros::known(
+            steps.kept.iter().map(|step| steps.spans[*step].duration).reduce(f64::min).unwrap_or(0.0),
+        ),
     };
     let mut profile = Profile::new(workload, Some(origin), Some(step), grouped.operations)?;
     profile.recording = Some(Recording {

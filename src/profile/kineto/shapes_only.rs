@@ -50,7 +50,7 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         joined_share: 0.0,
         joined_to: records.recorder.joined_to,
         overlaps: nesting.overlaps,
-        host_step: Micros::known(timing::median(kept_spans.iter().map(|span| span.duration))),
+        host_step: Micros::known(kept_spans.iter().map(|span| span.duration).reduce(f64::min).unwrap_or(0.0)),
     };
     let mut profile = Profile::new(workload, None, None, operations)?;
     profile.recording = Some(Recording {
