@@ -152,6 +152,8 @@ fn names_and_contents_reach_no_terminal_as_they_are() {
         bench.refused(args);
     }
     // Errors of the settings' reader show the line.
+    bench.file("config/config.toml", "[plan]\nexclude_providers = [\"nobody\"]\n");
+    assert!(bench.refused(&["plan", "--steps", "10"]).contains("config.toml: no provider \"nobody\""));
     bench.file("config/config.toml", "theme = \"\u{1b}[31m\u{202e}");
     let said = bench.refused(&["config", "--keys"]);
     assert!(said.contains("config.toml"), "{said}");

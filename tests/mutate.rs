@@ -585,6 +585,7 @@ fn whatever_a_file_holds_the_program_says_so() {
                         return;
                     }
                     if let Some(one) = case(number, &seeds, None) {
+                        eprintln!("case {}: {}", one.case, one.what);
                         *codes.lock().unwrap().entry(one.what.clone()).or_default() += 1;
                         found.lock().unwrap().push(one);
                     }

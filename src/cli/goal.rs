@@ -9,6 +9,7 @@ use crate::plan::{Confidence, Goal, Objective, Work};
 use crate::pricing::PriceBook;
 use crate::settings::args::{ConfidenceArg, GoalArgs, ObjectiveArg};
 use crate::settings::file::PlanDefaults;
+use crate::store::Paths;
 use crate::text;
 use crate::units::{BytesPerSecond, Samples};
 
@@ -37,17 +38,28 @@ pub(super) fn names(goal: &mut Goal, args: &GoalArgs, catalog: &Catalog, prices:
     goal.limits.gpus = gpu::all(catalog, "--gpus", &args.gpus)?;
     let limits = &goal.limits;
     let offers = prices.offers();
+    // What was not typed stands in the settings.
+    let place = |given: [&[String]; 2], name: &String| {
+        let typed = given.iter().any(|given| given.contains(name));
+        if typed { String::new() } else { format!("{}: ", Paths::find().settings().display()) }
+    };
     for name in limits.providers.iter().chain(&limits.exclude_providers) {
         if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
             let known: BTreeSet<&str> = offers.iter().map(|offer| offer.provider.as_str()).collect();
             let known: Vec<&str> = known.into_iter().collect();
-            return Err(CliError(format!("no provider {:?}; there are {}", text::clean(name, 40), known.join(", "))));
+            let place = place([&args.providers, &args.exclude_providers], name);
+            return Err(CliError(format!(
+                "{place}no provider {:?}; there are {}",
+                text::clean(name, 40),
+                known.join(", ")
+            )));
         }
     }
     for start in &limits.regions {
         if !offers.iter().any(|offer| offer.region.starts_with(start.as_str())) {
+            let place = place([&args.regions, &[]], start);
             let start = text::clean(start, 40);
-            return Err(CliError(format!("no region begins with {start:?}; `habitat-tui offers` lists all")));
+            return Err(CliError(format!("{place}no region begins with {start:?}; `habitat-tui offers` lists all")));
         }
     }
     for name in &args.gpus {
