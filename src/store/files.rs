@@ -317,8 +317,7 @@ pub fn read(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
 /// As [`read`], and where it is no UTF-8.
 pub fn read_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
     String::from_utf8(read(path, limit)?).map_err(|error| {
-        let line =
-            error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count();
         StoreError::content(path, format!("line {line}: is no text in UTF-8"))
     })
 }
