@@ -514,11 +514,12 @@ fn step_on_a_cpu(trace: &mut Trace, number: u32, t: f64, calls: u32) {
 }
 
 fn on_a_cpu(trace: &Trace) -> Import {
-    read(trace.json().as_bytes(), &ImportOptions { shapes_only: true, ..ImportOptions::default() }).unwrap()
+    let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
+    read(trace.json().as_bytes(), &options).expect("a trace made here is one")
 }
 
 fn notes(profile: &Profile) -> String {
-    profile.recording.as_ref().unwrap().notes.join("\n")
+    profile.recording.as_ref().expect("a trace is a recording").notes.join("\n")
 }
 
 fn counted(profile: &Profile, phase: Phase) -> u32 {
