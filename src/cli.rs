@@ -318,7 +318,9 @@ fn themes(args: &ScreensArgs, settings: &SettingsFile, paths: &Paths) -> Result<
     let place = if is_file { Ok(themes.len() - 1) } else { Theme::find(&themes, asked) };
     let place = place.map_err(|error| {
         let folder = paths.themes();
-        CliError(format!("{error}; your own go into {}, or give the path of one (mine.toml)", folder.display()))
+        // What was not typed stands in the settings.
+        let place = if args.theme.is_some() { String::new() } else { format!("{}: ", paths.settings().display()) };
+        CliError(format!("{place}{error}; your own go into {}, or give the path of one (mine.toml)", folder.display()))
     })?;
     Ok((themes, place))
 }

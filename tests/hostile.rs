@@ -154,6 +154,13 @@ fn names_and_contents_reach_no_terminal_as_they_are() {
     // Errors of the settings' reader show the line.
     bench.file("config/config.toml", "[plan]\nexclude_providers = [\"nobody\"]\n");
     assert!(bench.refused(&["plan", "--steps", "10"]).contains("config.toml: no provider \"nobody\""));
+    for (line, said) in
+        [("theme = \"no\"", "no theme"), ("color = \"no\"", "color"), ("[keys]\n\"no\" = [\"q\"]", "no such action")]
+    {
+        bench.file("config/config.toml", line);
+        let error = bench.refused(&["--screenshot", "x.svg", "--size", "80x24"]);
+        assert!(error.contains("config.toml: ") && error.contains(said), "{error}");
+    }
     bench.file("config/config.toml", "theme = \"\u{1b}[31m\u{202e}");
     let said = bench.refused(&["config", "--keys"]);
     assert!(said.contains("config.toml"), "{said}");

@@ -21,7 +21,7 @@ use crate::report::plan_toml;
 use crate::settings::args::{ColorArg, ScreenArg};
 use crate::settings::keymap::{Key, Keymap};
 use crate::settings::theme::{ColourInputs, ColourLevel, GlyphSet};
-use crate::store::{StoreError, now, save_atomically};
+use crate::store::{Paths, StoreError, now, save_atomically};
 use crate::units::GpuSlug;
 
 /// Opens the screens, or writes the picture asked for.
@@ -79,7 +79,9 @@ impl Launch {
         let variable = |name: &str| env::var(name).ok();
         let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
-        let config = settings.color.as_deref().map(level_of).transpose()?.flatten();
+        let file = Paths::find().settings();
+        let in_file = |problem: &dyn std::fmt::Display| TuiError::Setting(format!("{}: {problem}", file.display()));
+        let config = settings.color.as_deref().map(level_of).transpose().map_err(|error| in_file(&error))?.flatten();
         let flag = args.color.and_then(level_of_arg);
         let colours = ColourLevel::resolve(&ColourInputs {
             flag,
@@ -89,7 +91,7 @@ impl Launch {
             term: term.as_deref(),
         });
         let asked = (args.ascii || settings.ascii == Some(true)).then_some(GlyphSet::Ascii);
-        let keymap = Keymap::patched(&settings.keys).map_err(|error| TuiError::Setting(error.to_string()))?;
+        let keymap = Keymap::patched(&settings.keys).map_err(|error| in_file(&error))?;
         let source = if loaded.embedded {
             let label = loaded.label.strip_prefix("embedded sample: ").unwrap_or(&loaded.label);
             Source::Sample(label.to_owned())
