@@ -178,14 +178,29 @@ impl Predictions {
     /// What is to be shown with any of the times, each once, and of how many GPUs it holds
     /// where it does not of all.
     pub fn warnings(&self) -> Vec<Warning> {
+        let named = |(warning, of): (&Warning, String)| Warning {
+            kind: warning.kind,
+            text: if of.is_empty() { warning.text.clone() } else { format!("on {of}: {}", warning.text) },
+        };
+        self.distinct().map(named).collect()
+    }
+
+    /// The same in a few words each.
+    pub fn brief_warnings(&self) -> Vec<String> {
+        let named = |(warning, of): (&Warning, String)| match warning.kind.brief() {
+            brief if of.is_empty() => brief.to_owned(),
+            brief => format!("{brief} ({of})"),
+        };
+        self.distinct().map(named).collect()
+    }
+
+    /// Each warning with the GPUs that it holds for in words, empty where it is all of them.
+    fn distinct(&self) -> impl Iterator<Item = (&Warning, String)> {
         let all = self.predictions.len();
-        distinct(self.predictions.iter().map(|prediction| prediction.warnings.as_slice()))
-            .into_iter()
-            .map(|(warning, times)| {
-                let of = if times < all { format!("on {times} of {all} GPUs: ") } else { String::new() };
-                Warning { kind: warning.kind, text: format!("{of}{}", warning.text) }
-            })
-            .collect()
+        let found = distinct(self.predictions.iter().map(|prediction| prediction.warnings.as_slice()));
+        found.into_iter().map(move |(warning, times)| {
+            (warning, if times < all { format!("{times} of {all} GPUs") } else { String::new() })
+        })
     }
 }
 

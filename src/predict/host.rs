@@ -72,10 +72,10 @@ fn warning(profile: &Profile, base: &Base) -> Option<Warning> {
     let reach = if base.host_idle / recorded >= WAITING {
         "the recorded step".to_owned()
     } else {
-        format!("{:.0} µs a launch, as that step was not bound", LAUNCH_US[1])
+        format!("{:.0} µs a launch", LAUNCH_US[1])
     };
     let text = format!(
-        "bound by the host: the device waits for it {:.2} of the {:.2} ms of the recorded step, and a faster GPU hardly shortens that; ranges reach from the device's time alone to {reach}",
+        "bound by the host: the device waits for it {:.2} of the {:.2} ms of the recorded step, and a faster GPU hardly shortens that; ranges reach from the device's time alone to {reach} at least",
         base.host_idle.as_millis(),
         recorded.as_millis(),
     );

@@ -304,8 +304,8 @@ impl Scale {
 
 /// What is to be said with any of the times: in whole sentences, or in a few words.
 pub fn warnings(app: &App, brief: bool) -> Vec<String> {
-    let all = app.predictions.value().map(crate::predict::Predictions::warnings).unwrap_or_default();
-    words(&all, brief)
+    let Some(all) = app.predictions.value() else { return Vec::new() };
+    if brief { one_line(&all.brief_warnings()) } else { words(&all.warnings(), false) }
 }
 
 /// Warnings in whole sentences, or in a few words and on one line.
@@ -313,7 +313,10 @@ pub fn words(warnings: &[Warning], brief: bool) -> Vec<String> {
     if !brief {
         return warnings.iter().map(ToString::to_string).collect();
     }
-    let briefs: Vec<&str> = warnings.iter().map(|warning| warning.kind.brief()).collect();
+    one_line(&warnings.iter().map(|warning| warning.kind.brief().to_owned()).collect::<Vec<_>>())
+}
+
+fn one_line(briefs: &[String]) -> Vec<String> {
     if briefs.is_empty() { Vec::new() } else { vec![briefs.join(" · ")] }
 }
 
