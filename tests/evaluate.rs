@@ -293,7 +293,7 @@ fn the_real_tables_are_read_in_full() {
     let (Some(steps), Some(traces)) = (shared("neusight/steps"), shared("traces/gpu")) else { return };
     let folder = Folder::new();
     let found = folder.json(&["models", "evaluate", "steps", &steps, "--origin", &steps]);
-    assert_eq!(row(&found, "training", "from the origin")["pairs"], 18);
+    assert_eq!(row(&found, "training", "from the origin")["pairs"], 38);
     assert_eq!(row(&found, "inference", "from the origin")["pairs"], 198);
     let found = folder.json(&["models", "evaluate", "traces", &traces]);
     let [pairs, unmeasured] = found.as_array().unwrap().as_slice() else { panic!("{found}") };

@@ -392,12 +392,14 @@ class Hook:
         """After a step of an open window."""
         if window.is_elsewhere():
             window.doom = "the training went on in another thread while it was recorded"
-        elif not window.within_reach():
+        elif in_backward():
             pass
-        elif window.doom is not None:
+        elif window.doom is not None and not capturing():
             self.lose(window, window.doom)
         elif step < window.last:
             window.next_mark(step + 1)
+        elif capturing():
+            window.next_mark(None)  # It closes when the capture is over.
         elif not window.complete and in_compiled():
             # PyTorch warns of a compiled region that is not over when the profiler stops.
             window.next_mark(None)

@@ -88,8 +88,9 @@ pub(super) fn report(
     let cost: f64 = recorded.iter().flat_map(|process| &process.costs).sum();
     let cost = Micros::new(cost).unwrap_or_default();
     writeln!(out, "  opening and closing windows held the training up for {}", format::time(cost))?;
-    for fault in faults(recording) {
-        writeln!(out, "  note: {fault}")?;
+    let shortened = recorded.iter().filter_map(|process| process.shortened.as_deref());
+    for note in shortened.map(|note| crate::text::clean(note, 300)).chain(faults(recording)) {
+        writeln!(out, "  note: {note}")?;
     }
     writeln!(out, "{end}")?;
     Ok(())
