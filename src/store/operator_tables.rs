@@ -425,8 +425,9 @@ mod tests {
         assert!(
             message("gpu,op,B,M,N,K,latency_ms\nT 4,linear,1,2,3,4,1\n").contains("line 2: \"T 4\" is not a GPU slug")
         );
-        assert!(
-            message("gpu,op,B,M,N,K,latency_ms\nt4,linear,1,2,3,4,-1\n").contains("line 2: -1000 is not a valid time")
+        assert_eq!(
+            message("gpu,op,B,M,N,K,latency_ms\nt4,linear,1,2,3,4,-1\n"),
+            "line 2: latency_ms: \"-1\" is no number from 0 to 1e15"
         );
     }
 }

@@ -4,7 +4,7 @@ Loaded once `torch.optim.optimizer` has been imported, in every process of the j
 it runs inside the user's training process, so these rules hold throughout:
 
 - no exception of ours reaches the program, and all of its own do: the handlers of its
-  signals run in the midst of our work, and may raise;
+  signals, which may raise, wait until our work is done;
 - nothing is written to its output;
 - nothing waits for the program that listens: what cannot be sent at once is kept, and
   once the listener is gone nothing more is done;
@@ -21,6 +21,7 @@ import sys
 from .hook import Hook
 from .link import PROTOCOL, greet
 from .pytorch import OLDEST, is_before, torch_version
+from .signals import Held
 
 
 def install(module):
@@ -43,5 +44,6 @@ def install(module):
     except Exception as problem:
         hook.fail(problem)  # Without the guard no window is safe; steps are still timed.
 
+    os.register_at_fork(after_in_child=Held.forked)
     os.register_at_fork(before=hook.before_fork, after_in_parent=hook.after_fork, after_in_child=hook.forked)
     register(hook.after_step())

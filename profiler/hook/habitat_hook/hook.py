@@ -17,7 +17,7 @@ from .optimizers import Optimizers
 from .process import at_exit, free_bytes, rank
 from .pytorch import all_threads, capturing, compiled, in_backward, in_compiled, is_before
 from .pytorch import set_eval_frame, skip, torch_version
-from .signals import Request, in_main, is_programs
+from .signals import Held, Request, in_main, is_programs
 from .window import OPEN_SECONDS, OPEN_TIMES, SPARE, Window, export
 
 # Seconds between two reports of step times.
@@ -46,16 +46,20 @@ untraced._torchdynamo_disable = True
 
 
 class Inside:
-    """While code of ours runs in the program. Our exceptions stay here; those of the program,
-    which its handlers of signals raise, do not, and end the window. What torch.compile
-    compiles does not see us."""
+    """While code of ours runs in the program. Our exceptions stay here. The handlers of the
+    program's signals wait until we leave, where what they raise reaches the program; what
+    comes all the same, as in a fork, ends the window. What torch.compile compiles does not
+    see us."""
 
-    def __init__(self, hook):
+    def __init__(self, hook, held=None):
         self.hook = hook
+        self.held = held
 
     def __enter__(self):
-        self.hook.busy = True
         self.callback = set_eval_frame(None)
+        if self.held is not None:
+            self.held.__enter__()
+        self.hook.busy = True
 
     def __exit__(self, kind, problem, _):
         self.hook.busy = False
@@ -71,7 +75,11 @@ class Inside:
             self.hook.fail(problem)
             return True
         finally:
-            set_eval_frame(self.callback)
+            try:
+                if self.held is not None:
+                    self.held.leave([])
+            finally:
+                set_eval_frame(self.callback)
 
 
 class Hook:
@@ -182,12 +190,12 @@ class Hook:
                     return
             elif others(optimizer):
                 return
-            with Inside(self):
+            with Inside(self, Held()):
                 step(optimizer)
 
         # What runs before `Inside` has turned torch.compile off.
         known = self.optimizers.knows, self.optimizers.is_full
-        begin = Inside.__init__, Inside.__enter__, set_eval_frame, self.look_at_window, Request.handle
+        begin = Held.__init__, Inside.__init__, Inside.__enter__, set_eval_frame, self.look_at_window, Request.handle
         for seen in (after_step, others, *known, *begin):
             skip(seen.__code__)
         return after_step
@@ -414,7 +422,7 @@ class Hook:
         """Some times a second while a window is open, anywhere in the program."""
         if self.busy:
             return
-        with Inside(self):
+        with Inside(self, Held()):
             window = self.window
             if window is None or not window.within_reach():
                 return
@@ -429,7 +437,7 @@ class Hook:
     def make_way(self):
         """A profiler of the user's is about to start."""
         away = None
-        with Inside(self):
+        with Inside(self, Held()):
             if self.turn.acquire(timeout=EXPORT_WAIT):
                 try:
                     window = self.window
@@ -529,7 +537,7 @@ class Hook:
         if self.ended or os.getpid() != self.pid:
             return
         self.ended = True
-        with Inside(self):
+        with Inside(self, Held()):
             window = self.window
             if window is not None and window.within_reach():
                 crashed = getattr(sys, "last_value", None) is not None

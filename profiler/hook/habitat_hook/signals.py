@@ -1,12 +1,15 @@
-"""The program's signals: what their handlers raise is the program's, and how its main thread
+"""The program's signals: their handlers wait while code of ours runs, and how its main thread
 is asked to do something."""
 
+import _signal
 import _thread
+import ctypes
 import functools
 import os
 import signal
 import sys
 import threading
+import time
 
 
 def is_programs(problem):
@@ -99,3 +102,123 @@ def in_main():
     if threading.current_thread() is not threading.main_thread():
         return False
     return sys.platform != "linux" or threading.get_native_id() == os.getpid()
+
+
+class Held:
+    """The handlers of the program's signals wait until our work is done.
+
+    Python runs a handler between any two lines of the main thread, those of ours and of
+    PyTorch's profiler as well. What it raises there would be lost in an `except`, or leave
+    the profiler half started. They are called as we leave; or sent once more, for Python to
+    call them, where one of them has raised.
+    """
+
+    # Those that are entered, the innermost last: a call that was asked for may come in between.
+    entered = []
+
+    def __init__(self):
+        self.left, self.kept, self.came = False, {}, []
+
+    def __enter__(self):
+        if not in_main():
+            return self
+        Held.entered.append(self)
+        try:
+            for number in range(1, signal.NSIG):
+                handler = _signal.getsignal(number)
+                if not callable(handler) or isinstance(getattr(handler, "__self__", None), Request):
+                    continue
+                was = action(number)
+                self.kept[number] = handler, was
+                _signal.signal(number, self.wait)
+                if action(number).raw[:POINTER] != was.raw[:POINTER]:
+                    # One in C stands before Python's: it is left where it is.
+                    self.set_again(number)
+        except BaseException as problem:
+            self.leave([problem])
+        return self
+
+    def wait(self, number, frame):
+        if number not in self.came:
+            self.came.append(number)
+
+    def set_again(self, number):
+        """Sets the handler that was, unless the program has set another meanwhile."""
+        handler, was = self.kept[number]
+        if _signal.getsignal(number) == self.wait:
+            _signal.signal(number, handler)
+        if _signal.getsignal(number) is handler:
+            # As it was, with the flags that Python sets otherwise (siginterrupt).
+            action(number, was)
+
+    def let_go(self):
+        """Sets all handlers again; what they raised meanwhile."""
+        raised = []
+        for _ in range(100):
+            try:
+                for number in self.kept:
+                    self.set_again(number)
+                break
+            except BaseException as problem:
+                raised.append(problem)
+        if self in Held.entered:
+            Held.entered.remove(self)
+        return raised
+
+    def leave(self, raised):
+        """Calls the handlers that waited, in the frame of the program."""
+        raised += self.let_go()
+        frame = sys._getframe()
+        while frame.f_back is not None and is_ours(frame):
+            frame = frame.f_back
+        for number in self.came:
+            if raised:
+                threading.Thread(target=self.send_again, args=(number,), daemon=True).start()
+                continue
+            try:
+                self.kept[number][0](number, frame)
+            except BaseException as problem:
+                raised.append(problem)
+        try:
+            self.left = True
+            if raised:
+                raise raised[0]
+        finally:
+            del raised, frame  # They hold each other.
+
+    def send_again(self, number):
+        while not self.left:
+            time.sleep(0.001)
+        handler = _signal.getsignal(number)
+        # Of asyncio's, the byte counts that Python wrote for it when the signal came.
+        if callable(handler) and getattr(handler, "__module__", None) != "asyncio.unix_events":
+            signal.pthread_kill(threading.main_thread().ident, number)
+
+    def __exit__(self, *_):
+        self.leave([])
+
+    @classmethod
+    def forked(cls):
+        """In a child that another thread has made meanwhile, nobody would set them again."""
+        for one in reversed(cls.entered):
+            one.let_go()
+
+
+libc = ctypes.PyDLL(None)
+libc.sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+POINTER = ctypes.sizeof(ctypes.c_void_p)
+
+
+def action(number, new=None):
+    """The system's record of what a signal does, and sets it to another if one is given."""
+    was = ctypes.create_string_buffer(512)  # A sigaction of any system; the handler comes first.
+    libc.sigaction(number, new, was)
+    return was
+
+
+# The name that this package goes by.
+PACKAGE = __name__.partition(".")[0]
+
+
+def is_ours(frame):
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE
