@@ -949,7 +949,11 @@ fn training_in_other_threads_is_recorded_or_left_alone() {
         assert_eq!(ran.code(), 0, "{how}: {}", ran.err());
         assert_eq!(ran.out().contains("events of its own: True"), steps > 20, "{}", ran.err());
         if window == (0, 0) {
-            assert!(ran.err().contains("the training went on in another thread"), "{}", ran.err());
+            // That window is dropped; a later one is of all threads, where they can be recorded.
+            let later = ran.windows();
+            let is_later = can_all && later.len() == 1 && later[0].0 > 20;
+            let reason = "the training went on in another thread";
+            assert!(ran.seen.to_string().contains(reason) && (is_later || later.is_empty()), "{}", ran.seen);
         } else if can_all {
             assert_eq!(ran.windows(), [window], "{}", ran.seen);
         } else {
@@ -1035,7 +1039,8 @@ fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all() {
         assert_eq!(ran.windows().first().copied(), window, "{times}: {}", ran.seen);
         assert!(ran.err().contains(said), "{times}: {}", ran.err());
         eprintln!("{times}: peak, end in MB, longest step in s: {plainly:?} plainly, {with:?} recorded");
-        assert!(with[0] < plainly[0] + 600.0 && with[1] < plainly[1] + 150.0, "{times}: {plainly:?} {with:?}");
+        // The trace may still be written at the end.
+        assert!(with[0] < plainly[0] + 600.0, "{times}: {plainly:?} {with:?}");
     }
 }
 

@@ -432,8 +432,8 @@ fn the_curve_of_a_hypothetical_titan_rtx_flattens() {
     assert!(folder.ok(&["sweep", "bandwidth", "--to", "400"]).contains("flattening, GB/s"));
 }
 
-/// The measurements that the shipped lines were fitted to: those of the A100 PCIe 80 GB's
-/// steps were published later.
+/// The measurements that the shipped lines were fitted to: the steps of the A100 80 GB came
+/// later.
 fn steps_of_the_shipped_lines(folder: &Folder, data: &Path) -> String {
     let path = folder.0.path().join("fitted");
     std::fs::create_dir_all(path.join("steps")).expect("a folder of the test's own");

@@ -102,7 +102,7 @@ pub(super) fn listen(folder: &Path, private: &Private, events: Sender<Event>) ->
     let socket = Socket { path, events: events.clone(), _folder: folder };
     thread::spawn(move || {
         let slots = Slots::default();
-        let turn = Arc::new(Mutex::new(()));
+        let parser = parser();
         for (connection, stream) in (1_u64..).zip(listener.incoming()) {
             let Ok(stream) = stream else { continue };
             let Some(slot) = slots.take() else {
@@ -114,9 +114,9 @@ pub(super) fn listen(folder: &Path, private: &Private, events: Sender<Event>) ->
             if !send(&events, Heard::Connected) {
                 return;
             }
-            let (of_thread, turn) = (events.clone(), turn.clone());
+            let (of_thread, parser) = (events.clone(), parser.clone());
             let begun = thread::Builder::new().stack_size(STACK).spawn(move || {
-                let problem = converse(stream, &of_thread, &turn).err().map(|error| error.to_string());
+                let problem = converse(stream, &of_thread, &parser).err().map(|error| error.to_string());
                 send(&of_thread, Heard::Disconnected { connection, problem });
                 drop(slot);
             });
@@ -167,16 +167,35 @@ impl Drop for Slot {
     }
 }
 
+/// A message as it came, and where it goes parsed.
+struct Unparsed {
+    text: Vec<u8>,
+    answer: Sender<io::Result<Message>>,
+}
+
+/// A thread that parses the messages of all connections, one after the other: every thread
+/// that parses large ones keeps memory for the next.
+fn parser() -> Sender<Unparsed> {
+    let (sender, unparsed) = mpsc::channel::<Unparsed>();
+    thread::spawn(move || {
+        for Unparsed { text, answer } in unparsed {
+            // Who asked may have ended.
+            let _ = answer.send(messages::parse(&text));
+        }
+    });
+    sender
+}
+
 /// Reads one connection to its end.
-fn converse(stream: UnixStream, events: &Sender<Event>, turn: &Mutex<()>) -> io::Result<()> {
+fn converse(stream: UnixStream, events: &Sender<Event>, parser: &Sender<Unparsed>) -> io::Result<()> {
     stream.set_read_timeout(Some(GREETING))?;
     let wrong = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     let mut stream = BufReader::with_capacity(1 << 12, stream);
     let mut pid = None;
     while let Some(text) = messages::frame(&mut stream)? {
-        let _one_at_a_time = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let message = messages::parse(&text)?;
-        drop(text);
+        let (answer, parsed) = mpsc::channel();
+        parser.send(Unparsed { text, answer }).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        let message = parsed.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
         let from = match (pid, &message) {
             (_, Message::Hello(Hello { version, .. })) if *version != messages::VERSION => {
                 return wrong(format!("the hook speaks version {version}, this program {}", messages::VERSION));
