@@ -359,7 +359,6 @@ fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
 /// A client that says whatever it likes, as often as it can.
 #[cfg(target_os = "linux")]
 #[test]
-#[ignore = "threads are bounded, memory is not yet: 1 GB was seen"]
 fn whoever_floods_the_socket_takes_neither_memory_nor_threads() {
     let Some(python) = python() else { return };
     let place = Place::new();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use habitat_tui::predict::compare::{Known, validated};
 use habitat_tui::predict::kernelwise::Judged;
-use habitat_tui::predict::{MethodChoice, Mode};
+use habitat_tui::predict::{Method, MethodChoice, Mode};
 use habitat_tui::store::bundled;
 use program::{Folder, row, shared};
 use serde_json::Value;
@@ -67,7 +67,9 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     let folder = Folder::new();
     let judged = |error: f64, steps: u32| {
         let mut lines = bundled::kernel_wise();
-        lines.unseen.kernel_wise_error = Some(Judged { error, steps });
+        // Of inference steps, too, which say nothing of this training step.
+        let of = |mode, error, steps| Judged { gpu: None, method: Method::KernelWise, mode, error, steps };
+        lines.errors = vec![of(Mode::Inference, 0.001, 1000), of(Mode::Training, error, steps)];
         folder.write("lines.json", &lines.to_json());
     };
     let predict = |more: &[&str]| {
@@ -82,11 +84,14 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     let (method, note) = of(&predict(&[]));
     // By kernels or, where those are not known there, by layers.
     assert!(["kernel-wise", "layer-wise"].contains(&method.as_str()), "{method}");
-    assert_eq!(note, "by fitted lines, 2.0 % off on 20 steps of GPUs left out, in place of the default's 7.7 %");
+    assert_eq!(
+        note,
+        "by fitted lines, 2.0 % off on 20 training steps of GPUs left out, in place of the default's 12.5 %"
+    );
     let compared = predict(&["--all-methods"]);
     assert_eq!(on(&compared, "l4")["taken"], "kernel-wise");
     assert_eq!(of(&predict(&["--method", "learned"])).0, "learned", "what is asked for stays");
-    for (error, steps) in [(0.02, 9), (0.07, 20)] {
+    for (error, steps) in [(0.02, 9), (0.1, 20)] {
         judged(error, steps);
         assert_eq!(of(&predict(&[])).0, "learned", "{error} on {steps}");
         assert_eq!(on(&predict(&["--all-methods"]), "l4")["taken"], "auto");

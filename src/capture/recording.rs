@@ -19,7 +19,7 @@ pub struct Recording {
 /// Bounds of what is kept: whoever speaks on the socket may say anything, and a job may run
 /// for a year.
 const MOST_PROCESSES: usize = 1000;
-const MOST_TIMES: usize = 200_000;
+const MOST_TIMES: usize = 10_000;
 const MOST_NOTES: usize = 100;
 /// Characters kept of a text.
 const LONGEST: usize = 400;
@@ -193,6 +193,8 @@ impl Recording {
                 process.times.extend((first..).zip(times));
                 if process.times.len() > MOST_TIMES {
                     process.times.drain(..process.times.len() - MOST_TIMES / 2);
+                    // One message may hold half a million.
+                    process.times.shrink_to(MOST_TIMES);
                 }
                 process.steps = process.steps.max(process.times.last().map_or(0, |(step, _)| *step));
             }
@@ -326,7 +328,7 @@ impl Process {
         match window {
             Window::Opened { step, cost_us, note } => {
                 self.steps = self.steps.max(step);
-                self.shortened = note;
+                self.shortened = note.as_deref().map(short);
                 self.in_window = true;
                 keep(&mut self.costs, cost_us);
             }
@@ -338,7 +340,7 @@ impl Process {
                 self.parameters = Some(parameters);
                 self.rank = rank.or(self.rank);
                 self.peak_memory_bytes = peak_memory_bytes.or(self.peak_memory_bytes);
-                self.held = held.or(self.held.take());
+                self.held = held.map(|held| Held { device: short(&held.device), ..held }).or(self.held.take());
             }
             Window::Written { number, first, last, file, bytes, kernels, lost, seconds, .. } => {
                 self.steps = self.steps.max(last);
@@ -473,7 +475,7 @@ mod tests {
             recording.hear(1, Message::Fault { reason: long() });
             let dropped = Window::Dropped { step: 1, reason: long(), number: Some(1) };
             recording.hear(1, Message::Window(dropped));
-            recording.hear(1, Message::Window(Window::Opened { step: 1, cost_us: 1.0, note: None }));
+            recording.hear(1, Message::Window(Window::Opened { step: 1, cost_us: 1.0, note: Some(long()) }));
             recording.hear(1, written(number));
             recording.garble(long());
             recording.hear(1, Message::Steps { first: u64::from(number), times_us: vec![1.0; 1000] });
@@ -486,6 +488,12 @@ mod tests {
         assert!(recording.garbled.len() <= MOST_NOTES && process.faults[0].chars().count() <= LONGEST);
         assert!(process.times.len() <= MOST_TIMES && process.times.len() >= MOST_TIMES / 2);
         assert_eq!(process.times.last().unwrap().0, 5998, "the last ones are kept");
+        assert!(process.shortened.as_ref().unwrap().chars().count() <= LONGEST);
+        // Of one large message too, and no room for the rest of it.
+        recording.hear(1, Message::Steps { first: 1, times_us: vec![1.0; 500_000] });
+        let process = &recording.processes[&1];
+        assert!(process.times.capacity() <= MOST_TIMES);
+        assert_eq!(process.times.last().unwrap().0, 500_000);
     }
 
     #[test]

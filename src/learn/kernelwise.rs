@@ -155,6 +155,7 @@ pub fn fit(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<(KernelWise
     let held = judge::held_out(data, catalog, recipe)?;
     let mut model = lines(data, catalog, recipe, &|_| true)?;
     (model.seen, model.unseen) = held.ranges();
+    model.errors = held.errors();
     Ok((model, held))
 }
 

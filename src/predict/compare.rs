@@ -9,7 +9,7 @@
 use std::fmt::Write;
 
 use super::estimate::{GpuFacts, Method};
-use super::kernelwise::KernelWise;
+use super::kernelwise::{Judged, KernelWise};
 use super::unshaped::Unshaped;
 use super::{Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Warning, Workload, predict_by};
 use crate::catalog::{Catalog, GpuSpec};
@@ -104,22 +104,20 @@ pub fn validated(method: MethodChoice, known: Known, mode: Mode) -> Option<Valid
     Some(Validated { error: *error, steps: *steps, on: format!("{what} {}", known.words()) })
 }
 
-/// What fitted lines were found to err by: on networks left out, where the GPU is among
-/// those measured, else on GPUs left out.
-fn validated_lines(method: MethodChoice, lines: &KernelWise, gpu: &GpuSlug) -> Option<Validated> {
+/// What fitted lines were found to err by: where the GPU is among those measured, on its own
+/// steps of networks left out, else on GPUs left out.
+fn validated_lines(method: MethodChoice, lines: &KernelWise, gpu: &GpuSlug, mode: Mode) -> Option<Validated> {
     let method = match method {
         MethodChoice::KernelWise => Method::KernelWise,
         MethodChoice::LayerWise => Method::LayerWise,
         MethodChoice::EndToEnd => Method::EndToEnd,
         _ => return None,
     };
-    let (ranges, on) = if lines.gpus.contains_key(gpu) {
-        (lines.seen, "steps of networks left out, on GPUs measured")
-    } else {
-        (lines.unseen, "steps of GPUs left out")
-    };
-    let judged = ranges.judged(method)?;
-    Some(Validated { error: judged.error, steps: judged.steps, on: on.to_owned() })
+    let on = lines.gpus.contains_key(gpu).then_some(gpu);
+    let is_asked = |it: &&Judged| (it.gpu.as_ref(), it.method, it.mode) == (on, method, mode);
+    let Judged { error, steps, .. } = lines.errors.iter().find(is_asked)?;
+    let of = on.map_or_else(|| "GPUs left out".to_owned(), |gpu| format!("networks left out, on the {gpu}"));
+    Some(Validated { error: *error, steps: *steps, on: format!("{mode} steps of {of}") })
 }
 
 /// Whether the default method gives way to another: the error found rests on enough steps,
@@ -141,11 +139,12 @@ pub(super) fn lines_instead(
         // Lines are in what shapes tell.
         return Vec::new();
     }
-    let default = validated(MethodChoice::Auto, known, profile.workload.mode);
+    let mode = profile.workload.mode;
+    let default = validated(MethodChoice::Auto, known, mode);
     targets
         .iter()
         .filter_map(|gpu| {
-            let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug)?;
+            let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug, mode)?;
             let behind = default.as_ref().map_or_else(|| "an error not judged".to_owned(), |it| percent(it.error));
             gives_way(default.as_ref(), &found).then(|| {
                 let why = format!(
@@ -291,7 +290,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         for on in &mut gpus {
             let found = answers.iter().find(|prediction| prediction.gpu.slug == on.gpu.slug);
             let validated = match &options.kernel_wise {
-                Some(lines) if method.is_fitted() => validated_lines(method, lines, &on.gpu.slug),
+                Some(lines) if method.is_fitted() => validated_lines(method, lines, &on.gpu.slug, mode),
                 _ => validated(method, known, mode),
             };
             let covered = |prediction: &&Prediction| !method.is_fitted() || prediction.by_fitted_lines() >= COVERED;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::catalog::Vendor;
 use crate::profile::{Origin, Phase, Workload};
@@ -48,7 +48,7 @@ impl Estimate<Micros> {
 }
 
 /// The methods a time can come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Recorded on this very GPU: no prediction at all.

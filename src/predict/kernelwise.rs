@@ -30,6 +30,7 @@ use crate::catalog::GpuSpec;
 use crate::predict::Method;
 use crate::predict::learned::Spread;
 use crate::predict::rate::{fp32_product_rate, streaming_bandwidth};
+use crate::profile::Mode;
 use crate::regress::line::Line;
 use crate::units::GpuSlug;
 
@@ -179,8 +180,15 @@ pub struct AcrossLine {
 }
 
 /// The mean error of steps whose network (or GPU) was left out.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
+    /// Steps of this GPU, their networks left out; `None`: of any, their GPUs left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuSlug>,
+    /// By which lines.
+    pub method: Method,
+    /// Of training or of inference: the errors of the one say little of the other's.
+    pub mode: Mode,
     /// Mean of |predicted / measured − 1|.
     pub error: f64,
     /// Of so many steps.
@@ -202,27 +210,6 @@ pub struct Ranges {
     /// One operation by its kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Spread>,
-    /// What steps by kernels were off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel_wise_error: Option<Judged>,
-    /// What steps by layers were off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layer_wise_error: Option<Judged>,
-    /// What steps by their operations were off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_to_end_error: Option<Judged>,
-}
-
-impl Ranges {
-    /// What steps by a method were off, where that was judged.
-    pub fn judged(&self, method: Method) -> Option<Judged> {
-        match method {
-            Method::KernelWise => self.kernel_wise_error,
-            Method::LayerWise => self.layer_wise_error,
-            Method::EndToEnd => self.end_to_end_error,
-            _ => None,
-        }
-    }
 }
 
 /// Lines of kernels, layers and steps on several GPUs.
@@ -240,4 +227,6 @@ pub struct KernelWise {
     pub seen: Ranges,
     /// Of steps on GPUs left out.
     pub unseen: Ranges,
+    /// What steps were off that the lines were not fitted to.
+    pub errors: Vec<Judged>,
 }

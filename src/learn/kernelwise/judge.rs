@@ -10,7 +10,7 @@ use crate::predict::Method;
 use crate::predict::kernelwise::apply::step_operations;
 use crate::predict::kernelwise::{Across, Judged, KernelWise, Level, Lines, Ranges};
 use crate::predict::learned::Spread;
-use crate::profile::Profile;
+use crate::profile::{Mode, Profile};
 use crate::units::{GpuSlug, Micros};
 
 /// A step predicted by lines that did not see its network (or its GPU).
@@ -20,6 +20,8 @@ pub struct HeldOut {
     pub gpu: GpuSlug,
     /// Place in [`Data::steps`].
     pub step: usize,
+    /// Training or inference.
+    pub mode: Mode,
     /// By which lines.
     pub method: Method,
     /// Predicted.
@@ -125,7 +127,14 @@ fn judged(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -> V
     .into_iter()
     .filter_map(|(method, predicted)| Some((method, predicted?)))
     .filter(|(_, predicted)| predicted.get() > 0.0)
-    .map(|(method, predicted)| HeldOut { gpu: gpu.slug.clone(), step, method, predicted, measured })
+    .map(|(method, predicted)| HeldOut {
+        gpu: gpu.slug.clone(),
+        step,
+        mode: profile.workload.mode,
+        method,
+        predicted,
+        measured,
+    })
     .collect()
 }
 
@@ -173,6 +182,24 @@ impl Held {
             range(&self.gpus, &self.operations_elsewhere, LeftOut::Gpu),
         )
     }
+
+    /// Mean errors: on each measured GPU, and on GPUs left out.
+    pub(super) fn errors(&self) -> Vec<Judged> {
+        let mut groups: Vec<(Judged, f64)> = Vec::new();
+        let within = self.networks.iter().map(|step| (Some(&step.gpu), step));
+        for (gpu, step) in within.chain(self.gpus.iter().map(|step| (None, step))) {
+            let is_of =
+                |(of, _): &(Judged, f64)| (of.gpu.as_ref(), of.method, of.mode) == (gpu, step.method, step.mode);
+            let index = groups.iter().position(is_of).unwrap_or_else(|| {
+                let (method, mode) = (step.method, step.mode);
+                groups.push((Judged { gpu: gpu.cloned(), method, mode, error: 0.0, steps: 0 }, 0.0));
+                groups.len() - 1
+            });
+            groups[index].0.steps += 1;
+            groups[index].1 += step.error();
+        }
+        groups.into_iter().map(|(of, sum)| Judged { error: sum / f64::from(of.steps), ..of }).collect()
+    }
 }
 
 fn range(steps: &[HeldOut], operations: &[(usize, f64)], left_out: LeftOut) -> Ranges {
@@ -188,15 +215,7 @@ fn range(steps: &[HeldOut], operations: &[(usize, f64)], left_out: LeftOut) -> R
         let widening = if left_out == LeftOut::Gpu { few_boards(&logs) } else { 1.0 };
         Some(around_one(spread.widened(widening)))
     };
-    let judged = |method: Method| -> Option<Judged> {
-        let errors: Vec<f64> = steps.iter().filter(|step| step.method == method).map(HeldOut::error).collect();
-        let steps = u32::try_from(errors.len()).ok().filter(|&steps| steps > 0)?;
-        Some(Judged { error: errors.iter().sum::<f64>() / f64::from(steps), steps })
-    };
     Ranges {
-        kernel_wise_error: judged(Method::KernelWise),
-        layer_wise_error: judged(Method::LayerWise),
-        end_to_end_error: judged(Method::EndToEnd),
         kernel_wise: of(Method::KernelWise),
         layer_wise: of(Method::LayerWise),
         end_to_end: of(Method::EndToEnd),

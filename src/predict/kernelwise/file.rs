@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AcrossLine, GpuLines, Group, KernelWise, Ranges};
+use super::{AcrossLine, GpuLines, Group, Judged, KernelWise, Ranges};
 use crate::predict::learned::Spread;
 use crate::units::GpuSlug;
 
@@ -51,6 +51,8 @@ struct File {
     seen: Ranges,
     #[serde(default)]
     unseen: Ranges,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Judged>,
 }
 
 impl KernelWise {
@@ -70,8 +72,8 @@ impl KernelWise {
             return Err(KernelWiseError::Version(head.version));
         }
         let file: File = serde_json::from_slice(bytes).map_err(|error| KernelWiseError::Form(error.to_string()))?;
-        let File { gpus, across, across_layers, across_steps, seen, unseen, .. } = file;
-        let model = Self { gpus, across, across_layers, across_steps, seen, unseen };
+        let File { gpus, across, across_layers, across_steps, seen, unseen, errors, .. } = file;
+        let model = Self { gpus, across, across_layers, across_steps, seen, unseen, errors };
         model.check()?;
         Ok(model)
     }
@@ -87,6 +89,7 @@ impl KernelWise {
             across_steps: self.across_steps.clone(),
             seen: self.seen,
             unseen: self.unseen,
+            errors: self.errors.clone(),
         };
         let mut value = serde_json::to_value(&file).unwrap_or_default();
         shorten(&mut value);
@@ -126,6 +129,9 @@ impl KernelWise {
                 let sound = |Spread { low, high, .. }: Spread| low > 0.0 && low <= high && high.is_finite();
                 ensure(spread.is_none_or(sound), name.to_owned(), "is no range")?;
             }
+        }
+        for (index, judged) in self.errors.iter().enumerate() {
+            ensure(not_negative(judged.error), format!("errors[{index}].error"), "must be 0 or more")?;
         }
         Ok(())
     }
