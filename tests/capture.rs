@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use habitat_tui::profile::{Phase, Precision, Profile};
+use habitat_tui::profile::{Operation, Phase, Precision, Profile};
 use habitat_tui::units::Bytes;
 use serde_json::Value;
 
@@ -962,6 +962,38 @@ fn training_in_other_threads_is_recorded_or_left_alone() {
     }
 }
 
+/// Whole programs: what a step processes is that of the step that is counted, or not known.
+#[test]
+fn samples_and_parameters_are_those_of_the_step_that_is_counted() {
+    let Some(python) = torch() else { return };
+    let program = |name: &str, how: &[&str]| {
+        let place = Place::new();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/programs").join(name);
+        let ran = place.run(&[], &[&[&*python, path.to_str().unwrap()], how].concat());
+        let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{name}: {}", ran.err())).clone();
+        let product = |columns: u64| {
+            let is_one = |it: &&Operation| it.inputs.last().and_then(|shape| shape.last()) == Some(&columns);
+            profile.operations.iter().find(is_one).map(|it| (it.name.clone(), it.inputs.clone()))
+        };
+        (profile.workload.batch_size, profile.workload.parameter_count, product(32), ran)
+    };
+    // Every sample by itself, all at once.
+    let (batch, _, product, ran) = program("functional.py", &[]);
+    assert_eq!(batch, None, "{}", ran.seen);
+    assert!(ran.seen.to_string().contains("torch.func.vmap"), "{}", ran.seen);
+    let (_, inputs) = product.unwrap();
+    assert!(inputs.iter().flatten().any(|extent| *extent == 12), "{inputs:?}");
+    // An inner loop, whose optimizers do not last.
+    let (batch, _, _, ran) = program("meta.py", &[]);
+    assert_eq!(batch, Some(10));
+    assert!(ran.seen.to_string().contains("of an optimizer that does not last"), "{}", ran.seen);
+    // Another thread trains a model of its own.
+    if torch_version(&python) >= (2, 15) {
+        let (_, parameters, _, ran) = program("threads.py", &["two"]);
+        assert_eq!(parameters, Some(676), "{}", ran.seen);
+    }
+}
+
 #[test]
 fn a_profiler_that_the_program_begins_in_a_thread_is_whole() {
     let Some(python) = torch() else { return };
@@ -1050,6 +1082,7 @@ fn files_of_a_job_that_closed_all_are_left_alone() {
     let Some(python) = torch() else { return };
     let ran = Place::new().run(&[], &[&python, &fixture("closes_files.py")]);
     assert_eq!((ran.code(), ran.out().as_str()), (0, "steps 40 loss 0.036575\n"), "{}", ran.err());
+    assert!(ran.err().contains("nothing was heard of the job after its step"), "{}", ran.err());
 }
 
 #[test]

@@ -81,6 +81,13 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     let Import { mut profile, summary } = import(&traces, &options)?;
     let times = main.step_times();
     check(&summary, times)?;
+    if main.optimizers >= SHORT_LIVED {
+        notes.push(format!(
+            "a step is one of an optimizer that does not last: {} followed each other, as in the inner loop of \
+             meta-learning. Steps of others were not counted",
+            main.optimizers
+        ));
+    }
     let window = main.windows.first().and_then(|window| window.cuda);
     if let Some(window) = window {
         notes.push(format!(
@@ -194,6 +201,10 @@ fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<St
     step.samples = Some(times.count);
     notes.push(format!("the step time is {how} of {} steps outside the recorded windows", times.count));
 }
+
+/// Optimizers that follow each other before the window is closed: of one a phase there are
+/// fewer.
+const SHORT_LIVED: u32 = 3;
 
 /// Times as long as others that a recorded step may take: the profiler slows the host down,
 /// and short steps by the most.

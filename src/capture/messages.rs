@@ -143,7 +143,7 @@ pub enum Window {
         /// Elements of everything the optimizers train.
         #[serde(default)]
         parameters: u64,
-        /// Optimizers seen.
+        /// Optimizers whose steps are counted, one after the other's end.
         #[serde(default)]
         optimizers: u32,
         /// The rank.

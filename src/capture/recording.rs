@@ -56,6 +56,8 @@ pub struct Process {
     pub model: Option<Model>,
     /// Elements of what is trained.
     pub parameters: Option<u64>,
+    /// Optimizers whose steps are counted, one after the other's end.
+    pub optimizers: u32,
     /// Largest GPU memory of tensors.
     pub peak_memory_bytes: Option<u64>,
     /// What stays in memory from step to step.
@@ -127,6 +129,8 @@ pub enum Seen {
         steps: u64,
         /// Whether the end came in a window.
         in_window: bool,
+        /// Whether the process said so at its end; else it may have made more.
+        is_all: bool,
     },
     /// Steps, but only in processes that were not to record.
     OtherRanks,
@@ -284,7 +288,7 @@ impl Recording {
                 return Seen::OtherRanks;
             }
             if dropped.is_empty() || in_window {
-                return Seen::TooFew { steps: process.steps, in_window };
+                return Seen::TooFew { steps: process.steps, in_window, is_all: process.exited };
             }
             return Seen::Dropped(dropped);
         }
@@ -332,12 +336,13 @@ impl Process {
                 self.in_window = true;
                 keep(&mut self.costs, cost_us);
             }
-            Window::Closed { step, cost_us, parameters, rank, peak_memory_bytes, held, .. } => {
+            Window::Closed { step, cost_us, parameters, optimizers, rank, peak_memory_bytes, held } => {
                 self.steps = self.steps.max(step);
                 self.in_window = false;
                 self.closed = self.closed.saturating_add(1);
                 keep(&mut self.costs, cost_us);
                 self.parameters = Some(parameters);
+                self.optimizers = optimizers;
                 self.rank = rank.or(self.rank);
                 self.peak_memory_bytes = peak_memory_bytes.or(self.peak_memory_bytes);
                 self.held = held.map(|held| Held { device: short(&held.device), ..held }).or(self.held.take());
@@ -407,9 +412,9 @@ mod tests {
         old.hear(1, Message::Refused { reason: "torch_too_old".into() });
         assert_eq!(old.seen(), Seen::TooOld("2.15.0".into()));
         recording.hear(1, Message::Steps { first: 2, times_us: vec![1.0; 6] });
-        assert_eq!(recording.seen(), Seen::TooFew { steps: 7, in_window: false });
+        assert_eq!(recording.seen(), Seen::TooFew { steps: 7, in_window: false, is_all: false });
         recording.hear(1, Message::Window(Window::Opened { step: 10, cost_us: 5.0, note: None }));
-        assert_eq!(recording.seen(), Seen::TooFew { steps: 10, in_window: true });
+        assert_eq!(recording.seen(), Seen::TooFew { steps: 10, in_window: true, is_all: false });
         let mut dropped = recording.clone();
         dropped.hear(1, Message::Window(Window::Dropped { step: 11, reason: "users_profiler".into(), number: None }));
         assert_eq!(dropped.seen(), Seen::Dropped(vec!["users_profiler".into()]));

@@ -543,6 +543,51 @@ fn a_validation_in_the_recording_is_no_part_of_the_step() {
     }
 }
 
+/// Where a checkpointed block is computed again, PyTorch breaks off its last operator before
+/// it computes anything (early stop of `torch.utils.checkpoint`).
+#[test]
+fn what_checkpointing_breaks_off_is_no_operation() {
+    let product = |sequence: u32| {
+        format!(
+            r#""Sequence number": {sequence}, "Input Dims": [[2], [5, 3], [3, 2]], "Input type": ["float", "float", "float"]"#
+        )
+    };
+    for broken_off in [false, true] {
+        let mut trace = Trace::default();
+        step_on_a_cpu(&mut trace, 1, 1000.0, 0);
+        trace.operator(MAIN, "aten::addmm", 1002.0, 8.0, &product(1));
+        trace.operator(MAIN, "aten::expand", 1003.0, 1.0, "");
+        trace.operator(MAIN, "AddmmBackward0", 1050.0, 20.0, r#""Sequence number": 1, "Fwd thread id": 1"#);
+        trace.operator(MAIN, "aten::addmm", 1051.0, 8.0, &product(2));
+        trace.operator(MAIN, "aten::detach", 1052.0, 2.0, "");
+        trace.operator(MAIN, "detach", 1053.0, 0.5, "");
+        if !broken_off {
+            trace.operator(MAIN, "aten::expand", 1055.0, 1.0, "");
+        }
+        let profile = on_a_cpu(&trace).profile;
+        let shape = [vec![2], vec![5, 3], vec![3, 2]];
+        let found: u32 = profile.operations.iter().filter(|it| it.inputs == shape).map(|it| it.count).sum();
+        assert_eq!(found, if broken_off { 1 } else { 2 }, "{:?}", profile.operations);
+    }
+}
+
+/// `torch.func.vmap` calls an operator with the shapes of one sample, which calls another of
+/// all of them.
+#[test]
+fn what_vmap_batches_is_taken_as_it_runs() {
+    for (inner, dims) in [("aten::bmm", "[[12, 5, 3], [12, 3, 2]]"), ("aten::mm", "[[60, 3], [3, 2]]")] {
+        let mut trace = Trace::default();
+        step_on_a_cpu(&mut trace, 1, 1000.0, 0);
+        let one = r#""Input Dims": [[2], [5, 3], [3, 2]], "Input type": ["float", "float", "float"]"#;
+        trace.operator(MAIN, "aten::addmm", 1002.0, 8.0, one);
+        let all = format!(r#""Input Dims": {dims}, "Input type": ["float", "float"]"#);
+        trace.operator(MAIN, inner, 1003.0, 5.0, &all);
+        let profile = on_a_cpu(&trace).profile;
+        assert!(profile.operations.iter().all(|it| it.inputs != [vec![2], vec![5, 3], vec![3, 2]]), "{inner}");
+        assert_eq!(operation(&profile, inner, Phase::Forward).count, 1, "{:?}", profile.operations);
+    }
+}
+
 /// A CPU steps tensor by tensor, a GPU all at once.
 #[test]
 fn an_update_on_a_cpu_is_brought_to_lists() {

@@ -17,7 +17,7 @@ from .optimizers import Optimizers
 from .process import at_exit, free_bytes, rank
 from .pytorch import all_threads, capturing, compiled, in_backward, in_compiled, is_before
 from .pytorch import set_eval_frame, skip, torch_version
-from .signals import Held, Request, in_main, is_programs
+from .signals import Held, Request, in_main
 from .window import OPEN_SECONDS, OPEN_TIMES, SPARE, Window, export
 
 # Seconds between two reports of step times.
@@ -47,37 +47,30 @@ untraced._torchdynamo_disable = True
 
 class Inside:
     """While code of ours runs in the program. Our exceptions stay here. The handlers of the
-    program's signals wait until we leave, where what they raise reaches the program; what
-    comes all the same, as in a fork, ends the window. What torch.compile compiles does not
-    see us."""
+    program's signals wait until we leave, where what they raise reaches the program. What
+    torch.compile compiles does not see us."""
 
-    def __init__(self, hook, held=None):
+    def __init__(self, hook):
         self.hook = hook
-        self.held = held
+        self.held = Held()
 
     def __enter__(self):
         self.callback = set_eval_frame(None)
-        if self.held is not None:
-            self.held.__enter__()
+        self.held.__enter__()
         self.hook.busy = True
 
     def __exit__(self, kind, problem, _):
         self.hook.busy = False
         try:
-            if problem is None:
-                return True
-            if is_programs(problem):
-                try:
-                    self.hook.rest("a signal came")
-                except Exception:
-                    pass  # What the signal broke off may not end as it should.
-                return False
-            self.hook.fail(problem)
-            return True
+            if isinstance(problem, Exception):
+                self.hook.fail(problem)
+            elif problem is not None:
+                self.hook.rest("it was broken off")
+            # Of the others we raise none.
+            return problem is None or isinstance(problem, Exception)
         finally:
             try:
-                if self.held is not None:
-                    self.held.leave([])
+                self.held.leave([])
             finally:
                 set_eval_frame(self.callback)
 
@@ -107,7 +100,8 @@ class Hook:
         self.link = None
         self.ended = False
         self.steps = 0
-        self.owner = None
+        self.owner = self.thread = None
+        self.owners = 0  # One after the other's end.
         self.idle = (0, 0, 0)
         self.last = None
         self.times = []
@@ -190,7 +184,7 @@ class Hook:
                     return
             elif others(optimizer):
                 return
-            with Inside(self, Held()):
+            with Inside(self):
                 step(optimizer)
 
         # What runs before `Inside` has turned torch.compile off.
@@ -254,7 +248,8 @@ class Hook:
         link = self.link or self.connect()
         owner = self.owner() if self.owner is not None else None
         if owner is None:
-            self.owner = weakref.ref(optimizer)
+            self.owner, self.thread = weakref.ref(optimizer), threading.get_ident()
+            self.owners += 1
         elif owner is not optimizer:
             self.optimizers.note(optimizer)
             if self.idle[2] >= SUCCESSION:
@@ -295,7 +290,8 @@ class Hook:
         self.catch_up()
         self.report(time.perf_counter())
         self.rest("another optimizer went on")
-        self.owner, self.last, self.idle = weakref.ref(optimizer), None, (0, 0, 0)
+        self.owner, self.thread = weakref.ref(optimizer), threading.get_ident()
+        self.last, self.idle = None, (0, 0, 0)
         self.next_window = max(self.next_window, self.steps + GAP)
 
     def report(self, now):
@@ -341,7 +337,7 @@ class Hook:
             probe.stop()
             self.modules, calls = list(probe.outer.values()), probe.unseen
             self.send(dict(probe.found, type="model", step=step))
-        total = events(made, self.optimizers.tensors(), calls, self.settings)
+        total = events(made, self.optimizers.tensors(self.thread), calls, self.settings)
         return min(self.settings["window"], MOST_EVENTS // max(total, 1)), total
 
     # ----- windows
@@ -422,7 +418,7 @@ class Hook:
         """Some times a second while a window is open, anywhere in the program."""
         if self.busy:
             return
-        with Inside(self, Held()):
+        with Inside(self):
             window = self.window
             if window is None or not window.within_reach():
                 return
@@ -437,7 +433,7 @@ class Hook:
     def make_way(self):
         """A profiler of the user's is about to start."""
         away = None
-        with Inside(self, Held()):
+        with Inside(self):
             if self.turn.acquire(timeout=EXPORT_WAIT):
                 try:
                     window = self.window
@@ -459,7 +455,7 @@ class Hook:
             self.window, self.next_window = None, self.steps + GAP
             profile = window.end()
         modules = [module for module in (there() for there in self.modules) if module is not None]
-        remains = held(self.optimizers.those_there(), modules)
+        remains = held(self.optimizers.those_there(self.thread), modules)
         self.last = time.perf_counter()
         self.windows += 1
         self.optimizers.forget()
@@ -469,8 +465,8 @@ class Hook:
                 "state": "closed",
                 "step": min(self.steps, window.last),
                 "cost_us": round((self.last - began) * 1e6, 1),
-                "parameters": self.optimizers.parameters(),
-                "optimizers": len(self.optimizers),
+                "parameters": self.optimizers.parameters(self.thread),
+                "optimizers": self.owners,
                 "rank": rank(),
                 "peak_memory_bytes": peak_memory(),
                 "held": remains,
@@ -537,7 +533,7 @@ class Hook:
         if self.ended or os.getpid() != self.pid:
             return
         self.ended = True
-        with Inside(self, Held()):
+        with Inside(self):
             window = self.window
             if window is not None and window.within_reach():
                 crashed = getattr(sys, "last_value", None) is not None

@@ -5,8 +5,8 @@ import inspect
 import weakref
 from collections.abc import Mapping
 
-from .pytorch import autocast, in_backward
-from .signals import is_programs
+from .pytorch import autocast, in_backward, is_batched
+from .signals import Held
 
 # Inputs whose shapes are told, and how deep containers of tensors are looked into.
 MOST = 16
@@ -47,11 +47,11 @@ class Inputs:
         has_gradients = torch.is_grad_enabled
 
         def guarded(call, *arguments):
-            try:
-                call(*arguments)
-            except Exception as problem:
-                if is_programs(problem):
-                    raise
+            with Held():
+                try:
+                    call(*arguments)
+                except Exception:
+                    pass  # Less is known of the model then.
 
         def before(called, inputs):
             if not has_gradients():
@@ -120,6 +120,8 @@ class Inputs:
         if isinstance(value, torch.Tensor):
             if value.layout is not torch.strided:
                 found["opaque"] = "sparse tensor"
+            elif is_batched(value):
+                found["opaque"] = "tensor of torch.func.vmap"
             elif value.dim() > 0 and len(found["inputs"]) < MOST:
                 shape = [int(extent) for extent in value.shape]
                 found["inputs"].append({"shape": shape, "dtype": str(value.dtype).replace("torch.", "")})

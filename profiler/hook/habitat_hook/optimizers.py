@@ -1,5 +1,6 @@
 """The optimizers of the process, and the parameters they train."""
 
+import threading
 import weakref
 
 # Optimizers whose parameters are counted at most.
@@ -12,6 +13,8 @@ class Optimizers:
     def __init__(self):
         self.counted = {}
         self.alive = {}
+        # The threads that they made steps in: others may train something else.
+        self.threads = {}
 
     def note(self, optimizer):
         """Remembers what an optimizer trains; a few of them at most."""
@@ -19,6 +22,7 @@ class Optimizers:
         if not self.knows(optimizer) and not self.is_full():
             key = id(optimizer)
             self.alive[key] = weakref.ref(optimizer)
+            self.threads[key] = threading.get_ident()
             self.counted[key] = [
                 (id(parameter), parameter.numel())
                 for group in optimizer.param_groups
@@ -36,18 +40,19 @@ class Optimizers:
     def forget(self):
         """Leaves out the optimizers that are gone."""
         for key in [key for key, there in self.alive.items() if there() is None]:
-            del self.alive[key], self.counted[key]
+            del self.alive[key], self.counted[key], self.threads[key]
 
-    def __len__(self):
-        return len(self.counted)
+    def of(self, thread):
+        """The keys of those of a thread."""
+        return [key for key, one in self.threads.items() if one == thread]
 
-    def those_there(self):
-        return [made for made in (there() for there in self.alive.values()) if made is not None]
+    def those_there(self, thread):
+        return [made for made in (self.alive[key]() for key in self.of(thread)) if made is not None]
 
-    def parameters(self):
+    def parameters(self, thread):
         """Elements of all parameters, one that two optimizers train once."""
-        return sum({key: numel for entry in self.counted.values() for key, numel in entry}.values())
+        return sum({key: numel for one in self.of(thread) for key, numel in self.counted[one]}.values())
 
-    def tensors(self):
+    def tensors(self, thread):
         """How many tensors they train."""
-        return sum(map(len, self.counted.values()))
+        return sum(len(self.counted[key]) for key in self.of(thread))

@@ -57,6 +57,20 @@ def all_threads():
         return None
 
 
+def is_batched(tensor):
+    """Whether torch.func.vmap has it stand for many of its shape."""
+    import torch
+
+    functorch = getattr(torch._C, "_functorch", None)
+    if functorch is None or not hasattr(functorch, "is_functorch_wrapped_tensor"):
+        return False
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False
+
+
 def autocast():
     """The data type that autocast computes in, where it is on."""
     import torch

@@ -4,52 +4,11 @@ is asked to do something."""
 import _signal
 import _thread
 import ctypes
-import functools
 import os
 import signal
 import sys
 import threading
 import time
-
-
-def is_programs(problem):
-    """Whether it came from a handler of the program's signals. Python runs them between any
-    two lines of the main thread, ours too, and what they raise is for the program."""
-    if not isinstance(problem, Exception):
-        return True  # KeyboardInterrupt, SystemExit: we raise none.
-    codes = {code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-    where = problem.__traceback__
-    while where is not None:
-        if where.tb_frame.f_code in codes:
-            return True
-        where = where.tb_next
-    return False
-
-
-def code(handler):
-    """The code that runs when it is called; None of what is not written in Python."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    handler = getattr(handler, "__func__", handler)
-    found = getattr(handler, "__code__", None)
-    return found or getattr(getattr(type(handler), "__call__", None), "__code__", None)
-
-
-def completely(call):
-    """Calls it, and again where it was broken off, by a handler of a signal above all. What
-    was raised first goes on then."""
-    raised = []
-    for _ in range(5):
-        try:
-            call()
-            break
-        except BaseException as problem:
-            raised.append(problem)
-    try:
-        if raised:
-            raise raised[0]
-    finally:
-        del raised  # They hold each other.
 
 
 class Request:

@@ -10,7 +10,7 @@ from .extent import MOST_EVENTS, PER_NODE, nodes
 from .link import greet
 from .process import free_bytes, give_back_memory, is_whole, remove
 from .pytorch import capturing, end_kineto_thread, in_backward
-from .signals import Request, completely
+from .signals import Request
 
 # A window is open for so many seconds at most, or for so many times what its steps took
 # before. A validation that begins in it would fill the memory with events.
@@ -124,7 +124,7 @@ class Window:
         self.over = True
         self.wake.set()
         profile = self.profile
-        completely(self.stop)
+        self.stop()
         self.profile = None
         return profile
 
@@ -140,7 +140,7 @@ class Window:
             self.stopping = True
             self.profile.stop()
             return
-        # A signal came within start() or stop().
+        # start() or stop() failed.
         inner = getattr(self.profile, "profiler", None)
         if not self.stopping and inner is not None and not torch.autograd._profiler_enabled():
             # One that is prepared and never started is in the way of the program's own.

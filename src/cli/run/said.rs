@@ -185,9 +185,13 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, recorder: Recorder, end: 
              trace with torch.profiler and use `habitat-tui import`"
                 .to_owned()
         }
-        Seen::TooFew { steps, in_window: true } => {
+        Seen::TooFew { steps, in_window: true, .. } => {
             format!("nothing recorded: the job ended in the recorded window, at step {steps} or soon after")
         }
+        Seen::TooFew { steps, is_all: false, .. } if end == End::Well => format!(
+            "nothing recorded: nothing was heard of the job after its step {steps}, neither of its end. Did it close \
+             files that it had not opened, or end by os._exit()?"
+        ),
         Seen::TooFew { steps, .. } => too_few(*steps, settings, end),
         Seen::OtherRanks => {
             "nothing recorded: the first rank is not on this machine; --all-ranks records the others".to_owned()

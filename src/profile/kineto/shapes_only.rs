@@ -95,7 +95,10 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
     let mut outer = vec![false; records.host.len()];
     let mut inner = vec![false; records.host.len()];
     for index in (0..records.host.len() as u32).filter(|index| works(*index) && !helps(name(*index))) {
-        inner[index as usize] = around(nesting, index).any(|range| is_whole(name(range)));
+        // A product that another carries out is what runs: torch.func.vmap has the inner one
+        // take all samples at once.
+        let computes = |range: u32| is_whole(name(range)) && !(is_product(name(range)) && is_product(name(index)));
+        inner[index as usize] = around(nesting, index).any(computes);
         if !inner[index as usize] {
             for range in around(nesting, index) {
                 outer[range as usize] = true;
@@ -109,8 +112,14 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
         helps(name(index))
             && around(nesting, index).find(|range| works(*range)).is_some_and(|range| !outer[range as usize])
     };
-    let is_leaf =
-        |index: u32| works(index) && !outer[index as usize] && !inner[index as usize] && !part_of_another(index);
+    let broken_off = broken_off(records, nesting);
+    let is_leaf = |index: u32| {
+        works(index)
+            && !outer[index as usize]
+            && !inner[index as usize]
+            && !broken_off.contains(&index)
+            && !part_of_another(index)
+    };
     let mut order: Vec<u32> = (0..records.host.len() as u32).filter(|index| is_leaf(*index)).collect();
     order.sort_by(|a, b| records.host[*a as usize].start.total_cmp(&records.host[*b as usize].start));
     let mut taken = HashSet::new();
@@ -134,6 +143,35 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
     joined
 }
 
+/// Operators that were called again for the backward pass and broken off before they computed
+/// anything, as checkpointing (`torch.utils.checkpoint`) does once it has what it needs: they
+/// call nothing, where others of the name do.
+fn broken_off(records: &Records, nesting: &Nesting) -> HashSet<u32> {
+    let is_node = |range: u32| is_autograd_node(records.names.text(records.host[range as usize].name));
+    let mut calls = vec![false; records.host.len()];
+    for (host, parent) in records.host.iter().zip(&nesting.parents) {
+        // What checkpointing itself calls, to keep an input.
+        let keeps = matches!(records.names.text(host.name), "aten::detach" | "detach");
+        if *parent != NO_RANGE && !keeps {
+            calls[*parent as usize] = true;
+        }
+    }
+    let of_forward = |index: &u32| {
+        let host = &records.host[*index as usize];
+        host.kind == HostKind::Operator && host.sequence >= 0 && !host.of_forward
+    };
+    let again = |index: &u32| around(nesting, *index).any(is_node);
+    let all = 0..records.host.len() as u32;
+    let usual: HashSet<_> = all
+        .clone()
+        .filter(|index| calls[*index as usize] && of_forward(index) && !again(index))
+        .map(|index| records.host[index as usize].name)
+        .collect();
+    all.filter(|index| !calls[*index as usize] && usual.contains(&records.host[*index as usize].name))
+        .filter(|index| of_forward(index) && again(index))
+        .collect()
+}
+
 /// The ranges around one, innermost first.
 fn around(nesting: &Nesting, range: u32) -> impl Iterator<Item = u32> + '_ {
     std::iter::successors(nesting.parents.get(range as usize).copied(), |range| {
@@ -148,16 +186,14 @@ const DEEPEST: usize = 200;
 
 /// Operators that are one piece of work on a GPU however the CPU computes them.
 fn is_whole(name: &str) -> bool {
-    matches!(
-        name,
-        "aten::mm"
-            | "aten::addmm"
-            | "aten::bmm"
-            | "aten::baddbmm"
-            | "aten::convolution_backward"
-            | "aten::native_layer_norm"
-    ) || name.starts_with("aten::_foreach_")
+    is_product(name)
+        || matches!(name, "aten::convolution_backward" | "aten::native_layer_norm")
+        || name.starts_with("aten::_foreach_")
         || name.starts_with("aten::_fused_")
+}
+
+fn is_product(name: &str) -> bool {
+    matches!(name, "aten::mm" | "aten::addmm" | "aten::bmm" | "aten::baddbmm")
 }
 
 /// Operators that prepare or move data for another.
