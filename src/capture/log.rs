@@ -128,7 +128,7 @@ fn attend(mut started: Started, from: PipeReader, to: &File, events: &Sender<Eve
 /// is told on standard error.
 ///
 /// # Errors
-/// Where standard input, output and error are not what [`start`] makes them.
+/// Where standard input, output and error are not what `start` makes them.
 pub fn write() -> io::Result<()> {
     for signal in [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
