@@ -826,6 +826,25 @@ fn a_validation_in_the_window_ends_it() {
     assert!(dropped.contains("did a validation begin?"), "{}", ran.seen);
 }
 
+/// What exports or compiles a model in the step that is looked at gets what it would.
+#[test]
+fn exports_in_the_step_looked_at_are_as_they_would_be() {
+    let Some(python) = torch() else { return };
+    if torch_version(&python) < (2, 6) {
+        return; // It exports otherwise.
+    }
+    for how in ["export", "strict", "compile", "trace"] {
+        let place = Place::new();
+        let script = fixture("exports.py");
+        let job = [python.as_str(), script.as_str(), how];
+        let (ran, bare) = (place.run(&[], &job), place.bare(&job));
+        assert_eq!(Some(ran.code()), bare.status.code(), "{how}: {}", ran.err());
+        assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{how}: {}", ran.err());
+        assert!(!ran.err().contains("TracerWarning"), "{how}: {}", ran.err());
+        assert_eq!(ran.windows(), [(11, 13)], "{how}: {}", ran.seen);
+    }
+}
+
 /// The batch size is that of the model's input, or it is said why it is not known; and the
 /// operators are those of the step: counted by hand, an optimizer's as a GPU runs them.
 #[test]

@@ -543,6 +543,34 @@ fn a_validation_in_the_recording_is_no_part_of_the_step() {
     }
 }
 
+/// The last batch of an epoch is short; sequences are of any length.
+#[test]
+fn steps_of_different_shapes_are_not_added_up() {
+    let trace = |rows: [u64; 3]| {
+        let mut trace = Trace::default();
+        for (number, rows) in (11..).zip(rows) {
+            let mut step = Trace::default();
+            step_on_a_cpu(&mut step, number, 1000.0 * f64::from(number), 0);
+            let sized = |event: &String| {
+                event.replace("[2, 3]", &format!("[{rows}, 3]")).replace("[2, 4]", &format!("[{rows}, 4]"))
+            };
+            trace.events.extend(step.events.iter().map(sized));
+        }
+        on_a_cpu(&trace).profile
+    };
+    for (rows, kept, told) in [
+        ([8, 2, 8], 8, "the profile is that of step 11 and step 13"),
+        ([9, 5, 7], 7, "the 3 recorded steps have different shapes: the profile is that of step 13"),
+    ] {
+        let profile = trace(rows);
+        let products: Vec<_> = profile.operations.iter().filter(|it| it.name == "aten::addmm").collect();
+        assert_eq!(products.len(), 1, "{products:?}");
+        assert_eq!((products[0].count, &products[0].inputs[1]), (1, &vec![kept, 3]));
+        assert!(notes(&profile).contains(told), "{}", notes(&profile));
+    }
+    assert!(!notes(&trace([8, 8, 8])).contains("different shapes"));
+}
+
 /// Where a checkpointed block is computed again, PyTorch breaks off its last operator before
 /// it computes anything (early stop of `torch.utils.checkpoint`).
 #[test]

@@ -14,8 +14,8 @@ from .inputs import Inputs
 from .link import greet
 from .memory import held, peak_memory
 from .optimizers import Optimizers
-from .process import at_exit, free_bytes, rank
-from .pytorch import all_threads, capturing, compiled, in_backward, in_compiled, is_before
+from .process import at_exit, can_open_files, free_bytes, rank
+from .pytorch import all_threads, capturing, in_backward, in_region, is_before
 from .pytorch import set_eval_frame, skip, torch_version
 from .signals import Held, Request, in_main
 from .window import OPEN_SECONDS, OPEN_TIMES, SPARE, Window, export
@@ -324,8 +324,8 @@ class Hook:
     def look(self, optimizer):
         """Watches one step, the last before the window: how much it is, and what the model is given."""
         self.made = nodes()
-        if self.windows or self.dropped or compiled():
-            return  # A global hook would have compiled code compiled again.
+        if self.windows or self.dropped:
+            return
         self.probe = Inputs(optimizer)
 
     def looked(self, step):
@@ -357,6 +357,8 @@ class Hook:
         folder = self.settings["folder"]
         if not os.path.isdir(folder):
             return "the folder for its trace, %s, is gone" % folder
+        if not can_open_files():
+            return "the job has no file descriptor left for its trace (ulimit -n)"
         free = free_bytes(folder)
         if free is not None and free < SPARE:
             reason = "%.0f MB are free in %s, and a trace may need %.0f MB; set XDG_CACHE_HOME to a folder with room"
@@ -404,8 +406,7 @@ class Hook:
             window.next_mark(step + 1)
         elif capturing():
             window.next_mark(None)  # It closes when the capture is over.
-        elif not window.complete and in_compiled():
-            # PyTorch warns of a compiled region that is not over when the profiler stops.
+        elif not window.complete and in_region():
             window.next_mark(None)
             window.complete, window.completed = True, time.perf_counter()
             window.wake.set()
@@ -425,7 +426,7 @@ class Hook:
             with self.turn:
                 reason = window.doom or window.excess()
                 if window.complete:
-                    if not in_compiled():
+                    if not in_region():
                         self.close(window)
                 elif reason is not None:
                     self.lose(window, reason)

@@ -2,10 +2,11 @@
 
 import dataclasses
 import inspect
+import sys
 import weakref
 from collections.abc import Mapping
 
-from .pytorch import autocast, in_backward, is_batched
+from .pytorch import autocast, in_backward, is_batched, set_eval_frame, skip
 from .signals import Held
 
 # Inputs whose shapes are told, and how deep containers of tensors are looked into.
@@ -14,7 +15,10 @@ DEEP = 3
 
 
 class Inputs:
-    """Watches the calls of modules from now on, until it is told to stop.
+    """Watches the calls of modules in this thread from now on, until it is told to stop.
+
+    With Python's own `sys.setprofile`: hooks of modules would be seen by what compiles,
+    exports or copies them meanwhile.
 
     The model is the first module in training that owns parameters which the optimizer
     trains; a module of a data loader, such as a normalisation, owns none.
@@ -22,7 +26,6 @@ class Inputs:
 
     def __init__(self, optimizer):
         import torch
-        from torch.nn.modules import module
 
         self.trained = {id(one) for group in optimizer.param_groups for one in group["params"]}
         self.found = {
@@ -44,35 +47,40 @@ class Inputs:
         self.inner = set()
         # Calls that autograd does not see.
         self.unseen = 0
-        has_gradients = torch.is_grad_enabled
+        self.over = False
+        call, has_gradients = torch.nn.Module._call_impl.__code__, torch.is_grad_enabled
+        # What is traced or exported has no shapes of its own to look at.
+        traced = torch.jit.is_tracing, getattr(torch.compiler, "is_compiling", bool)
 
-        def guarded(call, *arguments):
+        def seen(frame, event, argument):
+            if event != "call" or frame.f_code is not call:
+                return
+            if self.over:
+                sys.setprofile(None)  # It was ended in another thread.
+                return
+            callback = set_eval_frame(None)
             with Held():
                 try:
-                    call(*arguments)
+                    if not has_gradients():
+                        self.unseen += 1
+                    if not any(is_traced() for is_traced in traced):
+                        there = frame.f_locals
+                        self.called(there["self"], there["args"], there["kwargs"])
                 except Exception:
                     pass  # Less is known of the model then.
+                finally:
+                    set_eval_frame(callback)
 
-        def before(called, inputs):
-            if not has_gradients():
-                self.unseen += 1
-            if id(called) not in self.inner or self.found["autocast"] is None:
-                guarded(self.begins, called)
+        self.seen = seen
+        skip(seen.__code__)
+        if sys.getprofile() is None:
+            sys.setprofile(seen)
 
-        def after(called, inputs, keywords, result=None):
-            if self.model is not None and self.model() is called:
-                guarded(self.ends, inputs, keywords)
-
-        def after_without(called, inputs, result):
-            after(called, inputs, {})
-
-        for hook in (before, after, after_without):
-            hook._torchdynamo_disable = True
-        self.handles = [module.register_module_forward_pre_hook(before)]
-        try:
-            self.handles.append(module.register_module_forward_hook(after, with_kwargs=True))
-        except TypeError:  # PyTorch 2.1 tells positional arguments only.
-            self.handles.append(module.register_module_forward_hook(after_without))
+    def called(self, module, inputs, keywords):
+        if id(module) not in self.inner or self.found["autocast"] is None:
+            self.begins(module)
+        if self.model is not None and self.model() is module:
+            self.given(inputs, keywords)
 
     def trains(self, called):
         import torch
@@ -99,9 +107,9 @@ class Inputs:
                 flags = (getattr(module, "batch_first", None) for module in called.modules())
                 self.found["sequence_first"] = any(flag is False for flag in flags)
 
-    def ends(self, inputs, keywords):
-        """The model has been called; its inputs are those of the first call, and of later ones
-        their first extents."""
+    def given(self, inputs, keywords):
+        """The model is called; its inputs are those of the first call, and of later ones their
+        first extents."""
         if not self.trains(self.model()):
             return
         found = self.found
@@ -147,5 +155,6 @@ class Inputs:
             found["opaque"] = type(value).__name__
 
     def stop(self):
-        for handle in self.handles:
-            handle.remove()
+        self.over = True
+        if sys.getprofile() is self.seen:
+            sys.setprofile(None)

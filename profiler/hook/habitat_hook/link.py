@@ -21,7 +21,10 @@ class Link:
         self.flags = getattr(_socket, "MSG_NOSIGNAL", 0)
         self.unsent = b""
         self.socket = None
-        link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        except OSError:
+            return  # No descriptor is left.
         try:
             if hasattr(_socket, "SO_NOSIGPIPE"):
                 link.setsockopt(_socket.SOL_SOCKET, _socket.SO_NOSIGPIPE, 1)

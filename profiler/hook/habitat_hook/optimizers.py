@@ -4,7 +4,7 @@ import threading
 import weakref
 
 # Optimizers whose parameters are counted at most.
-MOST = 16
+MOST = 256
 
 
 class Optimizers:

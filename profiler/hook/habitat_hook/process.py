@@ -34,6 +34,20 @@ def remove(path):
         pass
 
 
+def can_open_files():
+    """Whether there are descriptors for a trace, what PyTorch reads for it, and a link."""
+    opened = []
+    try:
+        for _ in range(8):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+        return True
+    except OSError:
+        return False
+    finally:
+        for one in opened:
+            os.close(one)
+
+
 def free_bytes(folder):
     """Bytes that this user may still write there; None where that cannot be told."""
     try:

@@ -22,13 +22,6 @@ def is_before(version, other):
         return False
 
 
-def compiled():
-    """Whether torch.compile has compiled anything in this process."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    frames = getattr(utils, "counters", {}).get("frames", {}) if utils is not None else {}
-    return bool(frames.get("total"))
-
-
 def capturing():
     """Whether a CUDA graph is being captured: torch.profiler waits for the device when it
     starts and stops, and CUDA then gives the capture up with an error in the program."""
@@ -116,12 +109,19 @@ def set_eval_frame(callback):
     return eval_frame.set_eval_frame(callback)
 
 
-def in_compiled():
-    """Whether this is called from within code of torch.compile."""
-    frame = sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__") != "torch._dynamo.eval_frame":
+def in_region():
+    """Whether this is called from within code of torch.compile, or from the step of an optimizer
+    that another one calls: PyTorch warns of such a region that is not over when its profiler
+    stops."""
+    frame, steps = sys._getframe(), 0
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        # Every optimizer's step() is wrapped there.
+        steps += name == "torch.optim.optimizer" and frame.f_code.co_name == "wrapper"
+        if name == "torch._dynamo.eval_frame" or steps > 1:
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 def skip(code):

@@ -42,15 +42,15 @@ class Request:
 
 
 def unused():
-    """Signals that have no handler, neither in Python nor in C; from the last on, where
-    those are that mean nothing by themselves."""
+    """Signals that mean nothing by themselves and have no handler, neither in Python nor in C."""
     caught = 0
     try:
         with open("/proc/self/status") as file:
             caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt"))
     except (OSError, StopIteration):
         pass  # No Linux.
-    for number in sorted(signal.valid_signals() - {signal.SIGUSR1, signal.SIGUSR2}, reverse=True):
+    last = getattr(signal, "SIGRTMAX", 0)
+    for number in range(last, getattr(signal, "SIGRTMIN", last + 1) - 1, -1):
         if signal.getsignal(number) == signal.SIG_DFL and not caught >> (number - 1) & 1:
             yield number
 

@@ -111,7 +111,7 @@ pub(super) fn samples(
 ) -> Option<Result<Samples, String>> {
     let parts = Parts::of(records, nesting, spans);
     if let Some(model) = model {
-        return Some(of_model(model, &parts));
+        return Some(of_model(&as_recorded(model, records, nesting, spans.first()), &parts));
     }
     let (lead, length) = infer::first_layer(records, nesting, spans.first()?)?;
     // A trace alone does not tell the calls of the model: of each pass one is assumed.
@@ -122,6 +122,39 @@ pub(super) fn samples(
         seen: format!("the first layer's input{times}"),
         is_sum: !times.is_empty(),
     }))
+}
+
+/// The same with the batch of the recorded step: the model was looked at in the step before,
+/// which may be the last and short one of an epoch.
+fn as_recorded(model: &ModelInput, records: &Records, nesting: &Nesting, span: Option<&Span>) -> ModelInput {
+    let mut model = model.clone();
+    let (Some(span), [lead], Some((shape, _))) = (span, &model.leads[..], model.inputs.first()) else { return model };
+    let Some((_, rest)) = shape.split_first() else { return model };
+    let mut operators: Vec<_> = records
+        .host
+        .iter()
+        .zip(&nesting.contexts)
+        .filter(|(host, context)| {
+            host.kind == HostKind::Operator && !context.input && (span.start..span.end).contains(&host.start)
+        })
+        .collect();
+    operators.sort_by(|(a, _), (b, _)| a.start.total_cmp(&b.start));
+    let mut leads = operators.iter().flat_map(|(host, _)| {
+        let (shapes, _) = tensors(records.texts.text(host.dims), records.texts.text(host.types));
+        shapes.into_iter().filter(|one| one.len() == rest.len() + 1 && one[1..] == *rest).map(|one| one[0])
+    });
+    let was = *lead;
+    let Some(first) = leads.next() else { return model };
+    if first == was || leads.any(|lead| lead == was) {
+        return model;
+    }
+    model.leads = vec![first];
+    for (shape, _) in &mut model.inputs {
+        if let Some(lead) = shape.first_mut().filter(|lead| **lead == was) {
+            *lead = first;
+        }
+    }
+    model
 }
 
 fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
@@ -188,7 +221,11 @@ fn in_a_step(lead: u64, calls: u64, parts: &Parts) -> Result<(u64, String), Stri
         (1.., _) if calls.is_multiple_of(fetches) && (updates > 1 || passes <= fetches) => {
             (fetches, "batches of the DataLoader")
         }
-        (0, _) if calls == passes && updates <= 1 => (calls, "forward passes"),
+        (0, _) if calls == passes && updates <= 1 => {
+            return Err(format!(
+                "a step has {calls} calls of the model, each with a backward pass: of as many batches, or of one again"
+            ));
+        }
         _ => {
             let mut parts = vec![
                 count(calls, "call of the model", "calls of the model"),
@@ -272,9 +309,10 @@ mod tests {
     #[test]
     fn the_step_tells_how_calls_come_together() {
         let calls = |calls, parts| found(&model(&[(&[8, 10], false)], calls), parts);
-        // Four micro-batches, with a loader and without.
-        assert_eq!(calls(4, Parts { passes: 4, ..PLAIN }), Some(32));
+        // Four micro-batches, with a loader; without one they may be one batch and what an
+        // adversary makes of it.
         assert_eq!(calls(4, Parts { passes: 4, fetches: 4, ..PLAIN }), Some(32));
+        assert_eq!(calls(4, Parts { passes: 4, ..PLAIN }), None);
         // A network that judges real samples and made ones.
         assert_eq!(calls(3, Parts { passes: 3, fetches: 1, updates: 2, ..PLAIN }), Some(8));
         assert_eq!(calls(3, Parts { passes: 3, updates: 2, ..PLAIN }), None);

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::args;
 use super::build::{self, Source};
 use super::collect::Records;
 use super::join::{self, Joined, Occurrence};
@@ -30,6 +31,7 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
     let mut notes = vec!["shapes only: nothing was measured on a GPU, all times are predicted".to_owned()];
     let (kept, unlike) = timing::choose(&timing::operators_of(&joined, spans.len()), &spans);
     notes.extend(records.recorder.notes.iter().cloned().chain(unlike));
+    let kept = of_one_shape(records, &joined, kept, &spans, &mut notes);
     let kept_spans: Vec<Span> = kept.iter().map(|step| spans[*step]).collect();
     let grouped = group::operations(records, &joined, &nesting.modules, &kept);
     notes.extend(loading(records, &kept_spans));
@@ -61,6 +63,59 @@ pub(super) fn build(source: &Source<'_>, options: &ImportOptions<'_>) -> Result<
         notes,
     });
     Ok(Import { profile, summary })
+}
+
+/// The steps whose operators have the same shapes: most of them, or where each has its own, the
+/// one of median work. Operators of several such steps are none of one step.
+fn of_one_shape(
+    records: &Records,
+    joined: &Joined,
+    kept: Vec<usize>,
+    spans: &[Span],
+    notes: &mut Vec<String>,
+) -> Vec<usize> {
+    let of = |step: usize| {
+        let operators = joined.occurrences.iter().filter(move |it| it.step as usize == step);
+        operators.filter_map(|it| Some((it.phase, &records.host[it.operator? as usize])))
+    };
+    let shapes = |step: usize| {
+        let mut found: Vec<_> = of(step)
+            .map(|(phase, host)| (records.names.text(host.name), records.texts.text(host.dims), phase.to_string()))
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    let elements = |step: usize| -> u64 {
+        let tensors = of(step)
+            .flat_map(|(_, host)| args::tensors(records.texts.text(host.dims), records.texts.text(host.types)).0);
+        tensors.map(|shape| shape.iter().product::<u64>()).fold(0, u64::saturating_add)
+    };
+    let mut groups: Vec<(Vec<_>, Vec<usize>)> = Vec::new();
+    for step in &kept {
+        let shapes = shapes(*step);
+        match groups.iter_mut().find(|(of, _)| *of == shapes) {
+            Some((_, steps)) => steps.push(*step),
+            None => groups.push((shapes, vec![*step])),
+        }
+    }
+    if groups.len() < 2 {
+        return kept;
+    }
+    let most = groups.iter().map(|(_, steps)| steps.len()).max().unwrap_or(0);
+    let chosen = if most > 1 {
+        groups.into_iter().map(|(_, steps)| steps).find(|steps| steps.len() == most).unwrap_or_default()
+    } else {
+        let mut by_work = kept.clone();
+        by_work.sort_by_key(|step| elements(*step));
+        vec![by_work[(by_work.len() - 1) / 2]]
+    };
+    let names: Vec<String> = chosen.iter().map(|step| timing::name(spans, *step)).collect();
+    notes.push(format!(
+        "the {} recorded steps have different shapes: the profile is that of {}",
+        kept.len(),
+        names.join(" and ")
+    ));
+    chosen
 }
 
 /// What the steps wait for the next batch on the host, whose work is left out.
@@ -209,7 +264,8 @@ fn only_looks(name: &str) -> bool {
     };
     matches!(
         name,
-        "view"
+        "_nnpack_available"
+            | "view"
             | "_unsafe_view"
             | "view_as"
             | "reshape"

@@ -99,7 +99,7 @@ pub(super) fn choose(work: &[StepWork], spans: &[Span]) -> (Vec<usize>, Vec<Stri
         let least = kept.iter().map(|step| work[*step].forward).min().unwrap_or(0) as f64;
         let (like, unlike): (Vec<usize>, Vec<usize>) =
             kept.iter().partition(|step| work[**step].forward as f64 <= (1.0 + KERNEL_TOLERANCE) * least);
-        let why = "in forward passes without a backward pass, such as a validation";
+        let why = "in operators before its backward pass: a validation, or longer sequences";
         notes.extend(unlike.iter().map(|step| left_out(spans, *step, &like, why)));
         kept = like;
     } else {
@@ -109,12 +109,17 @@ pub(super) fn choose(work: &[StepWork], spans: &[Span]) -> (Vec<usize>, Vec<Stri
     (kept, notes)
 }
 
-/// Says that a step is left out, and why.
-fn left_out(spans: &[Span], step: usize, like: &[usize], why: &str) -> String {
-    let name = match spans[step].number {
+/// A step as it is called in notes.
+pub(super) fn name(spans: &[Span], step: usize) -> String {
+    match spans[step].number {
         Some(number) => format!("step {number}"),
         None => format!("step {} of the {} recorded", step + 1, spans.len()),
-    };
+    }
+}
+
+/// Says that a step is left out, and why.
+fn left_out(spans: &[Span], step: usize, like: &[usize], why: &str) -> String {
+    let name = name(spans, step);
     let times = spans[step].duration / median(like.iter().map(|step| spans[*step].duration));
     if times.is_finite() && times >= 1.5 {
         let places = usize::from(times < 10.0);
