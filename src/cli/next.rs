@@ -29,9 +29,12 @@ fn retyped(typed: &[String], flag: &str, value: &str) -> String {
 
 /// A command of this program, its words as a shell takes them; what begins with a dash is a flag.
 pub(super) fn command_of(words: &[impl AsRef<str>]) -> String {
-    let shown = words.iter().map(|word| {
-        let word = text::clean(word.as_ref(), 4096);
-        if word.starts_with('-') { word } else { shell_word(&word) }
+    let shown = words.iter().map(|word| match word.as_ref() {
+        flag if flag.starts_with('-') => match flag.split_once('=') {
+            Some((name, value)) => format!("{}={}", text::clean(name, 100), shell_word(value)),
+            None => text::clean(flag, 100),
+        },
+        word => shell_word(word),
     });
     format!("habitat-tui {}", shown.collect::<Vec<_>>().join(" "))
 }
@@ -82,6 +85,8 @@ mod tests {
         };
         assert_eq!(again("predict x.json --origin a100 --json"), "habitat-tui predict x.json --origin l4 --json");
         assert_eq!(again("predict --origin=a100 x.json"), "habitat-tui predict --origin=l4 x.json");
+        assert_eq!(again("x --name=it's"), "habitat-tui x --name='it'\\''s' --origin l4");
+        assert_eq!(again("x \u{1b}y"), "habitat-tui x $'\\x1by' --origin l4");
         assert_eq!(again("predict it's"), "habitat-tui predict 'it'\\''s' --origin l4");
         assert_eq!(again("run -- python --origin a"), "habitat-tui run --origin l4 -- python --origin a");
     }
