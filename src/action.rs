@@ -225,7 +225,7 @@ pub const ACTIONS: &[Spec] = &[
     spec(Action::Redraw, "app.redraw", &["ctrl-l"], "", Group::Always, Needs::Nothing, "Draw the whole screen anew"),
     spec(Action::Theme, "app.theme", &["t"], "", Group::Always, Needs::Nothing, "Next theme"),
     spec(Action::Mouse, "app.mouse", &["M"], "", Group::Always, Needs::Nothing, "Mouse on or off (off: the terminal selects text)"),
-    spec(Action::Overview, "screen.overview", &["1"], "", Group::Screens, Needs::Nothing, "Overview: what was recorded and the answer so far"),
+    spec(Action::Overview, "screen.overview", &["1"], "", Group::Screens, Needs::Nothing, "Overview: what was recorded and the recommendation"),
     spec(Action::Profile, "screen.profile", &["2"], "", Group::Screens, Needs::Nothing, "Profile: where the time of the step goes"),
     spec(Action::Predict, "screen.predict", &["3"], "", Group::Screens, Needs::Nothing, "Predict: the step on every GPU"),
     spec(Action::Plan, "screen.plan", &["4"], "", Group::Screens, Needs::Nothing, "Plan: which offer, for how long, at what cost"),

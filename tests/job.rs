@@ -189,7 +189,7 @@ fn every_state_has_its_words() {
         (State::Stopping(0), "asked to end by SIGINT; SIGTERM follows if it still runs 30 s later"),
         (State::Stopping(2), "SIGKILL was sent"),
         (State::Stopped, "--no-tui"),
-        (State::Left, "goes on by itself"),
+        (State::Left, "continues unwatched"),
     ] {
         let drawn = picture(vec![at(state.clone())], (120, 40));
         assert!(drawn.contains(words), "{state:?}: {drawn}");
@@ -221,7 +221,7 @@ fn a_cuda_program_is_followed_without_steps() {
         (State::Writing, started(), "writing the trace"),
         (State::Running, started(), "runs; nothing more is recorded of it"),
         (State::Running, Snapshot { kernels, ..started() }, "48,000 kernels in 2.5"),
-        (State::Left, Snapshot { kernels, ..started() }, "goes on by itself"),
+        (State::Left, Snapshot { kernels, ..started() }, "continues unwatched"),
         (State::Cuda(4), Snapshot { processes: vec![cuda(51), cuda(52)], ..started() }, "4242, CUDA in 51, 52"),
         (State::Cuda(4), started(), "2.5 s of kernels, 5 s after CUDA's start"),
     ] {
@@ -241,7 +241,7 @@ fn a_cuda_program_is_followed_without_steps() {
 fn nothing_is_shown_that_was_not_measured() {
     let drawn = picture(vec![at(State::Steps)], (120, 40));
     assert!(drawn.contains("none was timed yet") && !drawn.contains("steps/s") && !drawn.contains("median"), "{drawn}");
-    assert!(drawn.contains("a recorded window will tell"), "{drawn}");
+    assert!(drawn.contains("known after recording"), "{drawn}");
     let ranks = Snapshot { processes: vec![process(51, Some(0), 20), process(52, Some(1), 20)], ..steady() };
     let drawn = picture(vec![seen(ranks)], (120, 40));
     assert!(drawn.contains("trains in 51 (rank 0), 52 (rank 1)"), "{drawn}");

@@ -153,7 +153,7 @@ fn operators_measured_apart_move_the_step_by_the_shared_power_of_its_deviation()
     for duration in [5000.0, 50_000.0] {
         let found = answers(&recorded("t4", duration), &[H100], MethodChoice::Auto, &MODELS);
         assert_eq!(step(&found.predictions[0]), step(&alone));
-        assert!(found.notes[0].contains("not carried over, as that board is short of power"), "{:?}", found.notes);
+        assert!(found.notes[0].contains("not carried over, as that GPU is limited by its power"), "{:?}", found.notes);
     }
 }
 

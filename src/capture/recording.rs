@@ -276,7 +276,7 @@ impl Recording {
         if cuda().next().is_some() {
             let open = cuda()
                 .filter(|process| process.in_window)
-                .map(|_| "the program ended within the window, and not by itself".to_owned());
+                .map(|_| "the program was ended within the window".to_owned());
             let reasons =
                 cuda().flat_map(|process| process.refused.iter().chain(&process.dropped).chain(&process.faults));
             return Seen::NoKernels(reasons.cloned().chain(open).collect());

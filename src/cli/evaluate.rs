@@ -73,7 +73,7 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         (None, Some(data)) => all(data, &catalog, &judges)?,
         (None, None) => {
             return Err(CliError(
-                "on what? ops, steps, traces, methods, kernelwise or cases; or --data DIR for all of them".to_owned(),
+                "missing: what to evaluate, one of ops, steps, traces, methods, kernelwise or cases; or --data DIR for all of them".to_owned(),
             ));
         }
     };

@@ -141,7 +141,7 @@ fn forms(paths: &[PathBuf], kinds: &[Kind]) -> Result<Vec<Option<Form>>, CliErro
         Kind::Nsight => Ok(Some(Form::Nsight)),
         Kind::Xplane => Ok(Some(Form::Xplane)),
         Kind::OpList => {
-            let problem = "is an op list, which is a step by itself; import it alone";
+            let problem = "is an op list, which is a whole step; import it alone";
             Err(CliError(format!("{}: {problem}", path.display())))
         }
         Kind::Profile | Kind::BlackBox | Kind::Other(_) => Err(kind.refused(path, ACCEPTED).into()),

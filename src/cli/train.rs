@@ -68,7 +68,7 @@ pub(super) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
         return super::black_box::train(tables, &dir, args.force, &catalog, out);
     }
     let Some(data) = &args.data else {
-        return Err(CliError("on what? give --data DIR, or --black-box DIR".to_owned()));
+        return Err(CliError("missing data: give --data DIR or --black-box DIR".to_owned()));
     };
     if !args.habitat {
         let weights = dir.join(store::WEIGHTS);

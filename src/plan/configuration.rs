@@ -178,7 +178,7 @@ fn configuration<'p>(
         return Err((Kind::UnusablePrice, why.clone(), None));
     }
     if offer.price.get() > MOST_PRICE {
-        return Err((Kind::UnusablePrice, format!("${:e}/h is no price", offer.price.get()), None));
+        return Err((Kind::UnusablePrice, format!("${:e}/h is not a valid price", offer.price.get()), None));
     }
     let Some(gpu) = &offer.gpu else {
         return Err((Kind::UnknownGpu, format!("{} is not a GPU of the catalog", offer.gpu_name), None));

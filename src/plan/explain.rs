@@ -29,16 +29,18 @@ fn up(value: f64, step: f64) -> f64 {
     ((value / step) * (1.0 - SAME) - SAME).ceil().max(0.0) * step
 }
 
+/// Hours in words, rounded up: `25 minutes`, `3.2 h`.
 fn more_hours(value: f64) -> String {
-    let step: f64 = if value < 1.0 { 0.001 } else { 0.1 };
-    let decimals = if value < 1.0 { 3 } else { 1 };
-    let more = up(value, step).max(step);
-    if more < 1000.0 { format!("+{more:.decimals$} h") } else { format!("+{} h", grouped(more.ceil())) }
+    let minutes = up(value * 60.0, 1.0).max(1.0);
+    if minutes < 60.0 {
+        return if minutes > 1.0 { format!("{minutes:.0} minutes") } else { "1 minute".to_owned() };
+    }
+    let more = up(value, 0.1);
+    if more < 1000.0 { format!("{more:.1} h") } else { format!("{} h", grouped(more.ceil())) }
 }
 
 fn more_dollars(value: f64) -> String {
-    let more = up(value, 0.01).max(0.01);
-    if more < 1000.0 { format!("+${more:.2}") } else { format!("+${}", grouped(more.ceil())) }
+    dollars(up(value, if value < 1000.0 { 0.01 } else { 1.0 }).max(0.01))
 }
 
 /// The reasons, most useful first.
@@ -77,18 +79,18 @@ fn relaxed_deadline(prepared: &Prepared, limit: &Limit) -> Result<Option<String>
     let Some((found, parts)) = prepared.found(Objective::Time, &relaxed) else {
         let cheapest = prepared.found(Objective::Cost, &Limit::default());
         return Err(cheapest.map_or_else(
-            || "no deadline helps".to_owned(),
+            || "more time does not help".to_owned(),
             |(found, parts)| {
                 let cost = prepared.problem().value(Aim::Cost, &found.hours);
                 let label = label(prepared, &parts);
-                format!("no deadline helps: the cheapest plan costs {} ({label})", dollars(cost))
+                format!("more time does not help: the cheapest plan costs {} ({label})", dollars(cost))
             },
         ));
     };
     let finish = prepared.problem().value(Aim::Finish, &found.hours);
     let cost = prepared.problem().value(Aim::Cost, &found.hours);
     Ok(Some(format!(
-        "deadline {} would suffice ({}, {})",
+        "allow {} more ({}, {})",
         more_hours(finish - deadline),
         label(prepared, &parts),
         dollars(cost)
@@ -108,7 +110,7 @@ fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, 
     let finish = prepared.problem().value(Aim::Finish, &found.hours);
     let cost = prepared.problem().value(Aim::Cost, &found.hours);
     Ok(Some(format!(
-        "budget {} would suffice ({}, {})",
+        "spend {} more ({}, {})",
         more_dollars(cost - budget),
         label(prepared, &parts),
         hours(finish)
@@ -117,11 +119,11 @@ fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, 
 
 fn fastest(prepared: &Prepared) -> String {
     prepared.found(Objective::Time, &Limit::default()).map_or_else(
-        || "no budget helps".to_owned(),
+        || "more money does not help".to_owned(),
         |(found, parts)| {
             let finish = prepared.problem().value(Aim::Finish, &found.hours);
             let label = label(prepared, &parts);
-            format!("no budget helps: the fastest plan needs {}{} ({label})", hours(finish), prepared.basis())
+            format!("more money does not help: the fastest plan needs {}{} ({label})", hours(finish), prepared.basis())
         },
     )
 }
@@ -149,7 +151,7 @@ fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<String> {
     };
     let (finish, cost) = (problem.value(Aim::Finish, &hours), problem.value(Aim::Cost, &hours));
     Some(format!(
-        "deadline {} and budget {} together would suffice ({})",
+        "allow {} and spend {} more ({})",
         more_hours((finish - deadline).max(0.0)),
         more_dollars((cost - budget).max(0.0)),
         label(prepared, &prepared.by_configuration(&hours))
@@ -162,12 +164,13 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
     let most = most_work(prepared.problem(), limit).ok()?;
     let less = work - most;
     if most <= SAME * work {
-        return Some("no amount of work fits into the limits".to_owned());
+        return Some("set-up alone exceeds the limits".to_owned());
     }
-    (less > 0.0).then(|| {
-        let share = less / work * 100.0;
+    let share = less / work * 100.0;
+    // Nothing of it is no proposal.
+    (less > 0.0 && share < 99.95).then(|| {
         let fewer = if less < 10.0 { up(less, 0.1).to_string() } else { grouped(up(less, 1.0)) };
-        format!("{fewer} {} less work ({share:.1} %) would suffice", prepared.work.unit())
+        format!("train on {fewer} {} less ({share:.1} % of the work)", prepared.work.unit())
     })
 }
 
@@ -185,7 +188,7 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
         .min_by(|a, b| a.2.total_cmp(&b.2))
         .map(|(configuration, time, cost)| {
             format!(
-                "with expected times in place of the upper end, {} would do: {}, {}",
+                "at expected times, not the upper end of their ranges, {} meets the limits: {}, {}",
                 configuration.label(),
                 hours(time),
                 dollars(cost)

@@ -263,7 +263,7 @@ impl Prepared {
             let basis = self.basis();
             return (
                 RejectionKind::Deadline,
-                format!("alone needs {}{basis}, {over} more than the deadline", hours(finish)),
+                format!("takes {}{basis} alone, {over} more than the deadline", hours(finish)),
             );
         }
         if let Some(budget) = limit.budget
@@ -305,7 +305,7 @@ impl Prepared {
     pub(super) fn basis(&self) -> &'static str {
         match self.goal.confidence {
             Confidence::Expected => "",
-            Confidence::High => " at the upper end of its range",
+            Confidence::High => " (upper end of its range)",
         }
     }
 

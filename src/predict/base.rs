@@ -80,7 +80,7 @@ impl Base {
             && let Some(step) = profile.measured_step()
         {
             notes.push(format!(
-                "the device waits for the host {:.2} ms of each step ({:.0} %); taken over unchanged on every GPU",
+                "GPU idle, waiting for the CPU: {:.2} ms of each step ({:.0} %); taken over unchanged on every GPU",
                 host_idle.as_millis(),
                 host_idle / step * 100.0
             ));
@@ -112,7 +112,7 @@ impl Base {
         );
         if limited {
             note = format!(
-                "the models say {:.2} ms of the origin's {:.2} ms step; not carried over, as that board is short of power",
+                "the models say {:.2} ms of the origin's {:.2} ms step; not carried over, as that GPU is limited by its power",
                 expected.as_millis(),
                 step.as_millis()
             );

@@ -131,7 +131,7 @@ impl MemoryNeed {
             return answer(
                 Fits::Yes,
                 None,
-                format!("it ran on the {name}, which has {} GB; no peak was recorded", gib(*memory)),
+                format!("same or more memory than the {name} it ran on, {} GB; no peak was recorded", gib(*memory)),
             );
         }
         if let Some(least) = self.least

@@ -61,12 +61,12 @@ pub(super) fn of_models(
             if counts.passed_over > 0 { format!(" ({} more tell nothing)", counts.passed_over) } else { String::new() };
         notes.push(format!("corrected by {} operators measured on this GPU{over}", counts.used));
     } else if !models.has_seen(gpu) {
-        notes.push("no operator was measured on this GPU: the models' ranges are those of GPUs left out".to_owned());
+        notes.push("never measured here: ranges come from GPUs that the models had not seen".to_owned());
     }
     let rate = models.rate(gpu, None, None);
     if rate.is_power_limited() {
         notes.push(format!(
-            "short of power: {:.1} of {:.1} TFLOP/s (FP32) are taken to hold",
+            "power-limited to {:.1} of {:.1} TFLOP/s (FP32)",
             rate.sustained.get() / 1e12,
             rate.burst.get() / 1e12
         ));
@@ -88,7 +88,7 @@ pub(super) fn of_gpu(gpu: &GpuSpec, operations: &[OperationPrediction], profile:
         notes.push(format!("bandwidth and rates of products as calibrated on {}", calibration.day()));
     }
     if gpu.bandwidth().1 == BandwidthKind::Nominal {
-        notes.push(format!("no measured bandwidth: {:.0} % of nominal taken", TYPICAL_BANDWIDTH_SHARE * 100.0));
+        notes.push(format!("bandwidth assumed: {:.0} % of the specification", TYPICAL_BANDWIDTH_SHARE * 100.0));
     }
     let silent = operations
         .iter()

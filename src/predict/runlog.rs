@@ -112,7 +112,7 @@ pub enum RunLogError {
     },
     /// Neither varies.
     #[error(
-        "all runs have the same batch size and iterations, so nothing can be told of others; log runs that differ in one of them"
+        "all runs have the same batch size and iterations, so other values cannot be predicted; log runs that differ in one of them"
     )]
     NothingVaries,
     /// A form was asked for whose column is not there.
@@ -123,7 +123,7 @@ pub enum RunLogError {
     NotPositive(usize),
     /// Both vary, but always together.
     #[error(
-        "batch size and iterations vary, but not apart from each other, so their effects cannot be told apart; log runs at two or more batch sizes with two or more numbers of iterations each, or ask for the form in one of them"
+        "batch size and iterations always vary together, so their effects cannot be separated; log runs at two or more batch sizes with two or more numbers of iterations each, or ask for the form in one of them"
     )]
     Confounded,
     /// Numbers that do not compute.

@@ -174,7 +174,7 @@ impl Row {
         }
         for (key, price) in [("on_demand_usd_per_hour", self.on_demand), ("spot_usd_per_hour", self.spot)] {
             if price.is_some_and(|price| price.get() == 0.0) && self.scope != Scope::HostOnly {
-                return Err(format!("{key}: 0 is no price; leave the key out where none is offered"));
+                return Err(format!("{key}: 0 is not a valid price; leave the key out where none is offered"));
             }
         }
         if self.on_demand.is_none() && self.spot.is_none() {
@@ -294,7 +294,7 @@ source = "s"
         assert!(error("1.006", "-1.006").contains("on_demand_usd_per_hour"), "{}", error("1.006", "-1.006"));
         assert!(error("1.006", "\"cheap\"").contains("on_demand_usd_per_hour"));
         assert!(error("1.006", "nan").contains("not a valid price"), "{}", error("1.006", "nan"));
-        assert!(error("1.006", "0").contains("0 is no price"));
+        assert!(error("1.006", "0").contains("0 is not a valid price"));
         assert!(error("gpu_count = 1\n", "").contains("gpu_count"));
         assert!(error("\"us-east-1\"", "\"us\\u001b[31m\"").contains("region: has control"));
         assert!(error("\"aws\"", "\"a\\u0007\"").contains("provider: has control"));

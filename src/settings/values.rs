@@ -52,7 +52,7 @@ pub fn usd(text: &str) -> Result<Usd, String> {
         if error.contains("too much") {
             error
         } else {
-            format!("{text:?} is no amount of money; write 300, $300 or 1.5k")
+            format!("{text:?} is not a valid amount of money; write 300, $300 or 1.5k")
         }
     })?)
     .map_err(|error| error.to_string())
@@ -83,7 +83,7 @@ pub fn count(text: &str) -> Result<f64, String> {
     match digits.trim().parse::<f64>() {
         Ok(number) if number.is_sign_positive() && number * factor <= most::WORK => Ok(number * factor),
         Ok(number) if number * factor > most::WORK => Err(format!("{text:?} is too much; at most 1e18 is taken")),
-        _ => Err(format!("{text:?} is no count; write 300000, 300k, 1.2M or 1e9")),
+        _ => Err(format!("{text:?} is not a valid count; write 300000, 300k, 1.2M or 1e9")),
     }
 }
 
@@ -149,7 +149,7 @@ pub fn tier(text: &str) -> Result<Tier, String> {
         "spot" => Ok(Tier::Spot),
         "reserved" => Ok(Tier::Reserved),
         "owned" => Ok(Tier::Owned),
-        _ => Err(format!("{text:?} is no way to pay; write on-demand, spot, reserved or owned")),
+        _ => Err(format!("{text:?} is not a valid purchase option; write on-demand, spot, reserved or owned")),
     }
 }
 

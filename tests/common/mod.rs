@@ -113,7 +113,7 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
             usable: Bytes::new(memory * GIB * 0.92).unwrap(),
             reason: format!("the step needs 8.0 GB, {:.1} GB may be used", memory * 0.92),
         },
-        notes: vec!["no measured bandwidth: 83 % of nominal taken".into()],
+        notes: vec!["bandwidth assumed: 83 % of the specification".into()],
     }
 }
 
@@ -194,7 +194,7 @@ fn predictions(profile: &Profile) -> Predictions {
             prediction("L4", "l4", 16.0, 24.0, Fits::Yes, false),
             prediction("Quadro P620", "quadro-p620", 90.0, 2.0, Fits::No, false),
         ],
-        notes: vec!["the device waits for the host 2.0 ms of each step".into()],
+        notes: vec!["GPU idle, waiting for the CPU: 2.0 ms of each step".into()],
     }
 }
 

@@ -58,7 +58,7 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
             "2 GPUs: the parameter count is not known, so neither is the size of the gradients; give it with --parameters",
         ),
         (RejectionKind::Limits, "region mars-1 is not among those allowed"),
-        (RejectionKind::Deadline, "alone needs 24.0 h at the upper end of its range, 20.0 h more than the deadline"),
+        (RejectionKind::Deadline, "takes 24.0 h (upper end of its range) alone, 20.0 h more than the deadline"),
         (RejectionKind::Budget, "alone costs $300.00, $250.00 more than the budget"),
         (RejectionKind::Dominated, "costs $9.00 in 3.00 h, $3.00 more than the plan"),
     ];

@@ -49,7 +49,7 @@ pub fn state(live: &Live) -> (String, Role) {
         ),
         State::Ended { words, .. } if seen.steps > 0 => format!("{words}, at {}", step()),
         State::Ended { words, .. } => words.clone(),
-        State::Left => "goes on by itself".to_owned(),
+        State::Left => "continues unwatched".to_owned(),
     };
     let role = match &seen.state {
         State::Ended { well: true, .. } => Role::Good,
@@ -184,7 +184,7 @@ pub fn windows(live: &Live) -> String {
         parts.push(format!("steps {}", steps.join(", ")));
     }
     if seen.cost.get() > 0.0 {
-        parts.push(format!("held the training up for {}", format::time(seen.cost)));
+        parts.push(format!("recording cost {}", format::time(seen.cost)));
     }
     parts.join(" · ")
 }
@@ -203,7 +203,7 @@ pub fn device(app: &App) -> Option<(String, Role)> {
     let is_over = app.live.as_ref().is_some_and(|live| live.seen.is_over());
     Some(match &app.setup.profile.origin {
         _ if app.is_awaiting() && is_over => return None,
-        _ if app.is_awaiting() => ("a recorded window will tell".to_owned(), Role::Muted),
+        _ if app.is_awaiting() => ("known after recording".to_owned(), Role::Muted),
         Some(_) => (overview::origin(&app.setup.profile), Role::Text),
         None => ("the CPU: no GPU kernel in the window, so predictions go by shapes".to_owned(), Role::Text),
     })
@@ -245,7 +245,7 @@ pub fn next(app: &App, live: &Live) -> (String, Role) {
 pub fn awaited(app: &App) -> Vec<(String, Role)> {
     let Some(live) = &app.live else { return Vec::new() };
     let will = match app.screen {
-        crate::app::Screen::Overview => "what was recorded, where its time goes and the answer so far",
+        crate::app::Screen::Overview => "what was recorded, where its time goes and the recommendation",
         crate::app::Screen::Profile => "the operations of the step and where its time goes",
         crate::app::Screen::Predict => "the step on every GPU of the catalog",
         _ => "the offers that do the work best",

@@ -258,7 +258,7 @@ pub fn warnings(app: &App, brief: bool) -> Vec<String> {
 /// The status in words.
 pub const fn status_words(status: PlanStatus) -> &'static str {
     match status {
-        PlanStatus::Optimal => "proved best",
+        PlanStatus::Optimal => "optimal",
         PlanStatus::GapLimit => "within the gap of the best",
         PlanStatus::TimeLimit => "best found in time",
         PlanStatus::Infeasible => "no plan meets the limits",

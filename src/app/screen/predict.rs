@@ -1,6 +1,5 @@
 //! Third screen: the step on every GPU, its value for money, and how it was predicted.
 
-use std::collections::HashMap;
 
 use crate::action::Action;
 use crate::app::App;
@@ -415,7 +414,7 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         line("methods", format!("{} of device time", shares.join(" · ")));
     }
     if prediction.host_idle.get() > 0.0 {
-        line("host", format!("{} of the step the device waits for the host", format::time(prediction.host_idle)));
+        line("host", format!("GPU idle, waiting for the CPU: {} of the step", format::time(prediction.host_idle)));
     }
     for text in self::words(&prediction.warnings, false) {
         line("warning", text);
@@ -504,7 +503,7 @@ pub fn operations_table(app: &App) -> Table {
         selected: list.selected,
         sorted: Some((list.sort, (list.sort != 2) != list.reversed)),
         empty: if list.filter.is_empty() {
-            "This method knows no single operations.".to_owned()
+            "This method does not predict single operations.".to_owned()
         } else {
             "No operation passes the filter; Esc clears it.".to_owned()
         },
@@ -516,18 +515,19 @@ pub fn why(app: &App) -> Option<String> {
     operation_rows(app).get(app.predict.operations.selected).map(|operation| clean(&operation.why, 600))
 }
 
-/// How many rows each method answers for, for the line above the table.
+/// How many rows are predicted, derived or measured, for the line above the table.
 pub fn summary(app: &App) -> String {
     if app.predict.rows.is_empty() {
         return String::new();
     }
     let shown = rows(app);
-    let mut methods: HashMap<&str, usize> = HashMap::new();
-    for row in &shown {
-        *methods.entry(row.step.method.name()).or_default() += 1;
-    }
-    let mut words: Vec<(&str, usize)> = methods.into_iter().collect();
-    words.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    let words: Vec<String> = words.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let of = |row: &&&Row| match row.step.method {
+        Method::Measured => "measured",
+        Method::Derived => "derived",
+        _ => "predicted",
+    };
+    let count = |kind: &'static str| (kind, shown.iter().filter(|row| of(row) == kind).count());
+    let words = ["predicted", "derived", "measured"].map(count).into_iter().filter(|(_, count)| *count > 0);
+    let words: Vec<String> = words.map(|(name, count)| format!("{count} {name}")).collect();
     format!("{} of {} GPUs · {}", shown.len(), app.predict.rows.len(), words.join(", "))
 }

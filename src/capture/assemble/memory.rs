@@ -19,7 +19,7 @@ pub(super) fn fill(profile: &mut Profile, process: &Process, notes: &mut Vec<Str
     let (Some(peak), Some(step)) = (process.peak_memory_bytes, &mut profile.step) else { return };
     let Some(memory) = of(held, peak) else {
         notes.push(format!(
-            "parameters, gradients and optimizer state ({}) are more than the recorded peak ({}): memory is not told by kind",
+            "parameters, gradients and optimizer state ({}) are more than the recorded peak ({}): memory is not split by kind",
             held.total().map_or_else(|| "beyond count".to_owned(), shown),
             shown(peak)
         ));

@@ -213,7 +213,7 @@ pub enum AttachError {
     /// Several traces were begun, none completed.
     #[error(
         "process {pid} began to record {tries} times, and each trace was cut off: /tmp is full, or a profiler of its \
-         own starts again and again, which goes first (import its traces with `habitat-tui import`)"
+         own starts again and again, and has priority (import its traces with `habitat-tui import`)"
     )]
     CutOff {
         /// The process.
@@ -333,7 +333,7 @@ fn not_traced(pid: u32, asked: u32, seconds: f64, is_busy: bool, folder: &Path) 
     let waits = waits(folder);
     match (asked, is_busy) {
         (0, true) => format!(
-            "process {pid} took no request in {seconds:.0} s: a profiler of its own is on, which goes first; import \
+            "process {pid} took no request in {seconds:.0} s: its own profiler is running and has priority; import \
              its trace with `habitat-tui import`, or attach when it is off"
         ),
         (0, false) => format!(

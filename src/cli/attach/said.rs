@@ -29,14 +29,14 @@ pub(super) fn progress(what: &Said, order: &Order) {
             format!("process {pid}: asked again; it has made no step yet, or a profiler of its own came in between")
         }
         Said::CutOff(pid) => format!(
-            "process {pid}: its trace was cut off, by a profiler of its own that started meanwhile and goes first; asked \
+            "process {pid}: its trace was cut off, by a profiler of its own that started meanwhile and has priority; asked \
              again"
         ),
         Said::Fewer(there, of) => {
             format!("only {there} of the {of} ranks that run on this machine can be recorded; going on with those")
         }
         Said::OwnProfiler(pid) => {
-            format!("process {pid}: a profiler of its own is on, which goes first; waiting for its end")
+            format!("process {pid}: its own profiler is running and has priority; waiting for its end")
         }
         Said::Began(pid) => format!("process {pid}: records"),
         Said::Written(pid) => format!("process {pid}: trace complete"),

@@ -7,7 +7,7 @@ use crate::capture::{Asked, Ended, Finished, Order, signal_name};
 /// How the job ended and who ended it, to be read after "job" or "state".
 pub(super) fn words(finished: &Finished, order: &Order) -> String {
     match (finished.ended, who(finished)) {
-        (Ended::Left, _) => "goes on by itself".to_owned(),
+        (Ended::Left, _) => "continues unwatched".to_owned(),
         (Ended::Unknown, _) => "ended, how is not known".to_owned(),
         (Ended::Code(code), Some(who)) => format!("{} (exit code {code})", who.words(order)),
         (Ended::Signal(_), Some(who)) => who.words(order),

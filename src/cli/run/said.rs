@@ -87,7 +87,7 @@ pub(super) fn report(
     }
     let cost: f64 = recorded.iter().flat_map(|process| &process.costs).sum();
     let cost = Micros::new(cost).unwrap_or_default();
-    writeln!(out, "  opening and closing windows held the training up for {}", format::time(cost))?;
+    writeln!(out, "  recording cost the training {}", format::time(cost))?;
     let shortened = recorded.iter().filter_map(|process| process.shortened.as_deref());
     for note in shortened.map(|note| crate::text::clean(note, 300)).chain(faults(recording)) {
         writeln!(out, "  note: {note}")?;
@@ -197,7 +197,7 @@ pub(super) fn remedy(seen: &Seen, settings: &Settings, recorder: Recorder, end: 
             "nothing recorded: the first rank is not on this machine; --all-ranks records the others".to_owned()
         }
         Seen::Dropped(reasons) if reasons.iter().all(|reason| reason == "users_profiler") => {
-            "nothing recorded: the job runs a profiler of its own, which goes first. Import its trace with \
+            "nothing recorded: the job runs its own profiler, which has priority. Import its trace with \
              `habitat-tui import`, or run without it"
                 .to_owned()
         }

@@ -186,7 +186,7 @@ fn dropped(process: &Process) -> Vec<String> {
         }
     }
     let words = |(reason, count): (&str, usize)| {
-        let why = if reason == "users_profiler" { "the job's own profiler goes first" } else { reason };
+        let why = if reason == "users_profiler" { "the job's own profiler has priority" } else { reason };
         let what = if count == 1 { "a window was dropped".to_owned() } else { format!("{count} windows were dropped") };
         format!("{what}: {}", crate::text::clean(why, 300))
     };
@@ -333,11 +333,11 @@ mod tests {
         let dropped = Message::Window(Window::Dropped { step: 9, reason: "users_profiler".into(), number: None });
         let steps = Message::Steps { first: 2, times_us: vec![10.0; 9] };
         let twice = seen(&[steps.clone(), dropped.clone(), dropped.clone()]);
-        assert_eq!(twice.notes, ["2 windows were dropped: the job's own profiler goes first"]);
+        assert_eq!(twice.notes, ["2 windows were dropped: the job's own profiler has priority"]);
         assert_eq!(twice.remedy, None);
         let mut all = vec![steps];
         all.extend(std::iter::repeat_n(dropped, PATIENCE));
-        assert!(seen(&all).remedy.unwrap().contains("profiler of its own"));
+        assert!(seen(&all).remedy.unwrap().contains("its own profiler"));
     }
 
     #[test]

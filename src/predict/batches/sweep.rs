@@ -219,7 +219,7 @@ fn far_beyond(recorded: &[u64], wanted: &[u64]) -> Option<String> {
     let largest = *recorded.iter().max()?;
     let far = *wanted.iter().max().filter(|batch| **batch / FAR > largest)?;
     Some(format!(
-        "batch {} is {} times the largest recorded: time and memory there are lines drawn on, not what a GPU does",
+        "batch {} is {} times the largest recorded: time and memory there are extrapolated",
         text::grouped(far as f64),
         text::grouped(far as f64 / largest as f64)
     ))

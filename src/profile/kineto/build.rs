@@ -208,7 +208,7 @@ pub(super) fn workload(
     });
     let precision = options.precision.or_else(|| {
         let (precision, how) = infer::precision(operations)?;
-        notes.push(format!("precision {precision} is told {how}; --precision sets it"));
+        notes.push(format!("precision {precision}, {how}; --precision sets it"));
         Some(precision)
     });
     let parameter_count = options.parameter_count.or_else(|| {

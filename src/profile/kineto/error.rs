@@ -20,7 +20,7 @@ pub enum KinetoError {
     },
     /// The text is not JSON.
     #[error(
-        "byte {offset} is {found:?}, not JSON; expected a PyTorch profiler trace (\".gz\" and \".zst\" files are told by their first bytes)"
+        "byte {offset} is {found:?}, not JSON; expected a PyTorch profiler trace (\".gz\" and \".zst\" files are recognised by their first bytes)"
     )]
     NotJson {
         /// Where in the (decompressed) text, from 0.

@@ -225,7 +225,7 @@ fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
     let about = match Leaving::ALL.get(selected) {
         Some(Leaving::Leave) => {
             format!(
-                "Process {} goes on by itself, unwatched; its output goes on to {}.",
+                "Process {} continues unwatched; its output still goes to {}.",
                 followed.job.pid, followed.job.log
             )
         }

@@ -49,7 +49,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
         let left = rest.width * 9 / 20;
         operations(canvas, Rect { width: left, ..rest }, 1);
         let right = Rect { x: rest.x + left, width: rest.width - left, ..rest };
-        let inside = canvas.pane(right, "the answer so far", "", false);
+        let inside = canvas.pane(right, "recommendation", "", false);
         let used = answers(canvas, inside);
         next_steps(canvas, Rect { y: inside.y + used + 1, height: inside.height.saturating_sub(used + 1), ..inside });
     } else {
@@ -59,7 +59,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
         operations(canvas, Rect { height: rest.height - below, ..rest }, 2);
         let inside = canvas.pane(
             Rect { y: rest.bottom() - below, height: below, ..rest },
-            "the answer so far",
+            "recommendation",
             "3 compares GPUs, 4 plans",
             false,
         );
