@@ -89,12 +89,7 @@ fn relaxed_deadline(prepared: &Prepared, limit: &Limit) -> Result<Option<String>
     };
     let finish = prepared.problem().value(Aim::Finish, &found.hours);
     let cost = prepared.problem().value(Aim::Cost, &found.hours);
-    Ok(Some(format!(
-        "allow {} more ({}, {})",
-        more_hours(finish - deadline),
-        label(prepared, &parts),
-        dollars(cost)
-    )))
+    Ok(Some(format!("allow {} more ({}, {})", more_hours(finish - deadline), label(prepared, &parts), dollars(cost))))
 }
 
 /// What a larger budget alone would do, as [`relaxed_deadline`].
@@ -109,12 +104,7 @@ fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, 
     };
     let finish = prepared.problem().value(Aim::Finish, &found.hours);
     let cost = prepared.problem().value(Aim::Cost, &found.hours);
-    Ok(Some(format!(
-        "spend {} more ({}, {})",
-        more_dollars(cost - budget),
-        label(prepared, &parts),
-        hours(finish)
-    )))
+    Ok(Some(format!("spend {} more ({}, {})", more_dollars(cost - budget), label(prepared, &parts), hours(finish))))
 }
 
 fn fastest(prepared: &Prepared) -> String {

@@ -1,7 +1,7 @@
 //! Small traces with known answers.
 #![expect(clippy::float_cmp, reason = "sums of whole microseconds are exact")]
 
-use habitat_tui::profile::kineto::{DeviceInfo, Import, ImportOptions, StepMarks, import_ranks};
+use habitat_tui::profile::kineto::{DeviceInfo, Import, ImportOptions, ModelInput, StepMarks, import_ranks};
 use habitat_tui::profile::{Attribute, DType, Mode, Operation, Phase, Precision, Profile};
 use habitat_tui::units::GpuSlug;
 
@@ -569,6 +569,25 @@ fn steps_of_different_shapes_are_not_added_up() {
         assert!(notes(&profile).contains(told), "{}", notes(&profile));
     }
     assert!(!notes(&trace([8, 8, 8])).contains("different shapes"));
+}
+
+/// The model is looked at in the step before the recorded ones, which may be an epoch's last.
+#[test]
+fn the_batch_is_that_of_the_recorded_steps() {
+    let mut trace = Trace::default();
+    step_on_a_cpu(&mut trace, 11, 1000.0, 0);
+    for (looked_at, known) in [(2, Some(2)), (1, Some(2))] {
+        let model = ModelInput {
+            module: "Net".to_owned(),
+            calls: 1,
+            inputs: vec![(vec![looked_at, 3], false)],
+            leads: vec![looked_at],
+            ..ModelInput::default()
+        };
+        let options = ImportOptions { shapes_only: true, model: Some(model), ..ImportOptions::default() };
+        let profile = read(trace.json().as_bytes(), &options).unwrap().profile;
+        assert_eq!(profile.workload.batch_size, known, "{}", notes(&profile));
+    }
 }
 
 /// Where a checkpointed block is computed again, PyTorch breaks off its last operator before

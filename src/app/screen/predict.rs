@@ -1,6 +1,5 @@
 //! Third screen: the step on every GPU, its value for money, and how it was predicted.
 
-
 use crate::action::Action;
 use crate::app::App;
 use crate::app::job::JobState;

@@ -18,7 +18,9 @@ pub(super) fn evaluate(args: &BlackBoxEvaluateArgs, catalog: &Catalog) -> Result
     match (&args.dir, &args.train, &args.test) {
         (Some(dir), None, None) => within(dir, &profet::read(dir)?, args, catalog),
         (None, Some(train), Some(test)) => Ok(vec![across(train, test, args, catalog)?]),
-        _ => Err(CliError("missing data: give a folder of tables in PROFET's form, or two with --train and --test".to_owned())),
+        _ => Err(CliError(
+            "missing data: give a folder of tables in PROFET's form, or two with --train and --test".to_owned(),
+        )),
     }
 }
 

@@ -225,8 +225,9 @@ impl<'a> Recording<'a> {
     pub(super) fn import(mut self, plane: &Plane<'_>, options: &ImportOptions<'_>) -> Result<Import, XplaneError> {
         let info = device_info(plane);
         if options.origin.is_none() && options.resolve_gpu.is_some_and(|find| find(&info).is_some()) {
-            self.notes
-                .push("the recording does not name its GPU, which was found by its figures; --origin sets it".to_owned());
+            self.notes.push(
+                "the recording does not name its GPU, which was found by its figures; --origin sets it".to_owned(),
+            );
         }
         let (described, all) = self.described;
         if all > 0.0 && described < 0.995 * all {

@@ -53,7 +53,9 @@ fn run_size(text: &str) -> Result<RunSize, String> {
     let number = |text: &str| {
         let value = crate::settings::values::count(text).ok().filter(|value| *value > 0.0);
         value.ok_or_else(|| {
-            format!("{text:?} is not a valid count above zero; write 256x10000, or one number for a form in one variable")
+            format!(
+                "{text:?} is not a valid count above zero; write 256x10000, or one number for a form in one variable"
+            )
         })
     };
     match text.split_once(['x', 'X', '×']) {

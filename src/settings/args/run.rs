@@ -88,7 +88,8 @@ pub struct RunArgs {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let value: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| format!("{text:?} is not a valid number of seconds"))?;
+    let value: f64 =
+        text.trim().trim_end_matches('s').parse().map_err(|_| format!("{text:?} is not a valid number of seconds"))?;
     if (0.0..=86_400.0).contains(&value) { Ok(value) } else { Err(format!("{text}: expected 0 to 86400 seconds")) }
 }
 

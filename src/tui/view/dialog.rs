@@ -224,10 +224,7 @@ fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
     }
     let about = match Leaving::ALL.get(selected) {
         Some(Leaving::Leave) => {
-            format!(
-                "Process {} continues unwatched; its output still goes to {}.",
-                followed.job.pid, followed.job.log
-            )
+            format!("Process {} continues unwatched; its output still goes to {}.", followed.job.pid, followed.job.log)
         }
         Some(Leaving::Stop) => {
             let (from, already) = match followed.seen.state {
