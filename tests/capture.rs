@@ -502,7 +502,7 @@ fn scenarios(python: &str) -> Vec<Scenario> {
         },
         Scenario { steps: vec![32], ..usual("DataLoader fork", py(&["loader.py", "fork"])) },
         Scenario { steps: vec![32], ..usual("DataLoader spawn", py(&["loader.py", "spawn"])) },
-        Scenario { batch: None, ..usual("torch.compile", py(&["compiled.py"])) },
+        usual("torch.compile", py(&["compiled.py"])),
         Scenario { steps: vec![40, 40], ..usual("torchrun, 2 ranks", py(&torchrun)) },
         Scenario {
             steps: vec![40, 40],

@@ -237,6 +237,7 @@ fn model_input(model: &Model) -> Option<ModelInput> {
         lists: model.lists,
         opaque: model.opaque.clone(),
         sequence_first: model.sequence_first,
+        again: model.again,
     })
 }
 

@@ -107,6 +107,9 @@ pub struct Model {
     /// A layer of the model takes the sequence first.
     #[serde(default)]
     pub sequence_first: bool,
+    /// Its calls may be of the same samples.
+    #[serde(default)]
+    pub again: bool,
     /// Element type of autocast where it was on in any module.
     pub autocast: Option<String>,
 }

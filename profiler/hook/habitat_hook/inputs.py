@@ -37,7 +37,10 @@ class Inputs:
             "lists": False,
             "opaque": None,
             "sequence_first": False,
+            "again": False,
         }
+        # The first tensor of the model's first call.
+        self.first = None
         self.model = None
         # Whether the model owns what the optimizer trains, or only what could be trained:
         # some optimizers keep copies of the parameters.
@@ -103,7 +106,8 @@ class Inputs:
             if is_sure or self.model is None and any(one.requires_grad for one in parameters):
                 self.is_sure = is_sure
                 self.model = weakref.ref(called)
-                self.found.update(calls=0, inputs=[], leads=[], lists=False, opaque=None)
+                self.found.update(calls=0, inputs=[], leads=[], lists=False, opaque=None, again=False)
+                self.first = None
                 self.found["module"] = type(called).__name__
                 flags = (getattr(module, "batch_first", None) for module in called.modules())
                 self.found["sequence_first"] = any(flag is False for flag in flags)
@@ -117,11 +121,28 @@ class Inputs:
         found["calls"] += 1
         # Of later calls only the shapes are of interest.
         seen = found if found["calls"] == 1 else dict(found, inputs=[])
-        for value in (*inputs, *keywords.values()):
+        values = *inputs, *keywords.values()
+        for value in values:
             self.look(value, seen, 0)
+        found["again"] = found["again"] or self.is_again(values)
         lead = seen["inputs"][0]["shape"][0] if seen["inputs"] else 0
         if lead not in found["leads"] and len(found["leads"]) < MOST:
             found["leads"].append(lead)
+
+    def is_again(self, values):
+        """Whether this call and another may be of the same samples: it is given the same tensor,
+        or one that an adversary changes, or another network makes or judges them."""
+        import torch
+
+        tensor = next((value for value in values if isinstance(value, torch.Tensor)), None)
+        if tensor is None:
+            return False
+        if self.first is None:
+            self.first = weakref.ref(tensor)
+        elif self.first() is tensor:
+            return True
+        others = (module for module in (there() for there in self.outer.values()) if module is not None)
+        return tensor.requires_grad or sum(any(True for _ in one.parameters()) for one in others) > 1
 
     def look(self, value, found, depth):
         import torch

@@ -31,6 +31,8 @@ pub struct ModelInput {
     pub opaque: Option<String>,
     /// A layer of it takes the sequence first.
     pub sequence_first: bool,
+    /// Its calls may be of the same samples.
+    pub again: bool,
 }
 
 /// What a step is made of, in means over the steps.
@@ -116,7 +118,7 @@ pub(super) fn samples(
     let (lead, length) = infer::first_layer(records, nesting, spans.first()?)?;
     // A trace alone does not tell the calls of the model: of each pass one is assumed.
     let calls = parts.passes.max(1);
-    Some(in_a_step(lead, calls, &parts).map(|(samples, times)| Samples {
+    Some(in_a_step(lead, calls, false, &parts).map(|(samples, times)| Samples {
         count: samples,
         length,
         seen: format!("the first layer's input{times}"),
@@ -194,8 +196,8 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
     if let [first, second, ..] = model.leads[..] {
         return Err(format!("{name} is called with batches of {first} and of {second} in one step"));
     }
-    let (samples, times) =
-        in_a_step(lead, model.calls.max(1), parts).map_err(|reason| format!("{reason} ({name} is given {shown})"))?;
+    let (samples, times) = in_a_step(lead, model.calls.max(1), model.again, parts)
+        .map_err(|reason| format!("{reason} ({name} is given {shown})"))?;
     let length = (*is_whole && shape.len() == 2).then(|| shape[1]);
     Ok(Samples {
         count: samples,
@@ -207,7 +209,7 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
 
 /// Samples of a step in which the model is called so many times with `lead` of them, and
 /// how they come together.
-fn in_a_step(lead: u64, calls: u64, parts: &Parts) -> Result<(u64, String), String> {
+fn in_a_step(lead: u64, calls: u64, again: bool, parts: &Parts) -> Result<(u64, String), String> {
     let Parts { passes, in_closures, updates, fetches, loss_rows } = *parts;
     if let Some(rows) = loss_rows.filter(|rows| *rows < lead) {
         return Err(format!("the loss is of {rows} rows, fewer than the model is given"));
@@ -221,6 +223,7 @@ fn in_a_step(lead: u64, calls: u64, parts: &Parts) -> Result<(u64, String), Stri
         (1.., _) if calls.is_multiple_of(fetches) && (updates > 1 || passes <= fetches) => {
             (fetches, "batches of the DataLoader")
         }
+        (0, _) if calls == passes && updates <= 1 && !again => (calls, "forward passes"),
         (0, _) if calls == passes && updates <= 1 => {
             return Err(format!(
                 "a step has {calls} calls of the model, each with a backward pass: of as many batches, or of one again"
@@ -309,10 +312,11 @@ mod tests {
     #[test]
     fn the_step_tells_how_calls_come_together() {
         let calls = |calls, parts| found(&model(&[(&[8, 10], false)], calls), parts);
-        // Four micro-batches, with a loader; without one they may be one batch and what an
-        // adversary makes of it.
+        // Four micro-batches, with a loader and without; one batch and what an adversary makes of it.
+        assert_eq!(calls(4, Parts { passes: 4, ..PLAIN }), Some(32));
         assert_eq!(calls(4, Parts { passes: 4, fetches: 4, ..PLAIN }), Some(32));
-        assert_eq!(calls(4, Parts { passes: 4, ..PLAIN }), None);
+        let adversary = ModelInput { again: true, ..model(&[(&[8, 10], false)], 2) };
+        assert_eq!(found(&adversary, Parts { passes: 2, ..PLAIN }), None);
         // A network that judges real samples and made ones.
         assert_eq!(calls(3, Parts { passes: 3, fetches: 1, updates: 2, ..PLAIN }), Some(8));
         assert_eq!(calls(3, Parts { passes: 3, updates: 2, ..PLAIN }), None);
