@@ -391,7 +391,7 @@ fn a_profiler_of_the_jobs_own_goes_first() {
     let pid = place.fake("busy", &[]);
     let ran = place.attach(&["--timeout", "2s"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("a profiler of its own is on"), "{}", ran.err);
+    assert!(ran.err.contains("its own profiler is running"), "{}", ran.err);
     assert!(place.requests(pid).is_empty(), "it was not asked");
     let mut place = Place::new();
     let pid = place.fake("busy a while", &[]);
