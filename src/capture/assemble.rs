@@ -220,8 +220,9 @@ fn check(summary: &Summary, times: Option<StepTimes>) -> Result<(), AssembleErro
     Ok(())
 }
 
-/// Microseconds that a recorded step takes before it may be too long.
-const LEAST: f64 = 50_000.0;
+/// Microseconds that a recorded step takes before it may be too long: on a busy machine steps
+/// of 2 ms were seen to take 160 ms while they were recorded.
+const LEAST: f64 = 300_000.0;
 
 /// What the hook saw of the model; `None` where it saw none.
 fn model_input(model: &Model) -> Option<ModelInput> {
