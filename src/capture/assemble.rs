@@ -34,7 +34,7 @@ pub enum AssembleError {
     },
     /// The recorded steps are none of the training's.
     #[error(
-        "the recorded steps took {:.1} ms at the least and those around them {:.1} ms: something else was in them, such as a validation; record other ones (--after), or more of them (--window)",
+        "the recorded steps took {:.1} ms at the least and those around them {:.1} ms: something else was in them, such as a validation, or other programs held them up; record other ones (--after), or more of them (--window)",
         .recorded.as_millis(), .outside.as_millis()
     )]
     Unlike {
@@ -220,9 +220,8 @@ fn check(summary: &Summary, times: Option<StepTimes>) -> Result<(), AssembleErro
     Ok(())
 }
 
-/// Microseconds that a recorded step takes before it may be too long: on a busy machine steps
-/// of 2 ms were seen to take 160 ms while they were recorded.
-const LEAST: f64 = 300_000.0;
+/// Microseconds that a recorded step takes before it may be too long.
+const LEAST: f64 = 50_000.0;
 
 /// What the hook saw of the model; `None` where it saw none.
 fn model_input(model: &Model) -> Option<ModelInput> {

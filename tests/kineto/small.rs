@@ -635,6 +635,26 @@ fn what_vmap_batches_is_taken_as_it_runs() {
     }
 }
 
+/// Whether NNPACK may compute a convolution is asked in an operator of its own.
+#[test]
+fn a_convolution_that_nnpack_might_compute_is_one() {
+    let mut trace = Trace::default();
+    step_on_a_cpu(&mut trace, 1, 1000.0, 0);
+    let dims = r#""Input Dims": [[4, 8, 6, 6], [16, 8, 1, 1], [16]], "Input type": ["float", "float", "float"]"#;
+    for (name, at, long, args) in [
+        ("aten::convolution", 1015.0, 20.0, dims),
+        ("aten::_convolution", 1016.0, 18.0, dims),
+        ("aten::_nnpack_available", 1017.0, 1.0, ""),
+        ("aten::thnn_conv2d", 1019.0, 14.0, dims),
+        ("aten::_slow_conv2d_forward", 1020.0, 12.0, dims),
+    ] {
+        trace.operator(MAIN, name, at, long, args);
+    }
+    let profile = on_a_cpu(&trace).profile;
+    let found: Vec<_> = profile.operations.iter().filter(|it| it.name.contains("conv")).collect();
+    assert!(matches!(found[..], [one] if one.count == 1), "{found:?}");
+}
+
 /// A CPU steps tensor by tensor, a GPU all at once.
 #[test]
 fn an_update_on_a_cpu_is_brought_to_lists() {

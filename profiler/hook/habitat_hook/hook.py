@@ -18,7 +18,7 @@ from .process import at_exit, can_open_files, free_bytes, rank
 from .pytorch import all_threads, capturing, in_backward, in_region, is_before
 from .pytorch import set_eval_frame, skip, torch_version
 from .signals import Held, Request, in_main
-from .window import OPEN_SECONDS, OPEN_TIMES, SPARE, Window, export
+from .window import OPEN_SECONDS, OPEN_TIMES, SPARE, Window, export, release
 
 # Seconds between two reports of step times.
 REPORT_EVERY = 1.0
@@ -65,7 +65,7 @@ class Inside:
             if isinstance(problem, Exception):
                 self.hook.fail(problem)
             elif problem is not None:
-                self.hook.rest("it was broken off")
+                self.hook.rest("an exception of the program's came while it was opened or closed")
             # Of the others we raise none.
             return problem is None or isinstance(problem, Exception)
         finally:
@@ -495,7 +495,7 @@ class Hook:
                 return
             self.window = self.last = None
             self.miss(window.doom or reason)
-            window.end()
+            release(window.end())
 
     def miss(self, reason):
         """No window this time; another is tried later."""

@@ -62,17 +62,18 @@ class Inputs:
                 sys.setprofile(None)  # It was ended in another thread.
                 return
             callback = set_eval_frame(None)
-            with Held():
-                try:
-                    if not has_gradients():
-                        self.unseen += 1
-                    if not any(is_traced() for is_traced in traced):
-                        there = frame.f_locals
-                        self.called(there["self"], there["args"], there["kwargs"])
-                except Exception:
-                    pass  # Less is known of the model then.
-                finally:
-                    set_eval_frame(callback)
+            try:
+                with Held():
+                    try:
+                        if not has_gradients():
+                            self.unseen += 1
+                        if not any(is_traced() for is_traced in traced):
+                            there = frame.f_locals
+                            self.called(there["self"], there["args"], there["kwargs"])
+                    except Exception:
+                        pass  # Less is known of the model then.
+            finally:
+                set_eval_frame(callback)
 
         self.seen = seen
         skip(seen.__code__)

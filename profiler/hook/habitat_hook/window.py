@@ -158,6 +158,14 @@ def peak_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def release(profile):
+    """Gives back the memory of an ended profiler. It is part of cycles of references: what it
+    recorded would stay until the garbage collector finds them."""
+    if profile is not None:
+        profile.profiler = None
+        give_back_memory()
+
+
 def export(recorded, folder, address, number, first, last):
     """In a thread of its own: writes the trace of the profiler that it takes from the list
     `recorded`, and says so over a link of its own."""
@@ -186,8 +194,7 @@ def export(recorded, folder, address, number, first, last):
         for name in (path + ".part", path + ".part.tmp", path):
             remove(name)
     try:
-        recorded.clear()
-        give_back_memory()
+        release(recorded.pop())
         link = greet(address)
         if not link.alive:
             remove(path)

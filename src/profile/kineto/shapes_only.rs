@@ -1,6 +1,7 @@
 //! The profile of a trace of which only operators and shapes are wanted.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 
 use super::args;
 use super::build::{self, Source};
@@ -10,7 +11,7 @@ use super::nest::{self, LOADER, NO_RANGE, Nesting, is_autograd_node};
 use super::record::{Host, HostKind};
 use super::steps::{Span, StepMarks};
 use super::{Import, ImportOptions, KinetoError, Summary, group, timing, update};
-use crate::profile::{Profile, Recording};
+use crate::profile::{Phase, Profile, Recording};
 use crate::units::Micros;
 
 /// Makes a profile without origin: the operators that do work, with their shapes.
@@ -74,41 +75,29 @@ fn of_one_shape(
     spans: &[Span],
     notes: &mut Vec<String>,
 ) -> Vec<usize> {
-    let of = |step: usize| {
-        let operators = joined.occurrences.iter().filter(move |it| it.step as usize == step);
-        operators.filter_map(|it| Some((it.phase, &records.host[it.operator? as usize])))
-    };
-    let shapes = |step: usize| {
-        let mut found: Vec<_> = of(step)
-            .map(|(phase, host)| (records.names.text(host.name), records.texts.text(host.dims), phase.to_string()))
-            .collect();
-        found.sort_unstable();
-        found
-    };
-    let elements = |step: usize| -> u64 {
-        let tensors = of(step)
-            .flat_map(|(_, host)| args::tensors(records.texts.text(host.dims), records.texts.text(host.types)).0);
-        tensors.map(|shape| shape.iter().product::<u64>()).fold(0, u64::saturating_add)
-    };
-    let mut groups: Vec<(Vec<_>, Vec<usize>)> = Vec::new();
+    let mut operators: Vec<Vec<(u32, u32, Phase)>> = vec![Vec::new(); spans.len()];
+    let mut elements = vec![0_u64; spans.len()];
+    for occurrence in &joined.occurrences {
+        let (Some(operator), step) = (occurrence.operator, occurrence.step as usize) else { continue };
+        let host = &records.host[operator as usize];
+        operators[step].push((host.name, host.dims, occurrence.phase));
+        let (shapes, _) = args::tensors(records.texts.text(host.dims), records.texts.text(host.types));
+        let tensors = shapes.iter().map(|shape| shape.iter().product::<u64>());
+        elements[step] = tensors.fold(elements[step], u64::saturating_add);
+    }
+    let mut groups: BTreeMap<&[(u32, u32, Phase)], Vec<usize>> = BTreeMap::new();
+    operators.iter_mut().for_each(|of_step| of_step.sort_unstable());
     for step in &kept {
-        let shapes = shapes(*step);
-        match groups.iter_mut().find(|(of, _)| *of == shapes) {
-            Some((_, steps)) => steps.push(*step),
-            None => groups.push((shapes, vec![*step])),
-        }
+        groups.entry(&operators[*step]).or_default().push(*step);
     }
     if groups.len() < 2 {
         return kept;
     }
-    let most = groups.iter().map(|(_, steps)| steps.len()).max().unwrap_or(0);
-    let chosen = if most > 1 {
-        groups.into_iter().map(|(_, steps)| steps).find(|steps| steps.len() == most).unwrap_or_default()
-    } else {
-        let mut by_work = kept.clone();
-        by_work.sort_by_key(|step| elements(*step));
-        vec![by_work[(by_work.len() - 1) / 2]]
-    };
+    let mut by_work = kept.clone();
+    by_work.sort_by_key(|step| elements[*step]);
+    // Of groups of one size the one that comes first.
+    let largest = groups.into_values().max_by_key(|steps| (steps.len(), Reverse(steps[0])));
+    let chosen = largest.filter(|steps| steps.len() > 1).unwrap_or_else(|| vec![by_work[(by_work.len() - 1) / 2]]);
     let names: Vec<String> = chosen.iter().map(|step| timing::name(spans, *step)).collect();
     notes.push(format!(
         "the {} recorded steps have different shapes: the profile is that of {}",
