@@ -35,7 +35,7 @@ pub use folder::Folder;
 pub use hook::Settings;
 pub use log::Cut;
 pub use private::{Private, PrivateError};
-pub use recording::{Process, Recording, Seen};
+pub use recording::{Process, Recording, RecordingStatus};
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -268,7 +268,7 @@ enum Event {
 
 /// A job to start and what to record of it.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct JobOptions {
     /// Program and arguments.
     pub command: Vec<OsString>,
     /// What to record.
@@ -350,7 +350,7 @@ impl<F: FnMut(&Recording, &Path)> Watch for F {
 
 /// A job that was started.
 pub struct Running {
-    order: Order,
+    options: JobOptions,
     job: launch::Job,
     folder: Folder,
     socket: socket::Socket,
@@ -363,25 +363,25 @@ pub struct Running {
 ///
 /// # Errors
 /// [`CaptureError`] where the job was not started.
-pub fn start(order: &Order, private: &Private) -> Result<Running, CaptureError> {
+pub fn start(options: &JobOptions, private: &Private) -> Result<Running, CaptureError> {
     let failed = |source| CaptureError::Folder { path: private.path().to_owned(), source };
     let folder = private.recording().map_err(failed)?;
     let (events, happening) = mpsc::channel();
     let socket = socket::listen(folder.path(), private, events.clone())?;
     let own = |name: &str| std::env::var_os(name);
-    let mut variables = if let Some(settings) = &order.cupti {
+    let mut variables = if let Some(settings) = &options.cupti {
         cupti::environment(settings, &socket.path, folder.path(), own)?
     } else {
         let hook = private.unpacked("hook", &hook::FILES).map_err(failed)?;
-        hook::environment(&hook, &socket.path, folder.path(), &order.settings, own).map_err(failed)?
+        hook::environment(&hook, &socket.path, folder.path(), &options.settings, own).map_err(failed)?
     };
-    if order.apart && std::env::var_os("PYTHONUNBUFFERED").is_none() {
+    if options.apart && std::env::var_os("PYTHONUNBUFFERED").is_none() {
         // Python holds back what goes to a file until there are 8 KiB of it.
         variables.push(("PYTHONUNBUFFERED", "1".into()));
     }
-    let output = order.log.as_deref().map(|path| log::start(path, &events)).transpose()?;
-    let job = launch::start(&order.command, variables, output, order.apart, &events)?;
-    Ok(Running { order: order.clone(), job, folder, socket, events, happening })
+    let output = options.log.as_deref().map(|path| log::start(path, &events)).transpose()?;
+    let job = launch::start(&options.command, variables, output, options.apart, &events)?;
+    Ok(Running { options: options.clone(), job, folder, socket, events, happening })
 }
 
 impl Running {
@@ -397,10 +397,10 @@ impl Running {
 
     /// Follows the job to its end, or until it is to be left.
     pub fn follow(self, watch: &mut dyn Watch) -> Finished {
-        let Self { order, job, folder, socket, happening, events: _events } = self;
+        let Self { options, job, folder, socket, happening, events: _events } = self;
         let mut state = State::default();
         let mut is_complete = false;
-        let mut deadline = order.timeout.map(|timeout| Instant::now() + timeout);
+        let mut deadline = options.timeout.map(|timeout| Instant::now() + timeout);
         let pace = watch.pace();
         let mut next_look = pace.map(|_| Instant::now());
         loop {
@@ -418,7 +418,7 @@ impl Running {
                 }
                 Ok(Event::Stopped { by_terminal }) => {
                     state.stopped = true;
-                    if by_terminal && !order.apart && job.stop_with_it() {
+                    if by_terminal && !options.apart && job.stop_with_it() {
                         state.resume = Some(now + STOPPING);
                     }
                 }
@@ -451,15 +451,15 @@ impl Running {
                 next_look = Some(Instant::now() + pace);
             }
             if state.ended.is_some() {
-                if state.talking == 0 && state.all_heard && (state.logged || order.log.is_none()) {
+                if state.talking == 0 && state.all_heard && (state.logged || options.log.is_none()) {
                     break;
                 }
                 let latest = Instant::now() + LAST_WORDS;
                 deadline = Some(deadline.map_or(latest, |deadline| deadline.min(latest)));
-            } else if !is_complete && state.recording.is_complete(order.settings.windows, ENOUGH_STEPS) {
+            } else if !is_complete && state.recording.is_complete(options.settings.windows, ENOUGH_STEPS) {
                 is_complete = true;
                 watch.complete(&state.recording, folder.path());
-                if order.stop_after && state.asked.is_none() {
+                if options.stop_after && state.asked.is_none() {
                     deadline = Some(Instant::now() + state.push(&job, Asked::Recorded));
                 }
             }

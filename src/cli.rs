@@ -15,10 +15,10 @@ mod export;
 mod fit;
 mod goal;
 mod gpu;
+mod hints;
 mod import;
 mod input;
 mod measured;
-mod next;
 mod operators;
 mod print;
 mod progress;
@@ -205,7 +205,7 @@ fn unpredicted(label: &str) -> impl Fn(PredictError) -> CliError + '_ {
             PredictError::UnknownOrigin { candidates, .. } => candidates.gpus.as_slice(),
             _ => &[],
         };
-        let commands = gpus.iter().map(|gpu| format!("\n  {}", next::again("--origin", gpu.as_str())));
+        let commands = gpus.iter().map(|gpu| format!("\n  {}", hints::with_flag("--origin", gpu.as_str())));
         CliError(format!("{}{}", named(label)(&error), commands.collect::<String>()))
     }
 }

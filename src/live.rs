@@ -182,7 +182,7 @@ impl Snapshot {
 #[derive(Debug, Clone)]
 pub enum Update {
     /// It is further.
-    Seen(Box<Snapshot>),
+    Snapshot(Box<Snapshot>),
     /// The last lines of its output.
     Output(Arc<Vec<String>>),
     /// A profile was made of what is recorded so far, and written.

@@ -84,7 +84,7 @@ fn steady() -> Snapshot {
 }
 
 fn seen(snapshot: Snapshot) -> Msg {
-    Msg::Live(Update::Seen(Box::new(snapshot)))
+    Msg::Live(Update::Snapshot(Box::new(snapshot)))
 }
 
 fn at(state: State) -> Msg {

@@ -83,7 +83,7 @@ impl App {
     pub(super) fn news_of_job(&mut self, update: Update, effects: &mut Vec<Effect>) {
         let Some(live) = &mut self.live else { return };
         match update {
-            Update::Seen(seen) => {
+            Update::Snapshot(seen) => {
                 live.seen = *seen;
                 if live.seen.is_over() {
                     if matches!(self.modal, Some(Modal::Leave { .. })) {

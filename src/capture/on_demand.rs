@@ -22,21 +22,21 @@ pub mod daemon;
 mod endpoint;
 mod error;
 mod folder;
-mod order;
-mod place;
+mod options;
 mod process;
 pub mod request;
 pub mod roles;
 mod session;
 mod starting;
+mod trace_folder;
 pub mod wire;
 mod work;
 
 pub use attached::{Attached, Times, Traced};
 pub use endpoint::LONGEST_FOLDER;
-pub use error::{AttachError, Seen};
+pub use error::{AttachError, ProcessInfo};
 pub use folder::folder;
-pub use order::{Order, Said};
+pub use options::{AttachEvent, AttachOptions};
 pub use session::{Listed, attach, list};
 
 /// Names the folder of the daemon's socket, to libkineto and to us.

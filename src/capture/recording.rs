@@ -112,7 +112,7 @@ pub struct CudaWindow {
 
 /// What came of it, seen from the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub enum RecordingStatus {
     /// At least one window.
     Recorded,
     /// No Python with the hook.
@@ -265,12 +265,12 @@ impl Recording {
     }
 
     /// What came of it.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> RecordingStatus {
         if self.processes.values().any(|process| !process.windows.is_empty()) {
-            return Seen::Recorded;
+            return RecordingStatus::Recorded;
         }
         if self.processes.is_empty() {
-            return Seen::NoPython;
+            return RecordingStatus::NoPython;
         }
         let cuda = || self.processes.values().filter(|process| process.has_cuda);
         if cuda().next().is_some() {
@@ -279,27 +279,27 @@ impl Recording {
                 .map(|_| "the program was ended within the window".to_owned());
             let reasons =
                 cuda().flat_map(|process| process.refused.iter().chain(&process.dropped).chain(&process.faults));
-            return Seen::NoKernels(reasons.cloned().chain(open).collect());
+            return RecordingStatus::NoKernels(reasons.cloned().chain(open).collect());
         }
         if let Some((_, process)) = self.training().max_by_key(|(_, process)| process.steps) {
             let dropped: Vec<String> = self.training().flat_map(|(_, process)| process.dropped.clone()).collect();
             let in_window = self.training().any(|(_, process)| process.in_window);
             if self.training().all(|(_, process)| process.rank.is_some_and(|rank| rank > 0)) {
-                return Seen::OtherRanks;
+                return RecordingStatus::OtherRanks;
             }
             if dropped.is_empty() || in_window {
-                return Seen::TooFew { steps: process.steps, in_window, is_all: process.exited };
+                return RecordingStatus::TooFew { steps: process.steps, in_window, is_all: process.exited };
             }
-            return Seen::Dropped(dropped);
+            return RecordingStatus::Dropped(dropped);
         }
         let torch: Vec<&Process> = self.processes.values().filter(|process| process.has_torch).collect();
         if torch.is_empty() {
-            return Seen::NoTorch;
+            return RecordingStatus::NoTorch;
         }
         if let Some(old) = torch.iter().find(|process| process.refused.is_some()) {
-            return Seen::TooOld(old.torch.clone().unwrap_or_else(|| "of unknown version".to_owned()));
+            return RecordingStatus::TooOld(old.torch.clone().unwrap_or_else(|| "of unknown version".to_owned()));
         }
-        Seen::NoSteps
+        RecordingStatus::NoSteps
     }
 }
 
@@ -403,25 +403,25 @@ mod tests {
     #[test]
     fn what_was_seen_is_told_apart() {
         let mut recording = Recording::default();
-        assert_eq!(recording.seen(), Seen::NoPython);
+        assert_eq!(recording.seen(), RecordingStatus::NoPython);
         recording.hear(1, hello(Stage::Python));
-        assert_eq!(recording.seen(), Seen::NoTorch);
+        assert_eq!(recording.seen(), RecordingStatus::NoTorch);
         recording.hear(1, hello(Stage::Torch));
-        assert_eq!(recording.seen(), Seen::NoSteps);
+        assert_eq!(recording.seen(), RecordingStatus::NoSteps);
         let mut old = recording.clone();
         old.hear(1, Message::Refused { reason: "torch_too_old".into() });
-        assert_eq!(old.seen(), Seen::TooOld("2.15.0".into()));
+        assert_eq!(old.seen(), RecordingStatus::TooOld("2.15.0".into()));
         recording.hear(1, Message::Steps { first: 2, times_us: vec![1.0; 6] });
-        assert_eq!(recording.seen(), Seen::TooFew { steps: 7, in_window: false, is_all: false });
+        assert_eq!(recording.seen(), RecordingStatus::TooFew { steps: 7, in_window: false, is_all: false });
         recording.hear(1, Message::Window(Window::Opened { step: 10, cost_us: 5.0, note: None }));
-        assert_eq!(recording.seen(), Seen::TooFew { steps: 10, in_window: true, is_all: false });
+        assert_eq!(recording.seen(), RecordingStatus::TooFew { steps: 10, in_window: true, is_all: false });
         let mut dropped = recording.clone();
         dropped.hear(1, Message::Window(Window::Dropped { step: 11, reason: "users_profiler".into(), number: None }));
-        assert_eq!(dropped.seen(), Seen::Dropped(vec!["users_profiler".into()]));
+        assert_eq!(dropped.seen(), RecordingStatus::Dropped(vec!["users_profiler".into()]));
         // The trace may be there before the window is said to be closed.
         recording.hear(1, written(1));
         recording.hear(1, closed());
-        assert_eq!(recording.seen(), Seen::Recorded);
+        assert_eq!(recording.seen(), RecordingStatus::Recorded);
     }
 
     #[test]
@@ -542,12 +542,12 @@ mod tests {
         let mut recording = Recording::default();
         let hello = Hello { version: 1, pid: 1, stage: Stage::Cuda, python: None, torch: None, rank: None };
         recording.hear(1, Message::Hello(hello.clone()));
-        assert_eq!(recording.seen(), Seen::NoKernels(vec![]));
+        assert_eq!(recording.seen(), RecordingStatus::NoKernels(vec![]));
         recording.hear(1, Message::Refused { reason: "no CUPTI".into() });
-        assert_eq!(recording.seen(), Seen::NoKernels(vec!["no CUPTI".into()]));
+        assert_eq!(recording.seen(), RecordingStatus::NoKernels(vec!["no CUPTI".into()]));
         recording.hear(2, Message::Hello(Hello { pid: 2, ..hello }));
         recording.hear(2, Message::Window(Window::Opened { step: 0, cost_us: 5.0, note: None }));
-        assert!(matches!(recording.seen(), Seen::NoKernels(reasons) if reasons.len() == 2));
+        assert!(matches!(recording.seen(), RecordingStatus::NoKernels(reasons) if reasons.len() == 2));
         assert!(!recording.is_complete(1, 20));
         recording.hear(2, closed());
         for (pid, kernels) in [(1, 3), (2, 500)] {
@@ -558,7 +558,7 @@ mod tests {
                 Window::Written { number, first, last, file, bytes, cost_us, kernels, lost: 0, seconds: Some(5.0) };
             recording.hear(pid, Message::Window(window));
         }
-        assert_eq!(recording.seen(), Seen::Recorded);
+        assert_eq!(recording.seen(), RecordingStatus::Recorded);
         assert!(recording.is_complete(1, 20));
         let recorded = recording.recorded();
         assert_eq!(recorded.len(), 1);

@@ -3,7 +3,7 @@
 //! What happens on the way goes to standard error, the report to standard output.
 
 #[cfg(target_os = "linux")]
-mod said;
+mod output;
 
 #[cfg(not(target_os = "linux"))]
 use std::io::Write;
@@ -27,10 +27,10 @@ mod linux {
     use std::path::{Path, PathBuf};
     use std::time::{Duration, Instant};
 
-    use super::{AttachArgs, CliError, said};
+    use super::{AttachArgs, CliError, output};
     use crate::capture::assemble;
     use crate::capture::on_demand::roles::Wanted;
-    use crate::capture::on_demand::{self, AttachError, Attached, FOLDER_VARIABLE, Order, Said};
+    use crate::capture::on_demand::{self, AttachError, AttachEvent, AttachOptions, Attached, FOLDER_VARIABLE};
     use crate::catalog::Catalog;
     use crate::cli::env::folder;
     use crate::cli::gpu;
@@ -48,7 +48,7 @@ mod linux {
     pub(in crate::cli) fn run(args: &AttachArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         let given = args.socket_dir.is_some() || std::env::var_os(FOLDER_VARIABLE).is_some_and(|it| !it.is_empty());
         let least = Duration::from_millis(100);
-        let order = Order {
+        let options = AttachOptions {
             folder: folder(args.socket_dir.as_deref()).map_err(CliError::of)?,
             at_abstract_name: !given,
             wanted: Wanted { pid: args.pid, all: args.all },
@@ -58,39 +58,44 @@ mod linux {
             wait: args.wait.unwrap_or(WAIT).max(least),
             timeout: args.timeout.unwrap_or(TIMEOUT).max(least),
         };
-        let mut tell = |what: Said| {
+        let mut report = |what: AttachEvent| {
             if !args.quiet {
-                said::progress(&what, &order);
+                output::progress(&what, &options);
             }
         };
         if args.list {
-            return list(&order, args.json, &mut tell, out);
+            return list(&options, args.json, &mut report, out);
         }
         let catalog = store::catalog(&Paths::find())?;
         let origin = check(args, &catalog)?;
-        let attached = match on_demand::attach(&order, &mut tell) {
+        let attached = match on_demand::attach(&options, &mut report) {
             Ok(attached) => attached,
             Err(AttachError::Interrupted { signal, waiting }) => {
                 terminal::say(format_args!("habitat-tui: {}", AttachError::Interrupted { signal, waiting }));
                 return Ok(u8::try_from(128 + signal).unwrap_or(130));
             }
             Err(error) => {
-                said::choices(&error, &mut terminal::stderr());
+                output::choices(&error, &mut terminal::stderr());
                 return Err(CliError::of(error));
             }
         };
         made(args, &attached, &catalog, origin, out)
     }
 
-    fn list(order: &Order, json: bool, tell: &mut dyn FnMut(Said), out: &mut dyn Write) -> Result<u8, CliError> {
-        match on_demand::list(order, tell) {
-            Ok(all) if json => super::super::print_json(&said::list_json(&all), out),
+    fn list(
+        options: &AttachOptions,
+        json: bool,
+        report: &mut dyn FnMut(AttachEvent),
+        out: &mut dyn Write,
+    ) -> Result<u8, CliError> {
+        match on_demand::list(options, report) {
+            Ok(all) if json => super::super::print_json(&output::list_json(&all), out),
             Ok(all) => {
-                said::table(&all, out)?;
+                output::table(&all, out)?;
                 Ok(0)
             }
             Err(AttachError::Nobody { .. }) if json => {
-                super::super::print_json(&said::list_json(&[]), out)?;
+                super::super::print_json(&output::list_json(&[]), out)?;
                 Ok(1)
             }
             Err(error @ AttachError::Nobody { .. }) => {
@@ -156,15 +161,15 @@ mod linux {
             CliError(format!("{error}{}", if kept.is_none() { "; --keep-traces DIR keeps the trace" } else { "" }))
         })?;
         if let Some(recording) = &mut assembled.profile.recording {
-            recording.notes.extend(said::notes(attached));
+            recording.notes.extend(output::notes(attached));
         }
         let json = assembled.profile.to_json().map_err(CliError::of)?;
         store::save_atomically(&output, &json, args.force)?;
         let import = began.elapsed().as_secs_f64();
         if args.json {
-            return super::super::print_json(&said::json(attached, &assembled, &output, import), out);
+            return super::super::print_json(&output::json(attached, &assembled, &output, import), out);
         }
-        said::report(attached, &assembled, &output, import, out)?;
+        output::report(attached, &assembled, &output, import, out)?;
         Ok(0)
     }
 

@@ -4,7 +4,7 @@
 //! once a candidate, each to copy as it stands.
 
 use super::CliError;
-use super::next::again;
+use super::hints::with_flag;
 use crate::catalog::{Catalog, GpuSpec};
 use crate::terminal;
 use crate::text;
@@ -17,7 +17,7 @@ pub(super) fn one<'a>(catalog: &'a Catalog, flag: &str, name: &str) -> Result<&'
         [] => catalog.find(name).map_err(CliError::of),
         ref several => {
             let commands: Vec<String> =
-                several.iter().map(|gpu| format!("\n  {}", again(flag, gpu.slug.as_str()))).collect();
+                several.iter().map(|gpu| format!("\n  {}", with_flag(flag, gpu.slug.as_str()))).collect();
             let name = text::clean(name, 40);
             let count = several.len();
             Err(CliError(format!("{flag} {name}: {count} GPUs are called that; which one?{}", commands.concat())))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::recording::{self, Form};
-use super::{CliError, gpu, next, print_json};
+use super::{CliError, gpu, hints, print_json};
 use crate::catalog::{Catalog, DeviceIdentity};
 use crate::profile::Profile;
 use crate::profile::kineto::{self, DeviceInfo, Import, ImportOptions, KinetoError};
@@ -127,7 +127,7 @@ fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dy
     crate::report::summary::write_profile(&profile, &args.output.display().to_string(), out)?;
     writeln!(out, "  {operations} operations of an op list, nothing measured")?;
     writeln!(out, "\nwritten to {}", args.output.display())?;
-    writeln!(out, "{}", next::lines(&args.output, &profile))?;
+    writeln!(out, "{}", hints::lines(&args.output, &profile))?;
     Ok(0)
 }
 
@@ -260,7 +260,7 @@ fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8,
         summary.joined_to
     )?;
     writeln!(out, "\nwritten to {}", args.output.display())?;
-    writeln!(out, "{}", next::lines(&args.output, profile))?;
+    writeln!(out, "{}", hints::lines(&args.output, profile))?;
     Ok(0)
 }
 

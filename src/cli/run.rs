@@ -7,13 +7,13 @@
 #[cfg(unix)]
 mod batches;
 #[cfg(unix)]
-mod ended;
-#[cfg(unix)]
 mod live;
 #[cfg(unix)]
-mod said;
+mod outcome;
 #[cfg(unix)]
-mod seen;
+mod report;
+#[cfg(unix)]
+mod snapshot;
 
 use super::{CliError, Outcome};
 use crate::settings::args::{RunArgs, ScreensArgs};
@@ -55,9 +55,11 @@ mod unix {
     use std::sync::Arc;
 
     use super::batches::Part;
-    use super::{CliError, Outcome, RunArgs, ScreensArgs, batches, ended, live, said};
+    use super::{CliError, Outcome, RunArgs, ScreensArgs, batches, live, outcome, report};
     use crate::capture::assemble::{self, Assembled};
-    use crate::capture::{self, Asked, CaptureError, Finished, Order, Private, Recording, Seen, Settings};
+    use crate::capture::{
+        self, Asked, CaptureError, Finished, JobOptions, Private, Recording, RecordingStatus, Settings,
+    };
     use crate::catalog::Catalog;
     use crate::cli::gpu;
     use crate::cli::import::resolve;
@@ -90,8 +92,8 @@ mod unix {
     /// Without screens: the job has the terminal.
     fn plainly(session: &Session) -> Result<u8, CliError> {
         let args = &*session.args;
-        let order = order(args)?;
-        let running = match capture::start(&order, &session.private) {
+        let options = job_options(args)?;
+        let running = match capture::start(&options, &session.private) {
             Ok(running) => running,
             Err(error) => return not_started(error),
         };
@@ -108,12 +110,12 @@ mod unix {
             written = Some(done);
         });
         let written = match written {
-            None if finished.recording.seen() == Seen::Recorded => {
+            None if finished.recording.seen() == RecordingStatus::Recorded => {
                 Some(session.write(&finished.recording, finished.folder.path(), args.force))
             }
             written => written,
         };
-        let Conclusion { text, code, .. } = conclude(session, &order, pid, &mut finished, written);
+        let Conclusion { text, code, .. } = conclude(session, &options, pid, &mut finished, written);
         // Nobody may be there to read it any more.
         let _ = terminal::stderr().write_all(&text);
         if finished.interrupted {
@@ -146,7 +148,7 @@ mod unix {
     /// profile.
     pub(super) fn conclude(
         session: &Session,
-        order: &Order,
+        options: &JobOptions,
         pid: u32,
         finished: &mut Finished,
         written: Option<Result<Assembled, String>>,
@@ -157,14 +159,14 @@ mod unix {
             Some(Ok(assembled)) => (Some(assembled), None, None),
             Some(Err(problem)) => (None, Some(problem), None),
             None => {
-                let (recorder, end) = (said::Recorder::of(order), ended::End::of(finished));
+                let (recorder, end) = (report::Recorder::new(options), outcome::End::new(finished));
                 let folder = finished.folder.path();
                 let remedy = if folder.is_dir() {
-                    said::remedy(&seen, &order.settings, recorder, end)
+                    report::remedy(&seen, &options.settings, recorder, end)
                 } else {
-                    said::gone(folder)
+                    report::gone(folder)
                 };
-                (None, Some(format!("{}{remedy}", ended::cause(finished, order))), Some(remedy))
+                (None, Some(format!("{}{remedy}", outcome::cause(finished, options))), Some(remedy))
             }
         };
         let mut text = Vec::new();
@@ -176,18 +178,18 @@ mod unix {
         // Writing to a Vec cannot fail.
         if let Some(path) = &args.json {
             let output = &session.output;
-            let json = said::json(order, pid, finished, &seen, assembled.as_ref(), problem.as_deref(), output);
+            let json = report::json(options, pid, finished, &seen, assembled.as_ref(), problem.as_deref(), output);
             if let Err(error) = store::save_atomically(path, json.to_string().as_bytes(), args.force) {
                 let _ = writeln!(text, "error: {error}");
                 code = 2;
             }
         }
-        if let Some(note) = said::cut(finished.cut.as_ref()) {
+        if let Some(note) = report::cut(finished.cut.as_ref()) {
             let _ = writeln!(text, "habitat-tui: {note}");
         }
         if let Some(problem) = &problem {
             let _ = writeln!(text, "habitat-tui: {problem}");
-            if seen == Seen::Recorded {
+            if seen == RecordingStatus::Recorded {
                 finished.folder.keep();
                 let folder = finished.folder.path().display();
                 let _ = writeln!(text, "habitat-tui: the recorded traces are kept in {folder}");
@@ -198,14 +200,14 @@ mod unix {
         {
             let output = &session.output;
             let _ = match &session.part {
-                Some(part) => said::part(part, assembled, finished, output, &mut text),
-                None => said::report(assembled, finished, order, output, &mut text),
+                Some(part) => report::part(part, assembled, finished, output, &mut text),
+                None => report::report(assembled, finished, options, output, &mut text),
             };
         }
         Conclusion { text, code, remedy }
     }
 
-    pub(super) fn order(args: &RunArgs) -> Result<Order, CliError> {
+    pub(super) fn job_options(args: &RunArgs) -> Result<JobOptions, CliError> {
         let cupti = args.cupti.then(|| cupti(args)).transpose()?;
         let (after, window) = args.steps.unwrap_or((args.after, args.window));
         let mut settings = Settings::new(after, window);
@@ -213,7 +215,7 @@ mod unix {
         settings.memory = args.memory;
         settings.stacks = args.stacks;
         settings.all_ranks = args.all_ranks;
-        Ok(Order {
+        Ok(JobOptions {
             command: args.command.clone(),
             settings,
             cupti,

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::next::command_of;
+use super::hints::command_of;
 use crate::settings::args::Cli;
 use crate::text;
 

@@ -9,7 +9,7 @@ use crate::text;
 
 /// A process as errors name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ProcessInfo {
     /// Its number.
     pub pid: u32,
     /// Program and arguments; empty where they cannot be read.
@@ -19,7 +19,7 @@ pub struct Seen {
     pub torch: Option<String>,
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for ProcessInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {}", self.pid)?;
         if self.command.is_empty() { Ok(()) } else { write!(f, " ({})", shown(&self.command)) }
@@ -69,7 +69,7 @@ pub enum AttachError {
         /// How long was listened.
         seconds: f64,
         /// Processes with the variable in their environment.
-        started: Vec<Seen>,
+        started: Vec<ProcessInfo>,
         /// Sockets of processes that poll other folders.
         polls_elsewhere: Vec<String>,
     },
@@ -80,7 +80,7 @@ pub enum AttachError {
     )]
     Starting {
         /// The last of them.
-        seen: Seen,
+        seen: ProcessInfo,
         /// How long was waited.
         seconds: f64,
     },
@@ -97,13 +97,13 @@ pub enum AttachError {
     )]
     NotStarted {
         /// The process.
-        seen: Seen,
+        seen: ProcessInfo,
     },
     /// The process named meets another folder than ours.
     #[error("{seen} can be attached to {}", elsewhere(.folder.as_deref()))]
     Elsewhere {
         /// The process.
-        seen: Seen,
+        seen: ProcessInfo,
         /// Its folder; `None` for dynolog's own socket.
         folder: Option<PathBuf>,
     },
@@ -111,7 +111,7 @@ pub enum AttachError {
     #[error("{seen} cannot be recorded yet: {}", not_there(.seen, *.seconds))]
     NotThere {
         /// The process; the `PyTorch` is its own or that of a process that it started.
-        seen: Seen,
+        seen: ProcessInfo,
         /// How long was listened.
         seconds: f64,
         /// Who polled.
@@ -244,7 +244,7 @@ pub enum AttachError {
     },
 }
 
-fn nobody(started: &[Seen], polls_elsewhere: &[String]) -> String {
+fn nobody(started: &[ProcessInfo], polls_elsewhere: &[String]) -> String {
     if let Some(socket) = polls_elsewhere.first() {
         let folder =
             Path::new(socket).parent().map_or_else(|| "another place".to_owned(), |it| it.display().to_string());
@@ -275,7 +275,7 @@ fn processes(count: usize) -> String {
 }
 
 /// Why a process that was started for it has not polled.
-fn silent(seen: &Seen) -> String {
+fn silent(seen: &ProcessInfo) -> String {
     let version = seen.torch.as_deref();
     match version {
         None => "it has not loaded PyTorch yet. Where it will, --wait 5m waits longer".to_owned(),
@@ -289,7 +289,7 @@ fn silent(seen: &Seen) -> String {
     }
 }
 
-fn not_there(seen: &Seen, seconds: f64) -> String {
+fn not_there(seen: &ProcessInfo, seconds: f64) -> String {
     match seen.torch {
         None => format!(
             "neither it nor a process that it started has loaded PyTorch in {seconds:.0} s. Where it will, --wait 5m \
@@ -355,13 +355,13 @@ fn not_traced(pid: u32, asked: u32, seconds: f64, is_busy: bool, folder: &Path) 
 mod tests {
     use super::*;
 
-    fn seen(torch: Option<&str>) -> Seen {
-        Seen { pid: 7, command: vec!["python".to_owned(), "t.py".to_owned()], torch: torch.map(str::to_owned) }
+    fn seen(torch: Option<&str>) -> ProcessInfo {
+        ProcessInfo { pid: 7, command: vec!["python".to_owned(), "t.py".to_owned()], torch: torch.map(str::to_owned) }
     }
 
     #[test]
     fn who_was_not_heard_is_named_with_the_likely_reason() {
-        let text = |started: Vec<Seen>| {
+        let text = |started: Vec<ProcessInfo>| {
             AttachError::Nobody { seconds: 12.0, started, polls_elsewhere: Vec::new() }.to_string()
         };
         assert!(text(Vec::new()).contains("found in 12 s; a job can be attached to where"));

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::attached::Attached;
 use super::daemon::{Client, Daemon, State};
 use super::endpoint::{self, Endpoint, Heard};
-use super::order::{Order, Said};
-use super::place::places;
+use super::options::{AttachEvent, AttachOptions};
 use super::process::{self, Known, Started};
 use super::roles::{self, Candidate, Choice, Facts, Role};
 use super::starting::Starting;
+use super::trace_folder::places;
 use super::work::Work;
-use super::{AttachError, DAEMON_VARIABLE, Seen};
+use super::{AttachError, DAEMON_VARIABLE, ProcessInfo};
 use crate::capture::folder::Folder;
 use crate::capture::signals::Signals;
 
@@ -82,7 +82,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    fn open(folder: &Path, at_abstract_name: bool, tell: &mut dyn FnMut(Said)) -> Result<Self, AttachError> {
+    fn open(folder: &Path, at_abstract_name: bool, report: &mut dyn FnMut(AttachEvent)) -> Result<Self, AttachError> {
         let (hear, heard) = mpsc::sync_channel(WAITING);
         let failed = |source| AttachError::Socket { path: folder.to_owned(), source };
         let signals = Signals::watch().map_err(failed)?;
@@ -106,25 +106,25 @@ impl Session {
             looked: now,
             signals,
         };
-        session.look_out(tell)?;
+        session.look_out(report)?;
         Ok(session)
     }
 
     /// Listens where that does no harm, and stops where it would.
-    fn look_out(&mut self, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+    fn look_out(&mut self, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
         self.held_back = self.starting.look(&self.folder, self.at_abstract_name, self.looked);
         if let Some(pid) = self.held_back {
             self.endpoints.clear();
             self.listening = None;
             if self.told.insert(pid) {
-                tell(Said::Starting(pid));
+                report(AttachEvent::Starting(pid));
             }
         } else if self.endpoints.is_empty() {
             self.endpoints.push(Endpoint::in_folder(&self.folder)?);
             if self.at_abstract_name {
                 match Endpoint::at_abstract_name()? {
                     Some(endpoint) => self.endpoints.push(endpoint),
-                    None => tell(Said::OtherDaemon),
+                    None => report(AttachEvent::OtherDaemon),
                 }
             }
             endpoint::sweep(&self.folder);
@@ -137,7 +137,7 @@ impl Session {
     }
 
     /// Hears and answers for a moment, and looks around.
-    pub(super) fn turn(&mut self, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+    pub(super) fn turn(&mut self, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
         let until = Instant::now() + LOOK;
         loop {
             match self.heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -159,7 +159,7 @@ impl Session {
         for (pid, known) in &mut self.known {
             known.look(*pid, self.looked);
         }
-        self.look_out(tell)
+        self.look_out(report)
     }
 
     fn lost(&self) -> AttachError {
@@ -256,18 +256,22 @@ impl Session {
     }
 
     /// Listens until it is clear whom to record.
-    fn choose(&mut self, order: &Order, tell: &mut dyn FnMut(Said)) -> Result<Vec<u32>, AttachError> {
-        if let Some(pid) = order.wanted.pid {
-            check(pid, order)?;
+    fn choose(
+        &mut self,
+        options: &AttachOptions,
+        report: &mut dyn FnMut(AttachEvent),
+    ) -> Result<Vec<u32>, AttachError> {
+        if let Some(pid) = options.wanted.pid {
+            check(pid, options)?;
         }
         loop {
-            self.turn(tell)?;
-            let choice = roles::choose(&self.candidates(), order.wanted, self.is_settled());
-            let is_late = self.is_late(order.wait);
+            self.turn(report)?;
+            let choice = roles::choose(&self.candidates(), options.wanted, self.is_settled());
+            let is_late = self.is_late(options.wait);
             match choice {
                 Choice::Record(pids) => return Ok(pids),
                 Choice::Fewer { there, of } if is_late => {
-                    tell(Said::Fewer(there.len(), of));
+                    report(AttachEvent::Fewer(there.len(), of));
                     return Ok(there);
                 }
                 Choice::Several(jobs) => return Err(AttachError::Several { jobs: jobs.len(), listed: self.listed() }),
@@ -276,7 +280,7 @@ impl Session {
                 _ if self.held_back.is_some() => return Err(self.nobody()),
                 Choice::NotThere(pid) => return Err(self.not_there(pid)),
                 _ if self.candidates().is_empty() => {
-                    return Err(order.wanted.pid.map_or_else(|| self.nobody(), |pid| self.not_there(pid)));
+                    return Err(options.wanted.pid.map_or_else(|| self.nobody(), |pid| self.not_there(pid)));
                 }
                 _ => return Err(self.unclear()),
             }
@@ -289,7 +293,7 @@ impl Session {
         }
         let torch = process::tree(pid).into_iter().find_map(process::torch);
         let seconds = self.started.elapsed().as_secs_f64();
-        AttachError::NotThere { seen: Seen { torch, ..seen(pid) }, seconds, listed: self.listed() }
+        AttachError::NotThere { seen: ProcessInfo { torch, ..seen(pid) }, seconds, listed: self.listed() }
     }
 
     fn unclear(&self) -> AttachError {
@@ -301,12 +305,12 @@ impl Session {
     }
 }
 
-fn seen(pid: u32) -> Seen {
-    Seen { pid, command: process::command(pid), torch: process::torch(pid) }
+fn seen(pid: u32) -> ProcessInfo {
+    ProcessInfo { pid, command: process::command(pid), torch: process::torch(pid) }
 }
 
 /// What can be told of the process named before anything was heard.
-fn check(pid: u32, order: &Order) -> Result<(), AttachError> {
+fn check(pid: u32, options: &AttachOptions) -> Result<(), AttachError> {
     if !process::runs(pid) {
         return Err(AttachError::NoSuchProcess { pid });
     }
@@ -314,7 +318,7 @@ fn check(pid: u32, order: &Order) -> Result<(), AttachError> {
         Started::Unknown => Ok(()),
         Started::With(folder) => {
             // In a container the folder has another name.
-            if process::meets(pid, &order.folder, order.at_abstract_name) || process::is_contained(pid) {
+            if process::meets(pid, &options.folder, options.at_abstract_name) || process::is_contained(pid) {
                 return Ok(());
             }
             Err(AttachError::Elsewhere { seen: seen(pid), folder })
@@ -332,16 +336,16 @@ fn check(pid: u32, order: &Order) -> Result<(), AttachError> {
     }
 }
 
-/// Lists who polls, after `order.wait` or as soon as all have done so.
+/// Lists who polls, after `options.wait` or as soon as all have done so.
 ///
 /// # Errors
 /// [`AttachError`] where nobody does.
-pub fn list(order: &Order, tell: &mut dyn FnMut(Said)) -> Result<Vec<Listed>, AttachError> {
-    let mut session = Session::open(&order.folder, order.at_abstract_name, tell)?;
-    while session.listening.is_none_or(|since| since.elapsed() < order.wait)
-        && session.started.elapsed() < LONGEST_WAIT * order.wait
+pub fn list(options: &AttachOptions, report: &mut dyn FnMut(AttachEvent)) -> Result<Vec<Listed>, AttachError> {
+    let mut session = Session::open(&options.folder, options.at_abstract_name, report)?;
+    while session.listening.is_none_or(|since| since.elapsed() < options.wait)
+        && session.started.elapsed() < LONGEST_WAIT * options.wait
     {
-        session.turn(tell)?;
+        session.turn(report)?;
         let all = session.listed();
         if session.is_settled() && !all.iter().any(|one| one.role == Role::Unclear) {
             return Ok(all);
@@ -355,14 +359,14 @@ pub fn list(order: &Order, tell: &mut dyn FnMut(Said)) -> Result<Vec<Listed>, At
 ///
 /// # Errors
 /// [`AttachError`], with the remedy.
-pub fn attach(order: &Order, tell: &mut dyn FnMut(Said)) -> Result<Attached, AttachError> {
-    let mut session = Session::open(&order.folder, order.at_abstract_name, tell)?;
-    let members = session.choose(order, tell)?;
-    tell(Said::Chosen(members.clone()));
+pub fn attach(options: &AttachOptions, report: &mut dyn FnMut(AttachEvent)) -> Result<Attached, AttachError> {
+    let mut session = Session::open(&options.folder, options.at_abstract_name, report)?;
+    let members = session.choose(options, report)?;
+    report(AttachEvent::Chosen(members.clone()));
     let mut folders = Vec::new();
     let places = places(&session, &members, &mut folders)?;
-    let mut work = Work::new(session, order, places, members);
-    let done = work.record(tell);
+    let mut work = Work::new(session, options, places, members);
+    let done = work.record(report);
     // Where a request may still wait, its trace must have a place to go to.
     if let Err(error) = done {
         let waits = work

@@ -11,10 +11,10 @@ use super::AttachError;
 use super::align::{self, Span};
 use super::attached::{Attached, Times, Traced};
 use super::daemon::{Member, State};
-use super::order::{Order, Said};
-use super::place::{self, Place};
+use super::options::{AttachEvent, AttachOptions};
 use super::request::Request;
 use super::session::{LOOK, Session};
+use super::trace_folder::{self, TraceFolder};
 use crate::capture::folder::Folder;
 
 /// Tries to bring the windows of all ranks to the same steps.
@@ -26,8 +26,8 @@ const TRIES: u32 = 5;
 /// The recording of some processes.
 pub(super) struct Work<'a> {
     pub(super) session: Session,
-    order: &'a Order,
-    places: BTreeMap<u32, Place>,
+    options: &'a AttachOptions,
+    places: BTreeMap<u32, TraceFolder>,
     members: Vec<u32>,
     gone: Vec<u32>,
     told: BTreeSet<u32>,
@@ -56,10 +56,15 @@ struct Watch {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(session: Session, order: &'a Order, places: BTreeMap<u32, Place>, members: Vec<u32>) -> Self {
+    pub(super) fn new(
+        session: Session,
+        options: &'a AttachOptions,
+        places: BTreeMap<u32, TraceFolder>,
+        members: Vec<u32>,
+    ) -> Self {
         Self {
             session,
-            order,
+            options,
             places,
             members,
             gone: Vec::new(),
@@ -69,14 +74,14 @@ impl<'a> Work<'a> {
         }
     }
 
-    pub(super) fn record(&mut self, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
-        let deadline = Instant::now() + self.order.timeout;
+    pub(super) fn record(&mut self, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
+        let deadline = Instant::now() + self.options.timeout;
         let mut round_up = if self.members.len() > 1 { align::FIRST_ROUND_UP } else { 1 };
         loop {
             self.round += 1;
             self.ask(round_up);
             let before = (self.members.clone(), self.round - 1, std::mem::take(&mut self.traces));
-            match self.wait(deadline, tell) {
+            match self.wait(deadline, report) {
                 Ok(()) => {}
                 Err(
                     AttachError::NotTraced { .. }
@@ -95,24 +100,25 @@ impl<'a> Work<'a> {
                 return Ok(());
             }
             let spans = self.spans();
-            let (Some(iteration), false) =
-                (align::iteration_us(&spans, self.order.iterations), align::are_aligned(&spans, self.order.iterations))
-            else {
+            let (Some(iteration), false) = (
+                align::iteration_us(&spans, self.options.iterations),
+                align::are_aligned(&spans, self.options.iterations),
+            ) else {
                 return Ok(());
             };
             round_up = align::next_round_up(round_up, self.spread(), iteration);
-            tell(Said::NotAligned(round_up));
+            report(AttachEvent::NotAligned(round_up));
         }
     }
 
     /// Offers the request of this round.
     fn ask(&mut self, round_up: u32) {
-        let request = |place: &Place, try_number: u32| Request {
+        let request = |place: &TraceFolder, try_number: u32| Request {
             trace: place.named.join(name(self.round, try_number)),
             id: format!("habitat-tui-{}-{}-{try_number}", std::process::id(), self.round),
-            iterations: self.order.iterations,
-            shapes: self.order.shapes,
-            stacks: self.order.stacks,
+            iterations: self.options.iterations,
+            shapes: self.options.shapes,
+            stacks: self.options.stacks,
             round_up,
         };
         let member = |pid: &u32| {
@@ -126,7 +132,7 @@ impl<'a> Work<'a> {
     }
 
     /// Waits until all members' traces are complete.
-    fn wait(&mut self, deadline: Instant, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+    fn wait(&mut self, deadline: Instant, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
         let began = Instant::now();
         let mut watch = Watch::default();
         for (pid, client) in &self.session.daemon.clients {
@@ -134,48 +140,48 @@ impl<'a> Work<'a> {
         }
         loop {
             for pid in self.members.clone() {
-                self.look(pid, &mut watch, tell)?;
+                self.look(pid, &mut watch, report)?;
             }
             if self.members.iter().all(|pid| self.is_written(*pid)) {
                 return Ok(());
             }
-            self.leave_out_the_dead(tell)?;
+            self.leave_out_the_dead(report)?;
             let now = Instant::now();
             if now >= deadline {
                 return Err(self.too_late(now.duration_since(began)));
             }
-            self.session.turn(tell)?;
+            self.session.turn(report)?;
         }
     }
 
     /// Looks at what has become of a process's request.
-    fn look(&mut self, pid: u32, watch: &mut Watch, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+    fn look(&mut self, pid: u32, watch: &mut Watch, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
         let Some(client) = self.session.daemon.clients.get(&pid) else { return Ok(()) };
         let (asked, cut_off) =
             watch.before.insert(pid, (client.asked, client.cut_off)).unwrap_or((client.asked, client.cut_off));
         if client.asked > asked {
             match watch.asked.insert(pid) {
-                true => tell(Said::Asked(pid)),
-                false if client.cut_off > cut_off => tell(Said::CutOff(pid)),
-                false if watch.asked_again.insert(pid) => tell(Said::AskedAgain(pid)),
+                true => report(AttachEvent::Asked(pid)),
+                false if client.cut_off > cut_off => report(AttachEvent::CutOff(pid)),
+                false if watch.asked_again.insert(pid) => report(AttachEvent::AskedAgain(pid)),
                 false => {}
             }
         }
         // Where it was asked before, it may still be at work on that.
         if client.is_busy && client.asked == 0 && self.told.insert(pid) {
-            tell(Said::OwnProfiler(pid));
+            report(AttachEvent::OwnProfiler(pid));
         }
         let is_asked = matches!(client.state, State::Asked { .. });
         if is_asked && self.has_begun(pid) {
             self.session.daemon.began(pid);
-            tell(Said::Began(pid));
+            report(AttachEvent::Began(pid));
         }
         if !self.is_written(pid)
             && let Some(trace) = self.complete(pid, watch, Instant::now())
         {
             self.traces.insert(pid, trace);
             self.session.daemon.written(pid);
-            tell(Said::Written(pid));
+            report(AttachEvent::Written(pid));
         }
         self.has_failed(pid).map_or(Ok(()), Err)
     }
@@ -226,24 +232,23 @@ impl<'a> Work<'a> {
             }
             // With a name of its own until it is complete, it is complete when it has the other.
             let is_still = !place.unfinished(&name).exists() && now.duration_since(since) >= LOOK;
-            (is_still && place::ends(&trace)).then_some(trace)
+            (is_still && trace_folder::ends(&trace)).then_some(trace)
         })
     }
 
-    fn leave_out_the_dead(&mut self, tell: &mut dyn FnMut(Said)) -> Result<(), AttachError> {
+    fn leave_out_the_dead(&mut self, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
         let is_gone =
             |pid: &u32| !self.is_written(*pid) && self.session.known.get(pid).is_none_or(|known| !known.is_alive(*pid));
         let gone: Vec<u32> = self.members.iter().copied().filter(is_gone).collect();
         for pid in gone {
             // Its last act may have been to complete the trace.
-            let at_last = self
-                .places
-                .get(&pid)
-                .and_then(|place| self.names(pid).map(|name| place.trace(&name)).find(|trace| place::ends(trace)));
+            let at_last = self.places.get(&pid).and_then(|place| {
+                self.names(pid).map(|name| place.trace(&name)).find(|trace| trace_folder::ends(trace))
+            });
             if let Some(trace) = at_last {
                 self.traces.insert(pid, trace);
                 self.session.daemon.written(pid);
-                tell(Said::Written(pid));
+                report(AttachEvent::Written(pid));
                 continue;
             }
             self.members.retain(|member| *member != pid);
@@ -252,7 +257,7 @@ impl<'a> Work<'a> {
             if self.members.is_empty() {
                 return Err(AttachError::Died { pid });
             }
-            tell(Said::Gone(pid));
+            report(AttachEvent::Gone(pid));
         }
         Ok(())
     }
@@ -331,10 +336,10 @@ impl<'a> Work<'a> {
             written,
         };
         Ok(Attached {
-            aligned: (traces.len() > 1 && is_told).then(|| align::are_aligned(&spans, self.order.iterations)),
+            aligned: (traces.len() > 1 && is_told).then(|| align::are_aligned(&spans, self.options.iterations)),
             traces,
             rounds: self.round,
-            iterations: self.order.iterations,
+            iterations: self.options.iterations,
             times,
             gone: self.gone,
             ignored: self.session.daemon.ignored.0,

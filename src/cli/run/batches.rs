@@ -11,9 +11,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use super::ended::lasting;
+use super::outcome::lasting;
 use super::{CliError, RunArgs};
-use crate::cli::next;
+use crate::cli::hints;
 use crate::predict::memory::MemoryLine;
 use crate::profile::Profile;
 use crate::report::format;
@@ -176,7 +176,7 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
         // Where no GPU of the catalog was measured, nothing says for which one.
         let target = if is_known(first) { String::new() } else { format!(" --to {EXAMPLES}") };
         let command = format!("habitat-tui batches {}{target}", files.join(" "));
-        writeln!(text, "{}", next::lines_of(&command, first))?;
+        writeln!(text, "{}", hints::lines_for(&command, first))?;
     }
     // Nobody may be there to read it any more.
     let _ = write!(terminal::stderr(), "\n{}", String::from_utf8_lossy(&text));

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use self::log::Log;
 use self::maker::Maker;
-use super::ended::{self, End};
-use super::said::{self, Recorder};
-use super::seen::{self, Heard};
-use super::unix::{Conclusion, Session, conclude, not_started, order};
-use crate::capture::{self, Ended, Order, Progress, Recording, Running, Seen, Settings, Watch};
+use super::outcome::{self, End};
+use super::report::{self, Recorder};
+use super::snapshot::{self, Heard};
+use super::unix::{Conclusion, Session, conclude, job_options, not_started};
+use crate::capture::{self, Ended, JobOptions, Progress, Recording, RecordingStatus, Running, Settings, Watch};
 use crate::cli::{self, CliError, Loaded, Outcome, Screens};
 use crate::live::{self, Snapshot, State, Update, Wanted};
 use crate::profile::{self, Mode, Profile, Workload};
@@ -47,8 +47,8 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
     let (themes, theme) = cli::themes(&screens, &settings, &paths)?;
     let own = session.args.log.is_none();
     let log = session.args.log.clone().map_or_else(|| log::reserve(&session.output), Ok)?;
-    let order = Order { log: Some(log.clone()), apart: true, ..order(&session.args)? };
-    let running = match capture::start(&order, &session.private) {
+    let job_options = JobOptions { log: Some(log.clone()), apart: true, ..job_options(&session.args)? };
+    let running = match capture::start(&job_options, &session.private) {
         Ok(running) => running,
         Err(error) => {
             if own {
@@ -64,8 +64,8 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
         name: session.name.clone(),
         log: crate::text::clean(&log.display().to_string(), 300),
         output: crate::text::clean(&session.output.display().to_string(), 300),
-        wanted: wanted(&order),
-        pushes: seen::PUSHES.map(|push| live::Push { signal: push.name(), grace: push.grace().as_secs() }).to_vec(),
+        wanted: wanted(&job_options),
+        pushes: snapshot::PUSHES.map(|push| live::Push { signal: push.name(), grace: push.grace().as_secs() }).to_vec(),
     };
     let loaded = Loaded {
         profile: nothing_yet(&session.name),
@@ -74,7 +74,7 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
         warnings: Vec::new(),
     };
     let catalog = (*session.catalog).clone();
-    let live = Some(follow(session, order, running, job));
+    let live = Some(follow(session, job_options, running, job));
     Ok(Outcome::Screens(Box::new(Screens {
         args: screens,
         settings,
@@ -90,11 +90,11 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
     })))
 }
 
-fn wanted(order: &Order) -> Wanted {
-    let Settings { windows, after, window, .. } = order.settings;
+fn wanted(options: &JobOptions) -> Wanted {
+    let Settings { windows, after, window, .. } = options.settings;
     // Bounded where the arguments are read.
     let time = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    match &order.cupti {
+    match &options.cupti {
         Some(cupti) => Wanted::Kernels { after: time(cupti.after_seconds), length: time(cupti.for_seconds) },
         None => Wanted::Steps { windows, after, window },
     }
@@ -130,14 +130,14 @@ fn nothing_yet(name: &str) -> Profile {
 }
 
 /// Follows the job on a thread of its own, and gives the line to it.
-fn follow(session: Session, order: Order, running: Running, job: live::Job) -> live::Session {
+fn follow(session: Session, options: JobOptions, running: Running, job: live::Job) -> live::Session {
     let control = running.control();
     let (news, updates) = mpsc::channel();
     let done = Arc::new(AtomicBool::new(false));
     let finished = done.clone();
     let pid = job.pid;
     let thread = std::thread::spawn(move || {
-        let conclusion = follow_to_the_end(&session, &order, running, pid, &news);
+        let conclusion = follow_to_the_end(&session, &options, running, pid, &news);
         finished.store(true, Ordering::SeqCst);
         conclusion
     });
@@ -167,16 +167,16 @@ fn follow(session: Session, order: Order, running: Running, job: live::Job) -> l
 
 fn follow_to_the_end(
     session: &Session,
-    order: &Order,
+    options: &JobOptions,
     running: Running,
     pid: u32,
     news: &Sender<Update>,
 ) -> Conclusion {
     let mut watcher = Watcher {
         news: news.clone(),
-        log: Log::new(order.log.clone().unwrap_or_default()),
+        log: Log::new(options.log.clone().unwrap_or_default()),
         maker: Maker::new(session.clone(), news.clone()),
-        order: order.clone(),
+        options: options.clone(),
         heard: Heard::default(),
         shown: Snapshot::default(),
         changed: Instant::now(),
@@ -185,8 +185,8 @@ fn follow_to_the_end(
     let Watcher { mut log, maker, .. } = watcher;
     let written = maker.finish(&finished.recording, finished.folder.path());
     let unwritten = written.is_none();
-    let mut conclusion = conclude(session, order, pid, &mut finished, written);
-    let log_name = order.log.as_deref().unwrap_or(Path::new("")).display();
+    let mut conclusion = conclude(session, options, pid, &mut finished, written);
+    let log_name = options.log.as_deref().unwrap_or(Path::new("")).display();
     if finished.ended == Ended::Left {
         if unwritten {
             conclusion.text = b"habitat-tui: nothing was recorded before you left\n".to_vec();
@@ -203,18 +203,18 @@ fn follow_to_the_end(
         Ended::Left => State::Left,
         // Ended by us, as ordered, is well ended too.
         _ => State::Ended {
-            words: ended::words(&finished, order),
-            well: conclusion.code == 0 || ended::by_user(&finished),
+            words: outcome::words(&finished, options),
+            well: conclusion.code == 0 || outcome::by_user(&finished),
         },
     };
-    let remedy = conclusion.remedy.take().filter(|_| finished.recording.seen() != Seen::Recorded);
+    let remedy = conclusion.remedy.take().filter(|_| finished.recording.seen() != RecordingStatus::Recorded);
     // Nobody may be there to see it any more.
     if log.read() {
         let _ = news.send(Update::Output(log.lines()));
     }
-    let mut last = Snapshot { state, remedy, ..seen::of_recording(&finished.recording) };
-    last.notes.extend(said::cut(finished.cut.as_ref()));
-    let _ = news.send(Update::Seen(Box::new(last)));
+    let mut last = Snapshot { state, remedy, ..snapshot::from_recording(&finished.recording) };
+    last.notes.extend(report::cut(finished.cut.as_ref()));
+    let _ = news.send(Update::Snapshot(Box::new(last)));
     conclusion
 }
 
@@ -223,7 +223,7 @@ struct Watcher {
     news: Sender<Update>,
     log: Log,
     maker: Maker,
-    order: Order,
+    options: JobOptions,
     heard: Heard,
     shown: Snapshot,
     /// When something was heard last.
@@ -244,22 +244,23 @@ impl Watch for Watcher {
         }
         let now = Instant::now();
         self.heard.look(progress.recording, now);
-        let mut seen = seen::snapshot(progress, &self.order, self.heard, now);
+        let mut seen = snapshot::snapshot(progress, &self.options, self.heard, now);
         let shown = Snapshot { silent: None, remedy: seen.remedy.clone(), ..self.shown.clone() };
         if seen != shown {
             self.changed = now;
         }
         let silent = self.changed.elapsed();
-        if patience(&seen, self.order.settings.window).is_some_and(|patience| silent >= patience) {
+        if patience(&seen, self.options.settings.window).is_some_and(|patience| silent >= patience) {
             seen.silent = Some(silent.as_secs());
         }
-        let recorder = Recorder::of(&self.order);
+        let recorder = Recorder::new(&self.options);
         let long = if recorder == Recorder::Cupti { NO_CUDA } else { NO_PYTHON };
         if seen.state == State::Started && silent >= long {
-            seen.remedy = Some(said::remedy(&Seen::NoPython, &self.order.settings, recorder, End::NotYet));
+            seen.remedy =
+                Some(report::remedy(&RecordingStatus::NoPython, &self.options.settings, recorder, End::NotYet));
         }
         if seen != self.shown {
-            let _ = self.news.send(Update::Seen(Box::new(seen.clone())));
+            let _ = self.news.send(Update::Snapshot(Box::new(seen.clone())));
             self.shown = seen;
         }
         self.maker.consider(progress.recording, progress.folder);

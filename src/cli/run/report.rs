@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::batches::Part;
-use super::ended::{End, lasting, words};
+use super::outcome::{End, lasting, words};
 use crate::capture::assemble::Assembled;
-use crate::capture::{Cut, Ended, Finished, Order, Process, Recording, Seen, Settings};
-use crate::cli::{CliError, next};
+use crate::capture::{Cut, Ended, Finished, JobOptions, Process, Recording, RecordingStatus, Settings};
+use crate::cli::{CliError, hints};
 use crate::report::{format, summary};
 use crate::units::Micros;
 
@@ -57,13 +57,13 @@ fn windows(recorded: &[&Process]) -> String {
 pub(super) fn report(
     assembled: &Assembled,
     finished: &Finished,
-    order: &Order,
+    options: &JobOptions,
     output: &Path,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     summary::write_profile(&assembled.profile, &output.display().to_string(), out)?;
     let recording = &finished.recording;
-    let end = format!("\njob {}; {}", words(finished, order), next::lines(output, &assembled.profile));
+    let end = format!("\njob {}; {}", words(finished, options), hints::lines(output, &assembled.profile));
     let recorded = recording.recorded();
     if let Some(cuda) = recorded.first().and_then(|process| process.windows.first()).and_then(|window| window.cuda) {
         writeln!(out, "  recorded {:.1} s with {} kernels", cuda.seconds, cuda.kernels)?;
@@ -124,84 +124,88 @@ pub(super) enum Recorder {
 }
 
 impl Recorder {
-    pub(super) fn of(order: &Order) -> Self {
-        if order.cupti.is_some() { Self::Cupti } else { Self::Hook }
+    pub(super) fn new(options: &JobOptions) -> Self {
+        if options.cupti.is_some() { Self::Cupti } else { Self::Hook }
     }
 }
 
 /// Why nothing was recorded, and what to do where there is something to do.
-pub(super) fn remedy(seen: &Seen, settings: &Settings, recorder: Recorder, end: End) -> String {
+pub(super) fn remedy(seen: &RecordingStatus, settings: &Settings, recorder: Recorder, end: End) -> String {
     match seen {
-        Seen::Recorded => String::new(),
-        Seen::NoPython if recorder == Recorder::Cupti && end.is_early() => {
+        RecordingStatus::Recorded => String::new(),
+        RecordingStatus::NoPython if recorder == Recorder::Cupti && end.is_early() => {
             "nothing recorded: no process of the job had started CUDA with the recorder by then".to_owned()
         }
-        Seen::NoPython if recorder == Recorder::Cupti && end == End::NotYet => {
+        RecordingStatus::NoPython if recorder == Recorder::Cupti && end == End::NotYet => {
             "nothing recorded yet: no process of the job has started CUDA with the recorder. Is it a CUDA program, and \
              is there an NVIDIA driver? Containers and other machines shut the recorder out: run habitat-tui in there"
                 .to_owned()
         }
-        Seen::NoPython if recorder == Recorder::Cupti => {
+        RecordingStatus::NoPython if recorder == Recorder::Cupti => {
             "nothing recorded: no process of the job started CUDA with the recorder. Is it a CUDA program, and is \
              there an NVIDIA driver? Containers and other machines shut it out: run habitat-tui in there"
                 .to_owned()
         }
-        Seen::NoKernels(_) if end == End::Stopped => "nothing recorded: the recording was not complete".to_owned(),
-        Seen::NoKernels(reasons) if reasons.is_empty() => {
+        RecordingStatus::NoKernels(_) if end == End::Stopped => {
+            "nothing recorded: the recording was not complete".to_owned()
+        }
+        RecordingStatus::NoKernels(reasons) if reasons.is_empty() => {
             "nothing recorded: the program ended before the window opened; try a smaller --after-seconds".to_owned()
         }
-        Seen::NoKernels(reasons) => {
+        RecordingStatus::NoKernels(reasons) => {
             let early = reasons.iter().any(|reason| reason.contains("window was to open"));
             let remedy = if early { "; try a smaller --after-seconds" } else { "" };
             let reasons: Vec<String> = reasons.iter().take(3).map(|reason| crate::text::clean(reason, 400)).collect();
             format!("nothing recorded: {}{remedy}", reasons.join("; "))
         }
-        Seen::NoPython if end == End::Stopped => {
+        RecordingStatus::NoPython if end == End::Stopped => {
             "nothing recorded: no Python of the job had loaded the hook by then".to_owned()
         }
-        Seen::NoPython => {
+        RecordingStatus::NoPython => {
             "nothing recorded: no Python of the job loaded the hook. Is it a Python program? `python -I`, -E and -S \
              shut the hook out, and so does a container or another machine: run habitat-tui in there, or save a \
              trace with torch.profiler and use `habitat-tui import`"
                 .to_owned()
         }
-        Seen::NoTorch if end.is_early() => {
+        RecordingStatus::NoTorch if end.is_early() => {
             "nothing recorded: the job's Python had not imported torch.optim by then".to_owned()
         }
-        Seen::NoTorch => "nothing recorded: the job's Python never imported torch.optim. Is this the training script, \
+        RecordingStatus::NoTorch => {
+            "nothing recorded: the job's Python never imported torch.optim. Is this the training script, \
              and the Python that PyTorch is installed in?"
-            .to_owned(),
-        Seen::TooOld(version) => format!(
+                .to_owned()
+        }
+        RecordingStatus::TooOld(version) => format!(
             "nothing recorded: PyTorch {} is older than 2.1, which the hook needs; save a trace with torch.profiler \
              and use `habitat-tui import`",
             crate::text::clean(version, 40)
         ),
-        Seen::NoSteps if end.is_early() || end == End::Failed => {
+        RecordingStatus::NoSteps if end.is_early() || end == End::Failed => {
             "nothing recorded: PyTorch was imported, but no torch optimizer had made a step by then".to_owned()
         }
-        Seen::NoSteps => {
+        RecordingStatus::NoSteps => {
             "nothing recorded: PyTorch was imported, but no torch optimizer made a step. Steps are counted \
              by calls of optimizer.step(), which torch.compile hides in PyTorch 2.1; for a job without any, save a \
              trace with torch.profiler and use `habitat-tui import`"
                 .to_owned()
         }
-        Seen::TooFew { steps, in_window: true, .. } => {
+        RecordingStatus::TooFew { steps, in_window: true, .. } => {
             format!("nothing recorded: the job ended in the recorded window, at step {steps} or soon after")
         }
-        Seen::TooFew { steps, is_all: false, .. } if end == End::Well => format!(
+        RecordingStatus::TooFew { steps, is_all: false, .. } if end == End::Well => format!(
             "nothing recorded: nothing was heard of the job after its step {steps}, neither of its end. Did it close \
              files that it had not opened, or end by os._exit()?"
         ),
-        Seen::TooFew { steps, .. } => too_few(*steps, settings, end),
-        Seen::OtherRanks => {
+        RecordingStatus::TooFew { steps, .. } => too_few(*steps, settings, end),
+        RecordingStatus::OtherRanks => {
             "nothing recorded: the first rank is not on this machine; --all-ranks records the others".to_owned()
         }
-        Seen::Dropped(reasons) if reasons.iter().all(|reason| reason == "users_profiler") => {
+        RecordingStatus::Dropped(reasons) if reasons.iter().all(|reason| reason == "users_profiler") => {
             "nothing recorded: the job runs its own profiler, which has priority. Import its trace with \
              `habitat-tui import`, or run without it"
                 .to_owned()
         }
-        Seen::Dropped(reasons) => {
+        RecordingStatus::Dropped(reasons) => {
             let reason = reasons.iter().find(|reason| *reason != "users_profiler").map_or("", String::as_str);
             format!("nothing recorded: {}", crate::text::clean(reason, 300))
         }
@@ -243,15 +247,15 @@ pub(super) const RECENT: usize = 240;
 
 /// Everything seen, `habitat-run` version 1.
 pub(super) fn json(
-    order: &Order,
+    options: &JobOptions,
     pid: u32,
     finished: &Finished,
-    seen: &Seen,
+    seen: &RecordingStatus,
     assembled: Option<&Assembled>,
     problem: Option<&str>,
     output: &Path,
 ) -> Value {
-    let command: Vec<_> = order.command.iter().map(|word| word.to_string_lossy()).collect();
+    let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
     let processes: Vec<Value> = finished
         .recording
         .processes
@@ -290,9 +294,9 @@ pub(super) fn json(
         "command": command,
         "exit_code": (finished.ended != Ended::Left).then(|| finished.ended.exit_code()),
         "pid": pid,
-        "log": order.log.as_ref().map(|log| log.display().to_string()),
+        "log": options.log.as_ref().map(|log| log.display().to_string()),
         "ended_by_habitat": finished.asked.is_some(),
-        "ended": words(finished, order),
+        "ended": words(finished, options),
         "seen": name(seen),
         "problem": problem,
         "profile": assembled.map(|_| output.display().to_string()),
@@ -305,17 +309,17 @@ pub(super) fn json(
     })
 }
 
-fn name(seen: &Seen) -> &'static str {
+fn name(seen: &RecordingStatus) -> &'static str {
     match seen {
-        Seen::Recorded => "recorded",
-        Seen::NoPython => "no python",
-        Seen::NoTorch => "no torch",
-        Seen::TooOld(_) => "torch too old",
-        Seen::NoSteps => "no steps",
-        Seen::TooFew { in_window: true, .. } => "ended in the window",
-        Seen::TooFew { .. } => "too few steps",
-        Seen::OtherRanks => "other ranks",
-        Seen::Dropped(_) => "dropped",
-        Seen::NoKernels(_) => "no kernels",
+        RecordingStatus::Recorded => "recorded",
+        RecordingStatus::NoPython => "no python",
+        RecordingStatus::NoTorch => "no torch",
+        RecordingStatus::TooOld(_) => "torch too old",
+        RecordingStatus::NoSteps => "no steps",
+        RecordingStatus::TooFew { in_window: true, .. } => "ended in the window",
+        RecordingStatus::TooFew { .. } => "too few steps",
+        RecordingStatus::OtherRanks => "other ranks",
+        RecordingStatus::Dropped(_) => "dropped",
+        RecordingStatus::NoKernels(_) => "no kernels",
     }
 }

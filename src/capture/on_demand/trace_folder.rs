@@ -10,7 +10,7 @@ use super::{AttachError, process, request};
 use crate::capture::folder::{Folder, remove_dead};
 
 /// Where a process writes its traces.
-pub(super) struct Place {
+pub(super) struct TraceFolder {
     /// As we see it.
     pub(super) folder: PathBuf,
     /// As the process sees it.
@@ -19,7 +19,7 @@ pub(super) struct Place {
     own_pid: i32,
 }
 
-impl Place {
+impl TraceFolder {
     pub(super) fn trace(&self, name: &str) -> PathBuf {
         request::written_by(&self.folder.join(name), self.own_pid)
     }
@@ -37,7 +37,7 @@ pub(super) fn places(
     session: &Session,
     members: &[u32],
     folders: &mut Vec<Folder>,
-) -> Result<BTreeMap<u32, Place>, AttachError> {
+) -> Result<BTreeMap<u32, TraceFolder>, AttachError> {
     let own = process::own_uid().unwrap_or(0);
     let mut places = BTreeMap::new();
     let mut shared: Option<PathBuf> = None;
@@ -70,7 +70,7 @@ pub(super) fn places(
             folder
         };
         let named = Path::new("/tmp").join(folder.file_name().unwrap_or_default());
-        places.insert(*pid, Place { folder, named, own_pid });
+        places.insert(*pid, TraceFolder { folder, named, own_pid });
     }
     Ok(places)
 }

@@ -8,42 +8,42 @@ use serde_json::{Value, json};
 use crate::capture::assemble::Assembled;
 use crate::capture::on_demand::align::Span;
 use crate::capture::on_demand::roles::Role;
-use crate::capture::on_demand::{AttachError, Attached, Listed, Order, Said};
-use crate::cli::next;
+use crate::capture::on_demand::{AttachError, AttachEvent, AttachOptions, Attached, Listed};
+use crate::cli::hints;
 use crate::report::summary;
 use crate::report::table::{Cell, Column, Table};
 use crate::terminal;
 use crate::text;
 
 /// Tells what happens.
-pub(super) fn progress(what: &Said, order: &Order) {
+pub(super) fn progress(what: &AttachEvent, options: &AttachOptions) {
     let text = match what {
-        Said::OtherDaemon => {
+        AttachEvent::OtherDaemon => {
             "another daemon (dynolog?) has dynolog's own name; jobs started without KINETO_IPC_SOCKET_DIR ask that one"
                 .to_owned()
         }
-        Said::Starting(pid) => format!("process {pid} is just starting; listening once that does it no harm"),
-        Said::Chosen(pids) => format!("recording {}", numbers(pids)),
-        Said::Asked(pid) => format!("process {pid}: asked for {} steps", order.iterations - 1),
-        Said::AskedAgain(pid) => {
+        AttachEvent::Starting(pid) => format!("process {pid} is just starting; listening once that does it no harm"),
+        AttachEvent::Chosen(pids) => format!("recording {}", numbers(pids)),
+        AttachEvent::Asked(pid) => format!("process {pid}: asked for {} steps", options.iterations - 1),
+        AttachEvent::AskedAgain(pid) => {
             format!("process {pid}: asked again; it has made no step yet, or a profiler of its own came in between")
         }
-        Said::CutOff(pid) => format!(
+        AttachEvent::CutOff(pid) => format!(
             "process {pid}: its trace was cut off, by a profiler of its own that started meanwhile and has priority; asked \
              again"
         ),
-        Said::Fewer(there, of) => {
+        AttachEvent::Fewer(there, of) => {
             format!("only {there} of the {of} ranks that run on this machine can be recorded; going on with those")
         }
-        Said::OwnProfiler(pid) => {
+        AttachEvent::OwnProfiler(pid) => {
             format!("process {pid}: its own profiler is running and has priority; waiting for its end")
         }
-        Said::Began(pid) => format!("process {pid}: records"),
-        Said::Written(pid) => format!("process {pid}: trace complete"),
-        Said::NotAligned(round_up) => {
+        AttachEvent::Began(pid) => format!("process {pid}: records"),
+        AttachEvent::Written(pid) => format!("process {pid}: trace complete"),
+        AttachEvent::NotAligned(round_up) => {
             format!("the ranks recorded different steps; asking again, to begin at a multiple of {round_up}")
         }
-        Said::Gone(pid) => format!("process {pid}: ended before its trace was complete; going on without it"),
+        AttachEvent::Gone(pid) => format!("process {pid}: ended before its trace was complete; going on without it"),
     };
     terminal::say(format_args!("habitat-tui: {text}"));
 }
@@ -207,7 +207,7 @@ pub(super) fn report(
     if attached.ignored > 0 {
         writeln!(out, "  note: {} messages made no sense and were left unanswered", attached.ignored)?;
     }
-    writeln!(out, "\nthe job goes on; {}", next::lines(output, &assembled.profile))
+    writeln!(out, "\nthe job goes on; {}", hints::lines(output, &assembled.profile))
 }
 
 /// `habitat-attach` version 1.

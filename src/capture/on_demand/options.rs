@@ -7,7 +7,7 @@ use super::roles::Wanted;
 
 /// What to attach to, and what to record.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct AttachOptions {
     /// The folder of the socket.
     pub folder: PathBuf,
     /// Listen at dynolog's abstract name too.
@@ -28,7 +28,7 @@ pub struct Order {
 
 /// What happens on the way.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum AttachEvent {
     /// Another daemon has dynolog's abstract name.
     OtherDaemon,
     /// A process is just importing PyTorch, and is let do so before anybody listens.

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crate::capture::{Asked, Ended, Finished, Order, signal_name};
+use crate::capture::{Asked, Ended, Finished, JobOptions, signal_name};
 
 /// How the job ended and who ended it, to be read after "job" or "state".
-pub(super) fn words(finished: &Finished, order: &Order) -> String {
+pub(super) fn words(finished: &Finished, options: &JobOptions) -> String {
     match (finished.ended, who(finished)) {
         (Ended::Left, _) => "continues unwatched".to_owned(),
         (Ended::Unknown, _) => "ended, how is not known".to_owned(),
-        (Ended::Code(code), Some(who)) => format!("{} (exit code {code})", who.words(order)),
-        (Ended::Signal(_), Some(who)) => who.words(order),
+        (Ended::Code(code), Some(who)) => format!("{} (exit code {code})", who.words(options)),
+        (Ended::Signal(_), Some(who)) => who.words(options),
         (Ended::Code(code), None) => format!("ended with exit code {code}{}", inside(code)),
         (Ended::Signal(signal), None) => format!("crashed with {}", signal_name(signal)),
     }
@@ -32,10 +32,10 @@ enum Who {
 }
 
 impl Who {
-    fn words(self, order: &Order) -> String {
+    fn words(self, options: &JobOptions) -> String {
         match self {
             Self::User => "stopped by you".to_owned(),
-            Self::Timeout => match order.timeout {
+            Self::Timeout => match options.timeout {
                 Some(timeout) => format!("ended by --timeout after {}", lasting(timeout)),
                 None => "ended by --timeout".to_owned(),
             },
@@ -89,11 +89,11 @@ pub(super) fn lasting(time: Duration) -> String {
 }
 
 /// How a job ended that may be why nothing was recorded of it, to be put before the rest.
-pub(super) fn cause(finished: &Finished, order: &Order) -> String {
+pub(super) fn cause(finished: &Finished, options: &JobOptions) -> String {
     match (who(finished), finished.ended) {
-        (Some(_), _) => format!("the job was {}; ", words(finished, order)),
+        (Some(_), _) => format!("the job was {}; ", words(finished, options)),
         (None, Ended::Code(code)) if code != 0 => format!("the job failed with exit code {code}{}; ", inside(code)),
-        (None, Ended::Signal(_)) => format!("the job {}; ", words(finished, order)),
+        (None, Ended::Signal(_)) => format!("the job {}; ", words(finished, options)),
         _ => String::new(),
     }
 }
@@ -114,7 +114,7 @@ pub(super) enum End {
 }
 
 impl End {
-    pub(super) fn of(finished: &Finished) -> Self {
+    pub(super) fn new(finished: &Finished) -> Self {
         match (who(finished), finished.ended) {
             (Some(Who::Timeout), _) => Self::Timeout,
             (Some(_), _) => Self::Stopped,
@@ -145,8 +145,8 @@ mod tests {
         Finished { ended, asked, passed, interrupted: false, folder, cut: None, recording: Recording::default() }
     }
 
-    fn order() -> Order {
-        Order {
+    fn options() -> JobOptions {
+        JobOptions {
             command: Vec::new(),
             settings: Settings::new(10, 3),
             cupti: None,
@@ -161,7 +161,7 @@ mod tests {
     fn who_ended_a_job_is_said() {
         let said = |ended, asked, passed| {
             let finished = finished(ended, asked, passed);
-            (words(&finished, &order()), End::of(&finished))
+            (words(&finished, &options()), End::new(&finished))
         };
         let of_signal = |signal, asked, passed| said(Ended::Signal(signal), asked, passed);
         for (asked, passed, text, end) in [
@@ -182,12 +182,12 @@ mod tests {
         let saved = said(Ended::Code(0), Some(Asked::Wished), None);
         assert_eq!(saved, ("stopped by you (exit code 0)".to_owned(), End::Stopped));
         let interrupted = Finished { interrupted: true, ..finished(Ended::Signal(2), None, None) };
-        assert_eq!(words(&interrupted, &order()), "stopped by you");
+        assert_eq!(words(&interrupted, &options()), "stopped by you");
     }
 
     #[test]
     fn the_cause_comes_first_where_it_explains_something() {
-        let said = |ended, asked| cause(&finished(ended, asked, None), &order());
+        let said = |ended, asked| cause(&finished(ended, asked, None), &options());
         assert_eq!(said(Ended::Code(0), None), "");
         assert_eq!(said(Ended::Code(3), None), "the job failed with exit code 3; ");
         assert_eq!(said(Ended::Signal(11), None), "the job crashed with SIGSEGV; ");

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::ended::End;
-use super::said::{self, Recorder};
-use crate::capture::{Order, Process, Progress, Push, Recording, Seen, Settings, cupti};
+use super::outcome::End;
+use super::report::{self, Recorder};
+use crate::capture::{JobOptions, Process, Progress, Push, Recording, RecordingStatus, Settings, cupti};
 use crate::live::{self, Kernels, Snapshot, State, Times};
 use crate::units::Micros;
 
@@ -43,13 +43,13 @@ fn left(since: Option<Instant>, time: f64, now: Instant) -> u64 {
 }
 
 /// The job at this moment.
-pub(super) fn snapshot(progress: Progress<'_>, order: &Order, heard: Heard, now: Instant) -> Snapshot {
+pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Heard, now: Instant) -> Snapshot {
     let recording = progress.recording;
-    let settings = &order.settings;
-    let mut seen = of_recording(recording);
-    seen.notes.extend(said::cut(progress.cut));
+    let settings = &options.settings;
+    let mut seen = from_recording(recording);
+    seen.notes.extend(report::cut(progress.cut));
     let pushed = progress.ending.and_then(|push| PUSHES.iter().position(|other| *other == push));
-    let state = match &order.cupti {
+    let state = match &options.cupti {
         Some(cupti) => state_of_cuda(recording, cupti, heard, now),
         None => state(recording, settings),
     };
@@ -59,17 +59,17 @@ pub(super) fn snapshot(progress: Progress<'_>, order: &Order, heard: Heard, now:
         (None, state) => state,
     };
     let hopeless = match recording.seen() {
-        seen @ Seen::NoKernels(_) if is_past(recording) => Some(seen),
-        seen @ Seen::TooOld(_) => Some(seen),
-        Seen::Dropped(reasons) if reasons.len() >= PATIENCE => Some(Seen::Dropped(reasons)),
+        seen @ RecordingStatus::NoKernels(_) if is_past(recording) => Some(seen),
+        seen @ RecordingStatus::TooOld(_) => Some(seen),
+        RecordingStatus::Dropped(reasons) if reasons.len() >= PATIENCE => Some(RecordingStatus::Dropped(reasons)),
         _ => None,
     };
-    seen.remedy = hopeless.map(|seen| said::remedy(&seen, settings, Recorder::of(order), End::NotYet));
+    seen.remedy = hopeless.map(|seen| report::remedy(&seen, settings, Recorder::new(options), End::NotYet));
     seen
 }
 
 /// All but the state.
-pub(super) fn of_recording(recording: &Recording) -> Snapshot {
+pub(super) fn from_recording(recording: &Recording) -> Snapshot {
     let mut training: Vec<(&u32, &Process)> = recording.training().collect();
     training.sort_by_key(|(pid, process)| (process.rank, **pid));
     let mut shown = training.clone();
@@ -97,11 +97,11 @@ pub(super) fn of_recording(recording: &Recording) -> Snapshot {
             .collect(),
         steps: most.map_or(0, |process| process.steps),
         times: main.and_then(summed),
-        recent: times[times.len().saturating_sub(said::RECENT)..].iter().filter_map(micros).collect(),
+        recent: times[times.len().saturating_sub(report::RECENT)..].iter().filter_map(micros).collect(),
         windows: main.map(|main| main.windows.iter().map(|window| window.steps).collect()).unwrap_or_default(),
         kernels: kernels(recording),
         cost: main.and_then(|main| Micros::new(main.costs.iter().sum()).ok()).unwrap_or_default(),
-        notes: main.map(dropped).into_iter().flatten().chain(said::faults(recording)).collect(),
+        notes: main.map(dropped).into_iter().flatten().chain(report::faults(recording)).collect(),
         silent: None,
         remedy: None,
     }
@@ -206,11 +206,11 @@ mod tests {
         }
         let folder = std::path::Path::new("/none");
         let progress = Progress { recording: &recording, folder, stopped: false, ending: None, cut: None };
-        snapshot(progress, &order(None), Heard::default(), Instant::now())
+        snapshot(progress, &options(None), Heard::default(), Instant::now())
     }
 
-    fn order(cupti: Option<cupti::Settings>) -> Order {
-        Order {
+    fn options(cupti: Option<cupti::Settings>) -> JobOptions {
+        JobOptions {
             command: Vec::new(),
             settings: Settings::new(10, 3),
             cupti,
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_cuda_program_has_a_window_of_time() {
         let settings = cupti::Settings { library: "/l.so".into(), after_seconds: 5.0, for_seconds: 2.5 };
-        let (order, began) = (order(Some(settings)), Instant::now());
+        let (options, began) = (options(Some(settings)), Instant::now());
         let (mut recording, mut heard) = (Recording::default(), Heard::default());
         let mut at = |messages: &[Message], milliseconds: u64| {
             for message in messages {
@@ -234,7 +234,7 @@ mod tests {
             heard.look(&recording, now);
             let folder = std::path::Path::new("/none");
             let progress = Progress { recording: &recording, folder, stopped: false, ending: None, cut: None };
-            snapshot(progress, &order, heard, now)
+            snapshot(progress, &options, heard, now)
         };
         assert_eq!(at(&[], 0).state, State::Started);
         let cuda =
@@ -281,7 +281,7 @@ mod tests {
         }
         let folder = std::path::Path::new("/none");
         let progress = Progress { recording: &recording, folder, stopped: false, ending: None, cut: None };
-        let seen = snapshot(progress, &order, Heard::default(), now);
+        let seen = snapshot(progress, &options, Heard::default(), now);
         assert_eq!(seen.state, State::Running);
         assert_eq!(seen.remedy.as_deref(), Some("nothing recorded: nothing ran on a GPU"));
     }
@@ -347,6 +347,6 @@ mod tests {
         let seen = seen(&[Message::Steps { first: 2, times_us: times }]);
         let summed = seen.times.unwrap();
         assert_eq!((summed.median.get(), summed.count, summed.only_last), (10.0, 1000, true));
-        assert_eq!(seen.recent.len(), said::RECENT);
+        assert_eq!(seen.recent.len(), report::RECENT);
     }
 }

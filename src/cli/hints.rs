@@ -8,7 +8,7 @@ use crate::store::{self, Paths};
 use crate::text::{self, shell_word};
 
 /// What was typed, with `flag VALUE` in place of the value that the flag had, or at the end.
-pub(super) fn again(flag: &str, value: &str) -> String {
+pub(super) fn with_flag(flag: &str, value: &str) -> String {
     let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     retyped(&typed, flag, value)
 }
@@ -42,11 +42,11 @@ pub(super) fn command_of(words: &[impl AsRef<str>]) -> String {
 /// The lines that end a report: `next: habitat-tui FILE`, and where the catalog does not
 /// know the GPU that was measured, what there is to choose from.
 pub(super) fn lines(output: &Path, profile: &Profile) -> String {
-    lines_of(&format!("habitat-tui {}", shell_word(&output.display().to_string())), profile)
+    lines_for(&format!("habitat-tui {}", shell_word(&output.display().to_string())), profile)
 }
 
 /// The same for a command that is not to open the screens.
-pub(super) fn lines_of(command: &str, profile: &Profile) -> String {
+pub(super) fn lines_for(command: &str, profile: &Profile) -> String {
     let plain = || format!("next: {command}");
     let Some(origin) = profile.origin.as_ref().filter(|origin| origin.gpu.is_none()) else { return plain() };
     // A catalog that cannot be read is told by the command that needs it.
@@ -79,16 +79,16 @@ mod tests {
 
     #[test]
     fn a_command_is_typed_again_with_another_value() {
-        let again = |line: &str| {
+        let with_flag = |line: &str| {
             let typed: Vec<String> = line.split(' ').map(str::to_owned).collect();
             retyped(&typed, "--origin", "l4")
         };
-        assert_eq!(again("predict x.json --origin a100 --json"), "habitat-tui predict x.json --origin l4 --json");
-        assert_eq!(again("predict --origin=a100 x.json"), "habitat-tui predict --origin=l4 x.json");
-        assert_eq!(again("x --name=it's"), "habitat-tui x --name='it'\\''s' --origin l4");
-        assert_eq!(again("x \u{1b}y"), "habitat-tui x $'\\x1by' --origin l4");
-        assert_eq!(again("predict it's"), "habitat-tui predict 'it'\\''s' --origin l4");
-        assert_eq!(again("run -- python --origin a"), "habitat-tui run --origin l4 -- python --origin a");
+        assert_eq!(with_flag("predict x.json --origin a100 --json"), "habitat-tui predict x.json --origin l4 --json");
+        assert_eq!(with_flag("predict --origin=a100 x.json"), "habitat-tui predict --origin=l4 x.json");
+        assert_eq!(with_flag("x --name=it's"), "habitat-tui x --name='it'\\''s' --origin l4");
+        assert_eq!(with_flag("x \u{1b}y"), "habitat-tui x $'\\x1by' --origin l4");
+        assert_eq!(with_flag("predict it's"), "habitat-tui predict 'it'\\''s' --origin l4");
+        assert_eq!(with_flag("run -- python --origin a"), "habitat-tui run --origin l4 -- python --origin a");
     }
 
     #[test]
