@@ -312,10 +312,14 @@ fn what_the_job_loads_is_where_nobody_else_can_put_anything() {
     let place = Place::new();
     let ran = place.run(&[], &["sh", "-c", show]);
     let hook = PathBuf::from(ran.out().trim());
-    assert!(hook.starts_with(place.folder.path().canonicalize().unwrap().join("cache/habitat-tui")), "{hook:?}");
+    assert!(
+        hook.starts_with(place.folder.path().canonicalize().unwrap().join("cache/habitat-tui")),
+        "{}",
+        hook.display()
+    );
     assert!(hook.join("sitecustomize.py").exists(), "it stays: the job may still start a Python");
     for folder in [hook.as_path(), &hook.join("habitat_hook"), hook.parent().unwrap()] {
-        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700, "{folder:?}");
+        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700, "{}", folder.display());
     }
     // Somebody's change of them does not last.
     std::fs::write(hook.join("sitecustomize.py"), "raise SystemExit('changed')").unwrap();
