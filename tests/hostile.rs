@@ -310,12 +310,11 @@ fn as_nobody(bench: &Bench, program: &str) -> Command {
     command
 }
 
+/// With `prlimit`, which every Linux has.
+#[cfg(target_os = "linux")]
 #[test]
 fn one_thread_is_enough() {
     let bench = Bench::new();
-    if Command::new("prlimit").arg("--version").output().is_err() {
-        return; // Not on this system.
-    }
     for args in [&["predict"][..], &["plan", "--steps", "1000"], &["predict", "p.habitat.json", "--all-methods"]] {
         let mut command = as_nobody(&bench, "prlimit");
         command.args(["--nproc=1", "bin/habitat-tui"]).args(args).env("HABITAT_TUI_CONFIG_DIR", bench.path("config"));

@@ -6,18 +6,25 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::python::{torch, torch_version};
 use super::{Place, env, wait_for};
+use crate::needs::{Need, torch_from, torch_version};
+
+trials! {
+    with (attachable()) => [
+        a_real_job_goes_on_as_if_nothing_had_happened,
+        both_ranks_record_the_same_step,
+        the_users_own_profiler_sees_what_it_sees_without_us,
+        a_trace_that_the_users_own_profiler_cuts_off_is_asked_for_again,
+        ranks_are_all_recorded_beside_a_launcher_that_is_coming_up,
+        the_process_that_trains_is_told_from_its_spawned_workers,
+    ],
+    with (torch_from(2, 12)) => [a_trace_asked_for_before_the_users_own_profiler_starts_harms_neither],
+}
 
 /// The interpreter, where its `PyTorch` can be attached to.
-fn attachable() -> Option<String> {
-    let python = torch()?;
+fn attachable() -> Need<String> {
     // 2.1.2 does not report for requests on a machine without a GPU, 2.6.0 does.
-    if torch_version(&python) < (2, 6) {
-        eprintln!("skipped: PyTorch {:?} can be attached to only where it sees a GPU", torch_version(&python));
-        return None;
-    }
-    Some(python)
+    torch_from(2, 6)
 }
 
 /// Whether a program with this `PyTorch` comes to no harm where its own profiler starts
@@ -74,16 +81,14 @@ fn tell(what: &str, json: &Value) {
     );
 }
 
-#[test]
-fn a_real_job_goes_on_as_if_nothing_had_happened() {
-    let Some(python) = attachable() else { return };
+fn a_real_job_goes_on_as_if_nothing_had_happened(python: &str) {
     for fast in [true, false] {
         let place = Place::new();
         // Long enough for a machine that has much else to do.
         let steps = if fast { "600" } else { "900" };
         let script = fixture("slow.py");
-        let bare = place.bare(&python, &[&script, "progress-of-the-other", steps]);
-        let job = place.job(&python, fast, &[&script, "progress", steps], 5);
+        let bare = place.bare(python, &[&script, "progress-of-the-other", steps]);
+        let job = place.job(python, fast, &[&script, "progress", steps], 5);
         let ran = place.attach(&["--json"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         let json = ran.json();
@@ -99,13 +104,11 @@ fn a_real_job_goes_on_as_if_nothing_had_happened() {
     }
 }
 
-#[test]
-fn both_ranks_record_the_same_step() {
-    let Some(python) = attachable() else { return };
+fn both_ranks_record_the_same_step(python: &str) {
     let place = Place::new();
     let script = fixture("ranks.py");
     let launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", &script, "progress", "3000"];
-    let mut job = place.job(&python, true, &launch, 20);
+    let mut job = place.job(python, true, &launch, 20);
     let listed = place.attach_list();
     let roles: Vec<&str> =
         listed["processes"].as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
@@ -142,28 +145,29 @@ fn numbers(trace: &str) -> Vec<String> {
     found
 }
 
-#[test]
-fn the_users_own_profiler_sees_what_it_sees_without_us() {
-    let Some(python) = attachable() else { return };
-    let bears = bears_its_own_profiler(&python);
-    for (began, when) in [(20, "before"), (65, "in")] {
-        if !bears && when == "before" {
-            eprintln!("skipped: before 2.12 this PyTorch may stop the job, by the README");
-            continue;
-        }
-        let place = Place::new();
-        let script = fixture("profiled_for_a_while.py");
-        let arguments = [script.as_str(), "progress", "60", "120"];
-        let job = place.job(&python, true, &arguments, began);
-        let ran = place.attach(&["--json"]);
-        if bears {
-            assert_eq!(ran.code, 0, "{}", ran.err);
-            tell(&format!("asked {when} the user's window"), &ran.json());
-        } else {
-            assert!(ran.code == 2 && ran.err.contains("it was not asked"), "{}", ran.err);
-        }
-        sees_the_same(&place, &python, job, &arguments);
+fn the_users_own_profiler_sees_what_it_sees_without_us(python: &str) {
+    attached_beside_a_profiler(python, 65);
+}
+
+/// An older PyTorch may end the job (docs/capture.md).
+fn a_trace_asked_for_before_the_users_own_profiler_starts_harms_neither(python: &str) {
+    attached_beside_a_profiler(python, 20);
+}
+
+/// Asks for a trace after so many steps of a job that records steps 60 to 120 itself.
+fn attached_beside_a_profiler(python: &str, began: u32) {
+    let place = Place::new();
+    let script = fixture("profiled_for_a_while.py");
+    let arguments = [script.as_str(), "progress", "60", "120"];
+    let job = place.job(python, true, &arguments, began);
+    let ran = place.attach(&["--json"]);
+    if bears_its_own_profiler(python) {
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        tell(&format!("asked after {began} steps, the user's window from 60 on"), &ran.json());
+    } else {
+        assert!(ran.code == 2 && ran.err.contains("it was not asked"), "{}", ran.err);
     }
+    sees_the_same(&place, python, job, &arguments);
 }
 
 /// Ends the job, and compares with one to which nobody attached.
@@ -178,16 +182,14 @@ fn sees_the_same(place: &Place, python: &str, job: Child, arguments: &[&str]) {
 }
 
 /// The program's own profiler starts as soon as ours has begun.
-#[test]
-fn a_trace_that_the_users_own_profiler_cuts_off_is_asked_for_again() {
-    let Some(python) = attachable() else { return };
+fn a_trace_that_the_users_own_profiler_cuts_off_is_asked_for_again(python: &str) {
     let place = Place::new();
     let script = fixture("profiled_when_traced.py");
     let arguments = [script.as_str(), "progress", "60"];
-    let job = place.job(&python, true, &arguments, 5);
+    let job = place.job(python, true, &arguments, 5);
     // Long windows: it is still recording when the other starts, and not writing already.
     let ran = place.attach(&["--json", "--window", "10"]);
-    if bears_its_own_profiler(&python) {
+    if bears_its_own_profiler(python) {
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.err.contains("was cut off, by a profiler of its own"), "{}", ran.err);
         tell("cut off by the user's window", &ran.json());
@@ -195,12 +197,10 @@ fn a_trace_that_the_users_own_profiler_cuts_off_is_asked_for_again() {
     } else {
         assert!(ran.code == 2 && ran.err.contains("it was not asked again"), "{}", ran.err);
     }
-    sees_the_same(&place, &python, job, &arguments);
+    sees_the_same(&place, python, job, &arguments);
 }
 
-#[test]
-fn ranks_are_all_recorded_beside_a_launcher_that_is_coming_up() {
-    let Some(python) = attachable() else { return };
+fn ranks_are_all_recorded_beside_a_launcher_that_is_coming_up(python: &str) {
     // Ranks of 2.6 that are just importing PyTorch end where anybody listens.
     for (attach_ms, launch_ms) in [(0, 1000), (500, 0), (1000, 0), (2500, 0)] {
         let place = Place::new();
@@ -208,7 +208,7 @@ fn ranks_are_all_recorded_beside_a_launcher_that_is_coming_up() {
         let variables = String::from_utf8(env(&place, &["--shell", "plain"]).stdout).unwrap();
         let launch = || {
             place
-                .command(&python)
+                .command(python)
                 .args(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"])
                 .args([&script, "progress", "100000"])
                 .envs(variables.lines().map(|line| line.split_once('=').unwrap()))
@@ -241,12 +241,10 @@ fn ranks_are_all_recorded_beside_a_launcher_that_is_coming_up() {
     }
 }
 
-#[test]
-fn the_process_that_trains_is_told_from_its_spawned_workers() {
-    let Some(python) = attachable() else { return };
+fn the_process_that_trains_is_told_from_its_spawned_workers(python: &str) {
     let place = Place::new();
     let script = fixture("spawned_loader.py");
-    let mut job = place.job(&python, true, &[&script, "progress", "2000"], 30);
+    let mut job = place.job(python, true, &[&script, "progress", "2000"], 30);
     let ran = place.attach(&["--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(ran.json()["traces"][0]["pid"], job.id(), "{}", ran.out);

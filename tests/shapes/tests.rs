@@ -1,12 +1,3 @@
-//! `habitat-tui trace-shapes` as a user meets it: functions that build a step, those that
-//! cannot be traced, and what is written.
-//!
-//! What needs no PyTorch runs wherever there is a `python3`; the rest with the interpreter
-//! that `HABITAT_TUI_TEST_PYTHON` names.
-
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,13 +5,30 @@ use std::process::{Command, Output};
 use habitat_tui::profile::{Attribute, MemorySource, Mode, Operation, Phase, Precision, Profile};
 use serde_json::Value;
 
-#[path = "common/place.rs"]
+#[path = "../common/place.rs"]
 mod place;
-#[path = "common/python.rs"]
-mod python;
 
+use crate::needs::{python, torch};
 use place::{Place, err, out};
-use python::{python, torch};
+
+trials! {
+    with (python()) => [
+        what_is_wrong_before_pytorch_is_told,
+        a_file_that_is_there_stays,
+    ],
+    with (torch()) => [
+        a_small_network_has_known_work_and_memory,
+        what_is_traced_is_predicted_and_told_as_computed,
+        mixed_precision_is_seen_and_prints_stay_apart,
+        inference_and_functions_that_make_the_step,
+        attention_is_the_gpus,
+        recurrent_layers_are_one_call,
+        a_trace_by_shapes_has_the_products_of_a_real_step,
+        what_cannot_be_traced_is_told_with_the_users_own_lines,
+        a_model_whose_shapes_do_not_fit_is_shown_in_five_lines,
+        what_names_a_gpu_or_takes_addresses_is_traced,
+    ],
+}
 
 fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shapes").join(name).to_str().unwrap().to_owned()
@@ -69,21 +77,19 @@ fn kinds(profile: &Profile) -> [f64; 5] {
     memory.kinds().map(|(_, bytes)| bytes.get())
 }
 
-#[test]
-fn what_is_wrong_before_pytorch_is_told() {
-    let Some(python) = python() else { return };
+fn what_is_wrong_before_pytorch_is_told(python: &str) {
     let place = Place::new();
     let mlp = fixture("mlp.py");
     let told = |target: &str, python: &str, more: &[&str]| place.refused(python, target, more);
-    assert!(told(&mlp, &python, &[]).contains("names no function; write the file or module"));
-    assert!(told("nowhere.py:build", &python, &[]).contains("nowhere.py: no such file"));
-    assert!(told(&format!("{mlp}:build"), &python, &["--batch-sizes", "8,0"]).contains("--batch-sizes: 0"));
+    assert!(told(&mlp, python, &[]).contains("names no function; write the file or module"));
+    assert!(told("nowhere.py:build", python, &[]).contains("nowhere.py: no such file"));
+    assert!(told(&format!("{mlp}:build"), python, &["--batch-sizes", "8,0"]).contains("--batch-sizes: 0"));
     let gone = told(&format!("{mlp}:build"), "/nowhere/python", &[]);
     assert!(gone.contains("/nowhere/python: ") && gone.contains("--python"), "{gone}");
     let no_python = told(&format!("{mlp}:build"), "/bin/false", &[]);
     assert!(no_python.contains("ended without an answer (exit status: 1)"), "{no_python}");
     let output = place
-        .habitat(&["trace-shapes", &format!("{mlp}:build"), "--python", &python])
+        .habitat(&["trace-shapes", &format!("{mlp}:build"), "--python", python])
         .env("PYTHONPATH", fixture("old"))
         .output()
         .unwrap();
@@ -92,19 +98,17 @@ fn what_is_wrong_before_pytorch_is_told() {
         "{}",
         err(&output)
     );
-    let has_torch = Command::new(&python).args(["-c", "import torch"]).output().unwrap().status.success();
+    let has_torch = Command::new(python).args(["-c", "import torch"]).output().unwrap().status.success();
     if !has_torch {
-        let none = told(&format!("{mlp}:build"), &python, &[]);
+        let none = told(&format!("{mlp}:build"), python, &[]);
         assert!(none.contains("this Python has no PyTorch (No module named 'torch'); name one that has it"), "{none}");
     }
 }
 
-#[test]
-fn a_file_that_is_there_stays() {
-    let Some(python) = python() else { return };
+fn a_file_that_is_there_stays(python: &str) {
     let place = Place::new();
     std::fs::write(place.path("mlp-build-b8.habitat.json.zst"), "mine").unwrap();
-    let output = place.trace(&python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "8,16"]);
+    let output = place.trace(python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "8,16"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("mlp-build-b8.habitat.json.zst"), "{}", err(&output));
     assert_eq!(std::fs::read(place.path("mlp-build-b8.habitat.json.zst")).unwrap(), b"mine");
@@ -112,11 +116,9 @@ fn a_file_that_is_there_stays() {
 
 /// 128 → 256 → 64 with biases, Adam, batch 32: 49,472 parameters, 197,888 bytes, of which
 /// the second bias takes a block of 512.
-#[test]
-fn a_small_network_has_known_work_and_memory() {
-    let Some(python) = torch() else { return };
+fn a_small_network_has_known_work_and_memory(python: &str) {
     let place = Place::new();
-    let profile = place.profile(&python, "mlp.py:build", &[]);
+    let profile = place.profile(python, "mlp.py:build", &[]);
     let workload = &profile.workload;
     assert_eq!((workload.name.as_str(), workload.mode), ("mlp-build", Mode::Training));
     assert_eq!((workload.batch_size, workload.parameter_count), (Some(32), Some(49_472)));
@@ -141,7 +143,7 @@ fn a_small_network_has_known_work_and_memory() {
     // The peak of a large batch is in backward, where ReLU's gradient is made of that of its
     // result: input, labels and result are still kept, the softmax is gone.
     let output =
-        place.trace(&python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "8192,4096", "--json"]);
+        place.trace(python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "8192,4096", "--json"]);
     let json: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!((json["format"].as_str(), json["version"].as_u64()), (Some("habitat-shapes"), Some(1)));
     let steps = json["steps"].as_array().unwrap();
@@ -157,11 +159,9 @@ fn a_small_network_has_known_work_and_memory() {
     assert_eq!(place.read("mlp-build-b8192.habitat.json.zst").workload.batch_size, Some(8192));
 }
 
-#[test]
-fn what_is_traced_is_predicted_and_told_as_computed() {
-    let Some(python) = torch() else { return };
+fn what_is_traced_is_predicted_and_told_as_computed(python: &str) {
     let place = Place::new();
-    let output = place.trace(&python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "4096,8192"]);
+    let output = place.trace(python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "4096,8192"]);
     let text = out(&output);
     assert!(
         text.contains("traced by its shapes") && text.contains("computed from shapes, not checked on a GPU"),
@@ -186,12 +186,10 @@ fn what_is_traced_is_predicted_and_told_as_computed() {
     );
 }
 
-#[test]
-fn mixed_precision_is_seen_and_prints_stay_apart() {
-    let Some(python) = torch() else { return };
+fn mixed_precision_is_seen_and_prints_stay_apart(python: &str) {
     let place = Place::new();
     let target = format!("{}:mixed", fixture("mlp.py"));
-    let output = place.trace(&python, &target, &["--json", "-o", "m.habitat.json"]);
+    let output = place.trace(python, &target, &["--json", "-o", "m.habitat.json"]);
     let json: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(json["steps"][0]["workload"]["precision"], "amp-bf16");
     assert!(err(&output).contains("loss 1"), "{}", err(&output));
@@ -205,24 +203,22 @@ fn mixed_precision_is_seen_and_prints_stay_apart() {
     assert_eq!(named(&profile, "aten::_foreach_norm")[0].phase, Phase::Optimizer);
 }
 
-#[test]
-fn inference_and_functions_that_make_the_step() {
-    let Some(python) = torch() else { return };
+fn inference_and_functions_that_make_the_step(python: &str) {
     let place = Place::new();
-    let inference = place.profile(&python, "mlp.py:inference", &["--arg", "batch_size=16"]);
+    let inference = place.profile(python, "mlp.py:inference", &["--arg", "batch_size=16"]);
     assert_eq!((inference.workload.mode, inference.workload.batch_size), (Mode::Inference, Some(16)));
     let [_, gradients, state, ..] = kinds(&inference);
     assert_eq!((gradients, state), (0.0, 0.0));
-    let step = place.profile(&python, "mlp.py:one_step", &[]);
+    let step = place.profile(python, "mlp.py:one_step", &[]);
     assert_eq!((step.workload.batch_size, step.workload.parameter_count), (Some(4), Some(136)));
     // 128 weights and a block for the biases, the same again for gradients and momentum.
     assert_eq!(kinds(&step)[..3], [1024.0, 1024.0, 1024.0]);
-    let converted = place.profile(&python, "layers.py:converted", &[]);
+    let converted = place.profile(python, "layers.py:converted", &[]);
     assert_eq!(converted.workload.precision, Some(Precision::Bf16));
     // The module form.
     let folder = Path::new(&fixture("mlp.py")).parent().unwrap().to_owned();
     let output = place
-        .habitat(&["trace-shapes", "mlp:build", "--python", &python, "-o", "x.habitat.json"])
+        .habitat(&["trace-shapes", "mlp:build", "--python", python, "-o", "x.habitat.json"])
         .env("PYTHONPATH", folder)
         .output()
         .unwrap();
@@ -230,11 +226,9 @@ fn inference_and_functions_that_make_the_step() {
     assert_eq!(place.read("x.habitat.json").workload.name, "mlp-build");
 }
 
-#[test]
-fn attention_is_the_gpus() {
-    let Some(python) = torch() else { return };
+fn attention_is_the_gpus(python: &str) {
     let place = Place::new();
-    let full = place.profile(&python, "layers.py:attention", &[]);
+    let full = place.profile(python, "layers.py:attention", &[]);
     assert_eq!(full.workload.sequence_length, Some(32));
     let forward = named(&full, "aten::_scaled_dot_product_efficient_attention");
     assert_eq!((forward.len(), forward[0].count), (1, 3));
@@ -246,12 +240,12 @@ fn attention_is_the_gpus() {
     assert_eq!(backward[0].module.as_deref(), Some("layers.*"));
     assert_eq!(named(&full, "aten::native_dropout")[0].count, 3);
     assert!(!notes(&full).contains("unfused"));
-    let narrow = place.profile(&python, "layers.py:attention", &["--arg", "amp=True", "--arg", "seq=64"]);
+    let narrow = place.profile(python, "layers.py:attention", &["--arg", "amp=True", "--arg", "seq=64"]);
     assert_eq!(narrow.workload.precision, Some(Precision::AmpBf16));
     let flash = named(&narrow, "aten::_scaled_dot_product_flash_attention");
     assert_eq!((flash.len(), flash[0].inputs[0].as_slice()), (1, &[2, 4, 64, 16][..]));
     assert_eq!(named(&narrow, "aten::native_layer_norm")[0].dtype.clone().unwrap().to_string(), "float32");
-    let odd = place.profile(&python, "layers.py:odd_heads", &[]);
+    let odd = place.profile(python, "layers.py:odd_heads", &[]);
     assert!(
         notes(&odd).contains("attention is computed unfused") && notes(&odd).contains("dropout kept"),
         "{}",
@@ -261,11 +255,9 @@ fn attention_is_the_gpus() {
 
 /// Five positions of three samples meet the weights of four gates: 8 and 16 features in
 /// the first layer, 16 and 16 in the second.
-#[test]
-fn recurrent_layers_are_one_call() {
-    let Some(python) = torch() else { return };
+fn recurrent_layers_are_one_call(python: &str) {
     let place = Place::new();
-    let profile = place.profile(&python, "layers.py:lstm", &[]);
+    let profile = place.profile(python, "layers.py:lstm", &[]);
     assert_eq!(named(&profile, "aten::_cudnn_rnn").len(), 1);
     assert_eq!(named(&profile, "aten::_cudnn_rnn_backward")[0].phase, Phase::Backward);
     let work = habitat_tui::predict::work::StepWork::of(&profile);
@@ -290,12 +282,10 @@ fn products(profile: &Profile) -> BTreeMap<(String, String, Vec<Vec<u64>>), u32>
     found
 }
 
-#[test]
-fn a_trace_by_shapes_has_the_products_of_a_real_step() {
-    let Some(python) = torch() else { return };
+fn a_trace_by_shapes_has_the_products_of_a_real_step(python: &str) {
     let place = Place::new();
-    let traced = place.profile(&python, "real.py:build", &[]);
-    let ran = Command::new(&python).arg(fixture("real.py")).arg(place.path("trace.json")).output().unwrap();
+    let traced = place.profile(python, "real.py:build", &[]);
+    let ran = Command::new(python).arg(fixture("real.py")).arg(place.path("trace.json")).output().unwrap();
     assert!(ran.status.success(), "{}", err(&ran));
     let import = ["import", "trace.json", "-o", "real.habitat.json", "--shapes-only"];
     let imported = place.habitat(&import).output().unwrap();
@@ -305,12 +295,9 @@ fn a_trace_by_shapes_has_the_products_of_a_real_step() {
     assert_eq!(products(&traced), real);
 }
 
-#[test]
-fn what_cannot_be_traced_is_told_with_the_users_own_lines() {
-    let Some(python) = torch() else { return };
+fn what_cannot_be_traced_is_told_with_the_users_own_lines(python: &str) {
     let place = Place::new();
-    let bad =
-        |function: &str, more: &[&str]| place.refused(&python, &format!("{}:{function}", fixture("bad.py")), more);
+    let bad = |function: &str, more: &[&str]| place.refused(python, &format!("{}:{function}", fixture("bad.py")), more);
     for (function, parts) in [
         (
             "raises",
@@ -351,7 +338,7 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines() {
     let file = |text: &str| {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("own.py"), text).unwrap();
-        place.refused(&python, &format!("{}:build", folder.path().join("own.py").display()), &[])
+        place.refused(python, &format!("{}:build", folder.path().join("own.py").display()), &[])
     };
     let syntax = file("def build():\n    return (1,\n");
     assert!(syntax.contains("importing it failed: SyntaxError: ") && syntax.contains("own.py:2\n"), "{syntax}");
@@ -359,19 +346,17 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines() {
     assert!(missing.contains("own.py:2\n      import no_such_package") && missing.contains("--python"), "{missing}");
     let relative = file("from . import models\n");
     assert!(relative.contains("relative import") && relative.contains("package.module:function"), "{relative}");
-    let trains = place.refused(&python, &format!("{}:build", fixture("trains.py")), &[]);
+    let trains = place.refused(python, &format!("{}:build", fixture("trains.py")), &[]);
     assert!(trains.contains("trains.py: trains when it is imported"), "{trains}");
-    let module = place.refused(&python, "no.such.place:build", &[]);
+    let module = place.refused(python, "no.such.place:build", &[]);
     assert!(module.contains("no.such.place: no such module"), "{module}");
 }
 
 /// PyTorch would log its inside of the mistake in lines by the dozen first.
-#[test]
-fn a_model_whose_shapes_do_not_fit_is_shown_in_five_lines() {
-    let Some(python) = torch() else { return };
+fn a_model_whose_shapes_do_not_fit_is_shown_in_five_lines(python: &str) {
     let place = Place::new();
     let target = format!("{}:does_not_fit", fixture("bad.py"));
-    let told = place.refused(&python, &target, &["--batch-sizes", "8"]);
+    let told = place.refused(python, &target, &["--batch-sizes", "8"]);
     let lines: Vec<&str> = told.lines().collect();
     let [what, at, line, why, more] = lines[..] else { panic!("{told}") };
     assert!(what.contains("bad.py:does_not_fit(batch_size=8): its step failed: RuntimeError: "), "{told}");
@@ -379,17 +364,15 @@ fn a_model_whose_shapes_do_not_fit_is_shown_in_five_lines() {
     assert_eq!(line.trim(), "return self.second(self.first(x))");
     assert!(why.contains("[8, 64] and [32, 4]; a real step would fail there too"), "{told}");
     assert_eq!(more, "  --verbose shows the whole traceback");
-    let whole = place.refused(&python, &target, &["--verbose"]);
+    let whole = place.refused(python, &target, &["--verbose"]);
     assert!(whole.contains("Traceback (most recent call last)") && whole.contains("_dispatch_impl"), "{whole}");
 }
 
-#[test]
-fn what_names_a_gpu_or_takes_addresses_is_traced() {
-    let Some(python) = torch() else { return };
+fn what_names_a_gpu_or_takes_addresses_is_traced(python: &str) {
     let place = Place::new();
-    let moved = place.profile(&python, "bad.py:moves_to_gpu", &[]);
+    let moved = place.profile(python, "bad.py:moves_to_gpu", &[]);
     assert!(moved.operations.iter().any(|operation| operation.phase == Phase::Backward));
-    let output = place.trace(&python, &format!("{}:takes_addresses", fixture("bad.py")), &["-o", "a.habitat.json"]);
+    let output = place.trace(python, &format!("{}:takes_addresses", fixture("bad.py")), &["-o", "a.habitat.json"]);
     assert!(output.status.success() && !err(&output).contains("Warning"), "{}", err(&output));
     assert!(notes(&place.read("a.habitat.json")).contains("asks where tensors lie (data_ptr)"));
 }

@@ -1,22 +1,29 @@
 //! The public samples, against sums that SQL and a script of a few lines give.
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use habitat_tui::profile::kineto::{ImportOptions, StepMarks};
 use habitat_tui::profile::nsys::{self, Choice};
 use habitat_tui::profile::{Mode, Phase, Precision, xplane};
 use habitat_tui::store::nsys::Export;
 
+use crate::needs::{Need, shared};
 use crate::program::Folder;
 
-fn sample(name: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces").join(name);
-    if !path.exists() {
-        eprintln!("skipped: {} is not there", path.display());
-    }
-    path.exists().then_some(path)
+const TWO_H100: &str = "traces/nsys/h100x2_fsdp_300ms.sqlite";
+const RTX_3080: &str = "traces/nsys/rtx3080_tiny.sqlite";
+const MI355: &str = "traces/xplane/mi355_jax_te_attention_fwdbwd.xplane.pb";
+
+trials! {
+    with (shared(TWO_H100)) => [two_h100_with_operators],
+    with (shared(RTX_3080)) => [a_recording_without_ranges_names_its_gpu],
+    with (shared(MI355)) => [jax_on_an_mi355],
+    with (all()) => [the_next_commands_run_as_they_stand],
+}
+
+/// All three, in this order.
+fn all() -> Need<[PathBuf; 3]> {
+    Ok([shared(TWO_H100)?, shared(RTX_3080)?, shared(MI355)?])
 }
 
 fn near(value: f64, expected: f64) {
@@ -26,10 +33,8 @@ fn near(value: f64, expected: f64) {
 /// `SELECT sum("end" - start)` over kernels, copies and fills of device 1 whose correlation
 /// number a call of the same process has: 257,913.733 µs in 2,648 rows, of them 2,005
 /// kernels with 255,057.356 µs; from the first start to the last end 289,270.568 µs.
-#[test]
-fn two_h100_with_operators() {
-    let Some(path) = sample("nsys/h100x2_fsdp_300ms.sqlite") else { return };
-    let mut export = Export::open(&path).unwrap();
+fn two_h100_with_operators(path: &Path) {
+    let mut export = Export::open(path).unwrap();
     let choice = Choice { device: Some(1), ..Choice::default() };
     let import = nsys::import(&mut export, &ImportOptions::default(), &choice).unwrap();
     assert_eq!((import.summary.marks, import.summary.kernels_per_step), (StepMarks::WholeTrace, 2005.0));
@@ -55,15 +60,13 @@ fn two_h100_with_operators() {
 }
 
 /// Every command that an import ends with does what it says.
-#[test]
-fn the_next_commands_run_as_they_stand() {
+fn the_next_commands_run_as_they_stand(recordings: &[PathBuf; 3]) {
     let bench = Folder::new();
-    for (name, starts) in [
-        ("nsys/h100x2_fsdp_300ms.sqlite", "next, by the GPU that it was recorded on (some of its kernels need"),
-        ("nsys/rtx3080_tiny.sqlite", "next: habitat-tui out"),
-        ("xplane/mi355_jax_te_attention_fwdbwd.xplane.pb", "next: habitat-tui out.habitat.json.zst --ignore-origin"),
-    ] {
-        let Some(path) = sample(name) else { return };
+    for (path, starts) in recordings.iter().zip([
+        "next, by the GPU that it was recorded on (some of its kernels need",
+        "next: habitat-tui out",
+        "next: habitat-tui out.habitat.json.zst --ignore-origin",
+    ]) {
         let args = ["import", path.to_str().unwrap(), "-o", "out.habitat.json.zst", "--force"];
         let report = bench.ok(&args);
         let end = report.split("\nnext").nth(1).unwrap_or_else(|| panic!("{report}"));
@@ -82,11 +85,8 @@ fn the_next_commands_run_as_they_stand() {
     }
 }
 
-#[test]
-fn a_recording_without_ranges_names_its_gpu() {
-    let Some(path) = sample("nsys/rtx3080_tiny.sqlite") else { return };
-    let import =
-        nsys::import(&mut Export::open(&path).unwrap(), &ImportOptions::default(), &Choice::default()).unwrap();
+fn a_recording_without_ranges_names_its_gpu(path: &Path) {
+    let import = nsys::import(&mut Export::open(path).unwrap(), &ImportOptions::default(), &Choice::default()).unwrap();
     near(import.summary.kernel_time.get(), 4.129);
     let origin = import.profile.origin.as_ref().unwrap();
     assert_eq!(origin.gpu_name.as_deref(), Some("NVIDIA GeForce RTX 3080"));
@@ -97,9 +97,7 @@ fn a_recording_without_ranges_names_its_gpu() {
 
 /// 150 events, five runs of 30, 12,133.585 µs together; the ends of runs are 2,602.9,
 /// 2,524.9, 2,485.4 and 2,471.7 µs apart.
-#[test]
-fn jax_on_an_mi355() {
-    let Some(path) = sample("xplane/mi355_jax_te_attention_fwdbwd.xplane.pb") else { return };
+fn jax_on_an_mi355(path: &Path) {
     let import = xplane::import(&std::fs::read(path).unwrap(), &ImportOptions::default(), None).unwrap();
     let profile = &import.profile;
     assert_eq!((import.summary.marks, import.summary.steps_used), (StepMarks::ProgramRuns, 5));

@@ -1,21 +1,28 @@
-//! `habitat-tui collect` as a user meets it, and what becomes of its rows. Runs with PyTorch
-//! need `HABITAT_TUI_TEST_PYTHON=/path/to/python`; they run on the processor.
-
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-#[path = "common/program.rs"]
+#[path = "../common/program.rs"]
 mod program;
-#[path = "common/python.rs"]
-mod python;
 
+use crate::needs::{python, torch};
 use program::{Folder, row};
-use python::{python, torch};
+
+trials! {
+    always () => [
+        rows_correct_predictions_for_their_gpu,
+        models_are_trained_on_them,
+        rows_that_teach_nothing_are_refused,
+        what_is_missing_is_said,
+    ],
+    with (torch()) => [
+        the_program_on_a_processor_killed_and_going_on,
+    ],
+    when (python()) => [
+        a_python_that_will_not_do_is_said,
+    ],
+}
 
 const HEADINGS: &str =
     "number,op,pass,dtype,config,status,device,latency_us,low_us,high_us,regions,calls,sets,l2,queued,note";
@@ -65,7 +72,6 @@ fn on_t4(folder: &Folder, more: &[&str]) -> (f64, String) {
     (time.unwrap_or_else(|| panic!("{prediction:#}")), prediction["notes"].to_string())
 }
 
-#[test]
 fn rows_correct_predictions_for_their_gpu() {
     let folder = Folder::new();
     folder.write("step.json", STEP);
@@ -84,7 +90,6 @@ fn rows_correct_predictions_for_their_gpu() {
     assert!(text.contains("notes.csv: neither written by `habitat-tui collect` nor a table"), "{text}");
 }
 
-#[test]
 fn models_are_trained_on_them() {
     let folder = Folder::new();
     folder.write("data/neusight/ops/linear.csv", &others(250));
@@ -106,7 +111,6 @@ fn models_are_trained_on_them() {
     assert!(without > 0.3 && with < 0.6 * without, "{with} {without}");
 }
 
-#[test]
 fn rows_that_teach_nothing_are_refused() {
     let folder = Folder::new();
     folder.write("step.json", STEP);
@@ -143,7 +147,6 @@ fn collect(folder: &Folder, variables: &[(&str, &Path)], args: &[&str]) -> (i32,
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-#[test]
 fn what_is_missing_is_said() {
     let folder = Folder::new();
     let (code, text) = collect(&folder, &[], &["--budget", "1m", "--python", "no-such-python"]);
@@ -153,10 +156,11 @@ fn what_is_missing_is_said() {
     assert!(code == 2 && text.contains("--budget: 3 s"), "{text}");
     let (code, text) = collect(&folder, &[], &["--budget", "1m", "--gpu", "a900"]);
     assert!(code == 2 && text.contains("no GPU \"a900\""), "{text}");
-    if python().is_none() {
-        return;
-    }
-    // A Python that has no PyTorch, and one whose PyTorch sees no GPU.
+}
+
+/// A Python that has no PyTorch, and one whose PyTorch sees no GPU.
+fn a_python_that_will_not_do_is_said() {
+    let folder = Folder::new();
     folder.write("none/torch.py", "raise ImportError('No module named torch')\n");
     folder.write(
         "blind/torch.py",
@@ -172,11 +176,9 @@ fn what_is_missing_is_said() {
     assert!(text.contains("--device cpu --tiny") && !path("operators.csv").exists(), "{text}");
 }
 
-#[test]
-fn the_program_on_a_processor_killed_and_going_on() {
-    let Some(python) = torch() else { return };
+fn the_program_on_a_processor_killed_and_going_on(python: &str) {
     let folder = Folder::new();
-    let args = ["--device", "cpu", "--tiny", "--python", &python, "-o", "cpu.csv", "--budget"];
+    let args = ["--device", "cpu", "--tiny", "--python", python, "-o", "cpu.csv", "--budget"];
     let csv = folder.0.path().join("cpu.csv");
     let lines = || std::fs::read_to_string(&csv).map_or(0, |text| text.lines().count());
     let mut child = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))

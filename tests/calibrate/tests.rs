@@ -1,9 +1,3 @@
-//! `habitat-tui calibrate` as a user meets it: where there is no GPU, where its driver does
-//! not work, and on a driver and a cuBLASLt with known answers (`fixtures/fake_cuda.c`).
-
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,21 +5,63 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// Folder of the compiled libraries; `None` where there is no compiler.
-static LIBRARIES: LazyLock<Option<tempfile::TempDir>> = LazyLock::new(|| {
+use crate::needs::Need;
+
+trials! {
+    when (no_gpu()) => [
+        where_there_is_no_gpu_it_says_what_it_looked_for,
+    ],
+    when (libraries()) => [
+        a_driver_that_does_not_work_is_explained,
+        known_answers_become_a_calibration_that_predictions_use,
+        nothing_is_written_that_was_not_asked_for,
+        what_goes_wrong_midway_is_said_and_nothing_is_written,
+        without_cublaslt_products_are_left_out,
+        a_gpu_in_use_or_unknown_is_not_measured_unasked,
+    ],
+    when (no_cublaslt()) => [
+        a_machine_without_cublaslt_is_told_how_to_install_it,
+    ],
+}
+
+/// Folder of the compiled libraries, where there is a compiler.
+static LIBRARIES: LazyLock<Need<tempfile::TempDir>> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fake_cuda.c");
     for (kind, name) in [("-DDRIVER", "driver/libcuda.so.1"), ("-DPRODUCTS", "products/libcublasLt.so.12")] {
         let target = folder.path().join(name);
         std::fs::create_dir_all(target.parent().unwrap()).unwrap();
         let arguments = ["-shared", "-fPIC", kind, "-o"];
-        let compiled = Command::new("gcc").args(arguments).arg(&target).arg(&source).arg("-ldl").status();
-        if !compiled.is_ok_and(|status| status.success()) {
-            return None;
+        match Command::new("gcc").args(arguments).arg(&target).arg(&source).arg("-ldl").output() {
+            Err(_) => return Err("there is no gcc".to_owned()),
+            Ok(made) => assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr)),
         }
     }
-    Some(folder)
+    Ok(folder)
 });
+
+fn libraries() -> Need<()> {
+    LIBRARIES.as_ref().map(drop).map_err(Clone::clone)
+}
+
+/// That the machine has no NVIDIA GPU.
+fn no_gpu() -> Need<()> {
+    let found = ["/proc/driver/nvidia", "/dev/nvidia0"].iter().any(|path| Path::new(path).exists());
+    if found { Err("there is a GPU here".to_owned()) } else { Ok(()) }
+}
+
+fn without_cublaslt() -> Machine {
+    let mut machine = Machine::whole(0);
+    machine.libraries.pop();
+    machine
+}
+
+/// That no cuBLASLt is installed that the program would find by itself.
+fn no_cublaslt() -> Need<()> {
+    libraries()?;
+    let found = without_cublaslt().ok(&["calibrate", "--dry-run"]).contains("TFLOP/s");
+    if found { Err("a cuBLASLt is installed here".to_owned()) } else { Ok(()) }
+}
 
 /// A folder to call the program in, with what its machine has.
 struct Machine {
@@ -42,12 +78,9 @@ impl Machine {
     }
 
     /// With a driver, cuBLASLt and an `nvidia-smi` that says the board is so busy.
-    fn whole(busy: u32) -> Option<Self> {
+    fn whole(busy: u32) -> Self {
         let mut machine = Self::bare();
-        let Some(libraries) = LIBRARIES.as_ref() else {
-            eprintln!("skipped: there is no gcc");
-            return None;
-        };
+        let libraries = LIBRARIES.as_ref().unwrap();
         machine.libraries = ["driver", "products"].map(|name| libraries.path().join(name)).to_vec();
         let smi = machine.folder.path().join("bin/nvidia-smi");
         let script = format!(
@@ -63,7 +96,7 @@ esac
         );
         std::fs::write(&smi, script).unwrap();
         std::fs::set_permissions(&smi, std::fs::Permissions::from_mode(0o755)).unwrap();
-        Some(machine)
+        machine
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -106,12 +139,7 @@ esac
     }
 }
 
-#[test]
 fn where_there_is_no_gpu_it_says_what_it_looked_for() {
-    if Path::new("/proc/driver/nvidia").exists() || Path::new("/dev/nvidia0").exists() {
-        eprintln!("skipped: there is a GPU here");
-        return;
-    }
     let text = Machine::bare().error(&["calibrate"]);
     for part in [
         "no NVIDIA GPU can be measured here",
@@ -124,9 +152,8 @@ fn where_there_is_no_gpu_it_says_what_it_looked_for() {
     }
 }
 
-#[test]
 fn a_driver_that_does_not_work_is_explained() {
-    let Some(mut machine) = Machine::whole(0) else { return };
+    let mut machine = Machine::whole(0);
     for (variable, value, expected) in [
         ("FAKE_CUDA_INIT", "100", "the driver finds no GPU (cuInit: 100)"),
         ("FAKE_CUDA_INIT", "999", "the driver does not work (unknown error)"),
@@ -154,9 +181,8 @@ fn a_driver_that_does_not_work_is_explained() {
     );
 }
 
-#[test]
 fn known_answers_become_a_calibration_that_predictions_use() {
-    let Some(machine) = Machine::whole(0) else { return };
+    let machine = Machine::whole(0);
     let predict = ["predict", "--to", "a100-pcie-40gb", "--method", "roofline", "--json", "--ignore-origin"];
     let step = |text: String| {
         let found: Value = serde_json::from_str(&text).unwrap();
@@ -219,9 +245,8 @@ fn known_answers_become_a_calibration_that_predictions_use() {
     );
 }
 
-#[test]
 fn nothing_is_written_that_was_not_asked_for() {
-    let Some(machine) = Machine::whole(0) else { return };
+    let machine = Machine::whole(0);
     assert!(machine.ok(&["calibrate", "--dry-run"]).contains("800.0 GB/s"));
     assert!(!machine.overlay().exists());
     machine.ok(&["calibrate", "-o", "own.toml"]);
@@ -230,9 +255,8 @@ fn nothing_is_written_that_was_not_asked_for() {
     machine.ok(&["calibrate", "-o", "own.toml", "--force"]);
 }
 
-#[test]
 fn what_goes_wrong_midway_is_said_and_nothing_is_written() {
-    let Some(mut machine) = Machine::whole(0) else { return };
+    let mut machine = Machine::whole(0);
     machine.variables = vec![("FAKE_CUDA_FAIL", "10000")];
     let text = machine.error(&["calibrate"]);
     assert!(text.contains("ended early, and nothing was written: launches in a chain: "), "{text}");
@@ -240,34 +264,28 @@ fn what_goes_wrong_midway_is_said_and_nothing_is_written() {
     assert!(!machine.overlay().exists());
 }
 
-#[test]
 fn without_cublaslt_products_are_left_out() {
-    let Some(mut machine) = Machine::whole(0) else { return };
+    let mut machine = Machine::whole(0);
     machine.variables = vec![("FAKE_LT_FAIL", "1")];
     let text = machine.ok(&["calibrate", "--dry-run"]);
     assert!(text.contains("left out: matrix products: no cuBLASLt works with this driver: libcublasLt.so.12: cuBLASLt: not initialized"), "{text}");
-    machine.libraries.pop();
-    machine.variables = Vec::new();
-    let text = machine.ok(&["calibrate", "--dry-run"]);
-    if text.contains("TFLOP/s") {
-        eprintln!("a cuBLASLt is installed here; the rest is skipped");
-        return;
-    }
+}
+
+fn a_machine_without_cublaslt_is_told_how_to_install_it() {
+    let text = without_cublaslt().ok(&["calibrate", "--dry-run"]);
     assert!(text.contains("cuBLASLt is not installed: `pip install nvidia-cublas-cu12`"), "{text}");
     assert!(text.contains("800.0 GB/s"), "{text}");
 }
 
-#[test]
 fn a_gpu_in_use_or_unknown_is_not_measured_unasked() {
-    let Some(mut machine) = Machine::whole(83) else { return };
+    let mut machine = Machine::whole(83);
     let text = machine.error(&["calibrate"]);
     assert!(
         text.contains("the GPU is in use (83 % busy, one program computes on it)") && text.contains("--in-use"),
         "{text}"
     );
     assert!(machine.ok(&["calibrate", "--in-use"]).contains("measured while others used the GPU"));
-    let Some(other) = Machine::whole(0) else { return };
-    machine = other;
+    machine = Machine::whole(0);
     machine.variables = vec![("FAKE_CUDA_NAME", "NVIDIA A900-PCIE-40GB")];
     let text = machine.error(&["calibrate"]);
     assert!(

@@ -1,13 +1,3 @@
-//! `habitat-tui run --cupti` as a user meets it, on a machine without a GPU: a C program
-//! over stand-ins for `libcuda.so.1` and `libcupti.so.12` that load the recorder as the
-//! driver does and hand it records of the real layout. Everything else is real.
-//!
-//! Skipped, with a message, where there is no `cc`. With `HABITAT_TUI_TEST_LIBCUPTI` the
-//! path of a real libcupti, what that does without a driver is tried too.
-
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -15,13 +5,42 @@ use std::time::{Duration, Instant};
 
 use habitat_tui::profile::{Mode, Phase, Profile};
 
-#[path = "common/place.rs"]
+#[path = "../common/place.rs"]
 mod place;
-#[path = "common/terminal.rs"]
+#[path = "../common/terminal.rs"]
 mod terminal;
 
 use place::{Place, Ran, wait_for};
 use terminal::Terminal;
+
+use crate::needs::Need;
+
+trials! {
+    with (program()) => [
+        a_cuda_program_becomes_a_profile,
+        named_ranges_are_steps_and_others_say_phases,
+        what_cupti_refuses_is_said_and_harms_nothing,
+        the_end_of_the_program_is_heard,
+        a_crash_in_the_window_is_the_programs_own,
+        a_child_of_the_program_writes_nothing,
+        the_screens_follow_a_cuda_program,
+        the_screens_say_why_a_cuda_program_is_not_recorded,
+        our_end_does_not_touch_the_program,
+    ],
+    always () => [
+        what_cannot_be_is_refused_before_the_job_starts,
+        without_the_recorder_it_is_said_how_to_get_it,
+    ],
+    when (program()) => [
+        a_job_that_never_starts_cuda_is_said,
+    ],
+    with (without_driver()) => [
+        without_a_driver_nothing_is_loaded_and_it_is_said,
+    ],
+    with (real_cupti()) => [
+        a_real_cupti_does_no_harm_without_a_driver,
+    ],
+}
 
 /// The recorder, as the tests' build made it.
 fn recorder() -> PathBuf {
@@ -31,8 +50,8 @@ fn recorder() -> PathBuf {
 }
 
 /// A folder with the program and both stand-ins.
-fn built() -> Option<&'static Path> {
-    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+fn built() -> Need<&'static Path> {
+    static BUILT: OnceLock<Need<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cupti");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cupti");
@@ -45,16 +64,13 @@ fn built() -> Option<&'static Path> {
             let mut cc = Command::new("cc");
             cc.args(more).arg("-o").arg(folder.join(output)).arg(sources.join(source)).args(["-ldl", "-lpthread"]);
             match cc.output() {
-                Err(_) => return None,
+                Err(_) => return Err("there is no cc".to_owned()),
                 Ok(made) => assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr)),
             }
         }
-        Some(folder)
+        Ok(folder)
     });
-    if built.is_none() {
-        println!("skipped: there is no cc");
-    }
-    built.as_deref()
+    built.as_deref().map_err(Clone::clone)
 }
 
 /// A folder in which the stand-ins are found.
@@ -73,8 +89,21 @@ fn run(variables: &[(&str, &str)], options: &[&str], job: &[&str]) -> Ran {
     place(variables).run(&[&["--cupti"], options].concat(), job)
 }
 
-fn program() -> Option<String> {
+fn program() -> Need<String> {
     built().map(|folder| folder.join("program").to_str().unwrap().to_owned())
+}
+
+/// The program, where the machine has no driver that it would find.
+fn without_driver() -> Need<String> {
+    let program = program()?;
+    let bare = Command::new(&program).args(["train", "0"]).env("LD_LIBRARY_PATH", "/nowhere").output().unwrap();
+    if bare.stdout == b"no driver\n" { Ok(program) } else { Err("this machine has a driver".to_owned()) }
+}
+
+/// A real libcupti on a machine without a driver.
+fn real_cupti() -> Need<String> {
+    without_driver()?;
+    std::env::var("HABITAT_TUI_TEST_LIBCUPTI").map_err(|_| "HABITAT_TUI_TEST_LIBCUPTI names no libcupti".to_owned())
 }
 
 const WINDOW: [&str; 4] = ["--after-seconds", "0.3", "--for-seconds", "0.6"];
@@ -87,11 +116,9 @@ fn kernels(profile: &Profile, name: &str) -> (u32, f64) {
     })
 }
 
-#[test]
-fn a_cuda_program_becomes_a_profile() {
-    let Some(program) = program() else { return };
+fn a_cuda_program_becomes_a_profile(program: &str) {
     let place = place(&[]);
-    let ran = place.run(&[&["--cupti"], &WINDOW[..]].concat(), &[&program, "train", "1.5"]);
+    let ran = place.run(&[&["--cupti"], &WINDOW[..]].concat(), &[program, "train", "1.5"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()), "{}", ran.err());
     let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
     let recording = profile.recording.as_ref().unwrap();
@@ -129,11 +156,9 @@ fn a_cuda_program_becomes_a_profile() {
     println!("{text}");
 }
 
-#[test]
-fn named_ranges_are_steps_and_others_say_phases() {
-    let Some(program) = program() else { return };
+fn named_ranges_are_steps_and_others_say_phases(program: &str) {
     let options = [&WINDOW[..], &["--step-range", "epoch part"]].concat();
-    let ran = run(&[], &options, &[&program, "ranges", "1.5"]);
+    let ran = run(&[], &options, &[program, "ranges", "1.5"]);
     assert_eq!(ran.job(), (3, "nvtx 1\ndone\n".to_owned()), "{}", ran.err());
     let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
     assert_eq!(profile.recording.as_ref().unwrap().step_marks.as_deref(), Some("ranges named by --step-range"));
@@ -146,7 +171,7 @@ fn named_ranges_are_steps_and_others_say_phases() {
     assert_eq!(kernels(profile, "gemm(").0, 2);
 
     let options = [&WINDOW[..], &["--step-range", "no such"]].concat();
-    let ran = run(&[], &options, &[&program, "ranges", "1.5"]);
+    let ran = run(&[], &options, &[program, "ranges", "1.5"]);
     assert_eq!(ran.job().0, 3);
     assert!(
         ran.err().contains("no range is called \"no such\"; there are \"epoch part\", \"forward\""),
@@ -155,9 +180,7 @@ fn named_ranges_are_steps_and_others_say_phases() {
     );
 }
 
-#[test]
-fn what_cupti_refuses_is_said_and_harms_nothing() {
-    let Some(program) = program() else { return };
+fn what_cupti_refuses_is_said_and_harms_nothing(program: &str) {
     for (variable, value, said) in [
         (
             "FAKE_SUBSCRIBE",
@@ -170,7 +193,7 @@ fn what_cupti_refuses_is_said_and_harms_nothing() {
         ("FAKE_ENABLE", "4711", "answers 4711"),
         ("HABITAT_TUI_CUPTI_LIBRARY", "/nowhere/libcupti.so", "no CUPTI could be loaded: /nowhere/libcupti.so"),
     ] {
-        let ran = run(&[(variable, value)], &WINDOW, &[&program, "train", "0.8"]);
+        let ran = run(&[(variable, value)], &WINDOW, &[program, "train", "0.8"]);
         assert_eq!(ran.job(), (3, "done\n".to_owned()), "{}", ran.err());
         assert!(ran.err().contains(said), "{}", ran.err());
         assert_eq!(ran.seen["seen"], "no kernels");
@@ -178,63 +201,50 @@ fn what_cupti_refuses_is_said_and_harms_nothing() {
     }
 }
 
-#[test]
-fn without_a_driver_nothing_is_loaded_and_it_is_said() {
-    let Some(program) = program() else { return };
+fn without_a_driver_nothing_is_loaded_and_it_is_said(program: &str) {
     let place = place(&[("LD_LIBRARY_PATH", "/nowhere")]);
-    let ran = place.run(&["--cupti", "--after-seconds", "0"], &[&program, "train", "0.5"]);
-    if ran.out() == "done\n" {
-        println!("skipped: this machine has a driver");
-        return;
-    }
+    let ran = place.run(&["--cupti", "--after-seconds", "0"], &[program, "train", "0.5"]);
     assert_eq!(ran.job(), (4, "no driver\n".to_owned()));
     assert!(ran.err().contains("there is no libcuda.so.1"), "{}", ran.err());
+}
+
+fn a_job_that_never_starts_cuda_is_said() {
     let ran = run(&[], &WINDOW, &["sh", "-c", "echo out; exit 6"]);
     assert_eq!(ran.job(), (6, "out\n".to_owned()));
     assert!(ran.err().contains("no process of the job started CUDA"), "{}", ran.err());
 }
 
-#[test]
-fn a_real_cupti_does_no_harm_without_a_driver() {
-    let (Some(program), Ok(real)) = (program(), std::env::var("HABITAT_TUI_TEST_LIBCUPTI")) else {
-        println!("skipped: HABITAT_TUI_TEST_LIBCUPTI names no libcupti");
-        return;
-    };
+fn a_real_cupti_does_no_harm_without_a_driver(real: &str) {
+    let program = program().unwrap();
     // With a stand-in for the driver the real CUPTI is loaded and must say no.
-    let ran = run(&[("HABITAT_TUI_CUPTI_LIBRARY", &real)], &WINDOW, &[&program, "train", "0.8"]);
+    let ran = run(&[("HABITAT_TUI_CUPTI_LIBRARY", real)], &WINDOW, &[&program, "train", "0.8"]);
     println!("{}", ran.err());
     assert!(ran.profile.is_none());
-    let none = place(&[("HABITAT_TUI_CUPTI_LIBRARY", &real), ("LD_LIBRARY_PATH", "/nowhere")]);
+    let none = place(&[("HABITAT_TUI_CUPTI_LIBRARY", real), ("LD_LIBRARY_PATH", "/nowhere")]);
     let ran = none.run(&["--cupti", "--after-seconds", "0"], &[&program, "train", "0.5"]);
     assert_eq!(ran.job(), (4, "no driver\n".to_owned()), "{}", ran.err());
 }
 
-#[test]
-fn the_end_of_the_program_is_heard() {
-    let Some(program) = program() else { return };
-    let ran = run(&[], &["--after-seconds", "30"], &[&program, "train", "0.3"]);
+fn the_end_of_the_program_is_heard(program: &str) {
+    let ran = run(&[], &["--after-seconds", "30"], &[program, "train", "0.3"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()));
     assert!(ran.err().contains("the window was to open after 30.0 s; try a smaller --after-seconds"), "{}", ran.err());
     // Within the window: what there is, is written.
-    let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "60"], &[&program, "train", "0.8"]);
+    let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "60"], &[program, "train", "0.8"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()));
     assert_eq!(kernels(ran.profile.as_ref().unwrap(), "gemm(").0, 2, "{}", ran.err());
 }
 
-#[test]
-fn a_crash_in_the_window_is_the_programs_own() {
-    let Some(program) = program() else { return };
-    let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "60"], &[&program, "crash", "2.0"]);
+fn a_crash_in_the_window_is_the_programs_own(program: &str) {
+    let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "60"], &[program, "crash", "2.0"]);
     assert_eq!(ran.output.status.code(), Some(139), "{}", ran.err());
     assert!(ran.err().contains("was ended within the window"), "{}", ran.err());
     assert!(ran.profile.is_none());
 }
 
-#[test]
-fn a_child_of_the_program_writes_nothing() {
-    let Some(program) = program() else { return };
+fn a_child_of_the_program_writes_nothing(program: &str) {
     let began = Instant::now();
-    let ran = run(&[], &WINDOW, &[&program, "fork", "1.2"]);
+    let ran = run(&[], &WINDOW, &[program, "fork", "1.2"]);
     assert_eq!(ran.job(), (3, "child 5\ndone\n".to_owned()), "{}", ran.err());
     assert_eq!(ran.seen["processes"].as_array().unwrap().len(), 1);
     assert!(ran.seen["not_understood"].as_array().unwrap().is_empty(), "{}", ran.seen);
@@ -250,11 +260,9 @@ fn screens(options: &[&str], job: &[&str]) -> Terminal {
     Terminal::open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &variables)
 }
 
-#[test]
-fn the_screens_follow_a_cuda_program() {
-    let Some(program) = program() else { return };
+fn the_screens_follow_a_cuda_program(program: &str) {
     let window = ["--after-seconds", "2", "--for-seconds", "2", "-o", "p.habitat.json"];
-    let mut terminal = screens(&window, &[&program, "train", "8"]);
+    let mut terminal = screens(&window, &[program, "train", "8"]);
     terminal.sees("CUDA is started; recording begins in");
     let text = terminal.text();
     assert!(text.contains("2 s of kernels, 2 s after CUDA's start"), "{text}");
@@ -280,11 +288,9 @@ fn the_screens_follow_a_cuda_program() {
     assert_eq!(terminal.read("p.log"), "done\n");
 }
 
-#[test]
-fn the_screens_say_why_a_cuda_program_is_not_recorded() {
-    let Some(program) = program() else { return };
+fn the_screens_say_why_a_cuda_program_is_not_recorded(program: &str) {
     let window = ["--after-seconds", "0.3", "--for-seconds", "60", "--step-range", "no such"];
-    let mut terminal = screens(&window, &[&program, "train", "60"]);
+    let mut terminal = screens(&window, &[program, "train", "60"]);
     terminal.sees("recording kernels, 5");
     terminal.press("qs");
     // Interrupted within the window: what CUPTI had is lost with the program.
@@ -299,9 +305,7 @@ fn the_screens_say_why_a_cuda_program_is_not_recorded() {
     assert_eq!(terminal.ends(), 6);
 }
 
-#[test]
-fn our_end_does_not_touch_the_program() {
-    let Some(program) = program() else { return };
+fn our_end_does_not_touch_the_program(program: &str) {
     let place = place(&[]);
     let script = format!("{program} train 1.5 > out.txt; echo $? > code.txt");
     let mut child = place.start(&["--cupti", "--after-seconds", "0.2", "--for-seconds", "60"], &["sh", "-c", &script]);
@@ -314,7 +318,6 @@ fn our_end_does_not_touch_the_program() {
     assert_eq!(std::fs::read_to_string(place.folder.path().join("out.txt")).unwrap(), "done\n");
 }
 
-#[test]
 fn what_cannot_be_is_refused_before_the_job_starts() {
     for (variable, value, said) in [
         ("HABITAT_TUI_CUPTI", "/nowhere/x.so", "/nowhere/x.so: no such file; HABITAT_TUI_CUPTI names it"),
@@ -327,7 +330,6 @@ fn what_cannot_be_is_refused_before_the_job_starts() {
 }
 
 /// As `cargo install` leaves it: the program alone.
-#[test]
 fn without_the_recorder_it_is_said_how_to_get_it() {
     let place = Place::new();
     std::fs::create_dir(place.path("bin")).unwrap();

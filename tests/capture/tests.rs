@@ -1,13 +1,3 @@
-//! `habitat-tui run` as a user meets it: real jobs, their output, exit codes and profiles.
-//!
-//! What needs no PyTorch runs wherever there is a `python3`. What needs it runs with the
-//! interpreter that `HABITAT_TUI_TEST_PYTHON` names:
-//! `HABITAT_TUI_TEST_PYTHON=/path/to/python cargo test --test capture -- --nocapture`
-//! prints the table of scenarios too.
-
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,13 +6,84 @@ use habitat_tui::profile::{Operation, Phase, Precision, Profile};
 use habitat_tui::units::Bytes;
 use serde_json::Value;
 
-#[path = "common/place.rs"]
+#[path = "../common/place.rs"]
 mod place;
-#[path = "common/python.rs"]
-mod python;
 
+use crate::needs::{Need, python, root, torch, torch_from, torch_version};
 use place::{Place, Ran, wait_for};
-use python::{python, torch, torch_version};
+
+trials! {
+    always () => [
+        a_program_that_is_not_there,
+        a_program_that_is_no_python_keeps_its_output_and_code,
+        a_job_ended_by_a_signal_gives_128_and_the_signal,
+        nothing_is_started_that_could_not_be_written,
+        batch_sizes_that_make_no_sense_start_nothing,
+        the_jobs_output_can_go_to_a_file,
+        #[cfg(target_os = "linux")]
+        a_full_disk_under_the_log_does_not_end_the_job,
+        what_the_job_loads_is_where_nobody_else_can_put_anything,
+        the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays,
+        an_interrupted_trace_of_shapes_leaves_nothing,
+        a_job_is_ended_after_the_time_given,
+    ],
+    with (python()) => [
+        python_without_torch_keeps_output_and_code,
+        python_that_shuts_the_hook_out_is_said_so,
+        a_torch_that_is_too_old_is_left_alone,
+        the_users_own_sitecustomize_runs_and_its_faults_are_reported_as_ever,
+        a_log_that_is_full_costs_its_text_and_nothing_else,
+        a_cache_folder_with_a_long_name_or_none_will_do_where_there_is_another,
+        #[cfg(target_os = "linux")]
+        whoever_floods_the_socket_takes_neither_memory_nor_threads,
+        signals_reach_the_job,
+        in_a_terminal_the_job_reads_and_gets_the_keys,
+    ],
+    with (torch()) => [
+        every_way_to_train_is_recorded_and_none_is_changed,
+        the_users_profiler_loses_nothing,
+        a_job_that_ends_in_the_window_is_left_to,
+        what_keeps_a_job_from_being_recorded_is_said,
+        training_goes_on_when_we_are_killed,
+        two_at_once_and_one_that_is_stopped_when_recorded,
+        one_job_at_several_batch_sizes,
+        a_profile_is_there_while_the_job_goes_on,
+        #[cfg(target_os = "linux")]
+        a_full_disk_costs_the_profile_but_not_the_traces,
+        what_stays_in_memory_is_measured,
+        a_window_waits_for_the_capture_of_a_graph,
+        a_validation_in_the_window_ends_it,
+        crowded_jobs_are_left_as_they_are,
+        what_a_step_processes_is_found_or_it_is_said_why_not,
+        the_next_command_works_as_it_is,
+        who_ended_a_job_and_why_nothing_was_recorded_is_said,
+        no_window_opens_where_the_optimizer_steps_in_backward,
+        training_in_other_threads_is_recorded_or_left_alone,
+        samples_and_parameters_are_those_of_the_step_that_is_counted,
+        a_profiler_that_the_program_begins_in_a_thread_is_whole,
+        the_programs_profiler_and_ours_never_overlap,
+        what_the_programs_signal_handlers_raise_reaches_the_program,
+        signals_between_any_lines_of_ours_reach_the_program_and_leave_nothing_open,
+        children_by_fork_end_as_they_would,
+        steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all,
+        files_of_a_job_that_closed_all_are_left_alone,
+        what_the_process_sees_of_itself_is_as_it_would_be,
+        a_signal_while_a_window_is_dropped_ends_the_job_as_it_would,
+        another_optimizer_takes_over_where_the_first_one_rests,
+    ],
+    with (torch_from(2, 6)) => [
+        exports_in_the_step_looked_at_are_as_they_would_be,
+        what_is_compiled_is_as_it_would_be,
+    ],
+    when (root()) => [
+        another_user_cannot_have_code_run_in_a_job_that_goes_on,
+    ],
+    // PyTorch 2.1 takes the hooks of all optimizers away where it compiles.
+    with (torch_from(2, 2)) => [torch_compile_is_recorded_and_not_changed],
+    with (torch_and("torch; torch.amp.GradScaler")) => [a_grad_scaler_is_recorded_and_not_changed],
+    with (torch_and("lightning")) => [lightning_is_recorded_and_not_changed],
+    with (torch_and("transformers")) => [the_hugging_face_trainer_is_recorded_and_not_changed],
+}
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/capture")
@@ -46,7 +107,6 @@ fn signal(pid: u32, name: &str) {
 
 // ----- without PyTorch
 
-#[test]
 fn a_program_that_is_not_there() {
     let ran = Place::new().run(&[], &["no-such-program-anywhere"]);
     assert_eq!(ran.code(), 127);
@@ -58,7 +118,6 @@ fn a_program_that_is_not_there() {
     assert!(ran.err().contains("start it as `python ./train.py`"), "{}", ran.err());
 }
 
-#[test]
 fn a_program_that_is_no_python_keeps_its_output_and_code() {
     let ran = Place::new().run(&[], &["sh", "-c", "echo out; echo err >&2; exit 3"]);
     assert_eq!((ran.code(), ran.out().as_str()), (3, "out\n"));
@@ -68,7 +127,6 @@ fn a_program_that_is_no_python_keeps_its_output_and_code() {
     assert!(ran.profile.is_none());
 }
 
-#[test]
 fn a_job_ended_by_a_signal_gives_128_and_the_signal() {
     let ran = Place::new().run(&[], &["sh", "-c", "kill -9 $$"]);
     assert_eq!(ran.code(), 137);
@@ -76,12 +134,10 @@ fn a_job_ended_by_a_signal_gives_128_and_the_signal() {
     assert!(ran.err().contains("killed by SIGKILL, not by habitat-tui (out of memory?"), "{}", ran.err());
 }
 
-#[test]
-fn python_without_torch_keeps_output_and_code() {
-    let Some(python) = python() else { return };
+fn python_without_torch_keeps_output_and_code(python: &str) {
     let place = Place::new();
     let script = fixture("without_torch.py");
-    let job = [python.as_str(), script.as_str(), "a b", "--json"];
+    let job = [python, script.as_str(), "a b", "--json"];
     let (ran, bare) = (place.run(&[], &job), place.bare(&job));
     assert_eq!((ran.code(), ran.output.stdout.clone()), (7, bare.stdout));
     assert_eq!(ran.out(), "a b --json\n");
@@ -90,28 +146,22 @@ fn python_without_torch_keeps_output_and_code() {
     assert_eq!(ran.seen["seen"], "no torch");
 }
 
-#[test]
-fn python_that_shuts_the_hook_out_is_said_so() {
-    let Some(python) = python() else { return };
+fn python_that_shuts_the_hook_out_is_said_so(python: &str) {
     for switch in ["-I", "-E", "-S"] {
-        let ran = Place::new().run(&[], &[&python, switch, &fixture("without_torch.py")]);
+        let ran = Place::new().run(&[], &[python, switch, &fixture("without_torch.py")]);
         assert_eq!((ran.code(), ran.seen["seen"].as_str()), (7, Some("no python")), "{switch}");
         assert!(ran.err().contains("`python -I`"), "{}", ran.err());
     }
 }
 
-#[test]
-fn a_torch_that_is_too_old_is_left_alone() {
-    let Some(python) = python() else { return };
+fn a_torch_that_is_too_old_is_left_alone(python: &str) {
     let place = Place::with("PYTHONPATH", &fixture("old"));
-    let ran = place.run(&[], &[&python, &fixture("old_torch.py")]);
+    let ran = place.run(&[], &[python, &fixture("old_torch.py")]);
     assert_eq!((ran.code(), ran.out().as_str()), (0, "torch 1.13.1\n"));
     assert!(ran.err().contains("PyTorch 1.13.1 is older than 2.1"), "{}", ran.err());
 }
 
-#[test]
-fn the_users_own_sitecustomize_runs_and_its_faults_are_reported_as_ever() {
-    let Some(python) = python() else { return };
+fn the_users_own_sitecustomize_runs_and_its_faults_are_reported_as_ever(python: &str) {
     for (text, out) in
         [("import sys; sys.mine = 'mine'", "mine True False"), ("raise RuntimeError('broken')", "None True False")]
     {
@@ -127,7 +177,7 @@ fn the_users_own_sitecustomize_runs_and_its_faults_are_reported_as_ever() {
         } else {
             code
         };
-        let job = [python.as_str(), "-c", code];
+        let job = [python, "-c", code];
         let (ran, bare) = (place.run(&[], &job), place.bare(&job));
         assert_eq!(ran.out().trim(), out);
         assert_eq!(ran.output.stdout, bare.stdout);
@@ -140,7 +190,6 @@ fn the_users_own_sitecustomize_runs_and_its_faults_are_reported_as_ever() {
     }
 }
 
-#[test]
 fn nothing_is_started_that_could_not_be_written() {
     let place = Place::new();
     for (options, problem) in [
@@ -159,7 +208,6 @@ fn nothing_is_started_that_could_not_be_written() {
     }
 }
 
-#[test]
 fn batch_sizes_that_make_no_sense_start_nothing() {
     let place = Place::new();
     for (options, job, problem) in [
@@ -180,7 +228,6 @@ fn batch_sizes_that_make_no_sense_start_nothing() {
     }
 }
 
-#[test]
 fn the_jobs_output_can_go_to_a_file() {
     let place = Place::new();
     let ran = place.run(&["--log", "job.log"], &["sh", "-c", "echo out; echo err >&2"]);
@@ -198,9 +245,7 @@ fn the_jobs_output_can_go_to_a_file() {
 
 /// A log that takes nothing more in, by a limit on the size of files that the job itself does
 /// not have, costs the log and not the job.
-#[test]
-fn a_log_that_is_full_costs_its_text_and_nothing_else() {
-    let Some(python) = python() else { return };
+fn a_log_that_is_full_costs_its_text_and_nothing_else(python: &str) {
     let place = Place::new();
     let program = "import resource, sys\n\
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n\
@@ -210,7 +255,7 @@ fn a_log_that_is_full_costs_its_text_and_nothing_else() {
     let output = place
         .command("bash")
         .args(["-c", run, "bash", env!("CARGO_BIN_EXE_habitat-tui"), "run", "--log", "job.log", "--json", "seen.json"])
-        .args(["-o", "p.habitat.json", "--", &python, "-c", program])
+        .args(["-o", "p.habitat.json", "--", python, "-c", program])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -224,16 +269,13 @@ fn a_log_that_is_full_costs_its_text_and_nothing_else() {
 
 /// The same with a disk that is full.
 #[cfg(target_os = "linux")]
-#[test]
 fn a_full_disk_under_the_log_does_not_end_the_job() {
     let ran = Place::new().run(&["--log", "/dev/full"], &["sh", "-c", "seq 100000; echo $? >code; exit 7"]);
     assert_eq!(ran.code(), 7, "{}", ran.err());
     assert!(ran.err().contains("588,895 bytes of the job's output are not in the log: No space left"), "{}", ran.err());
 }
 
-#[test]
-fn a_cache_folder_with_a_long_name_or_none_will_do_where_there_is_another() {
-    let Some(python) = python() else { return };
+fn a_cache_folder_with_a_long_name_or_none_will_do_where_there_is_another(python: &str) {
     let place = Place::new();
     let (long, at_run_time) = (place.path(&"x".repeat(120)), place.path("at-run-time"));
     std::fs::create_dir(&at_run_time).unwrap();
@@ -242,18 +284,17 @@ fn a_cache_folder_with_a_long_name_or_none_will_do_where_there_is_another() {
         Place { variables, folder: tempfile::tempdir_in(place.folder.path()).unwrap() }
     };
     // The socket's name would not fit, and the socket alone goes elsewhere.
-    let ran = with(&[("XDG_CACHE_HOME", &long), ("XDG_RUNTIME_DIR", &at_run_time)]).run(&[], &[&python, "-c", "pass"]);
+    let ran = with(&[("XDG_CACHE_HOME", &long), ("XDG_RUNTIME_DIR", &at_run_time)]).run(&[], &[python, "-c", "pass"]);
     assert_eq!(ran.seen["seen"], "no torch", "the hook was heard: {}", ran.err());
     assert!(Path::new(&long).join("habitat-tui").exists());
     // A home in which nothing can be made.
     let nowhere = [("XDG_CACHE_HOME", "/proc/none"), ("HOME", "/proc/none")];
-    let ran = with(&[nowhere[0], nowhere[1], ("XDG_RUNTIME_DIR", &at_run_time)]).run(&[], &[&python, "-c", "pass"]);
+    let ran = with(&[nowhere[0], nowhere[1], ("XDG_RUNTIME_DIR", &at_run_time)]).run(&[], &[python, "-c", "pass"]);
     assert_eq!(ran.seen["seen"], "no torch", "{}", ran.err());
 }
 
 /// The files of a job's hook are in no folder that somebody else could make: the user's own
 /// cache folder, refused where others can write to it.
-#[test]
 fn what_the_job_loads_is_where_nobody_else_can_put_anything() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
@@ -271,10 +312,14 @@ fn what_the_job_loads_is_where_nobody_else_can_put_anything() {
     let place = Place::new();
     let ran = place.run(&[], &["sh", "-c", show]);
     let hook = PathBuf::from(ran.out().trim());
-    assert!(hook.starts_with(place.folder.path().canonicalize().unwrap().join("cache/habitat-tui")), "{hook:?}");
+    assert!(
+        hook.starts_with(place.folder.path().canonicalize().unwrap().join("cache/habitat-tui")),
+        "{}",
+        hook.display()
+    );
     assert!(hook.join("sitecustomize.py").exists(), "it stays: the job may still start a Python");
     for folder in [hook.as_path(), &hook.join("habitat_hook"), hook.parent().unwrap()] {
-        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700, "{folder:?}");
+        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700, "{}", folder.display());
     }
     // Somebody's change of them does not last.
     std::fs::write(hook.join("sitecustomize.py"), "raise SystemExit('changed')").unwrap();
@@ -284,8 +329,6 @@ fn what_the_job_loads_is_where_nobody_else_can_put_anything() {
 }
 
 /// Another user of this machine, who waits until the folder of a job that goes on is gone.
-#[test]
-#[ignore = "needs root, to be another user: cargo test --test capture -- --ignored"]
 fn another_user_cannot_have_code_run_in_a_job_that_goes_on() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
@@ -313,7 +356,6 @@ fn another_user_cannot_have_code_run_in_a_job_that_goes_on() {
 
 /// What a killed recorder leaves is removed by the next one, a day later. The job goes on
 /// without it, and so does every Python that it starts then.
-#[test]
 fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
     let place = Place::new();
     let cache = place.folder.path().join("cache/habitat-tui");
@@ -358,11 +400,9 @@ fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
 
 /// A client that says whatever it likes, as often as it can.
 #[cfg(target_os = "linux")]
-#[test]
-fn whoever_floods_the_socket_takes_neither_memory_nor_threads() {
-    let Some(python) = python() else { return };
+fn whoever_floods_the_socket_takes_neither_memory_nor_threads(python: &str) {
     let place = Place::new();
-    let ran = place.run(&[], &[&python, &fixture("flood.py")]);
+    let ran = place.run(&[], &[python, &fixture("flood.py")]);
     let said = ran.out();
     let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
     eprintln!("flooded: {} MB, {} threads at the most", numbers[0] / 1024, numbers[1]);
@@ -372,7 +412,6 @@ fn whoever_floods_the_socket_takes_neither_memory_nor_threads() {
 }
 
 /// An interrupted trace of shapes ends its Python and clears away what it has made.
-#[test]
 fn an_interrupted_trace_of_shapes_leaves_nothing() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
@@ -394,9 +433,7 @@ fn an_interrupted_trace_of_shapes_leaves_nothing() {
     }
 }
 
-#[test]
-fn signals_reach_the_job() {
-    let Some(python) = python() else { return };
+fn signals_reach_the_job(python: &str) {
     for (name, code) in [("TERM", 143), ("INT", 9), ("USR1", 10)] {
         let place = Place::new();
         let program = "import signal, sys, time\n\
@@ -404,14 +441,13 @@ fn signals_reach_the_job() {
             signal.signal(signal.SIGINT, end(9)); signal.signal(signal.SIGUSR1, end(10))\n\
             open('ready', 'w').close()\n\
             for _ in range(600): time.sleep(0.1)";
-        let child = place.start(&[], &[&python, "-c", program]);
+        let child = place.start(&[], &[python, "-c", program]);
         wait_for("the job is ready", || Path::new(&place.path("ready")).exists());
         signal(child.id(), name);
         assert_eq!(place.end(child).code(), code, "{name}");
     }
 }
 
-#[test]
 fn a_job_is_ended_after_the_time_given() {
     let began = Instant::now();
     let bare = Place::new().run(&["--timeout", "30"], &["sh", "-c", "echo started"]);
@@ -425,10 +461,8 @@ fn a_job_is_ended_after_the_time_given() {
 
 /// With a terminal the job has the foreground: it can read, and Ctrl-C is its own. (It sleeps in
 /// naps: a signal that comes just before `time.sleep` starts is not seen by Python until it ends.)
-#[test]
-fn in_a_terminal_the_job_reads_and_gets_the_keys() {
+fn in_a_terminal_the_job_reads_and_gets_the_keys(python: &str) {
     use std::io::{Read, Write};
-    let Some(python) = python() else { return };
     let pty = portable_pty::native_pty_system().openpty(portable_pty::PtySize::default()).unwrap();
     let place = Place::new();
     let mut command = portable_pty::CommandBuilder::new(env!("CARGO_BIN_EXE_habitat-tui"));
@@ -436,7 +470,7 @@ fn in_a_terminal_the_job_reads_and_gets_the_keys() {
         import time\n\
         try:\n    print('hello', name, flush=True)\n    for _ in range(600): time.sleep(0.1)\n\
         except KeyboardInterrupt: print('interrupted', flush=True); raise SystemExit(4)";
-    command.args(["run", "-q", "-o", "p.habitat.json", "--", &python, "-c", program]);
+    command.args(["run", "-q", "-o", "p.habitat.json", "--", python, "-c", program]);
     command.cwd(place.folder.path());
     let mut child = pty.slave.spawn_command(command).unwrap();
     drop(pty.slave);
@@ -523,28 +557,44 @@ fn scenarios(python: &str) -> Vec<Scenario> {
     ]
 }
 
-#[test]
-fn every_way_to_train_is_recorded_and_none_is_changed() {
-    let Some(python) = torch() else { return };
+/// Ways to train that need more than any PyTorch from 2.1 on: each is a test of its own.
+const WITH_MORE: [&str; 4] = ["torch.compile", "autocast, GradScaler", "Lightning", "Hugging Face Trainer"];
+
+/// The interpreter with a PyTorch beside which this can be imported.
+fn torch_and(import: &str) -> Need<String> {
+    let python = torch()?;
+    let imported = Command::new(&python).args(["-c", &format!("import {import}")]).output().unwrap().status.success();
+    if imported { Ok(python) } else { Err(format!("`import {import}` fails")) }
+}
+
+fn every_way_to_train_is_recorded_and_none_is_changed(python: &str) {
+    ways_to_train(python, |name| !WITH_MORE.contains(&name));
+}
+
+fn torch_compile_is_recorded_and_not_changed(python: &str) {
+    ways_to_train(python, |name| name == WITH_MORE[0]);
+}
+
+fn a_grad_scaler_is_recorded_and_not_changed(python: &str) {
+    ways_to_train(python, |name| name == WITH_MORE[1]);
+}
+
+fn lightning_is_recorded_and_not_changed(python: &str) {
+    ways_to_train(python, |name| name == WITH_MORE[2]);
+}
+
+fn the_hugging_face_trainer_is_recorded_and_not_changed(python: &str) {
+    ways_to_train(python, |name| name == WITH_MORE[3]);
+}
+
+fn ways_to_train(python: &str, is_chosen: impl Fn(&str) -> bool) {
     let row = |cells: [&str; 6]| {
         let [name, steps, windows, operations, batch, code] = cells;
         eprintln!("{name:<22} {steps:>9} {windows:>16} {operations:>10} {batch:>6} {code:>10}");
     };
     row(["scenario", "steps", "recorded", "operations", "batch", "exit code"]);
-    for scenario in scenarios(&python) {
+    for scenario in scenarios(python).into_iter().filter(|scenario| is_chosen(scenario.name)) {
         let name = scenario.name;
-        let needs = match name {
-            "Lightning" => "lightning",
-            "Hugging Face Trainer" => "transformers",
-            // It takes the hooks of all optimizers away.
-            "torch.compile" => "torch; assert not torch.__version__.startswith('2.1.')",
-            "autocast, GradScaler" => "torch; torch.amp.GradScaler",
-            _ => "torch",
-        };
-        if !Command::new(&python).args(["-c", &format!("import {needs}")]).output().unwrap().status.success() {
-            eprintln!("{name:<22} skipped: `import {needs}` fails");
-            continue;
-        }
         // Of a rank that fails, torchrun ends the others, whose last line may then be lost.
         let code = if name.starts_with("torchrun") { "0" } else { "6" };
         let place = Place::with("EXIT_CODE", code);
@@ -604,19 +654,17 @@ fn every_way_to_train_is_recorded_and_none_is_changed() {
     }
 }
 
-#[test]
-fn the_users_profiler_loses_nothing() {
-    let Some(python) = torch() else { return };
+fn the_users_profiler_loses_nothing(python: &str) {
     for kind in ["whole", "late", "schedule"] {
         let place = Place::new();
         let script = fixture("users_profiler.py");
-        let job = [python.as_str(), script.as_str(), kind];
+        let job = [python, script.as_str(), kind];
         let (ran, bare) = (place.run(&[], &job), place.bare(&job));
         let (with, without) = (ran.out(), String::from_utf8_lossy(&bare.stdout).into_owned());
         let but_events = |out: &str| out.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(but_events(&with), but_events(&without), "{kind}: products with us and without");
         // 2.1 loses a few events of its own, other ones each time.
-        if torch_version(&python) > (2, 1) {
+        if torch_version(python) > (2, 1) {
             assert_eq!(with, without, "{kind}: events with us and without");
         }
         eprintln!("{kind}: {}", ran.out().lines().next().unwrap());
@@ -631,13 +679,11 @@ fn the_users_profiler_loses_nothing() {
     }
 }
 
-#[test]
-fn a_job_that_ends_in_the_window_is_left_to() {
-    let Some(python) = torch() else { return };
+fn a_job_that_ends_in_the_window_is_left_to(python: &str) {
     for (how, code) in [("raise", 1), ("kill", 137), ("exit", 5)] {
         let place = Place::new();
         let script = fixture("crash.py");
-        let job = [python.as_str(), script.as_str(), how];
+        let job = [python, script.as_str(), how];
         let (ran, bare) = (place.run(&[], &job), place.bare(&job));
         assert_eq!(ran.code(), code, "{how}: {}", ran.err());
         assert!(ran.output.stderr.starts_with(&bare.stderr), "{how}: {}", ran.err());
@@ -650,31 +696,27 @@ fn a_job_that_ends_in_the_window_is_left_to() {
     }
 }
 
-#[test]
-fn what_keeps_a_job_from_being_recorded_is_said() {
-    let Some(python) = torch() else { return };
-    let ran = Place::new().run(&[], &[&python, &fixture("no_steps.py")]);
+fn what_keeps_a_job_from_being_recorded_is_said(python: &str) {
+    let ran = Place::new().run(&[], &[python, &fixture("no_steps.py")]);
     assert_eq!((ran.code(), ran.out().as_str()), (0, "done\n"));
     assert!(ran.err().contains("no torch optimizer made a step"), "{}", ran.err());
     let place = Place::with("STEPS", "7");
-    let ran = place.run(&[], &[&python, &fixture("plain.py")]);
+    let ran = place.run(&[], &[python, &fixture("plain.py")]);
     assert_eq!(ran.code(), 0);
     assert!(ran.err().contains("made 7 steps") && ran.err().contains("try --after 4 --window 3"), "{}", ran.err());
-    let ran = place.run(&["--after", "4"], &[&python, &fixture("plain.py")]);
+    let ran = place.run(&["--after", "4"], &[python, &fixture("plain.py")]);
     assert_eq!(ran.windows(), [(5, 7)], "what was advised works: {}", ran.err());
     assert!(ran.profile.is_some());
 }
 
-#[test]
-fn training_goes_on_when_we_are_killed() {
-    let Some(python) = torch() else { return };
+fn training_goes_on_when_we_are_killed(python: &str) {
     // Killed before the window, in it, and after.
     for at in [5, 12, 20] {
         let place = Place::new();
         let progress = place.path("progress");
         // A window long enough to be met.
         let script = fixture("slow.py");
-        let job = [python.as_str(), script.as_str(), progress.as_str(), "40"];
+        let job = [python, script.as_str(), progress.as_str(), "40"];
         let out = std::fs::File::create(place.path("out")).unwrap();
         let mut child = place
             .habitat(&["run", "-q", "-o", "p.habitat.json", "--window", "5", "--", "sh", "-c"])
@@ -699,11 +741,9 @@ fn words(job: &[String]) -> Vec<&str> {
     job.iter().map(String::as_str).collect()
 }
 
-#[test]
-fn two_at_once_and_one_that_is_stopped_when_recorded() {
-    let Some(python) = torch() else { return };
+fn two_at_once_and_one_that_is_stopped_when_recorded(python: &str) {
     let (one, two) = (Place::new(), Place::new());
-    let slow = |place: &Place| vec![python.clone(), fixture("slow.py"), place.path("progress"), "2000".to_owned()];
+    let slow = |place: &Place| vec![python.to_owned(), fixture("slow.py"), place.path("progress"), "2000".to_owned()];
     let (first, second) = (slow(&one), slow(&two));
     let (a, b) = (
         one.start(&["--stop-after-recording"], &words(&first)),
@@ -718,11 +758,9 @@ fn two_at_once_and_one_that_is_stopped_when_recorded() {
     }
 }
 
-#[test]
-fn one_job_at_several_batch_sizes() {
-    let Some(python) = torch() else { return };
+fn one_job_at_several_batch_sizes(python: &str) {
     let place = Place::new();
-    let ran = place.run(&["--batches", "16,13,48"], &[&python, &fixture("sized.py"), "--batch-size={batch}"]);
+    let ran = place.run(&["--batches", "16,13,48"], &[python, &fixture("sized.py"), "--batch-size={batch}"]);
     assert_eq!(ran.code(), 3, "the job at 13 failed: {}", ran.err());
     assert!(ran.err().contains("batch size 13 was not recorded"), "{}", ran.err());
     for batch in [16, 48] {
@@ -748,11 +786,9 @@ fn one_job_at_several_batch_sizes() {
     );
 }
 
-#[test]
-fn a_profile_is_there_while_the_job_goes_on() {
-    let Some(python) = torch() else { return };
+fn a_profile_is_there_while_the_job_goes_on(python: &str) {
     let place = Place::new();
-    let child = place.start(&[], &[&python, &fixture("slow.py"), &place.path("progress"), "2000"]);
+    let child = place.start(&[], &[python, &fixture("slow.py"), &place.path("progress"), "2000"]);
     wait_for("the profile is written", || Path::new(&place.path("p.habitat.json")).exists());
     assert!(is_running(child.id()));
     signal(child.id(), "TERM");
@@ -764,12 +800,10 @@ fn a_profile_is_there_while_the_job_goes_on() {
 
 /// A device that is always full: the profile cannot be written, the traces are kept.
 #[cfg(target_os = "linux")]
-#[test]
-fn a_full_disk_costs_the_profile_but_not_the_traces() {
-    let Some(python) = torch() else { return };
+fn a_full_disk_costs_the_profile_but_not_the_traces(python: &str) {
     let place = Place::new();
     let output =
-        place.habitat(&["run", "-o", "/dev/full", "--force", "--", &python, &fixture("plain.py")]).output().unwrap();
+        place.habitat(&["run", "-o", "/dev/full", "--force", "--", python, &fixture("plain.py")]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("No space left"), "{said}");
@@ -785,10 +819,8 @@ fn a_full_disk_costs_the_profile_but_not_the_traces() {
 /// Linear(16, 32) and BatchNorm1d(32) are trained: 16·32 + 32 + 2·32 = 608 numbers; frozen
 /// are Linear(32, 4)'s 132; the buffers are two times 32 floats and a 64-bit count. Adam
 /// keeps two numbers for each trained one, and a step count for each of four tensors.
-#[test]
-fn what_stays_in_memory_is_measured() {
-    let Some(python) = torch() else { return };
-    let ran = Place::new().run(&["--memory"], &[&python, &fixture("memory.py")]);
+fn what_stays_in_memory_is_measured(python: &str) {
+    let ran = Place::new().run(&["--memory"], &[python, &fixture("memory.py")]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
     let parameters = 4 * (608 + 132) + 4 * 64 + 8;
     let (gradients, state) = (4 * 608, 2 * 4 * 608 + 4 * 4);
@@ -803,22 +835,18 @@ fn what_stays_in_memory_is_measured() {
     assert!(ran.profile.unwrap().step.is_none_or(|step| step.memory.is_none()), "a CPU's peak is not known");
 }
 
-#[test]
-fn a_window_waits_for_the_capture_of_a_graph() {
-    let Some(python) = torch() else { return };
+fn a_window_waits_for_the_capture_of_a_graph(python: &str) {
     let place = Place::new();
-    let ran = place.run(&[], &[&python, &fixture("capturing.py")]);
+    let ran = place.run(&[], &[python, &fixture("capturing.py")]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
     // It closes after step 19, and the steps after the last one are none of it.
     assert_eq!(ran.windows(), [(14, 16)], "{}", ran.seen);
     assert_eq!(ran.seen["steps_used"], 3, "{}", ran.seen);
 }
 
-#[test]
-fn a_validation_in_the_window_ends_it() {
-    let Some(python) = torch() else { return };
+fn a_validation_in_the_window_ends_it(python: &str) {
     let place = Place::new();
-    let job = [python.as_str(), &fixture("validates.py")];
+    let job = [python, &fixture("validates.py")];
     let (ran, bare) = (place.run(&[], &job), place.bare(&job));
     assert_eq!((ran.code(), ran.out()), (0, String::from_utf8_lossy(&bare.stdout).into_owned()), "{}", ran.err());
     assert_eq!(ran.windows(), [(23, 25)], "{}", ran.seen);
@@ -827,16 +855,11 @@ fn a_validation_in_the_window_ends_it() {
 }
 
 /// What exports or compiles a model in the step that is looked at gets what it would.
-#[test]
-fn exports_in_the_step_looked_at_are_as_they_would_be() {
-    let Some(python) = torch() else { return };
-    if torch_version(&python) < (2, 6) {
-        return; // It exports otherwise.
-    }
+fn exports_in_the_step_looked_at_are_as_they_would_be(python: &str) {
     for how in ["export", "strict", "compile", "trace"] {
         let place = Place::new();
         let script = fixture("exports.py");
-        let job = [python.as_str(), script.as_str(), how];
+        let job = [python, script.as_str(), how];
         let (ran, bare) = (place.run(&[], &job), place.bare(&job));
         assert_eq!(Some(ran.code()), bare.status.code(), "{how}: {}", ran.err());
         assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{how}: {}", ran.err());
@@ -846,13 +869,11 @@ fn exports_in_the_step_looked_at_are_as_they_would_be() {
 }
 
 /// Jobs that leave little room: what is not recorded is explained, and nothing reaches their output.
-#[test]
-fn crowded_jobs_are_left_as_they_are() {
-    let Some(python) = torch() else { return };
+fn crowded_jobs_are_left_as_they_are(python: &str) {
     for how in ["signals", "files", "optimizers", "nested"] {
         let place = Place::new();
         let script = fixture("crowded.py");
-        let job = [python.as_str(), script.as_str(), how];
+        let job = [python, script.as_str(), how];
         let (ran, bare) = (place.run(&[], &job), place.bare(&job));
         assert_eq!(Some(ran.code()), bare.status.code(), "{how}: {}", ran.err());
         assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{how}: {}", ran.err());
@@ -870,9 +891,7 @@ fn crowded_jobs_are_left_as_they_are() {
 
 /// The batch size is that of the model's input, or it is said why it is not known; and the
 /// operators are those of the step: counted by hand, an optimizer's as a GPU runs them.
-#[test]
-fn what_a_step_processes_is_found_or_it_is_said_why_not() {
-    let Some(python) = torch() else { return };
+fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
     let products = |ran: &Ran, phase: Phase| -> u32 {
         let operations = &ran.profile.as_ref().unwrap().operations;
         let is_product = |name: &str| matches!(name, "aten::addmm" | "aten::mm");
@@ -907,10 +926,10 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not() {
         ("fused", Some(12), 20, 39, "batch size 12 from"),
         ("in lists", Some(12), 20, 39, "batch size 12 from"),
     ] {
-        let ran = Place::new().run(&[], &[&python, &fixture("kinds.py"), kind]);
+        let ran = Place::new().run(&[], &[python, &fixture("kinds.py"), kind]);
         let (notes, said) = (ran.notes(), ran.err());
         let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{kind}: {said}"));
-        let old = torch_version(&python) < (2, 2);
+        let old = torch_version(python) < (2, 2);
         if old && kind == "keywords" {
             continue; // It does not tell a module's keywords.
         }
@@ -935,19 +954,17 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not() {
 }
 
 /// What is said to do next works as it is said, whatever the names of files are.
-#[test]
-fn the_next_command_works_as_it_is() {
-    let Some(python) = torch() else { return };
+fn the_next_command_works_as_it_is(python: &str) {
     let next = |said: &str| {
         let line = said.lines().rev().find_map(|line| line.split_once("next: ")).unwrap_or_else(|| panic!("{said}")).1;
         line.replace("habitat-tui ", &format!("'{}' ", env!("CARGO_BIN_EXE_habitat-tui")))
     };
     let script = fixture("sized.py");
-    let sized = [python.as_str(), script.as_str(), "--batch-size={batch}"];
+    let sized = [python, script.as_str(), "--batch-size={batch}"];
     let plain = fixture("plain.py");
     for (options, job) in [
         (&["-o", "it's mine.habitat.json", "--batches", "4,8"][..], &sized[..]),
-        (&["-o", "it's mine.habitat.json"], &[&python, &plain]),
+        (&["-o", "it's mine.habitat.json"], &[python, &plain]),
     ] {
         let place = Place::new();
         let output = place
@@ -968,37 +985,31 @@ fn the_next_command_works_as_it_is() {
 }
 
 /// The job's end is told as what it was, and advice given where it helps.
-#[test]
-fn who_ended_a_job_and_why_nothing_was_recorded_is_said() {
-    let Some(python) = torch() else { return };
+fn who_ended_a_job_and_why_nothing_was_recorded_is_said(python: &str) {
     let place = Place::new();
     let script = fixture("slow.py");
-    let ran = place.run(&["--after", "5000", "--timeout", "30s"], &[&python, &script, &place.path("progress"), "9000"]);
+    let ran = place.run(&["--after", "5000", "--timeout", "30s"], &[python, &script, &place.path("progress"), "9000"]);
     let said = ran.err();
     assert!(said.contains("the job was ended by --timeout after 30 s; nothing recorded: the job made"), "{said}");
     assert!(said.contains("try a longer --timeout, or --after"), "{said}");
-    let ran = Place::new().run(&[], &[&python, &fixture("crash.py"), "kill"]);
+    let ran = Place::new().run(&[], &[python, &fixture("crash.py"), "kill"]);
     let said = ran.err();
     assert!(said.contains("killed by SIGKILL") && said.contains("out of memory?") && !said.contains("try "), "{said}");
 }
 
 /// Autograd takes a profiler back out that was started in one of its hooks.
-#[test]
-fn no_window_opens_where_the_optimizer_steps_in_backward() {
-    let Some(python) = torch() else { return };
-    let ran = Place::new().run(&[], &[&python, &fixture("in_backward.py")]);
+fn no_window_opens_where_the_optimizer_steps_in_backward(python: &str) {
+    let ran = Place::new().run(&[], &[python, &fixture("in_backward.py")]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
     assert!(ran.err().contains("nothing recorded: the optimizer steps inside backward()"), "{}", ran.err());
 }
 
 /// Every step in a thread of its own; the last one ends in the window where 12 are made.
-#[test]
-fn training_in_other_threads_is_recorded_or_left_alone() {
-    let Some(python) = torch() else { return };
+fn training_in_other_threads_is_recorded_or_left_alone(python: &str) {
     let ask = "import torch; torch._C._profiler._ExperimentalConfig(profile_all_threads=True)";
-    let can_all = Command::new(&python).args(["-c", ask]).output().unwrap().status.success();
+    let can_all = Command::new(python).args(["-c", ask]).output().unwrap().status.success();
     for (how, steps, window) in [("each", 40, (11, 13)), ("each", 12, (11, 12)), ("from-11", 40, (0, 0))] {
-        let ran = Place::new().run(&[], &[&python, &fixture("in_threads.py"), how, &steps.to_string()]);
+        let ran = Place::new().run(&[], &[python, &fixture("in_threads.py"), how, &steps.to_string()]);
         assert_eq!(ran.code(), 0, "{how}: {}", ran.err());
         assert_eq!(ran.out().contains("events of its own: True"), steps > 20, "{}", ran.err());
         if window == (0, 0) {
@@ -1016,13 +1027,11 @@ fn training_in_other_threads_is_recorded_or_left_alone() {
 }
 
 /// Whole programs: what a step processes is that of the step that is counted, or not known.
-#[test]
-fn samples_and_parameters_are_those_of_the_step_that_is_counted() {
-    let Some(python) = torch() else { return };
+fn samples_and_parameters_are_those_of_the_step_that_is_counted(python: &str) {
     let program = |name: &str, how: &[&str]| {
         let place = Place::new();
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/programs").join(name);
-        let ran = place.run(&[], &[&[&*python, path.to_str().unwrap()], how].concat());
+        let ran = place.run(&[], &[&[python, path.to_str().unwrap()], how].concat());
         let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{name}: {}", ran.err())).clone();
         let product = |columns: u64| {
             let is_one = |it: &&Operation| it.inputs.last().and_then(|shape| shape.last()) == Some(&columns);
@@ -1041,27 +1050,23 @@ fn samples_and_parameters_are_those_of_the_step_that_is_counted() {
     assert_eq!(batch, Some(10));
     assert!(ran.seen.to_string().contains("of an optimizer that does not last"), "{}", ran.seen);
     // Another thread trains a model of its own.
-    if torch_version(&python) >= (2, 15) {
+    if torch_version(python) >= (2, 15) {
         let (_, parameters, _, ran) = program("threads.py", &["two"]);
         assert_eq!(parameters, Some(676), "{}", ran.seen);
     }
 }
 
-#[test]
-fn a_profiler_that_the_program_begins_in_a_thread_is_whole() {
-    let Some(python) = torch() else { return };
-    let ran = Place::new().run(&[], &[&python, &fixture("profiled_in_a_thread.py")]);
+fn a_profiler_that_the_program_begins_in_a_thread_is_whole(python: &str) {
+    let ran = Place::new().run(&[], &[python, &fixture("profiled_in_a_thread.py")]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
     assert!(ran.out().starts_with("events of its own: [True]\n"), "{}", ran.err());
     assert_eq!(ran.windows(), [(23, 25)], "the first was dropped: {}", ran.seen);
 }
 
 /// `PyTorch` crashes, or fails in the program, where two threads start or stop profilers at once.
-#[test]
-fn the_programs_profiler_and_ours_never_overlap() {
-    let Some(python) = torch() else { return };
+fn the_programs_profiler_and_ours_never_overlap(python: &str) {
     for moment in ["starts", "stops", "ends"] {
-        let ran = Place::new().run(&[], &[&python, &fixture("overlapping.py"), moment]);
+        let ran = Place::new().run(&[], &[python, &fixture("overlapping.py"), moment]);
         assert_eq!(ran.code(), 0, "{moment}: {}", ran.err());
         let whole = "moment came: True own profiler whole: [True] overlaps: 0\n";
         assert!(ran.out().starts_with(whole), "{moment}: {}", ran.out());
@@ -1070,29 +1075,23 @@ fn the_programs_profiler_and_ours_never_overlap() {
     }
 }
 
-#[test]
-fn what_the_programs_signal_handlers_raise_reaches_the_program() {
-    let Some(python) = torch() else { return };
-    let ran = Place::new().run(&[], &[&python, &fixture("alarms.py")]);
+fn what_the_programs_signal_handlers_raise_reaches_the_program(python: &str) {
+    let ran = Place::new().run(&[], &[python, &fixture("alarms.py")]);
     assert!(ran.out().starts_with("caught 40 of 40\n"), "{}\n{}", ran.out(), ran.err());
     assert_eq!(ran.windows(), [(11, 13)], "{}", ran.seen);
 }
 
-#[test]
-fn signals_between_any_lines_of_ours_reach_the_program_and_leave_nothing_open() {
-    let Some(python) = torch() else { return };
-    let ran = Place::new().run(&["--window", "1"], &[&python, &fixture("interrupted.py")]);
+fn signals_between_any_lines_of_ours_reach_the_program_and_leave_nothing_open(python: &str) {
+    let ran = Place::new().run(&["--window", "1"], &[python, &fixture("interrupted.py")]);
     let out = "left open 0 events as before True\n";
     assert_eq!((ran.code(), ran.out().as_str()), (0, out), "{}", ran.err());
 }
 
 /// Kineto's destructor waits for a thread that a child by `os.fork()` has not.
-#[test]
-fn children_by_fork_end_as_they_would() {
-    let Some(python) = torch() else { return };
+fn children_by_fork_end_as_they_would(python: &str) {
     let place = Place::new();
     let script = fixture("forks.py");
-    let job = [python.as_str(), script.as_str()];
+    let job = [python, script.as_str()];
     let (ran, bare) = (place.run(&[], &job), place.bare(&job));
     assert_eq!(Some(ran.code()), bare.status.code(), "{}", ran.err());
     assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{}", ran.err());
@@ -1100,9 +1099,7 @@ fn children_by_fork_end_as_they_would() {
 }
 
 /// An `LSTMCell` in a loop over time makes some 190 events a time step.
-#[test]
-fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all() {
-    let Some(python) = torch() else { return };
+fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all(python: &str) {
     let script = fixture("many_operators.py");
     // Time steps, and those from the fifth step on; steps that are recorded; what is said.
     for (times, later, window, said) in [
@@ -1111,7 +1108,7 @@ fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all() {
         ("20", "2000", None, "its steps had more operators than those before"),
     ] {
         let place = Place::new();
-        let job = [python.as_str(), script.as_str(), times, later];
+        let job = [python, script.as_str(), times, later];
         let cost = |said: &str| -> Vec<f64> {
             let text = std::fs::read_to_string(place.path("cost")).unwrap_or_else(|_| panic!("{said}"));
             text.split_whitespace().map(|number| number.parse().unwrap()).collect()
@@ -1129,36 +1126,27 @@ fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all() {
 }
 
 /// The number of the hook's socket may be that of a file of the job's.
-#[test]
-fn files_of_a_job_that_closed_all_are_left_alone() {
-    let Some(python) = torch() else { return };
-    let ran = Place::new().run(&[], &[&python, &fixture("closes_files.py")]);
+fn files_of_a_job_that_closed_all_are_left_alone(python: &str) {
+    let ran = Place::new().run(&[], &[python, &fixture("closes_files.py")]);
     assert_eq!((ran.code(), ran.out().as_str()), (0, "steps 40 loss 0.036575\n"), "{}", ran.err());
     assert!(ran.err().contains("nothing was heard of the job after its step"), "{}", ran.err());
 }
 
-#[test]
-fn what_the_process_sees_of_itself_is_as_it_would_be() {
-    let Some(python) = torch() else { return };
+fn what_the_process_sees_of_itself_is_as_it_would_be(python: &str) {
     let place = Place::new();
     let script = fixture("unchanged.py");
-    let job = [python.as_str(), script.as_str()];
+    let job = [python, script.as_str()];
     let (ran, bare) = (place.run(&[], &job), place.bare(&job));
     assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{}", ran.err());
     assert_eq!(ran.windows(), [(11, 13)], "{}", ran.seen);
 }
 
 /// Neither more graphs nor more frames, nor a break in a whole graph, nor a line of output.
-#[test]
-fn what_is_compiled_is_as_it_would_be() {
-    let Some(python) = torch() else { return };
-    if torch_version(&python) < (2, 6) {
-        return;
-    }
+fn what_is_compiled_is_as_it_would_be(python: &str) {
     for name in ["compiled.py", "compiled_whole.py"] {
         let place = Place::new();
         let script = fixture(name);
-        let job = [python.as_str(), script.as_str()];
+        let job = [python, script.as_str()];
         let (ran, bare) = (place.run(&[], &job), place.bare(&job));
         assert_eq!(Some(ran.code()), bare.status.code(), "{name}: {}", ran.err());
         assert_eq!(ran.out(), String::from_utf8_lossy(&bare.stdout), "{name}: {}", ran.err());
@@ -1168,19 +1156,15 @@ fn what_is_compiled_is_as_it_would_be() {
     }
 }
 
-#[test]
-fn a_signal_while_a_window_is_dropped_ends_the_job_as_it_would() {
-    let Some(python) = torch() else { return };
-    let ran = Place::new().run(&[], &[&python, &fixture("ends_while_dropped.py")]);
+fn a_signal_while_a_window_is_dropped_ends_the_job_as_it_would(python: &str) {
+    let ran = Place::new().run(&[], &[python, &fixture("ends_while_dropped.py")]);
     assert_eq!((ran.code(), &*ran.out()), (7, ""), "{}", ran.err());
 }
 
 /// The second optimizer has the steps from the hundredth on that the first did not make.
-#[test]
-fn another_optimizer_takes_over_where_the_first_one_rests() {
-    let Some(python) = torch() else { return };
+fn another_optimizer_takes_over_where_the_first_one_rests(python: &str) {
     let place = Place::new();
-    let ran = place.run(&[], &[&python, &fixture("two_phases.py")]);
+    let ran = place.run(&[], &[python, &fixture("two_phases.py")]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
     assert_eq!(ran.steps(), [8 + 100], "{}", ran.seen);
     assert_eq!(ran.windows(), [(19, 21)], "{}", ran.seen);

@@ -1,36 +1,67 @@
-//! `habitat-tui run` in a pseudo-terminal: the screens live on a job, what becomes of the
-//! job when they are closed, and the job's own terminal without them.
-//!
-//! The jobs need a `python3` and no PyTorch: `tests/fixtures/capture/fake` has as much of it
-//! as the hook touches. With `HABITAT_TUI_TEST_PYTHON` set, one test runs the real thing.
-
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
-#[path = "common/place.rs"]
+#[path = "../common/place.rs"]
 mod place;
-#[path = "common/terminal.rs"]
+#[path = "../common/terminal.rs"]
 mod terminal;
 
 use place::wait_for;
 use terminal::Terminal;
 
+use crate::needs::{Need, program, python, torch};
+
+trials! {
+    when (python()) => [
+        the_screens_follow_a_job_from_its_start_to_its_end,
+        a_job_that_is_left_goes_on,
+        a_job_that_is_stopped_ends_and_then_the_screens_close,
+        ctrl_c_twice_stops_the_job_as_in_a_shell,
+        a_job_that_does_not_heed_an_interrupt_is_stopped_more_strongly,
+        the_job_outlives_us_whatever_ends_us,
+        without_a_shell_nothing_is_suspended,
+        a_full_disk_costs_the_window_and_nothing_else,
+        #[cfg(target_os = "linux")]
+        a_full_disk_under_the_log_does_no_harm_to_the_job,
+        #[cfg(target_os = "linux")]
+        the_log_is_written_on_where_its_writer_is_killed,
+        a_folder_that_is_gone_costs_the_window_and_nothing_else,
+    ],
+    always () => [
+        what_cannot_start_opens_no_screens,
+    ],
+    when (shell()) => [
+        without_screens_ctrl_c_ends_the_job_as_if_it_were_bare,
+        suspending_stops_the_screens_and_not_the_job,
+        without_screens_the_job_is_suspended_as_any_job_of_the_shell,
+    ],
+    when (small_file_system()) => [
+        #[cfg(target_os = "linux")]
+        no_window_opens_where_there_is_no_room_for_it,
+    ],
+    with (torch()) => [
+        with_pytorch_the_screens_fill_too,
+    ],
+}
+
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/capture")
 }
 
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    if !found {
-        eprintln!("skipped: there is no {program}");
-    }
-    found
+/// A shell, and a Python for the job in it.
+fn shell() -> Need<String> {
+    python().and_then(|_| program("bash"))
+}
+
+/// A Python, and a small file system that can be mounted and filled.
+#[cfg(target_os = "linux")]
+fn small_file_system() -> Need<String> {
+    let mount = ["-Urm", "mount", "-t", "tmpfs", "-o", "size=8m", "none", "/mnt"];
+    let mounts = Command::new("unshare").args(mount).output().is_ok_and(|output| output.status.success());
+    if mounts { python() } else { Err("a small file system cannot be mounted here".to_owned()) }
 }
 
 /// `program` with `arguments`, and the fake PyTorch for its Python.
@@ -92,11 +123,7 @@ fn signal(pid: u32, name: &str) {
     assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
 }
 
-#[test]
 fn the_screens_follow_a_job_from_its_start_to_its_end() {
-    if !has("python3") {
-        return;
-    }
     // On a fake GPU, so that there are times to show.
     let mut terminal = Terminal::run(&[], &["150", "0.02"], &[("FAKE_GPU", "1"), ("EXIT_CODE", "6")]);
     terminal.sees("5 job");
@@ -135,11 +162,7 @@ fn the_screens_follow_a_job_from_its_start_to_its_end() {
     assert_eq!(terminal.files(".habitat.json.zst").len(), 1);
 }
 
-#[test]
 fn a_job_that_is_left_goes_on() {
-    if !has("python3") {
-        return;
-    }
     let mut terminal = Terminal::run(&["-o", "p.habitat.json", "--log", "out"], &["400", "0.02"], &[]);
     terminal.sees("recorded; the profile is p.habitat.json");
     terminal.sees("the CPU: no GPU kernel");
@@ -162,11 +185,7 @@ fn a_job_that_is_left_goes_on() {
     wait_for("the job ends", || terminal.read("out").ends_with("\ndone\n"));
 }
 
-#[test]
 fn a_job_that_is_stopped_ends_and_then_the_screens_close() {
-    if !has("python3") {
-        return;
-    }
     let mut terminal = Terminal::run(&["--after", "5000"], &["4000", "0.02"], &[]);
     terminal.sees("steps 5001–5003 will be recorded");
     let job = terminal.job();
@@ -179,11 +198,7 @@ fn a_job_that_is_stopped_ends_and_then_the_screens_close() {
     assert!(terminal.log().contains("KeyboardInterrupt"), "{}", terminal.log());
 }
 
-#[test]
 fn ctrl_c_twice_stops_the_job_as_in_a_shell() {
-    if !has("python3") {
-        return;
-    }
     let mut terminal = Terminal::run(&[], &["4000", "0.02"], &[]);
     terminal.sees("recorded; the profile is");
     let job = terminal.job();
@@ -200,11 +215,7 @@ fn ctrl_c_twice_stops_the_job_as_in_a_shell() {
 
 /// One that does not heed SIGINT gets the next signal when it is wished, and not by a key
 /// that is held down.
-#[test]
 fn a_job_that_does_not_heed_an_interrupt_is_stopped_more_strongly() {
-    if !has("python3") {
-        return;
-    }
     let script = fixtures().join("fake_job.py");
     let command = format!("trap '' INT; exec python3 '{}' 4000 0.02", script.display());
     let arguments = ["run", "--", "sh", "-c", &command];
@@ -223,11 +234,7 @@ fn a_job_that_does_not_heed_an_interrupt_is_stopped_more_strongly() {
 }
 
 /// The shell sees the same end as of the bare job: interrupted, with its traceback.
-#[test]
 fn without_screens_ctrl_c_ends_the_job_as_if_it_were_bare() {
-    if !has("python3") || !has("bash") {
-        return;
-    }
     let mut ends = Vec::new();
     let script = fixtures().join("fake_job.py");
     let run = format!("'{}' run --no-tui -- ", env!("CARGO_BIN_EXE_habitat-tui"));
@@ -252,11 +259,7 @@ fn without_screens_ctrl_c_ends_the_job_as_if_it_were_bare() {
     assert_eq!(ends[1].1, 1);
 }
 
-#[test]
 fn the_job_outlives_us_whatever_ends_us() {
-    if !has("python3") {
-        return;
-    }
     // Killed before the window, in it, and while the trace is written.
     for (how, at) in [("KILL", 5), ("KILL", 12), ("KILL", 14), ("TERM", 60), ("hang-up", 5), ("hang-up", 60)] {
         let mut terminal = Terminal::run(&["--window", "2"], &["120", "0.03"], &[("FAKE_EXPORT", "0.2")]);
@@ -281,22 +284,18 @@ fn the_job_outlives_us_whatever_ends_us() {
     }
 }
 
-/// A shell in which a long job is run under the program; none where there is no Python.
-fn in_a_shell(options: &str) -> Option<Terminal> {
-    if !has("python3") || !has("bash") {
-        return None;
-    }
+/// A shell in which a long job is run under the program.
+fn in_a_shell(options: &str) -> Terminal {
     let mut terminal = open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
     terminal.sees("shell>");
     let script = fixtures().join("fake_job.py");
     let program = env!("CARGO_BIN_EXE_habitat-tui");
     terminal.press(&format!("'{program}' run {options} -- python3 '{}' 4000 0.02\r", script.display()));
-    Some(terminal)
+    terminal
 }
 
-#[test]
 fn suspending_stops_the_screens_and_not_the_job() {
-    let Some(mut terminal) = in_a_shell("") else { return };
+    let mut terminal = in_a_shell("");
     terminal.sees("steps 11–13");
     terminal.press("\x1a");
     terminal.sees("Stopped");
@@ -309,9 +308,8 @@ fn suspending_stops_the_screens_and_not_the_job() {
     terminal.sees("code 130");
 }
 
-#[test]
 fn without_screens_the_job_is_suspended_as_any_job_of_the_shell() {
-    let Some(mut terminal) = in_a_shell("--no-tui") else { return };
+    let mut terminal = in_a_shell("--no-tui");
     terminal.sees("of 4000");
     let job = terminal.job();
     for _ in 0..2 {
@@ -335,11 +333,7 @@ fn without_screens_the_job_is_suspended_as_any_job_of_the_shell() {
 }
 
 /// As the first process of a container: nobody could continue us.
-#[test]
 fn without_a_shell_nothing_is_suspended() {
-    if !has("python3") {
-        return;
-    }
     let mut terminal = Terminal::run(&["--no-tui"], &["300", "0.02"], &[]);
     terminal.sees("of 300");
     terminal.press("\x1a");
@@ -349,11 +343,7 @@ fn without_a_shell_nothing_is_suspended() {
 }
 
 /// The disk is full in the middle of a window: the job goes on, and nothing is left.
-#[test]
 fn a_full_disk_costs_the_window_and_nothing_else() {
-    if !has("python3") {
-        return;
-    }
     let traces = tempfile::tempdir().unwrap();
     let folder = traces.path().to_str().unwrap();
     let variables = [("FULL_DISK", "1"), ("XDG_CACHE_HOME", folder)];
@@ -372,11 +362,7 @@ fn a_full_disk_costs_the_window_and_nothing_else() {
 
 /// A log that takes nothing in, whatever becomes of us meanwhile.
 #[cfg(target_os = "linux")]
-#[test]
 fn a_full_disk_under_the_log_does_no_harm_to_the_job() {
-    if !has("python3") {
-        return;
-    }
     let script = fixtures().join("fake_job.py");
     let command = format!("python3 '{}' 150 0.03; echo $? >code", script.display());
     for how in ["stay", "leave", "KILL"] {
@@ -398,11 +384,7 @@ fn a_full_disk_under_the_log_does_no_harm_to_the_job() {
 
 /// Who writes the log is killed: another one goes on, and the job notices nothing.
 #[cfg(target_os = "linux")]
-#[test]
 fn the_log_is_written_on_where_its_writer_is_killed() {
-    if !has("python3") {
-        return;
-    }
     let mut terminal = Terminal::run(&[], &["150", "0.03"], &[]);
     let writer = || -> Option<u32> {
         let own = format!("\nPPid:\t{}\n", terminal.child.process_id().unwrap());
@@ -426,11 +408,7 @@ fn the_log_is_written_on_where_its_writer_is_killed() {
 }
 
 /// Somebody empties the folder for caches: the window is lost and nothing else.
-#[test]
 fn a_folder_that_is_gone_costs_the_window_and_nothing_else() {
-    if !has("python3") {
-        return;
-    }
     let mut terminal = Terminal::run(&["--after", "60"], &["120", "0.03"], &[]);
     wait_for("some steps are made", || terminal.step() >= 5);
     for entry in std::fs::read_dir(terminal.path(".cache/habitat-tui")).unwrap() {
@@ -453,14 +431,7 @@ fn files_below(path: &Path) -> Vec<PathBuf> {
 
 /// Where little is free no window is opened at all.
 #[cfg(target_os = "linux")]
-#[test]
 fn no_window_opens_where_there_is_no_room_for_it() {
-    let mounts =
-        Command::new("unshare").args(["-Urm", "mount", "-t", "tmpfs", "-o", "size=8m", "none", "/mnt"]).output();
-    if !has("python3") || !mounts.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: a small file system cannot be mounted here");
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let script = "mount -t tmpfs -o size=8m none /mnt && XDG_CACHE_HOME=/mnt exec \"$@\"";
     let output = Command::new("unshare")
@@ -476,7 +447,6 @@ fn no_window_opens_where_there_is_no_room_for_it() {
     assert!(said.contains("MB are free in /mnt/") && said.contains("set XDG_CACHE_HOME"), "{said}");
 }
 
-#[test]
 fn what_cannot_start_opens_no_screens() {
     let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &["run", "--", "no-such-program"], &[]);
     assert_eq!(terminal.ends(), 127);
@@ -484,15 +454,9 @@ fn what_cannot_start_opens_no_screens() {
     assert!(terminal.files(".log").is_empty(), "no empty log is left");
 }
 
-#[test]
-fn with_pytorch_the_screens_fill_too() {
-    let Some(python) = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty()) else {
-        eprintln!("skipped: HABITAT_TUI_TEST_PYTHON names no Python with PyTorch");
-        return;
-    };
+fn with_pytorch_the_screens_fill_too(python: &str) {
     let script = fixtures().join("slow.py");
-    let arguments =
-        ["run", "--stacks", "-o", "p.habitat.json", "--", &python, script.to_str().unwrap(), "steps", "120"];
+    let arguments = ["run", "--stacks", "-o", "p.habitat.json", "--", python, script.to_str().unwrap(), "steps", "120"];
     let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[("PYTHONPATH", "")]);
     terminal.sees("recorded; the profile is p.habitat.json");
     terminal.sees("the CPU: no GPU kernel");

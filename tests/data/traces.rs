@@ -1,4 +1,4 @@
-//! Public traces of real GPUs, in a folder beside the checkout; skipped without it.
+//! Public traces of real GPUs, in a folder beside the checkout.
 //!
 //! The expected figures are those of the folder's README, or were counted from the JSON
 //! with a few lines of Python (launches between the marks, by correlation).
@@ -6,19 +6,21 @@
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use habitat_tui::profile::kineto::{Import, ImportOptions, KinetoError, StepMarks, import};
 use habitat_tui::profile::{Mode, Phase, Precision, Profile};
 
-fn folder(name: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces").join(name);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: {} is not there", folder.display());
-    None
+use crate::needs::shared;
+
+trials! {
+    with (shared("traces/gpu")) => [
+        every_public_trace_imports_with_the_known_facts,
+        resnet50_has_its_layers,
+        steps_are_found_in_the_kernels_alone,
+    ],
+    with (shared("traces/torch-cpu")) => [cpu_traces_give_their_shapes],
 }
 
 fn read(path: &Path, options: &ImportOptions<'_>) -> Result<Import, KinetoError> {
@@ -74,9 +76,7 @@ const EXPECTED: &[Expected] = &[
     Expected { file: "v100_resnet_ddp1_2024", marks: StepMarks::ProfilerStep, steps: (5, 5), kernels: 870.0, kernel_time: 93.6, duration: 95.62, joined: 0.99, mode: Mode::Training, batch: None, precision: Some(Precision::Fp32) },
 ];
 
-#[test]
-fn every_public_trace_imports_with_the_known_facts() {
-    let Some(folder) = folder("gpu") else { return };
+fn every_public_trace_imports_with_the_known_facts(folder: &Path) {
     let mut wrong = Vec::new();
     for expected in EXPECTED {
         let Import { profile, summary } =
@@ -121,9 +121,7 @@ fn every_public_trace_imports_with_the_known_facts() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-#[test]
-fn resnet50_has_its_layers() {
-    let Some(folder) = folder("gpu") else { return };
+fn resnet50_has_its_layers(folder: &Path) {
     let profile = read(&folder.join("v100_resnet50_b32_2021.json.gz"), &ImportOptions::default()).unwrap().profile;
     let count = |name: &str, phase: Phase| -> u32 {
         profile.operations.iter().filter(|o| o.name == name && o.phase == phase).map(|o| o.count).sum()
@@ -144,9 +142,7 @@ fn resnet50_has_its_layers() {
     assert_eq!(first.attributes["padding"].as_ints(), Some(vec![3, 3]));
 }
 
-#[test]
-fn cpu_traces_give_their_shapes() {
-    let Some(folder) = folder("torch-cpu") else { return };
+fn cpu_traces_give_their_shapes(folder: &Path) {
     let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
     // Products of GPT-2 with 4 layers: 4 a layer and the head forward, twice as many back.
     for (file, batch) in
@@ -201,9 +197,7 @@ fn kernels_alone(path: &Path) -> Vec<u8> {
 /// The steps of the nine traces that mark three or more, from their kernels alone: as many
 /// kernels a step as between the marks. Cuts lie within the steps, so there may be one step
 /// fewer than marks.
-#[test]
-fn steps_are_found_in_the_kernels_alone() {
-    let Some(folder) = folder("gpu") else { return };
+fn steps_are_found_in_the_kernels_alone(folder: &Path) {
     println!(
         "{:<40} {:>12} {:>6} {:>16} {:>16} {:>18}",
         "trace", "marked steps", "found", "kernels a step", "found", "step, ms (found)"

@@ -1,18 +1,5 @@
-//! `habitat-tui attach` and `env` as a user meets them.
-//!
-//! Most of it against processes that speak the protocol and pretend to train: this very
-//! program, started again. Every test has a socket folder of its own, none touches the
-//! abstract name. Real jobs run with the interpreter that `HABITAT_TUI_TEST_PYTHON` names:
-//! `HABITAT_TUI_TEST_PYTHON=/path/to/python cargo test --test attach -- --nocapture`
-//! prints where the time went, too.
-
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
-#[path = "common/python.rs"]
-mod python;
-#[path = "attach/real.rs"]
-mod real;
+#[path = "real.rs"]
+pub(crate) mod real;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -22,6 +9,37 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use habitat_tui::capture::on_demand::wire::{self, Message, TAKES_ACTIVITIES};
 use habitat_tui::profile::Profile;
 use serde_json::Value;
+
+use crate::needs::Need;
+
+trials! {
+    always () => [
+        the_only_job_is_recorded_and_nothing_is_left_behind,
+        several_jobs_are_listed_and_one_is_named,
+        launchers_and_workers_are_listed_and_never_asked,
+        a_list_names_who_asks_and_records_nothing,
+        nobody_there_says_how_to_start_the_job,
+        a_job_that_polls_elsewhere_is_found_out,
+        another_daemon_is_left_alone,
+        of_two_attaches_the_second_is_refused_and_the_first_goes_on,
+        a_profiler_of_the_jobs_own_goes_first,
+        what_goes_wrong_with_the_trace_is_told_apart,
+        a_trace_that_is_cut_off_is_asked_for_again,
+        a_trace_that_is_cut_off_every_time_is_not_asked_for_for_ever,
+        a_trace_that_is_written_slowly_is_waited_for,
+        a_process_that_cannot_be_attached_to_is_refused_at_once,
+        ranks_that_come_up_late_are_waited_for_and_missed_aloud,
+        messages_that_make_no_sense_are_ignored_and_counted,
+        an_interrupted_attach_takes_its_socket_away,
+        nobody_is_asked_for_what_could_not_be_written,
+        traces_are_kept_where_asked,
+        the_variables_are_those_of_the_protocol_in_every_form,
+        a_folder_or_a_config_file_that_will_not_do_is_refused,
+    ],
+    with (library()) => [
+        a_program_that_its_own_profiler_would_break_is_not_asked_after_it,
+    ],
+}
 
 const HABITAT: &str = env!("CARGO_BIN_EXE_habitat-tui");
 
@@ -82,7 +100,7 @@ impl Place {
     fn fake(&mut self, mode: &str, variables: &[(&str, &str)]) -> u32 {
         let job = self
             .command(std::env::current_exe().unwrap().to_str().unwrap())
-            .args(["pretended_job", "--exact", "--nocapture"])
+            .arg("pretended_job")
             .env("PRETEND", mode)
             .envs(variables.iter().copied())
             .stdout(Stdio::null())
@@ -165,10 +183,8 @@ fn unfinished(trace: &Path) -> PathBuf {
     name.into()
 }
 
-/// Not a test: the job that others attach to.
-#[test]
-fn pretended_job() {
-    let Ok(mode) = std::env::var("PRETEND") else { return };
+/// The job that others attach to.
+pub(crate) fn pretended_job(mode: &str) {
     let folder = PathBuf::from(std::env::var("KINETO_IPC_SOCKET_DIR").unwrap());
     let pid = std::process::id();
     let socket = UnixDatagram::bind(folder.join(format!("dynoconfigclient-{pid}"))).unwrap();
@@ -177,7 +193,7 @@ fn pretended_job() {
     let parent = std::env::var("PARENT").map_or_else(|_| std::os::unix::process::parent_id(), |it| it.parse().unwrap());
     let (mut buffer, mut dropped) = (vec![0; 8192], false);
     // Polls at which it cannot take a request any more.
-    let mut busy = match mode.as_str() {
+    let mut busy = match mode {
         "busy" => usize::MAX,
         "busy a while" => 8,
         _ => 0,
@@ -207,7 +223,7 @@ fn pretended_job() {
             let value =
                 |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap().to_owned();
             let file = PathBuf::from(value("ACTIVITIES_LOG_FILE").replace(".json", &format!("_{pid}.json")));
-            match mode.as_str() {
+            match mode {
                 "never" => {}
                 "dies" => std::process::exit(0),
                 "unfinished" => {
@@ -243,7 +259,6 @@ fn pretended_job() {
     }
 }
 
-#[test]
 fn the_only_job_is_recorded_and_nothing_is_left_behind() {
     let mut place = Place::new();
     let pid = place.fake("plain", &[]);
@@ -264,7 +279,6 @@ fn the_only_job_is_recorded_and_nothing_is_left_behind() {
     assert!(log.starts_with("/tmp/") && !Path::new(log).parent().unwrap().exists(), "{log}");
 }
 
-#[test]
 fn several_jobs_are_listed_and_one_is_named() {
     let mut place = Place::new();
     let (one, other) = (place.fake("plain", &[]), place.fake("plain", &[]));
@@ -284,7 +298,6 @@ fn several_jobs_are_listed_and_one_is_named() {
     assert!(place.requests(one).is_empty(), "the other one was not asked");
 }
 
-#[test]
 fn launchers_and_workers_are_listed_and_never_asked() {
     let mut place = Place::new();
     let launcher = place.fake("plain", &[]);
@@ -326,7 +339,6 @@ impl Place {
     }
 }
 
-#[test]
 fn a_list_names_who_asks_and_records_nothing() {
     let mut place = Place::new();
     let pid = place.fake("plain", &[]);
@@ -337,7 +349,6 @@ fn a_list_names_who_asks_and_records_nothing() {
     assert!(place.requests(pid).is_empty());
 }
 
-#[test]
 fn nobody_there_says_how_to_start_the_job() {
     let place = Place::new();
     let ran = place.attach(&["--wait", "1s"]);
@@ -351,7 +362,6 @@ fn nobody_there_says_how_to_start_the_job() {
     assert!(ran.code == 2 && ran.err.contains("no such process runs"), "{}", ran.err);
 }
 
-#[test]
 fn a_job_that_polls_elsewhere_is_found_out() {
     let mut place = Place::new();
     place.fake("plain", &[]);
@@ -361,7 +371,6 @@ fn a_job_that_polls_elsewhere_is_found_out() {
     assert!(ran.err.contains("can be attached to") && ran.err.contains("--socket-dir"), "{}", ran.err);
 }
 
-#[test]
 fn another_daemon_is_left_alone() {
     let place = Place::new();
     let _daemon = UnixDatagram::bind(place.path("dynolog")).unwrap();
@@ -371,7 +380,6 @@ fn another_daemon_is_left_alone() {
     assert!(place.path("dynolog").exists());
 }
 
-#[test]
 fn of_two_attaches_the_second_is_refused_and_the_first_goes_on() {
     let mut place = Place::new();
     let pid = place.fake("late", &[]);
@@ -385,7 +393,6 @@ fn of_two_attaches_the_second_is_refused_and_the_first_goes_on() {
     assert_eq!(place.requests(pid).len(), 2);
 }
 
-#[test]
 fn a_profiler_of_the_jobs_own_goes_first() {
     let mut place = Place::new();
     let pid = place.fake("busy", &[]);
@@ -400,7 +407,6 @@ fn a_profiler_of_the_jobs_own_goes_first() {
     assert_eq!(place.requests(pid).len(), 1);
 }
 
-#[test]
 fn what_goes_wrong_with_the_trace_is_told_apart() {
     for (mode, problem) in [
         ("never", "has made no step of a torch optimizer"),
@@ -420,7 +426,6 @@ fn file_of(request: &str) -> &str {
     request.lines().find_map(|line| line.strip_prefix("ACTIVITIES_LOG_FILE=")).unwrap()
 }
 
-#[test]
 fn a_trace_that_is_cut_off_is_asked_for_again() {
     let mut place = Place::new();
     let pid = place.fake("cut off", &[]);
@@ -432,7 +437,6 @@ fn a_trace_that_is_cut_off_is_asked_for_again() {
     assert_ne!(file_of(&requests[0]), file_of(&requests[1]), "the first one may be completed yet");
 }
 
-#[test]
 fn a_trace_that_is_cut_off_every_time_is_not_asked_for_for_ever() {
     let mut place = Place::new();
     let pid = place.fake("cut off always", &[]);
@@ -441,7 +445,6 @@ fn a_trace_that_is_cut_off_every_time_is_not_asked_for_for_ever() {
     assert_eq!(place.requests(pid).len(), 5);
 }
 
-#[test]
 fn a_trace_that_is_written_slowly_is_waited_for() {
     let mut place = Place::new();
     let pid = place.fake("slow", &[]);
@@ -453,29 +456,29 @@ fn a_trace_that_is_written_slowly_is_waited_for() {
 impl Place {
     /// Variables that make a process appear to have loaded such a `PyTorch`: any library, by
     /// the name of its own.
-    fn pretended_torch(&self, version: &str) -> Option<[(&'static str, String); 1]> {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let library =
-            maps.lines().find_map(|line| line.find('/').map(|at| &line[at..]).filter(|it| it.contains("libm.so")));
-        let Some(library) = library.or_else(|| {
-            maps.lines().find_map(|line| line.find('/').map(|at| &line[at..]).filter(|it| it.contains("libgcc_s.so")))
-        }) else {
-            eprintln!("skipped: this program has no shared library that could be loaded under another name");
-            return None;
-        };
+    fn pretended_torch(&self, library: &str, version: &str) -> [(&'static str, String); 1] {
         let copy = self.path("torch/lib/libtorch_cpu.so");
         std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
         std::fs::copy(library, &copy).unwrap();
         std::fs::write(self.path("torch/version.py"), format!("__version__ = '{version}'\n")).unwrap();
-        Some([("LD_PRELOAD", copy.to_str().unwrap().to_owned())])
+        [("LD_PRELOAD", copy.to_str().unwrap().to_owned())]
     }
 }
 
-#[test]
-fn a_program_that_its_own_profiler_would_break_is_not_asked_after_it() {
+/// A shared library of this program, which can be loaded under another name.
+fn library() -> Need<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let named = |name: &str| {
+        let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
+        paths.into_iter().find(|path| path.contains(name)).map(str::to_owned)
+    };
+    named("libm.so").or_else(|| named("libgcc_s.so")).ok_or_else(|| "this program has no shared library".to_owned())
+}
+
+fn a_program_that_its_own_profiler_would_break_is_not_asked_after_it(library: &str) {
     for (version, mode, asked) in [("2.6.0+cu124", "busy a while", 0), ("2.11.0", "cut off", 1)] {
         let mut place = Place::new();
-        let Some(torch) = place.pretended_torch(version) else { return };
+        let torch = place.pretended_torch(library, version);
         let pid = place.fake(mode, &torch.each_ref().map(|(name, value)| (*name, value.as_str())));
         let ran = place.attach(&[]);
         assert_eq!(ran.code, 2, "{}", ran.err);
@@ -485,7 +488,7 @@ fn a_program_that_its_own_profiler_would_break_is_not_asked_after_it() {
     // The first request and one without effect are safe, and a new PyTorch is.
     for (version, mode, asked) in [("2.6.0", "late", 2), ("2.12.1", "cut off", 2)] {
         let mut place = Place::new();
-        let Some(torch) = place.pretended_torch(version) else { return };
+        let torch = place.pretended_torch(library, version);
         let pid = place.fake(mode, &torch.each_ref().map(|(name, value)| (*name, value.as_str())));
         let ran = place.attach(&[]);
         assert_eq!(ran.code, 0, "{}", ran.err);
@@ -493,7 +496,6 @@ fn a_program_that_its_own_profiler_would_break_is_not_asked_after_it() {
     }
 }
 
-#[test]
 fn a_process_that_cannot_be_attached_to_is_refused_at_once() {
     let mut place = Place::new();
     let elsewhere = Place::new();
@@ -531,7 +533,6 @@ fn a_process_that_cannot_be_attached_to_is_refused_at_once() {
     assert!(ran.err.contains(&format!("process {pid} (sleep 301)")), "{}", ran.err);
 }
 
-#[test]
 fn ranks_that_come_up_late_are_waited_for_and_missed_aloud() {
     let mut place = Place::new();
     let rank = |rank: &'static str| {
@@ -556,7 +557,6 @@ fn ranks_that_come_up_late_are_waited_for_and_missed_aloud() {
     assert!(ran.err.contains("only 1 of the 2 ranks that run on this machine"), "{}", ran.err);
 }
 
-#[test]
 fn messages_that_make_no_sense_are_ignored_and_counted() {
     let mut place = Place::new();
     place.fake("garbled", &[]);
@@ -565,7 +565,6 @@ fn messages_that_make_no_sense_are_ignored_and_counted() {
     assert!(ran.json()["messages_ignored"].as_u64().unwrap() >= 2);
 }
 
-#[test]
 fn an_interrupted_attach_takes_its_socket_away() {
     let mut place = Place::new();
     place.fake("never", &[]);
@@ -578,7 +577,6 @@ fn an_interrupted_attach_takes_its_socket_away() {
     assert!(!place.path("dynolog").exists());
 }
 
-#[test]
 fn nobody_is_asked_for_what_could_not_be_written() {
     let mut place = Place::new();
     let pid = place.fake("plain", &[]);
@@ -597,7 +595,6 @@ fn nobody_is_asked_for_what_could_not_be_written() {
     assert!(place.requests(pid).is_empty());
 }
 
-#[test]
 fn traces_are_kept_where_asked() {
     let mut place = Place::new();
     let pid = place.fake("plain", &[]);
@@ -610,7 +607,6 @@ fn env(place: &Place, options: &[&str]) -> Output {
     place.command(HABITAT).arg("env").args(options).output().unwrap()
 }
 
-#[test]
 fn the_variables_are_those_of_the_protocol_in_every_form() {
     let place = Place::new();
     let folder = place.folder.path().to_str().unwrap();
@@ -631,7 +627,6 @@ fn the_variables_are_those_of_the_protocol_in_every_form() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), format!("1 {folder}/kineto.conf"));
 }
 
-#[test]
 fn a_folder_or_a_config_file_that_will_not_do_is_refused() {
     let place = Place::new();
     let output = env(&place, &["--socket-dir", &format!("/tmp/{}", "x".repeat(60))]);

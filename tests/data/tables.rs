@@ -1,26 +1,23 @@
 //! What is shipped against the tables it was made from.
-//!
-//! The tables lie beside a checkout (`../shared/data`), not in it: without them each test
-//! says what it skipped.
-
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use habitat_tui::pricing::Tier;
 use habitat_tui::store::bundled;
 
+use crate::needs::shared;
+
+trials! {
+    with (shared("gpus/gpus.csv")) => [every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts],
+    with (shared("prices/offers.csv")) => [every_offer_of_the_table_is_shipped_with_price_date_and_scope],
+}
+
 type Row = BTreeMap<String, String>;
 
-fn table(name: &str) -> Option<Vec<Row>> {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", name].iter().collect();
-    if !path.exists() {
-        eprintln!("skipped: {} is not there", path.display());
-        return None;
-    }
+fn table(path: &Path) -> Vec<Row> {
     let mut reader = csv::Reader::from_path(path).unwrap();
-    Some(reader.deserialize().map(Result::unwrap).collect())
+    reader.deserialize().map(Result::unwrap).collect()
 }
 
 fn number(row: &Row, key: &str) -> Option<f64> {
@@ -35,9 +32,8 @@ fn close(a: Option<f64>, b: Option<f64>) -> bool {
     }
 }
 
-#[test]
-fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts() {
-    let Some(rows) = table("gpus/gpus.csv") else { return };
+fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts(path: &Path) {
+    let rows = table(path);
     let gpus: BTreeMap<String, _> = bundled::gpus().into_iter().map(|gpu| (gpu.slug.to_string(), gpu)).collect();
     assert_eq!(rows.len(), gpus.len());
     for row in rows {
@@ -81,9 +77,8 @@ fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts() {
     }
 }
 
-#[test]
-fn every_offer_of_the_table_is_shipped_with_price_date_and_scope() {
-    let Some(rows) = table("prices/offers.csv") else { return };
+fn every_offer_of_the_table_is_shipped_with_price_date_and_scope(path: &Path) {
+    let rows = table(path);
     let mut expected: Vec<(String, String, String)> = Vec::new();
     for row in &rows {
         for (tier, key) in [("on-demand", "on_demand_usd_per_hour"), ("spot", "spot_usd_per_hour")] {

@@ -1,0 +1,108 @@
+//! Tests that need something this machine may lack: a Python, PyTorch, a compiler, recordings
+//! beside the checkout, the rights of root. Each says what it needs in a list ([`trials!`]).
+//! Whether it is there is asked when the test is to run; where it is not, the test is reported
+//! as ignored, with the reason, and never as passed.
+#![allow(dead_code, unused_macros, missing_docs, unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+/// What a test needs, or why it is not there.
+pub type Need<T> = Result<T, String>;
+
+/// The tests of a file, by what they need: `always ()` nothing, `when (need())` something that
+/// is there or is not, `with (need())` something that the test takes by reference.
+macro_rules! trials {
+    ($($kind:ident $need:tt => [$($(#[$attribute:meta])* $test:path),* $(,)?]),* $(,)?) => {
+        /// Every test of this file; the compiler warns of a function that is not listed.
+        #[allow(clippy::vec_init_then_push, reason = "tests of one system are left out of others")]
+        pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
+            let mut all = Vec::new();
+            $($(
+                $(#[$attribute])*
+                all.push(trials!(@$kind $need $test));
+            )*)*
+            all
+        }
+    };
+    (@always () $test:path) => { $crate::needs::trial(stringify!($test), || Ok(()), |()| $test()) };
+    (@when ($need:expr) $test:path) => { $crate::needs::trial(stringify!($test), || $need, |_| $test()) };
+    (@with ($need:expr) $test:path) => { $crate::needs::trial(stringify!($test), || $need, |it| $test(&it)) };
+}
+
+/// One test, in a thread that has its name, so that the message of a panic names it.
+pub fn trial<T: Send + 'static>(
+    name: &'static str,
+    need: impl FnOnce() -> Need<T> + Send + 'static,
+    test: impl FnOnce(T) + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, move || match need() {
+        Err(reason) => Ok(Completion::ignored_with(reason)),
+        Ok(it) => {
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || test(it)).unwrap();
+            thread.join().map(|()| Completion::Completed).map_err(|_| Failed::without_message())
+        }
+    })
+}
+
+/// The `main` of a file of tests.
+pub fn run(trials: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    if arguments.test_threads.is_none() {
+        arguments.test_threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|count| count.parse().ok());
+    }
+    libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
+}
+
+/// A program that answers `--version`.
+pub fn program(name: &str) -> Need<String> {
+    let found = Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
+    if found { Ok(name.to_owned()) } else { Err(format!("there is no {name}")) }
+}
+
+/// Any Python 3, with PyTorch or without.
+pub fn python() -> Need<String> {
+    program("python3")
+}
+
+/// The interpreter with PyTorch.
+pub fn torch() -> Need<String> {
+    let python = std::env::var("HABITAT_TUI_TEST_PYTHON").ok().filter(|python| !python.is_empty());
+    python.ok_or_else(|| "HABITAT_TUI_TEST_PYTHON names no Python with PyTorch".to_owned())
+}
+
+/// The interpreter with PyTorch of this version or a later one.
+pub fn torch_from(major: u32, minor: u32) -> Need<String> {
+    let python = torch()?;
+    let found = torch_version(&python);
+    if found >= (major, minor) {
+        Ok(python)
+    } else {
+        Err(format!("PyTorch {}.{} is older than {major}.{minor}", found.0, found.1))
+    }
+}
+
+/// Major and minor version of the interpreter's PyTorch.
+pub fn torch_version(python: &str) -> (u32, u32) {
+    let output = Command::new(python).args(["-c", "import torch; print(torch.__version__)"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut numbers = text.split('.').map(|part| part.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+/// A file or folder of the measurements and recordings that lie beside the checkout.
+pub fn shared(name: &str) -> Need<PathBuf> {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", name].iter().collect();
+    if path.exists() { Ok(path) } else { Err(format!("there is no {}", path.display())) }
+}
+
+/// The rights of root, and the program with which root becomes another user.
+pub fn root() -> Need<()> {
+    let user = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    if !user {
+        return Err("only root can be another user too".to_owned());
+    }
+    program("setpriv").map(drop)
+}
