@@ -3,12 +3,12 @@
 //!
 //! The rooms, from the ground up:
 //!
-//! 1. Core: units, text, regress, profile, catalog, predict, pricing, plan. Bytes and values in,
-//!    values out: no files, environment, network, processes, threads, clock or printing, no
-//!    front-end crate. Arrows point one way: units → {profile, catalog, pricing};
-//!    regress, profile and catalog → predict; predict and pricing → plan.
+//! 1. Core: units, text, regress, profile, op, catalog, predict, pricing, plan. Bytes and values
+//!    in, values out: no files, environment, network, processes, threads, clock or printing, no
+//!    front-end crate. Arrows point one way: units → {profile, catalog, pricing}; profile's plain
+//!    data → op; regress, profile, op and catalog → predict; predict and pricing → plan.
 //! 2. report: core → text. terminal: the only way to standard output and standard error.
-//! 3. store: files and folders; knows profile, catalog, pricing, and predict's weights and logs.
+//! 3. store: files and folders; knows profile, op, catalog, pricing, and predict's weights and logs.
 //!    capture: a job started, listened to, and what it did as a profile; a GPU measured, and
 //!    what it reaches as a calibration; knows profile and catalog.
 //!    live: what the screens and the one who follows a running job tell each other, as data.
@@ -101,10 +101,10 @@ fn mentions(line: &str, name: &str) -> bool {
     })
 }
 
-const CORE: [&str; 8] = ["units", "text", "regress", "profile", "catalog", "predict", "pricing", "plan"];
+const CORE: [&str; 9] = ["units", "text", "regress", "profile", "op", "catalog", "predict", "pricing", "plan"];
 /// Rooms that compute and nothing else.
-const PURE: [&str; 10] =
-    ["units", "text", "regress", "profile", "catalog", "predict", "pricing", "plan", "learn", "live"];
+const PURE: [&str; 11] =
+    ["units", "text", "regress", "profile", "op", "catalog", "predict", "pricing", "plan", "learn", "live"];
 
 #[test]
 fn the_core_and_learning_compute_and_nothing_else() {
@@ -146,13 +146,14 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("terminal", vec!["text"]),
         ("regress", vec![]),
         ("profile", vec!["units", "text"]),
+        ("op", vec!["units", "profile"]),
         ("catalog", vec!["units", "text"]),
         ("pricing", vec!["units", "text"]),
-        ("predict", vec!["units", "text", "regress", "profile", "catalog"]),
+        ("predict", vec!["units", "text", "regress", "profile", "op", "catalog"]),
         ("plan", vec!["units", "text", "predict", "pricing"]),
-        ("learn", vec!["units", "text", "regress", "profile", "catalog", "predict"]),
+        ("learn", vec!["units", "text", "regress", "profile", "op", "catalog", "predict"]),
         ("report", all_core.clone()),
-        ("store", vec!["units", "text", "regress", "profile", "catalog", "pricing", "predict"]),
+        ("store", vec!["units", "text", "regress", "profile", "op", "catalog", "pricing", "predict"]),
         ("capture", vec!["units", "text", "profile", "catalog"]),
         ("live", vec!["units", "text", "profile"]),
         ("action", vec!["units"]),
