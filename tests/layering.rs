@@ -145,7 +145,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("text", vec![]),
         ("terminal", vec!["text"]),
         ("regress", vec![]),
-        ("profile", vec!["units", "text"]),
+        ("profile", vec!["units", "text", "op"]),
         ("op", vec!["units", "profile"]),
         ("catalog", vec!["units", "text"]),
         ("pricing", vec!["units", "text"]),
@@ -274,6 +274,30 @@ fn everything_is_printed_in_one_place() {
         .filter(|line| !line.contains("is_terminal()"))
         .collect();
     assert!(found.is_empty(), "use crate::terminal:\n{}", found.join("\n"));
+}
+
+/// What an operator is, is read from its name in `op/name.rs` and its folder alone; the rest
+/// asks there.
+#[test]
+fn only_op_looks_at_names_of_operators() {
+    let elsewhere = [
+        ("predict/suggest.rs", "writes the names of operators to measure"),
+        ("profile/xplane/hlo.rs", "writes instructions of XLA under names of PyTorch"),
+        ("store/collected.rs", "writes the names of a table's rows"),
+        ("store/operator_tables.rs", "writes the names of a table's rows, and reads its own"),
+    ];
+    let allowed = |path: &str| room(path) == "op" || elsewhere.iter().any(|(place, _)| *place == path);
+    let methods = ["contains", "starts_with", "ends_with", "strip_prefix", "strip_suffix", "split", "rsplit", "as_str"];
+    let looks: Vec<String> = ["operation.name", "call.name", "description.name"]
+        .iter()
+        .flat_map(|name| methods.iter().map(move |method| format!("{name}.{method}")))
+        .collect();
+    let looks: Vec<&str> = looks.iter().map(String::as_str).chain(["\"aten::"]).collect();
+    let found = offences(allowed, &looks);
+    assert!(found.is_empty(), "ask crate::op::name:\n{}", found.join("\n"));
+    for (place, reason) in elsewhere {
+        assert!(!offences(|path| path != place, &looks).is_empty(), "src/{place} no longer {reason}: strike it off");
+    }
 }
 
 #[test]
