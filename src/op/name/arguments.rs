@@ -38,7 +38,6 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         }
         "aten::native_layer_norm" => &[(1, "normalized_shape"), (4, "eps")],
         "aten::native_group_norm" => &[(6, "groups"), (7, "eps")],
-        "aten::_softmax" | "aten::_log_softmax" => &[(1, "dim")],
         "aten::_softmax_backward_data" | "aten::_log_softmax_backward_data" => &[(2, "dim")],
         "aten::native_dropout" => &[(1, "p"), (2, "training")],
         "aten::scaled_dot_product_attention" => &[(4, "dropout_p"), (5, "is_causal"), (6, "scale"), (7, "enable_gqa")],
@@ -81,7 +80,8 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
             (17, "bidirectional"),
         ],
         "aten::sum" | "aten::mean" => &[(1, "dim"), (2, "keepdim")],
-        "aten::cat" | "aten::index_select" | "aten::gather" | "aten::cumsum" => &[(1, "dim")],
+        "aten::_softmax" | "aten::_log_softmax" | "aten::cat" | "aten::index_select" | "aten::gather"
+        | "aten::cumsum" => &[(1, "dim")],
         "aten::gelu" => &[(1, "approximate")],
         "aten::gelu_backward" => &[(2, "approximate")],
         _ => &[],

@@ -49,7 +49,7 @@ pub fn is_foreach(name: &str) -> bool {
     name.contains("_foreach_")
 }
 
-/// Whether it changes its first argument and gives it back, as those of ATen whose names end
+/// Whether it changes its first argument and gives it back, as those of `ATen` whose names end
 /// so do.
 pub fn is_in_place(name: &str) -> bool {
     name.starts_with("aten::") && name.ends_with('_') && !name.ends_with("__")

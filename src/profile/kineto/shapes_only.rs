@@ -87,7 +87,9 @@ fn of_one_shape(
         elements[step] = tensors.fold(elements[step], u64::saturating_add);
     }
     let mut groups: BTreeMap<&[(u32, u32, Phase)], Vec<usize>> = BTreeMap::new();
-    operators.iter_mut().for_each(|of_step| of_step.sort_unstable());
+    for of_step in &mut operators {
+        of_step.sort_unstable();
+    }
     for step in &kept {
         groups.entry(&operators[*step]).or_default().push(*step);
     }
