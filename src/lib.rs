@@ -26,6 +26,7 @@ pub mod catalog;
 pub mod cli;
 pub mod learn;
 pub mod live;
+pub mod op;
 pub mod plan;
 pub mod predict;
 pub mod pricing;

@@ -12,7 +12,6 @@ pub mod bundle;
 mod communication;
 pub mod compare;
 pub mod estimate;
-pub mod family;
 pub mod features;
 pub mod gaussian;
 pub mod habitat;
@@ -26,7 +25,6 @@ pub mod mlp;
 mod notes;
 pub mod origin;
 mod precision;
-pub mod primitive;
 pub mod random;
 pub mod rate;
 pub mod roofline;
@@ -38,7 +36,6 @@ pub mod suggest;
 mod unshaped;
 pub mod warning;
 pub mod wave;
-pub mod work;
 
 pub use communication::communicates;
 pub use estimate::{

@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use habitat_tui::predict::family::{Family, family};
-use habitat_tui::predict::work::work;
+use habitat_tui::op::{Family, family, work};
 use habitat_tui::profile::Profile;
 use habitat_tui::profile::kineto::{self, ImportOptions};
 use habitat_tui::store;

@@ -3,12 +3,13 @@
 //!
 //! The rooms, from the ground up:
 //!
-//! 1. Core: units, text, regress, profile, catalog, predict, pricing, plan. Bytes and values in,
-//!    values out: no files, environment, network, processes, threads, clock or printing, no
-//!    front-end crate. Arrows point one way: units → {profile, catalog, pricing};
-//!    regress, profile and catalog → predict; predict and pricing → plan.
+//! 1. Core: units, text, regress, profile, op, catalog, predict, pricing, plan. Bytes and values
+//!    in, values out: no files, environment, network, processes, threads, clock or printing, no
+//!    front-end crate. Arrows point one way: units → {profile, catalog, pricing}; profile's plain
+//!    data → op → profile's readers of recordings; regress, profile, op and catalog → predict;
+//!    predict and pricing → plan.
 //! 2. report: core → text. terminal: the only way to standard output and standard error.
-//! 3. store: files and folders; knows profile, catalog, pricing, and predict's weights and logs.
+//! 3. store: files and folders; knows profile, op, catalog, pricing, and predict's weights and logs.
 //!    capture: a job started, listened to, and what it did as a profile; a GPU measured, and
 //!    what it reaches as a calibration; knows profile and catalog.
 //!    live: what the screens and the one who follows a running job tell each other, as data.
@@ -101,10 +102,10 @@ fn mentions(line: &str, name: &str) -> bool {
     })
 }
 
-const CORE: [&str; 8] = ["units", "text", "regress", "profile", "catalog", "predict", "pricing", "plan"];
+const CORE: [&str; 9] = ["units", "text", "regress", "profile", "op", "catalog", "predict", "pricing", "plan"];
 /// Rooms that compute and nothing else.
-const PURE: [&str; 10] =
-    ["units", "text", "regress", "profile", "catalog", "predict", "pricing", "plan", "learn", "live"];
+const PURE: [&str; 11] =
+    ["units", "text", "regress", "profile", "op", "catalog", "predict", "pricing", "plan", "learn", "live"];
 
 #[test]
 fn the_core_and_learning_compute_and_nothing_else() {
@@ -145,14 +146,15 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("text", vec![]),
         ("terminal", vec!["text"]),
         ("regress", vec![]),
-        ("profile", vec!["units", "text"]),
+        ("profile", vec!["units", "text", "op"]),
+        ("op", vec!["units", "profile"]),
         ("catalog", vec!["units", "text"]),
         ("pricing", vec!["units", "text"]),
-        ("predict", vec!["units", "text", "regress", "profile", "catalog"]),
+        ("predict", vec!["units", "text", "regress", "profile", "op", "catalog"]),
         ("plan", vec!["units", "text", "predict", "pricing"]),
-        ("learn", vec!["units", "text", "regress", "profile", "catalog", "predict"]),
+        ("learn", vec!["units", "text", "regress", "profile", "op", "catalog", "predict"]),
         ("report", all_core.clone()),
-        ("store", vec!["units", "text", "regress", "profile", "catalog", "pricing", "predict"]),
+        ("store", vec!["units", "text", "regress", "profile", "op", "catalog", "pricing", "predict"]),
         ("capture", vec!["units", "text", "profile", "catalog"]),
         ("live", vec!["units", "text", "profile"]),
         ("action", vec!["units"]),
@@ -273,6 +275,33 @@ fn everything_is_printed_in_one_place() {
         .filter(|line| !line.contains("is_terminal()"))
         .collect();
     assert!(found.is_empty(), "use crate::terminal:\n{}", found.join("\n"));
+}
+
+/// What an operator is, is read from its name in `op/name.rs` and its folder alone; the rest
+/// asks there.
+#[test]
+fn only_op_looks_at_names_of_operators() {
+    let elsewhere = [
+        ("predict/suggest.rs", "writes the names of operators to measure"),
+        ("profile/xplane/hlo.rs", "writes instructions of XLA under names of PyTorch"),
+        ("store/collected.rs", "writes the names of a table's rows"),
+        ("store/operator_tables.rs", "writes the names of a table's rows, and reads its own"),
+    ];
+    let allowed = |path: &str| room(path) == "op" || elsewhere.iter().any(|(place, _)| *place == path);
+    let methods = ["contains", "starts_with", "ends_with", "strip_prefix", "strip_suffix", "split", "rsplit"];
+    let looks: Vec<String> = ["operation.name", "call.name", "description.name"]
+        .iter()
+        .flat_map(|name| {
+            let match_on = std::iter::once(format!("match {name}"));
+            methods.iter().map(move |method| format!("{name}.{method}")).chain(match_on)
+        })
+        .collect();
+    let looks: Vec<&str> = looks.iter().map(String::as_str).chain(["\"aten::"]).collect();
+    let found = offences(allowed, &looks);
+    assert!(found.is_empty(), "ask crate::op::name:\n{}", found.join("\n"));
+    for (place, reason) in elsewhere {
+        assert!(!offences(|path| path != place, &looks).is_empty(), "src/{place} no longer {reason}: strike it off");
+    }
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::catalog::{Catalog, GpuSpec, UnknownGpu};
+use crate::op::{Part, parts};
 use crate::predict::features::{Features, Hardware, Load, OperatorModel, features};
 use crate::predict::learned::{ALONE_LAUNCH_US, STEP_LAUNCH_US};
-use crate::predict::primitive::{Part, parts};
 use crate::predict::random::Random;
 use crate::predict::rate::product_rate;
 use crate::profile::{Operation, Phase, Precision, Profile};

@@ -3,12 +3,12 @@
 
 use super::OperationPrediction;
 use super::communication::{Communication, Doubt};
-use super::family::Family;
 use super::learned::Models;
 use super::rate;
 use super::route::{Route, Routed};
 use super::step::{device_time, shares};
 use super::warning::Warning;
+use crate::op::Family;
 use crate::profile::Profile;
 use crate::units::Micros;
 

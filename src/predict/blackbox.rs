@@ -17,15 +17,14 @@
 
 mod anatomy;
 mod between;
-mod kind;
 pub mod min_max;
 pub mod model;
 mod recorded;
 mod totals;
 
+pub use crate::op::OperatorKind;
 pub use anatomy::Anatomy;
 pub use between::{Axis, BetweenError, between};
-pub use kind::OperatorKind;
 pub use model::{BlackBoxModel, ModelError, Range, Settings, Shape, Sizes};
 pub use recorded::{Recorded, StepRecord, network_family};
 pub use totals::{OperatorTotals, TotalsError};

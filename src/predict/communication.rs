@@ -9,25 +9,15 @@
 //! - high: the whole step, as if all communication had been hidden.
 
 use super::estimate::{Estimate, Method};
-use super::family::{Family, family};
 use super::route::Routed;
 use super::warning::{Warning, WarningKind};
+use crate::op::{Family, family, name};
 use crate::profile::{Mode, Profile};
 use crate::units::Micros;
 
 /// The part of the communication's time from which on collectives of split models count: a
 /// metric or the statistics of a batch norm may be gathered in any job.
 const SPLIT_SHARE: f64 = 0.1;
-
-/// Parts of the names of collectives that models split over GPUs need, without underscores.
-const SPLIT: [(&str, &str); 6] = [
-    ("allgather", "all-gather"),
-    ("reducescatter", "reduce-scatter"),
-    ("alltoall", "all-to-all"),
-    ("sendrecv", "send and receive"),
-    ("c10dfunctional", "collectives of DTensor"),
-    ("dtensor", "collectives of DTensor"),
-];
 
 /// Whether a recorded step communicates with other GPUs.
 pub fn communicates(profile: &Profile) -> bool {
@@ -60,10 +50,9 @@ impl Communication {
         let mut split: Vec<&'static str> = Vec::new();
         let mut splitting = Micros::ZERO;
         for (operation, time) in collectives() {
-            let name = operation.name.to_ascii_lowercase().replace('_', "");
-            let Some((_, word)) = SPLIT.iter().find(|(part, _)| name.contains(part)) else { continue };
+            let Some(word) = name::split_collective(&operation.name) else { continue };
             splitting += time.unwrap_or_default();
-            if !split.contains(word) {
+            if !split.contains(&word) {
                 split.push(word);
             }
         }

@@ -8,8 +8,8 @@
 
 use crate::catalog::GpuSpec;
 
-use super::primitive::{Primitive, RowsKind};
 use super::rate::{ProductRate, streaming_bandwidth, streaming_bandwidth_by_rule};
+use crate::op::{Primitive, RowsKind};
 
 /// The models, one network ensemble each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -17,12 +17,13 @@
 use std::collections::BTreeMap;
 
 use super::bundle::Bundle;
-use super::family::{Family, family};
 use super::mlp::{Mlp, ModelError};
 use super::roofline::SHORTEST_KERNEL_US;
-use super::work::{element_type, volume};
 use crate::catalog::GpuSpec;
-use crate::profile::{Attribute, DType, Operation, Precision, Shape};
+use crate::op::name::ProductForm;
+use crate::op::product::factors;
+use crate::op::{Convolution, Form, Op, Product, Sizes, element_type, volume};
+use crate::profile::{Attribute, DType, Operation, Precision};
 use crate::units::{GIB, GpuSlug, Micros};
 
 /// Operators with a network.
@@ -81,9 +82,18 @@ pub struct Described {
 
 /// An operation in the terms of a network; `None` where none fits.
 pub fn describe(operation: &Operation) -> Option<Described> {
-    match family(operation) {
-        Family::Gemm => product(operation),
-        Family::Convolution => convolution(operation),
+    let op = Op::of(operation);
+    match (op.name.form, op.sizes?) {
+        (Form::Product(ProductForm::Einsum), Sizes::Product(product)) => {
+            let Product { batch, rows, reduction, columns, .. } = product;
+            if batch == 1.0 {
+                described(Kind::Linear, &[rows, reduction, columns], 1.0)
+            } else {
+                described(Kind::Bmm, &[batch, rows, reduction, columns], 1.0)
+            }
+        }
+        (Form::Product(form), Sizes::Product(_)) => product(operation, form),
+        (_, Sizes::Convolution(layer)) => convolution(operation, &layer),
         _ => None,
     }
 }
@@ -95,16 +105,12 @@ pub fn inputs(dimensions: &[f32], gpu: &GpuSpec) -> impl Iterator<Item = f32> {
     dimensions.iter().copied().chain(figures.map(|figure| figure as f32))
 }
 
-fn product(operation: &Operation) -> Option<Described> {
-    let bare = operation.name.rsplit("::").next().unwrap_or(&operation.name).trim_matches('_');
-    // addmm and baddbmm carry the bias first.
-    let skip = usize::from(bare.starts_with("addmm") || bare.starts_with("baddbmm"));
-    let [left, right] = operation.inputs.get(skip..skip + 2)? else { return None };
+fn product(operation: &Operation, form: ProductForm) -> Option<Described> {
+    let [left, right] = factors(operation, form)?;
     let reduction = *left.last()?;
-    let columns = match (bare, right.as_slice()) {
-        ("linear", &[columns, n]) if n == reduction => columns,
-        ("linear", _) => return None,
-        (_, &[.., n, columns]) if n == reduction => columns,
+    let columns = match (form, right.as_slice()) {
+        (ProductForm::Linear, &[columns, n]) if n == reduction => columns,
+        (ProductForm::Plain | ProductForm::BiasFirst, &[.., n, columns]) if n == reduction => columns,
         _ => return None,
     };
     let (kind, sizes) = if right.len() == 2 {
@@ -119,38 +125,21 @@ fn product(operation: &Operation) -> Option<Described> {
     described(kind, &sizes, 1.0)
 }
 
-fn convolution(operation: &Operation) -> Option<Described> {
-    let flag = |key: &str| matches!(operation.attributes.get(key), Some(Attribute::Bool(true)));
-    let name = operation.name.to_ascii_lowercase();
-    let tensors: Vec<&Shape> = operation.inputs.iter().filter(|shape| shape.len() == 4).collect();
-    let backward = name.contains("backward");
-    let [input, weight] = tensors.get(usize::from(backward)..usize::from(backward) + 2)? else { return None };
-    let times = match operation.attributes.get("output_mask") {
-        _ if !backward => 1.0,
-        Some(Attribute::List(mask)) => {
-            mask.iter().take(2).filter(|flag| matches!(flag, Attribute::Bool(true))).count() as f64
-        }
-        _ if name.contains("backward_input") || name.contains("backward_weight") => 1.0,
-        _ => 2.0,
-    };
+fn convolution(operation: &Operation, layer: &Convolution) -> Option<Described> {
     // One number for both directions, or nothing.
-    let square = |key: &str, default: i64| -> Option<i64> {
-        let Some(attribute) = operation.attributes.get(key) else { return Some(default) };
-        let values = attribute.as_ints()?;
+    let square = |values: &[i64]| -> Option<i64> {
         let first = *values.first()?;
         (first >= 0 && values.iter().all(|&value| value == first)).then_some(first)
     };
-    let (stride, padding) = (square("stride", 1)?, square("padding", 0)?);
-    let plain = square("dilation", 1)? == 1
-        && square("groups", 1)? == 1
-        && weight[1] == input[1]
-        && !flag("transposed")
-        && !name.contains("transpose");
-    if !plain || input[2] != input[3] || weight[2] != weight[3] {
+    let (stride, padding) = (square(&layer.stride)?, square(&layer.padding)?);
+    let groups = operation.attributes.get("groups").map_or(Some(1), Attribute::as_int)?;
+    let ([height, width], [down, across]) = (&layer.image[..], &layer.filter[..]) else { return None };
+    let plain = square(&layer.dilation)? == 1 && groups == 1 && layer.groups == 1.0 && !layer.transposed;
+    if !plain || height != width || down != across {
         return None;
     }
-    let sizes = [input[0], input[1], weight[0], weight[2], input[2]].map(|size| size as f64);
-    described(Kind::Conv2d, &[&sizes[..], &[stride as f64, padding as f64]].concat(), times)
+    let sizes = [layer.images, layer.in_channels, layer.out_channels, *down as f64, *height as f64];
+    described(Kind::Conv2d, &[&sizes[..], &[stride as f64, padding as f64]].concat(), layer.passes())
 }
 
 fn described(kind: Kind, sizes: &[f64], times: f64) -> Option<Described> {

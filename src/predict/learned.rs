@@ -19,9 +19,8 @@ use super::features::{Features, Hardware, Load, OperatorModel, features};
 use super::head::Head;
 use super::measured::{Corrected, Corrections, Counts, DEVIATIONS};
 use super::mlp::{Mlp, ModelError};
-use super::primitive::{Part, Primitive, parts};
 use super::rate::{ProductRate, calibrated_fp32_rate, fp32_product_rate, product_rate};
-use super::work::element_type;
+use crate::op::{Part, Primitive, element_type, parts};
 pub use file::{Facts, ModelFacts, StepFacts};
 
 /// What a launch costs within a step, where launches follow each other closely.

@@ -15,8 +15,7 @@ use super::features::{Load, OperatorModel};
 use super::gaussian::{Prior, Process};
 use super::learned::{ModelFacts, Models, Query, Spread, WIDE};
 use super::mlp::ModelError;
-use super::primitive::{Part, Primitive, parts};
-use super::work::element_type;
+use crate::op::{Part, Primitive, element_type, parts};
 
 /// An operator, measured by itself with events.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -14,8 +14,7 @@ use crate::regress::line::{Line, Point};
 use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
-use super::family::{Family, family};
-use super::work::volume;
+use crate::op::{Family, family, volume};
 
 /// Share of nominal memory that a process can use.
 const USABLE_SHARE: f64 = 0.92;

@@ -17,10 +17,10 @@ use crate::profile::{DType, Operation, Phase, Precision, Profile, is_host_transf
 use crate::units::{Bytes, Micros};
 
 use super::estimate::{Estimate, OperationPrediction};
-use super::family::Family;
 use super::roofline::roofline;
 use super::route::Routed;
-use super::work::Work;
+use crate::op::name::{self, Form, Name, NormalisationForm};
+use crate::op::{Family, Work};
 
 /// Mean error of whole steps predicted so, from another GPU (Habitat section 6.1.2).
 const CHANGED_STEP_ERROR: f64 = 0.161;
@@ -73,7 +73,7 @@ impl Change {
         )];
         let casts: u64 = routed
             .iter()
-            .filter(|routed| is_cast(routed.operation))
+            .filter(|routed| name::is_cast(&routed.operation.name))
             .map(|routed| u64::from(routed.operation.count))
             .sum();
         if mixes(from) && !mixes(to) && casts > 0 {
@@ -166,7 +166,7 @@ impl Change {
         };
         let Some(half) = half else {
             // A cast has the sizes of both sides.
-            return if is_cast(operation) { recorded.clone() } else { DType::Float32 };
+            return if name::is_cast(&operation.name) { recorded.clone() } else { DType::Float32 };
         };
         if self.to == Precision::Fp8 && family == Family::Gemm {
             return DType::Float8E4m3;
@@ -174,7 +174,7 @@ impl Change {
         // What was mixed already says itself which operations run in 16 bits.
         let lowered = match (mixes(self.from), mixes(self.to)) {
             (true, true) => *recorded != DType::Float32,
-            (_, true) => lowered_by_autocast(operation, family),
+            (_, true) => lowered_by_autocast(operation),
             (_, false) => true,
         };
         if lowered { half } else { DType::Float32 }
@@ -206,47 +206,19 @@ const fn is_floating(dtype: &DType) -> bool {
     matches!(dtype, DType::Float32 | DType::Float16 | DType::Bfloat16 | DType::Float8E4m3 | DType::Float8E5m2)
 }
 
-/// Copies from one element type to another, which mixed precision is full of.
-fn is_cast(operation: &Operation) -> bool {
-    matches!(operation.name.as_str(), "aten::_to_copy" | "aten::to" | "aten::copy_")
-}
-
-/// Element-wise operators that autocast keeps in 32 bits, by the beginnings of their names.
-const WIDE: &[&str] = &[
-    "pow",
-    "exp",
-    "log",
-    "rsqrt",
-    "reciprocal",
-    "cosh",
-    "sinh",
-    "tan_",
-    "softplus",
-    "acos",
-    "asin",
-    "erfinv",
-    "cumsum",
-    "cumprod",
-    "prod",
-    "renorm",
-    "cdist",
-];
-
-/// Whether an operation recorded in 32 bits runs in 16 under autocast (list of operators:
-/// PyTorch's documentation of `torch.amp`, "CUDA Ops that can autocast to float32").
-fn lowered_by_autocast(operation: &Operation, family: Family) -> bool {
+/// Whether an operation recorded in 32 bits runs in 16 under autocast.
+fn lowered_by_autocast(operation: &Operation) -> bool {
     if !matches!(operation.phase, Phase::Forward | Phase::Backward | Phase::Other) {
         return false;
     }
-    let bare = operation.name.rsplit("::").next().unwrap_or(&operation.name).trim_start_matches('_');
-    let backward = operation.phase == Phase::Backward;
-    match family {
-        Family::Gemm | Family::Convolution | Family::Attention | Family::Recurrent | Family::Pooling => true,
-        Family::Normalisation => bare.contains("batch_norm") || bare.contains("instance_norm"),
+    let name = Name::of(&operation.name);
+    match name.form {
+        Form::Normalisation(form) => form == NormalisationForm::Channel,
         // Sums of 16-bit gradients stay so; losses and sums of the forward pass do not.
-        Family::Reduction => backward && !bare.contains("loss") && !bare.contains("entropy"),
-        Family::Elementwise => !WIDE.iter().any(|start| bare.starts_with(start)),
-        Family::Softmax | Family::Embedding | Family::View | Family::Communication | Family::Unknown => false,
+        Form::Reduction(_) => operation.phase == Phase::Backward && !name.loss,
+        Form::Stream(_) => !name::is_kept_wide(&operation.name),
+        Form::Pooling => true,
+        _ => name.family().varies_kernels(),
     }
 }
 

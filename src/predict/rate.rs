@@ -18,7 +18,7 @@ use crate::profile::{DType, Precision};
 use crate::units::{BytesPerSecond, FlopsPerSecond};
 
 use super::roofline::sustained_rate;
-use super::work::Arithmetic;
+use crate::op::Arithmetic;
 
 /// Share of the FP32 peak that long products reach on multiprocessors of 64 lanes.
 const ISSUE_SHARE: f64 = 0.95;

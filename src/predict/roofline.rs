@@ -14,7 +14,7 @@ use crate::catalog::{BandwidthKind, GpuSpec};
 use crate::profile::{DType, Precision};
 use crate::units::{BytesPerSecond, FlopsPerSecond, Micros};
 
-use super::work::{Arithmetic, Work};
+use crate::op::{Arithmetic, Work};
 
 /// Median of measured over nominal bandwidth among the GPUs of the catalog.
 pub const TYPICAL_BANDWIDTH_SHARE: f64 = 0.83;

@@ -13,14 +13,13 @@ use crate::profile::{DType, Operation, Precision};
 use crate::units::{Flops, Micros};
 
 use super::estimate::{Estimate, Method, OperationPrediction};
-use super::family::{Family, family};
 use super::habitat::HabitatTimes;
 use super::kernelwise::{Level, Lines};
 use super::learned::LearnedTime;
 use super::roofline::{SHORTEST_KERNEL_US, attained_bandwidth, roofline, sustained_rate};
 use super::unshaped;
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
-use super::work::{Arithmetic, Work, element_type, work};
+use crate::op::{Arithmetic, Family, Work, element_type, family, work};
 
 /// Which methods may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

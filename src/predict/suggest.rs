@@ -16,8 +16,7 @@ use super::gaussian::Process;
 use super::learned::{Models, Query};
 use super::measured::{arithmetic, coordinates, is_host_bound, prior};
 use super::mlp::ModelError;
-use super::primitive::{Part, Primitive, RowsKind, parts};
-use super::work::element_type;
+use crate::op::{Part, Primitive, RowsKind, element_type, parts};
 
 /// Operators of one model that are compared; those with most device time.
 const MOST: usize = 400;

@@ -8,12 +8,11 @@
 
 use super::compare::COVERED;
 use super::estimate::{Estimate, Method};
-use super::family::Family;
 use super::roofline::{attained_bandwidth, sustained_rate};
 use super::route::Routed;
 use super::warning::{Warning, WarningKind};
-use super::work::Arithmetic;
 use crate::catalog::GpuSpec;
+use crate::op::{Arithmetic, Family};
 use crate::profile::{DType, Precision, Profile};
 use crate::units::Micros;
 

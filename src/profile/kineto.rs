@@ -47,10 +47,8 @@ use std::collections::HashSet;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-pub(in crate::profile) use self::args::positions;
 pub use self::error::KinetoError;
 pub(in crate::profile) use self::feed::{Feed, Grouping, Range, RangeKind, Recorder, Work, WorkKind};
-pub(in crate::profile) use self::nest::is_autograd_node;
 pub(in crate::profile) use self::ranks::choose;
 pub use self::ranks::{NoSuchDevice, combine};
 pub use self::samples::ModelInput;

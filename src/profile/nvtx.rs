@@ -5,8 +5,9 @@
 //! name optional (`getNvtxStr` in PyTorch's `torch/csrc/profiler/util.cpp`). Everything
 //! else is a range of the program's own, or of a library in its own domain.
 
+use crate::op::name::is_autograd_node;
 use crate::profile::Phase;
-use crate::profile::kineto::{RangeKind, is_autograd_node};
+use crate::profile::kineto::RangeKind;
 
 /// Characters of sizes that are kept; a fused optimizer lists every parameter.
 const LONGEST_SIZES: usize = 256 << 10;

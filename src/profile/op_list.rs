@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::kineto::positions;
 use super::read::json_error;
 use super::{
     Attribute, DType, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape,
     Step, Workload,
 };
+use crate::op;
 use crate::text;
 use crate::units::Bytes;
 
@@ -236,8 +236,7 @@ fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
         Some("float16") => return Some(Precision::AmpFp16),
         _ => {}
     }
-    let products = ["mm", "conv", "linear", "matmul", "attention", "rnn"];
-    let first = operations.iter().find(|operation| products.iter().any(|part| operation.name.contains(part)))?;
+    let first = operations.iter().find(|operation| op::family(operation).varies_kernels())?;
     match first.dtype.as_ref()? {
         DType::Float32 if info.tf32 => Some(Precision::Tf32),
         DType::Float32 => Some(Precision::Fp32),
@@ -256,13 +255,13 @@ fn operation(record: &Record) -> Operation {
     record.outputs.iter().for_each(|value| collect(value, &mut results));
     let dtype = dtype(&tensors).or_else(|| dtype(&results));
     let mut outputs: Vec<Shape> = results.into_iter().map(|(shape, _)| shape).collect();
-    if outputs.is_empty() && name.contains("_foreach_") && name.ends_with('_') {
+    if outputs.is_empty() && op::name::is_foreach(&name) && op::name::is_in_place(&name) {
         // In place: the first list is the result.
         let mut first = Vec::new();
         record.inputs.iter().take(1).for_each(|value| collect(value, &mut first));
         outputs = first.into_iter().map(|(shape, _)| shape).collect();
     }
-    let attributes = positions(&name)
+    let attributes = op::name::positions(&name)
         .iter()
         .filter_map(|(place, key)| {
             let value = record.inputs.get(*place).or_else(|| record.kwargs.as_ref()?.get(*key))?;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::format;
 use super::table::{Cell, Column, Table};
+use crate::op::StepWork;
 use crate::predict::memory::MemoryLine;
-use crate::predict::work::StepWork;
 use crate::profile::{Memory, Profile};
 use crate::text;
 use crate::units::{Bytes, Flops};

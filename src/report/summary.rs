@@ -64,9 +64,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
         let phases: Vec<_> =
             breakdown.phases.iter().map(|phase| format!("{} {}", phase.phase, format::percent(phase.share))).collect();
         writeln!(out, "  {}", phases.join(" · "))?;
-        let entries = Breakdown::entries(profile, GroupBy::Name, None, |operation| {
-            crate::predict::family::family(operation).name()
-        });
+        let entries = Breakdown::entries(profile, GroupBy::Name, None, |operation| crate::op::family(operation).name());
         for entry in entries.iter().take(TOP) {
             let name = text::clean(&entry.label, 48);
             writeln!(

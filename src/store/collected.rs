@@ -17,6 +17,7 @@ use serde::Deserialize;
 use super::files::{Limit, StoreError, beginning, read_text};
 use super::operator_tables::{self, Row, Split};
 use crate::catalog::{Catalog, DeviceIdentity};
+use crate::op::Name;
 use crate::profile::{Attribute, DType, Operation, Phase, Precision};
 use crate::units::{GpuSlug, Micros};
 
@@ -371,7 +372,7 @@ fn convolution(pass: &str, config: &Config<'_>) -> Result<Option<Operation>, Str
 }
 
 fn of(name: &str, inputs: Vec<Vec<u64>>, outputs: Vec<Vec<u64>>) -> Operation {
-    let phase = if name.contains("backward") { Phase::Backward } else { Phase::Forward };
+    let phase = if Name::of(name).pass.is_backward() { Phase::Backward } else { Phase::Forward };
     Operation { phase, outputs, ..operator_tables::forward(name, inputs, Vec::new()) }
 }
 

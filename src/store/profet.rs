@@ -17,6 +17,7 @@ use csv::StringRecord;
 pub use series::{Series, SeriesStep, read_series};
 
 use super::files::{Limit, StoreError, open};
+use crate::op::name::tensorflow;
 use crate::predict::blackbox::{OperatorKind, OperatorTotals, Recorded, StepRecord};
 use crate::units::{GpuSlug, Micros};
 
@@ -106,7 +107,7 @@ impl Heading {
             return Self::Idle;
         }
         if let Some(op) = name.strip_prefix("Device_") {
-            return Self::Operator(op.into(), OperatorKind::of_tensorflow(op));
+            return Self::Operator(op.into(), tensorflow::kind(op));
         }
         if name.contains('.')
             && let Ok(gpu) = gpu(name)

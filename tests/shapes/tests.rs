@@ -124,7 +124,7 @@ fn a_small_network_has_known_work_and_memory(python: &str) {
     assert_eq!((workload.batch_size, workload.parameter_count), (Some(32), Some(49_472)));
     assert_eq!((workload.precision, workload.sequence_length), (Some(Precision::Fp32), None));
     assert_eq!((&profile.origin, profile.measured_step()), (&None, None));
-    let work = habitat_tui::predict::work::StepWork::of(&profile);
+    let work = habitat_tui::op::StepWork::of(&profile);
     let (first, second) = (128.0 * 256.0, 256.0 * 64.0);
     assert_eq!(work.forward.get(), 2.0 * 32.0 * (first + second));
     // The first layer's input has no gradient.
@@ -260,7 +260,7 @@ fn recurrent_layers_are_one_call(python: &str) {
     let profile = place.profile(python, "layers.py:lstm", &[]);
     assert_eq!(named(&profile, "aten::_cudnn_rnn").len(), 1);
     assert_eq!(named(&profile, "aten::_cudnn_rnn_backward")[0].phase, Phase::Backward);
-    let work = habitat_tui::predict::work::StepWork::of(&profile);
+    let work = habitat_tui::op::StepWork::of(&profile);
     assert_eq!(work.forward.get(), 2.0 * 5.0 * 3.0 * 4.0 * 16.0 * (8.0 + 16.0 + 16.0 + 16.0));
     assert_eq!(work.backward.get(), 2.0 * work.forward.get());
 }

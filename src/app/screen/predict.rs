@@ -4,7 +4,8 @@ use crate::action::Action;
 use crate::app::App;
 use crate::app::job::JobState;
 use crate::app::list::{Cell, Column, Graphic, ListState, Table};
-use crate::app::screen::profile::{phase_role, phase_word, short_name};
+use crate::app::screen::profile::{phase_role, phase_word};
+use crate::op;
 use crate::plan::Range;
 use crate::plan::value::best_value as value_of;
 use crate::predict::{Estimate, Fits, Method, Prediction, Warning};
@@ -481,7 +482,7 @@ pub fn operations_table(app: &App) -> Table {
                 .filter(|(origin, here)| origin.get() > 0.0 && here.mid.get() > 0.0)
                 .map(|(origin, here)| format!("{}×", format::number(origin / here.mid)));
             vec![
-                Cell::text(short_name(&clean(&operation.name, 200)).to_owned()),
+                Cell::text(op::name::short(&clean(&operation.name, 200)).to_owned()),
                 Cell::of(Role::Muted, operation.count.to_string()),
                 Cell::of(Role::Muted, operation.origin_time.map_or_else(|| "–".to_owned(), millis)),
                 Cell::text(time.map_or_else(|| "left out".to_owned(), |time| millis(time.mid))),

@@ -7,7 +7,7 @@ pub use counted::{Counted, is_unmeasured};
 
 use crate::app::App;
 use crate::app::list::{Cell, Column, Graphic, ListState, Table};
-use crate::predict::family;
+use crate::op;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
 use crate::profile::{Kernel, Operation, Phase, Profile};
 use crate::report::format;
@@ -33,7 +33,7 @@ pub struct Row {
 
 /// The rows of a grouping: the most time first, without times the most FLOPs.
 pub fn grouped(profile: &Profile, by: GroupBy, phase: Option<Phase>) -> Vec<Row> {
-    let entries = Breakdown::entries(profile, by, phase, |operation| family::family(operation).name());
+    let entries = Breakdown::entries(profile, by, phase, |operation| op::family(operation).name());
     let row = |entry: Entry| Row { counted: Counted::of(profile, &entry), entry };
     let mut rows: Vec<Row> = entries.into_iter().map(row).collect();
     if is_unmeasured(profile) {
@@ -186,7 +186,7 @@ pub fn table(app: &App) -> Table {
                 ("not measured".to_owned(), String::new(), String::new())
             };
             let mut cells = vec![
-                Cell::text(short_name(&clean(&entry.label, 200)).to_owned()),
+                Cell::text(op::name::short(&clean(&entry.label, 200)).to_owned()),
                 Cell::text(time),
                 Cell::text(share),
                 Cell::draw(phase_role(entry.phase), bar),
@@ -228,11 +228,6 @@ fn finished(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Table {
             "No row passes the filter; Esc clears it.".to_owned()
         },
     }
-}
-
-/// An operator's name without the name space that nearly all share.
-pub fn short_name(name: &str) -> &str {
-    name.strip_prefix("aten::").unwrap_or(name)
 }
 
 /// A phase as one word of at most 12 letters.

@@ -7,7 +7,7 @@ use super::super::CliError;
 use super::super::operators::Judges;
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::catalog::Catalog;
-use crate::predict::family::family;
+use crate::op::family;
 use crate::predict::{Options, Prediction, predict};
 use crate::profile::Profile;
 use crate::store::{self, StoreError};

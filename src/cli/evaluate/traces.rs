@@ -14,7 +14,7 @@ use super::super::import::{resolve, workload_name};
 use super::super::operators::Judges;
 use super::tally::{Evaluation, percent};
 use crate::catalog::Catalog;
-use crate::predict::family::family;
+use crate::op::family;
 use crate::predict::{Options, Precision, Prediction, predict};
 use crate::profile::Profile;
 use crate::profile::kineto::{self, DeviceInfo, ImportOptions};

@@ -10,7 +10,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::predict::family::{Family, family};
+use crate::op::name::ProductForm;
+use crate::op::{self, Form, Name};
 use crate::profile::{Operation, Phase, Profile, Shape};
 
 /// Why a profile cannot be taken to another batch size.
@@ -106,7 +107,7 @@ impl Rules {
                 parameters.extend(operation.inputs.iter().filter(|shape| !shape.is_empty()).cloned());
             }
             parameters.extend(
-                parameter_tensors(operation)
+                op::parameters(operation)
                     .into_iter()
                     .filter_map(|index| operation.inputs.get(index))
                     .filter(|shape| !shape.is_empty())
@@ -128,26 +129,25 @@ impl Rules {
                 return Vec::new();
             }
         }
-        let kind = family(operation);
-        let name = operation.name.to_ascii_lowercase();
-        if kind == Family::Gemm
-            && let Some(places) = self.product(operation, &name)
+        let name = Name::of(&operation.name);
+        if let Form::Product(form) = name.form
+            && let Some(places) = self.product(operation, form)
         {
             return places;
         }
-        let fixed = parameter_tensors(operation);
+        let fixed = op::parameters(operation);
         let mut places = Vec::new();
         for (output, tensors) in [(false, &operation.inputs), (true, &operation.outputs)] {
             for (tensor, shape) in tensors.iter().enumerate() {
                 let held =
-                    if output { is_parameter_gradient(operation, &name, shape) } else { fixed.contains(&tensor) };
+                    if output { op::is_parameter_gradient(operation, name, shape) } else { fixed.contains(&tensor) };
                 if held {
                     continue;
                 }
-                let dimension = match kind {
-                    Family::Recurrent if shape.len() < 3 => None,
-                    Family::Convolution | Family::Pooling if shape.len() > 2 => self.leading(shape),
-                    Family::Normalisation if shape.len() < 2 => None,
+                let dimension = match name.form {
+                    Form::Recurrent { .. } if shape.len() < 3 => None,
+                    Form::Convolution { .. } | Form::Pooling if shape.len() > 2 => self.leading(shape),
+                    Form::Normalisation(_) if shape.len() < 2 => None,
                     _ => self.dimension(operation, shape),
                 };
                 places.extend(dimension.map(|dimension| ExtentPlace { output, tensor, dimension }));
@@ -179,8 +179,7 @@ impl Rules {
         let find = |keep: &dyn Fn(u64) -> bool| shape.iter().position(|&extent| keep(extent));
         if shape[..] == [self.batch] {
             // One number a sample, or a parameter as long as the batch: of losses the former.
-            let name = &operation.name;
-            let of_loss = name.contains("entropy") || name.contains("loss");
+            let of_loss = Name::of(&operation.name).loss;
             let plain = !self.of_parameters.contains(&self.batch);
             return (plain || of_loss || operation.phase == Phase::Forward).then_some(0);
         }
@@ -202,9 +201,9 @@ impl Rules {
 
     /// Matrix products: one of rows, columns and the extent summed over grows with the batch,
     /// in all tensors that have it. `None` where the shapes are not those of a product.
-    fn product(&self, operation: &Operation, name: &str) -> Option<Vec<ExtentPlace>> {
+    fn product(&self, operation: &Operation, form: ProductForm) -> Option<Vec<ExtentPlace>> {
         let at = |output, tensor, dimension| ExtentPlace { output, tensor, dimension };
-        if name.contains("bmm") || operation.inputs.iter().any(|shape| shape.len() > 2) {
+        if operation.inputs.iter().any(|shape| shape.len() > 2) {
             let mut places = Vec::new();
             for (output, tensors) in [(false, &operation.inputs), (true, &operation.outputs)] {
                 for (tensor, shape) in tensors.iter().enumerate() {
@@ -220,7 +219,7 @@ impl Rules {
         // addmm may have a matrix to add before them.
         let ([left, right] | [_, left, right]) = matrices[..] else { return None };
         // linear has its weight transposed.
-        let transposed = name.contains("linear");
+        let transposed = matches!(form, ProductForm::Linear | ProductForm::LinearBackward);
         let (rows, inner) = (operation.inputs[left][0], operation.inputs[left][1]);
         let columns = operation.inputs[right][usize::from(!transposed)];
         if operation.inputs[right][usize::from(transposed)] != inner {
@@ -255,44 +254,10 @@ impl Rules {
     }
 }
 
-/// Which inputs of an operator are parameters, by the operator's meaning.
-fn parameter_tensors(operation: &Operation) -> Vec<usize> {
-    let name = operation.name.to_ascii_lowercase();
-    let inputs = &operation.inputs;
-    let backward = name.contains("backward");
-    let from = |first: usize, keep: &dyn Fn(&Shape) -> bool| -> Vec<usize> {
-        (first..inputs.len()).filter(|&index| keep(&inputs[index])).collect()
-    };
-    match family(operation) {
-        Family::Convolution if backward => from(2, &|_| true).into_iter().take(1).collect(),
-        Family::Convolution => from(1, &|_| true),
-        Family::Normalisation => from(if backward { 2 } else { 1 }, &|shape| shape.len() == 1),
-        Family::Recurrent => from(1, &|shape| shape.len() < 3),
-        Family::Embedding if !backward && !name.contains("gather") && !name.contains("scatter") => {
-            from(0, &|_| true).into_iter().take(1).collect()
-        }
-        Family::Gemm if operation.phase == Phase::Forward && !name.contains("bmm") => {
-            let matrices = inputs.iter().all(|shape| shape.len() == 2);
-            if matrices || name.contains("addmm") || name.contains("linear") {
-                from(inputs.len().saturating_sub(1).max(1), &|_| true)
-            } else {
-                Vec::new()
-            }
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Whether an output is the gradient of a parameter: of convolutions and normalisations, all
-/// that have not the shape of the layer's input.
-fn is_parameter_gradient(operation: &Operation, name: &str, output: &Shape) -> bool {
-    (name.contains("convolution_backward") || name.contains("norm_backward"))
-        && operation.inputs.get(1).is_some_and(|input| input != output)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::{Family, family};
 
     fn sample(name: &str) -> Profile {
         let path = format!("{}/profiler/samples/{name}.habitat.json.zst", env!("CARGO_MANIFEST_DIR"));

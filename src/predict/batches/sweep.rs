@@ -10,8 +10,8 @@
 use super::curve::{BatchCurve, BatchPoint, CurveError, Place};
 use super::rebatch::{RebatchError, Rebatched, rebatch};
 use crate::catalog::{Catalog, GpuSpec};
+use crate::op::{Family, family};
 use crate::predict::estimate::{Estimate, GpuFacts, MemoryFit, Method, Prediction, StepTime};
-use crate::predict::family::{Family, family};
 use crate::predict::memory::{MemoryLine, MemoryNeed};
 use crate::predict::warning::distinct;
 use crate::predict::{Options, PredictError, Warning, origin, predict};

@@ -1,12 +1,11 @@
 //! Times by fitted lines: of operations, and of steps by their operations alone.
 
 use crate::catalog::GpuSpec;
+use crate::op::{Family, element_type, work};
 use crate::predict::estimate::Method;
-use crate::predict::family::Family;
 use crate::predict::learned::{Spread, WIDE};
 use crate::predict::rate::streaming_bandwidth;
 use crate::predict::roofline::roofline;
-use crate::predict::work::{element_type, work};
 use crate::profile::{Operation, Precision, Profile};
 use crate::units::{Flops, Micros};
 
@@ -175,7 +174,7 @@ impl Lines<'_> {
         let sum: Micros = profile
             .operations
             .iter()
-            .filter(|operation| crate::predict::family::family(operation) != Family::View)
+            .filter(|operation| crate::op::family(operation) != Family::View)
             .filter_map(|operation| {
                 let time = self.time(operation, precision, level).map(|answer| answer.time).ok().or_else(|| {
                     let dtype = element_type(operation, precision);

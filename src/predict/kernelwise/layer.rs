@@ -1,8 +1,6 @@
 //! A layer as the regressions see it: its kind, and the sizes that times are linear in.
 
-use crate::predict::family::{Family, family};
-use crate::predict::primitive::{Primitive, parts};
-use crate::predict::work::{element_type, volume, work};
+use crate::op::{Family, Name, Primitive, element_type, family, name, parts, volume, work};
 use crate::profile::{DType, Operation, Phase, Precision};
 
 use super::Driver;
@@ -214,24 +212,14 @@ pub fn tile(kernel: &str) -> Option<[u32; 2]> {
     })
 }
 
-/// Operators of one work under several names.
-const SAME: [(&str, &str); 4] =
-    [("cudnn_", ""), ("miopen_", ""), ("native_", ""), ("max_pool2d_with_indices", "max_pool2d")];
-
 fn kind(operation: &Operation, precision: Option<Precision>) -> String {
-    let bare = operation.name.rsplit("::").next().unwrap_or(&operation.name).trim_matches('_');
-    let mut bare = bare.split(['<', '(']).next().unwrap_or(bare).to_owned();
-    for (name, as_name) in SAME {
-        if let Some(rest) = bare.strip_prefix(name) {
-            bare = format!("{as_name}{rest}");
-        }
-    }
+    let mut label = name::label(&operation.name);
     match operation.phase {
-        Phase::Backward if !bare.contains("backward") => bare.push_str(BACKWARD),
-        Phase::GradientAccumulation => bare.push_str(ACCUMULATION),
+        Phase::Backward if !Name::of(&operation.name).pass.is_backward() => label.push_str(BACKWARD),
+        Phase::GradientAccumulation => label.push_str(ACCUMULATION),
         _ => {}
     }
-    format!("{bare}{}", suffix(operation, precision))
+    format!("{label}{}", suffix(operation, precision))
 }
 
 /// The element type, where it is not FP32.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::outputs;
+use crate::op;
 use crate::profile::{Attribute, DType, Shape};
 
 /// Tensors listed at most: a fused optimizer takes thousands.
@@ -31,11 +32,7 @@ pub(super) fn describe(name: &str, dims: &str, types: &str, values: &str, known_
     let attributes = attributes(name, values);
     let mut description = Description { name: name.to_owned(), inputs, dtype, attributes, ..Description::default() };
     // With `out=` the result is an argument too.
-    description.inputs.truncate(match name {
-        "aten::mm" | "aten::bmm" => 2,
-        "aten::addmm" | "aten::baddbmm" => 3,
-        _ => TENSORS,
-    });
+    description.inputs.truncate(op::name::tensors(name).unwrap_or(TENSORS));
     present_name(&mut description);
     outputs::complete(&mut description, known_outputs);
     description
@@ -109,104 +106,8 @@ fn tensor_type(kind: &str, has_extent: bool) -> Option<DType> {
     })
 }
 
-/// Positions and names of the non-tensor arguments of the operators whose time depends on
-/// them, from PyTorch's `native_functions.yaml`.
-pub(in crate::profile) fn positions(name: &str) -> &'static [(usize, &'static str)] {
-    match name {
-        "aten::einsum" => &[(0, "equation")],
-        "aten::lstm" | "aten::gru" => &[(6, "training"), (7, "bidirectional"), (8, "batch_first")],
-        "aten::miopen_rnn" => &[(5, "mode"), (6, "hidden_size"), (7, "num_layers"), (8, "batch_first")],
-        "aten::conv1d" | "aten::conv2d" | "aten::conv3d" => {
-            &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "groups")]
-        }
-        "aten::convolution" | "aten::_convolution" => {
-            &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "transposed"), (7, "output_padding"), (8, "groups")]
-        }
-        "aten::cudnn_convolution" => {
-            &[(2, "padding"), (3, "stride"), (4, "dilation"), (5, "groups"), (8, "allow_tf32")]
-        }
-        "aten::cudnn_convolution_transpose" => {
-            &[(2, "padding"), (3, "output_padding"), (4, "stride"), (5, "dilation"), (6, "groups"), (9, "allow_tf32")]
-        }
-        "aten::miopen_convolution" | "aten::miopen_depthwise_convolution" => {
-            &[(3, "padding"), (4, "stride"), (5, "dilation"), (6, "groups")]
-        }
-        "aten::mkldnn_convolution" => &[(3, "padding"), (4, "stride"), (5, "dilation"), (6, "groups")],
-        "aten::_conv_depthwise2d" => &[(2, "kernel_size"), (4, "stride"), (5, "padding"), (6, "dilation")],
-        "aten::convolution_backward" => &[
-            (4, "stride"),
-            (5, "padding"),
-            (6, "dilation"),
-            (7, "transposed"),
-            (8, "output_padding"),
-            (9, "groups"),
-            (10, "output_mask"),
-        ],
-        "aten::native_batch_norm" | "aten::cudnn_batch_norm" | "aten::miopen_batch_norm" => {
-            &[(5, "training"), (6, "momentum"), (7, "eps")]
-        }
-        "aten::native_layer_norm" => &[(1, "normalized_shape"), (4, "eps")],
-        "aten::native_group_norm" => &[(6, "groups"), (7, "eps")],
-        "aten::_softmax"
-        | "aten::_log_softmax"
-        | "aten::_softmax_backward_data"
-        | "aten::_log_softmax_backward_data" => {
-            if name.ends_with("_data") {
-                &[(2, "dim")]
-            } else {
-                &[(1, "dim")]
-            }
-        }
-        "aten::native_dropout" => &[(1, "p"), (2, "training")],
-        "aten::scaled_dot_product_attention" => &[(4, "dropout_p"), (5, "is_causal"), (6, "scale"), (7, "enable_gqa")],
-        "aten::_scaled_dot_product_flash_attention" => &[(3, "dropout_p"), (4, "is_causal"), (6, "scale")],
-        "aten::_scaled_dot_product_flash_attention_for_cpu" => &[(3, "dropout_p"), (4, "is_causal")],
-        "aten::_scaled_dot_product_flash_attention_for_cpu_backward" => &[(6, "dropout_p"), (7, "is_causal")],
-        "aten::embedding_dense_backward" => &[(2, "num_weights")],
-        "aten::_scaled_dot_product_efficient_attention" | "aten::_scaled_dot_product_cudnn_attention" => {
-            &[(5, "dropout_p"), (6, "is_causal")]
-        }
-        "aten::_scaled_dot_product_flash_attention_backward" => &[(10, "dropout_p"), (11, "is_causal"), (14, "scale")],
-        "aten::_scaled_dot_product_efficient_attention_backward" => &[(9, "dropout_p"), (11, "is_causal")],
-        "aten::_scaled_dot_product_cudnn_attention_backward" => &[(13, "dropout_p"), (14, "is_causal")],
-        "aten::_flash_attention_forward" => &[(7, "dropout_p"), (8, "is_causal")],
-        "aten::max_pool2d_with_indices" => {
-            &[(1, "kernel_size"), (2, "stride"), (3, "padding"), (4, "dilation"), (5, "ceil_mode")]
-        }
-        "aten::max_pool2d_with_indices_backward" => {
-            &[(2, "kernel_size"), (3, "stride"), (4, "padding"), (5, "dilation"), (6, "ceil_mode")]
-        }
-        "aten::avg_pool2d" => &[(1, "kernel_size"), (2, "stride"), (3, "padding"), (4, "ceil_mode")],
-        "aten::avg_pool2d_backward" => &[(2, "kernel_size"), (3, "stride"), (4, "padding"), (5, "ceil_mode")],
-        "aten::_adaptive_avg_pool2d" => &[(1, "output_size")],
-        "aten::_cudnn_rnn" => &[
-            (6, "mode"),
-            (7, "hidden_size"),
-            (9, "num_layers"),
-            (10, "batch_first"),
-            (11, "dropout"),
-            (12, "training"),
-            (13, "bidirectional"),
-        ],
-        "aten::_cudnn_rnn_backward" => &[
-            (10, "mode"),
-            (11, "hidden_size"),
-            (13, "num_layers"),
-            (14, "batch_first"),
-            (15, "dropout"),
-            (16, "training"),
-            (17, "bidirectional"),
-        ],
-        "aten::sum" | "aten::mean" => &[(1, "dim"), (2, "keepdim")],
-        "aten::cat" | "aten::index_select" | "aten::gather" | "aten::cumsum" => &[(1, "dim")],
-        "aten::gelu" => &[(1, "approximate")],
-        "aten::gelu_backward" => &[(2, "approximate")],
-        _ => &[],
-    }
-}
-
 fn attributes(name: &str, values: &str) -> BTreeMap<String, Attribute> {
-    let positions = positions(name);
+    let positions = op::name::positions(name);
     if positions.is_empty() || values.is_empty() {
         return BTreeMap::new();
     }
@@ -242,39 +143,11 @@ fn read_attribute(text: &str) -> Option<Attribute> {
 /// Operators that PyTorch has renamed are written with their present name and argument
 /// order, so that predictors know one of them.
 fn present_name(description: &mut Description) {
-    match description.name.as_str() {
-        // Until 1.10: (input, grad_output, weight); since: (grad_output, input, weight).
-        "aten::cudnn_convolution_backward" | "aten::miopen_convolution_backward" if description.inputs.len() >= 3 => {
-            "aten::convolution_backward".clone_into(&mut description.name);
-            description.inputs.swap(0, 1);
-        }
-        _ => {}
-    }
-}
-
-/// Operators that only carry out another one, with the operators they may belong to: the
-/// outer one has all shapes and attributes and is what predictors know.
-pub(super) fn carried_out_for(name: &str) -> &'static [&'static str] {
-    match name {
-        "aten::cudnn_convolution_backward_input" | "aten::cudnn_convolution_backward_weight" => {
-            &["aten::cudnn_convolution_backward"]
-        }
-        "aten::miopen_convolution_backward_input"
-        | "aten::miopen_convolution_backward_weight"
-        | "aten::miopen_convolution_backward_bias" => &["aten::miopen_convolution_backward"],
-        "aten::mkldnn_convolution"
-        | "aten::thnn_conv2d"
-        | "aten::_slow_conv2d_forward"
-        | "aten::slow_conv_dilated2d" => &["aten::convolution"],
-        "aten::mkldnn_linear" => &["aten::linear"],
-        "aten::_flash_attention_forward" => &["aten::_scaled_dot_product_flash_attention"],
-        "aten::_flash_attention_backward" => &["aten::_scaled_dot_product_flash_attention_backward"],
-        "aten::_efficient_attention_forward" => &["aten::_scaled_dot_product_efficient_attention"],
-        "aten::_efficient_attention_backward" => &["aten::_scaled_dot_product_efficient_attention_backward"],
-        "aten::_cudnn_attention_forward" => &["aten::_scaled_dot_product_cudnn_attention"],
-        "aten::_cudnn_attention_backward" => &["aten::_scaled_dot_product_cudnn_attention_backward"],
-        "aten::_scaled_dot_product_flash_attention_for_cpu" => &["aten::scaled_dot_product_attention"],
-        _ => &[],
+    if let Some(name) = op::name::gradients_since(&description.name)
+        && description.inputs.len() >= 3
+    {
+        name.clone_into(&mut description.name);
+        description.inputs.swap(0, 1);
     }
 }
 

@@ -11,6 +11,7 @@ use super::args::{Description, describe, tensors};
 use super::collect::Records;
 use super::intern::NONE;
 use super::join::{Joined, Occurrence};
+use crate::op::name;
 use crate::profile::{Attribute, Kernel, Operation, Phase, Shape};
 use crate::units::Micros;
 
@@ -296,7 +297,7 @@ impl<'a> OutputsOf<'a> {
     fn through_maker(&self, operator: u32) -> Option<u32> {
         let host = &self.records.host[operator as usize];
         let name = self.records.names.text(host.name);
-        if !name.ends_with("_convolution") && !name.ends_with("::convolution") {
+        if !name::is_convolution(name) {
             return None;
         }
         let parent = self.joined.around.get(&operator)?;

@@ -7,6 +7,7 @@ use super::collect::Records;
 use super::nest::Nesting;
 use super::record::HostKind;
 use super::steps::Span;
+use crate::op::{self, Form, Name, name};
 use crate::profile::{DType, Mode, Operation, Phase, Precision, Shape};
 
 /// Training if anything runs backward.
@@ -15,19 +16,6 @@ pub(super) fn mode(records: &Records, nesting: &Nesting) -> Mode {
         || records.host.iter().any(|host| host.of_forward);
     if backward { Mode::Training } else { Mode::Inference }
 }
-
-/// Operators whose first input has the batch as its leading extent, as far as they come
-/// before anything reshapes it.
-const FIRST: [&str; 8] = [
-    "aten::conv1d",
-    "aten::conv2d",
-    "aten::conv3d",
-    "aten::convolution",
-    "aten::embedding",
-    "aten::linear",
-    "aten::lstm",
-    "aten::gru",
-];
 
 /// First extent of the first layer's input, and tokens of a sample where the input is
 /// two-dimensional.
@@ -43,18 +31,18 @@ pub(super) fn first_layer(records: &Records, nesting: &Nesting, span: &Span) -> 
                 && !context.backward
                 && !context.optimizer
                 && !context.input
-                && FIRST.contains(&records.names.text(host.name))
+                && name::is_first_layer(records.names.text(host.name))
         })
         .min_by(|(a, _), (b, _)| a.start.total_cmp(&b.start))?
         .0;
     let (shapes, _) = tensors(records.texts.text(first.dims), records.texts.text(first.types));
     let lead = |shape: &Shape, at: usize| shape.get(at).copied().filter(|extent| *extent > 0);
-    match records.names.text(first.name) {
-        "aten::embedding" => {
+    match Name::of(records.names.text(first.name)).form {
+        Form::Lookup(_) => {
             let indices = shapes.get(1).filter(|shape| shape.len() == 2)?;
             Some((lead(indices, 0)?, lead(indices, 1)))
         }
-        "aten::linear" => {
+        Form::Product(_) => {
             let input = shapes.first()?;
             match input.len() {
                 2 => Some((lead(input, 0)?, None)),
@@ -63,7 +51,7 @@ pub(super) fn first_layer(records: &Records, nesting: &Nesting, span: &Span) -> 
             }
         }
         // Recurrent layers may have the batch first or second.
-        "aten::lstm" | "aten::gru" => None,
+        Form::Recurrent { .. } => None,
         _ => {
             let (input, weight) = (shapes.first()?, shapes.get(1)?);
             (input.len() == weight.len()).then(|| lead(input, 0))?.map(|batch| (batch, None))
@@ -97,29 +85,17 @@ pub(super) fn parameters(records: &Records, span: &Span) -> Option<u64> {
             sinks += 1;
         }
         // The loss of a step is differentiated once per micro-batch.
-        if host.of_forward && is_loss(name) {
+        if host.of_forward && name::is_loss_node(name) {
             backward_passes += 1;
         }
     }
     (sinks > 0 && total > 0 && backward_passes == 1).then_some(total)
 }
 
-fn is_loss(name: &str) -> bool {
-    !name.starts_with("autograd::")
-        && ["NllLoss", "MseLoss", "CrossEntropyLoss", "BinaryCrossEntropy", "L1Loss", "SmoothL1Loss", "KlDiv"]
-            .iter()
-            .any(|loss| name.starts_with(loss))
-}
-
 /// The arithmetic of the products, and how it was told.
 pub(super) fn precision(operations: &[Operation]) -> Option<(Precision, &'static str)> {
     let works = |operation: &Operation| matches!(operation.phase, Phase::Forward | Phase::Backward);
-    let is_product = |operation: &Operation| {
-        // Without the namespace: "fbgemm" is no product.
-        let name = operation.name.rsplit("::").next().unwrap_or_default();
-        works(operation)
-            && ["mm", "linear", "matmul", "conv", "attention", "rnn", "lstm"].iter().any(|part| name.contains(part))
-    };
+    let is_product = |operation: &Operation| works(operation) && op::family(operation).varies_kernels();
     // In a compiled graph the products have no names of their own.
     let any_product = operations.iter().any(is_product);
     let weight = |operation: &Operation| operation.total_device_time().map_or(1.0, |time| time.get() + 1e-9);
@@ -182,18 +158,12 @@ fn casts(operations: &[Operation]) -> bool {
     let weights: HashSet<&Shape> = operations
         .iter()
         .filter(|operation| operation.phase == Phase::Forward)
-        .filter_map(|operation| match operation.name.as_str() {
-            "aten::mm" | "aten::linear" | "aten::cudnn_convolution" | "aten::miopen_convolution" => {
-                operation.inputs.get(1)
-            }
-            "aten::addmm" => operation.inputs.get(2),
-            _ => None,
-        })
+        .filter_map(|operation| operation.inputs.get(name::weight(&operation.name)?))
         .filter(|shape| shape.len() >= 2)
         .collect();
     operations
         .iter()
-        .filter(|operation| operation.phase == Phase::Forward && operation.name == "aten::copy_")
+        .filter(|operation| operation.phase == Phase::Forward && name::is_copy(&operation.name))
         .filter(|operation| {
             operation
                 .kernels

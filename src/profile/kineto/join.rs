@@ -16,11 +16,11 @@
 
 use std::collections::HashMap;
 
-use super::args::carried_out_for;
 use super::collect::Records;
-use super::nest::{NO_RANGE, Nesting, is_autograd_node};
+use super::nest::{NO_RANGE, Nesting};
 use super::record::{Device, DeviceKind, HostKind};
 use super::steps::Span;
+use crate::op::name::{calls_a_convolution, carried_out_for, is_autograd_node};
 use crate::profile::{Phase, is_host_transfer};
 
 /// One occurrence of an operation: an operator call and the device work it launched.
@@ -172,7 +172,7 @@ pub(super) fn join(records: &Records, nesting: &Nesting, launched: &[Launched], 
 
 fn numbered_around(records: &Records, nesting: &Nesting, operator: u32) -> Option<u32> {
     let host = &records.host[operator as usize];
-    if host.sequence >= 0 || !records.names.text(host.name).contains("convolution") {
+    if host.sequence >= 0 || !calls_a_convolution(records.names.text(host.name)) {
         return None;
     }
     std::iter::successors(Some(operator), |range| nesting.parents.get(*range as usize).copied())

@@ -10,6 +10,7 @@ use super::collect::Records;
 use super::join::makers;
 use super::record::{Host, HostKind};
 use super::steps::stem;
+use crate::op::name::is_autograd_node;
 use crate::profile::Phase;
 
 /// No range.
@@ -329,14 +330,4 @@ fn is_optimizer(name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         name.contains("optimizer") || name.contains("zero_grad")
     }
-}
-
-/// Whether an operator is a node of the backward graph: `AddmmBackward0`,
-/// `CudnnConvolutionBackward`, or the engine's wrapper around one.
-pub(in crate::profile) fn is_autograd_node(name: &str) -> bool {
-    if name.starts_with("autograd::engine::evaluate_function") || name.contains("AccumulateGrad") {
-        return true;
-    }
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    stem.ends_with("Backward") && !name.contains("::_") && !name.starts_with("aten::")
 }

@@ -11,6 +11,7 @@ use super::infer;
 use super::nest::{LOADER, Nesting, updates};
 use super::record::HostKind;
 use super::steps::Span;
+use crate::op::name;
 use crate::profile::Shape;
 
 /// What was seen of the model beside the trace, in one step.
@@ -73,7 +74,7 @@ impl Parts {
         for (host, context) in records.host.iter().zip(&nesting.contexts).filter(|(host, _)| inside(host.start)) {
             let name = records.names.text(host.name);
             fetches += usize::from(host.kind == HostKind::Annotation && name.starts_with(LOADER));
-            if host.kind == HostKind::Operator && !context.backward && !context.input && is_loss(name) {
+            if host.kind == HostKind::Operator && !context.backward && !context.input && name::is_loss(name) {
                 let (shapes, _) = tensors(records.texts.text(host.dims), records.texts.text(host.types));
                 let rows = shapes.first().and_then(|shape| shape.first()).copied();
                 loss_rows = rows.map_or(loss_rows, |rows| Some(loss_rows.map_or(rows, |known| known.min(rows))));
@@ -87,20 +88,6 @@ impl Parts {
             loss_rows,
         }
     }
-}
-
-fn is_loss(name: &str) -> bool {
-    matches!(
-        name,
-        "aten::cross_entropy_loss"
-            | "aten::nll_loss_nd"
-            | "aten::mse_loss"
-            | "aten::l1_loss"
-            | "aten::smooth_l1_loss"
-            | "aten::huber_loss"
-            | "aten::binary_cross_entropy"
-            | "aten::binary_cross_entropy_with_logits"
-    )
 }
 
 /// The samples of a step; where they are not known, why. `None` where there is nothing to

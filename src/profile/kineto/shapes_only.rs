@@ -7,10 +7,11 @@ use super::args;
 use super::build::{self, Source};
 use super::collect::Records;
 use super::join::{self, Joined, Occurrence};
-use super::nest::{self, LOADER, NO_RANGE, Nesting, is_autograd_node};
+use super::nest::{self, LOADER, NO_RANGE, Nesting};
 use super::record::{Host, HostKind};
 use super::steps::{Span, StepMarks};
 use super::{Import, ImportOptions, KinetoError, Summary, group, timing, update};
+use crate::op::name::{self, is_autograd_node};
 use crate::profile::{Phase, Profile, Recording};
 use crate::units::Micros;
 
@@ -133,17 +134,19 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
     let works = |index: u32| {
         records.host[index as usize].kind == HostKind::Operator
             && !is_autograd_node(name(index))
-            && !only_looks(name(index))
+            && !name::only_looks(name(index))
             && !nesting.contexts[index as usize].input
     };
     // Operators around another that does the work. What an operator fills or copies on
     // the way (the bias of a product) is its own business, as is how it computes a product.
     let mut outer = vec![false; records.host.len()];
     let mut inner = vec![false; records.host.len()];
-    for index in (0..records.host.len() as u32).filter(|index| works(*index) && !helps(name(*index))) {
+    for index in (0..records.host.len() as u32).filter(|index| works(*index) && !name::helps(name(*index))) {
         // A product that another carries out is what runs: torch.func.vmap has the inner one
         // take all samples at once.
-        let computes = |range: u32| is_whole(name(range)) && !(is_product(name(range)) && is_product(name(index)));
+        let computes = |range: u32| {
+            name::is_whole(name(range)) && !(name::is_product(name(range)) && name::is_product(name(index)))
+        };
         inner[index as usize] = around(nesting, index).any(computes);
         if !inner[index as usize] {
             for range in around(nesting, index) {
@@ -155,7 +158,7 @@ fn occurrences(records: &Records, nesting: &Nesting, spans: &[Span]) -> Joined {
     let maker_of = node_of.iter().map(|(maker, node)| (*node, *maker)).collect();
     let mut joined = Joined { node_of, maker_of, ..Joined::default() };
     let part_of_another = |index: u32| {
-        helps(name(index))
+        name::helps(name(index))
             && around(nesting, index).find(|range| works(*range)).is_some_and(|range| !outer[range as usize])
     };
     let broken_off = broken_off(records, nesting);
@@ -197,7 +200,7 @@ fn broken_off(records: &Records, nesting: &Nesting) -> HashSet<u32> {
     let mut calls = vec![false; records.host.len()];
     for (host, parent) in records.host.iter().zip(&nesting.parents) {
         // What checkpointing itself calls, to keep an input.
-        let keeps = matches!(records.names.text(host.name), "aten::detach" | "detach");
+        let keeps = name::is_detach(records.names.text(host.name));
         if *parent != NO_RANGE && !keeps {
             calls[*parent as usize] = true;
         }
@@ -229,113 +232,3 @@ fn around(nesting: &Nesting, range: u32) -> impl Iterator<Item = u32> + '_ {
 
 /// Operators nest a dozen deep; Python's modules some more.
 const DEEPEST: usize = 200;
-
-/// Operators that are one piece of work on a GPU however the CPU computes them.
-fn is_whole(name: &str) -> bool {
-    is_product(name)
-        || matches!(name, "aten::convolution_backward" | "aten::native_layer_norm")
-        || name.starts_with("aten::_foreach_")
-        || name.starts_with("aten::_fused_")
-}
-
-fn is_product(name: &str) -> bool {
-    matches!(name, "aten::mm" | "aten::addmm" | "aten::bmm" | "aten::baddbmm")
-}
-
-/// Operators that prepare or move data for another.
-fn helps(name: &str) -> bool {
-    matches!(name, "aten::copy_" | "aten::fill_" | "aten::zero_")
-}
-
-/// Operators that only look at a tensor in another way, allocate or ask: no device work.
-fn only_looks(name: &str) -> bool {
-    let Some(name) = name.strip_prefix("aten::") else {
-        // Dispatcher keys ("detach") and profiler helpers; operators have a namespace.
-        return !name.contains("::");
-    };
-    matches!(
-        name,
-        "_nnpack_available"
-            | "view"
-            | "_unsafe_view"
-            | "view_as"
-            | "reshape"
-            | "_reshape_alias"
-            | "reshape_as"
-            | "t"
-            | "transpose"
-            | "permute"
-            | "expand"
-            | "expand_as"
-            | "as_strided"
-            | "as_strided_"
-            | "slice"
-            | "select"
-            | "narrow"
-            | "split"
-            | "split_with_sizes"
-            | "chunk"
-            | "unbind"
-            | "unsqueeze"
-            | "squeeze"
-            | "squeeze_"
-            | "unsqueeze_"
-            | "unflatten"
-            | "flatten"
-            | "detach"
-            | "detach_"
-            | "alias"
-            | "lift_fresh"
-            | "empty"
-            | "empty_like"
-            | "empty_strided"
-            | "new_empty"
-            | "new_empty_strided"
-            | "resize_"
-            | "resize_as_"
-            | "set_"
-            | "result_type"
-            | "item"
-            | "_local_scalar_dense"
-            | "is_nonzero"
-            | "to"
-            | "_to_copy"
-            | "contiguous"
-            | "numpy_T"
-            | "movedim"
-            | "swapaxes"
-            | "diagonal"
-            | "unfold"
-            | "view_as_real"
-            | "view_as_complex"
-            | "_nested_tensor_from_mask"
-            | "size"
-            | "stride"
-            | "numel"
-            | "is_contiguous"
-            | "can_cast"
-            | "_has_compatible_shallow_copy_type"
-            | "requires_grad_"
-            | "resolve_conj"
-            | "resolve_neg"
-            | "conj"
-            | "clone"
-            | "zeros"
-            | "zeros_like"
-            | "ones"
-            | "ones_like"
-            | "full"
-            | "full_like"
-            | "new_zeros"
-            | "new_ones"
-            | "new_full"
-            | "scalar_tensor"
-            | "atleast_1d"
-            | "atleast_2d"
-            | "atleast_3d"
-            // What they do is an operator within; without one they do nothing (p = 0, or evaluation).
-            | "dropout"
-            | "feature_dropout"
-            | "alpha_dropout"
-    )
-}

@@ -16,6 +16,7 @@ use super::join::makers;
 use super::nest::{passes, updates};
 use super::record::{Host, HostKind};
 use super::steps::Span;
+use crate::op::name;
 use crate::profile::{DType, Operation, Phase, Shape};
 
 /// Tensors of a list that are told one by one; a longer list is told as one tensor of as
@@ -26,10 +27,7 @@ const TENSORS: usize = 500;
 pub(super) fn fill_lists(records: &mut Records) {
     let name = |host: &Host| records.names.text(host.name);
     let is_bare = |host: &Host| {
-        let lists = name(host)
-            .strip_prefix("aten::_f")
-            .is_some_and(|rest| rest.starts_with("oreach_") || rest.starts_with("used_"));
-        lists && host.kind == HostKind::Operator && !has_digit(records.texts.text(host.dims))
+        name::takes_lists(name(host)) && host.kind == HostKind::Operator && !has_digit(records.texts.text(host.dims))
     };
     let bare: Vec<usize> = (0..records.host.len()).filter(|index| is_bare(&records.host[*index])).collect();
     if bare.is_empty() {
@@ -43,12 +41,12 @@ pub(super) fn fill_lists(records: &mut Records) {
     for index in bare {
         let host = &records.host[index];
         let from = order.partition_point(|other| records.host[*other].start < host.start);
-        let lists = match name(host).strip_prefix("aten::_foreach_") {
+        let lists = match name::each(name(host)) {
             Some(each) => {
                 let within = order[from..].iter().take_while(|other| records.host[**other].start < host.end);
                 each_call(records, host, each, within.copied())
             }
-            None => fused_lists(name(host), records.texts.text(host.values)).and_then(|lists| {
+            None => name::fused_lists(name(host), &arguments(records.texts.text(host.values))).and_then(|lists| {
                 let pass = passes.iter().rfind(|pass| pass.start < host.start)?;
                 let before = order[..from].iter().rev().take_while(|other| records.host[**other].start >= pass.start);
                 let gradients =
@@ -86,14 +84,12 @@ type Lists = (Vec<Vec<Shape>>, Option<DType>);
 
 /// The lists of an operator that calls another one for each tensor.
 fn each_call(records: &Records, host: &Host, each: &str, within: impl Iterator<Item = usize>) -> Option<Lists> {
-    let each = each.trim_end_matches('_');
     let mut lists: Vec<Vec<Shape>> = Vec::new();
     let (mut dtype, mut end) = (None, f64::NEG_INFINITY);
     for index in within {
         let call = &records.host[index];
         let name = records.names.text(call.name);
-        let is_call = name.strip_prefix("aten::").is_some_and(|name| name.trim_end_matches('_') == each)
-            || each == "norm" && name == "aten::linalg_vector_norm";
+        let is_call = name::is_each(name, each);
         // The call itself, not what it calls under the same name.
         if !is_call || call.thread != host.thread || call.start < end {
             continue;
@@ -111,22 +107,9 @@ fn each_call(records: &Records, host: &Host, each: &str, within: impl Iterator<I
     (!lists.is_empty()).then_some((lists, dtype))
 }
 
-/// Lists of as many elements as there are parameters that a fused optimizer takes:
-/// parameters, gradients, and what it keeps.
-fn fused_lists(name: &str, values: &str) -> Option<usize> {
-    let values: Vec<String> = serde_json::from_str(values).unwrap_or_default();
-    match name {
-        // With AMSGrad, the largest second moments too.
-        "aten::_fused_adam_" | "aten::_fused_adamw_" => {
-            Some(4 + usize::from(values.get(11).is_some_and(|value| value == "True")))
-        }
-        "aten::_fused_adagrad_" => Some(3),
-        // Without momentum, no buffers of it.
-        "aten::_fused_sgd_" => {
-            Some(3 - usize::from(values.get(4).is_some_and(|value| matches!(&**value, "0" | "0." | "0.0"))))
-        }
-        _ => None,
-    }
+/// Arguments as the trace writes them.
+fn arguments(values: &str) -> Vec<String> {
+    serde_json::from_str(values).unwrap_or_default()
 }
 
 fn first_tensor(records: &Records, index: usize) -> Option<(Shape, Option<DType>)> {
@@ -169,34 +152,6 @@ const WITH_LISTS: [&str; 12] = [
     "SGD",
 ];
 
-/// Operators that have a form with lists.
-const EACH: [&str; 24] = [
-    "abs",
-    "add",
-    "add_",
-    "addcdiv",
-    "addcdiv_",
-    "addcmul",
-    "addcmul_",
-    "copy_",
-    "div",
-    "div_",
-    "lerp",
-    "lerp_",
-    "maximum",
-    "maximum_",
-    "mul",
-    "mul_",
-    "neg",
-    "pow",
-    "reciprocal",
-    "sign",
-    "sqrt",
-    "sqrt_",
-    "sub_",
-    "zero_",
-];
-
 /// Brings the update of a CPU to lists, as a GPU runs it, and says so.
 pub(super) fn with_lists(
     records: &Records,
@@ -216,10 +171,8 @@ pub(super) fn with_lists(
     let inside = |step: &Host| spans.iter().any(|span| (span.start..span.end).contains(&step.start));
     let optimizers = updates.iter().filter(|(_, step)| inside(step)).count() as f64 / spans.len().max(1) as f64;
     let trained = trained(records);
-    let is_each = |operation: &Operation| {
-        let name = operation.name.strip_prefix("aten::").unwrap_or_default();
-        trained > 1 && operation.phase == Phase::Optimizer && EACH.contains(&name)
-    };
+    let is_each =
+        |operation: &Operation| trained > 1 && operation.phase == Phase::Optimizer && name::has_lists(&operation.name);
     let (each, mut others): (Vec<Operation>, Vec<Operation>) = operations.into_iter().partition(is_each);
     let mut by_name: BTreeMap<(&str, usize), Vec<&Operation>> = BTreeMap::new();
     for operation in &each {
@@ -234,7 +187,7 @@ pub(super) fn with_lists(
         let inputs = (0..arguments).flat_map(|at| list(&group, at, count)).collect();
         calls += total;
         with_lists += count;
-        let name = name.replacen("aten::", "aten::_foreach_", 1);
+        let name = name::with_lists(name);
         others.push(Operation { name, inputs, outputs: Vec::new(), count, ..(*first).clone() });
     }
     if calls > with_lists {

@@ -1,8 +1,8 @@
 use super::*;
+use crate::op::{Primitive, parts};
 use crate::predict::features::OperatorModel::{
     self, BatchedProduct, Convolution, Normalisation, Product, Softmax, Stream,
 };
-use crate::predict::primitive::{Primitive, parts};
 use crate::store::bundled;
 
 const COLUMNS: &str =

@@ -220,7 +220,7 @@ fn operations(canvas: &mut Canvas<'_>, area: Rect, columns: u16) {
         let bar = if wide >= 50 { wide - 46 } else { 0 };
         let name = wide.saturating_sub(bar + 18 + 2);
         let label = clean(&row.entry.label, 80);
-        let short = label.strip_prefix("aten::").unwrap_or(&label);
+        let short = crate::op::name::short(&label);
         canvas.text(x, y, name, short, Role::Text);
         // Beside the names the numbers come first, then the bars.
         bars::bar(canvas, x + name + 1, y, bar, if most > 0.0 { share(row) / most } else { 0.0 }, Role::Busy);

@@ -4,9 +4,9 @@
 //! The times that operators took on the host's CPU are not kept in a profile: the profiler
 //! doubles those of small operators, and none of them says anything of a GPU.
 
-use super::{Row, phase_role, phase_word, shapes, short_name};
+use super::{Row, phase_role, phase_word, shapes};
 use crate::app::list::{Cell, Column, Graphic};
-use crate::predict::work::work;
+use crate::op::{self, work};
 use crate::profile::breakdown::{Entry, GroupBy};
 use crate::profile::{Operation, Profile};
 use crate::report::format;
@@ -105,7 +105,7 @@ pub(super) fn cells(row: &Row, operations: &[Operation], by: GroupBy, whole: f64
     let part = |of: f64| if of > 0.0 { counted.flops / of } else { 0.0 };
     let or_none = |value: f64, text: String| if value > 0.0 { text } else { "–".to_owned() };
     let mut cells = vec![
-        Cell::text(short_name(&clean(&entry.label, 200)).to_owned()),
+        Cell::text(op::name::short(&clean(&entry.label, 200)).to_owned()),
         Cell::text(or_none(counted.flops, format::short_count(counted.flops))),
         Cell::text(or_none(counted.flops, format::percent(part(whole)))),
         Cell::draw(phase_role(entry.phase), Graphic::Bar(part(most))),

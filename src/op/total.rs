@@ -1,7 +1,6 @@
 //! Work of a whole step.
 
-use super::{Arithmetic, work};
-use crate::predict::family::{Family, family};
+use super::{Arithmetic, Family, Op, element_bytes};
 use crate::profile::{Phase, Profile};
 use crate::units::{Bytes, Flops};
 
@@ -30,8 +29,9 @@ impl StepWork {
         let mut sum = Self::default();
         for operation in &profile.operations {
             let count = f64::from(operation.count);
-            let Some(work) = work(operation, profile.workload.precision) else {
-                if !matches!(family(operation), Family::View | Family::Communication) {
+            let op = Op::of(operation);
+            let Some(work) = op.work(element_bytes(operation, profile.workload.precision)) else {
+                if !matches!(op.family(), Family::View | Family::Communication) {
                     sum.calls += u64::from(operation.count);
                     sum.unknown += u64::from(operation.count);
                 }

@@ -1,11 +1,6 @@
 //! What an operation consists of for the learned models: matrix products, convolutions,
 //! passes over rows, streams through memory.
 
-use crate::profile::{Attribute, DType, Operation, Precision, Shape};
-
-use super::family::{Family, family};
-use super::work::{element_type, volume, work};
-
 /// A unit of work that one model answers for. Sizes are in elements (bytes where said).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Primitive {
@@ -85,51 +80,9 @@ pub struct Part {
     pub element_bytes: f64,
 }
 
-/// `FlashAttention`-2 reaches up to 73 % of the peak forward and 63 % backward on an A100
-/// (Dao 2023, section 4.1), less on short sequences.
-const FUSED_FORWARD_SHARE: f64 = 0.6;
-/// Backward.
-const FUSED_BACKWARD_SHARE: f64 = 0.5;
-
-/// The parts of one occurrence; empty where the models do not know the operator or the
-/// shapes do not tell.
-pub fn parts(operation: &Operation, precision: Option<Precision>) -> Vec<Part> {
-    let element_bytes = element_type(operation, precision).as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
-    let backward = operation.name.contains("backward") || operation.name.contains("Backward");
-    let found: Option<Vec<(Primitive, f64)>> = match family(operation) {
-        Family::View | Family::Communication | Family::Unknown => None,
-        Family::Gemm => products(operation, precision),
-        Family::Convolution => convolution(operation, backward),
-        Family::Attention => attention(operation, precision, backward),
-        Family::Recurrent => recurrent(operation, backward),
-        Family::Softmax => rows(operation, RowsKind::Softmax, if backward { 3.0 } else { 2.0 }),
-        Family::Normalisation if is_batch_norm(operation) => {
-            // Statistics first, then the result: two reads and a write; backward reads both
-            // tensors twice.
-            largest(operation).map(|size| once(Primitive::Stream { moved: size * if backward { 5.0 } else { 3.0 } }))
-        }
-        // Backward: two tensors read for the gradient of the input, and again for those of
-        // scale and shift.
-        Family::Normalisation => rows(operation, RowsKind::Normalisation, if backward { 5.0 } else { 2.0 }),
-        Family::Pooling | Family::Embedding | Family::Reduction | Family::Elementwise => {
-            work(operation, precision).map(|work| once(Primitive::Stream { moved: work.bytes.get() / element_bytes }))
-        }
-    };
-    found
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|(primitive, times)| *times > 0.0 && primitive.is_sound())
-        .map(|(primitive, times)| Part { primitive, times, element_bytes })
-        .collect()
-}
-
-fn once(primitive: Primitive) -> Vec<(Primitive, f64)> {
-    vec![(primitive, 1.0)]
-}
-
 impl Primitive {
     /// Whether there is something to do, and not more than numbers hold.
-    fn is_sound(&self) -> bool {
+    pub(super) fn is_sound(&self) -> bool {
         self.sizes().iter().all(|size| size.is_finite() && *size > 0.0 && *size < 1e18)
     }
 
@@ -173,161 +126,13 @@ impl Primitive {
     }
 }
 
-/// The operator without name space and leading underscores.
-fn bare(operation: &Operation) -> &str {
-    operation.name.rsplit("::").next().unwrap_or(&operation.name).trim_start_matches('_')
-}
-
-fn is_batch_norm(operation: &Operation) -> bool {
-    let name = operation.name.to_ascii_lowercase();
-    ["batch_norm", "batchnorm", "instance_norm", "group_norm"].iter().any(|part| name.contains(part))
-}
-
-fn largest(operation: &Operation) -> Option<f64> {
-    operation.inputs.iter().chain(&operation.outputs).map(volume).max_by(f64::total_cmp)
-}
-
-/// The products of a matrix product. Where their arithmetic is not what [`work`] counts (an
-/// `einsum` of another order, a product by groups), the shapes do not tell enough.
-fn products(operation: &Operation, precision: Option<Precision>) -> Option<Vec<(Primitive, f64)>> {
-    if bare(operation) == "linear_backward" {
-        // Input [.., N], gradient [.., K]: gradients of the input and of the weight.
-        let [input, gradient] = operation.inputs.get(..2)? else { return None };
-        let (from, to) = (*input.last()? as f64, *gradient.last()? as f64);
-        let rows = volume(input) / from;
-        let product = |rows, columns, reduction| Primitive::Product { batch: 1.0, rows, columns, reduction };
-        return Some(vec![(product(rows, from, to), 1.0), (product(to, from, rows), 1.0)]);
-    }
-    let product = product(operation)?;
-    let counted = work(operation, precision)?.flops.get();
-    ((product.flops() / counted - 1.0).abs() < 1e-6).then(|| once(product))
-}
-
-/// `[…, m, k] × [k, n]`, `linear`'s weight being `[n, k]`.
-fn product(operation: &Operation) -> Option<Primitive> {
-    let bare = bare(operation);
-    // addmm and baddbmm carry the bias first.
-    let skip = usize::from(["addm", "addbmm", "baddbmm"].iter().any(|start| bare.starts_with(start)));
-    let [left, right] = operation.inputs.get(skip..skip + 2)? else { return None };
-    let reduction = *left.last()? as f64;
-    let outer: f64 = left.split_last()?.1.iter().map(|&n| n as f64).product();
-    let batch = if left.len() >= 3 && right.len() >= 3 {
-        right[..right.len() - 2].iter().map(|&n| n as f64).product()
-    } else {
-        1.0
-    };
-    let columns = if right.len() == 1 { 1.0 } else { volume(right) / reduction / batch };
-    Some(Primitive::Product { batch, rows: outer / batch, columns, reduction })
-}
-
-/// Forward `[input, weight, …]`, backward `[grad_output, input, weight, …]`: the gradient of
-/// the input is a convolution with the channels exchanged; that of the weights is taken to
-/// run as the forward pass does, with which it shares the arithmetic.
-fn convolution(operation: &Operation, backward: bool) -> Option<Vec<(Primitive, f64)>> {
-    let tensors: Vec<&Shape> = operation.inputs.iter().filter(|shape| shape.len() >= 3).collect();
-    let transposed = operation.name.contains("transpose")
-        || matches!(operation.attributes.get("transposed"), Some(Attribute::Bool(true)));
-    let places = |shape: &Shape| shape.iter().skip(2).map(|&n| n as f64).product::<f64>();
-    let (input, weight, out_places) = if backward {
-        let [gradient, input, weight] = tensors.get(..3)? else { return None };
-        (*input, *weight, places(gradient))
-    } else {
-        let [input, weight] = tensors.get(..2)? else { return None };
-        // The output by its recorded shape, else from the arithmetic that `work` counts.
-        let out = match operation.outputs.first() {
-            Some(output) if output.len() >= 3 => places(output),
-            _ if transposed => places(input) * places(weight).sqrt(),
-            _ => {
-                let flops = work(operation, None)?.flops.get();
-                let each = 2.0 * *input.first()? as f64 * volume(weight);
-                if each > 0.0 { flops / each } else { return None }
-            }
-        };
-        (*input, *weight, out)
-    };
-    let (images, channels, in_places) = (*input.first()? as f64, *input.get(1)? as f64, places(input));
-    let taps = places(weight);
-    let (first, second) = (*weight.first()? as f64, *weight.get(1)? as f64);
-    // [out, in / groups, …]; of a transposed one [in, out / groups, …].
-    let groups = if transposed { 1.0 } else { (channels / second.max(1.0)).max(1.0) };
-    let (out_channels, forward_in, forward_out) =
-        if transposed { (second, out_places, in_places) } else { (first, in_places, out_places) };
-    let ordinary = |from: f64, to: f64, in_places: f64, arithmetic_places: f64| Primitive::Convolution {
-        batch: images,
-        groups,
-        in_channels: from,
-        out_channels: to,
-        taps,
-        in_places,
-        out_places: arithmetic_places,
-    };
-    let forward = ordinary(channels, out_channels, forward_in, forward_out);
-    if !backward {
-        return Some(once(forward));
-    }
-    let mask: Vec<bool> = match operation.attributes.get("output_mask") {
-        Some(Attribute::List(mask)) => mask.iter().map(|flag| matches!(flag, Attribute::Bool(true))).collect(),
-        _ if operation.name.contains("backward_input") => vec![true, false],
-        _ if operation.name.contains("backward_weight") => vec![false, true],
-        _ => vec![true, true],
-    };
-    // The arithmetic is that of the forward pass: taps · channels for each of its outputs.
-    let data = ordinary(out_channels, channels, forward_in, forward_out);
-    let wanted = |index: usize| f64::from(u8::from(mask.get(index).copied().unwrap_or(true)));
-    Some(vec![(data, wanted(0)), (forward, wanted(1))])
-}
-
-fn attention(operation: &Operation, precision: Option<Precision>, backward: bool) -> Option<Vec<(Primitive, f64)>> {
-    let work = work(operation, precision)?;
-    let element = element_type(operation, precision).as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
-    let share = if backward { FUSED_BACKWARD_SHARE } else { FUSED_FORWARD_SHARE };
-    Some(once(Primitive::Fused { flops: work.flops.get(), moved: work.bytes.get() / element, share }))
-}
-
-/// Weights come in pairs, for the input and for the state: the first is multiplied with the
-/// whole sequence at once, the second step by step; backward adds the gradients of both,
-/// over the whole sequence. Gates pass through memory.
-fn recurrent(operation: &Operation, backward: bool) -> Option<Vec<(Primitive, f64)>> {
-    let sequence = operation.inputs.iter().find(|shape| shape.len() == 3)?;
-    let (steps, batch) = (sequence[0] as f64, sequence[1] as f64);
-    let weights: Vec<&Shape> = operation.inputs.iter().filter(|shape| shape.len() == 2).collect();
-    if weights.is_empty() {
-        return None;
-    }
-    let mut found = Vec::new();
-    for (index, weight) in weights.iter().enumerate() {
-        let (gates, inner) = (weight[0] as f64, weight[1] as f64);
-        let (rows, times) = if index % 2 == 0 { (steps * batch, 1.0) } else { (batch, steps) };
-        found.push((Primitive::Product { batch: 1.0, rows, columns: gates, reduction: inner }, times));
-        if backward {
-            found.push((Primitive::Product { batch: 1.0, rows: gates, columns: inner, reduction: steps * batch }, 1.0));
-        }
-        if index % 2 == 1 {
-            found.push((Primitive::Stream { moved: steps * batch * gates * if backward { 3.0 } else { 2.0 } }, 1.0));
-        }
-    }
-    Some(found)
-}
-
-/// Rows along the last dimension of the first tensor, or over as many elements as a
-/// normalisation's scale has.
-fn rows(operation: &Operation, kind: RowsKind, passes: f64) -> Option<Vec<(Primitive, f64)>> {
-    let tensor = operation.inputs.iter().max_by(|a, b| volume(a).total_cmp(&volume(b)))?;
-    let size = volume(tensor);
-    let last = *tensor.last()? as f64;
-    let scale = operation.inputs.iter().skip(1).map(volume).find(|&scale| scale > last && scale < size);
-    let width = match kind {
-        RowsKind::Normalisation => scale.filter(|scale| (size / scale).fract() == 0.0).unwrap_or(last),
-        RowsKind::Softmax => last,
-    };
-    Some(once(Primitive::Rows { kind, rows: size / width, width, moved: size * passes }))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::{parts, work};
     use super::*;
+    use crate::profile::Operation;
 
     /// An operation with these inputs, outputs and whatever else, in JSON.
     fn operation(name: &str, inputs: &str, rest: &str) -> Operation {
@@ -377,14 +182,27 @@ mod tests {
         assert_eq!(flops(&backward), counted(&backward));
     }
 
-    /// Only what runs as one product of the shapes' own order is taken for one.
+    /// Whatever the order of the indices, an equation is a batch of products.
     #[test]
-    fn sums_of_indices_in_another_order_are_not_guessed_at() {
+    fn equations_are_products_by_their_indices() {
         let einsum = |equation: &str, inputs: &str| {
-            of("einsum", inputs, &format!(r#", "attributes": {{"equation": "{equation}"}}"#))
+            let rest = format!(r#", "attributes": {{"equation": "{equation}"}}"#);
+            let counted = work(&operation("einsum", inputs, &rest), None).unwrap().flops.get();
+            let found = of("einsum", inputs, &rest);
+            assert_eq!(found.iter().map(|(primitive, times)| primitive.flops() * times).sum::<f64>(), counted);
+            found
         };
         assert_eq!(einsum("bhqd,bhkd->bhqk", "[[2, 6, 128, 64], [2, 6, 32, 64]]"), [product(12.0, 128.0, 32.0, 64.0)]);
-        assert_eq!(einsum("bdq,bdk->bqk", "[[2, 64, 128], [2, 64, 32]]"), []);
+        assert_eq!(einsum("bdq,bdk->bqk", "[[2, 64, 128], [2, 64, 32]]"), [product(2.0, 128.0, 32.0, 64.0)]);
+        assert_eq!(einsum("ibnd,jbnd->ijbn", "[[7, 2, 3, 64], [5, 2, 3, 64]]"), [product(6.0, 7.0, 5.0, 64.0)]);
+        assert_eq!(einsum("bqd,dk->bqk", "[[2, 128, 64], [64, 32]]"), [product(1.0, 256.0, 32.0, 64.0)]);
+    }
+
+    #[test]
+    fn products_by_groups_share_the_rows() {
+        let inputs = "[[100, 6], [8, 6, 7], [8]]";
+        assert_eq!(of("_grouped_mm", inputs, ""), [product(8.0, 12.5, 7.0, 6.0)]);
+        assert_eq!(counted(&operation("_grouped_mm", inputs, "")), 2.0 * 100.0 * 6.0 * 7.0);
     }
 
     /// The first layer of `ResNet`-50, 32 images: 7.55 GFLOP.
@@ -451,6 +269,11 @@ mod tests {
         let state = Primitive::Product { batch: 1.0, rows: 4.0, columns: 256.0, reduction: 64.0 };
         let gates = Primitive::Stream { moved: 2.0 * 10.0 * 4.0 * 256.0 };
         assert_eq!(found, [product(1.0, 40.0, 256.0, 32.0), (state, 10.0), (gates, 1.0)]);
+        // The same with the batch first, and packed: the batch sizes of ten steps come last.
+        let first = inputs.replace("[10, 4, 32]", "[4, 10, 32]");
+        assert_eq!(of("lstm", &first, r#", "attributes": {"batch_first": true}"#), found);
+        let packed = inputs.replace("[10, 4, 32]", "[40, 32]").replace("[256]]", "[256], [10]]");
+        assert_eq!(of("_cudnn_rnn", &packed, ""), found);
     }
 
     #[test]

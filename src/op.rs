@@ -1,0 +1,193 @@
+//! What an operator is.
+//!
+//! An [`Op`] is decoded from the name, shapes and arguments of an operation. What follows
+//! from it is said here once: arithmetic and memory traffic ([`Work`]), the parts that
+//! learned models answer for ([`Primitive`]), and its [`Family`]. A file a kind of operator;
+//! [`name`] alone looks at names.
+
+mod attention;
+mod convolution;
+mod family;
+mod kind;
+mod lookup;
+pub mod name;
+mod parameters;
+mod primitive;
+pub mod product;
+mod recurrent;
+mod reduction;
+mod results;
+mod rows;
+mod stream;
+mod total;
+mod work;
+
+pub use attention::Attention;
+pub use convolution::Convolution;
+pub use family::Family;
+pub use kind::OperatorKind;
+pub use name::{Form, Name, Pass};
+pub use parameters::{is_parameter_gradient, parameters};
+pub use primitive::{Part, Primitive, RowsKind};
+pub use product::Product;
+pub use recurrent::Recurrent;
+pub use results::{Geometry, convolution_geometry, results};
+pub use rows::Rows;
+pub use stream::Stream;
+pub use total::StepWork;
+pub use work::{Arithmetic, Work};
+
+use crate::profile::{DType, Operation, Phase, Precision, Shape};
+
+/// An operator: its kind, and its sizes where the shapes tell them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Op {
+    /// What the name says.
+    pub name: Name,
+    /// The sizes; `None` where the shapes do not tell, and of what does nothing on the device.
+    pub sizes: Option<Sizes>,
+}
+
+/// The sizes of an operator by its kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sizes {
+    /// A matrix product.
+    Product(Product),
+    /// A convolution.
+    Convolution(Convolution),
+    /// Fused attention.
+    Attention(Attention),
+    /// A recurrent layer or cell.
+    Recurrent(Recurrent),
+    /// Softmax or a normalisation.
+    Rows(Rows),
+    /// Pooling, look-ups, reductions, one result an element, and what is not known.
+    Stream(Stream),
+}
+
+impl Op {
+    /// The operator of an operation.
+    pub fn of(operation: &Operation) -> Self {
+        let name = Name::of(&operation.name);
+        let name = match operation.phase {
+            Phase::Communication => Name { form: Form::Communication, ..name },
+            _ => name,
+        };
+        let pass = name.pass;
+        let sizes = match name.form {
+            Form::View | Form::Communication => None,
+            Form::Product(form) => Product::of(operation, form).map(Sizes::Product),
+            Form::Convolution { transposed, .. } => {
+                Convolution::of(operation, pass, transposed).map(Sizes::Convolution)
+            }
+            Form::Attention { heads_first } => Attention::of(operation, pass, heads_first).map(Sizes::Attention),
+            Form::Recurrent { cell } => Recurrent::of(operation, pass, cell).map(Sizes::Recurrent),
+            Form::Softmax => Rows::softmax(operation, pass).map(Sizes::Rows),
+            Form::Normalisation(form) => Rows::normalisation(operation, pass, form).map(Sizes::Rows),
+            Form::Lookup(form) => lookup::moved(operation, pass, form).map(Sizes::Stream),
+            Form::Reduction(form) => reduction::moved(operation, pass, form).map(Sizes::Stream),
+            Form::Stream(form) => Stream::of(operation, form).map(Sizes::Stream),
+            Form::Pooling | Form::Unknown => Stream::of(operation, name::StreamForm::Plain).map(Sizes::Stream),
+        };
+        Self { name, sizes }
+    }
+
+    /// The kind of operator.
+    pub fn family(&self) -> Family {
+        self.name.family()
+    }
+
+    /// Whether it is a convolution in which every channel has its own filter.
+    pub fn is_depthwise(&self) -> bool {
+        match (self.name.form, &self.sizes) {
+            (Form::Convolution { depthwise: true, .. }, _) => true,
+            (_, Some(Sizes::Convolution(convolution))) => {
+                convolution.groups > 1.0 && convolution.groups == convolution.in_channels
+            }
+            _ => false,
+        }
+    }
+
+    /// The work of one occurrence with elements of `element` bytes.
+    ///
+    /// Operators not known are taken as memory-bound when they have shapes.
+    pub fn work(&self, element: f64) -> Option<Work> {
+        match self.sizes.as_ref()? {
+            Sizes::Product(product) => product.work(element),
+            Sizes::Convolution(convolution) => Some(convolution.work(element)),
+            Sizes::Attention(attention) => Some(attention.work(element)),
+            Sizes::Recurrent(recurrent) => recurrent.work(element),
+            Sizes::Rows(rows) => Some(rows.stream.work(element)),
+            Sizes::Stream(stream) => Some(stream.work(element)),
+        }
+    }
+
+    /// What one occurrence consists of, with how often each is done; empty where the models
+    /// do not know the operator or the shapes do not tell.
+    pub fn primitives(&self) -> Vec<(Primitive, f64)> {
+        let found = match &self.sizes {
+            Some(_) if self.name.form == Form::Unknown => Vec::new(),
+            None => Vec::new(),
+            Some(Sizes::Product(product)) => product.primitives(),
+            Some(Sizes::Convolution(convolution)) => convolution.primitives(),
+            Some(Sizes::Attention(attention)) => vec![(attention.primitive(), 1.0)],
+            Some(Sizes::Recurrent(recurrent)) => recurrent.primitives(),
+            Some(Sizes::Rows(rows)) => vec![(rows.primitive(), 1.0)],
+            Some(Sizes::Stream(stream)) => vec![(Primitive::Stream { moved: stream.moved }, 1.0)],
+        };
+        found.into_iter().filter(|(primitive, times)| *times > 0.0 && primitive.is_sound()).collect()
+    }
+}
+
+/// The kind of operator of an operation.
+pub fn family(operation: &Operation) -> Family {
+    match operation.phase {
+        Phase::Communication => Family::Communication,
+        _ => Name::of(&operation.name).family(),
+    }
+}
+
+/// The work of one occurrence; `None` where the shapes do not tell.
+pub fn work(operation: &Operation, precision: Option<Precision>) -> Option<Work> {
+    Op::of(operation).work(element_bytes(operation, precision))
+}
+
+/// The parts of one occurrence for learned models; empty where these do not know the
+/// operator or the shapes do not tell.
+pub fn parts(operation: &Operation, precision: Option<Precision>) -> Vec<Part> {
+    let element_bytes = element_bytes(operation, precision);
+    let part = |(primitive, times)| Part { primitive, times, element_bytes };
+    Op::of(operation).primitives().into_iter().map(part).collect()
+}
+
+/// The element type an operation runs in: as recorded, else what the workload's precision
+/// says.
+pub fn element_type(operation: &Operation, precision: Option<Precision>) -> Option<DType> {
+    operation.dtype.clone().or_else(|| {
+        Some(match precision? {
+            Precision::Fp32 | Precision::Tf32 => DType::Float32,
+            Precision::AmpFp16 | Precision::Fp16 => DType::Float16,
+            Precision::AmpBf16 | Precision::Bf16 => DType::Bfloat16,
+            Precision::Fp8 => DType::Float8E4m3,
+        })
+    })
+}
+
+fn element_bytes(operation: &Operation, precision: Option<Precision>) -> f64 {
+    element_type(operation, precision).and_then(|dtype| dtype.size_bytes()).unwrap_or(4) as f64
+}
+
+/// Elements of a tensor.
+pub fn volume(shape: &Shape) -> f64 {
+    shape.iter().map(|&n| n as f64).product()
+}
+
+/// Elements of several tensors.
+fn total(shapes: &[Shape]) -> f64 {
+    shapes.iter().map(volume).sum()
+}
+
+/// Elements of the largest of several tensors.
+fn largest(shapes: &[Shape]) -> f64 {
+    shapes.iter().map(volume).fold(0.0, f64::max)
+}

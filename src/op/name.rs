@@ -1,0 +1,425 @@
+//! What an operator's name says. Nowhere else is a name looked at.
+
+mod arguments;
+mod calls;
+mod lists;
+mod nodes;
+mod renamed;
+mod results;
+mod tables;
+pub mod tensorflow;
+
+pub use arguments::positions;
+pub use calls::{
+    calls_a_convolution, helps, is_convolution, is_copy, is_detach, is_first_layer, is_foreach, is_in_place, is_loss,
+    is_product, is_whole, only_looks, tensors, weight,
+};
+pub use lists::{each, fused_lists, has_lists, is_each, takes_lists};
+pub use nodes::{is_autograd_node, is_loss_node};
+pub use renamed::{carried_out_for, gradients_since, with_lists};
+pub use results::{ResultForm, result};
+
+use super::Family;
+use tables::{
+    ATTENTION, CELLS, COLLECTIVES, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS, REARRANGEMENTS,
+    RECURRENT, REDUCTION_PARTS, REDUCTIONS, SPLIT, VIEWS, WIDE,
+};
+
+/// What the name of an operator says of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Name {
+    /// What it does.
+    pub form: Form,
+    /// The direction it goes in.
+    pub pass: Pass,
+    /// Whether it computes a loss or its gradient.
+    pub loss: bool,
+}
+
+/// The direction of an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// From inputs to results.
+    Forward,
+    /// From the gradient of the results to that of the data.
+    DataGradient,
+    /// From the gradient of the results to that of the weights.
+    WeightGradient,
+    /// Both gradients.
+    Backward,
+}
+
+impl Pass {
+    /// Whether it forms gradients.
+    pub fn is_backward(self) -> bool {
+        self != Self::Forward
+    }
+}
+
+/// What an operator does, as far as its name says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Form {
+    /// A matrix product.
+    Product(ProductForm),
+    /// A convolution.
+    Convolution {
+        /// Whether it is the gradient of an ordinary one by its data.
+        transposed: bool,
+        /// Whether every channel has its own filter.
+        depthwise: bool,
+    },
+    /// A recurrent layer or cell.
+    Recurrent {
+        /// Whether it is one position of a sequence.
+        cell: bool,
+    },
+    /// Fused attention.
+    Attention {
+        /// Whether tensors are `[batch, heads, length, head size]`; else heads and length are
+        /// exchanged.
+        heads_first: bool,
+    },
+    /// Softmax and its logarithm.
+    Softmax,
+    /// Normalisation.
+    Normalisation(NormalisationForm),
+    /// Pooling.
+    Pooling,
+    /// A table look-up.
+    Lookup(LookupForm),
+    /// A sum, mean or norm.
+    Reduction(ReductionForm),
+    /// One result an element.
+    Stream(StreamForm),
+    /// Memory described anew.
+    View,
+    /// A collective between GPUs.
+    Communication,
+    /// Not known here.
+    Unknown,
+}
+
+/// The arguments of a matrix product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProductForm {
+    /// Two factors.
+    Plain,
+    /// What is added, then two factors.
+    BiasFirst,
+    /// The second factor is held as `[columns, reduction]`.
+    Linear,
+    /// Input, gradient and weight of a linear layer.
+    LinearBackward,
+    /// Indices of both factors and the result are written out in an equation.
+    Einsum,
+    /// Every group of rows meets a matrix of its own.
+    Grouped,
+}
+
+/// What a normalisation takes its mean over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormalisationForm {
+    /// A channel, over the batch or of one image.
+    Channel,
+    /// A group of channels.
+    Group,
+    /// A row: layer and RMS normalisation.
+    Row,
+}
+
+/// What a look-up does with its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookupForm {
+    /// Rows of the table by index, the table first.
+    Embedding,
+    /// One element an index.
+    Gather,
+    /// Values go to elements of a tensor.
+    Scatter {
+        /// Whether the tensor itself changes, not a copy.
+        in_place: bool,
+    },
+    /// Values go to rows of a tensor.
+    Put {
+        /// Whether the tensor itself changes, not a copy.
+        in_place: bool,
+    },
+    /// Slices of a tensor by index.
+    Index,
+}
+
+/// Kinds of reductions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReductionForm {
+    /// A sum, mean, norm or order.
+    Sum,
+    /// The negative log likelihood, which picks one number of each row.
+    Likelihood,
+    /// Another loss.
+    Loss,
+}
+
+/// Kinds of operators with one result an element.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StreamForm {
+    /// Arithmetic.
+    Plain,
+    /// A fused parameter update that reads this many lists and writes all but the gradients.
+    Update(f64),
+    /// One operator on all tensors of lists: how many lists it reads.
+    Foreach(f64),
+    /// A tensor filled without being looked at.
+    Fill,
+    /// A copy into a tensor.
+    Copy,
+    /// Tensors one after another.
+    Concatenation,
+    /// The same numbers elsewhere.
+    Rearrangement,
+}
+
+impl Name {
+    /// What `name` says; kernels stand for operators where none was recorded.
+    pub fn of(name: &str) -> Self {
+        let full = name.to_ascii_lowercase().replace("(anonymous namespace)::", "");
+        // The templates and arguments of kernels name other things.
+        let whole = full.split(['<', '(']).next().unwrap_or(&full).trim();
+        let bare = whole.rsplit("::").next().unwrap_or(whole).trim_start_matches("void ").trim_start_matches('_');
+        let pass = if full.contains("backward_input") {
+            Pass::DataGradient
+        } else if full.contains("backward_weight") {
+            Pass::WeightGradient
+        } else if full.contains("backward") {
+            Pass::Backward
+        } else {
+            Pass::Forward
+        };
+        Self { form: form(&full, bare), pass, loss: full.contains("loss") || full.contains("entropy") }
+    }
+
+    /// The kind of operator.
+    pub fn family(self) -> Family {
+        match self.form {
+            Form::Product(_) => Family::Gemm,
+            Form::Convolution { .. } => Family::Convolution,
+            Form::Recurrent { .. } => Family::Recurrent,
+            Form::Attention { .. } => Family::Attention,
+            Form::Softmax => Family::Softmax,
+            Form::Normalisation(_) => Family::Normalisation,
+            Form::Pooling => Family::Pooling,
+            Form::Lookup(_) => Family::Embedding,
+            Form::Reduction(_) => Family::Reduction,
+            Form::Stream(_) => Family::Elementwise,
+            Form::View => Family::View,
+            Form::Communication => Family::Communication,
+            Form::Unknown => Family::Unknown,
+        }
+    }
+}
+
+/// The name without name space and library, one for operators of one work.
+pub fn label(name: &str) -> String {
+    /// Operators of one work under several names.
+    const SAME: [(&str, &str); 4] =
+        [("cudnn_", ""), ("miopen_", ""), ("native_", ""), ("max_pool2d_with_indices", "max_pool2d")];
+    let bare = name.rsplit("::").next().unwrap_or(name).trim_matches('_');
+    let mut bare = bare.split(['<', '(']).next().unwrap_or(bare).to_owned();
+    for (name, as_name) in SAME {
+        if let Some(rest) = bare.strip_prefix(name) {
+            bare = format!("{as_name}{rest}");
+        }
+    }
+    bare
+}
+
+/// The name without the name space that nearly all share.
+pub fn short(name: &str) -> &str {
+    name.strip_prefix("aten::").unwrap_or(name)
+}
+
+/// Whether it copies from one element type to another, which mixed precision is full of.
+pub fn is_cast(name: &str) -> bool {
+    matches!(name, "aten::_to_copy" | "aten::to" | "aten::copy_")
+}
+
+/// Whether autocast keeps an element-wise operator in 32 bits (list of operators: PyTorch's
+/// documentation of `torch.amp`, "CUDA Ops that can autocast to float32").
+pub fn is_kept_wide(name: &str) -> bool {
+    let bare = name.rsplit("::").next().unwrap_or(name).trim_start_matches('_');
+    WIDE.iter().any(|start| bare.starts_with(start))
+}
+
+/// The collective of a model split over GPUs, in words.
+pub fn split_collective(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase().replace('_', "");
+    SPLIT.iter().find(|(part, _)| name.contains(part)).map(|(_, word)| *word)
+}
+
+/// Of the name in lower case, in full and without name space and leading underscores.
+fn form(full: &str, bare: &str) -> Form {
+    let has = |parts: &[&str]| parts.iter().any(|part| bare.contains(part));
+    let stem = bare.trim_end_matches('_').trim_end_matches("_backward");
+    let stems = |known: &[&str]| {
+        known.iter().any(|known| {
+            stem.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '.', ' ']))
+        })
+    };
+    if has(COLLECTIVES) {
+        Form::Communication
+    } else if has(ATTENTION) {
+        Form::Attention { heads_first: full.contains("scaled_dot_product") }
+    } else if has(CELLS) {
+        Form::Stream(StreamForm::Plain)
+    } else if has(RECURRENT) || bare == "gru" {
+        Form::Recurrent { cell: bare.contains("_cell") }
+    } else if has(&["conv"]) && !has(&["convert"]) {
+        Form::Convolution { transposed: full.contains("transpose"), depthwise: full.contains("depthwise") }
+    } else if GEMMS.contains(&bare) || has(GEMM_PARTS) {
+        Form::Product(product(bare))
+    } else if has(&["softmax"]) {
+        Form::Softmax
+    } else if has(NORMALISATIONS) {
+        Form::Normalisation(if ["batch_norm", "batchnorm", "instance_norm"].iter().any(|part| full.contains(part)) {
+            NormalisationForm::Channel
+        } else if full.contains("group_norm") {
+            NormalisationForm::Group
+        } else {
+            NormalisationForm::Row
+        })
+    } else if has(&["pool"]) {
+        Form::Pooling
+    } else if has(LOOKUPS) || bare == "index" {
+        Form::Lookup(lookup(bare))
+    } else if VIEWS.contains(&bare) {
+        Form::View
+    } else if REDUCTIONS.contains(&stem) || has(REDUCTION_PARTS) {
+        Form::Reduction(if bare.starts_with("nll_loss") {
+            ReductionForm::Likelihood
+        } else if full.contains("loss") {
+            ReductionForm::Loss
+        } else {
+            ReductionForm::Sum
+        })
+    } else if stems(ELEMENTWISE) {
+        Form::Stream(stream(bare))
+    } else {
+        Form::Unknown
+    }
+}
+
+fn product(bare: &str) -> ProductForm {
+    match bare {
+        "einsum" => ProductForm::Einsum,
+        "linear_backward" => ProductForm::LinearBackward,
+        "linear" | "mkldnn_linear" => ProductForm::Linear,
+        _ if bare.contains("grouped_mm") => ProductForm::Grouped,
+        _ if ["addm", "addbmm", "baddbmm"].iter().any(|start| bare.starts_with(start)) => ProductForm::BiasFirst,
+        _ => ProductForm::Plain,
+    }
+}
+
+fn lookup(bare: &str) -> LookupForm {
+    let in_place = bare.ends_with('_');
+    if bare.contains("scatter") {
+        LookupForm::Scatter { in_place }
+    } else if ["index_put", "index_add", "index_copy"].iter().any(|part| bare.contains(part)) {
+        LookupForm::Put { in_place }
+    } else if bare.contains("gather") || bare.contains("take_along") {
+        LookupForm::Gather
+    } else if bare.starts_with("embedding") {
+        LookupForm::Embedding
+    } else {
+        LookupForm::Index
+    }
+}
+
+fn stream(bare: &str) -> StreamForm {
+    // Parameter, gradient and what the optimizer keeps: two moments of Adam, a sum of squares
+    // of Adagrad, the momentum of SGD.
+    if bare.starts_with("fused_adagrad") || bare.starts_with("fused_sgd") {
+        StreamForm::Update(3.0)
+    } else if bare.starts_with("fused_adam") {
+        StreamForm::Update(4.0)
+    } else if bare.starts_with("foreach") {
+        StreamForm::Foreach(if bare.contains("addc") || bare.contains("lerp") {
+            3.0
+        } else if ["add_", "sub_"].iter().any(|part| bare.ends_with(part)) {
+            2.0
+        } else {
+            1.0
+        })
+    } else if FILLS.contains(&bare) {
+        StreamForm::Fill
+    } else if REARRANGEMENTS.contains(&bare.trim_end_matches('_')) {
+        StreamForm::Rearrangement
+    } else {
+        match bare {
+            "copy_" => StreamForm::Copy,
+            "cat" | "stack" => StreamForm::Concatenation,
+            _ => StreamForm::Plain,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_by_name() {
+        for (name, expected) in [
+            ("aten::addmm", Family::Gemm),
+            ("aten::cudnn_convolution_backward_weight", Family::Convolution),
+            ("aten::_convert_weight_to_int4pack", Family::Unknown),
+            ("aten::native_layer_norm_backward", Family::Normalisation),
+            ("aten::cudnn_batch_norm", Family::Normalisation),
+            ("aten::_log_softmax", Family::Softmax),
+            ("aten::max_pool2d_with_indices", Family::Pooling),
+            ("aten::threshold_backward", Family::Elementwise),
+            ("aten::_foreach_addcdiv_", Family::Elementwise),
+            ("aten::add_", Family::Elementwise),
+            ("aten::_cudnn_rnn", Family::Recurrent),
+            ("aten::_scaled_dot_product_efficient_attention_backward", Family::Attention),
+            ("aten::as_strided", Family::View),
+            ("aten::convolution_overrideable", Family::Convolution),
+            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", Family::Communication),
+            ("Memcpy HtoD (Pageable -> Device)", Family::Elementwise),
+            ("aten::_softmax_backward_data", Family::Softmax),
+            ("my::special", Family::Unknown),
+            ("aten::einsum", Family::Gemm),
+            ("aten::_scaled_mm", Family::Gemm),
+            ("aten::_thnn_fused_lstm_cell", Family::Elementwise),
+            ("aten::lstm_cell", Family::Recurrent),
+            ("aten::_cudnn_rnn_backward", Family::Recurrent),
+            ("aten::miopen_rnn", Family::Recurrent),
+            ("aten::gru", Family::Recurrent),
+            ("aten::_fused_rms_norm", Family::Normalisation),
+            ("aten::native_group_norm_backward", Family::Normalisation),
+            ("aten::max_pool2d_with_indices_backward", Family::Pooling),
+            ("aten::embedding_dense_backward", Family::Embedding),
+            ("aten::scatter_add_", Family::Embedding),
+            ("aten::nll_loss_backward", Family::Reduction),
+            ("aten::binary_cross_entropy_with_logits", Family::Reduction),
+            ("aten::mse_loss_backward", Family::Reduction),
+            ("aten::cross_entropy_loss", Family::Reduction),
+            ("aten::max", Family::Reduction),
+            ("aten::native_dropout_backward", Family::Elementwise),
+            ("aten::_foreach_lerp_", Family::Elementwise),
+            ("aten::_fused_sgd_", Family::Elementwise),
+            ("aten::constant_pad_nd", Family::Elementwise),
+            ("aten::leaky_relu_backward", Family::Elementwise),
+            ("aten::_to_copy", Family::Elementwise),
+            ("aten::new_empty_strided", Family::View),
+            ("aten::_local_scalar_dense", Family::View),
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, at::detail::Array<char*, 3> >(int, …)",
+                Family::Elementwise,
+            ),
+            ("void at::native::(anonymous namespace)::max_pool_forward_nchw<c10::BFloat16>(int)", Family::Pooling),
+            ("Cijk_Ailk_Bljk_BBS_BH_MT128x128x32", Family::Gemm),
+            ("volta_sgemm_128x64_tn", Family::Gemm),
+        ] {
+            assert_eq!(Name::of(name).family(), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Calls of operators on a CPU, which a GPU would carry out in other pieces.
+
+/// Operators that are one piece of work on a GPU however the CPU computes them.
+pub fn is_whole(name: &str) -> bool {
+    is_product(name)
+        || matches!(name, "aten::convolution_backward" | "aten::native_layer_norm")
+        || name.starts_with("aten::_foreach_")
+        || name.starts_with("aten::_fused_")
+}
+
+/// Whether it is a product of two matrices, of single ones or of a batch.
+pub fn is_product(name: &str) -> bool {
+    matches!(name, "aten::mm" | "aten::addmm" | "aten::bmm" | "aten::baddbmm")
+}
+
+/// Operators that prepare or move data for another.
+pub fn helps(name: &str) -> bool {
+    matches!(name, "aten::copy_" | "aten::fill_" | "aten::zero_")
+}
+
+/// Operators that only look at a tensor in another way, allocate or ask: no device work.
+pub fn only_looks(name: &str) -> bool {
+    let Some(name) = name.strip_prefix("aten::") else {
+        // Dispatcher keys ("detach") and profiler helpers; operators have a namespace.
+        return !name.contains("::");
+    };
+    LOOKS.contains(&name)
+}
+
+/// Operators without device work of their own.
+#[rustfmt::skip]
+const LOOKS: &[&str] = &[
+    "_nnpack_available", "view", "_unsafe_view", "view_as", "reshape", "_reshape_alias", "reshape_as", "t",
+    "transpose", "permute", "expand", "expand_as", "as_strided", "as_strided_", "slice", "select", "narrow",
+    "split", "split_with_sizes", "chunk", "unbind", "unsqueeze", "squeeze", "squeeze_", "unsqueeze_",
+    "unflatten", "flatten", "detach", "detach_", "alias", "lift_fresh", "empty", "empty_like", "empty_strided",
+    "new_empty", "new_empty_strided", "resize_", "resize_as_", "set_", "result_type", "item",
+    "_local_scalar_dense", "is_nonzero", "to", "_to_copy", "contiguous", "numpy_T", "movedim", "swapaxes",
+    "diagonal", "unfold", "view_as_real", "view_as_complex", "_nested_tensor_from_mask", "size", "stride",
+    "numel", "is_contiguous", "can_cast", "_has_compatible_shallow_copy_type", "requires_grad_", "resolve_conj",
+    "resolve_neg", "conj", "clone", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
+    "new_zeros", "new_ones", "new_full", "scalar_tensor", "atleast_1d", "atleast_2d", "atleast_3d",
+    // What they do is an operator within; without one they do nothing (p = 0, or evaluation).
+    "dropout", "feature_dropout", "alpha_dropout",
+];
+
+/// Whether it is one operator on all tensors of lists.
+pub fn is_foreach(name: &str) -> bool {
+    name.contains("_foreach_")
+}
+
+/// Whether it changes its first argument and gives it back, as those of `ATen` whose names end
+/// so do.
+pub fn is_in_place(name: &str) -> bool {
+    name.starts_with("aten::") && name.ends_with('_') && !name.ends_with("__")
+}
+
+/// Whether it is the call of a loss, one number for each sample.
+pub fn is_loss(name: &str) -> bool {
+    LOSSES.contains(&name)
+}
+
+/// Losses of `torch.nn.functional`.
+#[rustfmt::skip]
+const LOSSES: &[&str] = &[
+    "aten::cross_entropy_loss", "aten::nll_loss_nd", "aten::mse_loss", "aten::l1_loss", "aten::smooth_l1_loss",
+    "aten::huber_loss", "aten::binary_cross_entropy", "aten::binary_cross_entropy_with_logits",
+];
+
+/// Whether the first input of an operator has the batch as its leading extent, as far as it
+/// comes before anything reshapes it.
+pub fn is_first_layer(name: &str) -> bool {
+    matches!(
+        name,
+        "aten::conv1d"
+            | "aten::conv2d"
+            | "aten::conv3d"
+            | "aten::convolution"
+            | "aten::embedding"
+            | "aten::linear"
+            | "aten::lstm"
+            | "aten::gru"
+    )
+}
+
+/// Which input is the weight of a layer, where it has one of two dimensions or more.
+pub fn weight(name: &str) -> Option<usize> {
+    match name {
+        "aten::mm" | "aten::linear" | "aten::cudnn_convolution" | "aten::miopen_convolution" => Some(1),
+        "aten::addmm" => Some(2),
+        _ => None,
+    }
+}
+
+/// Whether it copies one tensor into another.
+pub fn is_copy(name: &str) -> bool {
+    name == "aten::copy_"
+}
+
+/// Whether it is a convolution, or what carries one out.
+pub fn is_convolution(name: &str) -> bool {
+    name.ends_with("_convolution") || name.ends_with("::convolution")
+}
+
+/// Whether it has to do with a convolution or its gradients.
+pub fn calls_a_convolution(name: &str) -> bool {
+    name.contains("convolution")
+}
+
+/// Whether it gives the same tensor without its history.
+pub fn is_detach(name: &str) -> bool {
+    matches!(name, "aten::detach" | "detach")
+}
+
+/// How many tensors a product takes; with `out=` the result is an argument too.
+pub fn tensors(name: &str) -> Option<usize> {
+    match name {
+        "aten::mm" | "aten::bmm" => Some(2),
+        "aten::addmm" | "aten::baddbmm" => Some(3),
+        _ => None,
+    }
+}

@@ -1,0 +1,46 @@
+//! Operators of parameter updates that take lists of tensors.
+
+/// Whether it takes lists of tensors.
+pub fn takes_lists(name: &str) -> bool {
+    ["aten::_foreach_", "aten::_fused_"].iter().any(|start| name.starts_with(start))
+}
+
+/// What it calls for each tensor of its lists.
+pub fn each(name: &str) -> Option<&str> {
+    name.strip_prefix("aten::_foreach_").map(|each| each.trim_end_matches('_'))
+}
+
+/// Whether `name` is what an operator on lists calls for each tensor.
+pub fn is_each(name: &str, each: &str) -> bool {
+    name.strip_prefix("aten::").is_some_and(|name| name.trim_end_matches('_') == each)
+        || each == "norm" && name == "aten::linalg_vector_norm"
+}
+
+/// Whether it has a form with lists.
+pub fn has_lists(name: &str) -> bool {
+    EACH.contains(&name.strip_prefix("aten::").unwrap_or_default())
+}
+
+/// Operators that have a form with lists.
+#[rustfmt::skip]
+const EACH: &[&str] = &[
+    "abs", "add", "add_", "addcdiv", "addcdiv_", "addcmul", "addcmul_", "copy_", "div", "div_", "lerp", "lerp_",
+    "maximum", "maximum_", "mul", "mul_", "neg", "pow", "reciprocal", "sign", "sqrt", "sqrt_", "sub_", "zero_",
+];
+
+/// Lists of as many elements as there are parameters that a fused optimizer takes:
+/// parameters, gradients, and what it keeps; `values` are its arguments as text.
+pub fn fused_lists(name: &str, values: &[String]) -> Option<usize> {
+    match name {
+        // With AMSGrad, the largest second moments too.
+        "aten::_fused_adam_" | "aten::_fused_adamw_" => {
+            Some(4 + usize::from(values.get(11).is_some_and(|value| value == "True")))
+        }
+        "aten::_fused_adagrad_" => Some(3),
+        // Without momentum, no buffers of it.
+        "aten::_fused_sgd_" => {
+            Some(3 - usize::from(values.get(4).is_some_and(|value| matches!(&**value, "0" | "0." | "0.0"))))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,19 @@
+//! Nodes of the backward graph.
+
+/// Whether an operator is a node of the backward graph: `AddmmBackward0`,
+/// `CudnnConvolutionBackward`, or the engine's wrapper around one.
+pub fn is_autograd_node(name: &str) -> bool {
+    if name.starts_with("autograd::engine::evaluate_function") || name.contains("AccumulateGrad") {
+        return true;
+    }
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    stem.ends_with("Backward") && !name.contains("::_") && !name.starts_with("aten::")
+}
+
+/// Whether a node is the gradient of a loss.
+pub fn is_loss_node(name: &str) -> bool {
+    !name.starts_with("autograd::")
+        && ["NllLoss", "MseLoss", "CrossEntropyLoss", "BinaryCrossEntropy", "L1Loss", "SmoothL1Loss", "KlDiv"]
+            .iter()
+            .any(|loss| name.starts_with(loss))
+}

@@ -1,0 +1,126 @@
+//! Recurrent layers and cells.
+
+use super::{Arithmetic, Pass, Primitive, Work, total, volume};
+use crate::profile::{Attribute, Operation, Shape};
+
+/// A recurrent layer or cell.
+///
+/// The products of the input are one matrix product a layer. Those of the hidden state
+/// follow one another, so their weights are read again at every position in time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recurrent {
+    /// Positions in time; 1 of a cell.
+    pub steps: f64,
+    /// Positions of all sequences together.
+    pub positions: f64,
+    /// Matrices of gates × features: in turn for the input and for the hidden state.
+    pub weights: Vec<[f64; 2]>,
+    /// Whether it is one position of a sequence.
+    pub cell: bool,
+    /// Whether it forms gradients: those of the data and of the weights.
+    pub is_backward: bool,
+    /// Elements that the forward pass reads and writes.
+    moved: f64,
+}
+
+impl Recurrent {
+    /// Input `[length, batch, features]` (or packed `[rows, features]`), then states and the
+    /// weights of the layers. A cell's input is `[batch, features]`.
+    pub(super) fn of(operation: &Operation, pass: Pass, cell: bool) -> Option<Self> {
+        let (input, rest) = operation.inputs.split_first()?;
+        let (positions, steps) = match input.as_slice() {
+            [first, second, _] => {
+                let batch_first = matches!(operation.attributes.get("batch_first"), Some(Attribute::Bool(true)));
+                (*first as f64 * *second as f64, if batch_first { *second } else { *first } as f64)
+            }
+            // A packed sequence: its length is the number of batch sizes, the last vector.
+            [rows, _] if !cell => {
+                let sizes = rest.iter().rev().find(|shape| shape.len() == 1).map_or(1.0, volume);
+                (*rows as f64, sizes.min(*rows as f64))
+            }
+            [rows, _] => (*rows as f64, 1.0),
+            _ => return None,
+        };
+        // A cell's state is a matrix too, before its weights.
+        let state = |shape: &&Shape| cell && shape.first() == input.first();
+        let weights: Vec<[f64; 2]> = rest
+            .iter()
+            .filter(|shape| shape.len() == 2 && !state(shape))
+            .map(|shape| [shape[0] as f64, shape[1] as f64])
+            .collect();
+        let elements = |weights: &[f64; 2]| weights[0] * weights[1];
+        let all: f64 = weights.iter().map(elements).sum();
+        let hidden: f64 = weights.iter().skip(1).step_by(2).map(elements).sum();
+        // Weights once, the hidden ones at every further position; the input and all results.
+        let tensors: f64 = operation.inputs.iter().filter(|shape| shape.len() == 3).map(volume).sum();
+        let written = total(&operation.outputs).max(volume(input));
+        let moved = all + hidden * (steps - 1.0).max(0.0) + tensors.max(volume(input)) + written;
+        Some(Self { steps, positions, weights, cell, is_backward: pass.is_backward(), moved })
+    }
+
+    /// Each weight is multiplied with every position; backward forms two gradients.
+    pub(super) fn work(&self, element: f64) -> Option<Work> {
+        let all: f64 = self.weights.iter().map(|weights| weights[0] * weights[1]).sum();
+        let factor = if self.is_backward { 2.0 } else { 1.0 };
+        Work::of_products(2.0 * self.positions * all * factor, self.moved * factor, element, Arithmetic::Product)
+    }
+
+    /// The first of two weights is multiplied with the whole sequence at once, the second step
+    /// by step; backward adds the gradients of both, over the whole sequence. Gates pass
+    /// through memory. Cells are left out: no model was trained on them.
+    pub(super) fn primitives(&self) -> Vec<(Primitive, f64)> {
+        if self.cell {
+            return Vec::new();
+        }
+        let (positions, backward) = (self.positions, self.is_backward);
+        let product = |rows, columns, reduction| Primitive::Product { batch: 1.0, rows, columns, reduction };
+        let mut found = Vec::new();
+        for (index, &[gates, inner]) in self.weights.iter().enumerate() {
+            let is_hidden = index % 2 == 1;
+            let (rows, times) = if is_hidden { (positions / self.steps, self.steps) } else { (positions, 1.0) };
+            found.push((product(rows, gates, inner), times));
+            if backward {
+                found.push((product(gates, inner, positions), 1.0));
+            }
+            if is_hidden {
+                found.push((Primitive::Stream { moved: positions * gates * if backward { 3.0 } else { 2.0 } }, 1.0));
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::work;
+    use super::super::work::tests::operation;
+    use super::*;
+
+    /// Two layers of 1024 features over 50 positions of 64 samples: 2 · 50 · 64 · 4 ·
+    /// 4096 · 1024 operations; the hidden weights of both layers are read 50 times.
+    #[test]
+    fn recurrent_layers_multiply_every_position_with_every_weight() {
+        let (weight, bias, state): (&[u64], &[u64], &[u64]) = (&[4096, 1024], &[4096], &[2, 64, 1024]);
+        let inputs: [&[u64]; 11] =
+            [&[50, 64, 1024], weight, weight, bias, bias, weight, weight, bias, bias, state, state];
+        let forward = work(&operation("aten::_cudnn_rnn", &inputs, &[]), None).unwrap();
+        assert_eq!(forward.flops.get(), 2.0 * 50.0 * 64.0 * 4.0 * 4096.0 * 1024.0);
+        let moved = 4096.0 * 1024.0 * (2.0 + 2.0 * 50.0) + 2.0 * 50.0 * 64.0 * 1024.0 + 2.0 * 2.0 * 64.0 * 1024.0;
+        assert_eq!(forward.bytes.get(), 4.0 * moved);
+        let backward = work(&operation("aten::_cudnn_rnn_backward", &inputs, &[]), None).unwrap();
+        assert_eq!(backward.flops.get(), 2.0 * forward.flops.get());
+        // The same positions in the other order, and packed.
+        let mut first = operation("aten::lstm", &[&[&[64, 50, 1024][..]][..], &inputs[1..]].concat(), &[]);
+        first.attributes.insert("batch_first".into(), Attribute::Bool(true));
+        assert_eq!(work(&first, None).unwrap(), forward);
+        let packed = [&[&[3200, 1024][..]][..], &inputs[1..], &[&[50][..]]].concat();
+        assert_eq!(work(&operation("aten::_cudnn_rnn", &packed, &[]), None).unwrap().flops, forward.flops);
+        // A cell: input, hidden and cell state, two weights.
+        let cell =
+            operation("aten::lstm_cell", &[&[64, 1024], &[64, 1024], &[64, 1024], weight, weight, bias, bias], &[]);
+        assert_eq!(work(&cell, None).unwrap().flops.get(), 2.0 * 64.0 * 2.0 * 4096.0 * 1024.0);
+        // Its element-wise part has none.
+        let gates = operation("aten::_thnn_fused_lstm_cell", &[&[64, 4096], &[64, 4096], &[64, 1024]], &[&[64, 1024]]);
+        assert_eq!(work(&gates, None).unwrap().arithmetic, Arithmetic::Vector);
+    }
+}

@@ -1,0 +1,125 @@
+//! Shapes of results, where they follow from the inputs.
+
+use std::collections::BTreeMap;
+
+use super::name::{ResultForm, result};
+use crate::profile::{Attribute, Shape};
+
+type Attributes = BTreeMap<String, Attribute>;
+
+/// The result shapes that the inputs and attributes leave no doubt about.
+pub fn results(name: &str, inputs: &[Shape], attributes: &Attributes) -> Vec<Shape> {
+    let input = |index: usize| inputs.get(index).filter(|shape| !shape.is_empty());
+    let shape = match result(name) {
+        Some(ResultForm::Product { first, batch }) => {
+            input(first).zip(input(first + 1)).and_then(|(a, b)| product(a, b, batch))
+        }
+        Some(ResultForm::Linear) => input(0).zip(input(1)).and_then(|(x, weight)| {
+            let (last, lead) = x.split_last()?;
+            (weight.len() == 2 && weight[1] == *last).then(|| lead.iter().copied().chain([weight[0]]).collect())
+        }),
+        Some(ResultForm::Convolution) => convolved(inputs, attributes),
+        Some(ResultForm::Broadcast) => broadcast(inputs),
+        Some(ResultForm::First) => input(0).cloned(),
+        Some(ResultForm::ConvolutionGradients) | None => None,
+    };
+    shape.into_iter().collect()
+}
+
+/// Stride and padding of a convolution of whose arguments none are recorded, where its result
+/// tells them.
+pub fn convolution_geometry(name: &str, inputs: &[Shape], outputs: &[Shape]) -> Option<Geometry> {
+    let (input, weight, output) = match result(name)? {
+        ResultForm::Convolution => (inputs.first()?, inputs.get(1)?, outputs.first()?),
+        ResultForm::ConvolutionGradients => (inputs.get(1)?, inputs.get(2)?, inputs.first()?),
+        _ => return None,
+    };
+    geometry(input, weight, output)
+}
+
+fn product(a: &Shape, b: &Shape, batch: usize) -> Option<Shape> {
+    (a.len() == batch + 2 && b.len() == batch + 2 && a[batch + 1] == b[batch] && a[..batch] == b[..batch])
+        .then(|| a[..=batch].iter().copied().chain([b[batch + 1]]).collect())
+}
+
+fn broadcast(shapes: &[Shape]) -> Option<Shape> {
+    let length = shapes.iter().map(Vec::len).max().filter(|length| *length > 0)?;
+    let mut out = vec![1; length];
+    for shape in shapes {
+        for (extent, own) in out[length - shape.len()..].iter_mut().zip(shape) {
+            if *extent == 1 {
+                *extent = *own;
+            } else if *own != 1 && *own != *extent {
+                return None;
+            }
+        }
+    }
+    Some(out)
+}
+
+/// The result of a convolution whose arguments are all recorded.
+fn convolved(inputs: &[Shape], attributes: &Attributes) -> Option<Shape> {
+    let [input, weight] = inputs.get(..2)? else { return None };
+    if input.len() < 3 || input.len() != weight.len() || attributes.get("transposed") == Some(&Attribute::Bool(true)) {
+        return None;
+    }
+    let dims = input.len() - 2;
+    let argument = |name: &str| -> Option<Vec<u64>> {
+        let values = attributes.get(name)?.as_ints()?;
+        let values: Vec<u64> = values.into_iter().map(|v| u64::try_from(v).ok()).collect::<Option<_>>()?;
+        match values.len() {
+            1 => Some(vec![values[0]; dims]),
+            length if length == dims => Some(values),
+            _ => None,
+        }
+    };
+    let (stride, padding, dilation) = (argument("stride")?, argument("padding")?, argument("dilation")?);
+    let mut out = vec![input[0], weight[0]];
+    for d in 0..dims {
+        out.push(extent(input[d + 2], weight[d + 2], stride[d], padding[d], dilation[d])?);
+    }
+    Some(out)
+}
+
+fn extent(input: u64, kernel: u64, stride: u64, padding: u64, dilation: u64) -> Option<u64> {
+    let reach = dilation.checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?;
+    let padded = input.checked_add(padding.checked_mul(2)?)?.checked_sub(reach)?;
+    padded.checked_div(stride)?.checked_add(1)
+}
+
+/// What a convolution does to its image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Geometry {
+    /// From one output pixel to the next.
+    pub stride: Vec<u64>,
+    /// Pixels added on each side.
+    pub padding: Vec<u64>,
+    /// Groups of channels that do not meet.
+    pub groups: u64,
+}
+
+/// Stride and padding that turn `input` into `output`, with dilation 1: the smallest
+/// stride that fits, with "same" padding if that fits and none otherwise.
+fn geometry(input: &[u64], weight: &[u64], output: &[u64]) -> Option<Geometry> {
+    let dims = input.len().checked_sub(2).filter(|dims| (1..=3).contains(dims))?;
+    let fits = weight.len() == input.len()
+        && output.len() == input.len()
+        && output[1] == weight[0]
+        && output[0] == input[0]
+        && weight[1] > 0
+        && input[1].is_multiple_of(weight[1]);
+    if !fits {
+        return None;
+    }
+    let (mut stride, mut padding) = (Vec::new(), Vec::new());
+    for d in 2..2 + dims {
+        let kernel = weight[d];
+        let paddings = [kernel.checked_sub(1)? / 2, 0];
+        let (s, p) = (1..=8)
+            .flat_map(|s| paddings.map(|p| (s, p)))
+            .find(|(s, p)| extent(input[d], kernel, *s, *p, 1) == Some(output[d]))?;
+        stride.push(s);
+        padding.push(p);
+    }
+    Some(Geometry { stride, padding, groups: input[1] / weight[1] })
+}

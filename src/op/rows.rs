@@ -1,0 +1,66 @@
+//! Operators that reduce and rewrite rows: softmax and normalisation.
+
+use super::name::{NormalisationForm, StreamForm};
+use super::{Pass, Primitive, RowsKind, Stream, largest, volume};
+use crate::profile::Operation;
+
+/// Softmax or a normalisation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rows {
+    /// What is done to a row; `None` of normalisations by channels, which pass over the whole
+    /// tensor.
+    pub kind: Option<RowsKind>,
+    /// Elements of the tensor.
+    pub size: f64,
+    /// Elements of a row.
+    pub width: f64,
+    /// Times that the tensor is read or written.
+    pub passes: f64,
+    /// The least that is moved.
+    pub stream: Stream,
+}
+
+impl Rows {
+    /// Rows along the last dimension of the largest tensor.
+    pub(super) fn softmax(operation: &Operation, pass: Pass) -> Option<Self> {
+        let stream = Stream::with(operation, StreamForm::Plain, 5.0)?;
+        let (size, width) = extents(operation);
+        let passes = if pass.is_backward() { 3.0 } else { 2.0 };
+        Some(Self { kind: Some(RowsKind::Softmax), size, width, passes, stream })
+    }
+
+    /// Rows along the last dimension of the largest tensor, or over as many elements as the
+    /// scale has.
+    pub(super) fn normalisation(operation: &Operation, pass: Pass, form: NormalisationForm) -> Option<Self> {
+        let stream = Stream::with(operation, StreamForm::Plain, 7.0)?;
+        let (size, last) = extents(operation);
+        if form != NormalisationForm::Row {
+            // Statistics first, then the result: two reads and a write; backward reads both
+            // tensors twice.
+            let size = largest(&operation.inputs).max(largest(&operation.outputs));
+            let passes = if pass.is_backward() { 5.0 } else { 3.0 };
+            return Some(Self { kind: None, size, width: size, passes, stream });
+        }
+        let scale = operation.inputs.iter().skip(1).map(volume).find(|&scale| scale > last && scale < size);
+        let width = scale.filter(|scale| (size / scale).fract() == 0.0).unwrap_or(last);
+        // Backward: two tensors read for the gradient of the input, and again for those of
+        // scale and shift.
+        let passes = if pass.is_backward() { 5.0 } else { 2.0 };
+        Some(Self { kind: Some(RowsKind::Normalisation), size, width, passes, stream })
+    }
+
+    pub(super) fn primitive(&self) -> Primitive {
+        let moved = self.size * self.passes;
+        match self.kind {
+            Some(kind) => Primitive::Rows { kind, rows: self.size / self.width, width: self.width, moved },
+            None => Primitive::Stream { moved },
+        }
+    }
+}
+
+/// Elements of the largest input and of its last dimension; 0 where there is none.
+fn extents(operation: &Operation) -> (f64, f64) {
+    let tensor = operation.inputs.iter().max_by(|a, b| volume(a).total_cmp(&volume(b)));
+    let last = tensor.and_then(|tensor| tensor.last()).map_or(0.0, |&last| last as f64);
+    (tensor.map_or(0.0, volume), last)
+}
