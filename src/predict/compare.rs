@@ -72,7 +72,7 @@ impl Known {
     }
 }
 
-/// Figures of `models evaluate methods`: what was known, training or inference (`None`:
+/// Figures of `habitat-lab evaluate methods`: what was known, training or inference (`None`:
 /// both), the method, the error and the number of steps. Every GPU was judged by models
 /// that were trained without it.
 const FIGURES: [(Known, Option<Mode>, MethodChoice, f64, u32); 16] = [
@@ -172,11 +172,11 @@ pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<
         }
         MethodChoice::Learned if options.models.is_none() => Some("no learned models were given"),
         MethodChoice::HabitatMlp if options.habitat.is_none() => {
-            Some("no networks were given; `models train --habitat` trains them")
+            Some("no networks were given; `habitat-lab train --habitat` trains them")
         }
         MethodChoice::BlackBox if known == Known::Shapes => Some("nothing was measured"),
         MethodChoice::BlackBox if options.black_box.is_none() => {
-            Some("no black-box model was given; `models train --black-box` trains one")
+            Some("no black-box model was given; `fit black-box` makes one")
         }
         _ if method.is_fitted() && options.kernel_wise.is_none() => {
             Some("no fitted lines were given; `fit kernelwise` fits them")
