@@ -10,6 +10,7 @@ mod calibrate;
 mod check;
 mod collect;
 mod env;
+mod error;
 mod export;
 mod fit;
 mod goal;
@@ -52,6 +53,7 @@ use crate::terminal;
 use crate::text;
 use crate::units::GpuSlug;
 
+pub use error::CliError;
 pub use input::{Loaded, load};
 pub use typed::meant;
 // For the workshop (models/lab), which reads, names and reports as the commands do.
@@ -96,41 +98,6 @@ pub struct Screens {
     pub gpu: Option<GpuSlug>,
     /// A job that was started, and whose step is to be recorded; `loaded` is empty until then.
     pub live: Option<live::Session>,
-}
-
-/// Why a command failed; the process then ends with code 2.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct CliError(pub String);
-
-impl CliError {
-    /// What another error says.
-    pub fn of(error: impl std::fmt::Display) -> Self {
-        Self(error.to_string())
-    }
-
-    /// Whether nobody reads the output any more, which is no failure.
-    pub fn is_broken_pipe(&self) -> bool {
-        self.0 == BROKEN_PIPE
-    }
-}
-
-const BROKEN_PIPE: &str = "standard output was closed";
-
-impl From<io::Error> for CliError {
-    fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self(BROKEN_PIPE.to_owned())
-        } else {
-            Self(format!("standard output: {error}"))
-        }
-    }
-}
-
-impl From<store::StoreError> for CliError {
-    fn from(error: store::StoreError) -> Self {
-        Self::of(error)
-    }
 }
 
 /// Runs what was typed.

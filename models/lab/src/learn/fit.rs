@@ -15,6 +15,7 @@ use habitat_tui::predict::mlp::{
 };
 use habitat_tui::predict::random::Random;
 
+use super::options::value_and_slope;
 pub use super::options::{Decay, FitError, FitOptions, Fitted, Loss, Rows, Schedule};
 
 const BETA: (f32, f32) = (0.9, 0.999);
@@ -447,29 +448,6 @@ fn own(layer: &Layer) -> candle_core::Result<Layer> {
     Ok(Layer { weight: layer.weight.copy()?, bias: layer.bias.copy()? })
 }
 
-/// The loss of one row, and its derivative with respect to the predicted time (the root mean
-/// square of its batch given, where the loss has it).
-fn value_and_slope(loss: Loss, predicted: f64, measured: f64, rmse_us: f64) -> (f64, f64) {
-    match loss {
-        Loss::Mape => {
-            let error = predicted / measured - 1.0;
-            let sign = if error > 0.0 { 1.0 } else { -1.0 };
-            (error.abs(), if error == 0.0 { 0.0 } else { sign / measured })
-        }
-        Loss::MapeAndRmse => {
-            let (relative, slope) = value_and_slope(Loss::Mape, predicted, measured, 0.0);
-            // Of the root of a mean of squares: each row's part is its error over the root.
-            let by_root = if rmse_us > 0.0 { (predicted - measured) / rmse_us } else { 0.0 };
-            (100.0 * relative + rmse_us * 1e-3, 100.0 * slope + by_root * 1e-3)
-        }
-        Loss::SymmetricRelative { delta } => {
-            let (ratio, delta) = ((predicted / measured).ln(), f64::from(delta));
-            let root = ratio.hypot(delta);
-            (root - delta, ratio / root / predicted)
-        }
-    }
-}
-
 /// Mean and standard deviation of every column; 1 for a column that does not vary.
 fn normalisation(features: &[f32], width: usize) -> (Vec<f32>, Vec<f32>) {
     let rows = (features.len() / width) as f64;
@@ -480,36 +458,4 @@ fn normalisation(features: &[f32], width: usize) -> (Vec<f32>, Vec<f32>) {
         if deviation > 1e-6 * mean[index].abs().max(1e-6) { deviation as f32 } else { 1.0 }
     };
     (mean.iter().map(|&mean| mean as f32).collect(), (0..width).map(deviation).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The loss of a batch of three by hand, and its slopes against differences.
-    #[test]
-    fn slopes_of_the_loss_with_a_root_mean_square() {
-        let measured = [1000.0, 4000.0, 20_000.0];
-        let rmse = |predicted: &[f64; 3]| {
-            (predicted.iter().zip(measured).map(|(p, m)| (p - m).powi(2)).sum::<f64>() / 3.0).sqrt()
-        };
-        let loss = |predicted: &[f64; 3]| {
-            let rmse = rmse(predicted);
-            let all = predicted.iter().zip(measured).map(|(&p, m)| value_and_slope(Loss::MapeAndRmse, p, m, rmse).0);
-            all.sum::<f64>() / 3.0
-        };
-        // 10 %, 25 % and 5 % off; √((0.1² + 1² + 1²) / 3) ms.
-        let at = [1100.0, 3000.0, 21_000.0];
-        assert!((loss(&at) - (40.0 / 3.0 + (2.01_f64 / 3.0).sqrt())).abs() < 1e-9, "{}", loss(&at));
-        for index in 0..3 {
-            let shifted = |by: f64| {
-                let mut moved = at;
-                moved[index] += by;
-                loss(&moved)
-            };
-            let slope = value_and_slope(Loss::MapeAndRmse, at[index], measured[index], rmse(&at)).1 / 3.0;
-            let difference = (shifted(0.01) - shifted(-0.01)) / 0.02;
-            assert!((slope - difference).abs() < 1e-8, "{index}: {slope} {difference}");
-        }
-    }
 }
