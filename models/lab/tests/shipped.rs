@@ -41,7 +41,8 @@ fn the_errors_told_are_those_found() {
             let Some(told) = validated(method, known, mode) else { continue };
             let row = row(&found, group, method.name());
             let error = row["mean_absolute_error"].as_f64().unwrap();
-            assert!((error - told.error).abs() < 0.002, "{group}, {}: {error} told as {}", method.name(), told.error);
+            // Other processors may round the last digits otherwise.
+            assert!((error - told.error).abs() < 1e-4, "{group}, {}: {error} told as {}", method.name(), told.error);
             assert_eq!(row["pairs"].as_u64().unwrap(), u64::from(told.steps), "{group}, {}", method.name());
             seen += 1;
         }
