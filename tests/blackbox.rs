@@ -5,6 +5,7 @@
 #[path = "common/program.rs"]
 mod program;
 
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use habitat_tui::catalog::Catalog;
@@ -238,9 +239,10 @@ fn a_model_is_fitted_to_own_tables() {
         for batch in [16, 32, 64] {
             let step = 500.0 * f64::from(batch);
             let row = format!("exp01,g4dn.xlarge,{network},64dataset,{batch},{}", step / 1e6);
-            latencies += &format!("{row}\n");
+            writeln!(latencies, "{row}").unwrap();
             // Operator times are of two steps.
-            anchor += &format!("{row},{},0,{},{}\n", step / 3.0, 2.0 * step * forward, 2.0 * step * (1.0 - forward));
+            let (forward, backward) = (2.0 * step * forward, 2.0 * step * (1.0 - forward));
+            writeln!(anchor, "{row},{},0,{forward},{backward}", step / 3.0).unwrap();
         }
     }
     folder.write("tables/anchor_t4.csv", &anchor);

@@ -1,7 +1,7 @@
 //! Training and evaluation of the models that [`habitat_tui`] ships.
 //!
-//! [`learn`] trains networks, [`train`] reads the data and writes weights with their cards,
-//! [`evaluate`] compares predictions with measurements. [`run`] is the program `habitat-lab`.
+//! [`learn`] trains networks, `train` reads the data and writes weights with their cards,
+//! `evaluate` compares predictions with measurements. [`run`] is the program `habitat-lab`.
 
 pub mod args;
 mod evaluate;
