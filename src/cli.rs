@@ -10,7 +10,7 @@ mod calibrate;
 mod check;
 mod collect;
 mod env;
-mod evaluate;
+mod error;
 mod export;
 mod fit;
 mod goal;
@@ -19,7 +19,6 @@ mod hints;
 mod import;
 mod input;
 mod measured;
-mod operators;
 mod print;
 mod progress;
 mod recording;
@@ -27,8 +26,8 @@ mod run;
 mod suggest;
 mod sweep;
 mod trace_shapes;
-mod train;
 mod typed;
+mod weights;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -54,8 +53,16 @@ use crate::terminal;
 use crate::text;
 use crate::units::GpuSlug;
 
+pub use error::CliError;
 pub use input::{Loaded, load};
 pub use typed::meant;
+// For the workshop (models/lab), which reads, names and reports as the commands do.
+pub use fit::black_box::write as fit_black_box;
+pub use fit::kernelwise::add_tables;
+pub use gpu::all as all_gpus;
+pub use import::{resolve, workload_name};
+pub use progress::{Progress, span};
+pub use weights::folder as weights_folder;
 
 /// What a command ends with.
 #[derive(Debug)]
@@ -93,40 +100,6 @@ pub struct Screens {
     pub live: Option<live::Session>,
 }
 
-/// Why a command failed; the process then ends with code 2.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct CliError(pub String);
-
-impl CliError {
-    fn of(error: impl std::fmt::Display) -> Self {
-        Self(error.to_string())
-    }
-
-    /// Whether nobody reads the output any more, which is no failure.
-    pub fn is_broken_pipe(&self) -> bool {
-        self.0 == BROKEN_PIPE
-    }
-}
-
-const BROKEN_PIPE: &str = "standard output was closed";
-
-impl From<io::Error> for CliError {
-    fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self(BROKEN_PIPE.to_owned())
-        } else {
-            Self(format!("standard output: {error}"))
-        }
-    }
-}
-
-impl From<store::StoreError> for CliError {
-    fn from(error: store::StoreError) -> Self {
-        Self::of(error)
-    }
-}
-
 /// Runs what was typed.
 ///
 /// # Errors
@@ -152,8 +125,6 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Schema(args)) => print_json(&schema(args.of), out)?,
         Some(Command::Check(args)) => check::run(&args, out)?,
         Some(Command::Models(args)) => match &args.command {
-            ModelsCommand::Evaluate(args) => evaluate::run(args, out)?,
-            ModelsCommand::Train(args) => train::run(args, out)?,
             ModelsCommand::Suggest(args) => suggest::run(args, out)?,
         },
         Some(Command::Calibrate(args)) => calibrate::run(&args, out)?,
@@ -216,7 +187,10 @@ fn named<E: std::fmt::Display>(label: &str) -> impl Fn(E) -> CliError + '_ {
 }
 
 /// The settings file, where there is one.
-fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
+///
+/// # Errors
+/// [`CliError`] naming the file and the key.
+pub fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
     let path = paths.settings();
     let Some(text) = store::there(store::read_text(&path, Limit::SETTINGS))? else {
         return Ok(SettingsFile::default());
@@ -225,9 +199,9 @@ fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
 }
 
 fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -> Result<Options, CliError> {
-    let weights = train::folder(input.models.as_deref(), &settings(paths)?, paths);
+    let weights = weights::folder(input.models.as_deref(), &settings(paths)?, paths);
     let habitat =
-        if input.method == MethodChoice::HabitatMlp { Some(Arc::new(train::load_habitat(&weights)?)) } else { None };
+        if input.method == MethodChoice::HabitatMlp { Some(Arc::new(weights::habitat(&weights)?)) } else { None };
     let kernel_wise = Some(fit::kernelwise::load(input.kernel_wise.as_deref(), &weights)?);
     let black_box = Some(Arc::new(store::black_box(&weights)?));
     Ok(Options {
@@ -354,7 +328,7 @@ fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&paths)?;
     let prices = store::prices(&paths)?;
     let mut answers = if let Some(file) = &args.black_box.black_box {
-        let models = train::folder(args.input.models.as_deref(), &settings(&paths)?, &paths);
+        let models = weights::folder(args.input.models.as_deref(), &settings(&paths)?, &paths);
         let (answers, line) = black_box::answers(&args.black_box, file, &args.input, &models, &args.to, &catalog)?;
         if args.form.is_text() {
             writeln!(out, "{line}\n")?;
@@ -442,7 +416,7 @@ fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     })?;
     goal::names(&mut goal, &args.goal, &catalog, &prices)?;
     let (answers, label) = if let Some(file) = &args.black_box.black_box {
-        let models = train::folder(args.input.models.as_deref(), &settings, &paths);
+        let models = weights::folder(args.input.models.as_deref(), &settings, &paths);
         let (answers, _) = black_box::answers(&args.black_box, file, &args.input, &models, &[], &catalog)?;
         (answers, file.display().to_string())
     } else {
@@ -495,7 +469,7 @@ fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         ("price overlay", paths.pricing()),
         ("measured operators", paths.measured()),
         ("your themes", paths.themes()),
-        ("trained models", train::folder(None, &settings, &paths)),
+        ("trained models", weights::folder(None, &settings, &paths)),
     ] {
         let state = if path.exists() { "" } else { "  (not there)" };
         writeln!(out, "{what:<18} {}{state}", path.display())?;
@@ -503,7 +477,11 @@ fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     Ok(0)
 }
 
-fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<u8, CliError> {
+/// Prints a value as JSON in which nothing can steer a terminal; exit code 0.
+///
+/// # Errors
+/// [`CliError`] where it cannot be written.
+pub fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<u8, CliError> {
     let text = serde_json::to_string_pretty(value).map_err(CliError::of)?;
     writeln!(out, "{}", text::json_escaped(&text))?;
     Ok(0)

@@ -1,14 +1,9 @@
-//! Training of the networks that [`crate::predict`] uses.
+//! Models that are fitted to a user's own data, in seconds.
 //!
-//! Values in, values out: rows of features with measured times become weights. Files, the
-//! clock and the progress bar are the caller's.
+//! Values in, values out: measured operators and steps become the models that
+//! [`crate::predict`] uses. Files are the caller's. The networks that are shipped are trained
+//! in the workshop (`models/lab`).
 
 pub mod blackbox;
-pub mod data;
-pub mod fit;
-pub mod habitat;
-pub mod judge;
 pub mod kernelwise;
-pub mod operators;
-pub mod options;
-pub mod train;
+pub mod ranges;

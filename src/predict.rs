@@ -128,7 +128,9 @@ pub enum PredictError {
         workload: String,
     },
     /// Habitat's networks asked for, but none given.
-    #[error("no weights of Habitat's networks were given; train them with `habitat-tui models train --habitat`")]
+    #[error(
+        "no weights of Habitat's networks were given; train them with `habitat-lab train --habitat` (models/lab in the sources)"
+    )]
     NoWeights,
     /// Fitted lines asked for, but none given.
     #[error(
@@ -142,7 +144,7 @@ pub enum PredictError {
     #[error(transparent)]
     BlackBox(#[from] blackbox::BlackBoxError),
     /// The black-box model asked for, but none given.
-    #[error("no black-box model was given; train one with `habitat-tui models train --black-box DIR`")]
+    #[error("no black-box model was given; make one with `habitat-tui fit black-box DIR`")]
     NoBlackBox,
     /// A network that does not compute.
     #[error("learned models: {0}; go on without them with --method wave-scaling or roofline")]

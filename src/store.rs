@@ -16,7 +16,7 @@ pub use files::{
 pub use kind::{Kind, kind};
 pub use paths::Paths;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::catalog::{Calibration, Catalog, GpuSpec, Layer};
 use crate::predict::blackbox::{BlackBoxModel, OperatorTotals};
@@ -101,6 +101,25 @@ pub fn black_box(folder: &Path) -> Result<BlackBoxModel, StoreError> {
 /// [`StoreError`] with the file and what is wrong with it.
 pub fn read_totals(path: &Path) -> Result<OperatorTotals, StoreError> {
     OperatorTotals::from_json(&read(path, Limit::BLACK_BOX)?).map_err(|error| StoreError::content(path, error))
+}
+
+/// The profiles (`*.habitat.json…`) in a folder and the folders in it, by name.
+///
+/// # Errors
+/// [`StoreError`] naming a folder that cannot be read.
+pub fn profiles(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found = Vec::new();
+    let entries = std::fs::read_dir(dir).map_err(|error| StoreError::read(dir, error))?;
+    for entry in entries {
+        let path = entry.map_err(|error| StoreError::read(dir, error))?.path();
+        if path.is_dir() {
+            found.extend(profiles(&path)?);
+        } else if path.file_name().is_some_and(|name| name.to_string_lossy().contains(".habitat.json")) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// The file of fitted lines in the folder of weights.

@@ -1,5 +1,4 @@
-//! Other batch sizes and run logs as the program is called: `batches`, `fit`, and what
-//! `models evaluate` tells of both.
+//! Other batch sizes and run logs as the program is called: `batches` and `fit`.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -8,7 +7,7 @@ mod program;
 
 use std::fmt::Write as _;
 
-use program::{Folder, row, rows, shared};
+use program::Folder;
 use serde_json::Value;
 
 /// A step measured on a V100 at a batch size: 2 ms and 50 µs a sample, of which the device is
@@ -208,53 +207,4 @@ fn forms_in_one_variable_and_errors_of_logs() {
     assert!(folder.error(&["fit", "bad.csv"]).contains("line 3: time_s: \"-2\""));
     assert!(folder.error(&["fit", "missing.csv"]).contains("missing.csv"));
     assert!(folder.error(&["fit", "same.csv", "--time", "took"]).contains("no column \"took\""));
-}
-
-#[test]
-fn logs_far_beyond_what_was_fitted() {
-    let folder = Folder::new();
-    let real: Vec<String> = ["mlp", "cnn", "lstm"]
-        .iter()
-        .map(|name| format!("{}/tests/fixtures/logs/{name}.csv", env!("CARGO_MANIFEST_DIR")))
-        .collect();
-    let arguments: Vec<&str> =
-        ["models", "evaluate", "logs"].into_iter().chain(real.iter().map(String::as_str)).collect();
-    let found = folder.json(&arguments);
-    let figure = |group: &str, method: &str, key: &str| row(&found, group, method)[key].as_f64().unwrap();
-    for made in ["made: 2.9 ms a sample", "made: 2 ms an iteration", "made: half a minute to start"] {
-        let error = figure(made, "run log", "mean_absolute_error");
-        assert!(error < 0.05, "{made}: {error}");
-        assert!(error < figure(made, "least squares of seconds", "mean_absolute_error"), "{made}");
-        assert!(figure(made, "run log", "coverage") >= 0.77, "{made}");
-    }
-    for real in ["mlp", "cnn", "lstm"] {
-        let error = figure(real, "run log", "median_absolute_error");
-        assert!(error < 0.05, "{real}: {error}");
-    }
-}
-
-#[test]
-fn larger_batches_on_measured_steps() {
-    let Some(profet) = shared("profet") else { return };
-    let Some(steps) = shared("neusight/steps") else { return };
-    let found = Folder::new().json(&["models", "evaluate", "batches", &profet, "--steps", &steps]);
-    let [beyond, inside, scaled, samples] = &found.as_array().unwrap()[..] else { panic!("{found}") };
-    let figure = |group: &str, method: &str, key: &str| row(beyond, group, method)[key].as_f64().unwrap();
-    for (group, mean) in [("all, 2 times", 0.044), ("all, 4 times", 0.090)] {
-        assert!(figure(group, "batch line", "mean_absolute_error") <= mean, "{group}");
-        assert!((0.77..0.85).contains(&figure(group, "batch line", "coverage")), "{group}");
-        assert!((0.87..0.94).contains(&figure(group, "batch line, 90 %", "coverage")), "{group}");
-        let with_busy = figure(group, "batch line, busy time", "mean_absolute_error");
-        assert!(with_busy < figure(group, "batch line", "mean_absolute_error"), "{group}");
-    }
-    assert!(figure("3 points, 4 times", "quadratic", "mean_absolute_error") > 0.5);
-    assert!(row(inside, "between", "batch line")["mean_absolute_error"].as_f64().unwrap() < 0.04);
-    for (group, most) in [("2 times", 0.07), ("4 times", 0.07), ("training", 0.08), ("inference", 0.07)] {
-        let scaled = row(scaled, group, "shapes scaled");
-        assert!(scaled["mean_absolute_error"].as_f64().unwrap() < most, "{scaled}");
-        assert!(scaled["coverage"].as_f64().unwrap() > 0.77, "{scaled}");
-    }
-    assert_eq!(rows(samples).len(), 4);
-    // Scaled shapes are those of the profile held out.
-    assert!(row(samples, "gnmt, batch 48", "shapes scaled")["worst_absolute_error"].as_f64().unwrap() < 1e-9);
 }

@@ -5,34 +5,22 @@
 #[path = "common/program.rs"]
 mod program;
 
-use std::path::PathBuf;
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use habitat_tui::catalog::Catalog;
-use habitat_tui::learn::blackbox::sizes;
-use habitat_tui::learn::blackbox::{cross_validate, fit, judge};
-use habitat_tui::predict::blackbox::{BlackBoxError, BlackBoxModel, OperatorTotals, Recorded, predict};
+use habitat_tui::predict::blackbox::{BlackBoxError, BlackBoxModel, OperatorKind, OperatorTotals, predict};
 use habitat_tui::predict::{Fits, Method};
 use habitat_tui::profile::Profile;
-use habitat_tui::store::{bundled, profet};
+use habitat_tui::store::bundled;
 use habitat_tui::units::{GpuSlug, Micros};
-use program::{Folder, shared};
+use program::Folder;
 use serde_json::Value;
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));
 
-/// PROFET's tables, where there are any.
-fn data() -> Option<PathBuf> {
-    shared("profet").map(PathBuf::from)
-}
-
 fn slug(text: &str) -> GpuSlug {
     GpuSlug::new(text).unwrap()
-}
-
-/// Every n-th repetition: the nine say nearly the same.
-fn first_repetition(rows: Vec<Recorded>) -> Vec<Recorded> {
-    rows.into_iter().filter(|row| &*row.repetition == "exp01").collect()
 }
 
 /// A profile with a name, shapes, modules and kernels that nobody else is to see.
@@ -173,55 +161,6 @@ fn the_shipped_file_is_small_and_comes_back() {
     }
 }
 
-/// The shipped model is what training on the data gives, to the byte.
-#[test]
-fn the_shipped_model_is_that_of_the_data() {
-    let Some(dir) = data() else { return };
-    let rows = profet::read(&dir).unwrap();
-    assert_eq!(rows.len(), 4 * 2178);
-    let shipped = bundled::black_box();
-    let sizes = sizes::fit(&profet::read_latencies(&dir).unwrap());
-    let all: Vec<&Recorded> = rows.iter().collect();
-    let again = fit(&all, &CATALOG, shipped.trained_on(), sizes).unwrap();
-    assert_eq!(again.settings(), shipped.settings());
-    // Other processors may round the last digit otherwise: predictions, not bytes, are compared.
-    let some: Vec<&Recorded> = rows.iter().step_by(97).collect();
-    for (a, b) in judge(&again, &some).iter().zip(judge(&shipped, &some)) {
-        for (a, b) in a.predicted.iter().zip(b.predicted) {
-            assert!((a / b - 1.0).abs() < 1e-3, "{}: {a} {b}", some[0].label());
-        }
-    }
-}
-
-/// Networks left out, one repetition: the aims, with what nine repetitions add.
-#[test]
-fn networks_that_were_left_out_are_predicted() {
-    let Some(dir) = data() else { return };
-    let rows = first_repetition(profet::read(&dir).unwrap());
-    let keep = ["VGG11", "VGG16", "ResNet18", "ResNet50", "AlexNet", "InceptionV3"];
-    let rows: Vec<Recorded> = rows.into_iter().filter(|row| keep.contains(&&*row.network)).collect();
-    let mut groups = Vec::new();
-    let judged = cross_validate(&rows, &CATALOG, &str::to_owned, &mut |name, _| groups.push(name.to_owned())).unwrap();
-    assert_eq!(groups.len(), keep.len());
-    assert_eq!(judged.len(), rows.len() * 3);
-    let errors: Vec<f64> = judged.iter().map(|one| (one.predicted[1] / one.measured - 1.0).abs()).collect();
-    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-    assert!(mean < 0.10, "{mean}");
-    let inside = judged.iter().filter(|one| (one.predicted[0]..=one.predicted[2]).contains(&one.measured)).count();
-    let coverage = inside as f64 / judged.len() as f64;
-    assert!((0.6..0.99).contains(&coverage), "{coverage}");
-}
-
-#[test]
-fn too_few_networks_are_refused() {
-    let Some(dir) = data() else { return };
-    let rows = first_repetition(profet::read(&dir).unwrap());
-    let two: Vec<&Recorded> =
-        rows.iter().filter(|row| row.network.starts_with("VGG1") && &*row.network != "VGG11").collect();
-    let error = fit(&two, &CATALOG, "", Vec::new()).unwrap_err().to_string();
-    assert!(error.contains("2 networks"), "{error}");
-}
-
 // The program itself.
 
 fn text(bytes: Vec<u8>) -> String {
@@ -289,48 +228,42 @@ fn between_two_batch_sizes() {
     assert!(folder.error(&[&all[..], &["--at-pixels", "64", "--pixels", "32,128"]].concat()).contains("must have one"));
 }
 
-/// A table of three networks, written and judged: columns by name, in any order.
+/// Three networks that take a third as long on a V100 as on a T4.
 #[test]
-fn one_folder_judges_another() {
-    let Some(data) = data() else { return };
+fn a_model_is_fitted_to_own_tables() {
     let folder = Folder::new();
-    let mut reader = String::new();
-    std::io::Read::read_to_string(
-        &mut habitat_tui::store::open(&data.join("anchor_g4.csv.gz"), habitat_tui::store::Limit::TABLE).unwrap(),
-        &mut reader,
-    )
-    .unwrap();
-    let (train, test) = (folder.0.path().join("train"), folder.0.path().join("test"));
-    for (folder, networks) in [(&train, &["VGG16", "ResNet18", "AlexNet", "LeNet5"][..]), (&test, &["VGG11"])] {
-        std::fs::create_dir(folder).unwrap();
-        let mut lines = reader.lines();
-        let head = lines.next().unwrap();
-        let model = head.split(',').position(|column| column == "model").unwrap();
-        let kept = lines.filter(|line| {
-            let network = line.split(',').nth(model).unwrap();
-            networks.contains(&network) && line.contains("exp01")
-        });
-        let table: Vec<&str> = std::iter::once(head).chain(kept).collect();
-        std::fs::write(folder.join("anchor_g4.csv"), table.join("\n")).unwrap();
+    let heading = "exp_name,instance_name,model,dataset,batchsize,batch_latency";
+    let mut anchor = format!("{heading},p3.2xlarge,Device_IDLE,Device_Conv2D,Device_Conv2DBackpropInput\n");
+    let mut latencies = format!("{heading}\n");
+    for (network, forward) in [("A", 0.2), ("B", 0.4), ("C", 0.6)] {
+        for batch in [16, 32, 64] {
+            let step = 500.0 * f64::from(batch);
+            let row = format!("exp01,g4dn.xlarge,{network},64dataset,{batch},{}", step / 1e6);
+            writeln!(latencies, "{row}").unwrap();
+            // Operator times are of two steps.
+            let (forward, backward) = (2.0 * step * forward, 2.0 * step * (1.0 - forward));
+            writeln!(anchor, "{row},{},0,{forward},{backward}", step / 3.0).unwrap();
+        }
     }
-    let args = ["models", "evaluate", "black-box", "--train", "train", "--test", "test", "--published", "--json"];
-    let json: Value = serde_json::from_str(&folder.ok(&args)).unwrap();
-    assert_eq!(json["format"], "habitat-evaluation");
-    let all = json["rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|row| row["group"] == "all" && row["method"] == "black box")
-        .unwrap();
-    assert_eq!((all["method"].as_str(), all["pairs"].as_u64()), (Some("black box"), Some(22 * 3)));
-    let rows = json["rows"].as_array().unwrap();
-    for part in ["linear", "forest", "network", "median"] {
-        let method = format!("PROFET {part}");
-        let row = rows.iter().find(|row| row["group"] == "t4 → k80" && row["method"] == method.as_str()).unwrap();
-        assert_eq!(row["pairs"], 22, "{row}");
-    }
-    assert!(all["mean_absolute_error"].as_f64().unwrap() < 0.3, "{all}");
-    let none = folder.error(&["models", "evaluate", "black-box"]);
-    assert!(none.contains("--train"), "{none}");
-    assert!(folder.error(&["models", "evaluate", "black-box", "."]).contains("anchor_"));
+    folder.write("tables/anchor_t4.csv", &anchor);
+    folder.write("tables/latencies.csv", &latencies);
+    let fit = ["fit", "black-box", "tables", "--out", "mine"];
+    let told = folder.ok(&fit);
+    assert!(told.contains("9 workloads of 3 convolutional networks") && told.contains("on t4"), "{told}");
+    assert!(folder.error(&fit).contains("blackbox.json"));
+    folder.ok(&[&fit[..], &["--force"]].concat());
+
+    let time = |micros: f64| Micros::new(micros).unwrap();
+    let kinds = [(OperatorKind::Convolution, time(8000.0)), (OperatorKind::ConvolutionBackward, time(8000.0))];
+    let totals = OperatorTotals::new(slug("t4"), time(16_000.0), 32, None, kinds.into()).unwrap();
+    folder.write("t4.blackbox.json", &text(totals.to_json().unwrap()));
+    let args = ["predict", "--black-box", "t4.blackbox.json", "--models", "mine", "--to", "v100-sxm2-16gb"];
+    let found = folder.json(&args);
+    let step = found["predictions"][0]["step_time_us"]["mid"].as_f64().unwrap();
+    assert!((step / 16_000.0 * 3.0 - 1.0).abs() < 0.1, "{step}");
+
+    folder.write("few/anchor_t4.csv", &anchor.replace(",C,", ",B,"));
+    folder.write("few/latencies.csv", &latencies);
+    assert!(folder.error(&["fit", "black-box", "few", "--out", "none"]).contains("rows of 2 networks"));
+    assert!(folder.error(&["fit", "black-box", ".", "--out", "none"]).contains("anchor_"));
 }

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use habitat_tui::predict::bundle::{Bundle, Plain};
+use habitat_tui::predict::habitat::Kind;
+use habitat_tui::predict::mlp::{Activation, Architecture, Mlp};
 use serde_json::Value;
 
 struct Bench {
@@ -512,50 +516,34 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(text(&output.stderr), "");
 }
 
-/// Products on two GPUs at 80 % of their FP32 peak, and on a third for judging.
-fn operator_table() -> String {
-    let rows = (0..120_u64).flat_map(|index| {
-        let [m, n, k] = [64 * (1 + index % 5), 128 * (1 + index / 5 % 6), 64 * (1 + index / 30)];
-        [("v100-sxm2-16gb", 15.7, "train"), ("t4", 8.1, "train"), ("p4", 5.5, "test")].map(|(gpu, tflops, split)| {
-            let ms = 0.03 + 2.0 * (m * n * k) as f64 / (0.8e9 * tflops);
-            format!("{split},{gpu},linear,1,{m},{n},{k},{ms},sgemm\n")
-        })
-    });
-    format!("split,gpu,op,B,M,N,K,latency_ms,kernel\n{}", rows.collect::<String>())
+/// An untrained network for linear layers, as training writes it.
+fn linear_network() -> Vec<u8> {
+    let width = Kind::Linear.inputs().len();
+    let network = Mlp::new(Architecture::uniform(width, 2, 16, 1, Activation::Relu), 3).unwrap();
+    let every = |value: f32| Plain { shape: vec![width], values: vec![value; width] };
+    let bundle = Bundle {
+        networks: BTreeMap::from([(Kind::Linear.name().to_owned(), network)]),
+        tensors: BTreeMap::from([("lowest".to_owned(), every(0.0)), ("highest".to_owned(), every(1e9))]),
+        metadata: BTreeMap::new(),
+    };
+    bundle.to_bytes().unwrap()
 }
 
 #[test]
-fn habitats_networks_are_trained_and_used() {
+fn habitats_networks_are_used_where_they_are() {
     let bench = Bench::new();
-    bench.file("data/linear.csv", operator_table());
     let profile = bench.file("p.habitat.json", PROFILE);
     let predict = ["predict", path(&profile), "--to", "t4", "--method", "habitat-mlp", "--json", "--operations"];
     let message = bench.error(&predict);
-    assert!(message.contains("models train --habitat") && message.contains("--models"), "{message}");
+    assert!(message.contains("habitat-lab train --habitat") && message.contains("--models"), "{message}");
 
-    let line = "models train --habitat --data data --layers 2 --width 16 --epochs 30 --seed 3";
-    let train: Vec<&str> = line.split(' ').collect();
-    let report = bench.ok(&train);
-    assert!(report.contains("bmm: no table"), "{report}");
-    assert!(report.contains("p4") && report.contains("held out"), "{report}");
-    let models = bench.path("config/models");
-    let mut names: Vec<String> =
-        std::fs::read_dir(&models).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    assert_eq!(names, ["habitat-mlp-linear.md", "habitat-mlp-linear.safetensors"]);
-    let card = std::fs::read_to_string(models.join("habitat-mlp-linear.md")).unwrap();
-    assert!(card.contains("SHA-256") && card.contains("--layers 2 --width 16") && card.contains("| p4"), "{card}");
-
-    // The same seed, the same file; an existing one is not replaced unasked.
-    let weights = std::fs::read(models.join("habitat-mlp-linear.safetensors")).unwrap();
-    assert!(bench.error(&train).contains("--force"));
-    bench.ok(&[&train[..], &["--out", "again"]].concat());
-    assert!(std::fs::read(bench.path("again/habitat-mlp-linear.safetensors")).unwrap() == weights);
-
+    let weights = linear_network();
+    bench.file("config/models/habitat-mlp-linear.safetensors", &weights);
     let json = bench.json(&predict);
     let operations = json["predictions"][0]["operations"].as_array().unwrap();
     assert_eq!(operations[0]["method"], "habitat-mlp", "{}", operations[0]);
     assert_ne!(operations[1]["method"], "habitat-mlp");
+    bench.file("again/habitat-mlp-linear.safetensors", &weights);
     bench.ok(&["predict", path(&profile), "--method", "habitat-mlp", "--models", "again"]);
 
     bench.file("again/habitat-mlp-linear.safetensors", &weights[..weights.len() / 2]);
@@ -563,18 +551,6 @@ fn habitats_networks_are_trained_and_used() {
     assert!(message.contains("habitat-mlp-linear.safetensors"), "{message}");
     bench.file("config/config.toml", "models = \"nowhere\"");
     assert!(bench.error(&predict).contains("nowhere"));
-}
-
-#[test]
-fn training_says_what_it_needs() {
-    let bench = Bench::new();
-    assert!(bench.error(&["models", "train", "--data", "."]).contains("neusight/ops"));
-    assert!(bench.error(&["models", "train", "--data", ".", "--epochs", "3"]).contains("--habitat"));
-    let output = bench.run(&["models", "train", "--habitat", "--data", "."]);
-    assert_eq!(output.status.code(), Some(1));
-    bench.file("data/linear.csv", operator_table());
-    let args = ["models", "train", "--habitat", "--data", "data", "--leave-out", "t4,v100-sxm2-16gb"];
-    assert!(bench.error(&args).contains("left out"));
 }
 
 #[test]

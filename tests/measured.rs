@@ -165,23 +165,3 @@ fn nothing_to_measure_is_said() {
     );
     assert!(bench.ends(1, &["models", "suggest", "step.json", "--to", "t4"]).contains("nothing to measure"));
 }
-
-#[test]
-fn a_few_measurements_are_judged() {
-    let bench = Bench::new();
-    let rows: Vec<String> = (1..=9).map(|n| format!("t4,linear,1,{},2048,2048,{}\n", n * 1024, n * 10)).collect();
-    bench.write("ops/linear.csv", format!("gpu,op,B,M,N,K,latency_ms\n{}", rows.concat()));
-    let text = bench.ends(0, &["models", "evaluate", "ops", "ops", "--few", "5,20", "--json"]);
-    let found: Value = serde_json::from_str(&text).unwrap();
-    let row = |method: &str| {
-        let rows = found["rows"].as_array().unwrap();
-        rows.iter().find(|row| row["group"] == "linear" && row["method"] == method).cloned()
-    };
-    let (without, five) = (row("learned, shapes alone").unwrap(), row("learned, 5 measured").unwrap());
-    // Four of the nine are left to be judged, in each of five draws.
-    assert_eq!((without["pairs"].as_u64(), five["pairs"].as_u64()), (Some(9), Some(20)));
-    let error = |row: &Value| row["mean_absolute_error"].as_f64().unwrap();
-    assert!(error(&five) < error(&without), "{text}");
-    assert_eq!(row("learned, 20 measured"), None);
-    assert!(bench.ends(2, &["models", "evaluate", "ops", "ops", "--few", "0"]).contains("--few"));
-}

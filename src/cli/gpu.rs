@@ -31,7 +31,10 @@ pub(super) fn maybe(catalog: &Catalog, flag: &str, name: Option<&String>) -> Res
 }
 
 /// All GPUs that `flag` names: every one that a name fits, which is said where there are several.
-pub(super) fn all(catalog: &Catalog, flag: &str, names: &[String]) -> Result<Vec<GpuSlug>, CliError> {
+///
+/// # Errors
+/// [`CliError`] with the name that fits none.
+pub fn all(catalog: &Catalog, flag: &str, names: &[String]) -> Result<Vec<GpuSlug>, CliError> {
     let mut slugs: Vec<GpuSlug> = Vec::new();
     for name in names {
         let found = catalog.named(name);

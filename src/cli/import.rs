@@ -265,7 +265,7 @@ fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8,
 }
 
 /// The catalog's slug of what a trace says of its GPU.
-pub(super) fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Option<GpuSlug> {
+pub fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Option<GpuSlug> {
     let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));
     let identity = DeviceIdentity {
         name: device.name.clone(),
@@ -278,7 +278,7 @@ pub(super) fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Option<GpuSlug>
 }
 
 /// The trace's file name without its endings.
-pub(super) fn workload_name(path: &Path) -> String {
+pub fn workload_name(path: &Path) -> String {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut stem = name.as_str();
     for ending in [".gz", ".zst", ".json", ".trace", ".pt", ".sqlite", ".pb", ".xplane"] {

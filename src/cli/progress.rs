@@ -7,7 +7,8 @@ use std::time::Instant;
 const BAR: usize = 24;
 
 /// A job's progress.
-pub(super) struct Progress {
+#[derive(Debug)]
+pub struct Progress {
     what: String,
     started: Instant,
     /// Steps that were done before it started.
@@ -17,12 +18,12 @@ pub(super) struct Progress {
 
 impl Progress {
     /// A job that begins now.
-    pub(super) fn new(what: impl Into<String>) -> Self {
+    pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), started: Instant::now(), before: 0, terminal: std::io::stderr().is_terminal() }
     }
 
     /// `done` of `all` steps are done; `detail` says more.
-    pub(super) fn show(&mut self, done: u32, all: u32, detail: &str) {
+    pub fn show(&mut self, done: u32, all: u32, detail: &str) {
         let err = &mut std::io::stderr();
         let line = self.line(done, all, detail);
         // Nobody reads it: no reason to stop.
@@ -31,12 +32,12 @@ impl Progress {
     }
 
     /// Says that an earlier run was ahead by that many steps.
-    pub(super) fn resume(&mut self, done: u32) {
+    pub fn resume(&mut self, done: u32) {
         self.before = done;
     }
 
     /// Ends the line.
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         if self.terminal {
             let _ = writeln!(std::io::stderr());
         }
@@ -57,7 +58,7 @@ impl Progress {
 }
 
 /// Seconds as `12 s`, `3 min 20 s` or `2 h 5 min`.
-pub(super) fn span(seconds: f64) -> String {
+pub fn span(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
         0..60 => format!("{whole} s"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use super::{CliError, gpu, measured, settings, train};
+use super::{CliError, gpu, measured, settings, weights};
 use crate::predict::suggest::{Suggestion, suggest};
 use crate::report::format::percent;
 use crate::report::table::{Cell, Column, Table};
@@ -21,7 +21,7 @@ pub(super) fn run(args: &SuggestArgs, out: &mut dyn Write) -> Result<u8, CliErro
     let loaded = super::load(&InputArgs { file: args.file.clone(), ..InputArgs::default() }, &catalog)?;
     loaded.warn();
     let gpu = gpu::one(&catalog, "--to", &args.to)?;
-    let weights = train::folder(args.models.as_deref(), &settings(&paths)?, &paths);
+    let weights = weights::folder(args.models.as_deref(), &settings(&paths)?, &paths);
     let models = measured::models(&weights, args.measured.as_deref(), &catalog, &paths)?
         .ok_or_else(|| CliError("no learned models, so there is nothing to correct".to_owned()))?;
     let found = suggest(&loaded.profile, gpu, &models, args.count as usize).map_err(super::named(&loaded.label))?;

@@ -9,7 +9,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::fit::kernelwise::load;
-use super::{CliError, gpu, print_json, settings, train};
+use super::{CliError, gpu, print_json, settings, weights};
 use crate::catalog::{Catalog, GpuSpec, Layer};
 use crate::predict::kernelwise::{Across, KernelWise, Level};
 use crate::predict::{MethodChoice, Options, predict};
@@ -90,7 +90,7 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
     let input = InputArgs { file: args.file.clone(), ..InputArgs::default() };
     let loaded = super::load(&input, &catalog)?;
     loaded.warn();
-    let weights = train::folder(args.models.as_deref(), &settings(&paths)?, &paths);
+    let weights = weights::folder(args.models.as_deref(), &settings(&paths)?, &paths);
     let model = load(args.kernel_wise.as_deref(), &weights)?;
     if model.across.is_empty() {
         return Err(CliError(

@@ -7,7 +7,6 @@
 //! A network that is to be judged takes no part in either.
 
 mod mean;
-pub mod published;
 pub mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -278,57 +277,4 @@ pub fn fit(
         anchors.push(Anchor::new(slug.clone(), places, targets));
     }
     Ok(BlackBoxModel::new(trained_on.to_owned(), settings, anchors, sizes))
-}
-
-/// A row with what was predicted of it on one GPU.
-#[derive(Debug, Clone)]
-pub struct Judged<'a> {
-    /// The row.
-    pub row: &'a Recorded,
-    /// On which GPU.
-    pub target: GpuSlug,
-    /// Low, mid and high in microseconds.
-    pub predicted: [f64; 3],
-    /// In microseconds.
-    pub measured: f64,
-}
-
-/// What `model` says of rows, on every GPU that it reaches and they were measured on.
-pub fn judge<'a>(model: &BlackBoxModel, rows: &[&'a Recorded]) -> Vec<Judged<'a>> {
-    let mut judged = Vec::new();
-    for gpu in model.anchors() {
-        let Some(anchor) = model.anchor(&gpu) else { continue };
-        let fitted = anchor.fitted();
-        for row in rows.iter().filter(|row| row.totals.gpu == gpu) {
-            let steps = fitted.predict_all(&Anatomy::of(&row.totals));
-            for (target, measured) in &row.elsewhere {
-                let Some(step) = steps.get(target) else { continue };
-                let predicted = [step.time.low, step.time.mid, step.time.high].map(Micros::get);
-                judged.push(Judged { row, target: target.clone(), predicted, measured: measured.get() });
-            }
-        }
-    }
-    judged
-}
-
-/// Leaves out every group of rows (`group` of their network) in turn, fits on the others and
-/// predicts it; `on_group` hears of every group that is done.
-///
-/// # Errors
-/// As [`fit`].
-pub fn cross_validate<'a>(
-    rows: &'a [Recorded],
-    catalog: &Catalog,
-    group: &dyn Fn(&str) -> String,
-    on_group: &mut dyn FnMut(&str, Settings),
-) -> Result<Vec<Judged<'a>>, BlackBoxFitError> {
-    let groups: BTreeSet<String> = rows.iter().map(|row| group(&row.network)).collect();
-    let mut judged = Vec::new();
-    for name in groups {
-        let (held, fitted): (Vec<&Recorded>, Vec<&Recorded>) = rows.iter().partition(|row| group(&row.network) == name);
-        let model = fit(&fitted, catalog, "", Vec::new())?;
-        judged.extend(judge(&model, &held));
-        on_group(&name, model.settings());
-    }
-    Ok(judged)
 }

@@ -4,7 +4,7 @@
 //! prophET for GPU Cloud Instances"): a user who will not show a model runs it on one
 //! GPU (the anchor) and hands over how long the step took and how its device time divides
 //! into kinds of operators: no shapes, no names, no modules. The published predictor is
-//! rebuilt in [`crate::learn`] to be judged; the one here has three parts:
+//! rebuilt in the workshop (`models/lab`) to be judged; the one here has three parts:
 //!
 //! 1. [`Anatomy`]: what the numbers say of the step. A profiler that lost events shows less
 //!    device time than the step has, one that slows kernels down more; both are set right.

@@ -124,7 +124,7 @@ impl Method {
     /// them (799 % on linear layers), and the smaller of these is taken.
     ///
     /// Between two ratios it is what is added beyond both: on measured steps whose shapes were
-    /// dropped (`models evaluate methods`, "no shapes") four of five then lie in the range.
+    /// dropped (`habitat-lab evaluate methods`, "no shapes") four of five then lie in the range.
     pub const fn operation_band(self) -> f64 {
         match self {
             Self::Measured | Self::Derived => 0.0,

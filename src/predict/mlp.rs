@@ -153,11 +153,13 @@ impl Architecture {
     }
 }
 
-/// Weights `inputs × outputs` and biases of one layer.
+/// One layer, as tensors.
 #[derive(Debug, Clone)]
-pub(crate) struct Layer {
-    pub(crate) weight: Tensor,
-    pub(crate) bias: Tensor,
+pub struct Layer {
+    /// Weights, `inputs × outputs`.
+    pub weight: Tensor,
+    /// A bias for each output.
+    pub bias: Tensor,
 }
 
 /// A fully connected network. A copy shares the weights, which never change.
@@ -283,25 +285,31 @@ impl Mlp {
     }
 
     /// The layers' tensors, for training to copy.
-    pub(crate) fn layers(&self) -> &[Layer] {
+    pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 }
 
 /// (x − mean) / scale, row by row.
-pub(crate) fn normalise(rows: &[f32], mean: &[f32], scale: &[f32]) -> Vec<f32> {
+pub fn normalise(rows: &[f32], mean: &[f32], scale: &[f32]) -> Vec<f32> {
     let columns = mean.iter().zip(scale).cycle();
     rows.iter().zip(columns).map(|(x, (mean, scale))| (x - mean) / scale).collect()
 }
 
 /// Rows as a matrix.
-pub(crate) fn batch(rows: Vec<f32>, width: usize) -> candle_core::Result<Tensor> {
+///
+/// # Errors
+/// Where `rows` is not a multiple of `width`.
+pub fn batch(rows: Vec<f32>, width: usize) -> candle_core::Result<Tensor> {
     let count = rows.len() / width;
     Tensor::from_vec(rows, (count, width), &Device::Cpu)
 }
 
 /// One layer: `rows × inputs` to `rows × outputs`.
-pub(crate) fn through(rows: &Tensor, layer: &Layer, activation: Option<Activation>) -> candle_core::Result<Tensor> {
+///
+/// # Errors
+/// Where `rows` has not the layer's inputs.
+pub fn through(rows: &Tensor, layer: &Layer, activation: Option<Activation>) -> candle_core::Result<Tensor> {
     threads();
     let out = rows.matmul(&layer.weight)?;
     in_place(&out, &layer.bias, |out, bias| {
@@ -337,11 +345,10 @@ fn threads() {
 
 /// Changes the numbers of `target` where they are, given those of `other`. Both must be
 /// contiguous f32 tensors, and nobody else may rely on the old numbers of `target`.
-pub(crate) fn in_place(
-    target: &Tensor,
-    other: &Tensor,
-    change: impl FnMut(&mut [f32], &[f32]),
-) -> candle_core::Result<()> {
+///
+/// # Errors
+/// Where one of them is not contiguous, or not of f32.
+pub fn in_place(target: &Tensor, other: &Tensor, change: impl FnMut(&mut [f32], &[f32])) -> candle_core::Result<()> {
     target.inplace_op2(other, &InPlace(RefCell::new(change)))
 }
 

@@ -83,7 +83,7 @@ impl MethodChoice {
             Self::WaveScaling => "Wave scaling wherever launches are known",
             Self::Roofline => "The roofline on shapes, whatever was measured",
             Self::HabitatMlp => {
-                "Habitat's networks for products and convolutions in FP32 (`models train --habitat` makes them), the rest as auto"
+                "Habitat's networks for products and convolutions in FP32 (`habitat-lab train --habitat` makes them), the rest as auto"
             }
             Self::KernelWise => "Lines of kernels that `fit kernelwise` fitted to measured steps, on shapes",
             Self::LayerWise => "Lines of kinds of layers, of the same file",
@@ -99,7 +99,7 @@ impl MethodChoice {
             Self::Learned => "shapes; better with a step measured on any GPU",
             Self::WaveScaling => "a trace with the launches of its kernels",
             Self::Roofline => "shapes",
-            Self::HabitatMlp => "shapes, and networks trained with `models train --habitat`",
+            Self::HabitatMlp => "shapes, and networks trained with `habitat-lab train --habitat`",
             Self::KernelWise | Self::LayerWise | Self::EndToEnd => {
                 "shapes; better with lines fitted to your own steps by `fit kernelwise`"
             }

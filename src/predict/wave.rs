@@ -21,7 +21,7 @@ pub enum WaveForm {
     /// Equation 1: whole waves on both GPUs.
     WholeWaves,
     /// Equation 2: the limit of many waves. The default, as in Habitat: on the operator
-    /// tables of `habitat-tui models evaluate ops` it is as good as equation 1 for
+    /// tables of `habitat-lab evaluate ops` it is as good as equation 1 for
     /// memory-bound operations and far better for matrix products.
     #[default]
     ManyWaves,

@@ -24,16 +24,16 @@ mod workload;
 
 pub use attach::{AttachArgs, EnvArgs, ShellArg};
 pub use batches::BatchesArgs;
-pub use black_box::{BlackBoxArgs, BlackBoxEvaluateArgs};
+pub use black_box::BlackBoxArgs;
 pub use calibrate::CalibrateArgs;
 pub use collect::{CollectArgs, CollectDevice};
 pub use export::ExportArgs;
-pub use fit::{FitArgs, FitCommand, FitKernelWiseArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
+pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
 pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
 pub use import::ImportArgs;
 pub use input::{InputArgs, WaveArg};
 pub use log::{FitLogArgs, FormArg, RunSize, UnitArg};
-pub use models::{EvaluateArgs, EvaluateOn, KindArg, ModelsArgs, ModelsCommand, SuggestArgs, TrainArgs};
+pub use models::{ModelsArgs, ModelsCommand, SuggestArgs};
 pub use predict::{PlanArgs, PredictArgs};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
 pub use run::RunArgs;
@@ -104,13 +104,14 @@ pub enum Command {
     Schema(SchemaArgs),
     /// Check a profile, a catalog file or a price file.
     Check(CheckArgs),
-    /// Judge the predictors on measured data.
+    /// Say which measurements would make predictions better.
     Models(ModelsArgs),
     /// Measure the GPU of this machine: bandwidth, matrix products, launches.
     Calibrate(CalibrateArgs),
     /// Measure operators on the GPU of this machine, to train the operator models on.
     Collect(CollectArgs),
-    /// Fit a model to what you have: a log of runs, or recorded steps (kernelwise).
+    /// Fit a model to what you have: a log of runs, recorded steps (kernelwise), or tables of
+    /// black boxes (black-box).
     Fit(FitArgs),
     /// Vary a property of a GPU.
     Sweep(SweepArgs),

@@ -17,16 +17,6 @@ static BLACK_BOX: &[u8] = include_bytes!("../../models/blackbox.json");
 static KERNEL_WISE: &[u8] = include_bytes!("../../models/kernelwise.json.zst");
 static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
 
-/// Steps of the case studies of the Habitat paper, traced without a GPU.
-static CASES: [(&str, &[u8]); 6] = [
-    ("gnmt-b16", include_bytes!("../../profiler/samples/gnmt-b16.habitat.json.zst")),
-    ("gnmt-b32", include_bytes!("../../profiler/samples/gnmt-b32.habitat.json.zst")),
-    ("gnmt-b48", include_bytes!("../../profiler/samples/gnmt-b48.habitat.json.zst")),
-    ("dcgan-b64", include_bytes!("../../profiler/samples/dcgan-b64.habitat.json.zst")),
-    ("dcgan-b96", include_bytes!("../../profiler/samples/dcgan-b96.habitat.json.zst")),
-    ("dcgan-b128", include_bytes!("../../profiler/samples/dcgan-b128.habitat.json.zst")),
-];
-
 /// What the embedded profile is, in the words the screens show.
 pub const SAMPLE_LABEL: &str = "embedded sample: ResNet-50, batch 32, recorded on a Tesla V100 (not your program)";
 
@@ -94,20 +84,8 @@ pub fn kernel_wise() -> KernelWise {
 /// # Panics
 /// If the shipped file is not valid, which a test rules out.
 pub fn sample() -> Profile {
-    profile(SAMPLE)
-}
-
-/// The steps of Habitat's case studies: name and profile, without origin.
-///
-/// # Panics
-/// If a shipped file is not valid, which a test rules out.
-pub fn cases() -> Vec<(&'static str, Profile)> {
-    CASES.iter().map(|(name, file)| (*name, profile(file))).collect()
-}
-
-fn profile(file: &[u8]) -> Profile {
-    let json = super::files::decompress(file).expect("the shipped profiles are checked by a test");
-    Profile::from_json(&json).expect("the shipped profiles are checked by a test").0
+    let json = super::files::decompress(SAMPLE).expect("the shipped profile is checked by a test");
+    Profile::from_json(&json).expect("the shipped profile is checked by a test").0
 }
 
 #[cfg(test)]
@@ -123,7 +101,6 @@ mod tests {
         assert_eq!(models().ensembles().len(), 6);
         assert_eq!(black_box().anchors().len(), 4);
         assert_eq!(kernel_wise().gpus.len(), 8);
-        assert!(cases().iter().all(|(name, profile)| profile.workload.name == *name && profile.origin.is_none()));
     }
 
     #[test]

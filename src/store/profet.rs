@@ -6,15 +6,11 @@
 //! in microseconds, summed over two profiled steps. Columns are found by name; columns of
 //! operator types may be missing (they took no time) or new.
 
-mod series;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use csv::StringRecord;
-
-pub use series::{Series, SeriesStep, read_series};
 
 use super::files::{Limit, StoreError, open};
 use crate::op::name::tensorflow;
@@ -79,7 +75,10 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 }
 
 /// The anchor tables, by name.
-fn tables(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+///
+/// # Errors
+/// [`StoreError`] where the folder cannot be read.
+pub fn tables(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|error| StoreError::read(dir, error))? {
         let path = entry.map_err(|error| StoreError::read(dir, error))?.path();

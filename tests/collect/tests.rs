@@ -1,18 +1,19 @@
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "../common/collected.rs"]
+mod collected;
 #[path = "../common/program.rs"]
 mod program;
 
 use crate::needs::{python, torch};
-use program::{Folder, row};
+use collected::{HEADINGS, collected};
+use program::Folder;
 
 trials! {
     always () => [
         rows_correct_predictions_for_their_gpu,
-        models_are_trained_on_them,
         rows_that_teach_nothing_are_refused,
         what_is_missing_is_said,
     ],
@@ -22,41 +23,6 @@ trials! {
     when (python()) => [
         a_python_that_will_not_do_is_said,
     ],
-}
-
-const HEADINGS: &str =
-    "number,op,pass,dtype,config,status,device,latency_us,low_us,high_us,regions,calls,sets,l2,queued,note";
-
-fn head(name: &str, sms: u32, memory: u64) -> String {
-    format!(
-        r#"# habitat-operator-measurements 1 {{"compute_capability": "7.5", "device": "cuda", "memory_bytes": {memory}, "name": "{name}", "seed": 0, "sm_count": {sms}, "tiny": false, "torch": "2.11.0"}}"#
-    )
-}
-
-/// Linear layers of a T4 that holds but 2 TFLOP/s, its calls queued: 2 µs and the arithmetic.
-fn collected(rows: usize) -> String {
-    let mut table = format!("{}\n{HEADINGS}\n", head("Tesla T4", 40, 15_828_320_256));
-    for number in 0..rows {
-        let size = |step: usize| 256 + 32 * (number * step % 121);
-        let (b, k, n) = (size(7), size(11), size(17));
-        let micros = 2.0 + 2.0 * (b * k * n) as f64 / 2e6;
-        writeln!(table, "{number},linear,fwd,fp32,b={b};k={k};n={n},ok,cuda,{micros},1,1,9,30,4,rotated,1,").unwrap();
-    }
-    table + "9999,lstm,fwd,fp32,b=1;input=8;hidden=8;seq=4,out_of_memory,cuda,,,,,,4,,,\n"
-}
-
-/// The same law on three other GPUs that hold what is taken of them, launches included.
-fn others(rows: usize) -> String {
-    let mut table = "op,gpu,M,N,K,split,latency_ms\n".to_owned();
-    for number in 0..rows {
-        let size = |step: usize| 256 + 32 * (number * step % 121);
-        let (m, n, k) = (size(7), size(11), size(17));
-        for (gpu, tflops) in [("v100-pcie-32gb", 13.3), ("a100-sxm4-40gb", 18.5), ("h100-sxm5-80gb", 51.0)] {
-            let micros = 13.0 + 2.0 * (m * n * k) as f64 / (tflops * 0.8e6);
-            writeln!(table, "linear,{gpu},{m},{n},{k},train,{}", micros / 1e3).unwrap();
-        }
-    }
-    table
 }
 
 const STEP: &str = r#"{"format": "habitat-profile", "version": 1,
@@ -90,31 +56,9 @@ fn rows_correct_predictions_for_their_gpu() {
     assert!(text.contains("notes.csv: neither written by `habitat-tui collect` nor a table"), "{text}");
 }
 
-fn models_are_trained_on_them() {
-    let folder = Folder::new();
-    folder.write("data/neusight/ops/linear.csv", &others(250));
-    folder.write("operators.csv", &collected(250));
-    folder.ok(&["models", "train", "--data", "data", "--out", "without"]);
-    let args = ["models", "train", "--data", "data", "--collected", "operators.csv", "--out", "with"];
-    let output = folder.run(&args);
-    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert_eq!(output.status.code(), Some(0), "{err}");
-    assert!(out.contains("4 GPUs, 2 files"), "{out}");
-    assert!(err.contains("operators.csv: 250 operators on t4; passed over: 1 not timed: out of memory"), "{err}");
-    assert!(folder.0.path().join("with/without/t4.safetensors").exists());
-    let error = |models: &str| {
-        let found = folder.json(&["models", "evaluate", "ops", "operators.csv", "--models", models, "--seen"]);
-        row(&found, "linear on t4", "learned, shapes alone")["median_absolute_error"].as_f64().unwrap()
-    };
-    // By rule the board would be twice as fast; ten passes over few rows teach most of that.
-    let (with, without) = (error("with"), error("without"));
-    assert!(without > 0.3 && with < 0.6 * without, "{with} {without}");
-}
-
 fn rows_that_teach_nothing_are_refused() {
     let folder = Folder::new();
     folder.write("step.json", STEP);
-    folder.write("data/neusight/ops/linear.csv", &others(60));
     for (from, to, expected) in [
         ("\"device\": \"cuda\"", "\"device\": \"cpu\"", "line 1: measured on \"cpu\""),
         ("measurements 1", "measurements 3", "line 1: habitat-operator-measurements 3: this program reads version 1"),
@@ -123,16 +67,9 @@ fn rows_that_teach_nothing_are_refused() {
         (",ok,cuda,", ",ok,cpu,", "line 3: device: \"cpu\""),
     ] {
         folder.write("bad.csv", &collected(3).replace(from, to));
-        for args in [
-            &["models", "train", "--data", "data", "--collected", "bad.csv", "--out", "new"][..],
-            &["predict", "step.json", "--measured", "bad.csv"],
-            &["models", "evaluate", "ops", "bad.csv"],
-        ] {
-            let text = folder.error(args);
-            assert!(text.contains(&format!("bad.csv: {expected}")), "{expected}: {text}");
-        }
+        let text = folder.error(&["predict", "step.json", "--measured", "bad.csv"]);
+        assert!(text.contains(&format!("bad.csv: {expected}")), "{expected}: {text}");
     }
-    assert!(!folder.0.path().join("new/operators.safetensors").exists());
 }
 
 fn collect(folder: &Folder, variables: &[(&str, &Path)], args: &[&str]) -> (i32, String) {
@@ -233,5 +170,5 @@ fn the_program_on_a_processor_killed_and_going_on(python: &str) {
     let other = [&args[..5], &["-o", "other.csv", "--budget", "25s"]].concat();
     let (code, text) = collect(&folder, &[], &other);
     assert!(code == 2 && text.contains("other.csv: is there and is not a collection of version 1"), "{text}");
-    assert!(folder.error(&["models", "evaluate", "ops", "cpu.csv"]).contains("line 1: measured on \"cpu\""));
+    assert!(folder.error(&["predict", "--measured", "cpu.csv"]).contains("line 1: measured on \"cpu\""));
 }

@@ -1,10 +1,15 @@
-//! The program as it is called, in a folder of its own.
+//! The program as it is called, in a folder of its own; from the tests of the workshop, its program.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+const PROGRAM: &str = match (option_env!("CARGO_BIN_EXE_habitat-tui"), option_env!("CARGO_BIN_EXE_habitat-lab")) {
+    (Some(program), _) | (None, Some(program)) => program,
+    (None, None) => panic!("cargo builds the program before its tests"),
+};
 
 pub struct Folder(pub tempfile::TempDir);
 
@@ -20,7 +25,7 @@ impl Folder {
     }
 
     pub fn run(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+        Command::new(PROGRAM)
             .args(args)
             .current_dir(self.0.path())
             .env("HABITAT_TUI_CONFIG_DIR", self.0.path().join("config"))
@@ -46,13 +51,14 @@ impl Folder {
     }
 }
 
+/// Data that lies beside the checkout.
 pub fn shared(path: &str) -> Option<String> {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", path].iter().collect();
-    if !path.exists() {
-        eprintln!("skipped: {} is not there", path.display());
-        return None;
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let found = folders.map(|folder| folder.join("shared/data").join(path)).find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: shared/data/{path} is not beside the checkout");
     }
-    Some(path.to_str().unwrap().to_owned())
+    found.map(|path| path.to_str().unwrap().to_owned())
 }
 
 pub fn rows(evaluation: &Value) -> &Vec<Value> {

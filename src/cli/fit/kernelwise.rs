@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::super::{CliError, evaluate, input, print_json};
+use super::super::{CliError, input, print_json};
 use crate::learn::kernelwise::{Data, Held, Recipe, fit};
 use crate::predict::Method;
 use crate::predict::kernelwise::{Driver, Group, KernelWise};
@@ -93,7 +93,7 @@ fn paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut found = Vec::new();
     for path in given {
         if path.is_dir() {
-            let inside = evaluate::profiles(path)?;
+            let inside = store::profiles(path)?;
             if inside.is_empty() {
                 return Err(CliError(format!("{}: no profiles (*.habitat.json) in this folder", path.display())));
             }
@@ -105,8 +105,11 @@ fn paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     Ok(found)
 }
 
-/// Adds every table of a folder.
-pub(in crate::cli) fn add_tables(dir: &Path, data: &mut Data) -> Result<(), CliError> {
+/// Adds every operator table of a folder.
+///
+/// # Errors
+/// [`CliError`] with the table and its line; no table at all.
+pub fn add_tables(dir: &Path, data: &mut Data) -> Result<(), CliError> {
     let mut found = false;
     for name in TABLES {
         let Some(path) = operator_tables::find(dir, name) else { continue };

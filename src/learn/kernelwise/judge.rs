@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::across::{Measured, fill};
 use super::{Data, FitError, Recipe, gpu_lines};
 use crate::catalog::{Catalog, GpuSpec};
-use crate::learn::judge::{few_boards, spread};
+use crate::learn::ranges::{few_boards, spread};
 use crate::predict::Method;
 use crate::predict::kernelwise::apply::step_operations;
 use crate::predict::kernelwise::{Across, Judged, KernelWise, Level, Lines, Ranges};

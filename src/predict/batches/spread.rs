@@ -9,7 +9,7 @@
 //!
 //! From: PROFET's step times (12 CNNs on M60, T4, K80 and V100, batch 16 to 256, FP32; Lee et
 //! al., <https://github.com/ddps-lab/profet>, `latencies.csv`), medians over nine repetitions;
-//! every series with four or more batch sizes. `models evaluate batches` fits them anew with
+//! every series with four or more batch sizes. `habitat-lab evaluate batches` fits them anew with
 //! each network left out and tells the coverage; a test compares the figures below with the
 //! data.
 

@@ -22,7 +22,7 @@ use crate::units::{Micros, SamplesPerSecond};
 
 /// What the error of a step from scaled shapes is, as ln(measured ÷ predicted) at the ends of
 /// the 80 and 90 % ranges, one doubling or halving of the batch away: on 45 pairs of measured
-/// steps of one network on one GPU (`NeuSight`'s, 7 GPUs; `models evaluate batches … --steps`)
+/// steps of one network on one GPU (`NeuSight`'s, 7 GPUs; `habitat-lab evaluate batches … --steps`)
 /// these hold 87 and 93 % at one doubling and all at two, where the errors are hardly larger:
 /// the ranges grow with the root of the doublings.
 const BY_SHAPES: [f64; 2] = [0.08, 0.11];

@@ -32,24 +32,3 @@ pub struct BlackBoxArgs {
     #[arg(long, value_name = "SMALL,LARGE", help_heading = "Black box", requires = "at_pixels", value_delimiter = ',', value_parser = values::whole)]
     pub pixels: Vec<u64>,
 }
-
-/// Arguments of `models evaluate black-box`.
-#[derive(Debug, Clone, Default, Args)]
-pub struct BlackBoxEvaluateArgs {
-    /// Folder with anchor_*.csv (and latencies.csv for the interpolation), as PROFET's data.
-    #[arg(conflicts_with_all = ["train", "test"])]
-    pub dir: Option<PathBuf>,
-    /// Fit on this folder, and judge on that of --test.
-    #[arg(long, value_name = "DIR", requires = "test")]
-    pub train: Option<PathBuf>,
-    /// The folder to judge on.
-    #[arg(long, value_name = "DIR", requires = "train")]
-    pub test: Option<PathBuf>,
-    /// Also leave out whole families of networks (as the VGGs).
-    #[arg(long)]
-    pub families: bool,
-    /// Also fit and judge PROFET's predictor as published: least squares, forest, network and
-    /// their median (minutes).
-    #[arg(long)]
-    pub published: bool,
-}

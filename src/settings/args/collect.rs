@@ -10,8 +10,8 @@ use crate::settings::values;
 /// Arguments of `collect`.
 ///
 /// Rows are written as they are made: what is interrupted goes on where it was with the same
-/// command. `models train --collected FILE` trains on them, `predict --measured FILE`
-/// corrects the models for this GPU by them.
+/// command. `predict --measured FILE` corrects the models for this GPU by
+/// them; `habitat-lab train --collected FILE` trains on them.
 #[derive(Debug, Args)]
 pub struct CollectArgs {
     /// How long it may take in all (30s, 10m, 2h).

@@ -26,6 +26,10 @@ pub enum FitCommand {
     /// --method kernel-wise, layer-wise and end-to-end.
     #[command(name = "kernelwise")]
     KernelWise(FitKernelWiseArgs),
+    /// The black-box model from tables of operator kinds and step times (PROFET's form), for
+    /// predict and plan --black-box and --method black-box.
+    #[command(name = "black-box")]
+    BlackBox(FitBlackBoxArgs),
 }
 
 /// Arguments of `fit kernelwise`.
@@ -48,6 +52,21 @@ pub struct FitKernelWiseArgs {
     /// Say what was fitted as JSON (habitat-fit-kernel-wise, version 1).
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `fit black-box`.
+#[derive(Debug, Args)]
+pub struct FitBlackBoxArgs {
+    /// Folder with anchor_*.csv and latencies.csv (.csv, .csv.gz or .csv.zst); three networks
+    /// or more.
+    #[arg(value_name = "TABLES")]
+    pub tables: PathBuf,
+    /// Folder to write blackbox.json to (default: where predictions look for it).
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Replace the model that is there.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Arguments of `sweep`.

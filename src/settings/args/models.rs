@@ -2,10 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
-
-use super::BlackBoxEvaluateArgs;
-use crate::settings::values;
+use clap::{Args, Subcommand};
 
 /// Arguments of `models`.
 #[derive(Debug, Args)]
@@ -18,11 +15,6 @@ pub struct ModelsArgs {
 /// Commands about the predictors.
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
-    /// Judge predictions on measurements: mean, median, 90 % and worst relative errors, and
-    /// the share of measured times in the predicted ranges.
-    Evaluate(EvaluateArgs),
-    /// Train the operator models (or, with --habitat, Habitat's networks) on measurements.
-    Train(TrainArgs),
     /// Say which operators of a step to measure on a GPU to predict it better there.
     Suggest(SuggestArgs),
 }
@@ -50,144 +42,4 @@ pub struct SuggestArgs {
     /// Folder of operators measured already, in place of measured/ beside the settings.
     #[arg(long, value_name = "DIR")]
     pub measured: Option<PathBuf>,
-}
-
-/// Arguments of `models evaluate`.
-#[derive(Debug, Args)]
-pub struct EvaluateArgs {
-    /// On what.
-    #[command(subcommand)]
-    pub on: Option<EvaluateOn>,
-    /// All tables, of a folder with neusight/ops, neusight/steps and traces/gpu; every GPU is
-    /// judged by models that were trained without it.
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// Folder that `models train` wrote: GPUs that it has models without are judged by those.
-    /// Without it the shipped models are judged; with --data models are trained (minutes).
-    #[arg(long, value_name = "DIR", global = true)]
-    pub models: Option<PathBuf>,
-    /// Judge by the models that saw everything, the shipped ones or those of --models.
-    #[arg(long, global = true)]
-    pub seen: bool,
-    /// As JSON (habitat-evaluation, version 1; several tables as a list of them).
-    #[arg(long, global = true)]
-    pub json: bool,
-}
-
-/// Arguments of `models train`.
-#[derive(Debug, Args)]
-pub struct TrainArgs {
-    /// Habitat's own networks, one an operator, in place of the operator models.
-    #[arg(long)]
-    pub habitat: bool,
-    /// Folder with neusight/ops, neusight/steps and mlpredict; with --habitat a folder of
-    /// operator tables (linear, bmm, conv2d; or conv, dense: .csv or .csv.gz).
-    #[arg(long, value_name = "DIR", required_unless_present = "black_box")]
-    pub data: Option<PathBuf>,
-    /// What `habitat-tui collect` wrote, to train on as well; of each GPU its own file.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "black_box"])]
-    pub collected: Vec<PathBuf>,
-    /// The black-box model, from a folder with anchor_*.csv and latencies.csv of PROFET's form.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["habitat", "data"])]
-    pub black_box: Option<PathBuf>,
-    /// Folder to write weights and cards to (default: where predictions look for them).
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Only these operators.
-    #[arg(long, requires = "habitat", value_name = "NAME", value_delimiter = ',', value_enum)]
-    pub operators: Vec<KindArg>,
-    /// Hidden layers.
-    #[arg(long, requires = "habitat", value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=32))]
-    pub layers: u32,
-    /// Units of a hidden layer.
-    #[arg(long, requires = "habitat", value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=8192))]
-    pub width: u32,
-    /// Passes over the rows.
-    #[arg(long, requires = "habitat", value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub epochs: u32,
-    /// GPUs to leave out, and to judge on.
-    #[arg(long, requires = "habitat", value_name = "GPU", value_delimiter = ',')]
-    pub leave_out: Vec<String>,
-    /// Train on a sample of so many rows.
-    #[arg(long, requires = "habitat", value_name = "N", value_parser = values::whole)]
-    pub rows: Option<u64>,
-    /// Of initial weights, order and samples: the same seed gives the same weights.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Replace weights that are there.
-    #[arg(long)]
-    pub force: bool,
-}
-
-/// Operators that Habitat has a network for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum KindArg {
-    /// Matrix products.
-    Linear,
-    /// Batched matrix products.
-    Bmm,
-    /// Two-dimensional convolutions.
-    Conv2d,
-}
-
-/// What to judge on.
-#[derive(Debug, Subcommand)]
-pub enum EvaluateOn {
-    /// Operator tables (elementwise, softmax, layernorm … .csv or .csv.gz): every ordered pair of GPUs.
-    Ops {
-        /// Folder of the tables, or a file that `habitat-tui collect` wrote.
-        dir: PathBuf,
-        /// Judge the learned models also after so many operators of each table were measured
-        /// on the GPU: drawn at random, a few times over, and not judged themselves.
-        #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
-        few: Vec<u32>,
-    },
-    /// Profiles of whole steps (folder/GPU/*.habitat.json…): from shapes and from every other GPU.
-    Steps {
-        /// Folder of the profiles.
-        dir: PathBuf,
-        /// Predict from the profiles of the same file names in this folder (or in folders of
-        /// it, one a GPU; it may be DIR itself), and judge the operations by kind as well.
-        #[arg(long, value_name = "FOLDER")]
-        origin: Option<PathBuf>,
-    },
-    /// Profiler traces named `gpu_workload.json…`: each workload that was recorded on two
-    /// GPUs, in both directions, by kind of operator.
-    Traces {
-        /// Folder of the traces.
-        dir: PathBuf,
-    },
-    /// Black boxes (operator kinds and total times on one GPU, tables of PROFET's form): each
-    /// network left out, or one folder judged by another.
-    BlackBox(BlackBoxEvaluateArgs),
-    /// Step times at several batch sizes, of PROFET's form (latencies.csv, anchor_*.csv): what
-    /// the two or three smallest of a series say of batches two and four times as large.
-    Batches {
-        /// Folder of the tables.
-        dir: PathBuf,
-        /// Also judge steps with their shapes scaled: profiles of measured steps at several
-        /// batch sizes (folder/GPU/*.habitat.json…).
-        #[arg(long, value_name = "FOLDER")]
-        steps: Option<PathBuf>,
-    },
-    /// Every method on the same steps, from shapes alone and from another GPU.
-    Methods {
-        /// Folder with neusight/steps and traces/gpu.
-        dir: PathBuf,
-    },
-    /// Fitted lines of kernels, layers and steps (Li et al.): within a GPU, onto a GPU left
-    /// out, the faster of two GPUs, a queue of networks on two GPUs.
-    #[command(name = "kernelwise")]
-    KernelWise {
-        /// Folder with ops/ (operator tables) and steps/ (profiles), or one of them.
-        dir: PathBuf,
-    },
-    /// Logs of runs: fitted on small batch sizes and few iterations, judged far beyond both,
-    /// on logs made with known noise and on those given.
-    Logs {
-        /// CSV files with time, batch size and iterations.
-        logs: Vec<PathBuf>,
-    },
-    /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
-    Cases,
 }

@@ -1,0 +1,148 @@
+//! Black boxes: step times on other GPUs from operator kinds and their total times.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use habitat_tui::catalog::Catalog;
+use habitat_tui::cli::CliError;
+use habitat_tui::learn::blackbox::{fit, sizes};
+use habitat_tui::predict::blackbox::{Axis, Recorded, network_family};
+use habitat_tui::store::profet;
+
+use super::tally::{Evaluation, Groups, Predicted};
+use crate::args::BlackBoxArgs;
+use crate::learn::black_box::{Judged, cross_validate, judge};
+use crate::learn::published::{self, Part};
+
+/// The tables that `args` asks for.
+pub(super) fn evaluate(args: &BlackBoxArgs, catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
+    match (&args.dir, &args.train, &args.test) {
+        (Some(dir), None, None) => within(dir, &profet::read(dir)?, args, catalog),
+        (None, Some(train), Some(test)) => Ok(vec![across(train, test, args, catalog)?]),
+        _ => Err(CliError(
+            "missing data: give a folder of tables in PROFET's form, or two with --train and --test".to_owned(),
+        )),
+    }
+}
+
+/// Networks left out one after the other, then families if asked for, then sizes.
+pub(super) fn within(
+    dir: &Path,
+    rows: &[Recorded],
+    args: &BlackBoxArgs,
+    catalog: &Catalog,
+) -> Result<Vec<Evaluation>, CliError> {
+    let mut evaluations = vec![left_out(rows, "network", &str::to_owned, args, catalog)?];
+    if args.families {
+        let family = |network: &str| network_family(network).to_owned();
+        evaluations.push(left_out(rows, "family", &family, args, catalog)?);
+    }
+    if habitat_tui::store::operator_tables::find(dir, "latencies").is_some() {
+        evaluations.push(interpolated(dir)?);
+    }
+    Ok(evaluations)
+}
+
+fn left_out(
+    rows: &[Recorded],
+    what: &str,
+    group: &dyn Fn(&str) -> String,
+    args: &BlackBoxArgs,
+    catalog: &Catalog,
+) -> Result<Evaluation, CliError> {
+    let mut chosen = Vec::new();
+    let judged = cross_validate(rows, catalog, group, &mut |name, settings| {
+        chosen.push(format!("{name} {}/{}/{}", settings.ridge, settings.length, settings.noise));
+    })
+    .map_err(CliError::of)?;
+    let mut groups = Groups::default();
+    add(&mut groups, OURS, &judged);
+    if args.published {
+        let names: BTreeSet<String> = rows.iter().map(|row| group(&row.network)).collect();
+        for name in names {
+            let (held, fitted): (Vec<&Recorded>, Vec<&Recorded>) =
+                rows.iter().partition(|row| group(&row.network) == name);
+            add_published(&mut groups, &fitted, &held)?;
+        }
+    }
+    let protocol = format!(
+        "black box, leave one {what} out: absolute relative errors of the step on another GPU, every row and ordered pair pooled; \"in range\" is the share of measured steps in the 80 % range"
+    );
+    let notes = vec![format!(
+        "fitted on the medians of the repetitions of the other networks; what is chosen (ridge/length/noise) is chosen by leaving out each of those: {}",
+        chosen.join(", ")
+    )];
+    Ok(groups.evaluation(protocol, notes))
+}
+
+/// Fitted on one folder, judged on another.
+fn across(train: &Path, test: &Path, args: &BlackBoxArgs, catalog: &Catalog) -> Result<Evaluation, CliError> {
+    let (fitted, judged) = (profet::read(train)?, profet::read(test)?);
+    let of: Vec<&Recorded> = fitted.iter().collect();
+    let model = fit(&of, catalog, "", Vec::new()).map_err(CliError::of)?;
+    let rows: Vec<&Recorded> = judged.iter().collect();
+    let networks = |rows: &[Recorded]| rows.iter().map(|row| row.network.to_string()).collect::<BTreeSet<_>>();
+    let (seen, judged_on) = (networks(&fitted), networks(&judged));
+    let both: Vec<&str> = seen.intersection(&judged_on).map(String::as_str).collect();
+    let mut groups = Groups::default();
+    add(&mut groups, OURS, &judge(&model, &rows));
+    if args.published {
+        add_published(&mut groups, &of, &rows)?;
+    }
+    let protocol = "black box, fitted on one folder and judged on another: absolute relative errors of the step on another GPU, every row and ordered pair pooled; \"in range\" is the share of measured steps in the 80 % range".to_owned();
+    let mut notes = vec![format!("fitted on {}", seen.iter().cloned().collect::<Vec<_>>().join(", "))];
+    if !both.is_empty() {
+        notes.push(format!("careful: in both folders, so no test of unseen networks: {}", both.join(", ")));
+    }
+    Ok(groups.evaluation(protocol, notes))
+}
+
+/// The name of the black-box model in tables.
+const OURS: &str = "black box";
+/// Of the published predictor's forest and network.
+const SEED: u64 = 1;
+
+fn add_published(groups: &mut Groups, fitted: &[&Recorded], held: &[&Recorded]) -> Result<(), CliError> {
+    for found in published::evaluate(fitted, held, SEED).map_err(CliError::of)? {
+        let anchor = &found.row.totals.gpu;
+        let label = || format!("{}, {anchor} → {}", found.row.label(), found.target);
+        let pair = format!("{anchor} → {}", found.target);
+        for (part, mid) in Part::ALL.into_iter().zip(found.parts) {
+            for group in ["all", &pair, &format!("network {}", found.row.network)] {
+                groups.add(group, part.name(), Predicted { mid, range: None }, found.measured, &label);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add(groups: &mut Groups, method: &str, judged: &[Judged<'_>]) {
+    for Judged { row, target, predicted: [low, mid, high], measured } in judged {
+        let predicted = Predicted { mid: *mid, range: Some([*low, *high]) };
+        let anchor = &row.totals.gpu;
+        let label = || format!("{}, {anchor} → {target}", row.label());
+        for group in ["all".to_owned(), format!("{anchor} → {target}"), format!("network {}", row.network)] {
+            groups.add(&group, method, predicted, *measured, &label);
+        }
+    }
+}
+
+/// Sizes between two measured ones.
+fn interpolated(dir: &Path) -> Result<Evaluation, CliError> {
+    let rows = profet::read_latencies(dir)?;
+    let mut groups = Groups::default();
+    for (axis, name) in [(Axis::Batch, "batch size"), (Axis::Pixels, "picture size")] {
+        let series = sizes::series(&rows, axis);
+        for between in sizes::cross_validate(&series) {
+            let of = between.of;
+            let label = || format!("{}, {} on {} at {}", of.network, of.held, of.gpu, between.size);
+            for group in [name.to_owned(), format!("{name} on {}", of.gpu)] {
+                for (method, mid) in [("order 2 (PROFET)", between.polynomial), ("line", between.line)] {
+                    groups.add(&group, method, Predicted { mid, range: None }, between.measured, &label);
+                }
+            }
+        }
+    }
+    let protocol = "steps at sizes between the smallest and the largest measured one (PROFET's min–max interpolation, its polynomial fitted per GPU without the network): absolute relative errors".to_owned();
+    Ok(groups.evaluation(protocol, Vec::new()))
+}

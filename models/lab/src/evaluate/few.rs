@@ -1,0 +1,104 @@
+//! What a few operators measured on a GPU make of models that never saw it.
+
+use habitat_tui::catalog::{Catalog, GpuSpec};
+use habitat_tui::cli::CliError;
+use habitat_tui::predict::learned::{Models, Run};
+use habitat_tui::predict::measured::Measurement;
+use habitat_tui::predict::random::Random;
+use habitat_tui::store::operator_tables::{Row, Split};
+use habitat_tui::units::GpuSlug;
+
+use super::ops::{in_range, judged_rows, run};
+use super::tally::Groups;
+use crate::train::operators::Judges;
+
+/// Draws that errors are gathered over.
+const DRAWS: u64 = 5;
+
+/// How it was done.
+pub(super) const NOTE: &str = "\"measured\": so many operators of each table, drawn 5 times from the GPU's rows outside the judged split, where it has such rows (random sizes, taken on another occasion), else as \"measured alike\": from the judged rows, which are then not judged";
+
+/// The learned models on the judged rows of every GPU, after `count` of its rows were measured.
+pub(super) fn judge(
+    family: &str,
+    rows: &[Row],
+    count: usize,
+    catalog: &Catalog,
+    judges: &Judges,
+    groups: &mut Groups,
+) -> Result<(), CliError> {
+    let chosen = judged_rows(rows);
+    let mut slugs: Vec<&GpuSlug> = chosen.iter().map(|row| &row.gpu).collect();
+    slugs.sort();
+    slugs.dedup();
+    for (index, slug) in slugs.into_iter().enumerate() {
+        let Some(models) = judges.of(slug) else { continue };
+        let gpu = catalog.find(slug.as_str()).map_err(CliError::of)?;
+        let own: Vec<&Row> = chosen.iter().filter(|row| row.gpu == *slug).copied().collect();
+        let mut others: Vec<&Row> = Vec::new();
+        if chosen.len() < rows.len() {
+            others.extend(rows.iter().filter(|row| row.gpu == *slug && row.split != Split::Test));
+        }
+        for draw in 0..DRAWS {
+            let mut random = Random::of(draw, index as u64);
+            let mut add = |method: &str, measured: &[&Row], left: &[&Row]| -> Result<(), CliError> {
+                let case = Case { family, method, gpu, models: &models };
+                case.add(measured, left, groups)
+            };
+            let (alike, rest) = drawn(&own, count, &mut random);
+            add(&format!("learned, {count} measured alike"), &alike, &rest)?;
+            let method = format!("learned, {count} measured");
+            if others.is_empty() {
+                add(&method, &alike, &rest)?;
+            } else {
+                add(&method, &drawn(&others, count, &mut random).0, &own)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// So many rows at random, and the others in their order.
+fn drawn<'a>(rows: &[&'a Row], count: usize, random: &mut Random) -> (Vec<&'a Row>, Vec<&'a Row>) {
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    random.shuffle(&mut places);
+    let (taken, left) = places.split_at(count.min(places.len()));
+    let mut left = left.to_vec();
+    left.sort_unstable();
+    let pick = |places: &[usize]| places.iter().map(|&place| rows[place]).collect();
+    (pick(taken), pick(&left))
+}
+
+struct Case<'a> {
+    family: &'a str,
+    method: &'a str,
+    gpu: &'a GpuSpec,
+    models: &'a Models,
+}
+
+impl Case<'_> {
+    fn add(&self, measured: &[&Row], left: &[&Row], groups: &mut Groups) -> Result<(), CliError> {
+        let Self { family, method, gpu, models } = *self;
+        let measured: Vec<Measurement<'_>> = measured
+            .iter()
+            .map(|row| Measurement {
+                operation: &row.operation,
+                precision: row.precision,
+                gpu,
+                time: row.time,
+                queued: row.queued,
+            })
+            .collect();
+        let models = models.with_measured(&measured).map_err(CliError::of)?;
+        let runs: Vec<Run<'_>> = left.iter().map(|row| run(row, gpu)).collect();
+        for (row, time) in left.iter().zip(models.runs(&runs).map_err(CliError::of)?) {
+            let Some(time) = time else { continue };
+            let label = || format!("{} {:?} on {}", row.operation.name, row.operation.inputs, gpu.slug);
+            let predicted = in_range(time.time, time.spread);
+            for group in [family, &format!("{family} on {}", gpu.slug)] {
+                groups.add(group, method, predicted, row.time.as_millis(), &label);
+            }
+        }
+        Ok(())
+    }
+}

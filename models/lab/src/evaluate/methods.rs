@@ -1,0 +1,110 @@
+//! Every method on the same whole steps: recorded steps and traces, predicted from shapes
+//! alone and from another GPU. What [`habitat_tui::predict::compare`] tells of the methods' errors
+//! comes from here.
+
+use std::path::Path;
+
+use habitat_tui::catalog::Catalog;
+use habitat_tui::cli::CliError;
+use habitat_tui::predict::compare::{Known, missing};
+use habitat_tui::predict::{MethodChoice, Options, predict};
+use habitat_tui::profile::Profile;
+use habitat_tui::units::GpuSlug;
+
+use super::steps::{bare, read};
+use super::tally::{Evaluation, Groups, Predicted};
+use super::traces;
+use crate::train::operators::Judges;
+
+/// Methods that need nothing but what is shipped.
+const JUDGED: [MethodChoice; 4] =
+    [MethodChoice::Auto, MethodChoice::Learned, MethodChoice::WaveScaling, MethodChoice::Roofline];
+
+/// A step that was measured, and one to predict it from.
+struct Case<'a> {
+    /// What was known.
+    group: String,
+    from: &'a Profile,
+    gpu: &'a GpuSlug,
+    measured: &'a Profile,
+    label: String,
+    methods: &'a [MethodChoice],
+}
+
+/// The steps under `data/neusight/steps` and the traces under `data/traces/gpu`.
+pub(super) fn evaluate(data: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
+    let mut groups = Groups::default();
+    let steps = read(&data.join("neusight/steps"))?;
+    for (name, by_gpu) in &steps {
+        for (gpu, measured) in by_gpu {
+            let mode = measured.workload.mode;
+            for (origin, from) in by_gpu {
+                let (group, label) = if origin == gpu {
+                    (format!("{mode}, shapes alone"), format!("{} on {gpu}", bare(name)))
+                } else {
+                    (format!("{mode}, measured elsewhere"), format!("{}, {origin} → {gpu}", bare(name)))
+                };
+                if origin != gpu {
+                    let bare = without_shapes(from);
+                    let (group, label) = (format!("{group}, no shapes"), label.clone());
+                    let case = Case { group, from: &bare, gpu, measured, label, methods: &JUDGED[..1] };
+                    judge(&mut groups, &case, catalog, judges);
+                }
+                judge(&mut groups, &Case { group, from, gpu, measured, label, methods: &JUDGED }, catalog, judges);
+            }
+        }
+    }
+    for (workload, recorded) in &traces::recorded(&data.join("traces/gpu"), catalog)? {
+        for there in recorded {
+            for here in recorded.iter().filter(|here| here.gpu != there.gpu) {
+                let group = "trace, recorded elsewhere".to_owned();
+                let label = format!("{workload}, {} → {}", here.gpu, there.gpu);
+                let (gpu, measured) = (&there.gpu, &there.profile);
+                let bare = without_shapes(&here.profile);
+                let (unshaped, same) = (format!("{group}, no shapes"), label.clone());
+                let case = Case { group: unshaped, from: &bare, gpu, measured, label: same, methods: &JUDGED[..1] };
+                judge(&mut groups, &case, catalog, judges);
+                let case = Case { group, from: &here.profile, gpu, measured, label, methods: &JUDGED };
+                judge(&mut groups, &case, catalog, judges);
+            }
+        }
+    }
+    let protocol = "absolute relative errors of whole steps by every method on the same steps; \"in range\" is the share of measured steps in the predicted range";
+    Ok(groups.evaluation(protocol.to_owned(), vec![judges.protocol()]))
+}
+
+/// The same recording as a profiler without `record_shapes` makes it.
+fn without_shapes(profile: &Profile) -> Profile {
+    let mut bare = profile.clone();
+    for operation in &mut bare.operations {
+        operation.inputs.clear();
+        operation.outputs.clear();
+        operation.attributes.clear();
+        operation.dtype = None;
+    }
+    bare
+}
+
+fn judge(groups: &mut Groups, case: &Case<'_>, catalog: &Catalog, judges: &Judges) {
+    let Some(time) = case.measured.measured_step() else { return };
+    let alone = std::ptr::eq(case.from, case.measured);
+    let origin = case.from.origin.as_ref().and_then(|origin| catalog.get(origin.gpu.as_ref()?));
+    for &method in case.methods {
+        let options = Options {
+            targets: vec![case.gpu.clone()],
+            ignore_origin: alone,
+            method,
+            models: judges.of(case.gpu),
+            ..Options::default()
+        };
+        if missing(method, Known::of(case.from, origin, &options), &options).is_some() {
+            continue;
+        }
+        // A step of which nothing is known by operation cannot be predicted.
+        let Ok(answer) = predict(case.from, catalog, &options) else { continue };
+        let Some(prediction) = answer.predictions.first() else { continue };
+        let step = prediction.step.as_estimate();
+        let predicted = Predicted { mid: step.mid.get(), range: Some([step.low.get(), step.high.get()]) };
+        groups.add(&case.group, method.name(), predicted, time.get(), &|| case.label.clone());
+    }
+}

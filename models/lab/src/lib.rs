@@ -1,0 +1,27 @@
+//! Training and evaluation of the models that [`habitat_tui`] ships.
+//!
+//! [`learn`] trains networks, `train` reads the data and writes weights with their cards,
+//! `evaluate` compares predictions with measurements. [`run`] is the program `habitat-lab`.
+
+pub mod args;
+mod evaluate;
+pub mod learn;
+mod train;
+
+use std::io::Write;
+
+use args::{Command, Lab};
+use habitat_tui::cli::CliError;
+
+/// Runs what was typed; the exit code.
+///
+/// # Errors
+/// [`CliError`] with the file, the place, the value and the remedy.
+pub fn run(lab: &Lab, out: &mut dyn Write) -> Result<u8, CliError> {
+    let code = match &lab.command {
+        Command::Evaluate(args) => evaluate::run(args, out)?,
+        Command::Train(args) => train::run(args, out)?,
+    };
+    out.flush()?;
+    Ok(code)
+}

@@ -1,0 +1,44 @@
+//! `habitat-lab train`: the operator models, Habitat's networks or the black-box model.
+//!
+//! Each writes weights and a card that says what they were made from and what they err by.
+
+mod black_box;
+mod habitat;
+pub(crate) mod operators;
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use habitat_tui::cli::{self, CliError};
+use habitat_tui::store::{self, Paths, StoreError};
+use sha2::{Digest, Sha256};
+
+use crate::args::TrainArgs;
+
+pub(crate) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let catalog = store::catalog(&paths)?;
+    let dir = cli::weights_folder(args.out.as_deref(), &cli::settings(&paths)?, &paths);
+    std::fs::create_dir_all(&dir).map_err(|source| StoreError::Write { path: dir.clone(), source })?;
+    if let Some(tables) = &args.black_box {
+        return black_box::run(tables, &dir, args.force, &catalog, out);
+    }
+    let Some(data) = &args.data else {
+        return Err(CliError("missing data: give --data DIR or --black-box DIR".to_owned()));
+    };
+    if !args.habitat {
+        let weights = dir.join(store::WEIGHTS);
+        if weights.exists() && !args.force {
+            return Err(StoreError::Exists { path: weights }.into());
+        }
+        return operators::run((data, &args.collected), &dir, args.seed, &catalog, out);
+    }
+    habitat::run(args, data, &dir, &catalog, out)
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

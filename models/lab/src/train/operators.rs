@@ -1,0 +1,332 @@
+//! `habitat-lab train`: the operator models from measured operators and steps.
+//!
+//! For every GPU among the data the models are trained once without it: what is said of
+//! errors, and every range, comes from those. A training that is interrupted goes on where
+//! it stopped; what is done is kept beside the weights until all is done.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use habitat_tui::catalog::Catalog;
+use habitat_tui::cli::{CliError, Progress};
+use habitat_tui::predict::learned::{Models, StepFacts};
+use habitat_tui::profile::Profile;
+use habitat_tui::store::collected;
+use habitat_tui::store::operator_tables::{self, Split, TABLES};
+use habitat_tui::store::{self, Limit, StoreError, WEIGHTS};
+use habitat_tui::terminal;
+use habitat_tui::units::GpuSlug;
+
+use super::sha256;
+use crate::learn::data::{Dataset, Sample, Session};
+use crate::learn::train::{Ensembles, Trained, calibrate, ensembles, fold_name};
+
+/// The card beside the weights.
+const CARD: &str = "operators.md";
+/// Rows of a foreign framework below this many microseconds are mostly its own overhead.
+const SHORTEST_FOREIGN_US: f64 = 2000.0;
+/// What the weights are made from, under the data folder.
+const FOLDERS: [&str; 3] = ["neusight/ops", "mlpredict", "neusight/steps"];
+
+/// What was read, and what it can be told by.
+pub(crate) struct Data {
+    pub(crate) set: Dataset,
+    /// Files with the hashes of their contents.
+    pub(crate) files: Vec<(String, String)>,
+    /// Of all files.
+    pub(crate) hash: String,
+}
+
+/// Models to judge with: for every GPU those that did not see it, else the shipped ones.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Judges {
+    pub(crate) shipped: Option<Arc<Models>>,
+    pub(crate) without: BTreeMap<GpuSlug, Arc<Models>>,
+}
+
+impl Judges {
+    /// What is to be said of a table that these models are judged in.
+    pub(crate) fn protocol(&self) -> String {
+        let names: Vec<&str> = self.without.keys().map(GpuSlug::as_str).collect();
+        if self.shipped.is_none() && names.is_empty() {
+            return "no learned models".to_owned();
+        }
+        if names.is_empty() {
+            "learned models that saw all their training data, whatever GPU is judged".to_owned()
+        } else {
+            format!("learned models that were trained and calibrated without the GPU judged ({})", names.join(", "))
+        }
+    }
+
+    /// The models to predict `gpu` with.
+    pub(crate) fn of(&self, gpu: &GpuSlug) -> Option<Arc<Models>> {
+        self.without.get(gpu).or(self.shipped.as_ref()).cloned()
+    }
+}
+
+/// Reads a folder laid out as `neusight/ops`, `neusight/steps`, `mlpredict`, and what
+/// `habitat-tui collect` wrote.
+pub(crate) fn read(dir: &Path, collected: &[PathBuf], catalog: &Catalog) -> Result<Data, CliError> {
+    let (mut samples, mut files) = (Vec::new(), Vec::new());
+    let mut note = |path: &Path| -> Result<(), CliError> {
+        let bytes = store::read_as_it_is(path, Limit::TABLE)?;
+        let name = path.strip_prefix(dir).unwrap_or(path).display().to_string();
+        files.push((name, sha256(&bytes)));
+        Ok(())
+    };
+    for path in collected {
+        note(path)?;
+        let collection = collected::read(path, catalog)?;
+        let passed_over: Vec<String> =
+            collection.passed_over.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        terminal::say(format_args!(
+            "habitat-tui: {}: {} operators on {}{}",
+            path.display(),
+            collection.rows.len(),
+            collection.gpu,
+            if passed_over.is_empty() { String::new() } else { format!("; passed over: {}", passed_over.join(", ")) }
+        ));
+        samples.extend(collection.rows.into_iter().map(|(_, row)| Sample {
+            operation: row.operation,
+            precision: row.precision,
+            gpu: row.gpu,
+            time: row.time,
+            session: Session::Queued,
+        }));
+    }
+    for name in TABLES {
+        let Some(path) = operator_tables::find(&dir.join(FOLDERS[0]), name) else { continue };
+        note(&path)?;
+        samples.extend(operator_tables::read(&path, name)?.into_iter().map(|row| Sample {
+            operation: row.operation,
+            precision: row.precision,
+            gpu: row.gpu,
+            time: row.time,
+            session: match row.split {
+                Split::Train => Session::Train,
+                Split::Test => Session::Test,
+                Split::Other => Session::Other,
+            },
+        }));
+    }
+    if let Some(path) = operator_tables::find(&dir.join(FOLDERS[1]), "conv") {
+        note(&path)?;
+        let rows = operator_tables::read(&path, "conv")?.into_iter();
+        samples.extend(
+            rows.filter(|row| row.time.get() >= SHORTEST_FOREIGN_US && catalog.find(row.gpu.as_str()).is_ok()).map(
+                |row| Sample {
+                    operation: row.operation,
+                    precision: None,
+                    gpu: row.gpu,
+                    time: row.time,
+                    session: Session::Other,
+                },
+            ),
+        );
+    }
+    let mut steps: Vec<(String, Profile)> = Vec::new();
+    let folder = dir.join(FOLDERS[2]);
+    for path in if folder.is_dir() { store::profiles(&folder)? } else { Vec::new() } {
+        note(&path)?;
+        let (profile, _) = store::read_profile(&path)?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        steps.push((name, profile));
+    }
+    if samples.is_empty() {
+        return Err(CliError(format!(
+            "{}: no operator tables; they are looked for in {} ({}, .csv or .csv.gz)",
+            dir.display(),
+            FOLDERS[0],
+            TABLES.join(", ")
+        )));
+    }
+    let set = Dataset::new(&samples, steps, catalog).map_err(CliError::of)?;
+    let all: Vec<String> = files.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect();
+    Ok(Data { set, files, hash: sha256(all.concat().as_bytes()) })
+}
+
+/// Trains everything. Finished parts are kept in `out/unfinished` until [`finish`].
+pub(crate) fn train(data: &Data, out: &Path, seed: u64, catalog: &Catalog) -> Result<Trained, CliError> {
+    let judged = (0..data.set.gpus.len()).filter(|&gpu| data.set.is_judged(gpu));
+    let folds: Vec<Option<usize>> = judged.map(Some).chain([None]).collect();
+    let parts = unfinished(out);
+    std::fs::create_dir_all(&parts).map_err(|source| StoreError::Write { path: parts.clone(), source })?;
+    let mut progress = Progress::new("training");
+    let mut without: Vec<Option<Ensembles>> = vec![None; data.set.gpus.len()];
+    let mut everything = Ensembles::new();
+    let mut keep = |left_out: Option<usize>, ensembles: Ensembles| match left_out {
+        Some(gpu) => without[gpu] = Some(ensembles),
+        None => everything = ensembles,
+    };
+    let (mut fresh, all) = (0, folds.len() as u32);
+    for (index, &left_out) in folds.iter().enumerate() {
+        let name = fold_name(&data.set.gpus, left_out);
+        let path = parts.join(format!("{name}.safetensors"));
+        if let Some(known) = part(&path, &data.hash, seed)? {
+            keep(left_out, known);
+            progress.resume(index as u32 + 1);
+            continue;
+        }
+        let ensembles =
+            ensembles(&data.set, left_out, seed, &mut |_| ControlFlow::Continue(())).map_err(CliError::of)?;
+        let models = Models::new(ensembles, StepFacts::default());
+        let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::of)?;
+        store::save_atomically(&path, &bytes, true)?;
+        keep(left_out, models.ensembles().clone());
+        fresh += 1;
+        let what = left_out.map_or_else(|| "on everything".to_owned(), |_| format!("without {name}"));
+        progress.show(index as u32 + 1, all, &what);
+    }
+    if fresh > 0 {
+        progress.end();
+    }
+    calibrate(&data.set, catalog, everything, without).map_err(CliError::of)
+}
+
+fn unfinished(out: &Path) -> PathBuf {
+    out.join("unfinished")
+}
+
+fn metadata(hash: &str, seed: u64) -> BTreeMap<String, String> {
+    BTreeMap::from([("data_sha256".to_owned(), hash.to_owned()), ("seed".to_owned(), seed.to_string())])
+}
+
+/// Ensembles that an earlier run trained on the same data with the same seed.
+fn part(path: &Path, hash: &str, seed: u64) -> Result<Option<Ensembles>, CliError> {
+    let Some(bytes) = store::there(store::read(path, Limit::WEIGHTS))? else { return Ok(None) };
+    if !Models::is_of(&bytes, &metadata(hash, seed)) {
+        return Ok(None);
+    }
+    let models = Models::from_bytes(&bytes).map_err(|error| StoreError::content(path, error))?;
+    Ok(Some(models.ensembles().clone()))
+}
+
+/// Writes the weights, those without each GPU in `without/`, and takes away what was kept
+/// for going on.
+pub(crate) fn finish(data: &Data, trained: &Trained, out: &Path, seed: u64) -> Result<u64, CliError> {
+    let without = out.join("without");
+    std::fs::create_dir_all(&without).map_err(|source| StoreError::Write { path: without.clone(), source })?;
+    let mut size = 0;
+    let mut save = |path: &Path, models: &Models| -> Result<(), CliError> {
+        let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::of)?;
+        size += bytes.len() as u64;
+        Ok(store::save_atomically(path, &bytes, true)?)
+    };
+    save(&out.join(WEIGHTS), &trained.all)?;
+    for (gpu, models) in data.set.gpus.iter().zip(&trained.without) {
+        let Some(models) = models else { continue };
+        save(&without.join(format!("{}.safetensors", gpu.slug)), models)?;
+    }
+    let parts = unfinished(out);
+    std::fs::remove_dir_all(&parts).map_err(|source| StoreError::Write { path: parts, source })?;
+    Ok(size)
+}
+
+/// The models in a folder that [`finish`] wrote, by the GPU they did not see.
+pub(crate) fn judges(dir: &Path) -> Result<Judges, CliError> {
+    let mut judges = Judges { shipped: open(&dir.join(WEIGHTS))?, without: BTreeMap::new() };
+    let folder = dir.join("without");
+    if !folder.is_dir() {
+        return Ok(judges);
+    }
+    for entry in std::fs::read_dir(&folder).map_err(|error| StoreError::read(&folder, error))? {
+        let path = entry.map_err(|error| StoreError::read(&folder, error))?.path();
+        let Some(slug) = path.file_stem().and_then(|stem| GpuSlug::new(stem.to_string_lossy()).ok()) else { continue };
+        if let Some(models) = open(&path)? {
+            judges.without.insert(slug, models);
+        }
+    }
+    Ok(judges)
+}
+
+fn open(path: &Path) -> Result<Option<Arc<Models>>, CliError> {
+    let Some(bytes) = store::there(store::read(path, Limit::WEIGHTS))? else { return Ok(None) };
+    Ok(Some(Arc::new(Models::from_bytes(&bytes).map_err(|error| StoreError::content(path, error))?)))
+}
+
+/// Models of a folder of data, trained for the occasion.
+pub(crate) fn trained(dir: &Path, catalog: &Catalog) -> Result<Judges, CliError> {
+    let data = read(dir, &[], catalog)?;
+    let place = tempfile::tempdir()?;
+    let trained = train(&data, place.path(), 1, catalog)?;
+    let slugs = data.set.gpus.iter().map(|gpu| gpu.slug.clone());
+    let without = slugs.zip(trained.without).filter_map(|(slug, models)| Some((slug, Arc::new(models?)))).collect();
+    Ok(Judges { shipped: Some(Arc::new(trained.all)), without })
+}
+
+pub(crate) fn run(
+    (dir, collected): (&Path, &[PathBuf]),
+    to: &Path,
+    seed: u64,
+    catalog: &Catalog,
+    out: &mut dyn Write,
+) -> Result<u8, CliError> {
+    let data = read(dir, collected, catalog)?;
+    let trained = train(&data, to, seed, catalog)?;
+    let size = finish(&data, &trained, to, seed)?;
+    let card = card(dir, &data, seed, size, &judges(to)?, catalog)?;
+    store::save_atomically(&to.join(CARD), &card, true)?;
+    writeln!(
+        out,
+        "{} GPUs, {} files; weights {:.1} MB and {CARD} in {}",
+        data.set.gpus.len(),
+        data.files.len(),
+        size as f64 / 1e6,
+        to.display()
+    )?;
+    Ok(0)
+}
+
+/// What a user of the weights should know.
+fn card(
+    dir: &Path,
+    data: &Data,
+    seed: u64,
+    size: u64,
+    judges: &Judges,
+    catalog: &Catalog,
+) -> Result<Vec<u8>, CliError> {
+    let mut text = Vec::new();
+    writeln!(
+        text,
+        "# Operator models\n\n\
+         Written by `habitat-lab train --data DIR --out DIR --seed {seed}`; the same data and seed give\n\
+         the same bytes. {:.1} MB in all: `{WEIGHTS}` is what the program uses; in `without/` is for every\n\
+         GPU what it would use had that GPU never been measured. All errors below come from the latter\n\
+         unless said, and so do the ranges of the former.\n",
+        size as f64 / 1e6
+    )?;
+    writeln!(
+        text,
+        "time = launch + bound / (use · board). `bound` is the time at the rates that the GPU sustains by\n\
+         rule (`src/predict/rate.rs`), `use` a bounded answer of four small networks to scale-free features\n\
+         (`src/predict/features.rs`), `board` what is peculiar to a measured GPU. FP32, forward.\n"
+    )?;
+    writeln!(text, "| model | rows | GPUs |\n| --- | ---: | --- |")?;
+    for (model, rows) in &data.set.rows {
+        let mut slugs: Vec<&str> = rows.iter().map(|row| data.set.gpus[row.gpu].slug.as_str()).collect();
+        slugs.sort_unstable();
+        slugs.dedup();
+        writeln!(text, "| {} | {} | {} |", model.name(), rows.len(), slugs.join(", "))?;
+    }
+    writeln!(
+        text,
+        "\n## Limits\n\n\
+         - Only FP32 was measured, but for files of `habitat-tui collect`: other precisions take the rates of\n  \
+           the catalog and wider ranges.\n\
+         - Convolutions: 3 × 3 on five GPUs by kernel times; other sizes only from one program's host times.\n\
+         - Backward products and convolutions are taken to run as forward ones of their shapes do.\n\
+         - What heat does to a board is its own: a P4's matrix products ran at 1.0 TFLOP/s on one occasion and\n  \
+           at 4.5 on another, its steps at 2.1.\n\
+         - The sizes of the networks were chosen by the errors below.\n\n## Errors\n"
+    )?;
+    crate::evaluate::write_card(dir, catalog, judges, &mut text)?;
+    writeln!(text, "\n## Data\n\nAll files together: SHA-256 `{}`.\n\n| file | SHA-256 |\n| --- | --- |", data.hash)?;
+    for (name, hash) in &data.files {
+        writeln!(text, "| {name} | `{hash}` |")?;
+    }
+    Ok(text)
+}

@@ -1,0 +1,171 @@
+//! `evaluate` as the program is called: small files in, tables out; and the real tables where
+//! they lie beside a checkout (`../shared/data`).
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "../../../tests/common/program.rs"]
+mod program;
+
+use program::{Folder, row, rows, shared};
+use serde_json::Value;
+
+const TABLE: &str = "op,gpu,B,H,latency_ms,kernel,grid_x,grid_y,grid_z,block_x,block_y,block_z
+add,v100-pcie-32gb,65536,1024,1.0,add,65536,1,1,512,1,1
+add,t4,65536,1024,3.2,add,65536,1,1,512,1,1
+add,p4,65536,1024,90.0,add,65536,1,1,512,1,1
+";
+
+#[test]
+fn operators_have_errors_their_worst_and_how_many_lie_in_the_range() {
+    let folder = Folder::new();
+    folder.write("ops/elementwise.csv", TABLE);
+    let found = folder.json(&["evaluate", "ops", "ops"]);
+    let predicted = row(&found, "elementwise", "learned, with the origin");
+    assert_eq!(predicted["pairs"], 6);
+    assert!(predicted["worst"].as_str().unwrap().contains("p4"), "{predicted}");
+    // The V100 and the T4 take about what they should, the P4 ten times as long.
+    let alone = row(&found, "elementwise", "learned, shapes alone");
+    assert_eq!(alone["pairs"], 3);
+    assert!(alone["median_absolute_error"].as_f64().unwrap() < 0.1, "{alone}");
+    assert!((0.3..0.7).contains(&alone["coverage"].as_f64().unwrap()), "{alone}");
+    assert!(alone["worst"].as_str().unwrap().ends_with("p4"), "{alone}");
+    assert_eq!(row(&found, "memory-bound", "bandwidth, nominal").get("coverage"), None);
+    assert!(
+        found["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().starts_with("conv2d: no table"))
+    );
+}
+
+/// A step of one product and one activation, measured on `gpu`.
+fn step(gpu: &str, duration: f64, product: f64) -> String {
+    format!(
+        r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "tiny", "mode": "training", "precision": "fp32"}},
+        "origin": {{"gpu": "{gpu}"}}, "step": {{"duration_us": {duration}}}, "operations": [
+        {{"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "dtype": "float32", "device_time_us": {product}}},
+        {{"name": "aten::relu", "phase": "forward", "inputs": [[4096, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 50}}]}}"#
+    )
+}
+
+#[test]
+fn steps_from_the_same_step_on_another_gpu() {
+    let folder = Folder::new();
+    folder.write("here/v100/a.habitat.json", &step("v100-sxm2-16gb", 700.0, 600.0));
+    folder.write("here/v100/lone.habitat.json", &step("v100-sxm2-16gb", 700.0, 600.0));
+    folder.write("there/a.habitat.json", &step("t4", 2200.0, 2000.0));
+    let found = folder.json(&["evaluate", "steps", "here", "--origin", "there"]);
+    let training = row(&found, "training", "from the origin");
+    assert_eq!((training["pairs"].as_u64(), training["worst"].as_str()), (Some(1), Some("a, t4 → v100-sxm2-16gb")));
+    assert_eq!(training["mean_absolute_error"], training["worst_absolute_error"]);
+    assert!(training["coverage"].is_number());
+    assert_eq!(row(&found, "training → v100-sxm2-16gb", "from the origin")["pairs"], 1);
+    assert_eq!(row(&found, "operations: matrix product", "from the origin")["pairs"], 1);
+    assert_eq!(found["notes"][0], "1 steps have no origin and are left out");
+    // A folder as its own origin: every ordered pair.
+    folder.write("both/v100/a.habitat.json", &step("v100-sxm2-16gb", 700.0, 600.0));
+    folder.write("both/t4/a.habitat.json", &step("t4", 2200.0, 2000.0));
+    let both = folder.json(&["evaluate", "steps", "both", "--origin", "both"]);
+    assert_eq!(row(&both, "training", "from the origin")["pairs"], 2);
+    let plain = folder.json(&["evaluate", "steps", "both"]);
+    assert_eq!(row(&plain, "training", "from another GPU")["pairs"], 2);
+    assert_eq!(row(&plain, "training", "shapes alone")["pairs"], 2);
+}
+
+fn trace(name: &str, memory: u64, capability: (u32, u32), sms: u32, time: u32) -> String {
+    format!(
+        r#"{{"schemaVersion": 1, "deviceProperties": [{{"id": 0, "name": "{name}", "totalGlobalMem": {memory}, "computeMajor": {}, "computeMinor": {}, "numSms": {sms}}}],
+        "traceEvents": [
+        {{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 90000}},
+        {{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 50, "args": {{"External id": 1, "Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["float", "float"]}}}},
+        {{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 20, "dur": 5, "args": {{"correlation": 7}}}},
+        {{"ph": "X", "cat": "kernel", "name": "sgemm", "pid": 0, "tid": 7, "ts": 40, "dur": {time}, "args": {{"correlation": 7, "device": 0, "stream": 7, "grid": [64, 1, 1], "block": [128, 1, 1], "registers per thread": 64, "shared memory": 1024}}}}]}}"#,
+        capability.0, capability.1
+    )
+}
+
+#[test]
+fn traces_of_one_workload_on_two_gpus() {
+    let folder = Folder::new();
+    folder.write("traces/t4_net.json", &trace("Tesla T4", 15_843_721_216, (7, 5), 40, 31000));
+    folder.write("traces/v100_net.json", &trace("Tesla V100-SXM2-16GB", 16_945_512_448, (7, 0), 80, 9500));
+    folder.write("traces/t4_other.json", &trace("Tesla T4", 15_843_721_216, (7, 5), 40, 31000));
+    let found = folder.json(&["evaluate", "traces", "traces"]);
+    let products: Vec<_> = rows(&found).iter().filter(|row| row["group"] == "net: matrix product").collect();
+    // Each direction, and each from shapes alone.
+    assert_eq!(products.len(), 4, "{found}");
+    for product in products {
+        assert!(product["absolute_error"].as_f64().unwrap() < 0.5, "{product}");
+        assert!(product["measured_us"].as_f64().unwrap() > 9000.0);
+    }
+    assert!(rows(&found).iter().any(|row| row["group"] == "net: step" && row["in_range"].is_boolean()));
+    assert!(!rows(&found).iter().any(|row| row["group"].as_str().unwrap().starts_with("other")));
+}
+
+/// What Habitat's authors measured (USENIX ATC '21, section 5.3), from shapes alone.
+#[test]
+fn the_case_studies_come_out_as_in_the_paper() {
+    let found = Folder::new().json(&["evaluate", "cases"]);
+    let [times, findings] = found.as_array().unwrap().as_slice() else { panic!("{found}") };
+    assert_eq!(rows(times).len(), 36);
+    assert_eq!(rows(findings).len(), 9);
+    for finding in rows(findings).iter().filter(|finding| finding["group"].as_str().unwrap().starts_with("gnmt")) {
+        assert_eq!(finding["holds"], true, "{finding}");
+    }
+    // DCGAN: ahead by 1.1 in the paper, by up to 1.25 here; never by the ratio of their prices.
+    let step = |group: &str, gpu: &str| {
+        let found = rows(times).iter().find(|row| row["group"] == group && row["gpu"] == gpu).unwrap();
+        found["step_us"].as_f64().unwrap()
+    };
+    for group in ["dcgan-b64", "dcgan-b96", "dcgan-b128"] {
+        let ratio = step(group, "rtx-2080-ti") / step(group, "v100-sxm2-16gb");
+        assert!((1.0..1.25).contains(&ratio), "{group}: {ratio}");
+    }
+}
+
+#[test]
+fn all_tables_of_a_folder_at_once() {
+    let folder = Folder::new();
+    folder.write("data/neusight/ops/elementwise.csv", TABLE);
+    folder.write("data/neusight/steps/v100/a.habitat.json", &step("v100-sxm2-16gb", 700.0, 600.0));
+    folder.write("data/neusight/steps/t4/a.habitat.json", &step("t4", 2200.0, 2000.0));
+    folder.write("data/traces/gpu/t4_net.json", &trace("Tesla T4", 15_843_721_216, (7, 5), 40, 31000));
+    let text = folder.ok(&["evaluate", "--data", "data"]);
+    for part in ["elementwise", "shapes alone", "from the origin", "gnmt-b16", "T4 does most for a dollar"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(folder.json(&["evaluate", "--data", "data"]).as_array().unwrap().len(), 6);
+    assert!(folder.error(&["evaluate"]).contains("--data"));
+    assert!(folder.error(&["evaluate", "--data", "nowhere"]).contains("nowhere"));
+}
+
+#[test]
+fn a_few_measurements_are_judged() {
+    let folder = Folder::new();
+    let rows: Vec<String> = (1..=9).map(|n| format!("t4,linear,1,{},2048,2048,{}\n", n * 1024, n * 10)).collect();
+    folder.write("ops/linear.csv", &format!("gpu,op,B,M,N,K,latency_ms\n{}", rows.concat()));
+    let found = folder.json(&["evaluate", "ops", "ops", "--few", "5,20"]);
+    let row = |method: &str| {
+        let rows = found["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["group"] == "linear" && row["method"] == method).cloned()
+    };
+    let (without, five) = (row("learned, shapes alone").unwrap(), row("learned, 5 measured").unwrap());
+    // Four of the nine are left to be judged, in each of five draws.
+    assert_eq!((without["pairs"].as_u64(), five["pairs"].as_u64()), (Some(9), Some(20)));
+    let error = |row: &Value| row["mean_absolute_error"].as_f64().unwrap();
+    assert!(error(&five) < error(&without), "{found}");
+    assert_eq!(row("learned, 20 measured"), None);
+    assert!(folder.error(&["evaluate", "ops", "ops", "--few", "0"]).contains("--few"));
+}
+
+#[test]
+fn the_real_tables_are_read_in_full() {
+    let (Some(steps), Some(traces)) = (shared("neusight/steps"), shared("traces/gpu")) else { return };
+    let folder = Folder::new();
+    let found = folder.json(&["evaluate", "steps", &steps, "--origin", &steps]);
+    assert_eq!(row(&found, "training", "from the origin")["pairs"], 38);
+    assert_eq!(row(&found, "inference", "from the origin")["pairs"], 198);
+    let found = folder.json(&["evaluate", "traces", &traces]);
+    let [pairs, unmeasured] = found.as_array().unwrap().as_slice() else { panic!("{found}") };
+    // Three workloads on two GPUs: each direction and each from shapes alone.
+    let measured = |row: &&Value| row["group"].as_str().unwrap().ends_with(": step") && row["measured_us"].is_number();
+    assert_eq!(rows(pairs).iter().filter(measured).count(), 12);
+    assert!(rows(unmeasured).iter().all(|row| row.get("measured_us").is_none()));
+}

@@ -1,0 +1,85 @@
+//! Op lists and other precisions as the program is called.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "common/program.rs"]
+mod program;
+
+use program::{Folder, shared};
+
+const OP_LIST: &str = r#"{"info": {"case": "net", "torch": "2.15.0", "batch": 64, "params": 1000000, "amp": null}, "ops": [
+    {"phase": "forward", "op": "aten.mm.default", "inputs": [{"shape": [4096, 1024], "dtype": "float32"}, {"shape": [1024, 4096], "dtype": "float32"}],
+     "kwargs": null, "outputs": [{"shape": [4096, 4096], "dtype": "float32"}], "count": 2, "flops": 34359738368, "view": false},
+    {"phase": "backward", "op": "aten.threshold_backward.default", "inputs": [{"shape": [4096, 4096], "dtype": "float32"}, {"shape": [4096, 4096], "dtype": "float32"}, 0],
+     "kwargs": null, "outputs": [{"shape": [4096, 4096], "dtype": "float32"}], "count": 1, "flops": null, "view": false}]}"#;
+
+#[test]
+fn an_op_list_is_imported_and_opened_directly() {
+    let folder = Folder::new();
+    folder.write("list.json", OP_LIST);
+    let direct = folder.json(&["predict", "list.json", "--to", "t4"]);
+    assert_eq!((direct["predictions"][0]["method"].as_str(), direct.get("origin")), (Some("learned"), None));
+    let imported =
+        folder.json(&["import", "list.json", "-o", "net.habitat.json.gz", "--name", "mine", "--batch-size", "32"]);
+    assert_eq!((imported["operations"].as_u64(), imported["gpu"].as_str()), (Some(2), None));
+    let again = folder.json(&["predict", "net.habitat.json.gz", "--to", "t4"]);
+    assert_eq!(again["predictions"][0]["step_time_us"], direct["predictions"][0]["step_time_us"]);
+    assert_eq!(
+        (again["workload"]["name"].as_str(), again["workload"]["batch_size"].as_u64()),
+        (Some("mine"), Some(32))
+    );
+    assert!(folder.ok(&["check", "list.json"]).contains("op list of net, 2 operations"));
+    assert!(folder.error(&["import", "list.json", "-o", "net.habitat.json.gz"]).contains("exists already"));
+    let origin = folder.error(&["import", "list.json", "-o", "x.habitat.json", "--origin", "t4"]);
+    assert!(origin.contains("list.json") && origin.contains("--origin"), "{origin}");
+    folder.write("bad.json", &OP_LIST.replace("\"count\": 2", "\"count\": \"two\""));
+    for command in
+        [&["predict", "bad.json"][..], &["check", "bad.json"], &["import", "bad.json", "-o", "y.habitat.json"]]
+    {
+        let error = folder.error(command);
+        assert!(error.contains("bad.json: ops[0].count: invalid type"), "{error}");
+    }
+}
+
+#[test]
+fn another_precision_is_asked_for_by_a_flag() {
+    let folder = Folder::new();
+    folder.write("list.json", OP_LIST);
+    let time = |flags: &[&str]| {
+        let found = folder.json(&[&["predict", "list.json", "--to", "a100-sxm4-40gb,t4"], flags].concat());
+        let time = |index: usize| found["predictions"][index]["step_time_us"]["mid"].as_f64().unwrap();
+        (time(0), time(1), found)
+    };
+    let (a100, t4, _) = time(&[]);
+    let (same, _, unchanged) = time(&["--precision", "fp32"]);
+    assert_eq!((same, unchanged["notes"].as_array().unwrap().len()), (a100, 0));
+    let (faster, kept, found) = time(&["--precision", "amp-bf16"]);
+    assert!(a100 / faster > 4.0, "{a100} {faster}");
+    assert_eq!((kept, found["workload"]["precision"].as_str()), (t4, Some("amp-bf16")));
+    assert!(found["notes"][0].as_str().unwrap().contains("changed from fp32"));
+    assert!(found["predictions"][1]["notes"][0].as_str().unwrap().contains("t4 has no bf16 matrix rate"));
+    // Said where all see it, too.
+    let text = folder.ok(&["predict", "list.json", "--precision", "tf32"]);
+    assert!(text.contains("no tf32 matrix rate, so predicted in fp32: ") && text.contains(" more"), "{text}");
+    assert!(folder.error(&["predict", "list.json", "--precision", "int3"]).contains("amp-bf16"));
+    let plan = folder.json(&["plan", "list.json", "--steps", "1000000", "--precision", "amp-fp16"]);
+    assert!(plan["parts"][0].to_string().contains("predicted in amp-fp16, recorded in fp32"), "{plan}");
+}
+
+/// ResNet-50 traced in FP32 and made BF16 by the rule, against the list that autocast gives:
+/// each lies in the other's range or next to it.
+#[test]
+fn the_rule_for_mixed_precision_agrees_with_a_traced_autocast_step() {
+    let Some(lists) = shared("traces/fake") else { return };
+    let folder = Folder::new();
+    let (plain, mixed) = (format!("{lists}/resnet50_b64.json.gz"), format!("{lists}/resnet50_b64_amp.json.gz"));
+    for gpu in ["a100-sxm4-40gb", "h100-sxm5-80gb", "l4"] {
+        let range = |args: &[&str]| {
+            let step = folder.json(args)["predictions"][0]["step_time_us"].clone();
+            ["low", "high"].map(|end| step[end].as_f64().unwrap())
+        };
+        let by_rule = range(&["predict", &plain, "--to", gpu, "--precision", "amp-bf16"]);
+        let traced = range(&["predict", &mixed, "--to", gpu]);
+        assert!(by_rule[0] < traced[1] && traced[0] < by_rule[1], "{gpu}: {by_rule:?} {traced:?}");
+    }
+}
