@@ -268,7 +268,7 @@ fn files_are_read_in_one_place() {
         ("capture/folder.rs", "the lock of a folder of our own, with a limit"),
         ("capture/on_demand/align.rs", "the two ends of a trace, with a limit"),
         ("capture/on_demand/endpoint.rs", "/proc/net/unix"),
-        ("capture/on_demand/place.rs", "the end of a trace"),
+        ("capture/on_demand/trace_folder.rs", "the end of a trace"),
         ("capture/on_demand/process.rs", "/proc"),
         ("capture/log.rs", "a process between the job and its log: what comes in goes out"),
         ("capture/private.rs", "our own package in a folder of our own, and /proc"),
