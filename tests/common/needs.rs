@@ -4,7 +4,7 @@
 //! as ignored, with the reason, and never as passed.
 #![allow(dead_code, unused_macros, missing_docs, unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -94,8 +94,9 @@ pub fn torch_version(python: &str) -> (u32, u32) {
 
 /// A file or folder of the measurements and recordings that lie beside the checkout.
 pub fn shared(name: &str) -> Need<PathBuf> {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", name].iter().collect();
-    if path.exists() { Ok(path) } else { Err(format!("there is no {}", path.display())) }
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let found = folders.map(|folder| folder.join("shared/data").join(name)).find(|path| path.exists());
+    found.ok_or_else(|| format!("there is no shared/data/{name} beside the checkout"))
 }
 
 /// The rights of root, and the program with which root becomes another user.

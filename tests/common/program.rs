@@ -1,7 +1,6 @@
 //! The program as it is called, in a folder of its own; from the tests of the workshop, its program.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -49,16 +48,6 @@ impl Folder {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         String::from_utf8(output.stderr).unwrap()
     }
-}
-
-/// Data that lies beside the checkout.
-pub fn shared(path: &str) -> Option<String> {
-    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let found = folders.map(|folder| folder.join("shared/data").join(path)).find(|path| path.exists());
-    if found.is_none() {
-        eprintln!("skipped: shared/data/{path} is not beside the checkout");
-    }
-    found.map(|path| path.to_str().unwrap().to_owned())
 }
 
 pub fn rows(evaluation: &Value) -> &Vec<Value> {

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use habitat_tui::op::{Family, family};
+use habitat_tui::predict::batches::rebatch::rebatch;
 use habitat_tui::profile::kineto::{ImportOptions, StepMarks};
 use habitat_tui::profile::nsys::{self, Choice};
-use habitat_tui::profile::{Mode, Phase, Precision, xplane};
+use habitat_tui::profile::{Mode, Operation, Phase, Precision, xplane};
 use habitat_tui::store::nsys::Export;
 
 use crate::needs::{Need, shared};
@@ -18,6 +20,10 @@ trials! {
     with (shared(TWO_H100)) => [two_h100_with_operators],
     with (shared(RTX_3080)) => [a_recording_without_ranges_names_its_gpu],
     with (shared(MI355)) => [jax_on_an_mi355],
+    with (shared("traces/fake")) => [the_rule_for_mixed_precision_agrees_with_a_traced_autocast_step],
+    with (shared("neusight/steps/v100-pcie-32gb")) => [
+        measured_transformers_become_those_measured_at_another_batch_size,
+    ],
     with (all()) => [the_next_commands_run_as_they_stand],
 }
 
@@ -109,4 +115,52 @@ fn jax_on_an_mi355(path: &Path) {
     assert_eq!((gemm.inputs.as_slice(), gemm.phase), (&[vec![4096, 6144], vec![6144, 2048]][..], Phase::Backward));
     let products = profile.operations.iter().filter(|operation| operation.name == "aten::bmm");
     assert_eq!(products.map(|operation| operation.count).sum::<u32>(), 5);
+}
+
+/// ResNet-50 traced in FP32 and made BF16 by the rule, against the list that autocast gives:
+/// each lies in the other's range or next to it.
+fn the_rule_for_mixed_precision_agrees_with_a_traced_autocast_step(lists: &Path) {
+    let folder = Folder::new();
+    let (plain, mixed) = (lists.join("resnet50_b64.json.gz"), lists.join("resnet50_b64_amp.json.gz"));
+    for gpu in ["a100-sxm4-40gb", "h100-sxm5-80gb", "l4"] {
+        let range = |args: &[&str]| {
+            let step = folder.json(args)["predictions"][0]["step_time_us"].clone();
+            ["low", "high"].map(|end| step[end].as_f64().unwrap())
+        };
+        let by_rule = range(&["predict", plain.to_str().unwrap(), "--to", gpu, "--precision", "amp-bf16"]);
+        let traced = range(&["predict", mixed.to_str().unwrap(), "--to", gpu]);
+        assert!(by_rule[0] < traced[1] && traced[0] < by_rule[1], "{gpu}: {by_rule:?} {traced:?}");
+    }
+}
+
+/// Transformers, whose sequence, width and tokens are all multiples of the batch.
+fn measured_transformers_become_those_measured_at_another_batch_size(folder: &Path) {
+    let read =
+        |name: &str| habitat_tui::store::read_profile(&folder.join(format!("{name}.habitat.json.gz"))).unwrap().0;
+    for (from, to) in [
+        ("bert_large-train-512-2", "bert_large-train-512-8"),
+        ("bert_large-train-512-8", "bert_large-train-512-2"),
+        ("bert_large-inf-512-8", "bert_large-inf-512-16"),
+        ("gpt2_large-inf-1024-4", "gpt2_large-inf-1024-8"),
+        ("opt_13-inf-2048-2", "opt_13-inf-2048-8"),
+    ] {
+        let (from, to) = (read(from), read(to));
+        let scaled = rebatch(&from, to.workload.batch_size.unwrap()).unwrap().profile;
+        let (mut wrong, mut all) = (0.0, 0.0);
+        for (a, b) in scaled.operations.iter().zip(&to.operations) {
+            let time = b.total_device_time().map_or(0.0, habitat_tui::units::Micros::get);
+            all += time;
+            // With as many tokens as features, the gradient of the input and that of the
+            // weight look alike: the work is the same.
+            let work = |operation: &Operation| match &operation.inputs[..] {
+                [left, right] if family(operation) == Family::Gemm => left.iter().product::<u64>() * right[1],
+                _ => 0,
+            };
+            if a.inputs != b.inputs && (work(a) == 0 || work(a) != work(b)) {
+                wrong += time;
+                println!("{} {} x{} {time:.0} µs: {:?} for {:?}", a.name, a.phase, a.count, a.inputs, b.inputs);
+            }
+        }
+        assert!(wrong / all < 0.02, "{} {:?}: {wrong} of {all} µs", from.workload.name, from.workload.batch_size);
+    }
 }

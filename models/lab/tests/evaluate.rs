@@ -1,12 +1,11 @@
-//! `evaluate` as the program is called: small files in, tables out; and the real tables where
-//! they lie beside a checkout (`../shared/data`).
+//! `evaluate` as the program is called: small files in, tables out.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 #[path = "../../../tests/common/program.rs"]
 mod program;
 
-use program::{Folder, row, rows, shared};
+use program::{Folder, row, rows};
 use serde_json::Value;
 
 const TABLE: &str = "op,gpu,B,H,latency_ms,kernel,grid_x,grid_y,grid_z,block_x,block_y,block_z
@@ -153,19 +152,4 @@ fn a_few_measurements_are_judged() {
     assert!(error(&five) < error(&without), "{found}");
     assert_eq!(row("learned, 20 measured"), None);
     assert!(folder.error(&["evaluate", "ops", "ops", "--few", "0"]).contains("--few"));
-}
-
-#[test]
-fn the_real_tables_are_read_in_full() {
-    let (Some(steps), Some(traces)) = (shared("neusight/steps"), shared("traces/gpu")) else { return };
-    let folder = Folder::new();
-    let found = folder.json(&["evaluate", "steps", &steps, "--origin", &steps]);
-    assert_eq!(row(&found, "training", "from the origin")["pairs"], 38);
-    assert_eq!(row(&found, "inference", "from the origin")["pairs"], 198);
-    let found = folder.json(&["evaluate", "traces", &traces]);
-    let [pairs, unmeasured] = found.as_array().unwrap().as_slice() else { panic!("{found}") };
-    // Three workloads on two GPUs: each direction and each from shapes alone.
-    let measured = |row: &&Value| row["group"].as_str().unwrap().ends_with(": step") && row["measured_us"].is_number();
-    assert_eq!(rows(pairs).iter().filter(measured).count(), 12);
-    assert!(rows(unmeasured).iter().all(|row| row.get("measured_us").is_none()));
 }

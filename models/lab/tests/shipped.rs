@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+#[macro_use]
+#[path = "../../../tests/common/needs.rs"]
+mod needs;
 #[path = "../../../tests/common/program.rs"]
 mod program;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use habitat_tui::catalog::Catalog;
@@ -17,16 +20,38 @@ use habitat_tui::predict::kernelwise::Judged;
 use habitat_tui::predict::{Method, MethodChoice, Mode};
 use habitat_tui::store::{bundled, profet};
 use habitat_tui_lab::learn::black_box::{cross_validate, judge};
-use program::{Folder, row, rows, shared};
+use needs::shared;
+use program::{Folder, row, rows};
 use serde_json::Value;
 
+trials! {
+    always () => [logs_far_beyond_what_was_fitted],
+    with (shared("")) => [
+        the_errors_told_are_those_found,
+        larger_batches_on_measured_steps,
+        steps_of_networks_and_gpus_left_out,
+        the_real_tables_are_read_in_full,
+    ],
+    with (shared("profet")) => [
+        the_shipped_model_is_that_of_the_data,
+        networks_that_were_left_out_are_predicted,
+        one_folder_judges_another,
+    ],
+}
+
+fn main() -> std::process::ExitCode {
+    needs::run([trials()])
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
 /// The figures that the choice rests on are those that the shipped models give.
-#[test]
-fn the_errors_told_are_those_found() {
-    let Some(data) = shared("") else { return };
+fn the_errors_told_are_those_found(data: &Path) {
     let models: PathBuf = [env!("CARGO_MANIFEST_DIR"), ".."].iter().collect();
     let folder = Folder::new();
-    let found = folder.json(&["evaluate", "methods", &data, "--models", models.to_str().unwrap()]);
+    let found = folder.json(&["evaluate", "methods", text(data), "--models", models.to_str().unwrap()]);
     let situations = [
         ("inference, shapes alone", Known::Shapes, Mode::Inference),
         ("training, shapes alone", Known::Shapes, Mode::Training),
@@ -50,7 +75,6 @@ fn the_errors_told_are_those_found() {
     assert!(seen > 12, "{seen}");
 }
 
-#[test]
 fn logs_far_beyond_what_was_fitted() {
     let folder = Folder::new();
     let real: Vec<String> = ["mlp", "cnn", "lstm"]
@@ -72,11 +96,9 @@ fn logs_far_beyond_what_was_fitted() {
     }
 }
 
-#[test]
-fn larger_batches_on_measured_steps() {
-    let Some(profet) = shared("profet") else { return };
-    let Some(steps) = shared("neusight/steps") else { return };
-    let found = Folder::new().json(&["evaluate", "batches", &profet, "--steps", &steps]);
+fn larger_batches_on_measured_steps(data: &Path) {
+    let (profet, steps) = (data.join("profet"), data.join("neusight/steps"));
+    let found = Folder::new().json(&["evaluate", "batches", text(&profet), "--steps", text(&steps)]);
     let [beyond, inside, scaled, samples] = &found.as_array().unwrap()[..] else { panic!("{found}") };
     let figure = |group: &str, method: &str, key: &str| row(beyond, group, method)[key].as_f64().unwrap();
     for (group, mean) in [("all, 2 times", 0.044), ("all, 4 times", 0.090)] {
@@ -99,11 +121,10 @@ fn larger_batches_on_measured_steps() {
 }
 
 /// The paper's 7 % within a GPU and 15.2 % onto another.
-#[test]
-fn steps_of_networks_and_gpus_left_out() {
-    let Some(dir) = shared("neusight") else { return };
+fn steps_of_networks_and_gpus_left_out(data: &Path) {
+    let dir = data.join("neusight");
     let folder = Folder::new();
-    let found = folder.json(&["evaluate", "kernelwise", &dir]);
+    let found = folder.json(&["evaluate", "kernelwise", text(&dir)]);
     let [operators, within, elsewhere, faster, _, queue, _] = &found.as_array().unwrap()[..] else { panic!("{found}") };
     let error = |table: &Value, method: &str| row(table, "all", method)["mean_absolute_error"].as_f64().unwrap();
     assert!(error(within, "kernel-wise") < 0.075 && error(within, "layer-wise") < 0.085);
@@ -143,24 +164,17 @@ fn steps_of_networks_and_gpus_left_out() {
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));
 
-/// PROFET's tables, where there are any.
-fn data() -> Option<PathBuf> {
-    shared("profet").map(PathBuf::from)
-}
-
 /// Every n-th repetition: the nine say nearly the same.
 fn first_repetition(rows: Vec<Recorded>) -> Vec<Recorded> {
     rows.into_iter().filter(|row| &*row.repetition == "exp01").collect()
 }
 
 /// The shipped model is what training on the data gives, to the byte.
-#[test]
-fn the_shipped_model_is_that_of_the_data() {
-    let Some(dir) = data() else { return };
-    let rows = profet::read(&dir).unwrap();
+fn the_shipped_model_is_that_of_the_data(dir: &Path) {
+    let rows = profet::read(dir).unwrap();
     assert_eq!(rows.len(), 4 * 2178);
     let shipped = bundled::black_box();
-    let sizes = sizes::fit(&profet::read_latencies(&dir).unwrap());
+    let sizes = sizes::fit(&profet::read_latencies(dir).unwrap());
     let all: Vec<&Recorded> = rows.iter().collect();
     let again = fit(&all, &CATALOG, shipped.trained_on(), sizes).unwrap();
     assert_eq!(again.settings(), shipped.settings());
@@ -174,10 +188,8 @@ fn the_shipped_model_is_that_of_the_data() {
 }
 
 /// Networks left out, one repetition: the aims, with what nine repetitions add.
-#[test]
-fn networks_that_were_left_out_are_predicted() {
-    let Some(dir) = data() else { return };
-    let rows = first_repetition(profet::read(&dir).unwrap());
+fn networks_that_were_left_out_are_predicted(dir: &Path) {
+    let rows = first_repetition(profet::read(dir).unwrap());
     let keep = ["VGG11", "VGG16", "ResNet18", "ResNet50", "AlexNet", "InceptionV3"];
     let rows: Vec<Recorded> = rows.into_iter().filter(|row| keep.contains(&&*row.network)).collect();
     let mut groups = Vec::new();
@@ -193,9 +205,7 @@ fn networks_that_were_left_out_are_predicted() {
 }
 
 /// A table of three networks, written and judged: columns by name, in any order.
-#[test]
-fn one_folder_judges_another() {
-    let Some(data) = data() else { return };
+fn one_folder_judges_another(data: &Path) {
     let folder = Folder::new();
     let mut reader = String::new();
     std::io::Read::read_to_string(
@@ -236,4 +246,18 @@ fn one_folder_judges_another() {
     let none = folder.error(&["evaluate", "black-box"]);
     assert!(none.contains("--train"), "{none}");
     assert!(folder.error(&["evaluate", "black-box", "."]).contains("anchor_"));
+}
+
+fn the_real_tables_are_read_in_full(data: &Path) {
+    let (steps, traces) = (data.join("neusight/steps"), data.join("traces/gpu"));
+    let folder = Folder::new();
+    let found = folder.json(&["evaluate", "steps", text(&steps), "--origin", text(&steps)]);
+    assert_eq!(row(&found, "training", "from the origin")["pairs"], 38);
+    assert_eq!(row(&found, "inference", "from the origin")["pairs"], 198);
+    let found = folder.json(&["evaluate", "traces", text(&traces)]);
+    let [pairs, unmeasured] = found.as_array().unwrap().as_slice() else { panic!("{found}") };
+    // Three workloads on two GPUs: each direction and each from shapes alone.
+    let measured = |row: &&Value| row["group"].as_str().unwrap().ends_with(": step") && row["measured_us"].is_number();
+    assert_eq!(rows(pairs).iter().filter(measured).count(), 12);
+    assert!(rows(unmeasured).iter().all(|row| row.get("measured_us").is_none()));
 }
