@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 pub use engine::{Engine, SaveOutcome, Solved};
 use job::Job;
-use list::Table;
 use live::Live;
 use modal::Modal;
-pub use msg::{Effect, Msg, Screen, Target};
+pub use msg::{Effect, Msg, Target};
+pub use screen::Screen;
 use screen::overview::OverviewState;
 use screen::plan::PlanState;
 use screen::predict::PredictState;
@@ -179,9 +179,10 @@ impl App {
             setup: Setup { themes, ..setup },
         };
         if let Some(filter) = app.setup.filter.clone() {
-            match app.screen {
-                Screen::Profile => app.profile.list.filter = filter,
-                _ => app.predict.list.filter = filter,
+            let sorts = !app.screen.behaviour().sorts(&app).is_empty();
+            let screen = if sorts { app.screen } else { Screen::Predict };
+            if let Some(list) = screen.behaviour().list_mut(&mut app) {
+                list.set_filter(filter);
             }
         }
         app
@@ -195,17 +196,6 @@ impl App {
     /// The goal being edited.
     pub const fn goal(&self) -> &Goal {
         &self.setup.goal
-    }
-
-    /// The table in focus, as it is shown and copied; `None` where there is none.
-    pub fn table(&self) -> Option<Table> {
-        match self.screen {
-            Screen::Overview | Screen::Job => None,
-            Screen::Profile => Some(screen::profile::table(self)),
-            Screen::Predict if self.predict.opened.is_some() => Some(screen::predict::operations_table(self)),
-            Screen::Predict => Some(screen::predict::table(self)),
-            Screen::Plan => screen::plan::lower_table(self),
-        }
     }
 
     /// The GPUs that the step may have been recorded on, where that is not known.

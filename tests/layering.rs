@@ -8,7 +8,8 @@
 //!    front-end crate. Arrows point one way: units → {profile, catalog, pricing}; profile's plain
 //!    data → op → profile's readers of recordings; regress, profile, op and catalog → predict;
 //!    predict and pricing → plan.
-//! 2. report: core → text. terminal: the only way to standard output and standard error.
+//! 2. report: core → text; of settings the roles of a theme, by which a cell says what it means.
+//!    terminal: the only way to standard output and standard error.
 //! 3. store: files and folders; knows profile, op, catalog, pricing, and predict's weights and logs.
 //!    capture: a job started, listened to, and what it did as a profile; a GPU measured, and
 //!    what it reaches as a calibration; knows profile and catalog.
@@ -164,7 +165,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("predict", vec!["units", "text", "regress", "profile", "op", "catalog"]),
         ("plan", vec!["units", "text", "predict", "pricing"]),
         ("learn", vec!["units", "text", "regress", "profile", "op", "catalog", "predict"]),
-        ("report", all_core.clone()),
+        ("report", with(&["settings"])),
         ("store", vec!["units", "text", "regress", "profile", "op", "catalog", "pricing", "predict"]),
         ("capture", vec!["units", "text", "profile", "catalog"]),
         ("live", vec!["units", "text", "profile"]),

@@ -1,9 +1,7 @@
-//! What works here and now: the rules of the action table evaluated on the state.
+//! What works here and now: what the actions of the table need, looked up in the state.
 
 use crate::action::{ACTIONS, Action, Needs, Spec};
-use crate::app::screen::plan::Pane;
-use crate::app::slider::Knob;
-use crate::app::{App, Screen};
+use crate::app::App;
 
 /// A key of the footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,77 +17,43 @@ pub struct Hint {
 impl App {
     /// Why the action does nothing here and now; `None` if it works.
     pub fn unavailable(&self, action: Action) -> Option<&'static str> {
-        let on = |screen| self.screen == screen;
-        let slider = on(Screen::Plan) && self.planner.pane == Pane::Goal;
-        let moves = matches!(action, Action::Top | Action::Bottom | Action::PageUp | Action::PageDown);
-        match action.spec().needs {
-            Needs::Job if self.live.is_none() => {
-                Some("no job was started here; `habitat-tui run -- python train.py` does")
+        let needs = action.spec().needs;
+        let screen = self.screen.behaviour();
+        // What does not hang on a recording.
+        let is_there = match needs {
+            Needs::Nothing => true,
+            Needs::Job => self.live.is_some(),
+            Needs::Closable => {
+                let filtered = screen.list(self).is_some_and(|list| !list.filter.is_empty());
+                self.modal.is_some() || screen.is_open(self) || filtered
             }
-            Needs::Closable if !self.closable() => Some("nothing to close or clear"),
-            Needs::Nothing | Needs::Job | Needs::Closable => None,
-            Needs::Table if moves && on(Screen::Job) => None,
-            Needs::RunningJob if self.job_runs() => None,
-            _ if self.is_awaiting() => Some("nothing is recorded yet"),
-            Needs::Table if on(Screen::Overview) || on(Screen::Job) => Some("there is no table on this screen"),
-            Needs::SortableTable if !on(Screen::Profile) && !on(Screen::Predict) => {
-                Some("works on the tables of profile and predict")
-            }
-            Needs::Detail if !on(Screen::Profile) && !on(Screen::Predict) => Some("nothing to open here"),
-            Needs::Panes if !on(Screen::Profile) && !on(Screen::Plan) => Some("this screen has one pane"),
-            Needs::ProfileScreen if !on(Screen::Profile) => Some("works on the profile screen"),
-            Needs::Prediction if !on(Screen::Predict) => Some("works on the predict screen"),
-            Needs::Prediction if self.predictions.value().is_none() => Some("there is no prediction yet"),
-            Needs::PlanScreen if !on(Screen::Plan) => Some("works on the plan screen"),
-            Needs::Slider if !slider => Some("works on the sliders of the plan screen"),
-            Needs::Limit if !slider || self.planner.knob == Knob::Work => {
-                Some("works on the deadline and budget of the plan screen")
-            }
-            Needs::Plan if self.plan.value().is_none() => Some("there is no plan yet"),
+            Needs::Running if self.job_runs() => true,
+            _ if screen.awaits().is_none() && screen.gives(self, needs) => true,
+            _ if self.is_awaiting() => return Some("nothing is recorded yet"),
+            Needs::Running => self.plan.is_running() || self.predictions.is_running(),
+            Needs::UnknownOrigin => !self.origins().gpus.is_empty(),
             Needs::Plan if self.plan.value().is_some_and(|plan| plan.parts.is_empty()) => {
-                Some("no plan meets the limits, so there is nothing to write")
+                return Some("no plan meets the limits, so there is nothing to write");
             }
-            Needs::UnknownOrigin if self.origins().gpus.is_empty() => {
-                Some("the GPU is known, or nothing tells which it may have been")
+            Needs::Plan => self.plan.value().is_some(),
+            Needs::Prediction if screen.gives(self, needs) && self.predictions.value().is_none() => {
+                return Some("there is no prediction yet");
             }
-            Needs::RunningJob if !self.plan.is_running() && !self.predictions.is_running() => {
-                Some("nothing is being computed")
-            }
-            _ => None,
-        }
-    }
-
-    fn closable(&self) -> bool {
-        self.modal.is_some()
-            || self.has_open()
-            || match self.screen {
-                Screen::Profile => !self.profile.list.filter.is_empty(),
-                Screen::Predict => self.predict.opened.is_some() || !self.predict.list.filter.is_empty(),
-                Screen::Overview | Screen::Plan | Screen::Job => false,
-            }
-    }
-
-    /// Whether something is open on the screen that Esc closes before it clears a filter.
-    fn has_open(&self) -> bool {
-        match self.screen {
-            Screen::Profile => self.profile.zoomed,
-            Screen::Predict => self.predict.opened.is_some() && self.predict.operations.filter.is_empty(),
-            Screen::Overview | Screen::Plan | Screen::Job => false,
-        }
+            _ => screen.gives(self, needs),
+        };
+        (!is_there).then_some(needs.missing())
     }
 
     /// The keys for the footer: those of the dialog, else of the screen.
     pub fn footer(&self) -> Vec<Hint> {
         if let Some(modal) = &self.modal {
-            return modal
-                .keys()
-                .iter()
-                .map(|(key, word)| Hint { key: (*key).to_owned(), word, action: None })
-                .collect();
+            let hint = |(key, word): &(&str, &'static str)| Hint { key: (*key).to_owned(), word, action: None };
+            return modal.keys().iter().map(hint).collect();
         }
+        let is_open = self.screen.behaviour().is_open(self);
         let hint = |spec: &Spec| Hint {
             key: self.setup.keymap.hint(spec.action),
-            word: if spec.action == Action::Close && self.has_open() { "close" } else { spec.short },
+            word: if spec.action == Action::Close && is_open { "close" } else { spec.short },
             action: Some(spec.action),
         };
         self.actions().into_iter().map(hint).collect()
@@ -98,22 +62,19 @@ impl App {
     /// The actions for the footer: what works here and has a word and a key, the more
     /// particular to the screen first, the ever-present last.
     fn actions(&self) -> Vec<&'static Spec> {
-        let mut shown: Vec<&Spec> = ACTIONS
-            .iter()
-            .filter(|spec| {
-                !spec.short.is_empty()
-                    && self.unavailable(spec.action).is_none()
-                    && !self.setup.keymap.keys(spec.action).is_empty()
-            })
-            .collect();
+        let shown = |spec: &&Spec| {
+            !spec.short.is_empty()
+                && self.unavailable(spec.action).is_none()
+                && !self.setup.keymap.keys(spec.action).is_empty()
+        };
+        let mut shown: Vec<&Spec> = ACTIONS.iter().filter(shown).collect();
         // The way to more first, so that a narrow footer still has it.
-        let place = |spec: &Spec| match spec.action {
+        shown.sort_by_key(|spec| match spec.action {
             Action::Help => 0,
             Action::Palette | Action::Back => 3,
             Action::Open | Action::Left | Action::Right | Action::SetValue | Action::NoLimit => 1,
             _ => 2,
-        };
-        shown.sort_by_key(|spec| place(spec));
+        });
         shown
     }
 }

@@ -7,6 +7,7 @@ use crate::app::engine::SaveOutcome;
 use crate::app::live::Leaving;
 use crate::app::modal::{self, Modal};
 use crate::app::msg::Effect;
+use crate::app::screen::plan;
 use crate::app::slider::{self, Knob};
 use crate::app::{App, Tone};
 use crate::predict::compare::Compared;
@@ -27,9 +28,8 @@ impl App {
         match &mut self.modal {
             Some(Modal::Filter { input, .. }) => {
                 let text = input.text();
-                if let Some(list) = self.list_mut() {
-                    list.filter = text;
-                    list.selected = 0;
+                if let Some(list) = self.screen.behaviour().list_mut(self) {
+                    list.set_filter(text);
                 }
             }
             Some(Modal::Help { scroll, .. }) => *scroll = 0,
@@ -71,7 +71,7 @@ impl App {
         match key.code {
             Code::Esc => {
                 if let Some(Modal::Filter { before, .. }) = self.modal.take()
-                    && let Some(list) = self.list_mut()
+                    && let Some(list) = self.screen.behaviour().list_mut(self)
                 {
                     list.filter = before;
                 }
@@ -128,8 +128,8 @@ impl App {
             Some(Modal::Value { knob, input, .. }) => {
                 let text = input.text();
                 match slider::parse(&text, knob == Knob::Deadline) {
-                    Some(value) => self.set_knob(knob, Some(value), effects),
-                    None if text.trim().is_empty() && knob != Knob::Work => self.set_knob(knob, None, effects),
+                    Some(value) => plan::set_knob(self, knob, Some(value), effects),
+                    None if text.trim().is_empty() && knob != Knob::Work => plan::set_knob(self, knob, None, effects),
                     None => {
                         let hint = match knob {
                             Knob::Deadline => "a number of hours above 0, such as 48, 2d or 90m",
@@ -144,9 +144,9 @@ impl App {
             Some(Modal::Export { input, exists, .. }) => {
                 let path = input.text().trim().to_owned();
                 let error = path.is_empty().then(|| "write the path of the file".to_owned());
-                let plan = self.plan.shared().zip(self.predictions.shared()).filter(|_| error.is_none());
-                let saving = plan.is_some();
-                if let Some((plan, predictions)) = plan {
+                let answer = self.plan.shared().zip(self.predictions.shared()).filter(|_| error.is_none());
+                let saving = answer.is_some();
+                if let Some((plan, predictions)) = answer {
                     effects.push(Effect::Save { plan, predictions, path, overwrite: exists });
                 }
                 self.modal = Some(Modal::Export { input, exists: false, error, saving });
@@ -173,8 +173,8 @@ impl App {
     /// Takes the user's word for the GPU that the step was recorded on.
     fn recorded_on(&mut self, gpu: GpuSlug, effects: &mut Vec<Effect>) {
         if let Some(origin) = &mut Arc::make_mut(&mut self.setup.profile).origin {
-            self.message = Some((Tone::Good, format!("recorded on {gpu}, as you say (--origin {gpu})")));
-            origin.gpu = Some(gpu);
+            origin.gpu = Some(gpu.clone());
+            self.tell(Tone::Good, format!("recorded on {gpu}, as you say (--origin {gpu})"));
         }
         self.start_predict(effects);
     }
@@ -190,16 +190,16 @@ impl App {
         let chosen = self.comparison.value().and_then(|comparison| comparison.methods.get(selected)).cloned();
         match chosen {
             Some(Compared { method, missing: None }) if !self.answers(selected) => {
-                self.message = Some((Tone::Hint, format!("{} has no answer on {gpu}", method.name())));
+                self.tell(Tone::Hint, format!("{} has no answer on {gpu}", method.name()));
                 self.modal = Some(Modal::Methods { gpu, selected });
             }
             Some(Compared { method, missing: None }) => {
                 self.method = Some(method);
-                self.message = Some((Tone::Good, format!("method {} everywhere", method.name())));
+                self.tell(Tone::Good, format!("method {} everywhere", method.name()));
                 self.start_predict(effects);
             }
             Some(Compared { method, missing: Some(why) }) => {
-                self.message = Some((Tone::Hint, format!("{}: {}", method.name(), crate::text::clean(&why, 200))));
+                self.tell(Tone::Hint, format!("{}: {}", method.name(), crate::text::clean(&why, 200)));
                 self.modal = Some(Modal::Methods { gpu, selected });
             }
             // Still being worked out.
@@ -213,7 +213,7 @@ impl App {
                 if matches!(modal, Some(Modal::Export { .. })) {
                     *modal = None;
                 }
-                self.message = Some((Tone::Good, format!("wrote {}", crate::text::clean(&path, 200))));
+                self.tell(Tone::Good, format!("wrote {}", crate::text::clean(&path, 200)));
             }
             (SaveOutcome::Exists, Some(Modal::Export { exists, saving, .. })) => {
                 *exists = true;
@@ -224,10 +224,10 @@ impl App {
                 *saving = false;
             }
             (SaveOutcome::Failed(why), _) => {
-                self.message = Some((Tone::Bad, format!("not written: {}", crate::text::clean(&why, 300))));
+                self.tell(Tone::Bad, format!("not written: {}", crate::text::clean(&why, 300)));
             }
             (SaveOutcome::Exists, _) => {
-                self.message = Some((Tone::Bad, "not written: there is a file of that name".to_owned()));
+                self.tell(Tone::Bad, "not written: there is a file of that name".to_owned());
             }
         }
     }

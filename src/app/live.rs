@@ -114,7 +114,7 @@ impl App {
     fn adopt(&mut self, profile: Profile, effects: &mut Vec<Effect>) {
         let output = self.live.as_ref().map(|live| live.job.output.clone()).unwrap_or_default();
         if self.is_awaiting() {
-            self.message = Some((Tone::Good, format!("recorded; the profile is {output}")));
+            self.tell(Tone::Good, format!("recorded; the profile is {output}"));
         }
         self.overview = OverviewState::new(&profile);
         let (selected, scroll) = (self.profile.list.selected, self.profile.scroll);
@@ -124,12 +124,6 @@ impl App {
         self.setup.profile = Arc::new(profile);
         self.setup.source = Source::Given(output);
         self.start_predict(effects);
-    }
-
-    pub(super) fn scroll_output(&mut self, by: isize) {
-        if let Some(live) = &mut self.live {
-            live.above = live.above.saturating_add_signed(-by).min(live.output.len().saturating_sub(1));
-        }
     }
 
     /// Cancels what is being computed, else asks whether to stop the job.

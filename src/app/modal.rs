@@ -100,6 +100,21 @@ impl Modal {
         }
     }
 
+    /// The row selected in its list, where a click chooses one.
+    pub const fn selected_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Palette { selected, .. }
+            | Self::Methods { selected, .. }
+            | Self::Origin { selected, .. }
+            | Self::Leave { selected } => Some(selected),
+            Self::Help { .. }
+            | Self::Filter { .. }
+            | Self::Value { .. }
+            | Self::Batches { .. }
+            | Self::Export { .. } => None,
+        }
+    }
+
     /// The line being typed, where there is one.
     pub const fn input_mut(&mut self) -> Option<&mut Input> {
         match self {
@@ -142,7 +157,7 @@ pub enum HelpLine {
 pub fn help_lines(app: &App, query: &str) -> Vec<HelpLine> {
     let found = matching(app, query);
     let mut lines = Vec::new();
-    for group in Group::ALL {
+    for &group in Group::ALL {
         let mut entries = found.iter().filter(|spec| spec.group == group).peekable();
         if entries.peek().is_some() {
             if !lines.is_empty() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::action::Action;
 use crate::app::engine::{SaveOutcome, Solved};
+use crate::app::screen::Screen;
 use crate::app::slider::Knob;
 use crate::live;
 use crate::plan::{Goal, Plan};
@@ -13,49 +14,6 @@ use crate::predict::{MethodChoice, Predictions};
 use crate::profile::Profile;
 use crate::settings::keymap::Key;
 use crate::units::GpuSlug;
-
-/// The screens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Screen {
-    /// What was recorded and the answer so far.
-    #[default]
-    Overview,
-    /// Where the time goes.
-    Profile,
-    /// Every GPU.
-    Predict,
-    /// Which offer.
-    Plan,
-    /// The job that runs, where one was started.
-    Job,
-}
-
-impl Screen {
-    /// All, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Overview, Self::Profile, Self::Predict, Self::Plan, Self::Job];
-
-    /// Its name on screen and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Overview => "overview",
-            Self::Profile => "profile",
-            Self::Predict => "predict",
-            Self::Plan => "plan",
-            Self::Job => "job",
-        }
-    }
-
-    /// The action that goes there.
-    pub const fn action(self) -> Action {
-        match self {
-            Self::Overview => Action::Overview,
-            Self::Profile => Action::Profile,
-            Self::Predict => Action::Predict,
-            Self::Plan => Action::Plan,
-            Self::Job => Action::Job,
-        }
-    }
-}
 
 /// What can be under the mouse.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -123,8 +81,12 @@ pub enum Msg {
     Live(live::Update),
     /// A file was written, or not.
     Saved(SaveOutcome),
-    /// Something was copied (what), or not (why).
-    Copied(Result<String, String>),
+    /// Something was copied: what.
+    Copied(String),
+    /// The clipboard was refused, and why.
+    NotCopied(String),
+    /// The terminal did not switch its mouse, and why.
+    MouseRefused(String),
 }
 
 /// Something the runner is asked to do.
@@ -181,7 +143,7 @@ pub enum Effect {
         /// Whether an existing file may be replaced.
         overwrite: bool,
     },
-    /// Put text on the clipboard, and answer with [`Msg::Copied`].
+    /// Put text on the clipboard, and answer with [`Msg::Copied`] or [`Msg::NotCopied`].
     Copy {
         /// The text.
         text: String,
@@ -190,7 +152,7 @@ pub enum Effect {
     },
     /// Pass a wish on to the job.
     Job(live::Wish),
-    /// Switch the mouse.
+    /// Switch the mouse; answer with [`Msg::MouseRefused`] where that fails.
     Mouse(bool),
     /// Draw everything anew.
     Redraw,

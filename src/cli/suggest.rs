@@ -59,13 +59,13 @@ fn table(found: &[Suggestion], gpu: &GpuSlug) -> Result<Table, CliError> {
         if one.within.len() > 1 {
             within = format!("{within} +{}", one.within.len() - 1);
         }
-        let share = |value: f64| Cell::of(percent(value), value);
+        let share = |value: f64| Cell::new(percent(value), value);
         table.push(vec![
-            Cell::same(line.table),
-            Cell::same(sizes.join(" ")),
-            Cell::same(line.dtype),
-            Cell::same(within),
-            Cell::of(format!("{:.3}", one.time.as_millis()), one.time.as_millis()),
+            Cell::text(line.table),
+            Cell::text(sizes.join(" ")),
+            Cell::text(line.dtype),
+            Cell::text(within),
+            Cell::new(format!("{:.3}", one.time.as_millis()), one.time.as_millis()),
             share(one.share),
             share(one.deviation),
             share(one.removed),

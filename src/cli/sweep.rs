@@ -243,9 +243,9 @@ fn knee_table(knees: &[Knee]) -> Table {
         Column::number("doubled < 10 %", "doubling_gbps"),
     ]);
     let at =
-        |gbps: Option<f64>| gbps.map_or_else(|| Cell::of("beyond", ""), |gbps| Cell::of(format!("{gbps:.0}"), gbps));
+        |gbps: Option<f64>| gbps.map_or_else(|| Cell::new("beyond", ""), |gbps| Cell::new(format!("{gbps:.0}"), gbps));
     for knee in knees {
-        table.push(vec![Cell::same(knee.method), at(knee.half_lost_gbps), at(knee.flat_gbps), at(knee.doubling_gbps)]);
+        table.push(vec![Cell::text(knee.method), at(knee.half_lost_gbps), at(knee.flat_gbps), at(knee.doubling_gbps)]);
     }
     table
 }
@@ -261,17 +261,17 @@ fn table(points: &[Point]) -> Table {
         Column::text("kernel-wise", ""),
     ]);
     let longest = points.iter().map(|point| point.kernel_wise_ms).fold(0.0, f64::max);
-    let milliseconds = |value: f64| Cell::of(format!("{value:.1}"), value);
+    let milliseconds = |value: f64| Cell::new(format!("{value:.1}"), value);
     for point in points {
         let bar = "█".repeat((point.kernel_wise_ms / longest * BAR).round() as usize);
         table.push(vec![
-            Cell::of(format!("{:.0}", point.bandwidth_gbps), point.bandwidth_gbps),
+            Cell::new(format!("{:.0}", point.bandwidth_gbps), point.bandwidth_gbps),
             milliseconds(point.kernel_wise_ms),
-            Cell::same(""),
-            Cell::of(format!("{:.2}", point.elasticity), point.elasticity),
+            Cell::text(""),
+            Cell::new(format!("{:.2}", point.elasticity), point.elasticity),
             Cell::maybe(point.published_ms, milliseconds),
             Cell::maybe(point.roofline_ms, milliseconds),
-            Cell::of(bar, ""),
+            Cell::new(bar, ""),
         ]);
     }
     table

@@ -42,25 +42,25 @@ fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
     let needed = memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(*batch)));
     let at_most = sweep.memory.is_some_and(|line| line.is_upper_bound());
     vec![
-        Cell::same(&gpu.gpu.slug),
-        Cell::of(format::grouped(*batch as f64), batch),
-        Cell::of(format::time(step.mid), step.mid.get()),
-        if step.low == step.high { Cell::unknown() } else { Cell::same(format::time_range(step.low, step.high)) },
-        Cell::same(step.low.get()),
-        Cell::same(step.high.get()),
-        Cell::same(wide[0].get()),
-        Cell::same(wide[1].get()),
-        Cell::of(format::number(throughput.mid.get()), throughput.mid.get()),
+        Cell::text(&gpu.gpu.slug),
+        Cell::new(format::grouped(*batch as f64), batch),
+        Cell::new(format::time(step.mid), step.mid.get()),
+        if step.low == step.high { Cell::unknown() } else { Cell::text(format::time_range(step.low, step.high)) },
+        Cell::text(step.low.get()),
+        Cell::text(step.high.get()),
+        Cell::text(wide[0].get()),
+        Cell::text(wide[1].get()),
+        Cell::new(format::number(throughput.mid.get()), throughput.mid.get()),
         Cell::maybe(needed, |needed| {
-            Cell::of(format!("{}{}", if at_most { "≤ " } else { "" }, format::memory(needed)), needed.get())
+            Cell::new(format!("{}{}", if at_most { "≤ " } else { "" }, format::memory(needed)), needed.get())
         }),
-        Cell::same(memory.fits),
-        Cell::of(
+        Cell::text(memory.fits),
+        Cell::new(
             if is_shapes(sweep, *batch) { format!("{}, shapes scaled", step.method) } else { step.method.to_string() },
             step.method,
         ),
-        Cell::same(&memory.reason),
-        Cell::same(sweep.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>().join("; ")),
+        Cell::text(&memory.reason),
+        Cell::text(sweep.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>().join("; ")),
     ]
 }
 
@@ -79,14 +79,14 @@ pub fn lines(sweep: &Sweep) -> Table {
     ]);
     let at_least = sweep.memory.is_some_and(|line| line.is_upper_bound());
     for gpu in &sweep.gpus {
-        let micros = |value: f64| Cell::of(format::time(Micros::known(value)), value);
+        let micros = |value: f64| Cell::new(format::time(Micros::known(value)), value);
         table.push(vec![
-            Cell::same(&gpu.gpu.slug),
+            Cell::text(&gpu.gpu.slug),
             Cell::maybe(gpu.line, |(line, _)| micros(line.intercept)),
             Cell::maybe(gpu.line, |(line, _)| micros(line.slope)),
-            Cell::maybe(gpu.line, |(_, share)| Cell::of(format::percent(share), share)),
+            Cell::maybe(gpu.line, |(_, share)| Cell::new(format::percent(share), share)),
             Cell::maybe(gpu.largest, |largest| {
-                Cell::of(
+                Cell::new(
                     format!("{}{}", if at_least { "at least " } else { "" }, format::grouped(largest as f64)),
                     largest,
                 )
@@ -108,16 +108,16 @@ pub fn families(sweep: &Sweep) -> Table {
     ]);
     for gpu in &sweep.gpus {
         for of in &gpu.families {
-            let micros = |value: f64| Cell::of(format::time(Micros::known(value)), value);
+            let micros = |value: f64| Cell::new(format::time(Micros::known(value)), value);
             let times: Vec<String> =
                 of.times.iter().map(|(batch, time)| format!("{batch}: {}", format::time(*time))).collect();
             table.push(vec![
-                Cell::same(&gpu.gpu.slug),
-                Cell::same(of.family.name()),
+                Cell::text(&gpu.gpu.slug),
+                Cell::text(of.family.name()),
                 micros(of.line.intercept),
                 micros(of.line.slope),
-                Cell::of(format!("{:.4}", of.r_squared), of.r_squared),
-                Cell::same(times.join(", ")),
+                Cell::new(format!("{:.4}", of.r_squared), of.r_squared),
+                Cell::text(times.join(", ")),
             ]);
         }
     }

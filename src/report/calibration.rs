@@ -116,21 +116,21 @@ pub fn table(calibration: &Calibration, gpu: &GpuSpec) -> Table {
         Column::text("under load", "under_load"),
     ]);
     for row in rows(calibration, gpu) {
-        let number = |value: f64| Cell::of(format!("{value:.*}", digits(value)), value);
+        let number = |value: f64| Cell::new(format!("{value:.*}", digits(value)), value);
         let Spread { median, low, high, .. } = row.spread;
         let places = digits(median).max(1);
         table.push(vec![
-            Cell::of(row.name, row.key),
-            Cell::of(format!("{median:.places$} {}", row.unit), median),
-            Cell::same(row.unit),
-            Cell::of(format!("{low:.places$}–{high:.places$}"), low),
-            Cell::same(high),
+            Cell::new(row.name, row.key),
+            Cell::new(format!("{median:.places$} {}", row.unit), median),
+            Cell::text(row.unit),
+            Cell::new(format!("{low:.places$}–{high:.places$}"), low),
+            Cell::text(high),
             Cell::maybe(row.nominal, number),
             Cell::maybe(row.nominal, |nominal| {
-                Cell::of(format!("{:.0} %", median / nominal * 100.0), median / nominal)
+                Cell::new(format!("{:.0} %", median / nominal * 100.0), median / nominal)
             }),
             Cell::maybe(row.published, number),
-            Cell::maybe(row.load, |load| Cell::same(state(load))),
+            Cell::maybe(row.load, |load| Cell::text(state(load))),
         ]);
     }
     table

@@ -167,17 +167,17 @@ pub fn table(comparison: &Comparison) -> Table {
             // The median of a measured step has no range here.
             let range = |end: Micros| if step.method == Method::Measured { None } else { Some(end) };
             let row = vec![
-                Cell::same(&on.gpu.slug),
-                Cell::same(step.method),
-                Cell::of(format::time(step.mid), step.mid.get()),
-                Cell::maybe(range(step.low), |low| Cell::same(format::time_range(low, step.high))),
-                Cell::maybe(range(step.low), |low| Cell::same(low.get())),
-                Cell::maybe(range(step.high), |high| Cell::same(high.get())),
+                Cell::text(&on.gpu.slug),
+                Cell::text(step.method),
+                Cell::new(format::time(step.mid), step.mid.get()),
+                Cell::maybe(range(step.low), |low| Cell::text(format::time_range(low, step.high))),
+                Cell::maybe(range(step.low), |low| Cell::text(low.get())),
+                Cell::maybe(range(step.high), |high| Cell::text(high.get())),
                 Cell::unknown(),
                 Cell::unknown(),
                 Cell::unknown(),
                 Cell::unknown(),
-                Cell::same("yes"),
+                Cell::text("yes"),
             ];
             table.push(row);
         }
@@ -185,17 +185,17 @@ pub fn table(comparison: &Comparison) -> Table {
             let Some(answer) = answer else { continue };
             let validated = answer.validated.as_ref();
             table.push(vec![
-                Cell::same(&on.gpu.slug),
-                Cell::same(compared.method.name()),
-                Cell::of(format::time(answer.step.mid), answer.step.mid.get()),
-                Cell::same(format::time_range(answer.step.low, answer.step.high)),
-                Cell::same(answer.step.low.get()),
-                Cell::same(answer.step.high.get()),
-                Cell::same(error_words(validated)),
-                Cell::maybe(validated, |it| Cell::same(it.error)),
-                Cell::maybe(validated, |it| Cell::same(it.steps)),
-                Cell::maybe(validated, |it| Cell::same(&it.on)),
-                Cell::of(if on.taken == Some(index) { "yes" } else { "" }, on.taken == Some(index)),
+                Cell::text(&on.gpu.slug),
+                Cell::text(compared.method.name()),
+                Cell::new(format::time(answer.step.mid), answer.step.mid.get()),
+                Cell::text(format::time_range(answer.step.low, answer.step.high)),
+                Cell::text(answer.step.low.get()),
+                Cell::text(answer.step.high.get()),
+                Cell::text(error_words(validated)),
+                Cell::maybe(validated, |it| Cell::text(it.error)),
+                Cell::maybe(validated, |it| Cell::text(it.steps)),
+                Cell::maybe(validated, |it| Cell::text(&it.on)),
+                Cell::new(if on.taken == Some(index) { "yes" } else { "" }, on.taken == Some(index)),
             ]);
         }
     }
@@ -211,9 +211,9 @@ pub fn methods_table(comparison: &Comparison) -> Table {
     ]);
     for it in &comparison.methods {
         table.push(vec![
-            Cell::same(it.method.name()),
-            Cell::same(it.method.needs()),
-            Cell::of(it.missing.as_deref().unwrap_or("answers"), it.missing.as_deref().unwrap_or_default()),
+            Cell::text(it.method.name()),
+            Cell::text(it.method.needs()),
+            Cell::new(it.missing.as_deref().unwrap_or("answers"), it.missing.as_deref().unwrap_or_default()),
         ]);
     }
     table

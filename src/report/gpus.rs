@@ -93,22 +93,22 @@ pub fn table<'a>(gpus: impl IntoIterator<Item = &'a GpuSpec>) -> Table {
     ]);
     for gpu in gpus {
         let tera =
-            |rate: crate::units::FlopsPerSecond| Cell::of(format!("{:.1}", rate.get() / 1e12), rate.get() / 1e12);
-        let giga = |rate: crate::units::BytesPerSecond| Cell::of(format!("{:.0}", rate.get() / 1e9), rate.get() / 1e9);
+            |rate: crate::units::FlopsPerSecond| Cell::new(format!("{:.1}", rate.get() / 1e12), rate.get() / 1e12);
+        let giga = |rate: crate::units::BytesPerSecond| Cell::new(format!("{:.0}", rate.get() / 1e9), rate.get() / 1e9);
         table.push(vec![
-            Cell::same(&gpu.slug),
-            Cell::same(&gpu.name),
-            Cell::same(&gpu.architecture),
-            Cell::maybe(gpu.launch_year, Cell::same),
-            Cell::same(gpu.sm_count),
-            Cell::of(format!("{:.0}", gpu.boost_clock.get()), gpu.boost_clock.get()),
-            Cell::of(format!("{:.0}", gpu.memory_gib()), gpu.memory_gib()),
+            Cell::text(&gpu.slug),
+            Cell::text(&gpu.name),
+            Cell::text(&gpu.architecture),
+            Cell::maybe(gpu.launch_year, Cell::text),
+            Cell::text(gpu.sm_count),
+            Cell::new(format!("{:.0}", gpu.boost_clock.get()), gpu.boost_clock.get()),
+            Cell::new(format!("{:.0}", gpu.memory_gib()), gpu.memory_gib()),
             giga(gpu.memory_bandwidth),
             Cell::maybe(gpu.measured_bandwidth, giga),
             tera(gpu.peak.fp32),
             Cell::maybe(gpu.peak.bf16_tensor, tera),
-            Cell::maybe(gpu.power, |watts| Cell::of(format!("{:.0}", watts.get()), watts.get())),
-            Cell::of(if gpu.is_doubtful() { "unconfirmed figures" } else { "" }, gpu.unconfirmed.join("; ")),
+            Cell::maybe(gpu.power, |watts| Cell::new(format!("{:.0}", watts.get()), watts.get())),
+            Cell::new(if gpu.is_doubtful() { "unconfirmed figures" } else { "" }, gpu.unconfirmed.join("; ")),
         ]);
     }
     table

@@ -60,7 +60,11 @@ pub(super) const TRUST: [Column; 3] =
 
 /// Their cells.
 pub(super) fn trust_cells(trust: &Trust) -> [Cell; 3] {
-    [Cell::maybe(trust.age_days, Cell::same), Cell::same(trust.market.name()), Cell::of(trust.marks(), trust.reasons())]
+    [
+        Cell::maybe(trust.age_days, Cell::text),
+        Cell::text(trust.market.name()),
+        Cell::new(trust.marks(), trust.reasons()),
+    ]
 }
 
 /// The JSON form of one offer.
@@ -101,16 +105,16 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
             offer.gpu.as_ref().map_or_else(|| format!("{} (board not known)", offer.gpu_name), ToString::to_string);
         let per_gpu = (offer.gpu_count > 0).then(|| offer.price * (1.0 / f64::from(offer.gpu_count)));
         let mut row = vec![
-            Cell::same(&offer.id),
-            Cell::same(format!("{} × {gpu}", offer.gpu_count)),
-            Cell::same(offer.gpu_count),
-            Cell::maybe(offer.gpu.as_ref(), Cell::same),
-            Cell::of(format::price(offer.price), offer.price.get()),
-            Cell::maybe(per_gpu, |price| Cell::of(format::price(price), price.get())),
-            Cell::maybe(offer.as_of, Cell::same),
+            Cell::text(&offer.id),
+            Cell::text(format!("{} × {gpu}", offer.gpu_count)),
+            Cell::text(offer.gpu_count),
+            Cell::maybe(offer.gpu.as_ref(), Cell::text),
+            Cell::new(format::price(offer.price), offer.price.get()),
+            Cell::maybe(per_gpu, |price| Cell::new(format::price(price), price.get())),
+            Cell::maybe(offer.as_of, Cell::text),
         ];
         row.extend(trust_cells(&offer.trust));
-        row.extend([Cell::same(offer.unusable.as_deref().unwrap_or("")), Cell::same(&offer.source)]);
+        row.extend([Cell::text(offer.unusable.as_deref().unwrap_or("")), Cell::text(&offer.source)]);
         table.push(row);
     }
     table

@@ -259,13 +259,13 @@ pub fn parts_table(parts: &[Part]) -> Table {
     let mut table = Table::new(&[&columns[..], &TRUST].concat());
     for part in parts {
         let mut row = vec![
-            Cell::same(&part.offer),
-            Cell::same(format!("{} × {}", part.gpu_count, part.gpu)),
-            Cell::of(format::time(crate::units::Micros::known(part.step_time_us.mid)), part.step_time_us.mid),
-            Cell::of(format::hours_with_range(&part.hours), part.hours.mid.get()),
-            Cell::of(format::usd_with_range(&part.cost), part.cost.mid.get()),
-            Cell::of(format::price(part.price), part.price.get()),
-            Cell::maybe(part.price_as_of, Cell::same),
+            Cell::text(&part.offer),
+            Cell::text(format!("{} × {}", part.gpu_count, part.gpu)),
+            Cell::new(format::time(crate::units::Micros::known(part.step_time_us.mid)), part.step_time_us.mid),
+            Cell::new(format::hours_with_range(&part.hours), part.hours.mid.get()),
+            Cell::new(format::usd_with_range(&part.cost), part.cost.mid.get()),
+            Cell::new(format::price(part.price), part.price.get()),
+            Cell::maybe(part.price_as_of, Cell::text),
         ];
         row.extend(trust_cells(&part.trust));
         table.push(row);

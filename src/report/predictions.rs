@@ -252,29 +252,29 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
             format::time_range(step.low, step.high)
         };
         let mut row = vec![
-            Cell::same(&prediction.gpu.slug),
-            Cell::of(format::time(step.mid), step.mid.get()),
-            Cell::same(range),
-            Cell::same(step.low.get()),
-            Cell::same(step.high.get()),
-            Cell::same(step.method),
+            Cell::text(&prediction.gpu.slug),
+            Cell::new(format::time(step.mid), step.mid.get()),
+            Cell::text(range),
+            Cell::text(step.low.get()),
+            Cell::text(step.high.get()),
+            Cell::text(step.method),
             Cell::maybe(prediction.throughput.as_ref(), |rate| {
-                Cell::of(format::number(rate.mid.get()), rate.mid.get())
+                Cell::new(format::number(rate.mid.get()), rate.mid.get())
             }),
             Cell::maybe(value.as_ref(), |value| {
-                Cell::of(format!("{:.2}", value.price_per_gpu.get()), value.price_per_gpu.get())
+                Cell::new(format!("{:.2}", value.price_per_gpu.get()), value.price_per_gpu.get())
             }),
             Cell::maybe(value.as_ref().and_then(|value| value.samples_per_usd), |per_usd| {
-                Cell::of(format::grouped(per_usd.mid), per_usd.mid)
+                Cell::new(format::grouped(per_usd.mid), per_usd.mid)
             }),
-            Cell::same(prediction.memory.fits),
-            Cell::same(&prediction.memory.reason),
-            Cell::maybe(value.as_ref(), |value| Cell::same(&value.offer.id)),
+            Cell::text(prediction.memory.fits),
+            Cell::text(&prediction.memory.reason),
+            Cell::maybe(value.as_ref(), |value| Cell::text(&value.offer.id)),
         ];
         let trust = value.as_ref().map(|value| trust_cells(&value.offer.trust));
         row.extend(trust.unwrap_or_else(|| std::array::from_fn(|_| Cell::unknown())));
-        row.push(Cell::same(prediction.warnings.iter().map(|it| it.text.as_str()).collect::<Vec<_>>().join("; ")));
-        row.push(Cell::same(prediction.notes.join("; ")));
+        row.push(Cell::text(prediction.warnings.iter().map(|it| it.text.as_str()).collect::<Vec<_>>().join("; ")));
+        row.push(Cell::text(prediction.notes.join("; ")));
         table.push(row);
     }
     table
@@ -297,16 +297,16 @@ pub fn operations_table(prediction: &Prediction) -> Table {
     for operation in &prediction.operations {
         let time = operation.time.as_ref();
         table.push(vec![
-            Cell::same(&prediction.gpu.slug),
-            Cell::of(text::clean(&operation.name, 44), text::clean(&operation.name, 512)),
-            Cell::same(operation.phase),
-            Cell::same(operation.count),
-            Cell::maybe(time, |time| Cell::of(format::time(time.mid), time.mid.get())),
-            Cell::maybe(time, |time| Cell::same(time.low.get())),
-            Cell::maybe(time, |time| Cell::same(time.high.get())),
-            Cell::maybe(operation.origin_time, |time| Cell::of(format::time(time), time.get())),
-            Cell::maybe(time, |time| Cell::same(time.method)),
-            Cell::same(&operation.why),
+            Cell::text(&prediction.gpu.slug),
+            Cell::new(text::clean(&operation.name, 44), text::clean(&operation.name, 512)),
+            Cell::text(operation.phase),
+            Cell::text(operation.count),
+            Cell::maybe(time, |time| Cell::new(format::time(time.mid), time.mid.get())),
+            Cell::maybe(time, |time| Cell::text(time.low.get())),
+            Cell::maybe(time, |time| Cell::text(time.high.get())),
+            Cell::maybe(operation.origin_time, |time| Cell::new(format::time(time), time.get())),
+            Cell::maybe(time, |time| Cell::text(time.method)),
+            Cell::text(&operation.why),
         ]);
     }
     table

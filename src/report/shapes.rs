@@ -54,10 +54,10 @@ pub fn work_table(traced: &[Traced<'_>]) -> Table {
     ]);
     for traced in traced {
         let work = &traced.work;
-        let flops = |flops: Flops| Cell::of(format::short_count(flops.get()), flops.get());
+        let flops = |flops: Flops| Cell::new(format::short_count(flops.get()), flops.get());
         table.push(vec![
             batch(traced),
-            Cell::of(format::grouped(work.calls as f64), work.calls),
+            Cell::new(format::grouped(work.calls as f64), work.calls),
             flops(work.flops()),
             flops(work.forward),
             flops(work.backward),
@@ -87,11 +87,11 @@ pub fn memory_table(traced: &[Traced<'_>]) -> Table {
 }
 
 fn batch(traced: &Traced<'_>) -> Cell {
-    Cell::maybe(traced.batch(), |batch| Cell::of(format::grouped(batch as f64), batch))
+    Cell::maybe(traced.batch(), |batch| Cell::new(format::grouped(batch as f64), batch))
 }
 
 fn bytes(bytes: Bytes) -> Cell {
-    Cell::of(bytes.to_string(), bytes.get())
+    Cell::new(bytes.to_string(), bytes.get())
 }
 
 /// Everything, for people.

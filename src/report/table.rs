@@ -1,55 +1,120 @@
-//! A table, rendered for a terminal, as Markdown or as CSV.
+//! A table: on a screen, as text, as Markdown, as CSV, or copied. Screens and reports build the
+//! same one.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
-/// A column: its heading for people, its key (with the unit) for CSV.
-#[derive(Debug, Clone, Copy)]
+use crate::settings::theme::Role;
+
+/// A column: its heading for people, its key (with the unit) for CSV, and what may become of it
+/// on a narrow screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Heading in text and Markdown; empty leaves the column out there.
-    pub heading: &'static str,
+    /// Heading; empty leaves the column out in text and Markdown.
+    pub heading: Cow<'static, str>,
     /// Heading in CSV; empty leaves the column out there.
     pub key: &'static str,
     /// Whether it holds numbers, aligned to the right.
     pub number: bool,
+    /// 0 = never dropped; the highest goes first when there is no room.
+    pub priority: u8,
+    /// Narrowest width where the text may be cut; `None` = never cut.
+    pub shrink_to: Option<u16>,
+    /// Width of a drawing; `None` = text.
+    pub graphic: Option<u16>,
+    /// The sortable column a click on the heading means.
+    pub sort: Option<usize>,
 }
 
 impl Column {
-    /// A column of text.
+    /// A column of text, for a report.
     pub const fn text(heading: &'static str, key: &'static str) -> Self {
-        Self { heading, key, number: false }
+        let heading = Cow::Borrowed(heading);
+        Self { heading, key, number: false, priority: 0, shrink_to: None, graphic: None, sort: None }
     }
 
-    /// A column of numbers.
+    /// A column of numbers, for a report.
     pub const fn number(heading: &'static str, key: &'static str) -> Self {
-        Self { heading, key, number: true }
+        let heading = Cow::Borrowed(heading);
+        Self { heading, key, number: true, priority: 0, shrink_to: None, graphic: None, sort: None }
+    }
+
+    /// Words on a screen, which may be cut to `shrink_to` cells.
+    pub fn words(heading: impl Into<Cow<'static, str>>, shrink_to: u16, priority: u8) -> Self {
+        Self { heading: heading.into(), priority, shrink_to: Some(shrink_to), ..Self::text("", "") }
+    }
+
+    /// Numbers on a screen, which are never cut.
+    pub fn figures(heading: impl Into<Cow<'static, str>>, priority: u8) -> Self {
+        Self { heading: heading.into(), priority, ..Self::number("", "") }
+    }
+
+    /// A drawing of `width` cells or more.
+    pub fn graphic(heading: &'static str, width: u16, priority: u8) -> Self {
+        Self { priority, graphic: Some(width), ..Self::text(heading, "") }
+    }
+
+    /// Sorted by the `index`-th sortable column.
+    #[must_use]
+    pub fn sorts(mut self, index: usize) -> Self {
+        self.sort = Some(index);
+        self
     }
 }
 
+/// A drawing in a cell; positions are fractions of the cell's width.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Graphic {
+    /// A bar from the left.
+    Bar(f64),
+    /// Low end, best single value and high end of a range.
+    Range([f64; 3]),
+}
+
 /// A cell: rounded for people, whole for CSV.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    shown: String,
-    value: String,
+    /// Its text, which is also what is copied.
+    pub text: String,
+    /// What CSV has in its place.
+    value: Option<String>,
+    /// Its meaning.
+    pub role: Role,
+    /// What a screen draws in place of the text.
+    pub graphic: Option<Graphic>,
 }
 
 impl Cell {
     /// The same in every form.
-    pub fn same(text: impl fmt::Display) -> Self {
-        let text = text.to_string();
-        Self { shown: text.clone(), value: text }
+    pub fn text(text: impl fmt::Display) -> Self {
+        Self { text: text.to_string(), value: None, role: Role::Text, graphic: None }
     }
 
     /// Rounded text for people, a whole value for CSV.
-    pub fn of(shown: impl Into<String>, value: impl fmt::Display) -> Self {
-        Self { shown: shown.into(), value: value.to_string() }
+    pub fn new(text: impl fmt::Display, value: impl fmt::Display) -> Self {
+        Self { value: Some(value.to_string()), ..Self::text(text) }
+    }
+
+    /// Text with a meaning.
+    pub fn styled(role: Role, text: impl fmt::Display) -> Self {
+        Self { role, ..Self::text(text) }
+    }
+
+    /// A drawing; nothing of it is copied.
+    pub fn draw(role: Role, graphic: Graphic) -> Self {
+        Self { graphic: Some(graphic), ..Self::styled(role, "") }
+    }
+
+    fn value(&self) -> &str {
+        self.value.as_deref().unwrap_or(&self.text)
     }
 
     /// Nothing known.
     pub fn unknown() -> Self {
-        Self { shown: "–".to_owned(), value: String::new() }
+        Self::new("–", "")
     }
 
     /// `f` of the value, or nothing known.
@@ -59,16 +124,24 @@ impl Cell {
 }
 
 /// Rows under columns.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
-    columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
+    /// Columns.
+    pub columns: Vec<Column>,
+    /// Rows, a cell a column.
+    pub rows: Vec<Vec<Cell>>,
+    /// The selected row, on a screen.
+    pub selected: usize,
+    /// The sortable column in use and whether the largest come first.
+    pub sorted: Option<(usize, bool)>,
+    /// What a screen shows where there are no rows: why, and what to do about it.
+    pub empty: String,
 }
 
 impl Table {
     /// An empty table.
     pub fn new(columns: &[Column]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self { columns: columns.to_vec(), ..Self::default() }
     }
 
     /// Adds a row; it has a cell for every column.
@@ -87,6 +160,26 @@ impl Table {
         self.rows.len()
     }
 
+    /// The table as tab-separated text, drawings left out.
+    pub fn to_tsv(&self) -> String {
+        let mut text = self.tsv_line(self.columns.iter().map(|column| &*column.heading));
+        for row in &self.rows {
+            text.push_str(&self.tsv_line(row.iter().map(|cell| cell.text.as_str())));
+        }
+        text
+    }
+
+    /// The selected row as tab-separated text.
+    pub fn row_tsv(&self) -> Option<String> {
+        let row = self.rows.get(self.selected)?;
+        Some(self.tsv_line(row.iter().map(|cell| cell.text.as_str())).trim_end().to_owned())
+    }
+
+    fn tsv_line<'a>(&self, texts: impl Iterator<Item = &'a str>) -> String {
+        let texts = texts.zip(&self.columns).filter(|(_, column)| column.graphic.is_none());
+        texts.map(|(text, _)| text.trim()).collect::<Vec<_>>().join("\t") + "\n"
+    }
+
     fn shown(&self) -> impl Iterator<Item = (usize, &Column)> {
         self.columns.iter().enumerate().filter(|(_, column)| !column.heading.is_empty())
     }
@@ -97,10 +190,10 @@ impl Table {
     /// Those of the writer.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let width = |index: usize, heading: &str| {
-            self.rows.iter().map(|row| row[index].shown.width()).chain([heading.width()]).max().unwrap_or(0)
+            self.rows.iter().map(|row| row[index].text.width()).chain([heading.width()]).max().unwrap_or(0)
         };
         let widths: Vec<(usize, usize, bool)> =
-            self.shown().map(|(index, column)| (index, width(index, column.heading), column.number)).collect();
+            self.shown().map(|(index, column)| (index, width(index, &column.heading), column.number)).collect();
         let line = |texts: Vec<&str>| {
             let mut line = String::new();
             for (text, &(_, width, number)) in texts.iter().zip(&widths) {
@@ -118,9 +211,9 @@ impl Table {
             }
             line.trim_end().to_owned()
         };
-        writeln!(out, "{}", line(self.shown().map(|(_, column)| column.heading).collect()))?;
+        writeln!(out, "{}", line(self.shown().map(|(_, column)| &*column.heading).collect()))?;
         for row in &self.rows {
-            writeln!(out, "{}", line(widths.iter().map(|&(index, ..)| row[index].shown.as_str()).collect()))?;
+            writeln!(out, "{}", line(widths.iter().map(|&(index, ..)| row[index].text.as_str()).collect()))?;
         }
         Ok(())
     }
@@ -130,11 +223,11 @@ impl Table {
     /// # Errors
     /// Those of the writer.
     pub fn write_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
-        let headings: Vec<_> = self.shown().map(|(_, column)| markdown(column.heading)).collect();
+        let headings: Vec<_> = self.shown().map(|(_, column)| markdown(&column.heading)).collect();
         let rules: Vec<_> = self.shown().map(|(_, column)| if column.number { "---:" } else { "---" }).collect();
         writeln!(out, "| {} |\n| {} |", headings.join(" | "), rules.join(" | "))?;
         for row in &self.rows {
-            let cells: Vec<_> = self.shown().map(|(index, _)| markdown(&row[index].shown)).collect();
+            let cells: Vec<_> = self.shown().map(|(index, _)| markdown(&row[index].text)).collect();
             writeln!(out, "| {} |", cells.join(" | "))?;
         }
         Ok(())
@@ -156,7 +249,7 @@ impl Table {
         let mut writer = csv::Writer::from_writer(out);
         writer.write_record(keyed.iter().map(|&index| self.columns[index].key)).map_err(io_error)?;
         for row in &self.rows {
-            writer.write_record(keyed.iter().map(|&index| for_spreadsheets(&row[index].value))).map_err(io_error)?;
+            writer.write_record(keyed.iter().map(|&index| for_spreadsheets(row[index].value()))).map_err(io_error)?;
         }
         writer.flush()
     }
@@ -202,8 +295,8 @@ mod tests {
     fn table() -> Table {
         let mut table =
             Table::new(&[Column::text("GPU", "gpu"), Column::number("step", "step_us"), Column::text("", "note")]);
-        table.push(vec![Cell::same("t4"), Cell::of("12.3 ms", 12345.678), Cell::same("a|b")]);
-        table.push(vec![Cell::same("h100-sxm5"), Cell::unknown(), Cell::same("x,\"y\"")]);
+        table.push(vec![Cell::text("t4"), Cell::new("12.3 ms", 12345.678), Cell::text("a|b")]);
+        table.push(vec![Cell::text("h100-sxm5"), Cell::unknown(), Cell::text("x,\"y\"")]);
         table
     }
 
@@ -221,6 +314,20 @@ mod tests {
             "| GPU | step |\n| --- | ---: |\n| t4 | 12.3 ms |\n| h100-sxm5 | – |\n"
         );
         assert_eq!(text(Table::write_csv), "gpu,step_us,note\nt4,12345.678,a|b\nh100-sxm5,,\"x,\"\"y\"\"\"\n");
+    }
+
+    #[test]
+    fn copies_leave_drawings_out() {
+        let mut table = Table::new(&[
+            Column::words("name", 6, 0),
+            Column::figures("time, ms", 0),
+            Column::graphic("", 5, 2),
+            Column::figures("share", 1),
+        ]);
+        let bar = Cell::draw(Role::Busy, Graphic::Bar(0.5));
+        table.push(vec![Cell::text("a long name"), Cell::text("1234.5"), bar, Cell::text("12.3 %")]);
+        assert_eq!(table.to_tsv(), "name\ttime, ms\tshare\na long name\t1234.5\t12.3 %\n");
+        assert_eq!(table.row_tsv().as_deref(), Some("a long name\t1234.5\t12.3 %"));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::env;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::ValueEnum as _;
+
 use super::runner::Line;
 use super::{Launch, TuiError, follow, run, screenshot};
 use crate::app::engine::Solved;
@@ -18,7 +20,7 @@ use crate::predict::compare::compare;
 use crate::predict::{MethodChoice, Options, Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::report::plan_toml;
-use crate::settings::args::{ColorArg, ScreenArg};
+use crate::settings::args::ColorArg;
 use crate::settings::keymap::{Key, Keymap};
 use crate::settings::theme::{ColourInputs, ColourLevel, GlyphSet};
 use crate::store::{Paths, StoreError, now, save_atomically};
@@ -113,12 +115,7 @@ impl Launch {
             colours,
             glyphs: GlyphSet::resolve(asked, locale.as_deref(), term.as_deref()),
             mouse: !args.no_mouse && settings.mouse != Some(false),
-            screen: match args.screen {
-                ScreenArg::Overview => Screen::Overview,
-                ScreenArg::Profile => Screen::Profile,
-                ScreenArg::Predict => Screen::Predict,
-                ScreenArg::Plan => Screen::Plan,
-            },
+            screen: args.screen.to_possible_value().and_then(|it| Screen::by_name(it.get_name())).unwrap_or_default(),
             gpu,
             filter: args.filter,
         };

@@ -1,10 +1,13 @@
-//! Roles, glyphs and texts on a ratatui buffer, and what lies where for the mouse.
+//! Roles, glyphs and texts on a ratatui buffer, and what lies where for the mouse: ratatui
+//! knows neither themes nor targets of clicks, and cuts texts without a sign.
 
 use std::collections::HashMap;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Padding, Widget};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::app::{App, Target};
@@ -53,7 +56,7 @@ impl Memory {
 }
 
 /// A picture being drawn.
-pub(in crate::tui) struct Canvas<'a> {
+pub(in crate::tui) struct Painter<'a> {
     pub(in crate::tui) app: &'a App,
     pub(in crate::tui) buffer: &'a mut Buffer,
     pub(in crate::tui) memory: &'a mut Memory,
@@ -61,7 +64,7 @@ pub(in crate::tui) struct Canvas<'a> {
     pub(in crate::tui) cursor: Option<Position>,
 }
 
-impl<'a> Canvas<'a> {
+impl<'a> Painter<'a> {
     pub(in crate::tui) fn new(app: &'a App, buffer: &'a mut Buffer, memory: &'a mut Memory) -> Self {
         memory.hits.areas.clear();
         let glyphs = Glyphs::of(app.setup.glyphs);
@@ -123,31 +126,28 @@ impl<'a> Canvas<'a> {
         if area.width < 4 || area.height < 2 {
             return Rect::new(area.x, area.y, area.width, 0);
         }
-        let frame = self.style(if focus { Role::Focus } else { Role::Border });
-        let [horizontal, vertical, top_left, top_right, bottom_left, bottom_right] = self.glyphs.frame;
-        let (x2, y2) = (area.right() - 1, area.bottom() - 1);
-        let line = horizontal.repeat(area.width as usize - 2);
-        self.styled(area.x, area.y, area.width, &format!("{top_left}{line}{top_right}"), frame);
-        self.styled(area.x, y2, area.width, &format!("{bottom_left}{line}{bottom_right}"), frame);
-        for y in area.y + 1..y2 {
-            self.styled(area.x, y, 1, vertical, frame);
-            self.styled(x2, y, 1, vertical, frame);
-        }
-        let room = area.width.saturating_sub(4);
-        let title_end = self.text(area.x + 2, area.y, room, &format!(" {title} "), Role::Title);
-        let left = (area.right() - 2).saturating_sub(title_end + 1);
+        let [frame, name, note] =
+            [if focus { Role::Focus } else { Role::Border }, Role::Title, Role::Muted].map(|role| self.style(role));
+        let title = cut(&format!(" {title} "), usize::from(area.width - 4));
+        let left = usize::from(area.width - 4).saturating_sub(title.width() + 1);
         // What does not fit goes part by part, never in the middle of a number.
         let mut right = right;
-        while right.width() + 2 > usize::from(left) {
+        while right.width() + 2 > left && !right.is_empty() {
             right = right.rsplit_once(" · ").map_or("", |(kept, _)| kept);
-            if right.is_empty() {
-                break;
-            }
         }
+        let line = || Span::styled(self.glyphs.frame.horizontal_top, frame);
+        let mut block = Block::bordered()
+            .border_set(self.glyphs.frame)
+            .border_style(frame)
+            .padding(Padding::horizontal(1))
+            .title_top(Line::from(vec![line(), Span::styled(title, name)]));
         if !right.is_empty() {
-            self.text_right(area.right() - 2, area.y, left, &format!(" {right} "), Role::Muted);
+            let right = Span::styled(format!(" {right} "), note);
+            block = block.title_top(Line::from(vec![right, line()]).right_aligned());
         }
-        Rect::new(area.x + 2, area.y + 1, area.width - 4, area.height - 2)
+        let inside = block.inner(area);
+        block.render(area, self.buffer);
+        inside
     }
 
     /// Replaces what no terminal may be sent, whatever text of a file it is part of, and what

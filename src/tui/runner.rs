@@ -229,13 +229,13 @@ impl Runner {
                 );
             }
             Effect::Copy { text, what } => {
-                let copied = clipboard::copy(&mut stdout(), &text).map(|()| what);
+                let copied = clipboard::copy(&mut stdout(), &text);
                 // The channel outlives the loop.
-                let _ = self.sender.send(Msg::Copied(copied));
+                let _ = self.sender.send(copied.map_or_else(Msg::NotCopied, |()| Msg::Copied(what)));
             }
             Effect::Mouse(on) => {
                 if let Err(error) = Screen::mouse(on) {
-                    let _ = self.sender.send(Msg::Copied(Err(error.to_string())));
+                    let _ = self.sender.send(Msg::MouseRefused(error.to_string()));
                 }
             }
             Effect::Job(wish) => {

@@ -13,7 +13,7 @@ use ratatui::layout::{Position, Rect};
 
 use crate::app::{App, SMALLEST, Screen};
 use crate::settings::theme::Role;
-use crate::tui::paint::{Canvas, Memory};
+use crate::tui::paint::{Memory, Painter};
 
 /// How much room there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,46 +38,54 @@ impl Density {
     }
 }
 
+/// What draws a screen.
+const fn drawing(screen: Screen) -> fn(&mut Painter<'_>, Rect) {
+    match screen {
+        Screen::Overview => overview::draw,
+        Screen::Profile => profile::draw,
+        Screen::Predict => predict::draw,
+        Screen::Plan => plan::draw,
+        Screen::Job => job::draw,
+    }
+}
+
 /// Draws everything; where the cursor belongs, if it is to be seen.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, memory: &mut Memory) -> Option<Position> {
-    let mut canvas = Canvas::new(app, buffer, memory);
-    let ground = canvas.style(Role::Text);
-    canvas.buffer.set_style(area, ground);
+    let mut painter = Painter::new(app, buffer, memory);
+    let ground = painter.style(Role::Text);
+    painter.buffer.set_style(area, ground);
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
-        chrome::too_small(&mut canvas, area);
-        canvas.finish();
+        chrome::too_small(&mut painter, area);
+        painter.finish();
         return None;
     }
-    let body = chrome::draw(&mut canvas, area);
-    match app.screen {
-        Screen::Job => job::draw(&mut canvas, body),
-        _ if app.is_awaiting() => job::awaited(&mut canvas, body),
-        Screen::Overview => overview::draw(&mut canvas, body),
-        Screen::Profile => profile::draw(&mut canvas, body),
-        Screen::Predict => predict::draw(&mut canvas, body),
-        Screen::Plan => plan::draw(&mut canvas, body),
+    let body = chrome::draw(&mut painter, area);
+    if app.is_awaiting() && app.screen.behaviour().awaits().is_some() {
+        job::awaited(&mut painter, body);
+    } else {
+        drawing(app.screen)(&mut painter, body);
     }
-    dialog::draw(&mut canvas, area);
-    canvas.finish();
-    canvas.cursor
+    dialog::draw(&mut painter, area);
+    painter.finish();
+    painter.cursor
 }
 
 /// Lines that one warning takes at most.
 const WARNING_LINES: u16 = 4;
 
 /// Draws warnings at the top, in half of the area at most; what is left of it.
-fn warned(canvas: &mut Canvas<'_>, area: Rect, warnings: &[String]) -> Rect {
+fn warned(painter: &mut Painter<'_>, area: Rect, warnings: &[String]) -> Rect {
     let mut used = 0;
     for warning in warnings {
         let height = WARNING_LINES.min((area.height / 2).saturating_sub(used));
-        used += canvas.wrapped(Rect { y: area.y + used, height, ..area }, warning, Role::Warning);
+        used += painter.wrapped(Rect { y: area.y + used, height, ..area }, warning, Role::Warning);
     }
     Rect { y: area.y + used, height: area.height - used, ..area }
 }
 
 /// Lines of a label and a text, the text wrapped, from the `skip`-th line on; the number
 /// of lines there are.
-fn labelled(canvas: &mut Canvas<'_>, area: Rect, lines: &[(String, String)], skip: usize) -> usize {
+fn labelled(painter: &mut Painter<'_>, area: Rect, lines: &[(String, String)], skip: usize) -> usize {
     use unicode_width::UnicodeWidthStr;
     let label_width = lines.iter().map(|(label, _)| label.width()).max().unwrap_or(0).min(28) as u16;
     let left = if label_width > 0 { label_width + 2 } else { 0 };
@@ -89,9 +97,9 @@ fn labelled(canvas: &mut Canvas<'_>, area: Rect, lines: &[(String, String)], ski
             if let Some(at) = shown {
                 let y = area.y + at as u16;
                 if index == 0 {
-                    canvas.text(area.x, y, label_width, label, Role::Muted);
+                    painter.text(area.x, y, label_width, label, Role::Muted);
                 }
-                canvas.text(area.x + left, y, width, line, Role::Text);
+                painter.text(area.x + left, y, width, line, Role::Text);
             }
             row += 1;
         }

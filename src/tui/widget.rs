@@ -3,5 +3,4 @@
 pub(super) mod bars;
 pub(super) mod chart;
 pub(super) mod glyphs;
-pub(super) mod spark;
 pub(super) mod table;

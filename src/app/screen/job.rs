@@ -1,13 +1,37 @@
 //! Fifth screen: the job that runs, how far its recording is, and its output.
 
+use crate::action::{Action, Needs};
 use crate::app::App;
 use crate::app::live::Live;
-use crate::app::screen::overview;
+use crate::app::screen::{Behaviour, overview};
 use crate::live::{Push, Snapshot, State, Wanted};
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::Micros;
+
+/// The screen; its state is [`Live`].
+pub struct JobScreen;
+
+impl Behaviour for JobScreen {
+    fn action(&self) -> Action {
+        Action::Job
+    }
+
+    fn awaits(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn gives(&self, _app: &App, needs: Needs) -> bool {
+        needs == Needs::Rows
+    }
+
+    fn step(&self, app: &mut App, by: isize) {
+        if let Some(live) = &mut app.live {
+            live.above = live.above.saturating_add_signed(-by).min(live.output.len().saturating_sub(1));
+        }
+    }
+}
 
 /// How far the job is, in words.
 pub fn state(live: &Live) -> (String, Role) {
@@ -145,15 +169,22 @@ pub fn times(seen: &Snapshot) -> Option<(String, String)> {
     Some((last, rest))
 }
 
-/// What a full bar of the step times stands for, and how to say so: the longest, but twice
-/// the median at most, so that one step that was held up does not flatten the others.
-pub fn bars(seen: &Snapshot) -> Option<(Micros, String)> {
+/// The step times as bars in eighths of a cell, and what a full one stands for: the longest, but
+/// twice the median at most, so that one step that was held up does not flatten the others.
+pub fn bars(seen: &Snapshot) -> Option<(Vec<u64>, String)> {
     let most = seen.recent.iter().copied().max_by(Micros::total_cmp)?;
     let twice = seen.times.map(|times| times.median * 2.0).filter(|twice| twice.get() > 0.0);
-    Some(match twice.filter(|twice| twice.get() < most.get()) {
+    let (top, words) = match twice.filter(|twice| twice.get() < most.get()) {
         Some(twice) => (twice, format!("bars from 0 to {} or more", format::time(twice))),
         None => (most, format!("bars from 0 to {}", format::time(most))),
-    })
+    };
+    Some((seen.recent.iter().map(|time| eighths(time.get(), top.get())).collect(), words))
+}
+
+/// Eighths of a cell, one at least.
+fn eighths(value: f64, top: f64) -> u64 {
+    let part = if top > 0.0 { (value / top).clamp(0.0, 1.0) } else { 0.0 };
+    ((part * 8.0).ceil() as u64).max(1)
 }
 
 /// Windows recorded and what they cost.
@@ -224,7 +255,7 @@ pub fn next(app: &App, live: &Live) -> (String, Role) {
     if let Some(remedy) = &live.seen.remedy {
         return (remedy.clone(), Role::Warning);
     }
-    let quit = app.setup.keymap.hint(crate::action::Action::Back);
+    let quit = app.setup.keymap.hint(Action::Back);
     let how = if live.seen.is_over() {
         format!("{quit} quits")
     } else if live.leaving {
@@ -244,12 +275,7 @@ pub fn next(app: &App, live: &Live) -> (String, Role) {
 /// What a screen without a profile says: why, and what it will show.
 pub fn awaited(app: &App) -> Vec<(String, Role)> {
     let Some(live) = &app.live else { return Vec::new() };
-    let will = match app.screen {
-        crate::app::Screen::Overview => "what was recorded, where its time goes and the recommendation",
-        crate::app::Screen::Profile => "the operations of the step and where its time goes",
-        crate::app::Screen::Predict => "the step on every GPU of the catalog",
-        _ => "the offers that do the work best",
-    };
+    let will = app.screen.behaviour().awaits().unwrap_or_default();
     let (state, role) = state(live);
     let mut lines = Vec::new();
     if live.seen.is_over() {
@@ -263,7 +289,7 @@ pub fn awaited(app: &App) -> Vec<(String, Role)> {
     lines.extend(problem.map(|problem| (problem, Role::Error)));
     let hopeless = live.seen.remedy.clone().filter(|_| !live.seen.is_over());
     lines.extend(hopeless.map(|remedy| (remedy, Role::Warning)));
-    let key = app.setup.keymap.hint(crate::action::Action::Job);
+    let key = app.setup.keymap.hint(Action::Job);
     lines.push((format!("{key} shows the job and its output."), Role::Muted));
     lines
 }
@@ -274,4 +300,16 @@ pub fn line(live: &Live) -> String {
     let last = live.seen.times.map(|times| format!(" · last step {}", format::time(times.now)));
     let last = last.filter(|_| !live.seen.is_over()).unwrap_or_default();
     format!("job: {state}{last}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::eighths;
+
+    #[test]
+    fn bars_are_as_high_as_their_values() {
+        let heights = [0.0, 2.5, 2.6, 5.0, 10.0, 99.0].map(|value| eighths(value, 10.0));
+        assert_eq!(heights, [1, 2, 3, 4, 8, 8]);
+        assert_eq!(eighths(0.0, 0.0), 1);
+    }
 }

@@ -1,8 +1,9 @@
-//! First screen: what was recorded, where its time goes and the answer so far.
+//! First screen: what was recorded, where its time goes and the recommendation.
 
-use crate::app::App;
+use crate::action::Action;
 use crate::app::screen::profile::{self, Row};
-use crate::app::screen::{plan, predict};
+use crate::app::screen::{Behaviour, plan, predict};
+use crate::app::{App, Tone};
 use crate::plan::Plan;
 use crate::predict::{Method, communicates};
 use crate::pricing::Tier;
@@ -25,6 +26,25 @@ impl OverviewState {
     pub fn new(profile: &Profile) -> Self {
         Self { breakdown: Breakdown::of(profile), top: profile::grouped(profile, GroupBy::Name, None) }
     }
+}
+
+/// The screen.
+pub struct OverviewScreen;
+
+impl Behaviour for OverviewScreen {
+    fn action(&self) -> Action {
+        Action::Overview
+    }
+
+    fn awaits(&self) -> Option<&'static str> {
+        Some("what was recorded, where its time goes and the recommendation")
+    }
+
+    fn step(&self, app: &mut App, _by: isize) {
+        app.tell(Tone::Hint, "nothing to scroll here; 2, 3 and 4 show more");
+    }
+
+    fn wheel(&self, _app: &mut App, _by: isize) {}
 }
 
 /// The workload in one line.

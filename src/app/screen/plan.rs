@@ -1,17 +1,24 @@
 //! Fourth screen: the goal to move about, the plan that answers it, and what else there is.
 
-use crate::action::Action;
+mod goal;
+
+pub use goal::{knob_words, ladder, set_knob, slide, toggles, value, work_words};
+
+use crate::action::{Action, Needs};
 use crate::app::App;
+use crate::app::input::Input;
 use crate::app::job::JobState;
-use crate::app::list::{Cell, Column, ListState, Table};
-use crate::app::screen::predict;
-use crate::app::slider::{Knob, Ladder};
-use crate::plan::{Confidence, Objective, Part, PlanStatus, Range, Work};
-use crate::pricing::Tier;
+use crate::app::list::ListState;
+use crate::app::modal::Modal;
+use crate::app::msg::Effect;
+use crate::app::screen::{Behaviour, predict};
+use crate::app::slider::Knob;
+use crate::plan::{Confidence, Part, PlanStatus, Range};
 use crate::report::format;
+use crate::report::table::{Cell, Column, Table};
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::units::{Hours, Samples, Usd};
+use crate::units::Hours;
 
 /// Which pane the keys go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +72,95 @@ pub struct PlanState {
     pub list: ListState,
 }
 
+/// The screen.
+pub struct PlanScreen;
+
+impl Behaviour for PlanScreen {
+    fn action(&self) -> Action {
+        Action::Plan
+    }
+
+    fn awaits(&self) -> Option<&'static str> {
+        Some("the offers that do the work best")
+    }
+
+    fn gives(&self, app: &App, needs: Needs) -> bool {
+        let on_sliders = app.planner.pane == Pane::Goal;
+        match needs {
+            Needs::Slider => on_sliders,
+            Needs::Limit => on_sliders && app.planner.knob != Knob::Work,
+            needs => matches!(needs, Needs::Rows | Needs::Table | Needs::Panes | Needs::PlanScreen),
+        }
+    }
+
+    fn act(&self, app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
+        match action {
+            Action::Left | Action::Decrease => goal::move_knob(app, false, false, effects),
+            Action::Right | Action::Increase => goal::move_knob(app, true, false, effects),
+            Action::FarLeft => goal::move_knob(app, false, true, effects),
+            Action::FarRight => goal::move_knob(app, true, true, effects),
+            Action::NoLimit => set_knob(app, app.planner.knob, None, effects),
+            Action::SetValue => {
+                app.modal = Some(Modal::Value { knob: app.planner.knob, input: Input::default(), error: None });
+            }
+            Action::Objective | Action::OnDemand | Action::Spot | Action::Confidence | Action::Parts => {
+                goal::toggle(app, action);
+                app.start_plan(effects);
+            }
+            Action::NextPane | Action::PreviousPane => {
+                app.planner.pane = if app.planner.pane == Pane::Goal { Pane::Lower } else { Pane::Goal };
+            }
+            Action::Lower => {
+                app.planner.lower = next_lower(app);
+                app.planner.list.selected = 0;
+            }
+            Action::Rerun if app.predictions.value().is_some() => app.start_plan(effects),
+            _ => return false,
+        }
+        true
+    }
+
+    fn table(&self, app: &App) -> Option<Table> {
+        lower_table(app)
+    }
+
+    fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
+        Some(&app.planner.list)
+    }
+
+    fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
+        Some(&mut app.planner.list)
+    }
+
+    fn focus_list(&self, app: &mut App) {
+        app.planner.pane = Pane::Lower;
+    }
+
+    /// Up and down flow from the sliders into the pane below and back.
+    fn step(&self, app: &mut App, by: isize) {
+        let state = &mut app.planner;
+        let knob = Knob::ALL.iter().position(|knob| *knob == state.knob).unwrap_or(0);
+        let last = Knob::ALL.len() - 1;
+        if state.pane == Pane::Goal {
+            match knob.saturating_add_signed(by) {
+                next if next > last => state.pane = Pane::Lower,
+                next => state.knob = Knob::ALL[next],
+            }
+        } else if by < 0 && state.list.selected == 0 {
+            (state.pane, state.knob) = (Pane::Goal, Knob::Budget);
+        } else if state.lower == Lower::Notes {
+            let lines = notes(app).len();
+            app.planner.list.step(by, lines);
+        } else {
+            self.move_selection(app, by);
+        }
+    }
+
+    fn wheel(&self, app: &mut App, by: isize) {
+        self.move_selection(app, by);
+    }
+}
+
 /// What the lower pane shows next; the chart has a place of its own where there is room.
 pub fn next_lower(app: &App) -> Lower {
     let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
@@ -103,117 +199,6 @@ fn below(app: &App) -> Option<String> {
         (_, true) => Some("needs a plan".to_owned()),
         _ => state_line(app),
     }
-}
-
-/// The amount of work in words.
-pub fn work_words(app: &App) -> String {
-    match app.goal().work {
-        Work::Samples(samples) => format!("{} samples", format::grouped(samples.get())),
-        Work::Steps(steps) => format!("{} steps", format::grouped(steps as f64)),
-        Work::Epochs { epochs, dataset } => {
-            format!("{} epochs of {} samples", format::number(epochs), format::grouped(dataset.get()))
-        }
-        Work::Tokens(tokens) => format!("{} tokens", format::short_count(tokens)),
-    }
-}
-
-/// The value of a slider in words.
-pub fn knob_words(app: &App, knob: Knob) -> String {
-    let goal = app.goal();
-    match knob {
-        Knob::Work => work_words(app),
-        Knob::Deadline => goal.deadline.map_or_else(|| "no limit".to_owned(), format::hours),
-        Knob::Budget => goal.budget.map_or_else(|| "no limit".to_owned(), format::usd),
-    }
-}
-
-/// What a slider moves over.
-pub fn ladder(app: &App, knob: Knob) -> Ladder {
-    match knob {
-        Knob::Work => match app.goal().work {
-            Work::Samples(_) => Ladder::Powers { from: 3, to: 12 },
-            Work::Steps(_) => Ladder::Powers { from: 2, to: 9 },
-            Work::Epochs { .. } => Ladder::Powers { from: 0, to: 4 },
-            Work::Tokens(_) => Ladder::Powers { from: 6, to: 14 },
-        },
-        Knob::Deadline => Ladder::Hours,
-        Knob::Budget => Ladder::Powers { from: 0, to: 7 },
-    }
-}
-
-/// The value of a slider; `None` = no limit.
-pub fn value(app: &App, knob: Knob) -> Option<f64> {
-    let goal = app.goal();
-    match knob {
-        Knob::Work => Some(match goal.work {
-            Work::Samples(samples) => samples.get(),
-            Work::Steps(steps) => steps as f64,
-            Work::Epochs { epochs, .. } => epochs,
-            Work::Tokens(tokens) => tokens,
-        }),
-        Knob::Deadline => goal.deadline.map(Hours::get),
-        Knob::Budget => goal.budget.map(Usd::get),
-    }
-}
-
-/// Sets a slider; `None` = no limit (the amount of work stays as it is).
-pub fn set_value(app: &mut App, knob: Knob, value: Option<f64>) {
-    let goal = &mut app.setup.goal;
-    match (knob, value) {
-        (Knob::Deadline, value) => goal.deadline = value.and_then(|hours| Hours::new(hours).ok()),
-        (Knob::Budget, value) => goal.budget = value.and_then(|money| Usd::new(money).ok()),
-        (Knob::Work, None) => {}
-        (Knob::Work, Some(value)) => match &mut goal.work {
-            Work::Samples(samples) => *samples = Samples::new(value.round()).unwrap_or(*samples),
-            Work::Steps(steps) => *steps = value.round().clamp(1.0, 9e15) as u64,
-            Work::Epochs { epochs, .. } => *epochs = value,
-            Work::Tokens(tokens) => *tokens = value,
-        },
-    }
-}
-
-/// The next value of a slider one step or a large step on; outer `None` = no change.
-pub fn moved(app: &App, knob: Knob, up: bool, far: bool) -> Option<Option<f64>> {
-    let ladder = ladder(app, knob);
-    let Some(now) = value(app, knob) else {
-        if up {
-            return None;
-        }
-        // From "no limit" down: the first limit that the present plan still meets.
-        let total = app.plan.value().and_then(|plan| plan.total);
-        let start = total.map(|total| match knob {
-            Knob::Deadline => total.hours.high.get(),
-            _ => total.cost.high.get(),
-        });
-        return Some(Some(start.map_or_else(|| ladder.at_or_above(f64::MAX), |start| ladder.at_or_above(start))));
-    };
-    match (ladder.step(now, up, far), knob) {
-        (None, Knob::Work) => None,
-        (next, _) => Some(next),
-    }
-}
-
-/// Objective, tiers, confidence and parts, each with the action that changes it.
-pub fn toggles(app: &App) -> Vec<(Action, &'static str, String, bool)> {
-    let goal = app.goal();
-    let objective = match goal.objective {
-        Objective::Cost => "cheapest".to_owned(),
-        Objective::Time => "fastest".to_owned(),
-        Objective::CostPlusTime(price) => format!("cost + {} of waiting", format::price(price)),
-    };
-    let tier = |tier| goal.limits.tiers.contains(&tier);
-    let confidence = match goal.confidence {
-        Confidence::Expected => "expected time",
-        Confidence::High => "high end",
-    };
-    let on_off = |on: bool| if on { "yes" } else { "no" }.to_owned();
-    vec![
-        (Action::Objective, "objective", objective, true),
-        (Action::OnDemand, "on-demand", on_off(tier(Tier::OnDemand)), tier(Tier::OnDemand)),
-        (Action::Spot, "spot", on_off(tier(Tier::Spot)), tier(Tier::Spot)),
-        (Action::Confidence, "deadline at", confidence.to_owned(), true),
-        (Action::Parts, "parts", format!("≤ {}", goal.max_parts), true),
-    ]
 }
 
 /// The end of the range at which the plan is compared and drawn: that of its goal.
@@ -287,17 +272,17 @@ pub fn alternatives_table(app: &App) -> Table {
     let columns = vec![
         Column::words("", 1, 0),
         Column::words("GPUs", 18, 0),
-        Column::number(if confidence == Confidence::High { "time ≤" } else { "time" }, 0),
-        Column::number("low–high", 5),
-        Column::number("cost", 0),
-        Column::number("low–high, $", 4),
-        Column::number("$/h", 6),
+        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0),
+        Column::figures("low–high", 5),
+        Column::figures("cost", 0),
+        Column::figures("low–high, $", 4),
+        Column::figures("$/h", 6),
         Column::words("tier", 9, 1),
         Column::words("in doubt", 12, 2),
         Column::words("provider", 11, 3),
         Column::words("region", 10, 7),
         Column::words("machine", 12, 9),
-        Column::number("price of", 8),
+        Column::figures("price of", 8),
     ];
     let rows = candidates(app)
         .into_iter()
@@ -306,19 +291,22 @@ pub fn alternatives_table(app: &App) -> Table {
             // Where there is no room for the reason, the mark stays.
             let doubtful = if part.trust.doubts.is_empty() { " " } else { "?" };
             vec![
-                Cell::of(Role::Good, if own { "✓" } else { "" }),
-                Cell::of(role, gpus_words(part)),
-                Cell::of(role, format::hours(confidence.end(&part.hours))),
-                Cell::of(Role::Muted, format::hours_range(&part.hours)),
-                Cell::of(role, format!("{}{doubtful}", format::usd(part.cost.mid))),
-                Cell::of(Role::Muted, format::usd_range(&part.cost).replace('$', "")),
+                Cell::styled(Role::Good, if own { "✓" } else { "" }),
+                Cell::styled(role, gpus_words(part)),
+                Cell::styled(role, format::hours(confidence.end(&part.hours))),
+                Cell::styled(Role::Muted, format::hours_range(&part.hours)),
+                Cell::styled(role, format!("{}{doubtful}", format::usd(part.cost.mid))),
+                Cell::styled(Role::Muted, format::usd_range(&part.cost).replace('$', "")),
                 Cell::text(format!("{:.2}", part.price.get())),
                 Cell::text(part.tier.to_string()),
-                Cell::of(Role::Warning, part.trust.marks()),
+                Cell::styled(Role::Warning, part.trust.marks()),
                 Cell::text(clean(&part.provider, 24)),
-                Cell::of(Role::Muted, clean(&part.region, 40)),
-                Cell::of(Role::Muted, machine_words(part)),
-                Cell::of(Role::Muted, part.price_as_of.map_or_else(|| "no date".to_owned(), |date| date.to_string())),
+                Cell::styled(Role::Muted, clean(&part.region, 40)),
+                Cell::styled(Role::Muted, machine_words(part)),
+                Cell::styled(
+                    Role::Muted,
+                    part.price_as_of.map_or_else(|| "no date".to_owned(), |date| date.to_string()),
+                ),
             ]
         })
         .collect();
@@ -344,7 +332,7 @@ fn rejected_table(app: &App) -> Table {
         .map(|rejection| {
             vec![
                 Cell::text(clean(rejection.offer.as_str(), 100)),
-                Cell::of(Role::Warning, clean(&rejection.reason, 300)),
+                Cell::styled(Role::Warning, clean(&rejection.reason, 300)),
             ]
         })
         .collect();

@@ -1,25 +1,30 @@
 //! Third screen: the step on every GPU, its value for money, and how it was predicted.
 
-use crate::action::Action;
+mod gpus;
+mod operations;
+
+pub use gpus::table;
+use gpus::{MANY, per_usd};
+pub use operations::{table as operations_table, why};
+
+use crate::action::{Action, Needs};
 use crate::app::App;
 use crate::app::job::JobState;
-use crate::app::list::{Cell, Column, Graphic, ListState, Table};
-use crate::app::screen::profile::{phase_role, phase_word};
-use crate::op;
+use crate::app::list::ListState;
+use crate::app::modal::Modal;
+use crate::app::msg::Effect;
+use crate::app::screen::Behaviour;
 use crate::plan::Range;
 use crate::plan::value::best_value as value_of;
 use crate::predict::{Estimate, Fits, Method, Prediction, Warning};
 use crate::pricing::Tier;
-use crate::report::format::{self, TimeUnit};
-use crate::settings::theme::Role;
+use crate::report::Table;
+use crate::report::format;
 use crate::text::clean;
 use crate::units::{GpuSlug, Micros, SamplesPerSecond, UsdPerHour};
 
 /// What the list can be sorted by, in the order of `s`.
-pub const SORTS: [&str; 4] = ["step time", "samples per dollar", "memory", "name"];
-
-/// What the operations of one GPU can be sorted by.
-pub const OPERATION_SORTS: [&str; 3] = ["predicted time", "measured time", "name"];
+const SORTS: [&str; 4] = ["step time", "samples per dollar", "memory", "name"];
 
 /// The state of the screen.
 #[derive(Debug, Clone, Default)]
@@ -82,43 +87,113 @@ pub struct Row {
     pub memory_gib: f64,
 }
 
-impl PredictState {
-    /// Makes the rows anew from predictions and prices.
-    pub fn rebuild(app: &mut App) {
-        let before = selected(app).map(|row| row.slug.clone()).or_else(|| app.predict.wanted.take());
-        let Some(predictions) = app.predictions.shared() else { return };
-        let row = |(index, prediction): (usize, &Prediction)| Row {
-            index,
-            slug: prediction.gpu.slug.clone(),
-            name: clean(&prediction.gpu.name, 60),
-            measured: prediction.step.is_measured(),
-            doubtful: prediction.gpu.doubtful,
-            step: prediction.step.as_estimate(),
-            throughput: prediction.throughput.clone(),
-            value: value_of(prediction, &app.setup.prices).map(|value| RowValue {
-                price: value.price_per_gpu,
-                per_usd: value.samples_per_usd,
-                provider: clean(&value.offer.provider, 24),
-                tier: value.offer.tier,
-                offer: format!(
-                    "{}{}{}",
-                    clean(value.offer.id.as_str(), 100),
-                    value.offer.as_of.map_or_else(|| ", no date".to_owned(), |date| format!(", {date}")),
-                    value.offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old")),
-                ),
-                marks: value.offer.trust.marks(),
-                doubts: value.offer.trust.reasons(),
-            }),
-            on_spot: app.setup.prices.offers().iter().any(|offer| {
-                offer.gpu.as_ref() == Some(&prediction.gpu.slug) && offer.unusable.is_none() && offer.tier == Tier::Spot
-            }),
-            fits: prediction.memory.fits,
-            memory_gib: prediction.gpu.memory.get() / crate::units::GIB,
-        };
-        app.predict.rows = predictions.predictions.iter().enumerate().map(row).collect();
-        app.predict.list.selected =
-            before.and_then(|slug| rows(app).iter().position(|row| row.slug == slug)).unwrap_or(0);
+/// The screen.
+pub struct PredictScreen;
+
+impl Behaviour for PredictScreen {
+    fn action(&self) -> Action {
+        Action::Predict
     }
+
+    fn awaits(&self) -> Option<&'static str> {
+        Some("the step on every GPU of the catalog")
+    }
+
+    fn gives(&self, app: &App, needs: Needs) -> bool {
+        match needs {
+            Needs::Detail => app.predict.opened.is_none(),
+            needs => matches!(needs, Needs::Rows | Needs::Table | Needs::SortableTable | Needs::Prediction),
+        }
+    }
+
+    fn act(&self, app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
+        let gpu = selected_prediction(app).map(|prediction| prediction.gpu.slug.clone());
+        let (profile, method) = (app.setup.profile.clone(), app.method);
+        match (action, gpu) {
+            (Action::Open, _) => {
+                app.predict.opened = selected(app).map(|row| row.slug.clone());
+                app.predict.operations = ListState::default();
+            }
+            (Action::Methods, Some(gpu)) => {
+                app.modal = Some(Modal::Methods { gpu: gpu.clone(), selected: 0 });
+                effects.push(Effect::Compare { generation: app.comparison.start(), profile, gpu, method });
+            }
+            (Action::Batches, Some(gpu)) => {
+                app.modal = Some(Modal::Batches { gpu: gpu.clone() });
+                effects.push(Effect::Batches { generation: app.sweep.start(), profile, gpu, method });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn table(&self, app: &App) -> Option<Table> {
+        Some(if app.predict.opened.is_some() { operations_table(app) } else { table(app) })
+    }
+
+    fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
+        let state = &app.predict;
+        Some(if state.opened.is_some() { &state.operations } else { &state.list })
+    }
+
+    fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
+        let state = &mut app.predict;
+        Some(if state.opened.is_some() { &mut state.operations } else { &mut state.list })
+    }
+
+    fn sorts(&self, app: &App) -> &'static [&'static str] {
+        if app.predict.opened.is_some() { &operations::SORTS } else { &SORTS }
+    }
+
+    fn is_open(&self, app: &App) -> bool {
+        app.predict.opened.is_some() && app.predict.operations.filter.is_empty()
+    }
+
+    fn close(&self, app: &mut App) -> bool {
+        let was_open = app.predict.opened.is_some();
+        if self.is_open(app) {
+            app.predict.opened = None;
+        } else if was_open {
+            app.predict.operations.filter.clear();
+        }
+        was_open
+    }
+}
+
+/// Makes the rows anew from predictions and prices.
+pub(in crate::app) fn rebuild(app: &mut App) {
+    let before = selected(app).map(|row| row.slug.clone()).or_else(|| app.predict.wanted.take());
+    let Some(predictions) = app.predictions.shared() else { return };
+    let row = |(index, prediction): (usize, &Prediction)| Row {
+        index,
+        slug: prediction.gpu.slug.clone(),
+        name: clean(&prediction.gpu.name, 60),
+        measured: prediction.step.is_measured(),
+        doubtful: prediction.gpu.doubtful,
+        step: prediction.step.as_estimate(),
+        throughput: prediction.throughput.clone(),
+        value: value_of(prediction, &app.setup.prices).map(|value| RowValue {
+            price: value.price_per_gpu,
+            per_usd: value.samples_per_usd,
+            provider: clean(&value.offer.provider, 24),
+            tier: value.offer.tier,
+            offer: format!(
+                "{}{}{}",
+                clean(value.offer.id.as_str(), 100),
+                value.offer.as_of.map_or_else(|| ", no date".to_owned(), |date| format!(", {date}")),
+                value.offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old")),
+            ),
+            marks: value.offer.trust.marks(),
+            doubts: value.offer.trust.reasons(),
+        }),
+        on_spot: app.setup.prices.offers().iter().any(|offer| {
+            offer.gpu.as_ref() == Some(&prediction.gpu.slug) && offer.unusable.is_none() && offer.tier == Tier::Spot
+        }),
+        fits: prediction.memory.fits,
+        memory_gib: prediction.gpu.memory.get() / crate::units::GIB,
+    };
+    app.predict.rows = predictions.predictions.iter().enumerate().map(row).collect();
+    app.predict.list.selected = before.and_then(|slug| rows(app).iter().position(|row| row.slug == slug)).unwrap_or(0);
 }
 
 /// The rows shown, filtered and in order.
@@ -234,73 +309,6 @@ pub fn method_words(step: &Estimate<Micros>) -> String {
     }
 }
 
-/// The table of GPUs.
-pub fn table(app: &App) -> Table {
-    let shown = rows(app);
-    let ends = shown.iter().filter(|row| row.step.low.get() > 0.0);
-    let longest = ends.clone().map(|row| row.step.high.get()).fold(0.0, f64::max);
-    let shortest = ends.map(|row| row.step.low.get()).fold(f64::INFINITY, f64::min);
-    let scale = Scale::of(&app.predict.rows);
-    let columns = vec![
-        Column::words("GPU", 21, 0).sorts(3),
-        Column::number(format!("step, {}", scale.unit.symbol()), 0).sorts(0),
-        Column::number(format!("low–high, {}", scale.unit.symbol()), 1),
-        Column::graphic("log scale", 9, 6),
-        Column::number("samples/s", 4),
-        Column::number("samples/$", 2).sorts(1),
-        Column::number("$/GPU/h", 5),
-        Column::number("memory fits", 3).sorts(2),
-        Column::words("how", 8, 1),
-    ];
-    let rows = shown.iter().map(|row| cells(row, scale, shortest, longest)).collect();
-    Table {
-        columns,
-        rows,
-        selected: app.predict.list.selected,
-        sorted: Some((app.predict.list.sort, (1..=2).contains(&app.predict.list.sort) != app.predict.list.reversed)),
-        empty: if app.predict.rows.is_empty() {
-            state_line(app).unwrap_or_else(|| "No prediction yet; r runs it.".to_owned())
-        } else {
-            "No GPU passes the filter; Esc clears it.".to_owned()
-        },
-    }
-}
-
-/// Samples for a dollar from which on not every digit is shown.
-const MANY: f64 = 1e8;
-
-fn per_usd(samples: f64, most: f64) -> String {
-    if most < MANY { format::grouped(samples) } else { format::short_count(samples) }
-}
-
-/// The unit of a column of times, and its decimals: the shortest time has two digits or three.
-#[derive(Debug, Clone, Copy)]
-struct Scale {
-    unit: TimeUnit,
-    decimals: usize,
-    /// The most samples for a dollar.
-    per_usd: f64,
-}
-
-impl Scale {
-    fn of(rows: &[Row]) -> Self {
-        let mids = rows.iter().map(|row| row.step.mid.get()).filter(|mid| *mid > 0.0);
-        let (shortest, longest) = mids.fold((f64::INFINITY, 0.0), |(low, high), mid| (mid.min(low), mid.max(high)));
-        let values = rows.iter().filter_map(|row| row.value.as_ref());
-        let per_usd = values.filter_map(|value| value.per_usd).map(|it| it.high).fold(0.0, f64::max);
-        let (unit, decimals) = match shortest {
-            us if us < 1e3 && longest < 1e4 => (TimeUnit::Micros, usize::from(us < 100.0)),
-            us if us < 1e3 => (TimeUnit::Millis, 2),
-            _ => (TimeUnit::Millis, 1),
-        };
-        Self { unit, decimals, per_usd }
-    }
-
-    fn bare(self, time: Micros) -> String {
-        format!("{:.*}", self.decimals, self.unit.value(time))
-    }
-}
-
 /// What is to be said with any of the times: in whole sentences, or in a few words.
 pub fn warnings(app: &App, brief: bool) -> Vec<String> {
     let Some(all) = app.predictions.value() else { return Vec::new() };
@@ -317,50 +325,6 @@ pub fn words(warnings: &[Warning], brief: bool) -> Vec<String> {
 
 fn one_line(briefs: &[String]) -> Vec<String> {
     if briefs.is_empty() { Vec::new() } else { vec![briefs.join(" · ")] }
-}
-
-fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
-    let known = row.step.mid.get() > 0.0;
-    let role = if row.measured { Role::Measured } else { Role::Predicted };
-    let mark = if row.doubtful { " ?" } else { "" };
-    // Logarithmic: the GPUs of a catalog lie two decades apart.
-    let part = |time: Micros| {
-        if longest > shortest { (time.get() / shortest).ln() / (longest / shortest).ln() } else { 0.5 }
-    };
-    let range = Graphic::Range { low: part(row.step.low), mid: part(row.step.mid), high: part(row.step.high) };
-    let range_text = if row.step.low == row.step.high {
-        "one value".to_owned()
-    } else {
-        format!("{}–{}", scale.bare(row.step.low), scale.bare(row.step.high))
-    };
-    let value = row.value.as_ref();
-    let (fits_role, fits) = match row.fits {
-        Fits::Yes => (Role::Muted, "yes"),
-        Fits::No => (Role::Error, " no"),
-        Fits::Unknown => (Role::Warning, "  ?"),
-    };
-    if !known {
-        let mut cells = vec![Cell::of(Role::Muted, row.name.clone()), Cell::of(Role::Muted, "unknown")];
-        cells.resize(9, Cell::text(""));
-        return cells;
-    }
-    vec![
-        Cell::of(role, format!("{}{mark}", row.name)),
-        Cell::of(role, scale.bare(row.step.mid)),
-        Cell::of(Role::Muted, range_text),
-        Cell::draw(role, range),
-        Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),
-        Cell::text(
-            value.and_then(|value| value.per_usd).map_or_else(|| "–".to_owned(), |it| per_usd(it.mid, scale.per_usd)),
-        ),
-        match value {
-            None => Cell::of(Role::Muted, if row.on_spot { "spot only" } else { "no offer" }),
-            Some(value) if value.marks.is_empty() => Cell::of(Role::Muted, format!("{:.3} ", value.price.get())),
-            Some(value) => Cell::of(Role::Warning, format!("{:.3}?", value.price.get())),
-        },
-        Cell::of(fits_role, format!("{:.0} GB {fits}", row.memory_gib)),
-        Cell::of(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name()),
-    ]
 }
 
 /// Facts and doubts about the selected GPU, a line each: a label and a text.
@@ -428,91 +392,6 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         }
     }
     lines
-}
-
-/// The rows of the opened GPU's operations, filtered and in order.
-fn operation_rows(app: &App) -> Vec<&crate::predict::OperationPrediction> {
-    let list = &app.predict.operations;
-    let Some(prediction) = selected_prediction(app) else { return Vec::new() };
-    let total = |time: Option<Micros>, count: u32| time.map_or(0.0, |time| time.get() * f64::from(count));
-    let words = |operation: &crate::predict::OperationPrediction| {
-        let method = operation.time.as_ref().map_or("unknown", |time| time.method.name());
-        format!("{} {} {method} {}", clean(&operation.name, 200), operation.phase.name(), clean(&operation.why, 300))
-    };
-    let mut rows: Vec<_> = prediction.operations.iter().filter(|operation| list.passes(&words(operation))).collect();
-    match list.sort {
-        1 => rows.sort_by(|a, b| total(b.origin_time, b.count).total_cmp(&total(a.origin_time, a.count))),
-        2 => rows.sort_by(|a, b| a.name.cmp(&b.name)),
-        _ => rows.sort_by(|a, b| {
-            let mid = |operation: &crate::predict::OperationPrediction| {
-                total(operation.time.as_ref().map(|time| time.mid), operation.count)
-            };
-            mid(b).total_cmp(&mid(a))
-        }),
-    }
-    if list.reversed {
-        rows.reverse();
-    }
-    rows
-}
-
-/// Operation by operation on the opened GPU.
-pub fn operations_table(app: &App) -> Table {
-    let shown = operation_rows(app);
-    let origin = "measured, ms";
-    let columns = vec![
-        Column::words("operation", 14, 0).sorts(2),
-        Column::number("count", 4),
-        Column::number(origin, 2).sorts(1),
-        Column::number("here, ms", 0).sorts(0),
-        Column::number("low–high, ms", 1),
-        Column::number("speed-up", 3),
-        Column::words("how", 14, 1),
-        Column::words("phase", 8, 5),
-    ];
-    let rows = shown
-        .iter()
-        .map(|operation| {
-            let count = f64::from(operation.count);
-            let millis = |time: Micros| format!("{:.3}", (time * count).as_millis());
-            let time = operation.time.as_ref();
-            let speed_up = operation
-                .origin_time
-                .zip(time)
-                .filter(|(origin, here)| origin.get() > 0.0 && here.mid.get() > 0.0)
-                .map(|(origin, here)| format!("{}×", format::number(origin / here.mid)));
-            vec![
-                Cell::text(op::name::short(&clean(&operation.name, 200)).to_owned()),
-                Cell::of(Role::Muted, operation.count.to_string()),
-                Cell::of(Role::Muted, operation.origin_time.map_or_else(|| "–".to_owned(), millis)),
-                Cell::text(time.map_or_else(|| "left out".to_owned(), |time| millis(time.mid))),
-                Cell::of(
-                    Role::Muted,
-                    time.map_or_else(String::new, |time| format!("{}–{}", millis(time.low), millis(time.high))),
-                ),
-                Cell::text(speed_up.unwrap_or_default()),
-                Cell::of(Role::Muted, time.map_or("unknown", |time| time.method.name())),
-                Cell::of(phase_role(Some(operation.phase)), phase_word(operation.phase)),
-            ]
-        })
-        .collect();
-    let list = &app.predict.operations;
-    Table {
-        columns,
-        rows,
-        selected: list.selected,
-        sorted: Some((list.sort, (list.sort != 2) != list.reversed)),
-        empty: if list.filter.is_empty() {
-            "This method does not predict single operations.".to_owned()
-        } else {
-            "No operation passes the filter; Esc clears it.".to_owned()
-        },
-    }
-}
-
-/// Why the selected operation of the opened GPU has its time.
-pub fn why(app: &App) -> Option<String> {
-    operation_rows(app).get(app.predict.operations.selected).map(|operation| clean(&operation.why, 600))
 }
 
 /// How many rows are predicted, derived or measured, for the line above the table.

@@ -5,21 +5,94 @@ mod counted;
 
 pub use counted::{Counted, is_unmeasured};
 
+use crate::action::{Action, Needs};
 use crate::app::App;
-use crate::app::list::{Cell, Column, Graphic, ListState, Table};
+use crate::app::list::ListState;
+use crate::app::msg::Effect;
+use crate::app::screen::Behaviour;
 use crate::op;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
 use crate::profile::{Kernel, Operation, Phase, Profile};
 use crate::report::format;
+use crate::report::table::{Cell, Column, Graphic, Table};
 use crate::settings::theme::Role;
 use crate::text::clean;
 
 /// What the list can be sorted by, in the order of `s`.
 const SORTS: [&str; 4] = ["time", "count", "time per call", "name"];
 
-/// What the list can be sorted by, in the order of `s`.
-pub fn sorts(app: &App) -> &'static [&'static str] {
-    if is_unmeasured(&app.setup.profile) { &counted::SORTS } else { &SORTS }
+/// The screen.
+pub struct ProfileScreen;
+
+impl Behaviour for ProfileScreen {
+    fn action(&self) -> Action {
+        Action::Profile
+    }
+
+    fn awaits(&self) -> Option<&'static str> {
+        Some("the operations of the step and where its time goes")
+    }
+
+    fn gives(&self, _app: &App, needs: Needs) -> bool {
+        use Needs::{Detail, Panes, Profile, Rows, SortableTable, Table};
+        matches!(needs, Rows | Table | SortableTable | Detail | Panes | Profile)
+    }
+
+    fn act(&self, app: &mut App, action: Action, _effects: &mut Vec<Effect>) -> bool {
+        let state = &mut app.profile;
+        match action {
+            Action::Phase => state.next_phase(&app.setup.profile),
+            Action::Group => state.next_group(&app.setup.profile),
+            Action::NextPane | Action::PreviousPane => state.in_detail = !state.in_detail,
+            Action::Open => {
+                (state.zoomed, state.in_detail, state.scroll) = (!state.zoomed, false, 0);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn table(&self, app: &App) -> Option<Table> {
+        Some(table(app))
+    }
+
+    fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
+        Some(&app.profile.list)
+    }
+
+    fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
+        Some(&mut app.profile.list)
+    }
+
+    fn sorts(&self, app: &App) -> &'static [&'static str] {
+        if is_unmeasured(&app.setup.profile) { &counted::SORTS } else { &SORTS }
+    }
+
+    fn focus_list(&self, app: &mut App) {
+        (app.profile.in_detail, app.profile.scroll) = (false, 0);
+    }
+
+    fn step(&self, app: &mut App, by: isize) {
+        if app.profile.in_detail || app.profile.zoomed {
+            let lines = detail(app).len();
+            app.profile.scroll = app.profile.scroll.saturating_add_signed(by).min(lines.saturating_sub(1));
+        } else {
+            self.move_selection(app, by);
+            app.profile.scroll = 0;
+        }
+    }
+
+    fn is_open(&self, app: &App) -> bool {
+        app.profile.zoomed
+    }
+
+    fn close(&self, app: &mut App) -> bool {
+        let was_open = app.profile.zoomed;
+        if was_open {
+            (app.profile.zoomed, app.profile.in_detail) = (false, false);
+        }
+        was_open
+    }
 }
 
 /// A row of the list, before filter and order.
@@ -160,11 +233,11 @@ pub fn table(app: &App) -> Table {
     let by_operation = state.by == GroupBy::Operation;
     let mut columns = vec![
         Column::words(state.by.name(), 20, 0).sorts(3),
-        Column::number("time, ms", 0).sorts(0),
-        Column::number("share", 1),
+        Column::figures("time, ms", 0).sorts(0),
+        Column::figures("share", 1),
         Column::graphic("", 8, 6),
-        Column::number(if state.by == GroupBy::Kernel { "launches" } else { "count" }, 2).sorts(1),
-        Column::number("per call, µs", 3).sorts(2),
+        Column::figures(if state.by == GroupBy::Kernel { "launches" } else { "count" }, 2).sorts(1),
+        Column::figures("per call, µs", 3).sorts(2),
         Column::words("phase", 8, 4),
     ];
     if by_operation {
@@ -191,12 +264,12 @@ pub fn table(app: &App) -> Table {
                 Cell::text(share),
                 Cell::draw(phase_role(entry.phase), bar),
                 Cell::text(format::grouped(entry.count as f64)),
-                Cell::of(Role::Muted, call),
-                Cell::of(phase_role(entry.phase), entry.phase.map_or("several", phase_word)),
+                Cell::styled(Role::Muted, call),
+                Cell::styled(phase_role(entry.phase), entry.phase.map_or("several", phase_word)),
             ];
             if by_operation {
                 let operation = &operations[entry.operations[0]];
-                cells.push(Cell::of(Role::Muted, shapes(operation)));
+                cells.push(Cell::styled(Role::Muted, shapes(operation)));
             }
             cells
         })

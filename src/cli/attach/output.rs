@@ -100,15 +100,15 @@ pub(super) fn table(all: &[Listed], out: &mut dyn Write) -> io::Result<()> {
             command = format!("{command} (its own profiler is on)");
         }
         table.push(vec![
-            Cell::same(one.pid),
-            Cell::same(role(one.role)),
-            Cell::maybe(one.facts.rank, Cell::same),
-            Cell::maybe(Some(one.job).filter(|job| *job != 0), Cell::same),
-            Cell::maybe(one.gpu.map(|gpu| gpu.to_string()).or_else(|| gpus.map(list)), Cell::same),
+            Cell::text(one.pid),
+            Cell::text(role(one.role)),
+            Cell::maybe(one.facts.rank, Cell::text),
+            Cell::maybe(Some(one.job).filter(|job| *job != 0), Cell::text),
+            Cell::maybe(one.gpu.map(|gpu| gpu.to_string()).or_else(|| gpus.map(list)), Cell::text),
             Cell::maybe(one.interval, |interval| {
-                Cell::of(format!("{:.0} s", interval.as_secs_f64()), interval.as_secs_f64())
+                Cell::new(format!("{:.0} s", interval.as_secs_f64()), interval.as_secs_f64())
             }),
-            Cell::same(command),
+            Cell::text(command),
         ]);
     }
     table.write_text(out)

@@ -225,24 +225,24 @@ fn table(rows: &[Row]) -> Table {
         Column::number("left out", "held_out_steps"),
         Column::number("mean error", "held_out_mean_absolute_error"),
     ]);
-    let r_squared = |value: f64| Cell::of(format!("{value:.3}"), value);
+    let r_squared = |value: f64| Cell::new(format!("{value:.3}"), value);
     for row in rows {
         table.push(vec![
-            Cell::same(&row.gpu),
-            Cell::same(row.rows),
-            Cell::same(row.steps),
-            Cell::same(row.kinds),
-            Cell::same(row.kernels),
-            Cell::same(row.groups),
-            Cell::same(row.input_driven),
-            Cell::same(row.operation_driven),
-            Cell::same(row.output_driven),
-            Cell::same(row.bytes_driven),
-            Cell::same(row.tile_driven),
+            Cell::text(&row.gpu),
+            Cell::text(row.rows),
+            Cell::text(row.steps),
+            Cell::text(row.kinds),
+            Cell::text(row.kernels),
+            Cell::text(row.groups),
+            Cell::text(row.input_driven),
+            Cell::text(row.operation_driven),
+            Cell::text(row.output_driven),
+            Cell::text(row.bytes_driven),
+            Cell::text(row.tile_driven),
             Cell::maybe(row.median_r_squared, r_squared),
             Cell::maybe(row.p10_r_squared, r_squared),
-            Cell::same(row.held_out_steps),
-            Cell::maybe(row.held_out_mean_absolute_error, |error| Cell::of(format::percent(error), error)),
+            Cell::text(row.held_out_steps),
+            Cell::maybe(row.held_out_mean_absolute_error, |error| Cell::new(format::percent(error), error)),
         ]);
     }
     table

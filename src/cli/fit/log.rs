@@ -212,14 +212,14 @@ impl Fitted {
         for one in model.coefficients() {
             let share = if one.value == 0.0 { 0.0 } else { one.error / one.value.abs() };
             table.push(vec![
-                Cell::same(one.letter),
-                Cell::of(micros(one.value), one.value),
+                Cell::text(one.letter),
+                Cell::new(micros(one.value), one.value),
                 if one.is_held() {
-                    Cell::same("held at 0")
+                    Cell::text("held at 0")
                 } else {
-                    Cell::of(format!("{} ({})", micros(one.error), percent(share)), one.error)
+                    Cell::new(format!("{} ({})", micros(one.error), percent(share)), one.error)
                 },
-                Cell::same(meaning(model.form(), one.letter)),
+                Cell::text(meaning(model.form(), one.letter)),
             ]);
         }
         table.write_text(out)?;
@@ -241,11 +241,11 @@ impl Fitted {
             ]);
             for (batch, iterations, run) in &self.at {
                 table.push(vec![
-                    Cell::same(size_text(*batch, *iterations)),
-                    Cell::of(time(run.time.mid), run.time.mid.get()),
-                    Cell::same(time_range(run.time.low, run.time.high)),
-                    Cell::same(time_range(run.wide[0], run.wide[1])),
-                    Cell::same(run.time.method),
+                    Cell::text(size_text(*batch, *iterations)),
+                    Cell::new(time(run.time.mid), run.time.mid.get()),
+                    Cell::text(time_range(run.time.low, run.time.high)),
+                    Cell::text(time_range(run.wide[0], run.wide[1])),
+                    Cell::text(run.time.method),
                 ]);
             }
             writeln!(out)?;

@@ -189,14 +189,14 @@ type Figure = fn(&Profile) -> Option<Cell>;
 /// A size a row; quantities that no profile has are left out.
 fn table(profiles: &[(u64, Profile)]) -> Table {
     fn time(time: Micros) -> Cell {
-        Cell::of(format::time(time), time.get())
+        Cell::new(format::time(time), time.get())
     }
     let measured: [(Column, Figure); 3] = [
         (Column::number("step", "step_us"), |profile| profile.step.as_ref()?.duration.map(time)),
         (Column::number("device busy", "device_busy_us"), |profile| profile.step.as_ref()?.device_busy.map(time)),
         (Column::number("peak memory", "peak_memory_bytes"), |profile| {
             let peak = profile.step.as_ref()?.peak_memory_bytes?;
-            Some(Cell::of(format::memory(peak), peak.get()))
+            Some(Cell::new(format::memory(peak), peak.get()))
         }),
     ];
     let known = |(_, figure): &(Column, Figure)| profiles.iter().any(|(_, profile)| figure(profile).is_some());
@@ -206,9 +206,9 @@ fn table(profiles: &[(u64, Profile)]) -> Table {
     let columns: Vec<Column> = std::iter::once(first).chain(columns).chain([last]).collect();
     let mut table = Table::new(&columns);
     for (batch, profile) in profiles {
-        let mut cells = vec![Cell::same(batch)];
+        let mut cells = vec![Cell::text(batch)];
         cells.extend(figures.iter().map(|figure| figure(profile).unwrap_or_else(Cell::unknown)));
-        cells.push(Cell::same(profile.operations.len()));
+        cells.push(Cell::text(profile.operations.len()));
         table.push(cells);
     }
     table

@@ -8,54 +8,57 @@ use crate::app::screen::{job, plan, predict};
 use crate::app::{SMALLEST, Screen, Source, Target, Tone};
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::tui::paint::{Canvas, wrap};
+use crate::tui::paint::{Painter, wrap};
 
 /// Draws it; what is left for the screen.
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) -> Rect {
-    bar(canvas, Rect { height: 1, ..area });
+pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) -> Rect {
+    bar(painter, Rect { height: 1, ..area });
     let two = area.height >= 20;
-    let news = news(canvas, two);
+    let news = news(painter, two);
     let bottom = area.bottom() - 1;
     let footer_is_news = !two && news.is_some();
     if let (Some((role, text)), y) = (&news, if two { bottom - 1 } else { bottom }) {
-        canvas.text(area.x + 1, y, area.width - 2, text, *role);
+        painter.text(area.x + 1, y, area.width - 2, text, *role);
     }
     if !footer_is_news {
-        footer(canvas, Rect { y: bottom, height: 1, ..area });
+        footer(painter, Rect { y: bottom, height: 1, ..area });
     }
     Rect { y: area.y + 1, height: area.height - if two { 3 } else { 2 }, ..area }
 }
 
-fn bar(canvas: &mut Canvas<'_>, area: Rect) {
-    let style = canvas.style(Role::Bar);
-    canvas.buffer.set_style(area, style);
+fn bar(painter: &mut Painter<'_>, area: Rect) {
+    let style = painter.style(Role::Bar);
+    painter.buffer.set_style(area, style);
     let mut x = area.x + 1;
     if area.width >= 70 {
-        x = canvas.text(x, area.y, 14, "habitat-tui", Role::Bar) + 2;
+        x = painter.text(x, area.y, 14, "habitat-tui", Role::Bar) + 2;
     }
-    let live = canvas.app.live.is_some();
-    for (index, screen) in Screen::ALL.into_iter().enumerate().filter(|(_, screen)| *screen != Screen::Job || live) {
+    let app = painter.app;
+    for (index, &screen) in Screen::ALL.iter().enumerate() {
+        if app.unavailable(screen.behaviour().action()).is_some() {
+            continue;
+        }
         let text = format!(" {} {} ", index + 1, screen.name());
-        let role = if screen == canvas.app.screen { Role::Tab } else { Role::Bar };
+        let role = if screen == app.screen { Role::Tab } else { Role::Bar };
         let start = x;
-        x = canvas.text(x, area.y, area.right().saturating_sub(x), &text, role);
-        canvas.hit(Rect::new(start, area.y, x - start, 1), Target::Tab(screen));
+        x = painter.text(x, area.y, area.right().saturating_sub(x), &text, role);
+        painter.hit(Rect::new(start, area.y, x - start, 1), Target::Tab(screen));
     }
-    let name = clean(&canvas.app.setup.profile.workload.name, 40);
-    let sample = match &canvas.app.setup.source {
+    let name = clean(&painter.app.setup.profile.workload.name, 40);
+    let sample = match &painter.app.setup.source {
         Source::Sample(_) => "sample: ",
         Source::Given(_) | Source::Awaited => "",
     };
     let room = area.right().saturating_sub(x + 2);
     let text = format!("{sample}{name}");
     if usize::from(room) > text.width() {
-        canvas.text_right(area.right() - 1, area.y, room, &text, Role::Bar);
+        painter.text_right(area.right() - 1, area.y, room, &text, Role::Bar);
     }
 }
 
 /// The last message, else what the jobs do.
-fn news(canvas: &Canvas<'_>, own_line: bool) -> Option<(Role, String)> {
-    let app = canvas.app;
+fn news(painter: &Painter<'_>, own_line: bool) -> Option<(Role, String)> {
+    let app = painter.app;
     if let Some((tone, text)) = &app.message {
         let (role, sign) = match tone {
             Tone::Good => (Role::Good, "✓ "),
@@ -88,7 +91,7 @@ fn news(canvas: &Canvas<'_>, own_line: bool) -> Option<(Role, String)> {
             Source::Sample(about) => {
                 let long = format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120));
                 let short = about.split(" (").next().unwrap_or(about);
-                let fits = long.width() + 2 <= usize::from(canvas.buffer.area.width);
+                let fits = long.width() + 2 <= usize::from(painter.buffer.area.width);
                 Some((Role::Warning, if fits { long } else { format!("embedded sample: {}", clean(short, 60)) }))
             }
             Source::Given(_) | Source::Awaited => {
@@ -99,29 +102,29 @@ fn news(canvas: &Canvas<'_>, own_line: bool) -> Option<(Role, String)> {
     }
 }
 
-fn footer(canvas: &mut Canvas<'_>, area: Rect) {
+fn footer(painter: &mut Painter<'_>, area: Rect) {
     let mut x = area.x + 1;
-    for Hint { key, word, action } in canvas.app.footer() {
+    for Hint { key, word, action } in painter.app.footer() {
         let wide = (key.width() + 1 + word.width()) as u16;
         if x + wide > area.right() - 1 {
             continue;
         }
         let start = x;
-        x = canvas.pieces(x, area.y, wide, &[(&key, Role::Key), (" ", Role::Muted), (word, Role::Muted)]);
+        x = painter.pieces(x, area.y, wide, &[(&key, Role::Key), (" ", Role::Muted), (word, Role::Muted)]);
         if let Some(action) = action {
-            canvas.hit(Rect::new(start, area.y, wide, 1), Target::Do(action));
+            painter.hit(Rect::new(start, area.y, wide, 1), Target::Do(action));
         }
         x += 2;
     }
 }
 
 /// Says what size is needed.
-pub(super) fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn too_small(painter: &mut Painter<'_>, area: Rect) {
     let text = format!(
         "The terminal has {}×{} cells; habitat-tui needs {}×{} or more. Enlarge it, or run `habitat-tui FILE | cat`.",
         area.width, area.height, SMALLEST.0, SMALLEST.1
     );
     let lines = wrap(&text, area.width as usize).len() as u16;
     let top = area.y + area.height.saturating_sub(lines) / 2;
-    canvas.wrapped(Rect { y: top, height: area.bottom() - top, ..area }, &text, Role::Warning);
+    painter.wrapped(Rect { y: top, height: area.bottom() - top, ..area }, &text, Role::Warning);
 }

@@ -18,24 +18,24 @@ use crate::report::comparison::error_words;
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::tui::paint::Canvas;
+use crate::tui::paint::Painter;
 use crate::units::{GIB, GpuSlug};
 
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
-    let app = canvas.app;
+pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
     match &app.modal {
         None => {}
-        Some(Modal::Help { input, scroll }) => help(canvas, area, input, *scroll),
-        Some(Modal::Palette { input, selected }) => palette(canvas, area, input, *selected),
+        Some(Modal::Help { input, scroll }) => help(painter, area, input, *scroll),
+        Some(Modal::Palette { input, selected }) => palette(painter, area, input, *selected),
         Some(Modal::Filter { input, .. }) => {
             // One line, so that the list under it is seen to follow.
             let line = Rect { x: area.x, y: area.bottom() - 1, width: area.width, height: 1 };
-            clear(canvas, line);
-            let x = canvas.text(line.x + 1, line.y, 9, "filter: ", Role::Key);
-            field(canvas, Rect { x, width: line.width - 10, ..line }, input);
+            clear(painter, line);
+            let x = painter.text(line.x + 1, line.y, 9, "filter: ", Role::Key);
+            field(painter, Rect { x, width: line.width - 10, ..line }, input);
             let hint = "Enter keeps, Esc restores, ! inverts";
             if usize::from(line.width) > input.text().width() + hint.len() + 14 {
-                canvas.text_right(line.right() - 1, line.y, 40, hint, Role::Muted);
+                painter.text_right(line.right() - 1, line.y, 40, hint, Role::Muted);
             }
         }
         Some(Modal::Value { knob, input, error }) => {
@@ -44,12 +44,12 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
                 Knob::Deadline => ("deadline, hours", "such as 48, 2d or 90m; empty = no limit"),
                 Knob::Budget => ("budget, US dollars", "such as 500 or 2.5k; empty = no limit"),
             };
-            small(canvas, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);
+            small(painter, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);
         }
-        Some(Modal::Leave { selected }) => leave(canvas, area, *selected),
-        Some(Modal::Methods { gpu, selected }) => methods(canvas, area, gpu, *selected),
-        Some(Modal::Batches { gpu }) => batches(canvas, area, gpu),
-        Some(Modal::Origin { candidates, selected }) => origin(canvas, area, candidates, *selected),
+        Some(Modal::Leave { selected }) => leave(painter, area, *selected),
+        Some(Modal::Methods { gpu, selected }) => methods(painter, area, gpu, *selected),
+        Some(Modal::Batches { gpu }) => batches(painter, area, gpu),
+        Some(Modal::Origin { candidates, selected }) => origin(painter, area, candidates, *selected),
         Some(Modal::Export { input, exists, error, saving }) => {
             let note = match error {
                 Some(error) => Some((error.as_str(), Role::Error)),
@@ -59,58 +59,58 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
                 None if *saving => Some(("writing …", Role::Muted)),
                 None => None,
             };
-            small(canvas, area, "write the plan (TOML) to", input, note, "Enter writes, Esc closes");
+            small(painter, area, "write the plan (TOML) to", input, note, "Enter writes, Esc closes");
         }
     }
 }
 
-fn clear(canvas: &mut Canvas<'_>, area: Rect) {
-    let ground = canvas.style(Role::Text);
+fn clear(painter: &mut Painter<'_>, area: Rect) {
+    let ground = painter.style(Role::Text);
     for y in area.y..area.bottom() {
-        canvas.styled(area.x, y, area.width, &" ".repeat(area.width as usize), ratatui::style::Style::reset());
+        painter.styled(area.x, y, area.width, &" ".repeat(area.width as usize), ratatui::style::Style::reset());
     }
-    canvas.buffer.set_style(area, ratatui::style::Style::reset());
-    canvas.buffer.set_style(area, ground);
+    painter.buffer.set_style(area, ratatui::style::Style::reset());
+    painter.buffer.set_style(area, ground);
 }
 
 /// A frame in the middle; the area inside.
-fn frame(canvas: &mut Canvas<'_>, area: Rect, width: u16, height: u16, title: &str, right: &str) -> Rect {
+fn frame(painter: &mut Painter<'_>, area: Rect, width: u16, height: u16, title: &str, right: &str) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     let place = Rect::new(area.x + (area.width - width) / 2, area.y + (area.height - height) / 3, width, height);
-    clear(canvas, place);
-    canvas.pane(place, title, right, true)
+    clear(painter, place);
+    painter.pane(place, title, right, true)
 }
 
 /// A line being typed, with the cursor; its end is shown where it is too long.
-fn field(canvas: &mut Canvas<'_>, area: Rect, input: &Input) {
+fn field(painter: &mut Painter<'_>, area: Rect, input: &Input) {
     let (before, behind) = input.split();
     let room = area.width.saturating_sub(1) as usize;
     let mut start: String = before;
     while start.width() > room {
         start.remove(0);
     }
-    let x = canvas.text(area.x, area.y, area.width, &start, Role::Text);
-    canvas.cursor = Some(Position::new(x, area.y));
-    canvas.text(x, area.y, area.right().saturating_sub(x), &behind, Role::Text);
+    let x = painter.text(area.x, area.y, area.width, &start, Role::Text);
+    painter.cursor = Some(Position::new(x, area.y));
+    painter.text(x, area.y, area.right().saturating_sub(x), &behind, Role::Text);
 }
 
-fn small(canvas: &mut Canvas<'_>, area: Rect, title: &str, input: &Input, note: Option<(&str, Role)>, hint: &str) {
-    let inside = frame(canvas, area, 64, 6, title, "");
-    field(canvas, Rect { height: 1, ..inside }, input);
+fn small(painter: &mut Painter<'_>, area: Rect, title: &str, input: &Input, note: Option<(&str, Role)>, hint: &str) {
+    let inside = frame(painter, area, 64, 6, title, "");
+    field(painter, Rect { height: 1, ..inside }, input);
     let (text, role) = note.unwrap_or((hint, Role::Muted));
     let below = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
-    canvas.wrapped(below, &clean(text, 300), role);
+    painter.wrapped(below, &clean(text, 300), role);
 }
 
-fn help(canvas: &mut Canvas<'_>, area: Rect, input: &Input, scroll: usize) {
-    let lines = help_lines(canvas.app, &input.text());
+fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
+    let lines = help_lines(painter.app, &input.text());
     let inside =
-        frame(canvas, area, 92, area.height.saturating_sub(2), "keys", "type to search · ↑↓ scroll · Esc closes");
-    let x = canvas.text(inside.x, inside.y, 8, "search: ", Role::Key);
-    field(canvas, Rect { x, width: inside.width - 8, height: 1, ..inside }, input);
+        frame(painter, area, 92, area.height.saturating_sub(2), "keys", "type to search · ↑↓ scroll · Esc closes");
+    let x = painter.text(inside.x, inside.y, 8, "search: ", Role::Key);
+    field(painter, Rect { x, width: inside.width - 8, height: 1, ..inside }, input);
     let list = Rect { y: inside.y + 2, height: inside.height.saturating_sub(2), ..inside };
     if lines.is_empty() {
-        canvas.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
+        painter.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
     }
     let scroll = scroll.min(lines.len().saturating_sub(usize::from(list.height)));
     for (row, line) in lines.iter().skip(scroll).take(usize::from(list.height)).enumerate() {
@@ -118,74 +118,74 @@ fn help(canvas: &mut Canvas<'_>, area: Rect, input: &Input, scroll: usize) {
         match line {
             HelpLine::Space => {}
             HelpLine::Heading(group) => {
-                canvas.text(list.x, y, list.width, group.title(), Role::Title);
+                painter.text(list.x, y, list.width, group.title(), Role::Title);
             }
             HelpLine::Entry(spec) => {
-                let why = canvas.app.unavailable(spec.action);
+                let why = painter.app.unavailable(spec.action);
                 let keys: Vec<String> =
-                    canvas.app.setup.keymap.keys(spec.action).iter().map(ToString::to_string).collect();
+                    painter.app.setup.keymap.keys(spec.action).iter().map(ToString::to_string).collect();
                 let keys = if keys.is_empty() { "–".to_owned() } else { keys.join(" ") };
-                canvas.text(list.x + 2, y, 16, &keys, Role::Key);
+                painter.text(list.x + 2, y, 16, &keys, Role::Key);
                 let role = if why.is_none() { Role::Text } else { Role::Muted };
-                canvas.text(list.x + 19, y, list.width.saturating_sub(19), spec.text, role);
+                painter.text(list.x + 19, y, list.width.saturating_sub(19), spec.text, role);
             }
         }
     }
 }
 
-fn palette(canvas: &mut Canvas<'_>, area: Rect, input: &Input, selected: usize) {
-    let found = matching(canvas.app, &input.text());
+fn palette(painter: &mut Painter<'_>, area: Rect, input: &Input, selected: usize) {
+    let found = matching(painter.app, &input.text());
     let height = (found.len() as u16 + 4).clamp(6, area.height.saturating_sub(4).min(18));
-    let inside = frame(canvas, area, 84, height, "actions", "Enter runs · Esc closes");
-    let x = canvas.text(inside.x, inside.y, 2, ": ", Role::Key);
-    field(canvas, Rect { x, width: inside.width - 2, height: 1, ..inside }, input);
+    let inside = frame(painter, area, 84, height, "actions", "Enter runs · Esc closes");
+    let x = painter.text(inside.x, inside.y, 2, ": ", Role::Key);
+    field(painter, Rect { x, width: inside.width - 2, height: 1, ..inside }, input);
     let list = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
     if found.is_empty() {
-        canvas.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
+        painter.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
         return;
     }
-    let offset = canvas.memory.offset("palette", selected, found.len(), usize::from(list.height));
+    let offset = painter.memory.offset("palette", selected, found.len(), usize::from(list.height));
     for (row, (index, spec)) in found.iter().enumerate().skip(offset).take(usize::from(list.height)).enumerate() {
         let line = Rect { y: list.y + row as u16, height: 1, ..list };
-        let why = canvas.app.unavailable(spec.action);
-        let base = canvas.style(if why.is_none() { Role::Text } else { Role::Muted });
+        let why = painter.app.unavailable(spec.action);
+        let base = painter.style(if why.is_none() { Role::Text } else { Role::Muted });
         let chosen = index == selected;
-        let style = if chosen { base.patch(canvas.style(Role::Selection)) } else { base };
+        let style = if chosen { base.patch(painter.style(Role::Selection)) } else { base };
         if chosen {
-            canvas.buffer.set_style(line, style);
-            canvas.styled(line.x, line.y, 1, canvas.glyphs.marker, style);
+            painter.buffer.set_style(line, style);
+            painter.styled(line.x, line.y, 1, painter.glyphs.marker, style);
         }
-        let key = canvas.app.setup.keymap.hint(spec.action);
+        let key = painter.app.setup.keymap.hint(spec.action);
         let text = why.map_or_else(|| spec.text.to_owned(), |why| format!("{} – {why}", spec.text));
-        canvas.styled(line.x + 2, line.y, line.width.saturating_sub(14), &text, style);
+        painter.styled(line.x + 2, line.y, line.width.saturating_sub(14), &text, style);
         let key_x = line.right().saturating_sub(key.width() as u16);
-        canvas.styled(key_x, line.y, 12, &key, style);
-        canvas.hit(line, Target::DialogRow(index));
+        painter.styled(key_x, line.y, 12, &key, style);
+        painter.hit(line, Target::DialogRow(index));
     }
 }
 
 /// Which GPU the step was recorded on.
-fn origin(canvas: &mut Canvas<'_>, area: Rect, candidates: &Candidates, selected: usize) {
-    let app = canvas.app;
+fn origin(painter: &mut Painter<'_>, area: Rect, candidates: &Candidates, selected: usize) {
+    let app = painter.app;
     let rows = candidates.gpus.len() as u16;
     let title = "on which GPU was it recorded?";
-    let inside = frame(canvas, area, 76, rows + 7, title, "Enter: this one");
+    let inside = frame(painter, area, 76, rows + 7, title, "Enter: this one");
     for (row, slug) in candidates.gpus.iter().enumerate() {
         let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
-        let mut style = canvas.style(Role::Text);
+        let mut style = painter.style(Role::Text);
         if row == selected {
-            style = style.patch(canvas.style(Role::Selection));
-            canvas.buffer.set_style(line, style);
-            canvas.styled(line.x, line.y, 1, canvas.glyphs.marker, style);
+            style = style.patch(painter.style(Role::Selection));
+            painter.buffer.set_style(line, style);
+            painter.styled(line.x, line.y, 1, painter.glyphs.marker, style);
         }
         let gpu = app.setup.catalog.get(slug);
         let about = gpu.map_or_else(String::new, |gpu| {
             let name = clean(&gpu.name, 40);
             format!("{name}, {:.0} GB, {} multiprocessors", gpu.memory.get() / GIB, gpu.sm_count)
         });
-        canvas.styled(line.x + 2, line.y, 22, slug.as_str(), style);
-        canvas.styled(line.x + 25, line.y, line.width.saturating_sub(25), &about, style);
-        canvas.hit(line, Target::DialogRow(row));
+        painter.styled(line.x + 2, line.y, 22, slug.as_str(), style);
+        painter.styled(line.x + 25, line.y, line.width.saturating_sub(25), &about, style);
+        painter.hit(line, Target::DialogRow(row));
     }
     let name = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu_name.as_deref());
     let named = name.map_or_else(
@@ -195,21 +195,21 @@ fn origin(canvas: &mut Canvas<'_>, area: Rect, candidates: &Candidates, selected
     let why = candidates.why.as_ref().map_or_else(String::new, |why| format!(": {}", clean(why, 120)));
     let about = format!("{named}{why}. Predictions start from what was measured on it.");
     let below = Rect { y: inside.y + rows + 1, height: inside.height.saturating_sub(rows + 1), ..inside };
-    canvas.wrapped(below, &about, Role::Muted);
+    painter.wrapped(below, &about, Role::Muted);
 }
 
 /// What becomes of the job that still runs.
-fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
-    let Some(followed) = &canvas.app.live else { return };
-    let inside = frame(canvas, area, 72, 9, "the job still runs", "Enter does it");
-    let interrupt = canvas.app.setup.keymap.hint(Action::Quit);
+fn leave(painter: &mut Painter<'_>, area: Rect, selected: usize) {
+    let Some(followed) = &painter.app.live else { return };
+    let inside = frame(painter, area, 72, 9, "the job still runs", "Enter does it");
+    let interrupt = painter.app.setup.keymap.hint(Action::Quit);
     for (row, leaving) in Leaving::ALL.into_iter().enumerate() {
         let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
-        let mut style = canvas.style(Role::Text);
+        let mut style = painter.style(Role::Text);
         if row == selected {
-            style = style.patch(canvas.style(Role::Selection));
-            canvas.buffer.set_style(line, style);
-            canvas.styled(line.x, line.y, 1, canvas.glyphs.marker, style);
+            style = style.patch(painter.style(Role::Selection));
+            painter.buffer.set_style(line, style);
+            painter.styled(line.x, line.y, 1, painter.glyphs.marker, style);
         }
         let (key, words) = leaving.words();
         let words = match leaving {
@@ -218,9 +218,9 @@ fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
             }
             _ => words.to_owned(),
         };
-        canvas.styled(line.x + 2, line.y, 5, key, style);
-        canvas.styled(line.x + 7, line.y, line.width.saturating_sub(7), &words, style);
-        canvas.hit(line, Target::DialogRow(row));
+        painter.styled(line.x + 2, line.y, 5, key, style);
+        painter.styled(line.x + 7, line.y, line.width.saturating_sub(7), &words, style);
+        painter.hit(line, Target::DialogRow(row));
     }
     let about = match Leaving::ALL.get(selected) {
         Some(Leaving::Leave) => {
@@ -237,29 +237,29 @@ fn leave(canvas: &mut Canvas<'_>, area: Rect, selected: usize) {
         _ => "The job goes on and so do the screens.".to_owned(),
     };
     let below = Rect { y: inside.y + 4, height: inside.height.saturating_sub(4), ..inside };
-    canvas.wrapped(below, &about, Role::Muted);
+    painter.wrapped(below, &about, Role::Muted);
 }
 
 /// Draws why there is no answer (yet); `false` where there is one.
-fn waiting<T>(canvas: &mut Canvas<'_>, inside: Rect, job: &Job<T>, doing: &str) -> bool {
+fn waiting<T>(painter: &mut Painter<'_>, inside: Rect, job: &Job<T>, doing: &str) -> bool {
     match job.state() {
         JobState::Failed(why) => {
-            canvas.wrapped(inside, &clean(why, 400), Role::Error);
+            painter.wrapped(inside, &clean(why, 400), Role::Error);
         }
         JobState::Idle if job.value().is_some() => return false,
         _ => {
-            canvas.text(inside.x, inside.y, inside.width, doing, Role::Muted);
+            painter.text(inside.x, inside.y, inside.width, doing, Role::Muted);
         }
     }
     true
 }
 
 /// The step at other batch sizes: one a row, and what it rests on.
-fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
-    let app = canvas.app;
+fn batches(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug) {
+    let app = painter.app;
     let rows = app.sweep.value().and_then(|sweep| sweep.gpus.first()).map_or(1, |on| on.rows.len()) as u16;
-    let inside = frame(canvas, area, 92, rows + 9, &format!("{gpu}: batch by batch"), "Esc closes");
-    if waiting(canvas, inside, &app.sweep, "scaling the step …") {
+    let inside = frame(painter, area, 92, rows + 9, &format!("{gpu}: batch by batch"), "Esc closes");
+    if waiting(painter, inside, &app.sweep, "scaling the step …") {
         return;
     }
     let Some((sweep, on)) = app.sweep.value().and_then(|sweep| Some((sweep, sweep.gpus.first()?))) else { return };
@@ -267,7 +267,7 @@ fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
         [("", 2), ("batch", 8), ("step", 11), ("low–high", 21), ("samples/s", 11), ("memory", 11), ("how", 13)];
     let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
     for (column, (name, width)) in columns.iter().enumerate() {
-        canvas.text(place(column), inside.y, *width, name, Role::Title);
+        painter.text(place(column), inside.y, *width, name, Role::Title);
     }
     for (index, row) in on.rows.iter().enumerate() {
         let y = inside.y + 1 + index as u16;
@@ -288,13 +288,13 @@ fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
             (row.step.method.name().to_owned(), Role::Muted),
         ];
         for (column, (text, role)) in cells.iter().enumerate() {
-            canvas.text(place(column + 1), y, inside.right().saturating_sub(place(column + 1)), text, *role);
+            painter.text(place(column + 1), y, inside.right().saturating_sub(place(column + 1)), text, *role);
         }
     }
     let mut y = inside.y + 2 + rows;
     for warning in &sweep.warnings {
         if y < inside.bottom() {
-            canvas.text(inside.x, y, inside.width, warning.kind.brief(), Role::Warning);
+            painter.text(inside.x, y, inside.width, warning.kind.brief(), Role::Warning);
             y += 1;
         }
     }
@@ -306,18 +306,18 @@ fn batches(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug) {
     for note in largest.iter().chain(&on.notes).chain(&sweep.notes) {
         if y < inside.bottom() {
             let room = Rect { y, height: inside.bottom() - y, ..inside };
-            y += canvas.wrapped(room, &clean(note, 300), Role::Muted);
+            y += painter.wrapped(room, &clean(note, 300), Role::Muted);
         }
     }
 }
 
 /// What every method says of a GPU: one a row, and of the selected one what it needs.
-fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) {
-    let app = canvas.app;
+fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize) {
+    let app = painter.app;
     let lines = app.comparison.value().map_or(1, |comparison| comparison.methods.len()) as u16;
     let title = format!("{gpu}: method by method");
-    let inside = frame(canvas, area, 92, lines + 14, &title, "Enter uses it everywhere · Esc closes");
-    if waiting(canvas, inside, &app.comparison, "asking every method …") {
+    let inside = frame(painter, area, 92, lines + 14, &title, "Enter uses it everywhere · Esc closes");
+    if waiting(painter, inside, &app.comparison, "asking every method …") {
         return;
     }
     let Some(comparison) = app.comparison.value() else { return };
@@ -325,16 +325,16 @@ fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) 
     let columns: [(&str, u16); 5] = [("", 2), ("method", 14), ("step", 11), ("low–high", 21), ("error found", 20)];
     let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
     for (column, (name, width)) in columns.iter().enumerate() {
-        canvas.text(place(column), inside.y, *width, name, Role::Title);
+        painter.text(place(column), inside.y, *width, name, Role::Title);
     }
     for (row, compared) in comparison.methods.iter().enumerate() {
         let line = Rect { y: inside.y + 1 + row as u16, height: 1, ..inside };
         let answer = on.answers.get(row).and_then(Option::as_ref);
-        let mut style = canvas.style(if answer.is_some() { Role::Text } else { Role::Muted });
+        let mut style = painter.style(if answer.is_some() { Role::Text } else { Role::Muted });
         if row == selected {
-            style = style.patch(canvas.style(Role::Selection));
-            canvas.buffer.set_style(line, style);
-            canvas.styled(line.x, line.y, 1, canvas.glyphs.marker, style);
+            style = style.patch(painter.style(Role::Selection));
+            painter.buffer.set_style(line, style);
+            painter.styled(line.x, line.y, 1, painter.glyphs.marker, style);
         }
         let mut cells = vec![compared.method.name().to_owned()];
         match answer {
@@ -352,15 +352,15 @@ fn methods(canvas: &mut Canvas<'_>, area: Rect, gpu: &GpuSlug, selected: usize) 
             None => cells.push("no answer".to_owned()),
         }
         for (column, cell) in cells.iter().enumerate() {
-            canvas.styled(place(column + 1), line.y, line.right().saturating_sub(place(column + 1)), cell, style);
+            painter.styled(place(column + 1), line.y, line.right().saturating_sub(place(column + 1)), cell, style);
         }
-        canvas.hit(line, Target::DialogRow(row));
+        painter.hit(line, Target::DialogRow(row));
     }
     let mut y = inside.y + 2 + lines;
     let mut say = |label: &str, text: &str, role: Role| {
         if y < inside.bottom() {
             let room = Rect { y, height: inside.bottom() - y, ..inside };
-            y += canvas.wrapped(room, &clean(&format!("{label}: {text}"), 300), role);
+            y += painter.wrapped(room, &clean(&format!("{label}: {text}"), 300), role);
         }
     };
     for warning in &comparison.warnings {

@@ -1,6 +1,7 @@
 //! Fifth screen: the job, and what the other screens show before it is recorded.
 
 use ratatui::layout::Rect;
+use ratatui::widgets::{Sparkline, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use super::Density;
@@ -8,26 +9,25 @@ use crate::app::live::Live;
 use crate::app::screen::job;
 use crate::live::Wanted;
 use crate::settings::theme::Role;
-use crate::tui::paint::{Canvas, fit, wrap};
-use crate::tui::widget::spark;
+use crate::tui::paint::{Painter, fit, wrap};
 
 /// Cells of the labels.
 const LABEL: u16 = 9;
 /// Lines of output that are shown at least.
 const LEAST: u16 = 5;
 
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
-    let app = canvas.app;
+pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
     let Some(live) = &app.live else { return };
-    let density = Density::of(canvas.buffer.area);
+    let density = Density::of(painter.buffer.area);
     let framed = density > Density::Minimal;
     let margin = if framed { 4 } else { 2 };
     let room = area.height.saturating_sub(LEAST + if framed { 4 } else { 1 });
-    let facts = facts(canvas, live, density, area.width.saturating_sub(margin), room);
+    let facts = facts(painter, live, density, area.width.saturating_sub(margin), room);
     let height: u16 = facts.iter().map(Fact::height).sum();
     let (inside, rest) = if framed {
         let top = Rect { height: height + 2, ..area };
-        let inside = canvas.pane(top, &live.job.command, &format!("process {}", live.job.pid), false);
+        let inside = painter.pane(top, &live.job.command, &format!("process {}", live.job.pid), false);
         (inside, Rect { y: top.bottom(), height: area.height.saturating_sub(top.height), ..area })
     } else {
         let inside = Rect { x: area.x + 1, width: area.width.saturating_sub(2), height, ..area };
@@ -35,10 +35,10 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     };
     let mut y = inside.y;
     for fact in &facts {
-        fact.draw(canvas, Rect { y, height: fact.height(), ..inside }, live);
+        fact.draw(painter, Rect { y, height: fact.height(), ..inside });
         y += fact.height();
     }
-    output(canvas, rest, live, framed);
+    output(painter, rest, live, framed);
 }
 
 /// What is shown behind a label.
@@ -47,8 +47,8 @@ enum Shown {
     Lines(Vec<String>, Role),
     /// A figure and its circumstances.
     Figure(String, String),
-    /// The step times drawn, and what that shows.
-    Spark(f64, String),
+    /// The step times in eighths of a cell, and what that shows.
+    Spark(Vec<u64>, String),
 }
 
 struct Fact {
@@ -64,34 +64,39 @@ impl Fact {
         }
     }
 
-    fn draw(&self, canvas: &mut Canvas<'_>, area: Rect, live: &Live) {
-        canvas.text(area.x, area.y, LABEL, self.label, Role::Muted);
+    fn draw(&self, painter: &mut Painter<'_>, area: Rect) {
+        painter.text(area.x, area.y, LABEL, self.label, Role::Muted);
         let (x, width) = (area.x + LABEL, area.width.saturating_sub(LABEL));
         match &self.shown {
             Shown::Lines(lines, role) => {
                 for (row, line) in lines.iter().enumerate() {
-                    canvas.text(x, area.y + row as u16, width, line, *role);
+                    painter.text(x, area.y + row as u16, width, line, *role);
                 }
             }
             Shown::Figure(figure, rest) => {
-                let end = canvas.text(x, area.y, width, figure, Role::Measured);
+                let end = painter.text(x, area.y, width, figure, Role::Measured);
                 let room = area.right().saturating_sub(end);
-                canvas.text(end, area.y, room, &fit(rest, room as usize), Role::Muted);
+                painter.text(end, area.y, room, &fit(rest, room as usize), Role::Muted);
             }
-            Shown::Spark(top, words) => {
-                let room = width.saturating_sub(words.width() as u16 + 2);
-                let values: Vec<f64> = live.seen.recent.iter().map(|time| time.get()).collect();
-                spark::line(canvas, x, area.y, room, &values, *top, Role::Measured);
-                let drawn = (values.len() as u16).min(room);
-                canvas.text(x + drawn + 2, area.y, width, words, Role::Muted);
+            Shown::Spark(heights, words) => {
+                let room = usize::from(width.saturating_sub(words.width() as u16 + 2));
+                let shown = &heights[heights.len().saturating_sub(room)..];
+                let drawn = Rect { x, width: shown.len() as u16, ..area };
+                Sparkline::default()
+                    .data(shown)
+                    .max(8)
+                    .bar_set(painter.glyphs.spark.clone())
+                    .style(painter.style(Role::Measured))
+                    .render(drawn, painter.buffer);
+                painter.text(drawn.right() + 2, area.y, width, words, Role::Muted);
             }
         }
     }
 }
 
 /// What is known, in at most `room` lines: what matters least is left out first.
-fn facts(canvas: &Canvas<'_>, live: &Live, density: Density, width: u16, room: u16) -> Vec<Fact> {
-    let app = canvas.app;
+fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room: u16) -> Vec<Fact> {
+    let app = painter.app;
     let wide = usize::from(width.saturating_sub(LABEL));
     let short = |label, (text, role): (String, Role)| Fact { label, shown: Shown::Lines(vec![fit(&text, wide)], role) };
     let lines = |label, (text, role): (String, Role), most: usize| {
@@ -116,8 +121,8 @@ fn facts(canvas: &Canvas<'_>, live: &Live, density: Density, width: u16, room: u
         None if live.seen.is_over() => facts.push((4, short("step", ("none was timed".to_owned(), Role::Muted)))),
         None => facts.push((4, short("step", ("none was timed yet".to_owned(), Role::Muted)))),
     }
-    if let Some((top, words)) = job::bars(&live.seen).filter(|_| density > Density::Minimal) {
-        facts.push((2, Fact { label: "", shown: Shown::Spark(top.get(), words) }));
+    if let Some((heights, words)) = job::bars(&live.seen).filter(|_| density > Density::Minimal) {
+        facts.push((2, Fact { label: "", shown: Shown::Spark(heights, words) }));
     }
     facts.extend(job::device(app).map(|device| (1, short("runs on", device))));
     facts.push((7, short("windows", (job::windows(live), Role::Text))));
@@ -134,41 +139,41 @@ fn facts(canvas: &Canvas<'_>, live: &Live, density: Density, width: u16, room: u
 }
 
 /// The end of the output, or what was scrolled to.
-fn output(canvas: &mut Canvas<'_>, area: Rect, live: &Live, framed: bool) {
+fn output(painter: &mut Painter<'_>, area: Rect, live: &Live, framed: bool) {
     let right = if live.above > 0 { format!("{} lines below", live.above) } else { String::new() };
     let inside = if framed {
-        canvas.pane(area, &format!("output, in {}", live.job.log), &right, false)
+        painter.pane(area, &format!("output, in {}", live.job.log), &right, false)
     } else {
         let title = format!("output, in {}", live.job.log);
-        canvas.text(area.x + 1, area.y, area.width.saturating_sub(2), &title, Role::Title);
+        painter.text(area.x + 1, area.y, area.width.saturating_sub(2), &title, Role::Title);
         let height = area.height.saturating_sub(1);
         Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height }
     };
     if live.output.is_empty() {
         let words = if live.seen.is_over() { "Nothing was written." } else { "Nothing was written yet." };
-        canvas.text(inside.x, inside.y, inside.width, words, Role::Muted);
+        painter.text(inside.x, inside.y, inside.width, words, Role::Muted);
         return;
     }
     let end = live.output.len().saturating_sub(live.above);
     let start = end.saturating_sub(usize::from(inside.height));
     for (row, line) in live.output[start..end].iter().enumerate() {
-        canvas.text(inside.x, inside.y + row as u16, inside.width, line, Role::Text);
+        painter.text(inside.x, inside.y + row as u16, inside.width, line, Role::Text);
     }
 }
 
 /// In place of a screen that has no profile to show yet.
-pub(super) fn awaited(canvas: &mut Canvas<'_>, area: Rect) {
-    let framed = Density::of(canvas.buffer.area) > Density::Minimal;
+pub(super) fn awaited(painter: &mut Painter<'_>, area: Rect) {
+    let framed = Density::of(painter.buffer.area) > Density::Minimal;
     let inside = if framed {
-        canvas.pane(area, canvas.app.screen.name(), "", false)
+        painter.pane(area, painter.app.screen.name(), "", false)
     } else {
         Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }
     };
     let mut y = inside.y + u16::from(framed);
-    for (text, role) in job::awaited(canvas.app) {
+    for (text, role) in job::awaited(painter.app) {
         if y >= inside.bottom() {
             return;
         }
-        y += canvas.wrapped(Rect { y, height: inside.bottom() - y, ..inside }, &text, role) + u16::from(framed);
+        y += painter.wrapped(Rect { y, height: inside.bottom() - y, ..inside }, &text, role) + u16::from(framed);
     }
 }

@@ -12,58 +12,58 @@ use crate::profile::breakdown::PhaseTime;
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::tui::paint::{Canvas, fit, wrap};
+use crate::tui::paint::{Painter, fit, wrap};
 use crate::tui::widget::bars;
 
 /// Cells of the labels of the recording.
 const LABEL: u16 = 9;
 
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
-    let density = Density::of(canvas.buffer.area);
+pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
+    let density = Density::of(painter.buffer.area);
     if density == Density::Minimal {
-        let used = recorded(canvas, area, false);
+        let used = recorded(painter, area, false);
         let left = Rect { y: area.y + used + 1, height: area.height.saturating_sub(used + 1), ..area };
-        answers(canvas, inset(left));
+        answers(painter, inset(left));
         return;
     }
-    let source = match &canvas.app.setup.source {
+    let source = match &painter.app.setup.source {
         Source::Given(place) => format!("from {}", clean(place, 60)),
         Source::Sample(_) => "embedded sample, not your own recording".to_owned(),
         Source::Awaited => String::new(),
     };
     // Memory by kind has a line of its own; without phases there is room for it.
-    let more = canvas.app.setup.profile.step.as_ref().is_some_and(|step| step.memory.is_some())
-        && !canvas.app.overview.breakdown.phases.is_empty();
-    let notes = overview::notes(&canvas.app.setup.profile).len().min(2) as u16;
+    let more = painter.app.setup.profile.step.as_ref().is_some_and(|step| step.memory.is_some())
+        && !painter.app.overview.breakdown.phases.is_empty();
+    let notes = overview::notes(&painter.app.setup.profile).len().min(2) as u16;
     // In place of the phases, what was noted where there are none.
-    let without = if canvas.app.overview.breakdown.phases.is_empty() { 2 - notes } else { 0 };
+    let without = if painter.app.overview.breakdown.phases.is_empty() { 2 - notes } else { 0 };
     let top = Rect { height: RECORDED + 2 + u16::from(more) - without, ..area };
-    let title = match canvas.app.setup.profile.origin {
-        Some(_) => format!("recorded on {}", overview::origin(&canvas.app.setup.profile)),
+    let title = match painter.app.setup.profile.origin {
+        Some(_) => format!("recorded on {}", overview::origin(&painter.app.setup.profile)),
         None => "recorded: shapes only, nothing measured on a GPU".to_owned(),
     };
-    let inside = canvas.pane(top, &title, &source, false);
-    recorded(canvas, inside, true);
+    let inside = painter.pane(top, &title, &source, false);
+    recorded(painter, inside, true);
     let rest = Rect { y: top.bottom(), height: area.height - top.height, ..area };
     if density == Density::Full {
         let left = rest.width * 9 / 20;
-        operations(canvas, Rect { width: left, ..rest }, 1);
+        operations(painter, Rect { width: left, ..rest }, 1);
         let right = Rect { x: rest.x + left, width: rest.width - left, ..rest };
-        let inside = canvas.pane(right, "recommendation", "", false);
-        let used = answers(canvas, inside);
-        next_steps(canvas, Rect { y: inside.y + used + 1, height: inside.height.saturating_sub(used + 1), ..inside });
+        let inside = painter.pane(right, "recommendation", "", false);
+        let used = answers(painter, inside);
+        next_steps(painter, Rect { y: inside.y + used + 1, height: inside.height.saturating_sub(used + 1), ..inside });
     } else {
         // The answers take what they need; the operations get the rest.
-        let needed = answer_lines(canvas, rest.width - 4) + 2;
+        let needed = answer_lines(painter, rest.width - 4) + 2;
         let below = needed.min(rest.height.saturating_sub(4));
-        operations(canvas, Rect { height: rest.height - below, ..rest }, 2);
-        let inside = canvas.pane(
+        operations(painter, Rect { height: rest.height - below, ..rest }, 2);
+        let inside = painter.pane(
             Rect { y: rest.bottom() - below, height: below, ..rest },
             "recommendation",
             "3 compares GPUs, 4 plans",
             false,
         );
-        answers(canvas, inside);
+        answers(painter, inside);
     }
 }
 
@@ -75,34 +75,34 @@ fn inset(area: Rect) -> Rect {
 const RECORDED: u16 = 5;
 
 /// What was recorded; the lines used.
-fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
+fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
     let area = if phases { area } else { inset(area) };
-    let app = canvas.app;
+    let app = painter.app;
     let profile = &app.setup.profile;
     let width = area.width;
     let mut y = area.y;
     let sample = !phases && matches!(app.setup.source, Source::Sample(_));
     let words = format!("{}{}", if sample { "embedded sample: " } else { "" }, overview::workload(profile));
-    canvas.text(area.x, y, width, &fit(&words, width as usize), if sample { Role::Warning } else { Role::Text });
+    painter.text(area.x, y, width, &fit(&words, width as usize), if sample { Role::Warning } else { Role::Text });
     y += 1;
     if !phases {
-        canvas.text(area.x, y, width, &overview::origin(profile), Role::Muted);
+        painter.text(area.x, y, width, &overview::origin(profile), Role::Muted);
         y += 1;
     }
-    canvas.text(area.x, y, LABEL, "step", Role::Muted);
+    painter.text(area.x, y, LABEL, "step", Role::Muted);
     if let Some((time, rest)) = overview::step(profile) {
-        let x = canvas.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
+        let x = painter.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
         let rest = if rest.is_empty() { " measured".to_owned() } else { format!(" measured · {rest}") };
         let room = area.right().saturating_sub(x);
-        canvas.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
+        painter.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
     } else {
         let mut words = "not timed on a GPU".to_owned();
         words.extend(overview::peak(profile).map(|peak| format!(" · {peak}")));
-        canvas.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
+        painter.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
     }
     y += 1;
     let breakdown = &app.overview.breakdown;
-    canvas.text(area.x, y, LABEL, "device", Role::Muted);
+    painter.text(area.x, y, LABEL, "device", Role::Muted);
     match breakdown.busy_idle {
         Some(split) if split.step.get() > 0.0 => {
             let busy = split.busy / split.step;
@@ -113,8 +113,8 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
                 format::time(split.idle)
             );
             let room = width.saturating_sub(LABEL + words.chars().count() as u16 + 2);
-            bars::stacked(canvas, area.x + LABEL, y, room, &[(busy, Role::Busy)]);
-            canvas.text(area.x + LABEL + room + 2, y, width, &words, Role::Text);
+            bars::stacked(painter, area.x + LABEL, y, room, &[(busy, Role::Busy)]);
+            painter.text(area.x + LABEL + room + 2, y, width, &words, Role::Text);
         }
         _ => {
             let words = if breakdown.total.get() > 0.0 {
@@ -122,7 +122,7 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
             } else {
                 "nothing measured on a GPU: every time here is predicted from shapes".to_owned()
             };
-            canvas.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
+            painter.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
         }
     }
     y += 1;
@@ -130,32 +130,32 @@ fn recorded(canvas: &mut Canvas<'_>, area: Rect, phases: bool) -> u16 {
         return y - area.y;
     }
     if let Some(kinds) = overview::memory_by_kind(profile, usize::from(width - LABEL)) {
-        canvas.text(area.x, y, LABEL, "memory", Role::Muted);
-        canvas.text(area.x + LABEL, y, width - LABEL, &kinds, Role::Text);
+        painter.text(area.x, y, LABEL, "memory", Role::Muted);
+        painter.text(area.x + LABEL, y, width - LABEL, &kinds, Role::Text);
         y += 1;
     }
     if breakdown.phases.is_empty() {
         let notes = overview::notes(profile);
         for (index, note) in notes.iter().take(usize::from(area.bottom() - y).min(2)).enumerate() {
-            canvas.text(area.x, y, LABEL, if index == 0 { "noted" } else { "" }, Role::Muted);
-            canvas.text(area.x + LABEL, y, width - LABEL, &fit(note, usize::from(width - LABEL)), Role::Muted);
+            painter.text(area.x, y, LABEL, if index == 0 { "noted" } else { "" }, Role::Muted);
+            painter.text(area.x + LABEL, y, width - LABEL, &fit(note, usize::from(width - LABEL)), Role::Muted);
             y += 1;
         }
         return y - area.y;
     }
-    canvas.text(area.x, y, LABEL, "phases", Role::Muted);
+    painter.text(area.x, y, LABEL, "phases", Role::Muted);
     let parts: Vec<(f64, Role)> =
         breakdown.phases.iter().map(|phase| (phase.share, phase_role(Some(phase.phase)))).collect();
-    bars::stacked(canvas, area.x + LABEL, y, width - LABEL, &parts);
+    bars::stacked(painter, area.x + LABEL, y, width - LABEL, &parts);
     y += 1;
-    legend(canvas, Rect::new(area.x + LABEL, y, width - LABEL, 1));
+    legend(painter, Rect::new(area.x + LABEL, y, width - LABEL, 1));
     y + 1 - area.y
 }
 
 /// The phases in words: with times where all fit so, else without, the largest first to
 /// have a place, in the order of the step.
-fn legend(canvas: &mut Canvas<'_>, area: Rect) {
-    let phases = &canvas.app.overview.breakdown.phases;
+fn legend(painter: &mut Painter<'_>, area: Rect) {
+    let phases = &painter.app.overview.breakdown.phases;
     let words = |with_time: bool| -> Vec<String> {
         let text = |phase: &PhaseTime| {
             let time = if with_time { format!(" {}", format::time(phase.time)) } else { String::new() };
@@ -181,23 +181,23 @@ fn legend(canvas: &mut Canvas<'_>, area: Rect) {
         .collect();
     let mut x = area.x;
     for index in (0..phases.len()).filter(|index| kept.contains(index)) {
-        x = canvas.text(x, area.y, 1, canvas.glyphs.full, phase_role(Some(phases[index].phase))) + 1;
-        x = canvas.text(x, area.y, area.right().saturating_sub(x), &texts[index], Role::Text) + 2;
+        x = painter.text(x, area.y, 1, painter.glyphs.full, phase_role(Some(phases[index].phase))) + 1;
+        x = painter.text(x, area.y, area.right().saturating_sub(x), &texts[index], Role::Text) + 2;
     }
 }
 
 /// The operators with the most time, in one or two columns.
-fn operations(canvas: &mut Canvas<'_>, area: Rect, columns: u16) {
-    let unmeasured = canvas.app.overview.breakdown.unmeasured;
-    let by_shapes = is_unmeasured(&canvas.app.setup.profile);
+fn operations(painter: &mut Painter<'_>, area: Rect, columns: u16) {
+    let unmeasured = painter.app.overview.breakdown.unmeasured;
+    let by_shapes = is_unmeasured(&painter.app.setup.profile);
     let (title, right) = match (by_shapes, unmeasured) {
         (true, _) => ("FLOPs of the step, from shapes", "2 shows all".to_owned()),
         (false, 0) => ("where the time goes", "2 shows all".to_owned()),
         (false, 1) => ("where the time goes", "1 operation not measured".to_owned()),
         (false, count) => ("where the time goes", format!("{count} operations not measured")),
     };
-    let inside = canvas.pane(area, title, &right, false);
-    let top = &canvas.app.overview.top;
+    let inside = painter.pane(area, title, &right, false);
+    let top = &painter.app.overview.top;
     let whole: f64 = top.iter().map(|row| row.counted.flops).sum();
     let share = |row: &Row| match (by_shapes, whole > 0.0) {
         (false, _) => row.entry.share,
@@ -205,7 +205,7 @@ fn operations(canvas: &mut Canvas<'_>, area: Rect, columns: u16) {
         (true, false) => 0.0,
     };
     if top.iter().all(|row| share(row) == 0.0) {
-        canvas.wrapped(inside, "The shapes tell nothing of what the step computes.", Role::Muted);
+        painter.wrapped(inside, "The shapes tell nothing of what the step computes.", Role::Muted);
         return;
     }
     let gap = 3;
@@ -221,36 +221,37 @@ fn operations(canvas: &mut Canvas<'_>, area: Rect, columns: u16) {
         let name = wide.saturating_sub(bar + 18 + 2);
         let label = clean(&row.entry.label, 80);
         let short = crate::op::name::short(&label);
-        canvas.text(x, y, name, short, Role::Text);
+        painter.text(x, y, name, short, Role::Text);
         // Beside the names the numbers come first, then the bars.
-        bars::bar(canvas, x + name + 1, y, bar, if most > 0.0 { share(row) / most } else { 0.0 }, Role::Busy);
-        canvas.text_right(x + wide, y, 18, &numbers, Role::Text);
+        let drawn = bars::bar(painter.glyphs, bar, if most > 0.0 { share(row) / most } else { 0.0 });
+        painter.text(x + name + 1, y, bar, &drawn, Role::Busy);
+        painter.text_right(x + wide, y, 18, &numbers, Role::Text);
     }
 }
 
 /// Cells of the questions.
 const QUESTION: u16 = 21;
 
-fn answer_lines(canvas: &Canvas<'_>, width: u16) -> u16 {
+fn answer_lines(painter: &Painter<'_>, width: u16) -> u16 {
     let lines = |answer: &Answer| {
         let details: usize =
             answer.detail.iter().map(|text| wrap(text, width.saturating_sub(QUESTION) as usize).len()).sum();
         details + usize::from(answer.answer.is_some())
     };
-    let warnings = predict::warnings(canvas.app, true);
+    let warnings = predict::warnings(painter.app, true);
     let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
-    (overview::answers(canvas.app).iter().map(lines).sum::<usize>() + warned) as u16
+    (overview::answers(painter.app).iter().map(lines).sum::<usize>() + warned) as u16
 }
 
 /// The answers, under what is to be said with them; the lines used.
-fn answers(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
-    let warnings = predict::warnings(canvas.app, true);
-    let left = warned(canvas, area, &warnings);
+fn answers(painter: &mut Painter<'_>, area: Rect) -> u16 {
+    let warnings = predict::warnings(painter.app, true);
+    let left = warned(painter, area, &warnings);
     let used = area.height - left.height;
-    used + answered(canvas, left)
+    used + answered(painter, left)
 }
 
-fn answered(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
+fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
     let roomy = area.height >= 16;
     let stacked = roomy && area.width < 76;
     let narrow = area.width < 60 && !stacked;
@@ -260,11 +261,11 @@ fn answered(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
         _ => QUESTION,
     };
     let mut y = area.y;
-    for answer in overview::answers(canvas.app) {
+    for answer in overview::answers(painter.app) {
         if y >= area.bottom() {
             break;
         }
-        let x = canvas.text(area.x, y, area.width, answer.question, Role::Muted);
+        let x = painter.text(area.x, y, area.width, answer.question, Role::Muted);
         if stacked {
             y += 1;
         }
@@ -274,9 +275,9 @@ fn answered(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
             // Where there is little room the number comes first: a name may be cut.
             let text = if narrow { number_first(text) } else { text.clone() };
             let at = if narrow { x + 1 } else { indent };
-            let end = canvas.text(at, y, area.right().saturating_sub(at), &text, Role::Good);
+            let end = painter.text(at, y, area.right().saturating_sub(at), &text, Role::Good);
             if answer.stale {
-                canvas.text(end + 1, y, area.right().saturating_sub(end + 1), "stale", Role::Warning);
+                painter.text(end + 1, y, area.right().saturating_sub(end + 1), "stale", Role::Warning);
             }
             y += 1;
         } else if narrow {
@@ -293,10 +294,10 @@ fn answered(canvas: &mut Canvas<'_>, area: Rect) -> u16 {
             let lines = Rect::new(indent, y, room, area.bottom() - y);
             let role = if answer.answer.is_some() { Role::Text } else { Role::Muted };
             y += if narrow && answer.answer.is_some() {
-                canvas.text(lines.x, y, room, &fit(text, room as usize), role);
+                painter.text(lines.x, y, room, &fit(text, room as usize), role);
                 1
             } else {
-                canvas.wrapped(lines, text, role)
+                painter.wrapped(lines, text, role)
             };
         }
         if roomy {
@@ -315,11 +316,11 @@ fn number_first(text: &str) -> String {
 }
 
 /// What to do next, where there is room to say it.
-fn next_steps(canvas: &mut Canvas<'_>, area: Rect) {
+fn next_steps(painter: &mut Painter<'_>, area: Rect) {
     if area.height < 6 {
         return;
     }
-    let two = if is_unmeasured(&canvas.app.setup.profile) {
+    let two = if is_unmeasured(&painter.app.setup.profile) {
         "see what every operation computes"
     } else {
         "see which operations and kernels take the time"
@@ -330,10 +331,10 @@ fn next_steps(canvas: &mut Canvas<'_>, area: Rect) {
         ("4", "set work, deadline and budget, and find the offer"),
         ("?", "all keys"),
     ];
-    canvas.text(area.x, area.y, area.width, "Next", Role::Muted);
+    painter.text(area.x, area.y, area.width, "Next", Role::Muted);
     for (row, (key, text)) in steps.iter().enumerate() {
         let y = area.y + row as u16;
-        canvas.pieces(
+        painter.pieces(
             area.x + 2,
             y + 1,
             area.width.saturating_sub(2),

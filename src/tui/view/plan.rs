@@ -12,40 +12,40 @@ use crate::plan::{Confidence, Part, Plan, PlanStatus};
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::tui::paint::{Canvas, fit, wrap};
+use crate::tui::paint::{Painter, fit, wrap};
 use crate::tui::widget::chart::{self, Lines, Point};
 use crate::tui::widget::{bars, table};
 use crate::units::{Hours, Usd};
 
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
-    let density = Density::of(canvas.buffer.area);
-    let app = canvas.app;
+pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
+    let density = Density::of(painter.buffer.area);
+    let app = painter.app;
     let framed = density != Density::Minimal;
     let goal_height = 4 + if framed { 2 } else { 0 };
     let goal_area = Rect { height: goal_height, ..area };
     let focus = app.planner.pane == Pane::Goal;
-    let inside = if framed { canvas.pane(goal_area, "goal", "", focus) } else { bare(goal_area) };
-    goal(canvas, inside, focus);
+    let inside = if framed { painter.pane(goal_area, "goal", "", focus) } else { bare(goal_area) };
+    goal(painter, inside, focus);
 
-    let needed = answer_height(canvas, area.width - 4);
+    let needed = answer_height(painter, area.width - 4);
     let answer_area = Rect { y: goal_area.bottom(), height: needed + if framed { 2 } else { 0 }, ..area };
     let inside = if framed {
-        let (title, right) = answer_title(canvas);
-        canvas.pane(answer_area, &title, &right, false)
+        let (title, right) = answer_title(painter);
+        painter.pane(answer_area, &title, &right, false)
     } else {
         bare(answer_area)
     };
-    answer(canvas, inside);
+    answer(painter, inside);
 
     let rest = Rect { y: answer_area.bottom(), height: area.bottom().saturating_sub(answer_area.bottom()), ..area };
     if plan::chart_beside(app) && !matches!(app.planner.lower, Lower::Rejected | Lower::Notes) {
         let chart_width = (rest.width * 11 / 30).clamp(44, 70);
-        lower(canvas, Rect { width: rest.width - chart_width, ..rest }, Lower::Alternatives);
+        lower(painter, Rect { width: rest.width - chart_width, ..rest }, Lower::Alternatives);
         let right = Rect { x: rest.right() - chart_width, width: chart_width, ..rest };
-        let inside = canvas.pane(right, Lower::Chart.name(), "", false);
-        draw_chart(canvas, inside);
+        let inside = painter.pane(right, Lower::Chart.name(), "", false);
+        draw_chart(painter, inside);
     } else {
-        lower(canvas, rest, app.planner.lower);
+        lower(painter, rest, app.planner.lower);
     }
 }
 
@@ -56,24 +56,24 @@ fn bare(area: Rect) -> Rect {
 /// Cells of a slider's name and value.
 const NAME: u16 = 12;
 
-fn goal(canvas: &mut Canvas<'_>, area: Rect, focus: bool) {
-    let app = canvas.app;
+fn goal(painter: &mut Painter<'_>, area: Rect, focus: bool) {
+    let app = painter.app;
     let values: Vec<String> = Knob::ALL.iter().map(|knob| plan::knob_words(app, *knob)).collect();
     let wide = values.iter().map(|text| text.width()).max().unwrap_or(0) as u16;
     for (row, (knob, value)) in Knob::ALL.into_iter().zip(&values).enumerate() {
         let y = area.y + row as u16;
         let chosen = focus && app.planner.knob == knob;
         if chosen {
-            canvas.text(area.x, y, 1, canvas.glyphs.marker, Role::Focus);
+            painter.text(area.x, y, 1, painter.glyphs.marker, Role::Focus);
         }
         let name_role = if chosen { Role::Focus } else { Role::Muted };
-        canvas.text(area.x + 2, y, NAME - 2, knob.name(), name_role);
-        canvas.text(area.x + NAME, y, wide, value, if chosen { Role::Title } else { Role::Text });
+        painter.text(area.x + 2, y, NAME - 2, knob.name(), name_role);
+        painter.text(area.x + NAME, y, wide, value, if chosen { Role::Title } else { Role::Text });
         let x = area.x + NAME + wide + 2;
         let room = area.right().saturating_sub(x);
         if room >= 8 {
             let position = plan::value(app, knob).map(|value| plan::ladder(app, knob).position(value));
-            bars::slider(canvas, Rect::new(x, y, room, 1), knob, position, chosen);
+            bars::slider(painter, Rect::new(x, y, room, 1), knob, position, chosen);
         }
     }
     let y = area.y + 3;
@@ -83,7 +83,7 @@ fn goal(canvas: &mut Canvas<'_>, area: Rect, focus: bool) {
     for (action, name, value, on) in plan::toggles(app) {
         let key = app.setup.keymap.hint(action);
         let is_switch = matches!(action, Action::OnDemand | Action::Spot);
-        let sign = canvas.glyphs.switch[usize::from(on)];
+        let sign = painter.glyphs.switch[usize::from(on)];
         let shown = if is_switch { sign.to_owned() } else { value };
         // On a narrow screen the words that explain themselves are left out.
         let name = match action {
@@ -99,14 +99,14 @@ fn goal(canvas: &mut Canvas<'_>, area: Rect, focus: bool) {
         let pieces =
             [(key.as_str(), Role::Key), (" ", Role::Muted), (name, Role::Muted), (space, Role::Muted), (&shown, role)];
         let room = area.right().saturating_sub(x);
-        x = canvas.pieces(x, y, room, &pieces);
-        canvas.hit(Rect::new(start, y, x.saturating_sub(start), 1), Target::Do(action));
+        x = painter.pieces(x, y, room, &pieces);
+        painter.hit(Rect::new(start, y, x.saturating_sub(start), 1), Target::Do(action));
         x += if tight { 1 } else { 2 + u16::from(!narrow) };
     }
 }
 
-fn answer_title(canvas: &Canvas<'_>) -> (String, String) {
-    let app = canvas.app;
+fn answer_title(painter: &Painter<'_>) -> (String, String) {
+    let app = painter.app;
     let mut title = match app.plan.value() {
         Some(plan) if plan.status == PlanStatus::Infeasible => "no plan".to_owned(),
         _ => "recommended".to_owned(),
@@ -119,10 +119,10 @@ fn answer_title(canvas: &Canvas<'_>) -> (String, String) {
 }
 
 /// Lines the answer needs.
-fn answer_height(canvas: &Canvas<'_>, width: u16) -> u16 {
-    let warnings = plan::warnings(canvas.app, true);
+fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
+    let warnings = plan::warnings(painter.app, true);
     let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
-    let answer = match canvas.app.plan.value() {
+    let answer = match painter.app.plan.value() {
         Some(plan) if !plan.parts.is_empty() => 1 + plan.parts.iter().take(PARTS).map(part_height).sum::<u16>(),
         Some(plan) => {
             let lines: usize = plan.reasons.iter().map(|reason| wrap(&bullet(reason), width as usize).len()).sum();
@@ -145,22 +145,22 @@ fn bullet(reason: &str) -> String {
     format!("• {}", clean(reason, 400))
 }
 
-fn answer(canvas: &mut Canvas<'_>, area: Rect) {
-    let app = canvas.app;
-    let area = warned(canvas, area, &plan::warnings(app, true));
+fn answer(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
+    let area = warned(painter, area, &plan::warnings(app, true));
     let Some(plan) = app.plan.value() else {
         let text = plan::state_line(app).unwrap_or_else(|| "No plan yet.".to_owned());
-        canvas.wrapped(area, &text, Role::Muted);
+        painter.wrapped(area, &text, Role::Muted);
         return;
     };
     let Some(total) = &plan.total else {
         let mut y = area.y;
         if plan.reasons.is_empty() {
-            canvas.text(area.x, y, area.width, "No plan meets the limits.", Role::Error);
+            painter.text(area.x, y, area.width, "No plan meets the limits.", Role::Error);
         }
         for reason in &plan.reasons {
             let left = Rect { y, height: area.bottom().saturating_sub(y), ..area };
-            y += canvas.wrapped(left, &bullet(reason), Role::Warning);
+            y += painter.wrapped(left, &bullet(reason), Role::Warning);
         }
         return;
     };
@@ -173,11 +173,11 @@ fn answer(canvas: &mut Canvas<'_>, area: Rect) {
         (hours.as_str(), Role::Good),
         (ranges.as_str(), Role::Text),
     ];
-    canvas.pieces(area.x, area.y, area.width, &headline);
-    parts(canvas, Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }, plan);
+    painter.pieces(area.x, area.y, area.width, &headline);
+    parts(painter, Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }, plan);
 }
 
-fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
+fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) {
     let mut y = area.y;
     for part in plan.parts.iter().take(PARTS) {
         if y >= area.bottom() {
@@ -191,13 +191,13 @@ fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
             clean(&part.instance_type, 40),
             part.tier
         );
-        canvas.pieces(area.x, y, area.width, &[(&gpus, Role::Title), (&rest, Role::Text)]);
+        painter.pieces(area.x, y, area.width, &[(&gpus, Role::Title), (&rest, Role::Text)]);
         if y + 1 >= area.bottom() {
             break;
         }
         let date = plan::date_words(part);
         let share = if plan.parts.len() > 1 {
-            format!("{} {} · ", plan::finish_words(canvas.app, &part.hours), format::usd(part.cost.mid))
+            format!("{} {} · ", plan::finish_words(painter.app, &part.hours), format::usd(part.cost.mid))
         } else {
             String::new()
         };
@@ -206,19 +206,19 @@ fn parts(canvas: &mut Canvas<'_>, area: Rect, plan: &Plan) {
             "  {share}{} · {date} · step {} {}",
             format::price(part.price),
             unit(part.step_time_us.mid),
-            plan::method_of(canvas.app, part)
+            plan::method_of(painter.app, part)
         );
-        canvas.text(area.x, y + 1, area.width, &fit(&words, area.width as usize), Role::Muted);
+        painter.text(area.x, y + 1, area.width, &fit(&words, area.width as usize), Role::Muted);
         if part_height(part) > 2 && y + 2 < area.bottom() {
             let doubt = format!("  price in doubt: {}", part.trust.reasons());
-            canvas.text(area.x, y + 2, area.width, &fit(&doubt, area.width as usize), Role::Warning);
+            painter.text(area.x, y + 2, area.width, &fit(&doubt, area.width as usize), Role::Warning);
         }
         y += part_height(part);
     }
 }
 
-fn lower(canvas: &mut Canvas<'_>, area: Rect, what: Lower) {
-    let app = canvas.app;
+fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
+    let app = painter.app;
     let focus = app.planner.pane == Pane::Lower;
     let key = app.setup.keymap.hint(Action::Lower);
     let next = plan::next_lower(app).name();
@@ -231,26 +231,26 @@ fn lower(canvas: &mut Canvas<'_>, area: Rect, what: Lower) {
         Lower::Rejected => format!("{count} offers rejected"),
         Lower::Chart | Lower::Notes => what.name().to_owned(),
     };
-    let inside = canvas.pane(area, &title, &format!("{key}: {next}"), focus);
+    let inside = painter.pane(area, &title, &format!("{key}: {next}"), focus);
     match what {
-        Lower::Chart => draw_chart(canvas, inside),
+        Lower::Chart => draw_chart(painter, inside),
         Lower::Notes => {
             let lines = plan::notes(app);
-            labelled(canvas, inside, &lines, app.planner.list.selected);
+            labelled(painter, inside, &lines, app.planner.list.selected);
         }
         Lower::Alternatives => {
-            table::draw(canvas, inside, "alternatives", &plan::alternatives_table(app), focus);
+            table::draw(painter, inside, "alternatives", &plan::alternatives_table(app), focus);
         }
         Lower::Rejected => {
             if let Some(shown) = plan::lower_table(app) {
-                table::draw(canvas, inside, "rejected", &shown, focus);
+                table::draw(painter, inside, "rejected", &shown, focus);
             }
         }
     }
 }
 
-fn draw_chart(canvas: &mut Canvas<'_>, area: Rect) {
-    let app = canvas.app;
+fn draw_chart(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
     let selected = app.planner.list.selected;
     // The plan is one point, however many parts it has.
     // All of it stands where the deadline counts and plans are compared.
@@ -278,5 +278,5 @@ fn draw_chart(canvas: &mut Canvas<'_>, area: Rect) {
         limits: (plan::value(app, Knob::Deadline), plan::value(app, Knob::Budget)),
         x_name: if confidence == Confidence::High { "time at the high end" } else { "expected time" },
     };
-    chart::draw(canvas, area, &points, &lines, &hours, &money);
+    chart::draw(painter, area, &points, &lines, &hours, &money);
 }

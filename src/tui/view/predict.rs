@@ -6,21 +6,21 @@ use super::{Density, labelled, warned};
 use crate::app::screen::predict;
 use crate::predict::MethodChoice;
 use crate::settings::theme::Role;
-use crate::tui::paint::Canvas;
+use crate::tui::paint::Painter;
 use crate::tui::widget::table;
 
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
-    if canvas.app.predict.opened.is_some() {
-        opened(canvas, area);
+pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
+    if painter.app.predict.opened.is_some() {
+        opened(painter, area);
         return;
     }
-    let density = Density::of(canvas.buffer.area);
+    let density = Density::of(painter.buffer.area);
     let below = match density {
         Density::Minimal => 0,
         Density::Compact => 6,
         Density::Full => 10,
     };
-    let app = canvas.app;
+    let app = painter.app;
     let top = Rect { height: area.height - below, ..area };
     let mut title = String::from("step on one GPU");
     if app.predictions.is_stale() {
@@ -29,40 +29,40 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
     if let Some(method) = app.method.filter(|method| *method != MethodChoice::Auto) {
         title = format!("{title}, by {}", method.name());
     }
-    if canvas.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
+    if painter.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
         title.push_str(" (? = catalog figures not confirmed)");
     }
     if !app.predict.list.filter.is_empty() {
         title = format!("{title} · filter {:?}", crate::text::clean(&app.predict.list.filter, 24));
     }
-    let inside = canvas.pane(top, &title, &predict::summary(app), true);
-    let inside = warned(canvas, inside, &predict::warnings(app, density < Density::Full));
-    table::draw(canvas, inside, "predict", &predict::table(app), true);
+    let inside = painter.pane(top, &title, &predict::summary(app), true);
+    let inside = warned(painter, inside, &predict::warnings(app, density < Density::Full));
+    table::draw(painter, inside, "predict", &predict::table(app), true);
     if below > 0 {
         let area = Rect { y: top.bottom(), height: below, ..area };
         let name = predict::selected(app).map_or_else(|| "selected".to_owned(), |row| row.name.clone());
-        let inside = canvas.pane(area, &name, "Enter: operation by operation", false);
-        labelled(canvas, inside, &predict::facts(app), 0);
+        let inside = painter.pane(area, &name, "Enter: operation by operation", false);
+        labelled(painter, inside, &predict::facts(app), 0);
     }
 }
 
 /// One GPU, operation by operation.
-fn opened(canvas: &mut Canvas<'_>, area: Rect) {
-    let app = canvas.app;
+fn opened(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
     let Some(prediction) = predict::selected_prediction(app) else {
-        canvas.text(area.x + 2, area.y, area.width, "No prediction of this GPU; q goes back.", Role::Muted);
+        painter.text(area.x + 2, area.y, area.width, "No prediction of this GPU; q goes back.", Role::Muted);
         return;
     };
     let name = crate::text::clean(&prediction.gpu.name, 60);
     let facts = predict::facts(app);
-    let head = match Density::of(canvas.buffer.area) {
+    let head = match Density::of(painter.buffer.area) {
         Density::Minimal => 0,
         Density::Compact => 6,
         Density::Full => 12,
     };
     if head > 0 {
-        let inside = canvas.pane(Rect { height: head, ..area }, &name, "q: back to all GPUs", false);
-        labelled(canvas, inside, &facts, 0);
+        let inside = painter.pane(Rect { height: head, ..area }, &name, "q: back to all GPUs", false);
+        labelled(painter, inside, &facts, 0);
     }
     let why = predict::why(app).unwrap_or_default();
     let foot = if area.height > 16 { 4 } else { 0 };
@@ -74,13 +74,13 @@ fn opened(canvas: &mut Canvas<'_>, area: Rect) {
     if !app.predict.operations.filter.is_empty() {
         title = format!("{title} · filter {:?}", crate::text::clean(&app.predict.operations.filter, 24));
     }
-    let mut inside = canvas.pane(middle, &title, "", true);
+    let mut inside = painter.pane(middle, &title, "", true);
     if head == 0 {
-        inside = warned(canvas, inside, &predict::words(&prediction.warnings, true));
+        inside = warned(painter, inside, &predict::words(&prediction.warnings, true));
     }
-    table::draw(canvas, inside, "operations", &predict::operations_table(app), true);
+    table::draw(painter, inside, "operations", &predict::operations_table(app), true);
     if foot > 0 {
-        let inside = canvas.pane(Rect { y: middle.bottom(), height: foot, ..area }, "why this method", "", false);
-        canvas.wrapped(inside, &why, Role::Text);
+        let inside = painter.pane(Rect { y: middle.bottom(), height: foot, ..area }, "why this method", "", false);
+        painter.wrapped(inside, &why, Role::Text);
     }
 }

@@ -5,17 +5,17 @@ use ratatui::layout::Rect;
 use super::{Density, labelled};
 use crate::app::screen::profile;
 use crate::settings::theme::Role;
-use crate::tui::paint::Canvas;
+use crate::tui::paint::Painter;
 use crate::tui::widget::table;
 
-pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
-    let app = canvas.app;
+pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
     let state = &app.profile;
     if state.zoomed {
-        detail(canvas, area);
+        detail(painter, area);
         return;
     }
-    let density = Density::of(canvas.buffer.area);
+    let density = Density::of(painter.buffer.area);
     let below = match density {
         Density::Minimal => 0,
         Density::Compact => 8,
@@ -28,29 +28,29 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect) {
         title = format!("{title} · filter {:?}", crate::text::clean(&state.list.filter, 24));
     }
     let shown = profile::table(app);
-    let inside = canvas.pane(top, &title, &profile::summary(app), !state.in_detail);
+    let inside = painter.pane(top, &title, &profile::summary(app), !state.in_detail);
     let inside = match profile::without_times(app) {
         Some(why) if inside.height > 4 => {
-            canvas.text(inside.x, inside.y, inside.width, why, Role::Warning);
+            painter.text(inside.x, inside.y, inside.width, why, Role::Warning);
             Rect { y: inside.y + 1, height: inside.height - 1, ..inside }
         }
         _ => inside,
     };
-    table::draw(canvas, inside, "profile", &shown, !state.in_detail);
+    table::draw(painter, inside, "profile", &shown, !state.in_detail);
     if below > 0 {
-        detail(canvas, Rect { y: top.bottom(), height: below, ..area });
+        detail(painter, Rect { y: top.bottom(), height: below, ..area });
     }
 }
 
-fn detail(canvas: &mut Canvas<'_>, area: Rect) {
-    let state = &canvas.app.profile;
-    let lines = profile::detail(canvas.app);
+fn detail(painter: &mut Painter<'_>, area: Rect) {
+    let state = &painter.app.profile;
+    let lines = profile::detail(painter.app);
     let focus = state.in_detail || state.zoomed;
     let right = if state.zoomed { "Enter or q: back to the table" } else { "Enter: whole screen" };
-    let inside = canvas.pane(area, "selected", right, focus);
+    let inside = painter.pane(area, "selected", right, focus);
     if lines.is_empty() {
-        canvas.text(inside.x, inside.y, inside.width, "Nothing is selected.", Role::Muted);
+        painter.text(inside.x, inside.y, inside.width, "Nothing is selected.", Role::Muted);
         return;
     }
-    labelled(canvas, inside, &lines, state.scroll);
+    labelled(painter, inside, &lines, state.scroll);
 }

@@ -1,67 +1,66 @@
-//! Bars, ranges and sliders in one line of cells.
+//! Bars, ranges and sliders in one line of cells. ratatui's gauges are one value wide of their
+//! widget, with a label of their own and no ASCII; these have several parts, stand in tables
+//! and are moved with the mouse.
 
 use ratatui::layout::Rect;
 
+use super::glyphs::Glyphs;
 use crate::app::Target;
 use crate::app::slider::Knob;
 use crate::settings::theme::Role;
-use crate::tui::paint::Canvas;
+use crate::tui::paint::Painter;
 
 /// A bar from the left, `part` of the width.
-pub(in crate::tui) fn bar(canvas: &mut Canvas<'_>, x: u16, y: u16, width: u16, part: f64, role: Role) {
-    let steps = canvas.glyphs.parts.len() + 1;
+pub(in crate::tui) fn bar(glyphs: &Glyphs, width: u16, part: f64) -> String {
+    let steps = glyphs.parts.len() + 1;
     let eighths = (part.clamp(0.0, 1.0) * f64::from(width) * steps as f64).round() as usize;
     // What is there at all shows.
     let eighths = if part > 0.0 { eighths.max(1) } else { 0 };
-    let mut text = canvas.glyphs.full.repeat(eighths / steps);
+    let mut text = glyphs.full.repeat(eighths / steps);
     if eighths % steps > 0 {
-        text.push_str(canvas.glyphs.parts[eighths % steps - 1]);
+        text.push_str(glyphs.parts[eighths % steps - 1]);
     }
-    canvas.text(x, y, width, &text, role);
+    text
 }
 
 /// Parts of a whole side by side, each in its colour; the rest is empty.
-pub(in crate::tui) fn stacked(canvas: &mut Canvas<'_>, x: u16, y: u16, width: u16, parts: &[(f64, Role)]) {
+pub(in crate::tui) fn stacked(painter: &mut Painter<'_>, x: u16, y: u16, width: u16, parts: &[(f64, Role)]) {
     let mut sum = 0.0;
     let mut at = 0u16;
     for (part, role) in parts {
         sum += part.max(0.0);
         let end = ((sum * f64::from(width)).round() as u16).min(width);
-        let text = canvas.glyphs.full.repeat(usize::from(end.saturating_sub(at)));
-        canvas.text(x + at, y, width - at, &text, *role);
+        let text = painter.glyphs.full.repeat(usize::from(end.saturating_sub(at)));
+        painter.text(x + at, y, width - at, &text, *role);
         at = at.max(end);
     }
-    let text = canvas.glyphs.empty.repeat(usize::from(width - at));
-    canvas.text(x + at, y, width - at, &text, Role::Track);
+    let text = painter.glyphs.empty.repeat(usize::from(width - at));
+    painter.text(x + at, y, width - at, &text, Role::Track);
 }
 
-/// A range with its middle.
-pub(in crate::tui) fn range(canvas: &mut Canvas<'_>, x: u16, y: u16, width: u16, ends: [f64; 3], role: Role) {
-    let place = |part: f64| x + (part.clamp(0.0, 1.0) * f64::from(width.saturating_sub(1))).round() as u16;
+/// A range with its middle: what stands before the middle, the middle, and what stands behind.
+pub(in crate::tui) fn range(glyphs: &Glyphs, width: u16, ends: [f64; 3]) -> [String; 3] {
+    let place = |part: f64| (part.clamp(0.0, 1.0) * f64::from(width.saturating_sub(1))).round() as usize;
     let [low, mid, high] = ends.map(place);
-    let [low_end, line, middle, high_end] = canvas.glyphs.range;
-    for at in low..=high {
-        let glyph = if at == low {
-            low_end
-        } else if at == high {
-            high_end
-        } else {
-            line
-        };
-        canvas.text(at, y, 1, glyph, Role::Muted);
-    }
-    canvas.text(mid, y, 1, middle, role);
+    let [low_end, line, middle, high_end] = glyphs.range;
+    let mut cells = vec![" "; low.min(mid)];
+    cells.extend((cells.len()..=high.max(mid)).map(|at| match at {
+        at if at == low => low_end,
+        at if at == high => high_end,
+        _ => line,
+    }));
+    [cells[..mid].concat(), middle.to_owned(), cells[mid + 1..].concat()]
 }
 
 /// A slider at `position` (`None` = no limit, the far end).
-pub(in crate::tui) fn slider(canvas: &mut Canvas<'_>, area: Rect, knob: Knob, position: Option<f64>, focus: bool) {
+pub(in crate::tui) fn slider(painter: &mut Painter<'_>, area: Rect, knob: Knob, position: Option<f64>, focus: bool) {
     let width = area.width;
     let place = (position.unwrap_or(1.0).clamp(0.0, 1.0) * f64::from(width.saturating_sub(1))).round() as u16;
-    let [before, behind, handle] = canvas.glyphs.slider;
+    let [before, behind, handle] = painter.glyphs.slider;
     let role = if focus { Role::Focus } else { Role::Muted };
-    canvas.text(area.x, area.y, width, &before.repeat(place as usize), role);
-    canvas.text(area.x + place, area.y, width - place, &behind.repeat(usize::from(width - place)), Role::Track);
+    painter.text(area.x, area.y, width, &before.repeat(place as usize), role);
+    painter.text(area.x + place, area.y, width - place, &behind.repeat(usize::from(width - place)), Role::Track);
     let handle_role = if position.is_none() { Role::Muted } else { role };
-    canvas.text(area.x + place, area.y, 1, handle, handle_role);
-    canvas.hit(area, Target::Slider(knob, 0.0));
+    painter.text(area.x + place, area.y, 1, handle, handle_role);
+    painter.hit(area, Target::Slider(knob, 0.0));
 }

@@ -1,10 +1,14 @@
-//! Cost against time: offers as points, the undominated ones joined by a stair.
+//! Cost against time: offers as points, the undominated ones joined by a stair. ratatui's canvas
+//! draws the stair; its chart has neither logarithmic axes nor a sign of its own for each point.
 
 use ratatui::layout::Rect;
+use ratatui::style::Color;
+use ratatui::widgets::canvas::{Canvas, Line};
+use ratatui::widgets::{Block, Borders, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use crate::settings::theme::Role;
-use crate::tui::paint::Canvas;
+use crate::tui::paint::Painter;
 
 /// A point of the chart.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,9 +52,6 @@ impl Axis {
     }
 }
 
-/// Dots of a braille cell, by column and row, as bits of U+2800.
-const DOTS: [[u32; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
-
 /// What is drawn besides the points.
 pub(in crate::tui) struct Lines<'a> {
     /// Corners of the stair, by x ascending.
@@ -63,7 +64,7 @@ pub(in crate::tui) struct Lines<'a> {
 
 /// Draws the chart; `x_text` and `y_text` write a value with its unit.
 pub(in crate::tui) fn draw(
-    canvas: &mut Canvas<'_>,
+    painter: &mut Painter<'_>,
     area: Rect,
     points: &[Point],
     lines: &Lines<'_>,
@@ -71,27 +72,24 @@ pub(in crate::tui) fn draw(
     y_text: &dyn Fn(f64) -> String,
 ) {
     if points.is_empty() || area.height < 5 || area.width < 24 {
-        canvas.wrapped(area, "No offers to draw.", Role::Muted);
+        painter.wrapped(area, "No offers to draw.", Role::Muted);
         return;
     }
     let xs = Axis::new(points.iter().map(|point| point.x).chain(lines.stair.iter().map(|corner| corner.0)));
     let ys = Axis::new(points.iter().map(|point| point.y).chain(lines.stair.iter().map(|corner| corner.1)));
     let labels = [y_text(ys.high), y_text(ys.low)];
     let margin = labels.iter().map(|label| label.width()).max().unwrap_or(0) as u16 + 1;
-    let plot = Rect::new(area.x + margin + 1, area.y, area.width - margin - 1, area.height - 3);
-    let [vertical, horizontal, corner] = canvas.glyphs.axis;
-    for y in plot.y..plot.bottom() {
-        canvas.text(plot.x - 1, y, 1, vertical, Role::Border);
-    }
-    canvas.text(plot.x - 1, plot.bottom(), 1, corner, Role::Border);
-    canvas.text(plot.x, plot.bottom(), plot.width, &horizontal.repeat(plot.width as usize), Role::Border);
+    let frame = Rect { x: area.x + margin, width: area.width - margin, height: area.height - 2, ..area };
+    let axes = Block::new().borders(Borders::LEFT | Borders::BOTTOM).border_set(painter.glyphs.axis);
+    let plot = axes.inner(frame);
+    axes.border_style(painter.style(Role::Border)).render(frame, painter.buffer);
     for (value, label) in [(ys.high, &labels[0]), (ys.low, &labels[1])] {
         let (_, y) = cell_of(plot, &xs, &ys, xs.low, value);
-        canvas.text_right(plot.x - 1, y, margin, label, Role::Muted);
+        painter.text_right(plot.x - 1, y, margin, label, Role::Muted);
     }
     let ends = if xs.high > xs.low { [x_text(xs.low), x_text(xs.high)] } else { [String::new(), String::new()] };
-    canvas.text(plot.x, plot.bottom() + 1, plot.width, &ends[0], Role::Muted);
-    canvas.text_right(plot.right(), plot.bottom() + 1, plot.width, &ends[1], Role::Muted);
+    painter.text(plot.x, plot.bottom() + 1, plot.width, &ends[0], Role::Muted);
+    painter.text_right(plot.right(), plot.bottom() + 1, plot.width, &ends[1], Role::Muted);
     let scale = match (xs.log, ys.log) {
         (true, true) => ", log scales",
         (true, false) => ", log",
@@ -105,18 +103,11 @@ pub(in crate::tui) fn draw(
     let names = [format!("{name}{scale}"), name];
     if let Some(name) = names.iter().find(|name| name.width() as u16 <= room) {
         let start = plot.x + taken[0] + (room - name.width() as u16) / 2;
-        canvas.text(start, plot.bottom() + 1, room, name, Role::Muted);
+        painter.text(start, plot.bottom() + 1, room, name, Role::Muted);
     }
-    limits(canvas, plot, lines, &xs, &ys);
-    if canvas.glyphs.braille {
-        stair(canvas, plot, lines.stair, &xs, &ys);
-    } else {
-        for (x, y) in lines.stair {
-            let (x, y) = cell_of(plot, &xs, &ys, *x, *y);
-            canvas.text(x, y, 1, canvas.glyphs.points[2], Role::Busy);
-        }
-    }
-    let [plan, best, dominated, chosen] = canvas.glyphs.points;
+    limits(painter, plot, lines, &xs, &ys);
+    stair(painter, plot, lines.stair, &xs, &ys);
+    let [plan, best, dominated, chosen] = painter.glyphs.points;
     let mut order: Vec<&Point> = points.iter().collect();
     // The more telling points are drawn over the others.
     let beaten = |point: &Point, (x, y): (f64, f64)| {
@@ -132,7 +123,7 @@ pub(in crate::tui) fn draw(
             point if on_stairs(point) => (best, Role::Text),
             _ => (dominated, Role::Muted),
         };
-        canvas.text(x, y, 1, glyph, role);
+        painter.text(x, y, 1, glyph, role);
     }
     let legend = [
         (plan, Role::Good),
@@ -144,7 +135,7 @@ pub(in crate::tui) fn draw(
         (dominated, Role::Muted),
         (" other", Role::Muted),
     ];
-    canvas.pieces(plot.x, plot.bottom() + 2, plot.width, &legend);
+    painter.pieces(plot.x, plot.bottom() + 2, plot.width, &legend);
 }
 
 /// The cell of a point.
@@ -155,42 +146,41 @@ fn cell_of(plot: Rect, xs: &Axis, ys: &Axis, x: f64, y: f64) -> (u16, u16) {
 }
 
 /// Deadline and budget as lines, where they are within the chart.
-fn limits(canvas: &mut Canvas<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, ys: &Axis) {
+fn limits(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, ys: &Axis) {
     let (deadline, budget) = lines.limits;
-    let [vertical, horizontal] = canvas.glyphs.limits;
+    let [vertical, horizontal] = painter.glyphs.limits;
     if let Some(hours) = deadline.filter(|hours| (xs.low..=xs.high).contains(hours)) {
         let (x, _) = cell_of(plot, xs, ys, hours, ys.low);
         for y in plot.y..plot.bottom() {
-            canvas.text(x, y, 1, vertical, Role::Warning);
+            painter.text(x, y, 1, vertical, Role::Warning);
         }
         let label = "deadline";
         let x = if x + 1 + label.len() as u16 <= plot.right() { x + 1 } else { x.saturating_sub(label.len() as u16) };
-        canvas.text(x, plot.y, label.len() as u16, label, Role::Warning);
+        painter.text(x, plot.y, label.len() as u16, label, Role::Warning);
     }
     if let Some(money) = budget.filter(|money| (ys.low..=ys.high).contains(money)) {
         let (_, y) = cell_of(plot, xs, ys, xs.low, money);
-        canvas.text(plot.x, y, plot.width, &horizontal.repeat(plot.width as usize), Role::Warning);
-        canvas.text_right(plot.right(), y, 8, " budget", Role::Warning);
+        painter.text(plot.x, y, plot.width, &horizontal.repeat(plot.width as usize), Role::Warning);
+        painter.text_right(plot.right(), y, 8, " budget", Role::Warning);
     }
 }
 
-/// The stair of the frontier in braille dots.
-fn stair(canvas: &mut Canvas<'_>, plot: Rect, stairs: &[(f64, f64)], xs: &Axis, ys: &Axis) {
-    let (wide, high) = (usize::from(plot.width) * 2, usize::from(plot.height) * 4);
-    let mut cells = vec![0u32; usize::from(plot.width) * usize::from(plot.height)];
-    let column = |x: f64| (xs.place(x) * (wide - 1) as f64).round() as usize;
-    let line = |y: f64| ((1.0 - ys.place(y)) * (high - 1) as f64).round() as usize;
-    let mut dot = |x: usize, y: usize| {
-        cells[y / 4 * usize::from(plot.width) + x / 2] |= DOTS[x % 2][y % 4];
-    };
-    for pair in stairs.windows(2) {
-        let (x1, x2, y1, y2) = (column(pair[0].0), column(pair[1].0), line(pair[0].1), line(pair[1].1));
-        (x1..=x2).for_each(|x| dot(x, y1));
-        (y1.min(y2)..=y1.max(y2)).for_each(|y| dot(x2, y));
-    }
-    for (index, bits) in cells.into_iter().enumerate().filter(|(_, bits)| *bits > 0) {
-        let (x, y) = (index % usize::from(plot.width), index / usize::from(plot.width));
-        let glyph = char::from_u32(0x2800 + bits).unwrap_or(' ');
-        canvas.text(plot.x + x as u16, plot.y + y as u16, 1, glyph.encode_utf8(&mut [0; 4]), Role::Busy);
-    }
+/// The stair of the frontier.
+fn stair(painter: &mut Painter<'_>, plot: Rect, stairs: &[(f64, f64)], xs: &Axis, ys: &Axis) {
+    let style = painter.style(Role::Busy);
+    let ground = painter.style(Role::Text).bg.unwrap_or(Color::Reset);
+    let colour = style.fg.unwrap_or(Color::Reset);
+    Canvas::default()
+        .marker(painter.glyphs.line)
+        .background_color(ground)
+        .x_bounds([0.0, 1.0])
+        .y_bounds([0.0, 1.0])
+        .paint(|context| {
+            for pair in stairs.windows(2) {
+                let [(x1, y1), (x2, y2)] = [pair[0], pair[1]].map(|(x, y)| (xs.place(x), ys.place(y)));
+                context.draw(&Line::new(x1, y1, x2, y1, colour));
+                context.draw(&Line::new(x2, y1, x2, y2, colour));
+            }
+        })
+        .render(plot, painter.buffer);
 }

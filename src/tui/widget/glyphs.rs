@@ -1,12 +1,14 @@
 //! The characters of drawings, in three sets.
 
+use ratatui::symbols::{Marker, bar, border};
+
 use crate::settings::theme::GlyphSet;
 
 /// One set.
 #[derive(Debug)]
 pub(in crate::tui) struct Glyphs {
-    /// Horizontal, vertical, the four corners.
-    pub(in crate::tui) frame: [&'static str; 6],
+    /// Frames of panes.
+    pub(in crate::tui) frame: border::Set<'static>,
     /// A whole cell of a bar.
     pub(in crate::tui) full: &'static str,
     /// Parts of a cell, ascending; none where there are none.
@@ -25,18 +27,18 @@ pub(in crate::tui) struct Glyphs {
     pub(in crate::tui) switch: [&'static str; 2],
     /// Points of a chart: the plan, on the frontier, dominated, selected.
     pub(in crate::tui) points: [&'static str; 4],
-    /// Whether lines of a chart may be drawn in braille.
-    pub(in crate::tui) braille: bool,
-    /// Axis of a chart: vertical, horizontal, corner.
-    pub(in crate::tui) axis: [&'static str; 3],
+    /// What lines of a chart are drawn with.
+    pub(in crate::tui) line: Marker,
+    /// Axes of a chart.
+    pub(in crate::tui) axis: border::Set<'static>,
     /// Limits of a chart: vertical, horizontal.
     pub(in crate::tui) limits: [&'static str; 2],
-    /// Heights of a cell, ascending.
-    pub(in crate::tui) spark: &'static [&'static str],
+    /// Heights of a cell.
+    pub(in crate::tui) spark: bar::Set<'static>,
 }
 
 const BRAILLE: Glyphs = Glyphs {
-    frame: ["─", "│", "╭", "╮", "╰", "╯"],
+    frame: border::ROUNDED,
     full: "█",
     parts: &["▏", "▎", "▍", "▌", "▋", "▊", "▉"],
     empty: "░",
@@ -46,14 +48,14 @@ const BRAILLE: Glyphs = Glyphs {
     order: ["▴", "▾"],
     switch: ["○", "●"],
     points: ["◆", "●", "·", "◎"],
-    braille: true,
-    axis: ["│", "─", "└"],
+    line: Marker::Braille,
+    axis: border::PLAIN,
     limits: ["┊", "┈"],
-    spark: &["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    spark: bar::NINE_LEVELS,
 };
 
 const BLOCK: Glyphs = Glyphs {
-    frame: ["─", "│", "┌", "┐", "└", "┘"],
+    frame: border::PLAIN,
     parts: &["▌"],
     marker: ">",
     order: ["^", "v"],
@@ -61,12 +63,23 @@ const BLOCK: Glyphs = Glyphs {
     range: ["├", "─", "█", "┤"],
     switch: ["-", "x"],
     points: ["#", "o", "·", "@"],
-    braille: false,
+    line: Marker::Custom('·'),
     ..BRAILLE
 };
 
+const ASCII_BORDER: border::Set<'static> = border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
+
 const ASCII: Glyphs = Glyphs {
-    frame: ["-", "|", "+", "+", "+", "+"],
+    frame: ASCII_BORDER,
     full: "#",
     parts: &[],
     empty: ".",
@@ -76,10 +89,20 @@ const ASCII: Glyphs = Glyphs {
     order: ["^", "v"],
     switch: ["-", "x"],
     points: ["#", "o", ".", "@"],
-    braille: false,
-    axis: ["|", "-", "+"],
+    line: Marker::Custom('.'),
+    axis: ASCII_BORDER,
     limits: [":", "."],
-    spark: &["_", ".", "-", "=", "+", "*", "#"],
+    spark: bar::Set {
+        empty: " ",
+        one_eighth: "_",
+        one_quarter: ".",
+        three_eighths: "-",
+        half: "-",
+        five_eighths: "=",
+        three_quarters: "+",
+        seven_eighths: "*",
+        full: "#",
+    },
 };
 
 impl Glyphs {

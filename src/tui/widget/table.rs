@@ -1,108 +1,189 @@
-//! A table in any width: columns by priority, the selected row reversed and marked.
+//! A table in any width: columns by priority, the selected row reversed and marked. ratatui's
+//! own draws it; which columns there is room for, and how wide they are, it does not know.
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Rect};
 use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Row, Table as Drawn, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use super::bars;
 use crate::app::Target;
-use crate::app::list::{Align, Cell, Graphic, Table};
+use crate::report::Table;
+use crate::report::table::{Cell, Column, Graphic};
 use crate::settings::theme::Role;
-use crate::tui::paint::Canvas;
+use crate::tui::paint::{Painter, cut};
 
 /// Cells between two columns.
 const GAP: u16 = 2;
 /// Cells of the marker before the rows.
 const MARGIN: u16 = 2;
+/// Drawings do not grow wider than this: longer bars say no more.
+const MOST_GRAPHIC: u16 = 36;
 
 /// Draws the table.
-pub(in crate::tui) fn draw(canvas: &mut Canvas<'_>, area: Rect, name: &'static str, table: &Table, focus: bool) {
+pub(in crate::tui) fn draw(painter: &mut Painter<'_>, area: Rect, name: &'static str, table: &Table, focus: bool) {
     if area.height < 2 || area.width < 8 {
         return;
     }
-    if table.rows.is_empty() {
-        canvas.wrapped(area, &table.empty, Role::Muted);
+    if table.is_empty() {
+        painter.wrapped(area, &table.empty, Role::Muted);
         return;
     }
-    let widths = table.widths(area.width - MARGIN, GAP);
-    header(canvas, area, table, &widths);
+    let widths = widths(table, area.width - MARGIN, GAP);
+    let columns: Vec<(usize, u16)> = widths.into_iter().enumerate().filter(|(_, width)| *width > 0).collect();
     let height = usize::from(area.height - 1);
-    let offset = canvas.memory.offset(name, table.selected, table.rows.len(), height);
-    for (line, (index, cells)) in table.rows.iter().enumerate().skip(offset).take(height).enumerate() {
-        let y = area.y + 1 + line as u16;
-        let selected = index == table.selected;
-        row(canvas, Rect::new(area.x, y, area.width, 1), table, &widths, cells, selected, focus);
-        canvas.hit(Rect::new(area.x, y, area.width, 1), Target::Row(index));
-    }
-}
-
-fn header(canvas: &mut Canvas<'_>, area: Rect, table: &Table, widths: &[u16]) {
-    let mut x = area.x + MARGIN;
-    for (column, width) in table.columns.iter().zip(widths).filter(|(_, width)| **width > 0) {
-        let mut title = column.title.clone();
-        if let (Some((sorted, largest)), Some(own)) = (table.sorted, column.sort)
-            && sorted == own
-        {
-            title.push_str(canvas.glyphs.order[usize::from(largest)]);
-        }
-        let role = if title.is_empty() { Role::Text } else { Role::Header };
-        match column.align {
-            Align::Left => canvas.text(x, area.y, *width, &title, role),
-            Align::Right => canvas.text_right(x + width, area.y, *width, &title, role),
-        };
-        if let Some(own) = column.sort {
-            canvas.hit(Rect::new(x, area.y, *width, 1), Target::Header(own));
-        }
-        x += width + GAP;
-    }
-}
-
-fn row(
-    canvas: &mut Canvas<'_>,
-    area: Rect,
-    table: &Table,
-    widths: &[u16],
-    cells: &[Cell],
-    selected: bool,
-    focus: bool,
-) {
-    let reversed = selected && focus;
-    let base = canvas.style(Role::Text);
-    let line = if reversed { base.patch(canvas.style(Role::Selection)) } else { base };
-    if reversed {
-        canvas.buffer.set_style(area, line);
-    }
-    if selected {
-        canvas.styled(area.x, area.y, 1, canvas.glyphs.marker, line);
-    }
-    let mut x = area.x + MARGIN;
-    for ((cell, column), width) in cells.iter().zip(&table.columns).zip(widths).filter(|(_, width)| **width > 0) {
-        if let Some(graphic) = cell.graphic {
-            // Reversed, a bar would be drawn in the ground's colour.
-            let place = Rect::new(x, area.y, *width, 1);
-            canvas.buffer.set_style(place, Style::reset().patch(base));
-            draw_graphic(canvas, x, area.y, *width, graphic, cell.role);
-            if let (true, Some(ink)) = (reversed, base.fg) {
-                let dark = matches!(graphic, Graphic::Range { .. }).then_some(base.bg).flatten();
-                let on_ink = Style { fg: dark, bg: Some(ink), ..Style::default() };
-                canvas.buffer.set_style(place, on_ink);
+    let offset = painter.memory.offset(name, table.selected, table.len(), height);
+    let place = Rect { x: area.x + MARGIN, width: area.width - MARGIN, ..area };
+    let rows: Vec<Row<'_>> = (offset..table.len().min(offset + height))
+        .map(|index| {
+            let y = area.y + 1 + (index - offset) as u16;
+            let selected = index == table.selected;
+            let base = painter.style(Role::Text);
+            let chosen = (selected && focus).then(|| base.patch(painter.style(Role::Selection)));
+            if selected {
+                let style = chosen.unwrap_or(base);
+                painter.buffer.set_style(Rect::new(area.x, y, area.width, 1), style);
+                painter.styled(area.x, y, 1, painter.glyphs.marker, style);
             }
-        } else {
-            // On the reversed row one colour reads best.
-            let style = if reversed { line } else { canvas.style(cell.role) };
-            let x = match column.align {
-                Align::Left => x,
-                Align::Right => x + width.saturating_sub(cell.text.width() as u16),
-            };
-            canvas.styled(x, area.y, *width, &cell.text, style);
+            painter.hit(Rect::new(area.x, y, area.width, 1), Target::Row(index));
+            let cells = &table.rows[index];
+            Row::new(columns.iter().map(|&(at, width)| line(painter, &table.columns[at], &cells[at], width, chosen)))
+        })
+        .collect();
+    let titles = header(painter, place, table, &columns);
+    let constraints = columns.iter().map(|(_, width)| Constraint::Length(*width));
+    Drawn::new(rows, constraints).header(titles).column_spacing(GAP).render(place, painter.buffer);
+}
+
+fn header<'a>(painter: &mut Painter<'_>, area: Rect, table: &Table, columns: &[(usize, u16)]) -> Row<'a> {
+    let mut x = area.x;
+    Row::new(
+        columns
+            .iter()
+            .map(|&(at, width)| {
+                let column = &table.columns[at];
+                let mut title = column.heading.to_string();
+                if let Some(own) = column.sort {
+                    painter.hit(Rect::new(x, area.y, width, 1), Target::Header(own));
+                    if let Some((_, largest)) = table.sorted.filter(|(sorted, _)| *sorted == own) {
+                        title.push_str(painter.glyphs.order[usize::from(largest)]);
+                    }
+                }
+                x += width + GAP;
+                let role = if title.is_empty() { Role::Text } else { Role::Header };
+                aligned(column, Line::from(Span::styled(cut(&title, width.into()), painter.style(role))))
+            })
+            .collect::<Vec<_>>(),
+    )
+}
+
+fn aligned<'a>(column: &Column, line: Line<'a>) -> Line<'a> {
+    if column.number { line.right_aligned() } else { line }
+}
+
+/// A cell; `chosen` is the style of the reversed row.
+fn line(painter: &Painter<'_>, column: &Column, cell: &Cell, width: u16, chosen: Option<Style>) -> Line<'static> {
+    let style = painter.style(cell.role);
+    let Some(graphic) = cell.graphic else {
+        // On the reversed row one colour reads best.
+        return aligned(column, Line::from(Span::styled(cut(&cell.text, width.into()), chosen.unwrap_or(style))));
+    };
+    // Reversed, a drawing would be in the colour of the ground: it keeps a ground of its own.
+    let base = painter.style(Role::Text);
+    let on_ink = |style: Style, is_range: bool| {
+        let Some(ink) = base.fg.filter(|_| chosen.is_some()) else { return style };
+        let dark = if is_range { base.bg } else { None };
+        Style { fg: dark.or(style.fg), bg: Some(ink), ..style }
+    };
+    match graphic {
+        Graphic::Bar(part) => {
+            let text = bars::bar(painter.glyphs, width, part);
+            let text = format!("{text:<wide$}", wide = usize::from(width));
+            Line::styled(text, Style::reset().patch(base).patch(on_ink(style, false)))
         }
-        x += width + GAP;
+        Graphic::Range(ends) => {
+            let [before, middle, behind] = bars::range(painter.glyphs, width, ends);
+            let muted = on_ink(painter.style(Role::Muted), true);
+            let fill = " ".repeat(usize::from(width).saturating_sub(before.width() + 1 + behind.width()));
+            let spans = [(before, muted), (middle, on_ink(style, true)), (behind + &fill, muted)];
+            let ground = Style::reset().patch(base);
+            Line::from_iter(spans.map(|(text, style)| Span::styled(text, ground.patch(style))))
+        }
     }
 }
 
-fn draw_graphic(canvas: &mut Canvas<'_>, x: u16, y: u16, width: u16, graphic: Graphic, role: Role) {
-    match graphic {
-        Graphic::Bar(part) => bars::bar(canvas, x, y, width, part, role),
-        Graphic::Range { low, mid, high } => bars::range(canvas, x, y, width, [low, mid, high], role),
+/// Width of each column in `width` cells with `gap` between; 0 = dropped. Columns are
+/// dropped by priority and only words are ever cut.
+fn widths(table: &Table, width: u16, gap: u16) -> Vec<u16> {
+    let natural: Vec<u16> = table
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(index, column)| {
+            if let Some(least) = column.graphic {
+                return least.max(column.heading.width() as u16);
+            }
+            let cells = table.rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.text.width());
+            // The sign of the order stands beside the heading.
+            let mark = usize::from(column.sort.is_some());
+            cells.max().unwrap_or(0).max(column.heading.width() + mark) as u16
+        })
+        .collect();
+    let least = |index: usize| table.columns[index].shrink_to.map_or(natural[index], |least| least.min(natural[index]));
+    let mut kept: Vec<bool> = vec![true; table.columns.len()];
+    let total = |kept: &[bool], size: &dyn Fn(usize) -> u16| -> u16 {
+        let count = kept.iter().filter(|kept| **kept).count() as u16;
+        let cells: u16 = (0..kept.len()).filter(|index| kept[*index]).map(size).fold(0, u16::saturating_add);
+        cells.saturating_add(gap * count.saturating_sub(1))
+    };
+    while total(&kept, &least) > width {
+        let Some(worst) = (0..kept.len())
+            .filter(|index| kept[*index] && table.columns[*index].priority > 0)
+            .max_by_key(|index| (table.columns[*index].priority, *index))
+        else {
+            break;
+        };
+        kept[worst] = false;
+    }
+    let mut widths: Vec<u16> = (0..kept.len()).map(|index| if kept[index] { least(index) } else { 0 }).collect();
+    let mut spare = width.saturating_sub(total(&kept, &least));
+    // Words first, the most important first; then the drawings share what is left.
+    let mut order: Vec<usize> = (0..kept.len()).filter(|index| kept[*index]).collect();
+    order.sort_by_key(|index| table.columns[*index].priority);
+    for index in order.iter().copied().filter(|index| table.columns[*index].graphic.is_none()) {
+        let more = natural[index].saturating_sub(widths[index]).min(spare);
+        widths[index] += more;
+        spare -= more;
+    }
+    let drawings: Vec<usize> = order.into_iter().filter(|index| table.columns[*index].graphic.is_some()).collect();
+    for (done, index) in drawings.iter().enumerate() {
+        let more = (spare / (drawings.len() - done) as u16).min(MOST_GRAPHIC.saturating_sub(widths[*index]));
+        widths[*index] += more;
+        spare -= more;
+    }
+    widths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_drop_by_priority_and_numbers_are_never_cut() {
+        let mut table = Table::new(&[
+            Column::words("name", 6, 0),
+            Column::figures("time, ms", 0),
+            Column::graphic("", 5, 2),
+            Column::figures("share", 1),
+        ]);
+        let bar = Cell::draw(Role::Busy, Graphic::Bar(0.5));
+        table.push(vec![Cell::text("a long name"), Cell::text("1234.5"), bar, Cell::text("12.3 %")]);
+        assert_eq!(widths(&table, 60, 2), [11, 8, 29, 6]);
+        assert_eq!(widths(&table, 36, 2), [11, 8, 5, 6]);
+        assert_eq!(widths(&table, 31, 2), [6, 8, 5, 6]);
+        assert_eq!(widths(&table, 30, 2), [11, 8, 0, 6]);
+        assert_eq!(widths(&table, 20, 2), [10, 8, 0, 0]);
+        assert_eq!(widths(&table, 10, 2), [6, 8, 0, 0]);
     }
 }

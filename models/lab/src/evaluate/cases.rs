@@ -91,13 +91,13 @@ pub(super) fn evaluate(catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluat
     let time = micros;
     for row in &rows {
         table.push(vec![
-            Cell::same(&row.group),
-            Cell::same(row.gpu),
-            Cell::of(format::time(time(row.step_us)), row.step_us),
-            Cell::same(format::time_range(time(row.low_us), time(row.high_us))),
-            Cell::of(format::number(row.samples_per_s), row.samples_per_s),
-            Cell::maybe(row.samples_per_usd, |value| Cell::of(format::grouped(value), value)),
-            Cell::same(row.method),
+            Cell::text(&row.group),
+            Cell::text(row.gpu),
+            Cell::new(format::time(time(row.step_us)), row.step_us),
+            Cell::text(format::time_range(time(row.low_us), time(row.high_us))),
+            Cell::new(format::number(row.samples_per_s), row.samples_per_s),
+            Cell::maybe(row.samples_per_usd, |value| Cell::new(format::grouped(value), value)),
+            Cell::text(row.method),
         ]);
     }
     let times = "Habitat's case studies from shapes alone, FP32, prices of 2021 (Google: T4 $0.35, P100 $1.46, V100 $2.48 an hour)";
@@ -109,10 +109,10 @@ pub(super) fn evaluate(catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluat
     ]);
     for check in &checks {
         found.push(vec![
-            Cell::same(&check.group),
-            Cell::same(&check.finding),
-            Cell::same(if check.holds { "yes" } else { "NO" }),
-            Cell::same(&check.detail),
+            Cell::text(&check.group),
+            Cell::text(&check.finding),
+            Cell::text(if check.holds { "yes" } else { "NO" }),
+            Cell::text(&check.detail),
         ]);
     }
     Ok(vec![

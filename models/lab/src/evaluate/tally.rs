@@ -99,15 +99,15 @@ impl Groups {
         ]);
         for row in &rows {
             table.push(vec![
-                Cell::same(&row.group),
-                Cell::same(&row.method),
-                Cell::same(row.pairs),
+                Cell::text(&row.group),
+                Cell::text(&row.method),
+                Cell::text(row.pairs),
                 percent(row.mean_absolute_error),
                 percent(row.median_absolute_error),
                 percent(row.p90_absolute_error),
                 percent(row.worst_absolute_error),
                 Cell::maybe(row.coverage, percent),
-                Cell::maybe(row.worst.as_ref(), Cell::same),
+                Cell::maybe(row.worst.as_ref(), Cell::text),
             ]);
         }
         Evaluation::new(protocol, notes, table, &rows)
@@ -138,7 +138,7 @@ pub(super) fn micros(value: f64) -> Micros {
 
 /// A share as a cell.
 pub(super) fn percent(share: f64) -> Cell {
-    Cell::of(format::percent(share), share)
+    Cell::new(format::percent(share), share)
 }
 
 /// One table with what it is of.

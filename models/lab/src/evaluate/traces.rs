@@ -192,19 +192,19 @@ fn evaluation(protocol: String, notes: Vec<String>, rows: &[Row]) -> Evaluation 
         Column::number("error", "absolute_error"),
         Column::text("in range", "in_range"),
     ]);
-    let time = |value: f64| Cell::of(format::time(micros(value)), value);
+    let time = |value: f64| Cell::new(format::time(micros(value)), value);
     for row in rows {
         let range =
-            row.low_us.zip(row.high_us).map(|(low, high)| Cell::same(format::time_range(micros(low), micros(high))));
+            row.low_us.zip(row.high_us).map(|(low, high)| Cell::text(format::time_range(micros(low), micros(high))));
         table.push(vec![
-            Cell::same(&row.group),
-            Cell::same(&row.gpu),
-            Cell::same(&row.method),
+            Cell::text(&row.group),
+            Cell::text(&row.gpu),
+            Cell::text(&row.method),
             time(row.predicted_us),
             range.unwrap_or_else(Cell::unknown),
             Cell::maybe(row.measured_us, time),
             Cell::maybe(row.absolute_error, percent),
-            Cell::maybe(row.in_range, |inside| Cell::same(if inside { "yes" } else { "no" })),
+            Cell::maybe(row.in_range, |inside| Cell::text(if inside { "yes" } else { "no" })),
         ]);
     }
     Evaluation::new(protocol, notes, table, &rows)

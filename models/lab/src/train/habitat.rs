@@ -192,12 +192,12 @@ fn error_table(errors: &[GpuErrors]) -> Table {
         Column::number("negative", "negative_share"),
     ]);
     for row in errors {
-        let share = |value: f64| Cell::of(percent(value), value);
+        let share = |value: f64| Cell::new(percent(value), value);
         table.push(vec![
-            Cell::same(&row.gpu),
-            Cell::same(if row.seen { "yes" } else { "no" }),
-            Cell::same(if row.part == Part::Test { "test" } else { "held out" }),
-            Cell::same(row.rows),
+            Cell::text(&row.gpu),
+            Cell::text(if row.seen { "yes" } else { "no" }),
+            Cell::text(if row.part == Part::Test { "test" } else { "held out" }),
+            Cell::text(row.rows),
             share(row.mean),
             share(row.median),
             share(row.p90),

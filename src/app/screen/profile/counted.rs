@@ -5,11 +5,11 @@
 //! doubles those of small operators, and none of them says anything of a GPU.
 
 use super::{Row, phase_role, phase_word, shapes};
-use crate::app::list::{Cell, Column, Graphic};
 use crate::op::{self, work};
 use crate::profile::breakdown::{Entry, GroupBy};
 use crate::profile::{Operation, Profile};
 use crate::report::format;
+use crate::report::table::{Cell, Column, Graphic};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::Bytes;
@@ -86,11 +86,11 @@ pub(super) fn line(profile: &Profile, operation: &Operation) -> String {
 pub(super) fn columns(by: GroupBy) -> Vec<Column> {
     let mut columns = vec![
         Column::words(by.name(), 20, 0).sorts(3),
-        Column::number("FLOPs", 0).sorts(0),
-        Column::number("share", 2),
+        Column::figures("FLOPs", 0).sorts(0),
+        Column::figures("share", 2),
         Column::graphic("", 8, 6),
-        Column::number("bytes", 1).sorts(2),
-        Column::number("count", 3).sorts(1),
+        Column::figures("bytes", 1).sorts(2),
+        Column::figures("count", 3).sorts(1),
         Column::words("phase", 9, 4),
     ];
     if by == GroupBy::Operation {
@@ -111,10 +111,10 @@ pub(super) fn cells(row: &Row, operations: &[Operation], by: GroupBy, whole: f64
         Cell::draw(phase_role(entry.phase), Graphic::Bar(part(most))),
         Cell::text(or_none(counted.bytes, amount(counted.bytes))),
         Cell::text(format::grouped(entry.count as f64)),
-        Cell::of(phase_role(entry.phase), entry.phase.map_or("several", phase_word)),
+        Cell::styled(phase_role(entry.phase), entry.phase.map_or("several", phase_word)),
     ];
     if by == GroupBy::Operation {
-        cells.push(Cell::of(
+        cells.push(Cell::styled(
             Role::Muted,
             entry.operations.first().map_or_else(String::new, |at| shapes(&operations[*at])),
         ));

@@ -72,12 +72,12 @@ pub(super) fn faster(judged: &[Judged], left_out: &str) -> Evaluation {
     ]);
     for row in &rows {
         table.push(vec![
-            Cell::same(row.method),
-            Cell::same(row.pairs),
-            Cell::same(row.right),
+            Cell::text(row.method),
+            Cell::text(row.pairs),
+            Cell::text(row.right),
             percent(row.right_share),
-            Cell::same(row.clear_pairs),
-            Cell::same(row.clear_right),
+            Cell::text(row.clear_pairs),
+            Cell::text(row.clear_right),
             percent(row.mean_excess),
         ]);
     }
@@ -159,11 +159,11 @@ pub(super) fn queue(judged: &[Judged], left_out: &str) -> Evaluation {
     ]);
     for row in rows.iter().filter(|row| row.method == "kernel-wise") {
         table.push(vec![
-            Cell::same(&row.gpus),
-            Cell::same(row.steps),
-            Cell::same(row.method),
-            Cell::of(format!("{:.0}", row.makespan_ms), row.makespan_ms),
-            Cell::of(format!("{:.0}", row.best_ms), row.best_ms),
+            Cell::text(&row.gpus),
+            Cell::text(row.steps),
+            Cell::text(row.method),
+            Cell::new(format!("{:.0}", row.makespan_ms), row.makespan_ms),
+            Cell::new(format!("{:.0}", row.best_ms), row.best_ms),
             percent(row.excess),
         ]);
     }

@@ -1,0 +1,180 @@
+//! The goal on its sliders and switches.
+
+use super::Pane;
+use crate::action::Action;
+use crate::app::App;
+use crate::app::msg::Effect;
+use crate::app::slider::{Knob, Ladder};
+use crate::plan::{Confidence, Objective, Work};
+use crate::pricing::Tier;
+use crate::report::format;
+use crate::units::{Hours, Samples, Usd};
+
+/// Most parts a plan may be asked to have.
+const MOST_PARTS: u32 = 3;
+
+/// The amount of work in words.
+pub fn work_words(app: &App) -> String {
+    match app.goal().work {
+        Work::Samples(samples) => format!("{} samples", format::grouped(samples.get())),
+        Work::Steps(steps) => format!("{} steps", format::grouped(steps as f64)),
+        Work::Epochs { epochs, dataset } => {
+            format!("{} epochs of {} samples", format::number(epochs), format::grouped(dataset.get()))
+        }
+        Work::Tokens(tokens) => format!("{} tokens", format::short_count(tokens)),
+    }
+}
+
+/// The value of a slider in words.
+pub fn knob_words(app: &App, knob: Knob) -> String {
+    let goal = app.goal();
+    match knob {
+        Knob::Work => work_words(app),
+        Knob::Deadline => goal.deadline.map_or_else(|| "no limit".to_owned(), format::hours),
+        Knob::Budget => goal.budget.map_or_else(|| "no limit".to_owned(), format::usd),
+    }
+}
+
+/// What a slider moves over.
+pub fn ladder(app: &App, knob: Knob) -> Ladder {
+    match knob {
+        Knob::Work => match app.goal().work {
+            Work::Samples(_) => Ladder::Powers { from: 3, to: 12 },
+            Work::Steps(_) => Ladder::Powers { from: 2, to: 9 },
+            Work::Epochs { .. } => Ladder::Powers { from: 0, to: 4 },
+            Work::Tokens(_) => Ladder::Powers { from: 6, to: 14 },
+        },
+        Knob::Deadline => Ladder::Hours,
+        Knob::Budget => Ladder::Powers { from: 0, to: 7 },
+    }
+}
+
+/// The value of a slider; `None` = no limit.
+pub fn value(app: &App, knob: Knob) -> Option<f64> {
+    let goal = app.goal();
+    match knob {
+        Knob::Work => Some(match goal.work {
+            Work::Samples(samples) => samples.get(),
+            Work::Steps(steps) => steps as f64,
+            Work::Epochs { epochs, .. } => epochs,
+            Work::Tokens(tokens) => tokens,
+        }),
+        Knob::Deadline => goal.deadline.map(Hours::get),
+        Knob::Budget => goal.budget.map(Usd::get),
+    }
+}
+
+/// Sets a slider; `None` = no limit (the amount of work stays as it is).
+fn set_value(app: &mut App, knob: Knob, value: Option<f64>) {
+    let goal = &mut app.setup.goal;
+    match (knob, value) {
+        (Knob::Deadline, value) => goal.deadline = value.and_then(|hours| Hours::new(hours).ok()),
+        (Knob::Budget, value) => goal.budget = value.and_then(|money| Usd::new(money).ok()),
+        (Knob::Work, None) => {}
+        (Knob::Work, Some(value)) => match &mut goal.work {
+            Work::Samples(samples) => *samples = Samples::new(value.round()).unwrap_or(*samples),
+            Work::Steps(steps) => *steps = value.round().clamp(1.0, 9e15) as u64,
+            Work::Epochs { epochs, .. } => *epochs = value,
+            Work::Tokens(tokens) => *tokens = value,
+        },
+    }
+}
+
+/// Moves the slider in focus one step or a large step.
+pub(super) fn move_knob(app: &mut App, up: bool, far: bool, effects: &mut Vec<Effect>) {
+    let knob = app.planner.knob;
+    if let Some(value) = moved(app, knob, up, far) {
+        set_knob(app, knob, value, effects);
+    }
+}
+
+/// Puts a slider at a position from 0 to 1; a limit at the far end is none.
+pub fn slide(app: &mut App, knob: Knob, position: f64, effects: &mut Vec<Effect>) {
+    (app.planner.pane, app.planner.knob) = (Pane::Goal, knob);
+    let value = ladder(app, knob).at_position(position);
+    let open_end = position >= 0.995 && knob != Knob::Work;
+    set_knob(app, knob, (!open_end).then_some(value), effects);
+}
+
+/// Sets a slider, and plans anew where that changes the goal.
+pub fn set_knob(app: &mut App, knob: Knob, value: Option<f64>, effects: &mut Vec<Effect>) {
+    let before = app.setup.goal.clone();
+    set_value(app, knob, value);
+    if app.setup.goal != before {
+        app.start_plan(effects);
+    }
+}
+
+/// Changes what is not on a slider.
+pub(super) fn toggle(app: &mut App, action: Action) {
+    let goal = &mut app.setup.goal;
+    match action {
+        Action::Objective => {
+            goal.objective = match goal.objective {
+                Objective::Cost => Objective::Time,
+                Objective::Time | Objective::CostPlusTime(_) => Objective::Cost,
+            };
+        }
+        Action::Confidence => {
+            goal.confidence = match goal.confidence {
+                Confidence::Expected => Confidence::High,
+                Confidence::High => Confidence::Expected,
+            };
+        }
+        Action::Parts => goal.max_parts = goal.max_parts % MOST_PARTS + 1,
+        Action::OnDemand | Action::Spot => {
+            let tier = if action == Action::Spot { Tier::Spot } else { Tier::OnDemand };
+            if goal.limits.tiers.contains(&tier) {
+                goal.limits.tiers.retain(|other| *other != tier);
+            } else {
+                goal.limits.tiers.push(tier);
+                goal.limits.tiers.sort();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The next value of a slider one step or a large step on; outer `None` = no change.
+fn moved(app: &App, knob: Knob, up: bool, far: bool) -> Option<Option<f64>> {
+    let ladder = ladder(app, knob);
+    let Some(now) = value(app, knob) else {
+        if up {
+            return None;
+        }
+        // From "no limit" down: the first limit that the present plan still meets.
+        let total = app.plan.value().and_then(|plan| plan.total);
+        let start = total.map(|total| match knob {
+            Knob::Deadline => total.hours.high.get(),
+            _ => total.cost.high.get(),
+        });
+        return Some(Some(start.map_or_else(|| ladder.at_or_above(f64::MAX), |start| ladder.at_or_above(start))));
+    };
+    match (ladder.step(now, up, far), knob) {
+        (None, Knob::Work) => None,
+        (next, _) => Some(next),
+    }
+}
+
+/// Objective, tiers, confidence and parts, each with the action that changes it.
+pub fn toggles(app: &App) -> Vec<(Action, &'static str, String, bool)> {
+    let goal = app.goal();
+    let objective = match goal.objective {
+        Objective::Cost => "cheapest".to_owned(),
+        Objective::Time => "fastest".to_owned(),
+        Objective::CostPlusTime(price) => format!("cost + {} of waiting", format::price(price)),
+    };
+    let tier = |tier| goal.limits.tiers.contains(&tier);
+    let confidence = match goal.confidence {
+        Confidence::Expected => "expected time",
+        Confidence::High => "high end",
+    };
+    let on_off = |on: bool| if on { "yes" } else { "no" }.to_owned();
+    vec![
+        (Action::Objective, "objective", objective, true),
+        (Action::OnDemand, "on-demand", on_off(tier(Tier::OnDemand)), tier(Tier::OnDemand)),
+        (Action::Spot, "spot", on_off(tier(Tier::Spot)), tier(Tier::Spot)),
+        (Action::Confidence, "deadline at", confidence.to_owned(), true),
+        (Action::Parts, "parts", format!("≤ {}", goal.max_parts), true),
+    ]
+}

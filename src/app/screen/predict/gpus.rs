@@ -1,0 +1,121 @@
+//! The table of GPUs.
+
+use super::{Row, rows, state_line};
+use crate::app::App;
+use crate::predict::Fits;
+use crate::report::format::{self, TimeUnit};
+use crate::report::table::{Cell, Column, Graphic, Table};
+use crate::settings::theme::Role;
+use crate::units::Micros;
+
+/// One GPU a row.
+pub fn table(app: &App) -> Table {
+    let shown = rows(app);
+    let ends = shown.iter().filter(|row| row.step.low.get() > 0.0);
+    let longest = ends.clone().map(|row| row.step.high.get()).fold(0.0, f64::max);
+    let shortest = ends.map(|row| row.step.low.get()).fold(f64::INFINITY, f64::min);
+    let scale = Scale::of(&app.predict.rows);
+    let columns = vec![
+        Column::words("GPU", 21, 0).sorts(3),
+        Column::figures(format!("step, {}", scale.unit.symbol()), 0).sorts(0),
+        Column::figures(format!("low–high, {}", scale.unit.symbol()), 1),
+        Column::graphic("log scale", 9, 6),
+        Column::figures("samples/s", 4),
+        Column::figures("samples/$", 2).sorts(1),
+        Column::figures("$/GPU/h", 5),
+        Column::figures("memory fits", 3).sorts(2),
+        Column::words("how", 8, 1),
+    ];
+    let rows = shown.iter().map(|row| cells(row, scale, shortest, longest)).collect();
+    Table {
+        columns,
+        rows,
+        selected: app.predict.list.selected,
+        sorted: Some((app.predict.list.sort, (1..=2).contains(&app.predict.list.sort) != app.predict.list.reversed)),
+        empty: if app.predict.rows.is_empty() {
+            state_line(app).unwrap_or_else(|| "No prediction yet; r runs it.".to_owned())
+        } else {
+            "No GPU passes the filter; Esc clears it.".to_owned()
+        },
+    }
+}
+
+/// Samples for a dollar from which on not every digit is shown.
+pub(super) const MANY: f64 = 1e8;
+
+/// Samples for a dollar, in a column whose most are `most`.
+pub(super) fn per_usd(samples: f64, most: f64) -> String {
+    if most < MANY { format::grouped(samples) } else { format::short_count(samples) }
+}
+
+/// The unit of a column of times, and its decimals: the shortest time has two digits or three.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    unit: TimeUnit,
+    decimals: usize,
+    /// The most samples for a dollar.
+    per_usd: f64,
+}
+
+impl Scale {
+    fn of(rows: &[Row]) -> Self {
+        let mids = rows.iter().map(|row| row.step.mid.get()).filter(|mid| *mid > 0.0);
+        let (shortest, longest) = mids.fold((f64::INFINITY, 0.0), |(low, high), mid| (mid.min(low), mid.max(high)));
+        let values = rows.iter().filter_map(|row| row.value.as_ref());
+        let per_usd = values.filter_map(|value| value.per_usd).map(|it| it.high).fold(0.0, f64::max);
+        let (unit, decimals) = match shortest {
+            us if us < 1e3 && longest < 1e4 => (TimeUnit::Micros, usize::from(us < 100.0)),
+            us if us < 1e3 => (TimeUnit::Millis, 2),
+            _ => (TimeUnit::Millis, 1),
+        };
+        Self { unit, decimals, per_usd }
+    }
+
+    fn bare(self, time: Micros) -> String {
+        format!("{:.*}", self.decimals, self.unit.value(time))
+    }
+}
+
+fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
+    let known = row.step.mid.get() > 0.0;
+    let role = if row.measured { Role::Measured } else { Role::Predicted };
+    let mark = if row.doubtful { " ?" } else { "" };
+    // Logarithmic: the GPUs of a catalog lie two decades apart.
+    let part = |time: Micros| {
+        if longest > shortest { (time.get() / shortest).ln() / (longest / shortest).ln() } else { 0.5 }
+    };
+    let range = Graphic::Range([row.step.low, row.step.mid, row.step.high].map(part));
+    let range_text = if row.step.low == row.step.high {
+        "one value".to_owned()
+    } else {
+        format!("{}–{}", scale.bare(row.step.low), scale.bare(row.step.high))
+    };
+    let value = row.value.as_ref();
+    let (fits_role, fits) = match row.fits {
+        Fits::Yes => (Role::Muted, "yes"),
+        Fits::No => (Role::Error, " no"),
+        Fits::Unknown => (Role::Warning, "  ?"),
+    };
+    if !known {
+        let mut cells = vec![Cell::styled(Role::Muted, row.name.clone()), Cell::styled(Role::Muted, "unknown")];
+        cells.resize(9, Cell::text(""));
+        return cells;
+    }
+    vec![
+        Cell::styled(role, format!("{}{mark}", row.name)),
+        Cell::styled(role, scale.bare(row.step.mid)),
+        Cell::styled(Role::Muted, range_text),
+        Cell::draw(role, range),
+        Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),
+        Cell::text(
+            value.and_then(|value| value.per_usd).map_or_else(|| "–".to_owned(), |it| per_usd(it.mid, scale.per_usd)),
+        ),
+        match value {
+            None => Cell::styled(Role::Muted, if row.on_spot { "spot only" } else { "no offer" }),
+            Some(value) if value.marks.is_empty() => Cell::styled(Role::Muted, format!("{:.3} ", value.price.get())),
+            Some(value) => Cell::styled(Role::Warning, format!("{:.3}?", value.price.get())),
+        },
+        Cell::styled(fits_role, format!("{:.0} GB {fits}", row.memory_gib)),
+        Cell::styled(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name()),
+    ]
+}
