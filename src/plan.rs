@@ -34,30 +34,7 @@ pub use prepared::{Prepared, plan};
 
 use crate::predict::Warning;
 use crate::pricing::{OfferId, Tier, Trust};
-use crate::units::{GpuSlug, Hours, Usd, UsdPerHour};
-
-/// A value with the ends of its range.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Range<T> {
-    /// Lower end.
-    pub low: T,
-    /// Best single value.
-    pub mid: T,
-    /// Upper end.
-    pub high: T,
-}
-
-impl<T: Copy + std::iter::Sum> Range<T> {
-    /// End by end: the errors of one predictor are common to its parts, so that their
-    /// ranges add up rather than average out.
-    pub(crate) fn sum_of(ranges: impl Iterator<Item = Self> + Clone) -> Self {
-        Self {
-            low: ranges.clone().map(|range| range.low).sum(),
-            mid: ranges.clone().map(|range| range.mid).sum(),
-            high: ranges.map(|range| range.high).sum(),
-        }
-    }
-}
+use crate::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 
 /// The answer to a [`Goal`].
 #[derive(Debug, Clone, PartialEq)]

@@ -98,10 +98,10 @@ fn the_shipped_model_predicts_ordinary_predictions() {
         let step = prediction.step.as_estimate();
         assert_eq!(step.method, Method::BlackBox);
         // Nothing here is as fast as a V100 at convolutions.
-        let [low, mid, high] = [step.low, step.mid, step.high].map(Micros::get);
+        let [low, mid, high] = [step.range.low, step.range.mid, step.range.high].map(Micros::get);
         assert!(low < mid && mid < high && mid > totals.step.get(), "{step:?}");
         let throughput = prediction.throughput.as_ref().unwrap().mid.get();
-        assert!((throughput * step.mid.as_secs() / 48.0 - 1.0).abs() < 1e-9);
+        assert!((throughput * step.range.mid.as_secs() / 48.0 - 1.0).abs() < 1e-9);
         // It ran on 16 GB; nothing else is known of its memory.
         let enough = prediction.gpu.slug.as_str() == "t4";
         assert_eq!(prediction.memory.fits, if enough { Fits::Yes } else { Fits::Unknown });

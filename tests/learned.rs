@@ -63,7 +63,7 @@ fn methods(prediction: &Prediction) -> Vec<Method> {
 
 /// One operation's time in microseconds.
 fn time(prediction: &Prediction, operation: usize) -> f64 {
-    prediction.operations[operation].time.as_ref().unwrap().mid.get()
+    prediction.operations[operation].time.as_ref().unwrap().range.mid.get()
 }
 
 fn step(prediction: &Prediction) -> f64 {
@@ -73,7 +73,7 @@ fn step(prediction: &Prediction) -> f64 {
 /// High end over low end of the step.
 fn width(prediction: &Prediction) -> f64 {
     let step = prediction.step.as_estimate();
-    step.high / step.low
+    step.range.high / step.range.low
 }
 
 /// 34.4 GFLOP at about 13 TFLOP/s, and 134 MB at about 780 GB/s, which is what `NeuSight`'s
@@ -163,7 +163,7 @@ fn ranges_hold_the_middle_on_every_gpu() {
     for prediction in answers(&shapes, &[], MethodChoice::Auto, &MODELS).predictions {
         let operations = prediction.operations.iter().filter_map(|operation| operation.time.clone());
         for estimate in operations.chain([prediction.step.as_estimate()]) {
-            let ends = [estimate.low.get(), estimate.mid.get(), estimate.high.get()];
+            let ends = [estimate.range.low.get(), estimate.range.mid.get(), estimate.range.high.get()];
             assert!(ends.is_sorted() && ends[0] > 0.0 && ends[2].is_finite(), "{}: {ends:?}", prediction.gpu.slug);
         }
     }

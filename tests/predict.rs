@@ -54,7 +54,7 @@ fn a_memory_bound_kernel_follows_the_bandwidth() {
     assert_eq!(t4.step.as_estimate().method, Method::WaveScaling);
     // The published error of whole steps.
     let step = t4.step.as_estimate();
-    assert!((step.high.get() / step.mid.get() - 1.118).abs() < 1e-9);
+    assert!((step.range.high.get() / step.range.mid.get() - 1.118).abs() < 1e-9);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn kinds(prediction: &Prediction) -> Vec<WarningKind> {
 
 fn ends(prediction: &Prediction) -> [f64; 3] {
     let step = prediction.step.as_estimate();
-    [step.low, step.mid, step.high].map(Micros::as_millis)
+    [step.range.low, step.range.mid, step.range.high].map(Micros::as_millis)
 }
 
 /// 92 ms of product with 80 ms of collective, 5 of them not hidden: alone, the GPU takes 92.
@@ -202,7 +202,7 @@ fn a_measured_step_stands_for_itself_in_plans() {
     let origin = on(&recorded, "v100-sxm2-16gb");
     assert!(matches!(origin.step, StepTime::Measured { .. }));
     let planned = origin.planning_step();
-    assert_eq!((planned.low, planned.high), (planned.mid, planned.mid));
+    assert_eq!((planned.range.low, planned.range.high), (planned.range.mid, planned.range.mid));
 }
 
 /// The importer joins a copy's kernels to `aten::copy_`.
@@ -256,12 +256,12 @@ fn every_prediction_of_the_sample_has_its_range_its_method_and_its_memory() {
     assert_eq!(answers.predictions.len(), 64);
     for prediction in &answers.predictions {
         let step = prediction.step.as_estimate();
-        assert!(0.0 < step.low.get() && step.low.get() <= step.mid.get() && step.mid.get() <= step.high.get());
+        assert!(0.0 < step.range.low.get() && step.range.low.get() <= step.range.mid.get() && step.range.mid.get() <= step.range.high.get());
         assert!((prediction.shares.iter().map(|share| share.share).sum::<f64>() - 1.0).abs() < 1e-9);
         assert!(!prediction.memory.reason.is_empty());
         assert!(prediction.operations.iter().all(|operation| !operation.why.is_empty()));
         // Nothing is faster than the host allows.
-        assert!(step.mid.get() >= prediction.host_idle.get());
+        assert!(step.range.mid.get() >= prediction.host_idle.get());
     }
     assert!(answers.predictions.iter().any(|prediction| prediction.memory.fits == Fits::Yes));
     assert_eq!(answers.predictions.iter().filter(|prediction| prediction.step.is_measured()).count(), 1);
@@ -277,7 +277,7 @@ fn changed(profile: &Profile, gpu: &str, precision: Precision) -> Predictions {
 /// Times of the operations, in milliseconds.
 fn times(answer: &Predictions) -> Vec<f64> {
     let operations = &answer.predictions[0].operations;
-    operations.iter().map(|operation| operation.time.as_ref().unwrap().mid.as_millis()).collect()
+    operations.iter().map(|operation| operation.time.as_ref().unwrap().range.mid.as_millis()).collect()
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn tf32_speeds_up_products_only() {
     assert!(after.notes.iter().any(|note| note.contains("predicted in tf32, recorded in fp32")));
     assert!(tf32.notes[0].contains("16.1 %"), "{:?}", tf32.notes);
     assert_eq!(tf32.workload.precision, Some(Precision::Tf32));
-    let width = |prediction: &Prediction| prediction.step.as_estimate().high.get() / prediction.step.mid().get();
+    let width = |prediction: &Prediction| prediction.step.as_estimate().range.high.get() / prediction.step.mid().get();
     // Habitat's mean error with the change and without it.
     assert!((width(before) - 1.118).abs() < 1e-9 && (width(after) - 1.161).abs() < 1e-9, "{}", width(after));
 }

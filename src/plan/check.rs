@@ -5,7 +5,7 @@
 //! [`check`] needs the plan alone; [`check_sources`] compares its parts with the predictions
 //! and prices they claim to come from.
 
-use super::{Assumptions, Confidence, Part, Plan, PlanStatus, Range};
+use super::{Assumptions, Confidence, Part, Plan, PlanStatus};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Fits, Predictions};
 use crate::pricing::{OfferId, PriceBook, Tier};
@@ -159,7 +159,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         )
         .map_err(|_| wrong("its step cannot be scaled to its GPUs"))?
         .step;
-        let expected = [step.low.get(), step.mid.get(), step.high.get()];
+        let expected = [step.range.low.get(), step.range.mid.get(), step.range.high.get()];
         let stated = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high];
         compare(&format!("step time of {}", part.offer), &stated, &expected)?;
     }
@@ -238,7 +238,7 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
     }
 }
 
-fn numbers<T: Copy + Into<f64>>(range: &Range<T>) -> [f64; 3] {
+fn numbers<T: Copy + Into<f64>>(range: &crate::units::Range<T>) -> [f64; 3] {
     [range.low.into(), range.mid.into(), range.high.into()]
 }
 

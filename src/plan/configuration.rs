@@ -11,11 +11,11 @@ use jiff::civil::Date;
 use super::goal::{Amount, Assumptions, Confidence, Goal, Limits, Work};
 use super::problem::Choice;
 use super::spot::{Ladder, Losses};
-use super::{Part, PlanError, Range, Rejection, RejectionKind};
+use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
 use crate::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
-use crate::units::{GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour, most};
+use crate::units::{GIB, GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour, most};
 
 /// Dollars an hour above which a number is no price.
 const MOST_PRICE: f64 = 1e9;
@@ -37,7 +37,7 @@ pub(crate) struct Configuration {
     pub(crate) trust: Trust,
     /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
     batch_size: Option<u64>,
-    step: Estimate<Micros>,
+    step: Estimate,
     scaling: String,
     precision: Option<String>,
     pub(crate) warnings: Vec<Warning>,
@@ -172,7 +172,7 @@ fn configuration<'p>(
     by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
     workload: &Workload,
     goal: &Goal,
-) -> Result<(&'p Prediction, Estimate<Micros>, String), Reason> {
+) -> Result<(&'p Prediction, Estimate, String), Reason> {
     use RejectionKind as Kind;
     if let Some(why) = &offer.unusable {
         return Err((Kind::UnusablePrice, why.clone(), None));
@@ -213,7 +213,7 @@ fn configuration<'p>(
         }
     }
     let single = prediction.planning_step();
-    if single.mid.get() <= 0.0 {
+    if single.range.mid.get() <= 0.0 {
         return Err((Kind::NoPrediction, format!("the predicted step on {gpu} takes no time"), None));
     }
     let bandwidth = goal.assumptions.allreduce_bandwidth;
@@ -268,7 +268,7 @@ impl Configuration {
 
     /// Samples (or steps of one GPU) in one useful hour at the middle step time (r).
     pub(crate) fn rate(&self) -> f64 {
-        self.global_batch() / Hours::from(self.step.mid).get()
+        self.global_batch() / Hours::from(self.step.range.mid).get()
     }
 
     /// The model's numbers for all the work.
@@ -299,7 +299,7 @@ impl Configuration {
 
     /// Hours of running, checkpoints included, at the upper step time per useful hour.
     fn running(&self) -> f64 {
-        (self.step.high / self.step.mid) * (1.0 + self.losses.writing)
+        (self.step.range.high / self.step.range.mid) * (1.0 + self.losses.writing)
     }
 
     fn with_allowance(&self, confidence: Confidence, lost: f64, most_hours: f64) -> Choice {
@@ -321,7 +321,7 @@ impl Configuration {
     /// the lower step time, expected at the middle, and the quantile of the losses at the
     /// upper one.
     pub(crate) fn ranges(&self, useful: f64) -> (Range<Hours>, Range<Usd>) {
-        let low = useful * (self.step.low / self.step.mid) * (1.0 + self.losses.writing);
+        let low = useful * (self.step.range.low / self.step.range.mid) * (1.0 + self.losses.writing);
         let high = useful * self.running();
         let lost = self.losses.allowance(high);
         let hours = [
@@ -378,7 +378,7 @@ impl Configuration {
                 Some(_) => Amount::Samples(Samples::known(useful * self.rate())),
                 None => Amount::Steps(useful * self.rate()),
             },
-            step_time_us: Range { low: self.step.low.get(), mid: self.step.mid.get(), high: self.step.high.get() },
+            step_time_us: self.step.range.map(Micros::get),
             hours,
             cost,
             price: self.price,

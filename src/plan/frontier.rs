@@ -7,12 +7,12 @@
 
 use serde::Serialize;
 
+use super::Objective;
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
 use super::search::{SAME, best, solve_one};
-use super::{Objective, Range};
 use crate::pricing::{OfferId, Tier};
-use crate::units::{GpuSlug, Hours, Samples, Usd};
+use crate::units::{GpuSlug, Hours, Range, Samples, Usd};
 
 /// Solves for one frontier of plans with several parts, the two ends included.
 const SOLVES: usize = 16;
@@ -142,8 +142,8 @@ impl Prepared {
             })
             .collect();
         FrontierPoint {
-            hours: Range::sum_of(parts.iter().map(|part| part.hours)),
-            cost: Range::sum_of(parts.iter().map(|part| part.cost)),
+            hours: parts.iter().map(|part| part.hours).sum(),
+            cost: parts.iter().map(|part| part.cost).sum(),
             parts,
         }
     }

@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 
-use super::Range;
 use crate::pricing::Tier;
-use crate::units::{BytesPerSecond, GpuSlug, Hours, Samples, Usd, UsdPerHour};
+use crate::units::{BytesPerSecond, GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
 
 /// A job to be planned.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -10,8 +10,8 @@ use super::search::{Found, SAME, aims, best, best_single};
 use super::solve::Proof;
 use super::spot::Ladder;
 use super::{
-    Amount, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Range, Rejection, RejectionKind,
-    SolverReport, Total,
+    Amount, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Rejection, RejectionKind, SolverReport,
+    Total,
 };
 use crate::predict::warning::distinct;
 use crate::predict::{Predictions, Warning};
@@ -353,8 +353,5 @@ fn measure(aim: Aim, finish: f64, cost: f64) -> f64 {
 }
 
 pub(super) fn total(parts: &[Part]) -> Total {
-    Total {
-        hours: Range::sum_of(parts.iter().map(|part| part.hours)),
-        cost: Range::sum_of(parts.iter().map(|part| part.cost)),
-    }
+    Total { hours: parts.iter().map(|part| part.hours).sum(), cost: parts.iter().map(|part| part.cost).sum() }
 }

@@ -1,9 +1,8 @@
 //! What a dollar buys on each GPU: cost-normalised throughput.
 
-use super::Range;
 use crate::predict::Prediction;
 use crate::pricing::{Offer, PriceBook, Tier};
-use crate::units::UsdPerHour;
+use crate::units::{OpenRange, UsdPerHour};
 
 /// The cheapest way to rent one GPU of a kind, and what it does for the money.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +12,7 @@ pub struct Value<'a> {
     /// Its price divided by its GPUs.
     pub price_per_gpu: UsdPerHour,
     /// Samples for one dollar on one GPU; `None` where the throughput is not known.
-    pub samples_per_usd: Option<Range<f64>>,
+    pub samples_per_usd: Option<OpenRange<f64>>,
 }
 
 /// The cheapest usable offer on demand of the prediction's GPU, per GPU; `None` where there
@@ -33,9 +32,9 @@ pub fn best_value<'a>(prediction: &Prediction, prices: &'a PriceBook) -> Option<
         .filter(|offer| offer.tier == Tier::OnDemand)
         .min_by(|a, b| per_gpu(a).total_cmp(&per_gpu(b)).then_with(|| a.id.cmp(&b.id)))?;
     let price_per_gpu = per_gpu(offer);
-    let samples_per_usd = prediction.throughput.as_ref().filter(|_| price_per_gpu.get() > 0.0).map(|throughput| {
-        let per_usd = |rate: crate::units::SamplesPerSecond| rate.get() * 3600.0 / price_per_gpu.get();
-        Range { low: per_usd(throughput.low), mid: per_usd(throughput.mid), high: per_usd(throughput.high) }
-    });
+    let samples_per_usd = prediction
+        .throughput
+        .filter(|_| price_per_gpu.get() > 0.0)
+        .map(|throughput| throughput.map_open(|rate| rate.get() * 3600.0 / price_per_gpu.get()));
     Some(Value { offer, price_per_gpu, samples_per_usd })
 }

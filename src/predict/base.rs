@@ -49,8 +49,8 @@ impl Base {
             if let Some(time) = routed.operation.device_time {
                 sum += time * count;
             } else if let Some(estimate) = route.predict(routed).time {
-                sum += estimate.mid * count;
-                unmeasured += usize::from(estimate.mid.get() > 0.0);
+                sum += estimate.range.mid * count;
+                unmeasured += usize::from(estimate.range.mid.get() > 0.0);
             }
         }
         let mut notes = Vec::new();

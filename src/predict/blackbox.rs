@@ -31,7 +31,7 @@ pub use totals::{OperatorTotals, TotalsError};
 
 use crate::catalog::{Catalog, GpuSpec};
 use crate::profile::{Mode, Origin, Profile, Workload};
-use crate::units::{Bytes, GpuSlug, Micros, SamplesPerSecond};
+use crate::units::{Bytes, GpuSlug, Micros};
 
 use super::PredictError;
 use super::estimate::{Estimate, Method, MethodShare, Prediction, Predictions, StepTime};
@@ -208,14 +208,12 @@ fn prediction(
     need: &MemoryNeed,
     notes: Vec<String>,
 ) -> Prediction {
-    let throughput =
-        step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(totals.batch_size as f64 / time.as_secs()));
-    let method = step.as_estimate().method;
+    let estimate = step.as_estimate();
     Prediction {
         gpu: super::step::facts(gpu),
-        shares: vec![MethodShare { method, device_time: step.mid() - host_idle, share: 1.0 }],
+        shares: vec![MethodShare { method: estimate.method, device_time: step.mid() - host_idle, share: 1.0 }],
         step,
-        throughput: Some(throughput),
+        throughput: estimate.throughput(totals.batch_size),
         host_idle,
         operations: Vec::new(),
         memory: need.fit(gpu),
@@ -229,7 +227,7 @@ fn prediction(
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlackBoxStep {
     /// The step with its range.
-    pub time: Estimate<Micros>,
+    pub time: Estimate,
     /// How unlike it is to what the model was fitted on: share of the prior variance that is
     /// left, 0 (the same) to 1 (nothing like it).
     pub unfamiliar: f64,

@@ -13,7 +13,7 @@ use super::route::Routed;
 use super::warning::{Warning, WarningKind};
 use crate::op::{Family, family, name};
 use crate::profile::{Mode, Profile};
-use crate::units::Micros;
+use crate::units::{Micros, Range};
 
 /// The part of the communication's time from which on collectives of split models count: a
 /// metric or the statistics of a batch norm may be gathered in any job.
@@ -112,13 +112,14 @@ pub(super) struct Doubt {
 
 impl Doubt {
     /// The measured step less what was not hidden, as a range.
-    pub(super) fn derived(self, recorded: Micros) -> Estimate<Micros> {
+    pub(super) fn derived(self, recorded: Micros) -> Estimate {
         let mid = recorded - self.more;
-        Estimate { low: mid - self.less, mid, high: recorded, method: Method::Derived }
+        Estimate { range: Range { low: mid - self.less, mid, high: recorded }, method: Method::Derived }
     }
 
     /// The same in the range of a prediction from such a step.
-    pub(super) fn widened(self, step: &Estimate<Micros>) -> Estimate<Micros> {
-        Estimate { low: step.low - self.less, high: step.high + self.more, ..step.clone() }
+    pub(super) fn widened(self, step: Estimate) -> Estimate {
+        let Range { low, mid, high } = step.range;
+        Estimate { range: Range { low: low - self.less, mid, high: high + self.more }, ..step }
     }
 }

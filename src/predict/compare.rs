@@ -195,7 +195,7 @@ pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The step.
-    pub step: Estimate<Micros>,
+    pub step: Estimate,
     /// What it was found to err by.
     pub validated: Option<Validated>,
 }
@@ -206,7 +206,7 @@ pub struct OnGpu {
     /// The GPU.
     pub gpu: GpuFacts,
     /// The step where it was recorded on this GPU: measured, or derived from a measurement.
-    pub recorded: Option<Estimate<Micros>>,
+    pub recorded: Option<Estimate>,
     /// In the order of [`Comparison::methods`]; `None` where the method has no answer.
     pub answers: Vec<Option<Answer>>,
     /// The method to take, by position.
@@ -325,7 +325,7 @@ fn method_options(method: MethodChoice, options: &Options) -> Options {
 
 fn answer(prediction: &Prediction, validated: Option<Validated>) -> Option<Answer> {
     let StepTime::Predicted(step) = &prediction.step else { return None };
-    (step.mid.get() > 0.0 && !prediction.step.is_of_origin()).then(|| Answer { step: step.clone(), validated })
+    (step.range.mid.get() > 0.0 && !prediction.step.is_of_origin()).then(|| Answer { step: *step, validated })
 }
 
 /// Which answer to take, and why.
@@ -381,9 +381,9 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
 /// Whether the methods' ranges exclude each other, in one sentence: groups of methods that
 /// have values in common, with these values.
 fn disagreement(methods: &[Compared], on: &OnGpu) -> Option<String> {
-    let answers: Vec<(usize, &Estimate<Micros>)> =
+    let answers: Vec<(usize, &Estimate)> =
         on.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, &answer.as_ref()?.step))).collect();
-    let longest = answers.iter().map(|(_, step)| step.high.as_millis()).fold(0.0, f64::max);
+    let longest = answers.iter().map(|(_, step)| step.range.high.as_millis()).fold(0.0, f64::max);
     let common = |low: Micros, high: Micros| {
         if longest < 1.0 {
             format!("{:.1}–{:.1} µs", low.get(), high.get())
@@ -395,8 +395,8 @@ fn disagreement(methods: &[Compared], on: &OnGpu) -> Option<String> {
         .into_iter()
         .map(|group| {
             let names: Vec<&str> = group.iter().map(|(index, _)| methods[*index].method.name()).collect();
-            let low = group.iter().map(|(_, step)| step.low).max_by(Micros::total_cmp).unwrap_or_default();
-            let high = group.iter().map(|(_, step)| step.high).min_by(Micros::total_cmp).unwrap_or_default();
+            let low = group.iter().map(|(_, step)| step.range.low).max_by(Micros::total_cmp).unwrap_or_default();
+            let high = group.iter().map(|(_, step)| step.range.high).min_by(Micros::total_cmp).unwrap_or_default();
             format!("{} {}", names.join(", "), common(low, high))
         })
         .collect();
@@ -405,12 +405,14 @@ fn disagreement(methods: &[Compared], on: &OnGpu) -> Option<String> {
 }
 
 /// Methods that have a value in common, from the shortest step to the longest.
-fn groups(mut all: Vec<(usize, &Estimate<Micros>)>) -> Vec<Vec<(usize, &Estimate<Micros>)>> {
-    all.sort_by(|a, b| a.1.low.total_cmp(&b.1.low));
-    let mut groups: Vec<Vec<(usize, &Estimate<Micros>)>> = Vec::new();
+fn groups(mut all: Vec<(usize, &Estimate)>) -> Vec<Vec<(usize, &Estimate)>> {
+    all.sort_by(|a, b| a.1.range.low.total_cmp(&b.1.range.low));
+    let mut groups: Vec<Vec<(usize, &Estimate)>> = Vec::new();
     for one in all {
         match groups.last_mut() {
-            Some(group) if group.iter().all(|(_, step)| step.high.get() >= one.1.low.get()) => group.push(one),
+            Some(group) if group.iter().all(|(_, step)| step.range.high.get() >= one.1.range.low.get()) => {
+                group.push(one)
+            }
             _ => groups.push(vec![one]),
         }
     }

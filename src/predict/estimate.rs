@@ -6,44 +6,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::Vendor;
 use crate::profile::{Origin, Phase, Workload};
-use crate::units::{Bytes, BytesPerSecond, GpuSlug, Micros, SamplesPerSecond, Watts};
+use crate::units::{Bytes, BytesPerSecond, GpuSlug, Micros, OpenRange, Range, SamplesPerSecond, Watts};
 
 use super::warning::{Warning, distinct};
 
-/// A predicted value with its range and the method that gave it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Estimate<T> {
-    /// Lower end of the range.
-    pub low: T,
-    /// Best single value.
-    pub mid: T,
-    /// Upper end of the range.
-    pub high: T,
+/// A predicted time with its range and the method that gave it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The time with the ends of its range.
+    pub range: Range<Micros>,
     /// How it was obtained.
     pub method: Method,
 }
 
-impl<T: Copy> Estimate<T> {
-    /// The same range in another quantity; `f` must be increasing.
-    pub fn map<U>(&self, f: impl Fn(T) -> U) -> Estimate<U> {
-        Estimate { low: f(self.low), mid: f(self.mid), high: f(self.high), method: self.method }
-    }
-
-    /// The same range in another quantity; `f` must be decreasing (time to throughput).
-    pub fn map_decreasing<U>(&self, f: impl Fn(T) -> U) -> Estimate<U> {
-        Estimate { low: f(self.high), mid: f(self.mid), high: f(self.low), method: self.method }
-    }
-}
-
-impl Estimate<Micros> {
-    /// `mid` with a symmetric relative band: low = mid·(1 − band), high = mid·(1 + band).
+impl Estimate {
+    /// `mid` with a symmetric relative band ([`Range::with_band`]).
     pub fn with_band(mid: Micros, band: f64, method: Method) -> Self {
-        Self { low: mid * (1.0 - band).max(0.0), mid, high: mid * (1.0 + band), method }
+        Self { range: Range::with_band(mid, band), method }
     }
 
-    /// `mid` with the ends at `low` and `high` times it; the range always holds `mid`.
+    /// `mid` with the ends at `low` and `high` times it ([`Range::with_factors`]).
     pub fn with_factors(mid: Micros, low: f64, high: f64, method: Method) -> Self {
-        Self { low: mid * low.clamp(0.0, 1.0), mid, high: mid * high.max(1.0), method }
+        Self { range: Range::with_factors(mid, low, high), method }
+    }
+
+    /// Samples per second of steps that take this long and have `batch` samples. The upper
+    /// end is not known where the step may take no time; `None` for a step of no time.
+    pub fn throughput(&self, batch: u64) -> Option<OpenRange<SamplesPerSecond>> {
+        let rate = |time: Micros| SamplesPerSecond::new(batch as f64 / time.as_secs()).ok();
+        let Range { low, mid, high } = self.range;
+        Some(OpenRange { low: rate(high)?, mid: rate(mid)?, high: rate(low) })
     }
 }
 
@@ -212,7 +204,7 @@ pub struct Prediction {
     /// The time of one step on one GPU, without communication.
     pub step: StepTime,
     /// Samples (batch size ÷ step time); `None` where the batch size is not known.
-    pub throughput: Option<Estimate<SamplesPerSecond>>,
+    pub throughput: Option<OpenRange<SamplesPerSecond>>,
     /// Part of the step in which the device waits for the host.
     pub host_idle: Micros,
     /// Device time by method: which part of the step came from which.
@@ -252,10 +244,10 @@ impl Prediction {
 
     /// The step that a plan counts with, on one GPU. A measurement stands for itself, with
     /// no range: over many steps their median is what counts, not the slowest of them.
-    pub fn planning_step(&self) -> Estimate<Micros> {
+    pub fn planning_step(&self) -> Estimate {
         match &self.step {
             StepTime::Measured { median, .. } => Estimate::with_band(*median, 0.0, Method::Measured),
-            StepTime::Predicted(estimate) => estimate.clone(),
+            StepTime::Predicted(estimate) => *estimate,
         }
     }
 }
@@ -271,18 +263,18 @@ pub enum StepTime {
         range: Option<[Micros; 2]>,
     },
     /// Predicted for this GPU.
-    Predicted(Estimate<Micros>),
+    Predicted(Estimate),
 }
 
 impl StepTime {
     /// Low, mid and high with the method (`Method::Measured` for a measurement).
-    pub fn as_estimate(&self) -> Estimate<Micros> {
+    pub fn as_estimate(&self) -> Estimate {
         match self {
             Self::Measured { median, range } => {
                 let [low, high] = range.unwrap_or([*median; 2]);
-                Estimate { low, mid: *median, high, method: Method::Measured }
+                Estimate { range: Range { low, mid: *median, high }, method: Method::Measured }
             }
-            Self::Predicted(estimate) => estimate.clone(),
+            Self::Predicted(estimate) => *estimate,
         }
     }
 
@@ -290,7 +282,7 @@ impl StepTime {
     pub const fn mid(&self) -> Micros {
         match self {
             Self::Measured { median, .. } => *median,
-            Self::Predicted(estimate) => estimate.mid,
+            Self::Predicted(estimate) => estimate.range.mid,
         }
     }
 
@@ -331,7 +323,7 @@ pub struct OperationPrediction {
     pub count: u32,
     /// Device time of ONE occurrence; `None` where nothing can be said (no shapes, no
     /// kernels), and then `why` says so and the step leaves it out.
-    pub time: Option<Estimate<Micros>>,
+    pub time: Option<Estimate>,
     /// Measured device time of one occurrence on the origin, for comparison.
     pub origin_time: Option<Micros>,
     /// Whether it lies outside what a learned model was trained on.

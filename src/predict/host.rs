@@ -11,7 +11,7 @@ use super::estimate::{Estimate, OperationPrediction, StepTime};
 use super::warning::{Warning, WarningKind};
 use crate::profile::{Phase, Profile};
 use crate::text;
-use crate::units::Micros;
+use crate::units::{Micros, Range};
 
 /// Share of a step from which on waiting for the host is most of it.
 const WAITING: f64 = 0.5;
@@ -55,13 +55,13 @@ pub(super) fn paced(
     let was_bound = base.host_idle / recorded >= WAITING;
     let mut step = predicted;
     if was_bound || is_bound {
-        let device = (step.mid - waiting) * (step.low / step.mid);
-        step.low = step.low.min(device);
+        let device = (step.range.mid - waiting) * (step.range.low / step.range.mid);
+        step.range.low = step.range.low.min(device);
     }
     if is_bound {
         // Where the recorded step was not bound by the host, that pace is not known: it is at
         // most that of the recorded step.
-        step.high = step.high.max(if was_bound { recorded } else { recorded.min(hosts[1]) });
+        step.range.high = step.range.high.max(if was_bound { recorded } else { recorded.min(hosts[1]) });
     }
     let warning = if is_bound { warning(profile, base) } else { None };
     Paced { step: StepTime::Predicted(step), warning }
@@ -83,12 +83,8 @@ fn warning(profile: &Profile, base: &Base) -> Option<Warning> {
 }
 
 /// From shapes alone nothing is known of the host but what it has to launch.
-fn unrecorded(
-    step: Estimate<Micros>,
-    launches: f64,
-    [least, usual]: [Micros; 2],
-) -> (Estimate<Micros>, Option<Warning>) {
-    if step.mid.get() <= 0.0 || step.mid.get() >= SHORT_US * launches {
+fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Estimate, Option<Warning>) {
+    if step.range.mid.get() <= 0.0 || step.range.mid.get() >= SHORT_US * launches {
         return (step, None);
     }
     let text = format!(
@@ -99,7 +95,8 @@ fn unrecorded(
         least.as_millis(),
         usual.as_millis()
     );
-    let step = Estimate { mid: step.mid.max(least), high: step.high.max(usual), ..step };
+    let Range { low, mid, high } = step.range;
+    let step = Estimate { range: Range { low, mid: mid.max(least), high: high.max(usual) }, ..step };
     (step, Some(Warning { kind: WarningKind::HostBound, text }))
 }
 
@@ -107,7 +104,8 @@ fn unrecorded(
 /// take time.
 fn launches(profile: &Profile, operations: &[OperationPrediction]) -> f64 {
     let timed = operations.iter().filter(|operation| {
-        operation.phase != Phase::Communication && operation.time.as_ref().is_some_and(|time| time.mid.get() > 0.0)
+        operation.phase != Phase::Communication
+            && operation.time.as_ref().is_some_and(|time| time.range.mid.get() > 0.0)
     });
     timed
         .map(|operation| {

@@ -32,6 +32,17 @@ pub struct Measurement<'a> {
     pub queued: bool,
 }
 
+/// What the authors of a table of measured operators meant a row for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// Training.
+    Train,
+    /// Evaluation: larger sizes than those of training.
+    Test,
+    /// The table does not say; used for training.
+    Other,
+}
+
 /// What measurements on one board say of one model in one kind of arithmetic.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Correction {

@@ -31,7 +31,7 @@ pub(super) fn far_share(operations: &[OperationPrediction]) -> f64 {
     let (mut far, mut all) = (0.0, 0.0);
     for operation in operations {
         let Some(time) = &operation.time else { continue };
-        let total = time.mid.get() * f64::from(operation.count);
+        let total = time.range.mid.get() * f64::from(operation.count);
         all += total;
         far += if operation.is_far { total } else { 0.0 };
     }

@@ -14,7 +14,7 @@
 
 use crate::catalog::GpuSpec;
 use crate::profile::{DType, Operation, Phase, Precision, Profile, is_host_transfer};
-use crate::units::{Bytes, Micros};
+use crate::units::{Bytes, Micros, Range};
 
 use super::estimate::{Estimate, OperationPrediction};
 use super::roofline::roofline;
@@ -122,7 +122,7 @@ impl Change {
         let (mut all, mut unknown) = (Micros::ZERO, Micros::ZERO);
         for (routed, prediction) in routed.iter().zip(operations) {
             let Some(time) = &mut prediction.time else { continue };
-            let total = time.mid * f64::from(prediction.count);
+            let total = time.range.mid * f64::from(prediction.count);
             all += total;
             let Some(work) = &routed.work else {
                 unknown += if routed.family == Family::View { Micros::ZERO } else { total };
@@ -130,7 +130,8 @@ impl Change {
             };
             let factor = self.factor(gpu, routed, work);
             if (factor - 1.0).abs() > 1e-9 {
-                *time = widened(&time.map(|time| time * factor));
+                let range = time.range.map(|time| time * factor);
+                *time = widened(Estimate { range, ..*time });
                 prediction.why = format!("{}; {} → {}: × {factor:.2}", prediction.why, self.from, self.to);
             }
         }
@@ -223,17 +224,14 @@ fn lowered_by_autocast(operation: &Operation) -> bool {
 }
 
 /// A range with the error of the change added, taken as independent of what is in it.
-pub(super) fn widened(estimate: &Estimate<Micros>) -> Estimate<Micros> {
+pub(super) fn widened(estimate: Estimate) -> Estimate {
     let more = CHANGED_STEP_ERROR.powi(2) - SAME_STEP_ERROR.powi(2);
-    let mid = estimate.mid.get();
+    let mid = estimate.range.mid.get();
     if mid <= 0.0 {
-        return estimate.clone();
+        return estimate;
     }
     let wider = |end: Micros| ((end.get() / mid - 1.0).powi(2) + more).sqrt();
-    Estimate {
-        low: estimate.mid * (1.0 - wider(estimate.low)).max(0.0),
-        mid: estimate.mid,
-        high: estimate.mid * (1.0 + wider(estimate.high)),
-        method: estimate.method,
-    }
+    let Range { low, mid, high } = estimate.range;
+    let range = Range { low: mid * (1.0 - wider(low)).max(0.0), mid, high: mid * (1.0 + wider(high)) };
+    Estimate { range, ..estimate }
 }

@@ -210,7 +210,7 @@ impl Route<'_> {
 
     /// By fitted lines, where those were asked for; `None` where they were not, or have
     /// nothing to say of views and communication.
-    fn by_lines(&self, routed: &Routed<'_>) -> Result<Option<(Estimate<Micros>, String, bool)>, String> {
+    fn by_lines(&self, routed: &Routed<'_>) -> Result<Option<(Estimate, String, bool)>, String> {
         let Some(Fitted { lines, whole }) = self.fitted else { return Ok(None) };
         if matches!(routed.family, Family::View | Family::Communication) || is_host_copy(routed.operation) {
             return Ok(None);
@@ -236,7 +236,7 @@ impl Route<'_> {
 
     /// By the learned models, where they are the method of choice and know the operator; the
     /// last value tells whether it lies outside what they were trained on.
-    fn learned(&self, routed: &Routed<'_>) -> Option<(Estimate<Micros>, String, bool)> {
+    fn learned(&self, routed: &Routed<'_>) -> Option<(Estimate, String, bool)> {
         let asked = self.habitat.and_then(|networks| networks.of(routed.index, &self.destination.slug));
         if !self.choice.is_learned() || matches!(asked, Some(Ok(_))) {
             return None;
@@ -279,7 +279,7 @@ impl Route<'_> {
     }
 
     /// A measured time of which no shapes tell what bounds it.
-    fn undecided(&self, routed: &Routed<'_>) -> Option<(Estimate<Micros>, String, bool)> {
+    fn undecided(&self, routed: &Routed<'_>) -> Option<(Estimate, String, bool)> {
         if self.choice.ignores_origin() || !unshaped::is_undecided(routed) || is_host_copy(routed.operation) {
             return None;
         }

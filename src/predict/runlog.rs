@@ -20,7 +20,7 @@ use super::estimate::{Estimate, Method};
 use crate::regress::RegressError;
 use crate::regress::least_squares;
 use crate::regress::student::{Confidence, half_width};
-use crate::units::Micros;
+use crate::units::{Micros, Range};
 
 /// One run of the log.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -181,7 +181,7 @@ pub struct Quality {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunTime {
     /// Its time with the 80 % range.
-    pub time: Estimate<Micros>,
+    pub time: Estimate,
     /// The 90 % range.
     pub wide: [Micros; 2],
     /// How many times beyond the largest logged batch size or iterations, or below the
@@ -321,7 +321,7 @@ impl RunModel {
         let in_batch = if self.form.uses_batch() { outside(batch, self.batches) } else { 1.0 };
         let in_iterations = if self.form.uses_iterations() { outside(iterations, self.iterations) } else { 1.0 };
         Some(RunTime {
-            time: Estimate { low, mid: Micros::known(mid), high, method: Method::RunLog },
+            time: Estimate { range: Range { low, mid: Micros::known(mid), high }, method: Method::RunLog },
             wide: ends(Confidence::Ninety, spread.wide),
             beyond: in_batch.max(in_iterations),
         })
@@ -431,7 +431,7 @@ mod tests {
                 assert!((found.value / expected - 1.0).abs() < 1e-6, "{model:?}");
             }
             let far = model.at(Some(512.0), Some(10_000.0)).unwrap();
-            assert!((far.time.mid.get() / surface(512.0, 10_000.0) - 1.0).abs() < 1e-6);
+            assert!((far.time.range.mid.get() / surface(512.0, 10_000.0) - 1.0).abs() < 1e-6);
             assert_eq!((far.time.method, far.beyond), (Method::RunLog, 50.0));
             assert!(model.quality().r_squared > 1.0 - 1e-9 && model.quality().worst_error < 1e-6);
         }
@@ -442,11 +442,11 @@ mod tests {
         let same_batch: Vec<Run> = [10.0, 50.0, 200.0].map(|y| run(32.0, y, 7.0 * y + 90.0)).to_vec();
         let model = RunModel::fit(&same_batch, None, Weighting::Relative).unwrap();
         assert_eq!(model.form(), Form::Iterations);
-        assert!((model.at(None, Some(1000.0)).unwrap().time.mid.get() - 7090.0).abs() < 1e-6);
+        assert!((model.at(None, Some(1000.0)).unwrap().time.range.mid.get() - 7090.0).abs() < 1e-6);
         let same_length: Vec<Run> = [8.0, 16.0, 64.0].map(|x| run(x, 100.0, 3.0 * x + 5.0)).to_vec();
         let model = RunModel::fit(&same_length, None, Weighting::Relative).unwrap();
         assert_eq!(model.form(), Form::Batch);
-        assert!((model.at(Some(128.0), None).unwrap().time.mid.get() - 389.0).abs() < 1e-6);
+        assert!((model.at(Some(128.0), None).unwrap().time.range.mid.get() - 389.0).abs() < 1e-6);
         assert_eq!(model.at(None, Some(3.0)), None);
     }
 
@@ -459,10 +459,10 @@ mod tests {
         let model = RunModel::fit(&runs, None, Weighting::Absolute).unwrap();
         let at = model.at(None, Some(4.0)).unwrap();
         let half = 3.077_683_5 * (1.0_f64 / 6.0 * (10.0 / 3.0)).sqrt();
-        assert!((at.time.mid.get() - 35.0 / 3.0).abs() < 1e-9);
-        assert!((at.time.high.get() - (35.0 / 3.0 + half)).abs() < 1e-5, "{at:?}");
-        assert!((at.time.low.get() - (35.0 / 3.0 - half)).abs() < 1e-5);
-        assert!(at.wide[1].get() > at.time.high.get() && at.wide[0].get() < at.time.low.get());
+        assert!((at.time.range.mid.get() - 35.0 / 3.0).abs() < 1e-9);
+        assert!((at.time.range.high.get() - (35.0 / 3.0 + half)).abs() < 1e-5, "{at:?}");
+        assert!((at.time.range.low.get() - (35.0 / 3.0 - half)).abs() < 1e-5);
+        assert!(at.wide[1].get() > at.time.range.high.get() && at.wide[0].get() < at.time.range.low.get());
     }
 
     #[test]
@@ -470,8 +470,8 @@ mod tests {
         let model = RunModel::fit(&grid(surface), None, Weighting::Relative).unwrap();
         let width = |batch: f64, iterations: f64| {
             let at = model.at(Some(batch), Some(iterations)).unwrap();
-            assert!(at.time.low.get() < at.time.mid.get() && at.wide[0].get() <= at.time.low.get());
-            (at.time.high / at.time.low).ln()
+            assert!(at.time.range.low.get() < at.time.range.mid.get() && at.wide[0].get() <= at.time.range.low.get());
+            (at.time.range.high / at.time.range.low).ln()
         };
         // The log has no noise: inside it, and at more iterations, nothing is doubted.
         assert!(width(32.0, 100.0) < 1e-6 && width(64.0, 100_000.0) < 1e-6);
@@ -501,11 +501,11 @@ mod tests {
         assert_eq!((start.value, start.error), (0.0, 0.0));
         // Through the origin: (10·1 + 20·11 + 30·21) / (100 + 400 + 900).
         assert!((slope.value - 860.0 / 1400.0).abs() < 1e-12);
-        assert!(model.at(None, Some(2.0)).unwrap().time.mid.get() > 0.0);
+        assert!(model.at(None, Some(2.0)).unwrap().time.range.mid.get() > 0.0);
         // Runs that get shorter with more iterations have a mean, and no slope.
         let falling: Vec<Run> = [(10.0, 3.0), (20.0, 2.0), (30.0, 1.0)].map(|(y, time)| run(8.0, y, time)).to_vec();
         let model = RunModel::fit(&falling, None, Weighting::Absolute).unwrap();
-        assert!((model.at(None, Some(99.0)).unwrap().time.mid.get() - 2.0).abs() < 1e-12);
+        assert!((model.at(None, Some(99.0)).unwrap().time.range.mid.get() - 2.0).abs() < 1e-12);
     }
 
     proptest! {
@@ -521,7 +521,7 @@ mod tests {
             for weighting in [Weighting::Relative, Weighting::Absolute] {
                 let a = RunModel::fit(&runs, None, weighting).unwrap().at(Some(100.0), Some(500.0)).unwrap();
                 let b = RunModel::fit(&scaled, None, weighting).unwrap().at(Some(100.0), Some(500.0)).unwrap();
-                for (a, b) in [(a.time.mid, b.time.mid), (a.time.low, b.time.low), (a.wide[1], b.wide[1])] {
+                for (a, b) in [(a.time.range.mid, b.time.range.mid), (a.time.range.low, b.time.range.low), (a.wide[1], b.wide[1])] {
                     prop_assert!((a.get() * factor - b.get()).abs() <= 1e-6 * b.get().max(1e-9), "{a:?} {b:?}");
                 }
             }

@@ -15,7 +15,7 @@
 
 use super::estimate::{Estimate, GpuFacts};
 use crate::profile::{Mode, Workload};
-use crate::units::{Bytes, BytesPerSecond, Micros};
+use crate::units::{Bytes, BytesPerSecond, Micros, Range};
 
 /// Bytes of one gradient element: 4 unless the gradients are known to be 16-bit.
 const GRADIENT_BYTES: f64 = 4.0;
@@ -36,7 +36,7 @@ const EFFECTIVE_SLOW: f64 = 8e9;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScaledStep {
     /// Time of one step on all GPUs.
-    pub step: Estimate<Micros>,
+    pub step: Estimate,
     /// Communication that shows in the middle value.
     pub exposed: Micros,
     /// How it was obtained, in words.
@@ -60,23 +60,20 @@ pub enum ScaleError {
 /// # Errors
 /// [`ScaleError::NoParameters`] for more than one GPU without a parameter count.
 pub fn scaled_step(
-    single: &Estimate<Micros>,
+    single: &Estimate,
     gpu: &GpuFacts,
     gpus: u32,
     workload: &Workload,
     measured: Option<BytesPerSecond>,
 ) -> Result<ScaledStep, ScaleError> {
     if gpus <= 1 {
-        return Ok(ScaledStep {
-            step: single.clone(),
-            exposed: Micros::ZERO,
-            why: "one GPU, no communication".to_owned(),
-        });
+        return Ok(ScaledStep { step: *single, exposed: Micros::ZERO, why: "one GPU, no communication".to_owned() });
     }
     let n = f64::from(gpus);
     let straggler = 1.0 + STEP_NOISE * (2.0 * n.ln()).sqrt();
     if workload.mode == Mode::Inference {
-        let step = Estimate { high: single.high * straggler, ..single.clone() };
+        let range = Range { high: single.range.high * straggler, ..single.range };
+        let step = Estimate { range, ..*single };
         let why = format!("{gpus} GPUs side by side: inference exchanges no gradients");
         return Ok(ScaledStep { step, exposed: Micros::ZERO, why });
     }
@@ -85,13 +82,13 @@ pub fn scaled_step(
     let moved = gradients * (2.0 * (n - 1.0) / n);
 
     let link = measured.unwrap_or_else(|| bus_bandwidth(gpu));
-    let overlapped = (moved / link) - single.low * BACKWARD_SHARE;
+    let overlapped = (moved / link) - single.range.low * BACKWARD_SHARE;
     let last_bucket = Bytes::known(BUCKET_BYTES).min(gradients) * (2.0 * (n - 1.0) / n) / link;
     let effective = measured.unwrap_or_else(|| effective_bandwidth(gpu));
     let exposed = moved / effective;
-    let low = single.low + overlapped.max(last_bucket).min(exposed);
-    let mid = single.mid + exposed;
-    let high = single.high * straggler + moved / (effective * 0.5);
+    let low = single.range.low + overlapped.max(last_bucket).min(exposed);
+    let mid = single.range.mid + exposed;
+    let high = single.range.high * straggler + moved / (effective * 0.5);
     let why = format!(
         "{gpus} GPUs: all-reduce of {:.0} MB at {:.0} GB/s ({}), {:.1} ms a step; range from full overlap at {:.0} GB/s to half the bandwidth",
         gradients.get() / 1e6,
@@ -100,7 +97,8 @@ pub fn scaled_step(
         exposed.as_millis(),
         link.get() / 1e9,
     );
-    Ok(ScaledStep { step: Estimate { low, mid, high, method: single.method }, exposed, why })
+    let step = Estimate { range: Range { low, mid, high }, method: single.method };
+    Ok(ScaledStep { step, exposed, why })
 }
 
 /// What whole training scripts reach.
@@ -142,7 +140,7 @@ mod tests {
         }
     }
 
-    fn step(millis: f64) -> Estimate<Micros> {
+    fn step(millis: f64) -> Estimate {
         Estimate::with_band(Micros::from_millis(millis).unwrap(), 0.0, Method::Measured)
     }
 
@@ -153,8 +151,8 @@ mod tests {
     #[test]
     fn inference_exchanges_no_gradients() {
         let scaled = scaled_step(&step(10.0), &gpu(0.0), 8, &workload(Mode::Inference, None), None).unwrap();
-        assert_eq!((scaled.step.mid, scaled.exposed), (step(10.0).mid, Micros::ZERO));
-        assert!(scaled.step.high.get() > step(10.0).high.get());
+        assert_eq!((scaled.step.range.mid, scaled.exposed), (step(10.0).range.mid, Micros::ZERO));
+        assert!(scaled.step.range.high.get() > step(10.0).range.high.get());
     }
 
     #[test]
@@ -183,10 +181,10 @@ mod tests {
                     .unwrap()
                     .step;
             assert!(
-                scaled.low.as_millis() <= measured_millis && measured_millis <= scaled.high.as_millis(),
+                scaled.range.low.as_millis() <= measured_millis && measured_millis <= scaled.range.high.as_millis(),
                 "{gpus}: {scaled:?}"
             );
-            assert!((scaled.mid.as_millis() / measured_millis - 1.0).abs() < 0.03, "{gpus}: {scaled:?}");
+            assert!((scaled.range.mid.as_millis() / measured_millis - 1.0).abs() < 0.03, "{gpus}: {scaled:?}");
         }
     }
 
@@ -197,6 +195,6 @@ mod tests {
             scaled_step(&step(100.0), &gpu(0.0), 2, &workload(Mode::Training, Some(250_000_000)), bandwidth).unwrap();
         // 2(N−1)/N · 4 · 250e6 = 1e9 bytes at 10e9 bytes/s.
         assert!((scaled.exposed.as_millis() - 100.0).abs() < 1e-9);
-        assert!((scaled.step.mid.as_millis() - 200.0).abs() < 1e-9);
+        assert!((scaled.step.range.mid.as_millis() - 200.0).abs() < 1e-9);
     }
 }

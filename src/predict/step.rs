@@ -13,7 +13,7 @@ use super::{
 };
 use crate::catalog::GpuSpec;
 use crate::profile::Profile;
-use crate::units::{Micros, SamplesPerSecond};
+use crate::units::{Micros, Range};
 
 /// What all predictions of a profile have in common.
 pub(super) struct Context<'a> {
@@ -56,16 +56,13 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
                 Some(fitted) => fitted_step(&shares, &operations, fitted, host_idle),
                 None => step_estimate(&shares, &operations, base, (gpu, profile.workload.mode), models),
             };
-            let step = if change.is_some() { precision::widened(&step) } else { step };
-            StepTime::Predicted(doubt.map_or_else(|| step.clone(), |doubt| doubt.widened(&step)))
+            let step = if change.is_some() { precision::widened(step) } else { step };
+            StepTime::Predicted(doubt.map_or(step, |doubt| doubt.widened(step)))
         }
     };
     let Paced { step, warning } = paced(profile, (base, route.origin.is_some()), &operations, step, host_idle);
     warnings.extend(warning);
-    let throughput =
-        profile.workload.batch_size.filter(|_| step.mid().get() > 0.0).map(|batch| {
-            step.as_estimate().map_decreasing(|time| SamplesPerSecond::known(batch as f64 / time.as_secs()))
-        });
+    let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));
     let mut notes = notes::of_gpu(gpu, &operations, profile);
     if measured.is_none() {
         notes.extend(notes::of_models((gpu, profile.workload.mode), &operations, &shares, base, models));
@@ -98,7 +95,7 @@ pub(super) fn shares(operations: &[OperationPrediction]) -> Vec<MethodShare> {
     let mut by_method: Vec<MethodShare> = Vec::new();
     for operation in operations {
         let Some(time) = &operation.time else { continue };
-        let total = time.mid * f64::from(operation.count);
+        let total = time.range.mid * f64::from(operation.count);
         match by_method.iter_mut().find(|share| share.method == time.method) {
             Some(share) => share.device_time += total,
             None => by_method.push(MethodShare { method: time.method, device_time: total, share: 0.0 }),
@@ -131,7 +128,7 @@ fn step_estimate(
     base: Option<&Base>,
     (gpu, mode): (&GpuSpec, Mode),
     models: Option<&Models>,
-) -> Estimate<Micros> {
+) -> Estimate {
     let (overlap, idle) = base.map_or((1.0, Micros::ZERO), |base| (base.overlap, base.host_idle));
     let deviation = base.map_or(1.0, |base| base.deviation);
     let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu, mode)));
@@ -164,16 +161,12 @@ fn step_estimate(
 }
 
 /// What a method says of all operations that it answers for, end by end.
-fn sum_of(operations: &[OperationPrediction], method: Method) -> Estimate<Micros> {
-    let mut sum = Estimate { low: Micros::ZERO, mid: Micros::ZERO, high: Micros::ZERO, method };
-    for operation in operations {
-        let Some(time) = operation.time.as_ref().filter(|time| time.method == method) else { continue };
-        let count = f64::from(operation.count);
-        sum.low += time.low * count;
-        sum.mid += time.mid * count;
-        sum.high += time.high * count;
-    }
-    sum
+fn sum_of(operations: &[OperationPrediction], method: Method) -> Range<Micros> {
+    operations
+        .iter()
+        .filter_map(|operation| Some((operation.time.filter(|time| time.method == method)?, operation.count)))
+        .map(|(time, count)| time.range.map(|time| time * f64::from(count)))
+        .sum()
 }
 
 /// The step by fitted lines: what steps were found to take of their layers, in the range of
@@ -184,7 +177,7 @@ fn fitted_step(
     operations: &[OperationPrediction],
     fitted: &Fitted<'_>,
     host_idle: Micros,
-) -> Estimate<Micros> {
+) -> Estimate {
     let lines = &fitted.lines;
     let by_lines = |method: Method| matches!(method, Method::KernelWise | Method::LayerWise);
     let factor = |method: Method| if by_lines(method) { lines.step_factor() } else { 1.0 };

@@ -14,7 +14,7 @@ use super::warning::{Warning, WarningKind};
 use crate::catalog::GpuSpec;
 use crate::op::{Arithmetic, Family};
 use crate::profile::{DType, Precision, Profile};
-use crate::units::Micros;
+use crate::units::{Micros, Range};
 
 /// Whether nothing tells what bounds an operation.
 pub(super) fn is_undecided(routed: &Routed<'_>) -> bool {
@@ -31,7 +31,7 @@ pub(super) fn between(
     precision: Option<Precision>,
     (here, there): (&GpuSpec, &GpuSpec),
     time: Micros,
-) -> (Estimate<Micros>, String) {
+) -> (Estimate, String) {
     let memory = attained_bandwidth(here) / attained_bandwidth(there);
     let arithmetic = match routed.family {
         Family::Convolution => Arithmetic::Convolution,
@@ -51,17 +51,12 @@ pub(super) fn between(
     let (fastest, slowest) = (ends(f64::min), ends(f64::max));
     let mid = (fastest * slowest).sqrt();
     let band = Method::BetweenRates.operation_band();
-    let estimate = Estimate {
-        low: time * (fastest * (1.0 - band)),
-        mid: time * mid,
-        high: time * (slowest * (1.0 + band)),
-        method: Method::BetweenRates,
-    };
+    let range = Range { low: time * (fastest * (1.0 - band)), mid: time * mid, high: time * (slowest * (1.0 + band)) };
     let why = format!(
         "{}: no shapes, so memory or arithmetic may bound it: {fastest:.2} to {slowest:.2} times the measured time, {mid:.2} taken",
         routed.family.name()
     );
-    (estimate, why)
+    (Estimate { range, method: Method::BetweenRates }, why)
 }
 
 /// Which part of a recording nothing is known of but its time.

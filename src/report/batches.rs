@@ -177,13 +177,11 @@ fn gpu_json(sweep: &Sweep, gpu: &GpuSweep) -> Value {
         .map(|row| {
             json!({
                 "batch_size": row.batch,
-                "step_us": {"low": row.step.low, "mid": row.step.mid, "high": row.step.high},
+                "step_us": {"low": row.step.range.low, "mid": row.step.range.mid, "high": row.step.range.high},
                 "step_90_us": {"low": row.wide[0], "high": row.wide[1]},
                 "method": row.step.method.name(),
                 "shapes_scaled": is_shapes(sweep, row.batch),
-                "samples_per_s": {
-                    "low": row.throughput.low, "mid": row.throughput.mid, "high": row.throughput.high,
-                },
+                "samples_per_s": row.throughput,
                 "memory_bytes": row.memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(row.batch))),
                 "fits": row.memory.fits,
                 "memory_reason": row.memory.reason,

@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
-use super::predictions::{Numbers, write_warnings};
+use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
 use crate::predict::compare::{Comparison, OnGpu, Validated};
 use crate::predict::{Estimate, Method};
 use crate::profile::{Origin, Workload};
 use crate::text;
-use crate::units::Micros;
+use crate::units::{Micros, Range};
 
 /// What `predict --all-methods --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -59,7 +59,7 @@ pub struct GpuJson<'a> {
     /// The step as recorded on it by one rank of several, without communication; absent
     /// where it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub derived_us: Option<Numbers>,
+    pub derived_us: Option<Range<f64>>,
     /// The method to take; absent where the step was measured or nothing has an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken: Option<&'static str>,
@@ -78,7 +78,7 @@ pub struct AnswerJson<'a> {
     /// The method.
     pub method: &'static str,
     /// Time of one step.
-    pub step_time_us: Numbers,
+    pub step_time_us: Range<f64>,
     /// Mean absolute relative error on steps it was not fitted to; absent where not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validated_error: Option<f64>,
@@ -102,7 +102,7 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
                 let validated = answer.validated.as_ref();
                 Some(AnswerJson {
                     method: name(index),
-                    step_time_us: Numbers::of(&answer.step),
+                    step_time_us: answer.step.range.map(Micros::get),
                     validated_error: validated.map(|it| it.error),
                     validated_steps: validated.map(|it| it.steps),
                     validated_on: validated.map(|it| it.on.as_str()),
@@ -125,8 +125,8 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
             .iter()
             .map(|on| GpuJson {
                 gpu: on.gpu.slug.as_str(),
-                measured_us: recorded(on, Method::Measured).map(|step| step.mid.into()),
-                derived_us: recorded(on, Method::Derived).map(Numbers::of),
+                measured_us: recorded(on, Method::Measured).map(|step| step.range.mid.into()),
+                derived_us: recorded(on, Method::Derived).map(|step| step.range.map(Micros::get)),
                 taken: on.taken.map(name),
                 why: &on.why,
                 answers: answers(on),
@@ -137,7 +137,7 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
     }
 }
 
-fn recorded(on: &OnGpu, method: Method) -> Option<&Estimate<Micros>> {
+fn recorded(on: &OnGpu, method: Method) -> Option<&Estimate> {
     on.recorded.as_ref().filter(|step| step.method == method)
 }
 

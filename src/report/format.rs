@@ -2,8 +2,7 @@
 
 pub use crate::text::grouped;
 
-use crate::plan::Range;
-use crate::units::{Bytes, GIB, Hours, Micros, Usd, UsdPerHour};
+use crate::units::{Bytes, GIB, Hours, Micros, Range, Usd, UsdPerHour};
 
 /// About three significant digits: `1,234`, `123`, `12.3`, `1.23`, `0.123`.
 pub fn number(value: f64) -> String {
@@ -27,8 +26,9 @@ pub fn short_count(value: f64) -> String {
     grouped(value)
 }
 
-/// A range of large counts with one unit.
-pub fn short_range(low: f64, high: f64) -> String {
+/// A range of large counts with one unit; `from 12 k` where its upper end is not known.
+pub fn short_range(low: f64, high: Option<f64>) -> String {
+    let Some(high) = high else { return format!("from {}", short_count(low)) };
     let text = short_count(high);
     match text.split_once(' ') {
         Some((_, unit)) => {
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(memory(Bytes::new(785_827.6 * GIB).unwrap()), "767 TB");
         assert_eq!(short_count(335_000_000.0), "335 M");
         assert_eq!(short_count(1234.0), "1,234");
-        assert_eq!(short_range(7.56e6, 8.97e6), "7.56–8.97 M");
+        assert_eq!(short_range(7.56e6, Some(8.97e6)), "7.56–8.97 M");
         assert_eq!(usd(Usd::new(0.0203).unwrap()), "$0.0203");
         assert_eq!(shape(&[4096, 1024]), "[4096×1024]");
         assert_eq!(number(0.0), "0.00");

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::offers::TrustJson;
 use super::plans::{rejection, status};
-use crate::plan::{Part, Plan, Range};
+use crate::plan::{Part, Plan};
 use crate::predict::Predictions;
+use crate::units::Range;
 
 #[derive(Serialize)]
 struct File<'a> {
@@ -227,11 +228,11 @@ fn part(part: &Part) -> PartTable<'_> {
 }
 
 fn numbers(range: Range<crate::units::Hours>) -> Range<f64> {
-    Range { low: range.low.get(), mid: range.mid.get(), high: range.high.get() }
+    range.map(crate::units::Hours::get)
 }
 
 fn amounts(range: Range<crate::units::Usd>) -> Range<String> {
-    Range { low: money(range.low.get()), mid: money(range.mid.get()), high: money(range.high.get()) }
+    range.map(|amount| money(amount.get()))
 }
 
 /// Six decimals, trailing zeros beyond the cents left out.

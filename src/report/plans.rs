@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
-use super::predictions::Numbers;
 use super::table::{Cell, Column, Table};
 use crate::plan::{Part, Plan, PlanStatus, RejectionKind};
+use crate::units::{Hours, Range, Usd};
 
 /// What `plan --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -91,11 +91,11 @@ pub struct PartJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<f64>,
     /// Time of one step on all GPUs.
-    pub step_time_us: Numbers,
+    pub step_time_us: Range<f64>,
     /// Elapsed hours.
-    pub hours: Numbers,
+    pub hours: Range<f64>,
     /// Cost.
-    pub cost_usd: Numbers,
+    pub cost_usd: Range<f64>,
     /// Price of all its machines.
     pub price_usd_per_hour: f64,
     /// Date of the price; absent where the source gives none.
@@ -112,9 +112,9 @@ pub struct PartJson<'a> {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TotalJson {
     /// Elapsed hours.
-    pub hours: Numbers,
+    pub hours: Range<f64>,
     /// Cost.
-    pub cost_usd: Numbers,
+    pub cost_usd: Range<f64>,
 }
 
 /// An offer that was not used.
@@ -189,10 +189,10 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         confidence: plan.goal.confidence.name(),
         budget_usd: plan.goal.budget.map(Into::into),
         parts: plan.parts.iter().map(part).collect(),
-        total: plan.total.as_ref().map(|total| TotalJson {
-            hours: Numbers::of_range(&total.hours),
-            cost_usd: Numbers::of_range(&total.cost),
-        }),
+        total: plan
+            .total
+            .as_ref()
+            .map(|total| TotalJson { hours: total.hours.map(Hours::get), cost_usd: total.cost.map(Usd::get) }),
         alternatives: plan.alternatives.iter().map(part).collect(),
         rejected: plan
             .rejected
@@ -235,9 +235,9 @@ fn part(part: &Part) -> PartJson<'_> {
         global_batch_size: part.global_batch_size,
         samples: part.work.samples(),
         steps: part.work.steps(),
-        step_time_us: Numbers::of_range(&part.step_time_us),
-        hours: Numbers::of_range(&part.hours),
-        cost_usd: Numbers::of_range(&part.cost),
+        step_time_us: part.step_time_us,
+        hours: part.hours.map(Hours::get),
+        cost_usd: part.cost.map(Usd::get),
         price_usd_per_hour: part.price.get(),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
         trust: (&part.trust).into(),

@@ -8,12 +8,12 @@ use serde::Serialize;
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use crate::plan::Range;
 use crate::plan::value::best_value;
-use crate::predict::{Estimate, Prediction, Predictions, Warning};
+use crate::predict::{Prediction, Predictions, Warning};
 use crate::pricing::PriceBook;
 use crate::profile::{Origin, Workload};
 use crate::text;
+use crate::units::{Micros, OpenRange, Range, SamplesPerSecond};
 
 /// What `predict --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -45,7 +45,7 @@ pub struct PredictionJson<'a> {
     /// Name of the board.
     pub gpu_name: &'a str,
     /// Time of one step on one GPU.
-    pub step_time_us: Numbers,
+    pub step_time_us: Range<f64>,
     /// How it was obtained; `measured` where it was recorded on this very GPU, `derived`
     /// where one rank of several recorded it there and its communication is taken off.
     pub method: &'static str,
@@ -53,11 +53,11 @@ pub struct PredictionJson<'a> {
     pub host_idle_us: f64,
     /// Throughput; absent where the batch size is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub throughput_samples_per_s: Option<Numbers>,
+    pub throughput_samples_per_s: Option<OpenRange<f64>>,
     /// Samples for one dollar at the cheapest offer on demand, one GPU; absent where none
     /// is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub samples_per_usd: Option<Numbers>,
+    pub samples_per_usd: Option<OpenRange<f64>>,
     /// The cheapest offer on demand, per GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cheapest_offer: Option<CheapestJson<'a>>,
@@ -116,7 +116,7 @@ pub struct OperationJson<'a> {
     pub count: u32,
     /// Device time of one occurrence; absent where nothing can be said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_time_us: Option<Numbers>,
+    pub device_time_us: Option<Range<f64>>,
     /// How it was obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<&'static str>,
@@ -125,27 +125,6 @@ pub struct OperationJson<'a> {
     pub origin_device_time_us: Option<f64>,
     /// Why this method.
     pub why: &'a str,
-}
-
-/// A value with its range.
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
-pub struct Numbers {
-    /// Lower end.
-    pub low: f64,
-    /// Best single value.
-    pub mid: f64,
-    /// Upper end.
-    pub high: f64,
-}
-
-impl Numbers {
-    pub(super) fn of<T: Copy + Into<f64>>(estimate: &Estimate<T>) -> Self {
-        Self { low: estimate.low.into(), mid: estimate.mid.into(), high: estimate.high.into() }
-    }
-
-    pub(super) fn of_range<T: Copy + Into<f64>>(range: &Range<T>) -> Self {
-        Self { low: range.low.into(), mid: range.mid.into(), high: range.high.into() }
-    }
 }
 
 /// The JSON form; `operations` adds every operation of every GPU.
@@ -167,11 +146,11 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
     PredictionJson {
         gpu: prediction.gpu.slug.as_str(),
         gpu_name: &prediction.gpu.name,
-        step_time_us: Numbers::of(&step),
+        step_time_us: step.range.map(Micros::get),
         method: step.method.name(),
         host_idle_us: prediction.host_idle.get(),
-        throughput_samples_per_s: prediction.throughput.as_ref().map(Numbers::of),
-        samples_per_usd: value.as_ref().and_then(|value| value.samples_per_usd.as_ref()).map(Numbers::of_range),
+        throughput_samples_per_s: prediction.throughput.map(|rate| rate.map_open(SamplesPerSecond::get)),
+        samples_per_usd: value.as_ref().and_then(|value| value.samples_per_usd),
         cheapest_offer: value.as_ref().map(|value| CheapestJson {
             offer: value.offer.id.as_str(),
             usd_per_gpu_hour: value.price_per_gpu.get(),
@@ -204,7 +183,7 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
                     name: &operation.name,
                     phase: operation.phase.name(),
                     count: operation.count,
-                    device_time_us: operation.time.as_ref().map(Numbers::of),
+                    device_time_us: operation.time.map(|time| time.range.map(Micros::get)),
                     method: operation.time.as_ref().map(|time| time.method.name()),
                     origin_device_time_us: operation.origin_time.map(crate::units::Micros::get),
                     why: &operation.why,
@@ -246,10 +225,10 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
     for prediction in &predictions.predictions {
         let step = prediction.step.as_estimate();
         let value = best_value(prediction, prices);
-        let range = if prediction.step.is_measured() && step.low == step.high {
+        let range = if prediction.step.is_measured() && step.range.low == step.range.high {
             "measured".to_owned()
         } else {
-            format::time_range(step.low, step.high)
+            format::time_range(step.range.low, step.range.high)
         };
         let mut row = vec![
             Cell::text(&prediction.gpu.slug),

@@ -15,19 +15,9 @@ use std::path::{Path, PathBuf};
 use csv::StringRecord;
 
 use super::files::{Limit, StoreError, open};
+pub use crate::predict::measured::Split;
 use crate::profile::{Attribute, DType, Kernel, Operation, Phase, Precision};
 use crate::units::{GpuSlug, Micros, most};
-
-/// Part of a table that a row belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Split {
-    /// Meant for training.
-    Train,
-    /// Meant for judging: larger sizes than those of training.
-    Test,
-    /// The table does not say.
-    Other,
-}
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq)]

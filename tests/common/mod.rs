@@ -8,7 +8,7 @@ use habitat_tui::app::engine::Solved;
 use habitat_tui::app::{Engine, SaveOutcome, Screen, Setup, Source};
 use habitat_tui::catalog::{Catalog, Vendor};
 use habitat_tui::plan::{
-    Amount, FrontierPoint, Goal, Part, Plan, PlanStatus, Range, Rejection, RejectionKind, SolverReport, Total, Work,
+    Amount, FrontierPoint, Goal, Part, Plan, PlanStatus, Rejection, RejectionKind, SolverReport, Total, Work,
 };
 use habitat_tui::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
 use habitat_tui::predict::compare::{Answer, Compared, Comparison, OnGpu, Validated};
@@ -22,7 +22,7 @@ use habitat_tui::profile::Profile;
 use habitat_tui::settings::keymap::{Key, Keymap};
 use habitat_tui::settings::theme::{ColourLevel, GlyphSet, Theme};
 use habitat_tui::tui::Launch;
-use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Micros, Samples, SamplesPerSecond, Usd, UsdPerHour};
+use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour};
 
 const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
   "workload": {"name": "bert-tiny", "mode": "training", "batch_size": 16, "sequence_length": 128,
@@ -73,7 +73,6 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
     } else {
         StepTime::Predicted(Estimate::with_band(mid, 0.1, Method::Mixed))
     };
-    let rate = |time: Micros| SamplesPerSecond::new(16.0 / time.as_secs()).unwrap();
     let ratio = millis / 10.0;
     let operation = |index: usize, name: &str, phase, count, time: f64| OperationPrediction {
         index,
@@ -99,7 +98,7 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
             power: None,
             doubtful: gpu.starts_with("l4"),
         },
-        throughput: Some(step.as_estimate().map_decreasing(rate)),
+        throughput: step.as_estimate().throughput(16),
         step,
         host_idle: micros(2000.0),
         shares: vec![
@@ -124,7 +123,7 @@ fn comparison(profile: &Profile, gpu: &GpuSlug, method: Option<MethodChoice>) ->
     let judged =
         |error, steps| Some(Validated { error, steps, on: "training steps from a trace of another GPU".into() });
     let answer = |factor: f64, validated| {
-        Some(Answer { step: Estimate::with_band(step.mid * factor, 0.1, Method::Mixed), validated })
+        Some(Answer { step: Estimate::with_band(step.range.mid * factor, 0.1, Method::Mixed), validated })
     };
     let methods = [MethodChoice::Auto, MethodChoice::WaveScaling, MethodChoice::Roofline, MethodChoice::HabitatMlp];
     Comparison {
@@ -156,11 +155,11 @@ fn sweep(profile: &Profile, gpu: &GpuSlug) -> Sweep {
     let found = predictions(profile).predictions.into_iter().find(|prediction| prediction.gpu.slug == *gpu).unwrap();
     let recorded = found.step.as_estimate();
     let row = |batch: u64| {
-        let step = Estimate::with_band(recorded.mid * (batch as f64 / 16.0), 0.1, Method::BatchLine);
+        let step = Estimate::with_band(recorded.range.mid * (batch as f64 / 16.0), 0.1, Method::BatchLine);
         SweepRow {
             batch,
-            wide: [step.low * 0.9, step.high * 1.1],
-            throughput: step.map_decreasing(|time| SamplesPerSecond::new(batch as f64 / time.as_secs()).unwrap()),
+            wide: [step.range.low * 0.9, step.range.high * 1.1],
+            throughput: step.throughput(batch),
             step,
             memory: MemoryFit { fits: if batch > 32 { Fits::No } else { Fits::Yes }, ..found.memory.clone() },
         }

@@ -5,7 +5,7 @@ use habitat_tui::plan::{Assumptions, Confidence, Goal, Work};
 use habitat_tui::predict::{Estimate, Fits, GpuFacts, MemoryFit, Method, Prediction, Predictions, StepTime};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::{Mode, Workload};
-use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Micros, Samples, Usd, UsdPerHour};
+use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour};
 
 pub(crate) fn gpu(name: &str) -> GpuFacts {
     GpuFacts {
@@ -31,12 +31,8 @@ pub(crate) fn measured(name: &str, samples_per_hour: f64) -> Prediction {
 pub(crate) fn predicted(name: &str, samples_per_hour: f64, band: f64) -> Prediction {
     let mid = 3.6e9 / samples_per_hour;
     let micros = |value| Micros::new(value).unwrap();
-    let estimate = Estimate {
-        low: micros(mid * (1.0 - band)),
-        mid: micros(mid),
-        high: micros(mid * (1.0 + band)),
-        method: Method::Roofline,
-    };
+    let range = Range { low: micros(mid * (1.0 - band)), mid: micros(mid), high: micros(mid * (1.0 + band)) };
+    let estimate = Estimate { range, method: Method::Roofline };
     prediction(name, StepTime::Predicted(estimate))
 }
 

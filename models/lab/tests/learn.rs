@@ -8,13 +8,14 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::predict::bundle::Bundle;
 use habitat_tui::predict::habitat::{Kind, Trained};
 use habitat_tui::predict::head::Head;
+use habitat_tui::predict::measured::Split;
 use habitat_tui::predict::mlp::Activation;
 use habitat_tui::predict::random::Random;
 use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
 use habitat_tui::units::{GpuSlug, Micros};
 use habitat_tui_lab::learn::fit::{Decay, FitError, FitOptions, Fitted, Loss, Progress, Rows, Schedule, fit};
-use habitat_tui_lab::learn::habitat::{HabitatOptions, Part, Sample, Split, judge, prepare, weights};
+use habitat_tui_lab::learn::habitat::{HabitatOptions, Part, Sample, judge, prepare, weights};
 
 const BOUNDED: Head = Head::Bounded { upper: 1.0 };
 

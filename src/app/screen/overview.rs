@@ -146,11 +146,11 @@ fn fastest(app: &App) -> Answer {
     let of_origin = |row: &&predict::Row| matches!(row.step.method, Method::Measured | Method::Derived);
     let recorded = app.setup.profile.measured_step().and_then(|_| app.predict.rows.iter().find(of_origin));
     let times = recorded
-        .filter(|recorded| recorded.slug != row.slug && row.step.mid.get() > 0.0)
-        .map(|recorded| format!(" · speed {}×", format::number(recorded.step.mid / row.step.mid)));
+        .filter(|recorded| recorded.slug != row.slug && row.step.range.mid.get() > 0.0)
+        .map(|recorded| format!(" · speed {}×", format::number(recorded.step.range.mid / row.step.range.mid)));
     Answer {
         question,
-        answer: Some(format!("{}  {}", clean(&row.name, 30), format::time(row.step.mid))),
+        answer: Some(format!("{}  {}", clean(&row.name, 30), format::time(row.step.range.mid))),
         detail: vec![format!("{}{}", predict::range_and_method(&row.step), times.unwrap_or_default())],
         stale,
     }

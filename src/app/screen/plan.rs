@@ -13,12 +13,12 @@ use crate::app::modal::Modal;
 use crate::app::msg::Effect;
 use crate::app::screen::{Behaviour, predict};
 use crate::app::slider::Knob;
-use crate::plan::{Confidence, Part, PlanStatus, Range};
+use crate::plan::{Confidence, Part, PlanStatus};
 use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::units::Hours;
+use crate::units::{Hours, Range};
 
 /// Which pane the keys go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -14,14 +14,13 @@ use crate::app::list::ListState;
 use crate::app::modal::Modal;
 use crate::app::msg::Effect;
 use crate::app::screen::Behaviour;
-use crate::plan::Range;
 use crate::plan::value::best_value as value_of;
 use crate::predict::{Estimate, Fits, Method, Prediction, Warning};
 use crate::pricing::Tier;
 use crate::report::Table;
 use crate::report::format;
 use crate::text::clean;
-use crate::units::{GpuSlug, Micros, SamplesPerSecond, UsdPerHour};
+use crate::units::{GpuSlug, Micros, OpenRange, SamplesPerSecond, UsdPerHour};
 
 /// What the list can be sorted by, in the order of `s`.
 const SORTS: [&str; 4] = ["step time", "samples per dollar", "memory", "name"];
@@ -47,7 +46,7 @@ pub struct RowValue {
     /// Price of one GPU.
     pub price: UsdPerHour,
     /// Samples for a dollar; `None` where the batch size is not known.
-    pub per_usd: Option<Range<f64>>,
+    pub per_usd: Option<OpenRange<f64>>,
     /// Who sells it.
     pub provider: String,
     /// How it is paid for.
@@ -74,9 +73,9 @@ pub struct Row {
     /// Whether its catalog row has doubtful figures.
     pub doubtful: bool,
     /// The step.
-    pub step: Estimate<Micros>,
+    pub step: Estimate,
     /// Samples a second.
-    pub throughput: Option<Estimate<SamplesPerSecond>>,
+    pub throughput: Option<OpenRange<SamplesPerSecond>>,
     /// The cheapest usable offer on demand.
     pub value: Option<RowValue>,
     /// Whether there are offers on spot, whatever there is on demand.
@@ -212,15 +211,16 @@ pub fn rows(app: &App) -> Vec<&Row> {
     let passes = |row: &&Row| list.passes(&words(row)) || meant.iter().any(|gpu| gpu.slug == row.slug);
     let mut rows: Vec<&Row> = app.predict.rows.iter().filter(passes).collect();
     // Where nothing is known the row goes last, whichever the order.
-    let known = |row: &Row| row.step.mid.get() > 0.0;
+    let known = |row: &Row| row.step.range.mid.get() > 0.0;
     match list.sort {
         1 => rows.sort_by(|a, b| {
             let per_usd = |row: &Row| row.value.as_ref().and_then(|value| value.per_usd).map_or(0.0, |it| it.mid);
             per_usd(b).total_cmp(&per_usd(a))
         }),
-        2 => rows.sort_by(|a, b| b.memory_gib.total_cmp(&a.memory_gib).then(a.step.mid.total_cmp(&b.step.mid))),
+        2 => rows
+            .sort_by(|a, b| b.memory_gib.total_cmp(&a.memory_gib).then(a.step.range.mid.total_cmp(&b.step.range.mid))),
         3 => rows.sort_by(|a, b| a.name.cmp(&b.name)),
-        _ => rows.sort_by(|a, b| known(b).cmp(&known(a)).then(a.step.mid.total_cmp(&b.step.mid))),
+        _ => rows.sort_by(|a, b| known(b).cmp(&known(a)).then(a.step.range.mid.total_cmp(&b.step.range.mid))),
     }
     if list.reversed {
         rows.reverse();
@@ -244,14 +244,14 @@ pub fn selected_prediction(app: &App) -> Option<&Prediction> {
 
 /// The fastest GPU the step fits on (or may fit on).
 pub fn fastest(app: &App) -> Option<&Row> {
-    let usable = |row: &&Row| row.fits != Fits::No && row.step.mid.get() > 0.0;
-    app.predict.rows.iter().filter(usable).min_by(|a, b| a.step.mid.total_cmp(&b.step.mid))
+    let usable = |row: &&Row| row.fits != Fits::No && row.step.range.mid.get() > 0.0;
+    app.predict.rows.iter().filter(usable).min_by(|a, b| a.step.range.mid.total_cmp(&b.step.range.mid))
 }
 
 /// The GPU with the most work for a dollar among those the step fits on (or may fit on), and
 /// how much that is.
-pub fn best_value(app: &App) -> Option<(&Row, &RowValue, Range<f64>)> {
-    let usable = |row: &&Row| row.fits != Fits::No && row.step.mid.get() > 0.0;
+pub fn best_value(app: &App) -> Option<(&Row, &RowValue, OpenRange<f64>)> {
+    let usable = |row: &&Row| row.fits != Fits::No && row.step.range.mid.get() > 0.0;
     app.predict
         .rows
         .iter()
@@ -296,12 +296,12 @@ pub fn failed(app: &App) -> bool {
 pub const NEEDS_PREDICTION: &str = "needs the prediction";
 
 /// Low–high and method of a step.
-pub fn range_and_method(step: &Estimate<Micros>) -> String {
-    format!("{} · {}", format::time_range(step.low, step.high), method_words(step))
+pub fn range_and_method(step: &Estimate) -> String {
+    format!("{} · {}", format::time_range(step.range.low, step.range.high), method_words(step))
 }
 
 /// The method in words that cannot be misread.
-pub fn method_words(step: &Estimate<Micros>) -> String {
+pub fn method_words(step: &Estimate) -> String {
     match step.method {
         Method::Measured => "measured".to_owned(),
         Method::Derived => "derived from one rank of several".to_owned(),
@@ -333,13 +333,15 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> = Vec::new();
     let step = prediction.step.as_estimate();
     let mut line = |label: &str, text: String| lines.push((label.to_owned(), text));
-    let mut words = format!("{} ({})", format::time(step.mid), range_and_method(&step));
+    let mut words = format!("{} ({})", format::time(step.range.mid), range_and_method(&step));
     if let Some(rate) = &prediction.throughput {
         words = format!(
-            "{words} · {} samples/s ({}–{})",
+            "{words} · {} samples/s ({})",
             format::number(rate.mid.get()),
-            format::number(rate.low.get()),
-            format::number(rate.high.get())
+            match rate.high {
+                Some(high) => format!("{}–{}", format::number(rate.low.get()), format::number(high.get())),
+                None => format!("from {}", format::number(rate.low.get())),
+            }
         );
     }
     line("step", words);
@@ -351,12 +353,11 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         let amount = value.per_usd.map_or_else(
             || "samples/$ need the batch size (--batch-size N)".to_owned(),
             |it| {
-                let range = if it.high < MANY {
-                    format!("{}–{}", format::grouped(it.low), format::grouped(it.high))
-                } else {
-                    format::short_range(it.low, it.high)
+                let range = match it.high {
+                    Some(high) if high < MANY => format!("{}–{}", format::grouped(it.low), format::grouped(high)),
+                    high => format::short_range(it.low, high),
                 };
-                format!("{} samples/$ ({range})", per_usd(it.mid, it.high))
+                format!("{} samples/$ ({range})", per_usd(it.mid, it.high.unwrap_or(it.mid)))
             },
         );
         line("value", format!("{amount} · {} per GPU · {}", format::price(value.price), value.offer));

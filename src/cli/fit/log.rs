@@ -155,8 +155,8 @@ impl Fitted {
             })).collect::<Vec<_>>(),
             "fit": model.quality(),
             "predictions": at.iter().map(|(batch, iterations, run)| json!({
-                "batch_size": batch, "iterations": iterations, "time_us": run.time.mid,
-                "low_us": run.time.low, "high_us": run.time.high,
+                "batch_size": batch, "iterations": iterations, "time_us": run.time.range.mid,
+                "low_us": run.time.range.low, "high_us": run.time.range.high,
                 "low_90_us": run.wide[0], "high_90_us": run.wide[1], "times_beyond": run.beyond,
             })).collect::<Vec<_>>(),
             "warnings": self.warnings(),

@@ -16,7 +16,7 @@ use crate::predict::estimate::{Estimate, Method};
 use crate::regress::line::{Line, Point};
 use crate::regress::quantile::median;
 use crate::regress::{RegressError, least_squares};
-use crate::units::Micros;
+use crate::units::{Micros, Range};
 
 /// A step that does not grow from one batch to the next yet will at larger ones: at least
 /// this share of it is taken to grow with the batch. Chosen on PROFET's data (0, 0.1, 0.15,
@@ -33,7 +33,7 @@ pub struct BatchPoint {
     /// Samples in the step.
     pub batch: u64,
     /// Its time: measured, or itself a prediction.
-    pub time: Estimate<Micros>,
+    pub time: Estimate,
     /// The part of it in which the device is busy, where known.
     pub busy: Option<Micros>,
 }
@@ -85,7 +85,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchTime {
     /// The time with its 80 % range.
-    pub time: Estimate<Micros>,
+    pub time: Estimate,
     /// The 90 % range.
     pub wide: [Micros; 2],
     /// Where it lies.
@@ -119,14 +119,15 @@ impl BatchCurve {
     /// Steps at fewer than two batch sizes, or one that takes no time.
     pub fn fit(points: &[BatchPoint]) -> Result<Self, CurveError> {
         let points = by_batch(points);
-        let usable = |point: &BatchPoint| point.batch > 0 && point.time.mid.get() > 0.0;
+        let usable = |point: &BatchPoint| point.batch > 0 && point.time.range.mid.get() > 0.0;
         if let Some(point) = points.iter().find(|point| !usable(point)) {
             return Err(CurveError::Zero(point.batch));
         }
         let [first, second, ..] = &points[..] else { return Err(CurveError::TooFew(points.len())) };
-        let times: Vec<Point> = points.iter().map(|point| weighted(point.batch as f64, point.time.mid.get())).collect();
+        let times: Vec<Point> =
+            points.iter().map(|point| weighted(point.batch as f64, point.time.range.mid.get())).collect();
         let Rise { line: upper, share, raised } = Rise::fit(&times)?;
-        let lower = through([first, second].map(|point| (point.batch as f64, point.time.mid.get())));
+        let lower = through([first, second].map(|point| (point.batch as f64, point.time.range.mid.get())));
         let (first, last) = (first.clone(), points.last().unwrap_or(second).clone());
         let busy: Option<Vec<Point>> = points
             .iter()
@@ -184,8 +185,8 @@ impl BatchCurve {
     pub fn at_by(&self, batch: u64, calibration: &Calibration) -> BatchTime {
         let at = batch.max(1) as f64;
         if let Some(point) = self.points.iter().find(|point| point.batch == batch) {
-            let time = point.time.clone();
-            let wide = [time.low, time.high];
+            let time = point.time;
+            let wide = [time.range.low, time.range.high];
             return BatchTime { time, wide, place: Place::Measured, regime: self.regime() };
         }
         if let Some([below, above]) = self.points.windows(2).find(|pair| pair[0].batch < batch && batch < pair[1].batch)
@@ -194,7 +195,7 @@ impl BatchCurve {
         }
         if batch < self.first.batch {
             let halvings = (self.first.batch as f64 / at).log2();
-            let regime = Regime::of(1.0 - self.lower.intercept / self.first.time.mid.get());
+            let regime = Regime::of(1.0 - self.lower.intercept / self.first.time.range.mid.get());
             let spread = calibration.below.at(regime, halvings);
             return ranged(self.lower.at(at), &[&self.first], (Place::Below(halvings), regime), spread);
         }
@@ -254,7 +255,7 @@ impl BatchCurve {
 
 fn between(at: f64, below: &BatchPoint, above: &BatchPoint, calibration: &Calibration) -> BatchTime {
     let (from, to) = (below.batch as f64, above.batch as f64);
-    let (start, end) = (below.time.mid.get(), above.time.mid.get());
+    let (start, end) = (below.time.range.mid.get(), above.time.range.mid.get());
     let time = start + (at - from) / (to - from) * (end - start);
     let regime = Regime::of((end - start) / (to - from) * to / end);
     let doublings = (at / from).min(to / at).log2();
@@ -299,7 +300,7 @@ impl Rise {
 /// One point a batch size, ascending: the one in the middle of those at it.
 fn by_batch(points: &[BatchPoint]) -> Vec<BatchPoint> {
     let mut sorted: Vec<&BatchPoint> = points.iter().collect();
-    sorted.sort_by(|a, b| a.batch.cmp(&b.batch).then(a.time.mid.total_cmp(&b.time.mid)));
+    sorted.sort_by(|a, b| a.batch.cmp(&b.batch).then(a.time.range.mid.total_cmp(&b.time.range.mid)));
     sorted
         .chunk_by(|a, b| a.batch == b.batch)
         .filter_map(|same| {
@@ -308,12 +309,12 @@ fn by_batch(points: &[BatchPoint]) -> Vec<BatchPoint> {
             };
             let busy: Option<Vec<f64>> = same.iter().map(|point| point.busy.map(Micros::get)).collect();
             let [first, ..] = same else { return None };
-            let time = Estimate {
-                low: middle(&|point| point.time.low.get())?,
-                mid: middle(&|point| point.time.mid.get())?,
-                high: middle(&|point| point.time.high.get())?,
-                method: first.time.method,
+            let range = Range {
+                low: middle(&|point| point.time.range.low.get())?,
+                mid: middle(&|point| point.time.range.mid.get())?,
+                high: middle(&|point| point.time.range.high.get())?,
             };
+            let time = Estimate { range, method: first.time.method };
             Some(BatchPoint {
                 batch: first.batch,
                 time,
@@ -359,17 +360,17 @@ fn bend(points: &[Point]) -> Option<Bend> {
 /// independent of each other: squares of logarithms add.
 fn ranged(time: f64, from: &[&BatchPoint], (place, regime): (Place, Regime), spread: Spread) -> BatchTime {
     let time = Micros::known(time);
-    let of_points = |end: fn(&Estimate<Micros>) -> Micros| {
-        from.iter().map(|point| (end(&point.time) / point.time.mid).ln().abs()).fold(0.0, f64::max)
+    let of_points = |end: fn(&Estimate) -> Micros| {
+        from.iter().map(|point| (end(&point.time) / point.time.range.mid).ln().abs()).fold(0.0, f64::max)
     };
-    let (below, above) = (of_points(|time| time.low), of_points(|time| time.high));
+    let (below, above) = (of_points(|time| time.range.low), of_points(|time| time.range.high));
     let ends = |[low, high]: [f64; 2]| {
         let low = if below.is_finite() { time * (-low.hypot(below)).exp() } else { Micros::ZERO };
         [low, time * high.hypot(above).exp()]
     };
     let [low, high] = ends(spread.usual);
     BatchTime {
-        time: Estimate { low, mid: time, high, method: Method::BatchLine },
+        time: Estimate { range: Range { low, mid: time, high }, method: Method::BatchLine },
         wide: ends(spread.wide),
         place,
         regime,
@@ -390,7 +391,7 @@ mod tests {
     }
 
     fn mid(curve: &BatchCurve, batch: u64) -> f64 {
-        curve.at(batch).time.mid.get()
+        curve.at(batch).time.range.mid.get()
     }
 
     #[test]
@@ -410,8 +411,8 @@ mod tests {
     fn a_measured_batch_is_its_measurement() {
         let curve = curve(&[(16, 100.0), (32, 190.0), (64, 410.0)]);
         let at = curve.at(32);
-        assert_eq!((at.time.mid.get(), at.time.method, at.place), (190.0, Method::Measured, Place::Measured));
-        assert_eq!(at.time.low, at.time.high);
+        assert_eq!((at.time.range.mid.get(), at.time.method, at.place), (190.0, Method::Measured, Place::Measured));
+        assert_eq!(at.time.range.low, at.time.range.high);
         assert_eq!(curve.at(65).time.method, Method::BatchLine);
         assert_eq!(mid(&curve, 48), 300.0);
     }
@@ -434,7 +435,7 @@ mod tests {
         // Times that fall do not go on falling.
         assert!(mid(&curve(&[(16, 110.0), (32, 100.0)]), 64) >= 100.0);
         let growing = curve(&[(16, 100.0), (32, 190.0)]);
-        let width = |curve: &BatchCurve| curve.at(128).time.high / curve.at(128).time.low;
+        let width = |curve: &BatchCurve| curve.at(128).time.range.high / curve.at(128).time.range.low;
         assert!(width(&flat) > width(&growing));
     }
 
@@ -476,9 +477,9 @@ mod tests {
             })
             .to_vec();
         let (of, sure) = (BatchCurve::fit(&predicted).unwrap().at(64), curve(&[(16, 100.0), (32, 190.0)]).at(64));
-        assert_eq!(of.time.mid, sure.time.mid);
-        assert!(of.time.low.get() < sure.time.low.get().min(sure.time.mid.get() * 0.8));
-        assert!(of.time.high.get() > sure.time.high.get().max(sure.time.mid.get() * 1.2));
+        assert_eq!(of.time.range.mid, sure.time.range.mid);
+        assert!(of.time.range.low.get() < sure.time.range.low.get().min(sure.time.range.mid.get() * 0.8));
+        assert!(of.time.range.high.get() > sure.time.range.high.get().max(sure.time.range.mid.get() * 1.2));
     }
 
     #[test]
@@ -502,7 +503,7 @@ mod tests {
             let mut other: Vec<(u64, f64)> = pairs.iter().map(|&(batch, time)| (batch, time * factor)).collect();
             other.reverse();
             let scaled = curve(&other).at(batch);
-            for (a, b) in [(plain.time.low, scaled.time.low), (plain.time.mid, scaled.time.mid), (plain.wide[1], scaled.wide[1])] {
+            for (a, b) in [(plain.time.range.low, scaled.time.range.low), (plain.time.range.mid, scaled.time.range.mid), (plain.wide[1], scaled.wide[1])] {
                 prop_assert!((a.get() * factor - b.get()).abs() <= 1e-6 * b.get().max(1e-9), "{a:?} {b:?}");
             }
         }
@@ -514,8 +515,8 @@ mod tests {
             batch in 1..5000_u64,
         ) {
             let at = curve(&steps.into_iter().collect::<Vec<_>>()).at(batch);
-            prop_assert!(at.wide[0].get() <= at.time.low.get() && at.time.low.get() <= at.time.mid.get());
-            prop_assert!(at.time.mid.get() <= at.time.high.get() && at.time.high.get() <= at.wide[1].get());
+            prop_assert!(at.wide[0].get() <= at.time.range.low.get() && at.time.range.low.get() <= at.time.range.mid.get());
+            prop_assert!(at.time.range.mid.get() <= at.time.range.high.get() && at.time.range.high.get() <= at.wide[1].get());
         }
 
         /// A larger batch beyond the measured ones never takes less time.

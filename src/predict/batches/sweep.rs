@@ -18,7 +18,7 @@ use crate::predict::{Options, PredictError, Warning, origin, predict};
 use crate::profile::{Profile, Workload};
 use crate::regress::line::{Line, Point};
 use crate::text;
-use crate::units::{Micros, SamplesPerSecond};
+use crate::units::{Micros, OpenRange, Range, SamplesPerSecond};
 
 /// What the error of a step from scaled shapes is, as ln(measured ÷ predicted) at the ends of
 /// the 80 and 90 % ranges, one doubling or halving of the batch away: on 45 pairs of measured
@@ -120,11 +120,11 @@ pub struct SweepRow {
     /// Samples in a step.
     pub batch: u64,
     /// The step; of [`Method::Measured`] where it was recorded here.
-    pub step: Estimate<Micros>,
+    pub step: Estimate,
     /// The 90 % range.
     pub wide: [Micros; 2],
-    /// Samples a second.
-    pub throughput: Estimate<SamplesPerSecond>,
+    /// Samples a second; `None` where the step takes no time.
+    pub throughput: Option<OpenRange<SamplesPerSecond>>,
     /// Whether it fits.
     pub memory: MemoryFit,
 }
@@ -335,7 +335,7 @@ fn families(predictions: &[(u64, &Prediction)], profiles: &[(u64, &Profile)]) ->
         for of in &prediction.operations {
             let (Some(time), Some(operation)) = (&of.time, profile.operations.get(of.index)) else { continue };
             let kind = family(operation);
-            let total = time.mid.get() * f64::from(of.count);
+            let total = time.range.mid.get() * f64::from(of.count);
             let index = found.iter().position(|(other, _)| *other == kind).unwrap_or_else(|| {
                 found.push((kind, Vec::new()));
                 found.len() - 1
@@ -363,11 +363,8 @@ fn families(predictions: &[(u64, &Prediction)], profiles: &[(u64, &Profile)]) ->
     lines
 }
 
-fn row(batch: u64, step: Estimate<Micros>, wide: [Micros; 2], prediction: &Prediction) -> SweepRow {
-    let throughput = step.map_decreasing(|time| {
-        SamplesPerSecond::known(if time.get() > 0.0 { batch as f64 / time.as_secs() } else { 0.0 })
-    });
-    SweepRow { batch, step, wide, throughput, memory: prediction.memory.clone() }
+fn row(batch: u64, step: Estimate, wide: [Micros; 2], prediction: &Prediction) -> SweepRow {
+    SweepRow { batch, step, wide, throughput: step.throughput(batch), memory: prediction.memory.clone() }
 }
 
 /// What the shapes at another batch size say, with those at the recorded one.
@@ -394,14 +391,14 @@ impl ScaledShapes {
     }
 
     /// The step on GPU number `index`, from the prediction at the recorded batch size.
-    pub fn step(&self, index: usize, recorded: &Prediction) -> Estimate<Micros> {
+    pub fn step(&self, index: usize, recorded: &Prediction) -> Estimate {
         let (before, after) = (&self.before[index], &self.after[index]);
         let (mut was, mut becomes) = (0.0, 0.0);
         for ((of, before), after) in recorded.operations.iter().zip(&before.operations).zip(&after.operations) {
             let Some(time) = &of.time else { continue };
-            let time = time.mid.get() * f64::from(of.count);
+            let time = time.range.mid.get() * f64::from(of.count);
             let ratio = match (&before.time, &after.time) {
-                (Some(before), Some(after)) if before.mid.get() > 0.0 => after.mid / before.mid,
+                (Some(before), Some(after)) if before.range.mid.get() > 0.0 => after.range.mid / before.range.mid,
                 _ => 1.0,
             };
             was += time;
@@ -410,19 +407,19 @@ impl ScaledShapes {
         let step = recorded.step.as_estimate();
         let idle = match &recorded.step {
             StepTime::Measured { .. } => recorded.host_idle,
-            StepTime::Predicted(_) => recorded.host_idle.min(step.mid),
+            StepTime::Predicted(_) => recorded.host_idle.min(step.range.mid),
         };
-        let device = step.mid - idle;
+        let device = step.range.mid - idle;
         let ratio = if was > 0.0 { becomes / was } else { 1.0 };
         let mid = device * ratio + idle;
-        let (low, high) = (step.low / step.mid, step.high / step.mid);
+        let (low, high) = (step.range.low / step.range.mid, step.range.high / step.range.mid);
         let method = match (step.method, after.step.as_estimate().method) {
             (recorded, of_shapes) if recorded == of_shapes => recorded,
             (Method::Measured | Method::LearnedRatio, Method::Learned) => Method::LearnedRatio,
             (Method::Measured | Method::RooflineRatio, Method::Roofline) => Method::RooflineRatio,
             _ => Method::Mixed,
         };
-        Estimate { low: mid * low, mid, high: mid * high, method }
+        Estimate { range: Range { low: mid * low, mid, high: mid * high }, method }
     }
 
     /// The part of the recorded time that no extent of the batch was found in.
@@ -446,16 +443,16 @@ impl ScaledShapes {
 }
 
 /// A step from scaled shapes with the range of the step it starts from and of the scaling.
-pub fn with_scaling_range(step: &Estimate<Micros>, recorded: u64, batch: u64) -> (Estimate<Micros>, [Micros; 2]) {
+pub fn with_scaling_range(step: &Estimate, recorded: u64, batch: u64) -> (Estimate, [Micros; 2]) {
     let doublings = (batch as f64 / recorded as f64).log2().abs();
     let ends = |by: f64| {
-        let of = |end: Micros| if end.get() > 0.0 { (end / step.mid).ln().abs() } else { f64::INFINITY };
-        let (below, above) = (of(step.low).hypot(by), of(step.high).hypot(by));
-        [step.mid * (-below).exp(), step.mid * above.exp()]
+        let of = |end: Micros| if end.get() > 0.0 { (end / step.range.mid).ln().abs() } else { f64::INFINITY };
+        let (below, above) = (of(step.range.low).hypot(by), of(step.range.high).hypot(by));
+        [step.range.mid * (-below).exp(), step.range.mid * above.exp()]
     };
     let [usual, wide] = BY_SHAPES.map(|by| ends(by * doublings.sqrt()));
     let [low, high] = usual;
-    (Estimate { low, mid: step.mid, high, method: step.method }, wide)
+    (Estimate { range: Range { low, mid: step.range.mid, high }, ..*step }, wide)
 }
 
 fn by_shapes(recorded: &Prediction, scaled: &[(u64, ScaledShapes)], index: usize, batch: u64) -> GpuSweep {
@@ -464,7 +461,7 @@ fn by_shapes(recorded: &Prediction, scaled: &[(u64, ScaledShapes)], index: usize
         .map(|(to, shapes)| {
             if *to == batch {
                 let step = recorded.step.as_estimate();
-                let wide = [step.low, step.high];
+                let wide = [step.range.low, step.range.high];
                 return row(*to, step, wide, recorded);
             }
             let (step, wide) = with_scaling_range(&shapes.step(index, recorded), batch, *to);

@@ -3,7 +3,7 @@
 use super::min_max::MinMax;
 use super::{BlackBoxModel, Shape};
 use crate::predict::estimate::{Estimate, Method, MethodShare, Prediction, Predictions, StepTime};
-use crate::units::{GpuSlug, Micros, SamplesPerSecond};
+use crate::units::{GpuSlug, Micros};
 
 /// What lies between two sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,14 +87,14 @@ fn one(small: &Prediction, large: &Prediction, shape: Shape, sizes: [f64; 2], si
         let found = shape.polynomial.between(small, large, size);
         found.or_else(|| MinMax::LINE.between(small, large, size)).unwrap_or_default()
     };
-    let mid = at(from.mid, to.mid);
+    let mid = at(from.range.mid, to.range.mid);
     // The ends' own ranges, and what sizes between deviate from the shape; independent.
     let spread = |end: f64| (end / mid - 1.0).hypot(shape.error);
-    let (below, above) = (spread(at(from.low, to.low)), spread(at(from.high, to.high)));
+    let (below, above) = (spread(at(from.range.low, to.range.low)), spread(at(from.range.high, to.range.high)));
     let time = Estimate::with_factors(Micros::known(mid), 1.0 - below, 1.0 + above, Method::BlackBox);
     Prediction {
-        throughput: Some(time.map_decreasing(|time| SamplesPerSecond::known(batch as f64 / time.as_secs()))),
-        shares: vec![MethodShare { method: Method::BlackBox, device_time: time.mid, share: 1.0 }],
+        throughput: time.throughput(batch),
+        shares: vec![MethodShare { method: Method::BlackBox, device_time: time.range.mid, share: 1.0 }],
         step: StepTime::Predicted(time),
         host_idle: Micros::ZERO,
         ..small.clone()

@@ -385,12 +385,12 @@ mod tests {
         let fitted = anchor.fitted();
         let v100 = slug("v100-sxm2-16gb");
         let here = fitted.predict(&Anatomy::of(&totals(600.0, 300.0)), &v100).unwrap();
-        assert!((here.time.mid.get() - 550.0).abs() < 1e-3 && here.unfamiliar < 1e-6, "{here:?}");
-        assert!((here.time.low.get() / here.time.mid.get() - (-0.02_f64).exp()).abs() < 1e-6);
+        assert!((here.time.range.mid.get() - 550.0).abs() < 1e-3 && here.unfamiliar < 1e-6, "{here:?}");
+        assert!((here.time.range.low.get() / here.time.range.mid.get() - (-0.02_f64).exp()).abs() < 1e-6);
         // A step of 90 s is far from it: the mean, with a range eleven times as wide.
         let far = fitted.predict(&Anatomy::of(&totals(60e6, 30e6)), &v100).unwrap();
-        assert!((far.time.mid.get() - 40_000_100.0).abs() < 1.0 && far.unfamiliar > 0.999, "{far:?}");
-        assert!((far.time.high.get() / far.time.mid.get() - (0.33_f64).exp()).abs() < 1e-3);
+        assert!((far.time.range.mid.get() - 40_000_100.0).abs() < 1.0 && far.unfamiliar > 0.999, "{far:?}");
+        assert!((far.time.range.high.get() / far.time.range.mid.get() - (0.33_f64).exp()).abs() < 1e-3);
         assert_eq!(fitted.predict(&Anatomy::of(&totals(1.0, 1.0)), &slug("k80")), None);
     }
 

@@ -278,12 +278,13 @@ fn batches(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug) {
             Fits::Unknown => ("unknown", Role::Warning),
         };
         let role = if measured { Role::Measured } else { Role::Predicted };
-        let range = if measured { "measured".to_owned() } else { format::time_range(row.step.low, row.step.high) };
+        let range =
+            if measured { "measured".to_owned() } else { format::time_range(row.step.range.low, row.step.range.high) };
         let cells = [
             (row.batch.to_string(), role),
-            (format::time(row.step.mid), role),
+            (format::time(row.step.range.mid), role),
             (range, Role::Muted),
-            (format::number(row.throughput.mid.get()), Role::Text),
+            (row.throughput.map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get())), Role::Text),
             (fits.to_owned(), fits_role),
             (row.step.method.name().to_owned(), Role::Muted),
         ];
@@ -339,8 +340,8 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
         let mut cells = vec![compared.method.name().to_owned()];
         match answer {
             Some(answer) => cells.extend([
-                format::time(answer.step.mid),
-                format::time_range(answer.step.low, answer.step.high),
+                format::time(answer.step.range.mid),
+                format::time_range(answer.step.range.low, answer.step.range.high),
                 error_words(answer.validated.as_ref()),
                 if on.taken == Some(row) { "taken".to_owned() } else { String::new() },
             ]),

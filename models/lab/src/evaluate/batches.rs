@@ -15,7 +15,7 @@ use habitat_tui::predict::batches::{BatchCurve, BatchPoint, Place};
 use habitat_tui::predict::estimate::Estimate;
 use habitat_tui::regress::least_squares;
 use habitat_tui::regress::line::{Line, Point};
-use habitat_tui::units::Micros;
+use habitat_tui::units::{Micros, Range};
 
 use super::tally::{Evaluation, Groups, Predicted};
 use series::{Series, read_series};
@@ -153,7 +153,7 @@ fn residual(case: &Case<'_>, busy: bool) -> Option<Residual> {
         return None;
     }
     let at = curve.at(case.batch);
-    let mid = at.time.mid.get();
+    let mid = at.time.range.mid.get();
     Some(Residual { regime: at.regime, doublings: case.place.doublings(), log_ratio: (case.measured / mid).ln() })
 }
 
@@ -180,7 +180,7 @@ fn judge(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
             continue;
         }
         let at = curve.at_by(case.batch, calibration);
-        let Estimate { low, mid, high, method: from } = at.time;
+        let Estimate { range: Range { low, mid, high }, method: from } = at.time;
         debug_assert_eq!(from, Method::BatchLine);
         let usual = Some([low.get(), high.get()]);
         add(&group, method, mid.get(), usual);
@@ -203,16 +203,17 @@ fn judge_inside(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups)
         let Series { network, pixels, gpu, .. } = case.series;
         format!("{network}, {pixels} px, {gpu}, batch {}", case.batch)
     };
-    let range = Some([at.time.low.get(), at.time.high.get()]);
-    groups.add(&group, "batch line", Predicted { mid: at.time.mid.get(), range }, case.measured, &label);
+    let range = Some([at.time.range.low.get(), at.time.range.high.get()]);
+    groups.add(&group, "batch line", Predicted { mid: at.time.range.mid.get(), range }, case.measured, &label);
     let range = Some(at.wide.map(Micros::get));
-    groups.add(&group, "batch line, 90 %", Predicted { mid: at.time.mid.get(), range }, case.measured, &label);
+    groups.add(&group, "batch line, 90 %", Predicted { mid: at.time.range.mid.get(), range }, case.measured, &label);
     debug_assert!(!matches!(at.place, Place::Measured | Place::Beyond(_)));
 }
 
 /// The lines of the papers, and what was tried beside them.
 fn published(points: &[BatchPoint], batch: f64) -> Vec<(&'static str, f64)> {
-    let plain: Vec<Point> = points.iter().map(|point| Point::new(point.batch as f64, point.time.mid.get())).collect();
+    let plain: Vec<Point> =
+        points.iter().map(|point| Point::new(point.batch as f64, point.time.range.mid.get())).collect();
     let by_batch: Vec<Point> = plain.iter().map(|point| Point { weight: point.x, ..*point }).collect();
     let mut found: Vec<(&'static str, Option<f64>)> = vec![
         ("least squares", Line::fit(&plain).ok().map(|line| line.at(batch))),

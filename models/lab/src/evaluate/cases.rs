@@ -129,13 +129,13 @@ fn one(name: &str, profile: &Profile, catalog: &Catalog, judges: &Judges) -> Res
     let batch = profile.workload.batch_size.unwrap_or(1) as f64;
     let row = |(prediction, (gpu, price)): (&Prediction, (&'static str, Option<f64>))| {
         let step = prediction.step.as_estimate();
-        let rate = batch / step.mid.as_secs();
+        let rate = batch / step.range.mid.as_secs();
         Row {
             group: name.to_owned(),
             gpu,
-            step_us: step.mid.get(),
-            low_us: step.low.get(),
-            high_us: step.high.get(),
+            step_us: step.range.mid.get(),
+            low_us: step.range.low.get(),
+            high_us: step.range.high.get(),
             samples_per_s: rate,
             samples_per_usd: price.map(|price| rate * 3600.0 / price),
             method: step.method.name(),

@@ -142,7 +142,7 @@ fn whole_steps(
         .map(|(gpu, profile)| {
             let alone = Options { ignore_origin: true, ..Options::default() };
             let step = steps::to(gpu, profile, alone, catalog, judges)?.step.as_estimate();
-            Some(Predicted { mid: step.mid.get(), range: Some([step.low.get(), step.high.get()]) })
+            Some(Predicted { mid: step.range.mid.get(), range: Some([step.range.low.get(), step.range.high.get()]) })
         })
         .collect();
     let within = table(

@@ -91,12 +91,12 @@ fn judge(name: &str, runs: &[Run], groups: &mut Groups) -> Result<(), CliError> 
         for run in far() {
             let Some(found) = model.at(run.batch, run.iterations) else { continue };
             let label = || format!("batch {}, {} iterations", run.batch.unwrap_or(0.0), run.iterations.unwrap_or(0.0));
-            let mid = found.time.mid.get();
+            let mid = found.time.range.mid.get();
             let mut add = |method: &str, low: Micros, high: Micros| {
                 let range = Some([low.get(), high.get()]);
                 groups.add(name, method, Predicted { mid, range }, run.time.get(), &label);
             };
-            add(method, found.time.low, found.time.high);
+            add(method, found.time.range.low, found.time.range.high);
             add(&format!("{method}, 90 %"), found.wide[0], found.wide[1]);
         }
     }

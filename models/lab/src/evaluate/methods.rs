@@ -104,7 +104,8 @@ fn judge(groups: &mut Groups, case: &Case<'_>, catalog: &Catalog, judges: &Judge
         let Ok(answer) = predict(case.from, catalog, &options) else { continue };
         let Some(prediction) = answer.predictions.first() else { continue };
         let step = prediction.step.as_estimate();
-        let predicted = Predicted { mid: step.mid.get(), range: Some([step.low.get(), step.high.get()]) };
+        let predicted =
+            Predicted { mid: step.range.mid.get(), range: Some([step.range.low.get(), step.range.high.get()]) };
         groups.add(&case.group, method.name(), predicted, time.get(), &|| case.label.clone());
     }
 }

@@ -215,5 +215,8 @@ pub(super) fn judged_rows(rows: &[Row]) -> Vec<&Row> {
 /// A predicted time with its range, in milliseconds.
 pub(super) fn in_range(time: Micros, spread: Spread) -> Predicted {
     let estimate = Estimate::with_factors(time, spread.low, spread.high, Method::Learned);
-    Predicted { mid: estimate.mid.as_millis(), range: Some([estimate.low.as_millis(), estimate.high.as_millis()]) }
+    Predicted {
+        mid: estimate.range.mid.as_millis(),
+        range: Some([estimate.range.low.as_millis(), estimate.range.high.as_millis()]),
+    }
 }

@@ -44,12 +44,12 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
             let label = || format!("{} {}, {recorded} → {batch}, {gpu}", from.workload.name, from.workload.mode);
             let factor = batch as f64 / recorded as f64;
             let group = if factor > 1.0 { format!("{factor:.0} times") } else { format!("1/{:.0}", 1.0 / factor) };
-            let mid = ranged.mid.get();
+            let mid = ranged.range.mid.get();
             for group in [group.as_str(), from_mode(from)] {
                 let mut add = |method: &str, mid: f64, range: Option<[f64; 2]>| {
                     groups.add(group, method, Predicted { mid, range }, measured.get(), &label);
                 };
-                add("shapes scaled", mid, Some([ranged.low.get(), ranged.high.get()]));
+                add("shapes scaled", mid, Some([ranged.range.low.get(), ranged.range.high.get()]));
                 add("shapes scaled, 90 %", mid, Some(wide.map(Micros::get)));
                 let known = known.step.mid().get();
                 add("in proportion to the batch", known * factor, None);
@@ -103,8 +103,10 @@ pub(super) fn samples(catalog: &Catalog, judges: &Judges) -> Result<Evaluation, 
             let found = sweep(&profiles, catalog, &options, &[batch]).map_err(CliError::of)?;
             for (gpu, itself) in found.gpus.iter().zip(&itself) {
                 let Some(row) = gpu.rows.iter().find(|row| row.batch == batch) else { continue };
-                let predicted =
-                    Predicted { mid: row.step.mid.get(), range: Some([row.step.low.get(), row.step.high.get()]) };
+                let predicted = Predicted {
+                    mid: row.step.range.mid.get(),
+                    range: Some([row.step.range.low.get(), row.step.range.high.get()]),
+                };
                 let label = || gpu.gpu.slug.to_string();
                 groups.add(&format!("{network}, batch {batch}"), method, predicted, itself.step.mid().get(), &label);
             }

@@ -90,7 +90,7 @@ fn add_step(
 ) {
     let Some(time) = measured.measured_step() else { return };
     let step = prediction.step.as_estimate();
-    let predicted = Predicted { mid: step.mid.get(), range: Some([step.low.get(), step.high.get()]) };
+    let predicted = Predicted { mid: step.range.mid.get(), range: Some([step.range.low.get(), step.range.high.get()]) };
     let mode = measured.workload.mode;
     let name = bare(name);
     let label = || origin.map_or_else(|| format!("{name} on {gpu}"), |origin| format!("{name}, {origin} → {gpu}"));
@@ -113,7 +113,8 @@ fn add_operations(groups: &mut Groups, prediction: &Prediction, source: &Profile
         if !same || measured.get() <= 0.0 {
             continue;
         }
-        let predicted = Predicted { mid: time.mid.get(), range: Some([time.low.get(), time.high.get()]) };
+        let predicted =
+            Predicted { mid: time.range.mid.get(), range: Some([time.range.low.get(), time.range.high.get()]) };
         let group = format!("operations: {}", family(there).name());
         groups.add(&group, "from the origin", predicted, measured.get(), &|| format!("{} in {label}", there.name));
     }

@@ -149,7 +149,7 @@ fn step_and_families(
     let mut families: BTreeMap<&'static str, (Micros, Option<Micros>)> = BTreeMap::new();
     for (operation, time) in prediction.operations.iter().filter_map(|it| Some((it, it.time.as_ref()?))) {
         let kind = family(&source.operations[operation.index]).name();
-        families.entry(kind).or_default().0 += time.mid * f64::from(operation.count);
+        families.entry(kind).or_default().0 += time.range.mid * f64::from(operation.count);
     }
     let recorded = measured.iter().flat_map(|profile| &profile.operations);
     for (operation, time) in recorded.filter_map(|it| Some((it, it.total_device_time()?))) {
@@ -170,8 +170,10 @@ fn step_and_families(
         in_range: measured.zip(range).map(|(time, (low, high))| low.get() <= time.get() && time.get() <= high.get()),
     };
     let measured_step = measured.and_then(Profile::measured_step);
-    let mut rows =
-        vec![row("step", step.mid, Some((step.low, step.high)), measured_step), row("device time", all.0, None, all.1)];
+    let mut rows = vec![
+        row("step", step.range.mid, Some((step.range.low, step.range.high)), measured_step),
+        row("device time", all.0, None, all.1),
+    ];
     let mut families: Vec<_> = families
         .into_iter()
         .filter(|(_, (predicted, measured))| predicted.get() > 0.0 || measured.is_some_and(|time| time.get() > 0.0))

@@ -30,7 +30,7 @@ pub fn judge<'a>(model: &BlackBoxModel, rows: &[&'a Recorded]) -> Vec<Judged<'a>
             let steps = fitted.predict_all(&Anatomy::of(&row.totals));
             for (target, measured) in &row.elsewhere {
                 let Some(step) = steps.get(target) else { continue };
-                let predicted = [step.time.low, step.time.mid, step.time.high].map(Micros::get);
+                let predicted = [step.time.range.low, step.time.range.mid, step.time.range.high].map(Micros::get);
                 judged.push(Judged { row, target: target.clone(), predicted, measured: measured.get() });
             }
         }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::predict::bundle::{Bundle, Plain};
 use habitat_tui::predict::habitat::{Kind, describe, inputs};
+use habitat_tui::predict::measured::Split;
 use habitat_tui::predict::mlp::{Activation, Mlp, ModelError};
 use habitat_tui::predict::random::Random;
 use habitat_tui::profile::Operation;
@@ -28,17 +29,6 @@ pub struct Sample {
     pub time: Micros,
     /// For what its authors meant it.
     pub split: Split,
-}
-
-/// Part of a table that a row belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Split {
-    /// Meant for training.
-    Train,
-    /// Meant for judging.
-    Test,
-    /// The table does not say; used for training.
-    Other,
 }
 
 /// What to train.

@@ -22,7 +22,7 @@ use habitat_tui::store::{self, Limit, StoreError};
 use super::sha256;
 use crate::args::{KindArg, TrainArgs};
 use crate::learn::fit::{FitError, FitOptions, Fitted, fit};
-use crate::learn::habitat::{GpuErrors, HabitatOptions, Part, Prepared, Sample, Split, judge, prepare, weights};
+use crate::learn::habitat::{GpuErrors, HabitatOptions, Part, Prepared, Sample, judge, prepare, weights};
 
 /// A checkpoint is written when the last is older than this.
 const CHECKPOINT_SECONDS: f64 = 20.0;
@@ -83,14 +83,7 @@ fn one(job: &Job<'_>, catalog: &Catalog, out: &mut dyn Write) -> Result<(), CliE
     let Job { kind, name, table, path, options } = *job;
     let samples: Vec<Sample> = operator_tables::read(table, name)?
         .into_iter()
-        .map(|row| {
-            let split = match row.split {
-                operator_tables::Split::Train => Split::Train,
-                operator_tables::Split::Test => Split::Test,
-                operator_tables::Split::Other => Split::Other,
-            };
-            Sample { operation: row.operation, gpu: row.gpu, time: row.time, split }
-        })
+        .map(|row| Sample { operation: row.operation, gpu: row.gpu, time: row.time, split: row.split })
         .collect();
     let prepared = prepare(kind, &samples, catalog, options).map_err(|error| problem(table, &error))?;
     drop(samples);
