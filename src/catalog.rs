@@ -5,6 +5,7 @@
 //! adds what was measured of one.
 
 pub mod calibration;
+mod error;
 mod file;
 mod named;
 pub mod occupancy;
@@ -13,8 +14,8 @@ mod spec;
 use std::collections::BTreeMap;
 
 pub use calibration::Calibration;
-pub use file::SpecError;
-pub use spec::{AchievedMatmul, BandwidthKind, GpuSpec, Layer, PeakRates, SmLimits, Vendor};
+pub use error::SpecError;
+pub use spec::{AchievedMatmul, GpuSpec, Layer, PeakRates, SmLimits, StreamingShare, Vendor};
 
 use crate::text;
 use crate::units::GpuSlug;

@@ -9,7 +9,7 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::learn::kernelwise::{Data, Recipe, fit, lines};
 use habitat_tui::predict::Method;
 use habitat_tui::predict::kernelwise::layer::tile;
-use habitat_tui::predict::kernelwise::{Across, Driver, KernelWise, KernelWiseError, Layer, Level, Property};
+use habitat_tui::predict::kernelwise::{Across, Driver, KernelWise, KernelWiseError, Layer, Layers, Level, Property};
 use habitat_tui::profile::{Operation, Profile};
 use habitat_tui::store::bundled;
 use habitat_tui::units::{GpuSlug, Micros};
@@ -167,9 +167,9 @@ fn rates_go_with_the_property_that_explains_them() {
         let spec = catalog.find(gpu).unwrap();
         let layer = Layer::of(operation, None).unwrap();
         if layer.is_streaming {
-            5.0 + layer.bytes / (0.8 * Property::Bandwidth.of(spec) * 1e3)
+            5.0 + layer.bytes / (0.8 * Property::Bandwidth.of(&spec.into()) * 1e3)
         } else {
-            5.0 + layer.operations / (0.9 * Property::ProductRate.of(spec) * 1e6)
+            5.0 + layer.operations / (0.9 * Property::ProductRate.of(&spec.into()) * 1e6)
         }
     };
     let mut data = Data::default();
@@ -329,7 +329,8 @@ proptest! {
         shapes in prop::collection::vec(prop::collection::vec(prop_oneof![0..4_u64, any::<u64>()], 0..5), 0..5),
     ) {
         let operation = operation(json!({"name": format!("aten::{name}"), "phase": "forward", "inputs": shapes}));
-        for layer in Layer::of(&operation, None).into_iter().chain(Layer::pieces(&operation, None).into_iter().map(|(piece, _)| piece)) {
+        let layers = Layers::of(&operation, None);
+        for layer in layers.whole.into_iter().chain(layers.pieces.into_iter().map(|(piece, _)| piece)) {
             for driver in [Driver::Input, Driver::Operations, Driver::Output, Driver::Bytes, Driver::Tiles([128, 64])] {
                 prop_assert!(layer.size(driver).is_none_or(|size| size.is_finite() && size >= 0.0));
             }

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use habitat_tui::catalog::{Calibration, Catalog};
+use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::learned::Models;
-use habitat_tui::predict::rate::{fp32_product_rate, streaming_bandwidth};
+use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::{Method, MethodChoice, Mode, Options, Prediction, Predictions, predict};
 use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
@@ -207,7 +208,8 @@ fn what_is_remembered_is_what_would_be_computed() {
     // By itself an operator takes longer than in a step, and the one is not taken for the other.
     let operation = profile("inference", "", &two()).operations.remove(0);
     let v100 = CATALOG.find(V100).unwrap();
-    let table = |models: &Models| models.table(&[&operation], None, &[v100]).unwrap()[0][0].unwrap();
+    let (decoded, rates) = ([Decoded::new(0, &operation, None)], Rates::new(v100));
+    let table = |models: &Models| models.table(&decoded, None, std::iter::once(&rates)).unwrap()[0][0].unwrap();
     let alone = |models: &Models| models.alone(&[(&operation, v100)]).unwrap()[0].unwrap();
     let (first, then) = (bundled::models(), bundled::models());
     assert_eq!((table(&first), alone(&first)), {
@@ -308,8 +310,8 @@ fn a_calibration_counts_on_gpus_that_were_not_trained_on() {
     };
     for (slug, counts) in [("rtx-3090", true), (V100, false)] {
         let spec = CATALOG.find(slug).unwrap();
-        let tflops = fp32_product_rate(spec).sustained.get() / 2e12;
-        let gbps = streaming_bandwidth(spec).get() / 2e9;
+        let tflops = Rates::new(spec).trained_fp32.sustained.get() / 2e12;
+        let gbps = Rates::new(spec).streaming.value.get() / 2e9;
         let (before, after) = (times(slug, None), times(slug, Some(calibration(slug, tflops, gbps))));
         assert!(after.2.contains("as calibrated on 2026-11-21") && !before.2.contains("calibrated"), "{}", after.2);
         let ratios = [after.0 / before.0, after.1 / before.1];

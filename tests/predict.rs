@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use habitat_tui::catalog::Catalog;
-use habitat_tui::predict::roofline::attained_bandwidth;
+use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::{
     Fits, Method, Options, Precision, PredictError, Prediction, Predictions, StepTime, WarningKind, predict,
 };
@@ -141,7 +141,7 @@ fn without_shapes_the_range_holds_both_ratios() {
         let [here, there] = ["v100-sxm2-16gb", target].map(|gpu| catalog.find(gpu).unwrap());
         let prediction = on(&recorded, target);
         let [low, mid, high] = ends(&prediction);
-        let by_bandwidth = 92.0 * (attained_bandwidth(here) / attained_bandwidth(there));
+        let by_bandwidth = 92.0 * (Rates::new(here).bandwidth.value / Rates::new(there).bandwidth.value);
         let by_rate = 92.0 * (here.peak.fp32 / there.peak.fp32);
         for time in [by_bandwidth, by_rate] {
             assert!(low < time && time < high, "{target}: {time} outside {low}–{high}");
@@ -256,7 +256,11 @@ fn every_prediction_of_the_sample_has_its_range_its_method_and_its_memory() {
     assert_eq!(answers.predictions.len(), 64);
     for prediction in &answers.predictions {
         let step = prediction.step.as_estimate();
-        assert!(0.0 < step.range.low.get() && step.range.low.get() <= step.range.mid.get() && step.range.mid.get() <= step.range.high.get());
+        assert!(
+            0.0 < step.range.low.get()
+                && step.range.low.get() <= step.range.mid.get()
+                && step.range.mid.get() <= step.range.high.get()
+        );
         assert!((prediction.shares.iter().map(|share| share.share).sum::<f64>() - 1.0).abs() < 1e-9);
         assert!(!prediction.memory.reason.is_empty());
         assert!(prediction.operations.iter().all(|operation| !operation.why.is_empty()));

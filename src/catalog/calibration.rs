@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::file::SpecError;
+use super::error::SpecError;
 use crate::text;
 use crate::units::{BytesPerSecond, FlopsPerSecond, GpuSlug};
 
@@ -293,7 +293,7 @@ impl Calibration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{BandwidthKind, Catalog, GpuSpec, Layer};
+    use crate::catalog::{Catalog, GpuSpec, Layer};
 
     fn spread(median: f64) -> Spread {
         Spread { median, low: median * 0.99, high: median * 1.01, regions: 15 }
@@ -362,17 +362,12 @@ mod tests {
     }
 
     #[test]
-    fn it_stands_in_for_what_was_published() {
+    fn the_newer_of_two_counts() {
         let path = format!("{}/catalog/h100-sxm5-80gb.toml", env!("CARGO_MANIFEST_DIR"));
         let shipped = GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap();
-        assert_eq!((shipped.bandwidth().1, shipped.achieved("bf16").unwrap().get()), (BandwidthKind::Nominal, 798e12));
         let mut catalog = Catalog::new([shipped.clone()]);
         catalog.calibrate(calibration("h100-sxm5-80gb")).unwrap();
         let gpu = catalog.find("h100-sxm5-80gb").unwrap();
-        // The published bandwidth is doubted; one's own is not.
-        assert_eq!((gpu.bandwidth().0.get(), gpu.bandwidth().1), (2900e9, BandwidthKind::Measured));
-        assert_eq!(gpu.achieved("bf16").unwrap().get(), 700e12);
-        assert_eq!(gpu.achieved("fp32"), shipped.achieved("fp32"));
         assert_eq!(gpu.memory_bandwidth, shipped.memory_bandwidth);
         // The newer one counts, in whatever order they come.
         let older = Calibration { date: "2025-01-01T00:00:00Z".to_owned(), ..calibration("h100-sxm5-80gb") };

@@ -5,16 +5,12 @@
 
 use serde::Deserialize;
 
-use super::spec::{AchievedMatmul, GpuSpec, Layer, PeakRates, SmLimits, Vendor};
+use super::error::SpecError;
+use super::spec::{AchievedMatmul, GpuSpec, Layer, PeakRates, SmLimits, StreamingShare, Vendor};
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, GIB, GpuSlug, Megahertz, QuantityError, Watts, most};
 
 /// The schema number of catalog files.
 const SCHEMA: u32 = 1;
-
-/// Why a text is not a GPU of the catalog; the message names key, value and place.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SpecError(pub(super) String);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,6 +48,7 @@ struct File {
     #[serde(default)]
     unconfirmed: Vec<String>,
     notes: Option<String>,
+    streaming: Option<StreamingShare>,
     #[serde(default)]
     achieved_matmul: Vec<AchievedMatmul>,
 }
@@ -84,6 +81,7 @@ impl File {
             ("architecture", Some(&self.architecture)),
             ("memory_type", self.memory_type.as_ref()),
             ("notes", self.notes.as_ref()),
+            ("streaming.source", self.streaming.as_ref().map(|streaming| &streaming.source)),
         ];
         let listed = [("sources", &self.sources), ("unconfirmed", &self.unconfirmed)];
         let texts = named.into_iter().filter_map(|(key, text)| Some((key, text?)));
@@ -104,6 +102,15 @@ impl File {
         }
         for matmul in &self.achieved_matmul {
             positive("achieved_matmul.tflops", matmul.tflops, FlopsPerSecond::new)?;
+        }
+        if let Some(streaming) = &self.streaming {
+            let share = streaming.share;
+            if !(share > 0.0 && share <= 1.0) {
+                return Err(SpecError(format!("streaming.share: {share:?}; it must be above 0 and at most 1")));
+            }
+            if streaming.source.trim().is_empty() {
+                return Err(SpecError("streaming.source: empty; say where the share comes from".to_owned()));
+            }
         }
         Ok(GpuSpec {
             boost_clock: positive("boost_clock_mhz", self.boost_clock_mhz, Megahertz::new)?,
@@ -137,6 +144,7 @@ impl File {
             sm_count: self.sm_count,
             fp32_cores_per_sm: self.fp32_cores_per_sm,
             memory_type: self.memory_type,
+            streaming: self.streaming,
             achieved_matmul: self.achieved_matmul,
             limits,
             pcie_generation: self.pcie_generation,
@@ -232,7 +240,9 @@ sources = ["test"]
         assert_eq!(spec.compute_capability, Some((7, 5)));
         assert_eq!(spec.memory_gib(), 16.0);
         assert_eq!(spec.limits.unwrap().shared_memory_bytes, 65536);
-        assert_eq!(spec.nvlink, None);
+        assert_eq!((spec.nvlink, spec.streaming), (None, None));
+        let with_share = format!("{T4}[streaming]\nshare = 0.86\nsource = \"test\"\n");
+        assert_eq!(GpuSpec::parse(&with_share, Layer::Shipped).unwrap().streaming.unwrap().share, 0.86);
     }
 
     #[test]
@@ -254,6 +264,12 @@ sources = ["test"]
         assert!(error("\"Tesla T4\"", "\"T4\\u001b[2J\"").contains("name: has control"));
         assert!(error("schema = 1", "schema = 2").contains("schema: found 2"));
         assert!(error("sources = ", "colour = ").contains("colour"));
+        let streaming =
+            |table: &str| error("sources = [\"test\"]", &format!("sources = [\"test\"]\n[streaming]\n{table}"));
+        assert!(streaming("share = 1.2\nsource = \"x\"").contains("streaming.share: 1.2"));
+        assert!(streaming("share = 0.0\nsource = \"x\"").contains("streaming.share: 0.0"));
+        assert!(streaming("share = 0.8\nsource = \" \"").contains("streaming.source: empty"));
+        assert!(streaming("share = 0.8").contains("source"));
         assert!(GpuSpec::parse(" \n", Layer::Shipped).unwrap_err().to_string().contains("empty"));
     }
 }

@@ -41,6 +41,8 @@ pub struct GpuSpec {
     pub l2_cache: Option<Bytes>,
     /// Dense peak rates.
     pub peak: PeakRates,
+    /// What streaming kernels reach, where the memory type does not tell.
+    pub streaming: Option<StreamingShare>,
     /// Matrix-product rates reached in published measurements.
     pub achieved_matmul: Vec<AchievedMatmul>,
     /// Limits of one multiprocessor; `None` where not known (AMD).
@@ -122,6 +124,16 @@ pub struct AchievedMatmul {
     pub source: String,
 }
 
+/// The share of the nominal bandwidth that kernels which stream through memory reach.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamingShare {
+    /// Above 0, at most 1.
+    pub share: f64,
+    /// Where it comes from.
+    pub source: String,
+}
+
 /// What one multiprocessor can hold at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SmLimits {
@@ -147,34 +159,18 @@ pub enum Layer {
 }
 
 impl GpuSpec {
-    /// The bandwidth to judge by, and its kind: that of the calibration, else the published
-    /// measurement unless the catalog doubts it, else the nominal figure.
-    pub fn bandwidth(&self) -> (BytesPerSecond, BandwidthKind) {
-        match self.calibration.as_ref().and_then(|calibration| calibration.bandwidth()) {
-            Some(own) => (own, BandwidthKind::Measured),
-            None => self.published_bandwidth(),
-        }
+    /// The bandwidth reached in a published measurement, unless the catalog doubts it.
+    pub fn published_bandwidth(&self) -> Option<BytesPerSecond> {
+        let is_doubted = self.unconfirmed.iter().any(|what| what.starts_with("measured_bandwidth"));
+        self.measured_bandwidth.filter(|_| !is_doubted)
     }
 
-    /// The same without a calibration.
-    pub fn published_bandwidth(&self) -> (BytesPerSecond, BandwidthKind) {
-        let doubted = self.unconfirmed.iter().any(|what| what.starts_with("measured_bandwidth"));
-        match self.measured_bandwidth {
-            Some(measured) if !doubted => (measured, BandwidthKind::Measured),
-            _ => (self.memory_bandwidth, BandwidthKind::Nominal),
-        }
-    }
-
-    /// The rate that products of that element type (`fp32`, `tf32`, `fp16`, `bf16`, `fp8`)
-    /// reach: that of the calibration, else the fastest published one.
-    pub fn achieved(&self, dtype: &str) -> Option<FlopsPerSecond> {
-        let own = self.calibration.as_ref().and_then(|calibration| calibration.rate(dtype));
-        let published = || {
-            let rates = self.achieved_matmul.iter().filter(|measured| measured.dtype == dtype);
-            let fastest = rates.map(|measured| measured.tflops).max_by(f64::total_cmp)?;
-            Some(FlopsPerSecond::known(fastest * 1e12))
-        };
-        own.or_else(published)
+    /// The fastest published rate of products of that element type (`fp32`, `tf32`, `fp16`,
+    /// `bf16`, `fp8`).
+    pub fn fastest_published(&self, dtype: &str) -> Option<FlopsPerSecond> {
+        let rates = self.achieved_matmul.iter().filter(|measured| measured.dtype == dtype);
+        let fastest = rates.map(|measured| measured.tflops).max_by(f64::total_cmp)?;
+        FlopsPerSecond::new(fastest * 1e12).ok()
     }
 
     /// Memory in GiB, as sold.
@@ -186,14 +182,4 @@ impl GpuSpec {
     pub fn is_doubtful(&self) -> bool {
         !self.unconfirmed.is_empty()
     }
-}
-
-/// How a bandwidth figure came about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BandwidthKind {
-    /// Reached in a published measurement.
-    Measured,
-    /// The data sheet's figure.
-    Nominal,
 }

@@ -12,7 +12,7 @@ mod judge;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalog::{Catalog, GpuSpec, UnknownGpu};
-use crate::predict::kernelwise::apply::step_operations;
+use crate::predict::decoded::{Decoded, step_operations};
 use crate::predict::kernelwise::layer::STREAMING;
 use crate::predict::kernelwise::{Driver, GpuLines, KernelWise, Layer, Level};
 use crate::profile::{Operation, Precision, Profile};
@@ -211,7 +211,7 @@ pub fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str)
     let steps: Vec<&Profile> = steps_of(data, &gpu.slug, keep).collect();
     let points: Vec<(f64, f64)> = steps
         .iter()
-        .filter_map(|profile| Some((step_operations(profile).get(), profile.measured_step()?.get())))
+        .filter_map(|profile| Some((step_operations(&Decoded::all(profile)).get(), profile.measured_step()?.get())))
         .collect();
     lines.end_to_end = group::of_steps(&points, recipe);
     if !recipe.published {

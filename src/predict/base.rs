@@ -1,12 +1,12 @@
 //! What the origin tells of a step as a whole: how operations overlap, how long the device
 //! waits for the host, what communication adds.
 
-use super::OperationPrediction;
 use super::communication::{Communication, Doubt};
+use super::decoded::Decoded;
+use super::estimate::OperationPrediction;
 use super::learned::Models;
-use super::rate;
-use super::route::{Route, Routed};
-use super::step::{device_time, shares};
+use super::route::Route;
+use super::shares::{device_time, shares};
 use super::warning::Warning;
 use crate::op::Family;
 use crate::profile::Profile;
@@ -29,11 +29,11 @@ pub(super) struct Base {
 }
 
 impl Base {
-    pub(super) fn of(profile: &Profile, route: &Route<'_>, routed: &[Routed<'_>], models: Option<&Models>) -> Self {
-        let communication = Communication::of(routed, profile.workload.mode);
+    pub(super) fn new(profile: &Profile, route: &Route<'_>, decoded: &[Decoded<'_>], models: Option<&Models>) -> Self {
+        let communication = Communication::of(decoded, profile.workload.mode);
         // What the models say of a step on one GPU is not to be compared with one that communicates.
         if communication.is_none()
-            && let Some(base) = models.and_then(|models| Self::by_models(profile, route, routed, models))
+            && let Some(base) = models.and_then(|models| Self::by_models(profile, route, decoded, models))
         {
             return base;
         }
@@ -41,14 +41,14 @@ impl Base {
         // destination, so that they do not turn into idle time.
         let mut sum = Micros::ZERO;
         let mut unmeasured = 0_usize;
-        for routed in routed {
-            let count = f64::from(routed.operation.count);
-            if routed.family == Family::Communication {
+        for decoded in decoded {
+            let count = f64::from(decoded.operation.count);
+            if decoded.family == Family::Communication {
                 continue;
             }
-            if let Some(time) = routed.operation.device_time {
+            if let Some(time) = decoded.operation.device_time {
                 sum += time * count;
-            } else if let Some(estimate) = route.predict(routed).time {
+            } else if let Some(estimate) = route.predict(decoded).time {
                 sum += estimate.range.mid * count;
                 unmeasured += usize::from(estimate.range.mid.get() > 0.0);
             }
@@ -57,7 +57,7 @@ impl Base {
         if unmeasured > 0 {
             notes.push(format!(
                 "{unmeasured} of {} operations were not measured on the origin: roofline on shapes",
-                routed.len()
+                decoded.len()
             ));
         }
         // Where the operations sum to more than the device was busy (or than the step took),
@@ -91,18 +91,18 @@ impl Base {
     /// Operators that were measured apart from the step (their sum differs from it by the
     /// launches and, where the board heats up, the clock) say less of a destination than
     /// the step itself: step over what the models say of it on the origin.
-    fn by_models(profile: &Profile, route: &Route<'_>, routed: &[Routed<'_>], models: &Models) -> Option<Self> {
+    fn by_models(profile: &Profile, route: &Route<'_>, decoded: &[Decoded<'_>], models: &Models) -> Option<Self> {
         let (learned, step, origin) = (route.learned?, profile.measured_step()?, route.destination);
         if learned.here.is_some() || !route.choice.is_learned() {
             return None;
         }
-        let operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
-        let expected = device_time(&shares(&operations), models.step_factor(origin, profile.workload.mode));
+        let operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| route.predict(decoded)).collect();
+        let expected = device_time(&shares(&operations), models.step_factor(origin.gpu, profile.workload.mode));
         if expected.get() <= 0.0 {
             return None;
         }
-        // How far a board slows down for want of power is its own.
-        let limited = rate::fp32_product_rate(origin).is_power_limited();
+        // How far a GPU slows down at its power limit is its own.
+        let limited = origin.trained_fp32.is_power_limited();
         let shared = if limited { 0.0 } else { models.steps().shared_deviation };
         let deviation = (step / expected).powf(shared);
         let mut note = format!(

@@ -30,12 +30,13 @@ pub use recorded::{Recorded, StepRecord, network_family};
 pub use totals::{OperatorTotals, TotalsError};
 
 use crate::catalog::{Catalog, GpuSpec};
-use crate::profile::{Mode, Origin, Profile, Workload};
+use crate::profile::{Mode, Origin, Workload};
 use crate::units::{Bytes, GpuSlug, Micros};
 
-use super::PredictError;
-use super::estimate::{Estimate, Method, MethodShare, Prediction, Predictions, StepTime};
+use super::estimate::{Estimate, GpuFacts, MethodShare, Prediction, Predictions, StepTime};
 use super::memory::MemoryNeed;
+use super::method::Method;
+use super::rate::Rates;
 
 /// Why totals cannot be predicted from.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +85,26 @@ pub fn predict(
     targets: &[GpuSlug],
     peak: Option<Bytes>,
 ) -> Result<Predictions, BlackBoxError> {
-    let anchor_slug = same_board(&totals.gpu, &model.anchors(), catalog);
+    let need = MemoryNeed::unseen(peak, catalog.get(&totals.gpu));
+    let mut predictions = predict_within(totals, model, catalog, targets, &need)?;
+    if peak.is_none() {
+        predictions.notes.push(NO_SHAPES.to_owned());
+    }
+    Ok(predictions)
+}
+
+/// The same for a step whose need of memory is known.
+///
+/// # Errors
+/// As [`predict`].
+pub(super) fn predict_within(
+    totals: &OperatorTotals,
+    model: &BlackBoxModel,
+    catalog: &Catalog,
+    targets: &[GpuSlug],
+    need: &MemoryNeed,
+) -> Result<Predictions, BlackBoxError> {
+    let anchor_slug = same_gpu(&totals.gpu, &model.anchors(), catalog);
     let anchor = anchor_slug
         .as_ref()
         .and_then(|slug| model.anchor(slug))
@@ -99,16 +119,15 @@ pub fn predict(
     };
     let anatomy = Anatomy::of(totals);
     let fitted = anchor.fitted();
-    let need = MemoryNeed::unseen(peak, catalog.get(&totals.gpu));
     let mut predictions = Vec::with_capacity(targets.len());
     for slug in targets {
-        let gpu = catalog.find(slug.as_str())?;
+        let gpu = &Rates::new(catalog.find(slug.as_str())?);
         if *slug == totals.gpu {
             let step = StepTime::Measured { median: totals.step, range: None };
-            predictions.push(prediction(totals, gpu, step, anatomy.waits(), &need, Vec::new()));
+            predictions.push(prediction(totals, gpu, step, anatomy.waits(), need, Vec::new()));
             continue;
         }
-        let known = same_board(slug, &reached, catalog);
+        let known = same_gpu(slug, &reached, catalog);
         let step = known.as_ref().and_then(|known| fitted.predict(&anatomy, known)).ok_or_else(|| {
             BlackBoxError::UnknownTarget { anchor: totals.gpu.clone(), gpu: slug.clone(), known: reached.clone() }
         })?;
@@ -122,48 +141,17 @@ pub fn predict(
         if step.is_floored {
             notes.push("the fitted factors explain none of this step: not to be relied on".to_owned());
         }
-        predictions.push(prediction(totals, gpu, StepTime::Predicted(step.time), Micros::ZERO, &need, notes));
+        predictions.push(prediction(totals, gpu, StepTime::Predicted(step.time), Micros::ZERO, need, notes));
     }
     let mut notes = vec![format!("black box: fitted on {}", model.trained_on())];
     notes.extend(anchor_slug.filter(|slug| *slug != totals.gpu).map(|slug| alike(&totals.gpu, &slug)));
     notes.extend(anatomy.notes());
-    if peak.is_none() {
-        notes.push(NO_SHAPES.to_owned());
-    }
     Ok(Predictions { workload: workload(totals), origin: Some(origin(&totals.gpu)), predictions, notes })
-}
-
-/// The step of a recorded profile by its totals alone, on every GPU of `targets`, or on all
-/// that the model reaches. Its framework is not the one the model was fitted on.
-///
-/// # Errors
-/// What the profile lacks, or the GPUs that the model knows.
-pub fn of_profile(
-    profile: &Profile,
-    model: &BlackBoxModel,
-    catalog: &Catalog,
-    origin: Option<&GpuSlug>,
-    targets: &[GpuSlug],
-) -> Result<Predictions, PredictError> {
-    let totals = OperatorTotals::of_profile(profile, origin)?;
-    let peak = profile.step.as_ref().and_then(|step| step.peak_memory_bytes);
-    let mut predictions = predict(&totals, model, catalog, targets, peak)?;
-    predictions.workload = profile.workload.clone();
-    // The shapes are known here: what memory the step needs is told by them.
-    let need = MemoryNeed::of(profile, origin.and_then(|slug| catalog.get(slug)));
-    for prediction in &mut predictions.predictions {
-        if let Some(gpu) = catalog.get(&prediction.gpu.slug) {
-            prediction.memory = need.fit(gpu);
-        }
-    }
-    predictions.notes.retain(|note| note != NO_SHAPES);
-    predictions.origin.clone_from(&profile.origin);
-    Ok(predictions)
 }
 
 /// The GPU itself, or one of `known` that differs from it in memory size alone: steps that fit
 /// take as long on both.
-fn same_board(gpu: &GpuSlug, known: &[GpuSlug], catalog: &Catalog) -> Option<GpuSlug> {
+fn same_gpu(gpu: &GpuSlug, known: &[GpuSlug], catalog: &Catalog) -> Option<GpuSlug> {
     if known.contains(gpu) {
         return Some(gpu.clone());
     }
@@ -202,7 +190,7 @@ fn origin(gpu: &GpuSlug) -> Origin {
 
 fn prediction(
     totals: &OperatorTotals,
-    gpu: &GpuSpec,
+    gpu: &Rates<'_>,
     step: StepTime,
     host_idle: Micros,
     need: &MemoryNeed,
@@ -210,7 +198,7 @@ fn prediction(
 ) -> Prediction {
     let estimate = step.as_estimate();
     Prediction {
-        gpu: super::step::facts(gpu),
+        gpu: GpuFacts::new(gpu),
         shares: vec![MethodShare { method: estimate.method, device_time: step.mid() - host_idle, share: 1.0 }],
         step,
         throughput: estimate.throughput(totals.batch_size),

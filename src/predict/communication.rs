@@ -8,8 +8,9 @@
 //! - low: the step less all communication, at least what the device computes;
 //! - high: the whole step, as if all communication had been hidden.
 
-use super::estimate::{Estimate, Method};
-use super::route::Routed;
+use super::decoded::Decoded;
+use super::estimate::Estimate;
+use super::method::Method;
 use super::warning::{Warning, WarningKind};
 use crate::op::{Family, family, name};
 use crate::profile::{Mode, Profile};
@@ -39,10 +40,10 @@ pub(super) struct Communication {
 
 impl Communication {
     /// Of a step's operations; `None` where none communicates.
-    pub(super) fn of(routed: &[Routed<'_>], mode: Mode) -> Option<Self> {
+    pub(super) fn of(decoded: &[Decoded<'_>], mode: Mode) -> Option<Self> {
         let collectives = || {
-            let all = routed.iter().filter(|routed| routed.family == Family::Communication);
-            all.map(|routed| (routed.operation, routed.operation.total_device_time()))
+            let all = decoded.iter().filter(|decoded| decoded.family == Family::Communication);
+            all.map(|decoded| (decoded.operation, decoded.operation.total_device_time()))
                 .filter(|(_, time)| time.is_none_or(|time| time.get() > 0.0))
         };
         collectives().next()?;

@@ -3,7 +3,7 @@
 //!
 //! The one with the smallest validated error is taken, but [`MethodChoice::Auto`] gives way
 //! only to an error that rests on [`ENOUGH`] steps or more and is smaller by [`MARGIN`], and
-//! then [`predict`](super::predict) takes that one too. Methods whose ranges have no
+//! then [`predict`] takes that one too. Methods whose ranges have no
 //! value in common contradict each other, and that is said.
 
 use std::fmt::Write;
@@ -11,19 +11,22 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::estimate::{GpuFacts, Method};
+use super::decoded::Decoded;
+use super::engine::Prepared;
+use super::error::PredictError;
+use super::estimate::{Estimate, GpuFacts, Prediction, Predictions, StepTime};
 use super::kernelwise::{Judged, KernelWise};
+use super::method::{COVERED, Method, MethodChoice};
+use super::options::Options;
+use super::origin::origin;
 use super::unshaped::Unshaped;
-use super::{Estimate, MethodChoice, Mode, Options, PredictError, Prediction, StepTime, Warning, Workload, predict_by};
+use super::warning::Warning;
 use crate::catalog::{Catalog, GpuSpec};
-use crate::profile::{Origin, Profile};
+use crate::profile::{Mode, Origin, Profile, Workload};
 use crate::units::{GpuSlug, Micros};
 
 /// Fewer judged steps do not move the choice away from the default method.
 pub const ENOUGH: u32 = 20;
-/// Fitted lines answer for a step where they know this much of its device time: what they
-/// were found to err by says nothing of the rooflines that fill in.
-pub const COVERED: f64 = 0.9;
 /// The part of the default method's error that another's has to stay below: the mean of
 /// twenty errors varies by about a sixth from sample to sample.
 pub const MARGIN: f64 = 0.75;
@@ -58,7 +61,7 @@ impl Known {
         if options.ignore_origin || origin.is_none() {
             return Self::Shapes;
         }
-        if Unshaped::of_profile(profile).is_some() {
+        if Unshaped::of(&Decoded::all(profile)).is_some() {
             return Self::Unshaped;
         }
         let mut kernels = profile.operations.iter().flat_map(|operation| &operation.kernels);
@@ -132,8 +135,50 @@ fn gives_way(default: Option<&Validated>, other: &Validated) -> bool {
     other.steps >= ENOUGH && default.is_none_or(|default| other.error < MARGIN * default.error)
 }
 
+/// The step of `profile` on every GPU asked for.
+///
+/// A GPU that is the origin of a profile with a measured step gets the measurement. With
+/// [`MethodChoice::Auto`], fitted lines take the default method's place on GPUs where they
+/// were found to err clearly less ([`compare`](mod@compare)).
+///
+/// # Errors
+/// [`PredictError`] where the origin or a target is not in the catalog, or nothing is
+/// known of any operation.
+pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
+    let stripped = options.ignore_origin.then(|| profile.without_origin());
+    let prepared = Prepared::new(profile, stripped.as_ref());
+    let mut answers = prepared.predict(catalog, options)?;
+    if options.method != MethodChoice::Auto || options.kernel_wise.is_none() || options.precision.is_some() {
+        return Ok(answers);
+    }
+    let origin = origin(profile, catalog, options)?;
+    let targets: Vec<&GpuSpec> = answers
+        .predictions
+        .iter()
+        .filter(|it| !it.step.is_of_origin())
+        .filter_map(|it| catalog.get(&it.gpu.slug))
+        .collect();
+    let instead = lines_instead(profile, origin, &targets, options);
+    if instead.is_empty() {
+        return Ok(answers);
+    }
+    let method = MethodChoice::KernelWise;
+    let targets = instead.iter().map(|(slug, _)| slug.clone()).collect();
+    let by_lines = prepared.predict(catalog, &Options { targets, method, ..options.clone() })?;
+    for ((_, why), mut prediction) in instead.into_iter().zip(by_lines.predictions) {
+        if prediction.by_fitted_lines() < COVERED {
+            continue;
+        }
+        prediction.notes.insert(0, why);
+        if let Some(place) = answers.predictions.iter_mut().find(|it| it.gpu.slug == prediction.gpu.slug) {
+            *place = prediction;
+        }
+    }
+    Ok(answers)
+}
+
 /// The GPUs on which fitted lines take the default method's place, and why.
-pub(super) fn lines_instead(
+fn lines_instead(
     profile: &Profile,
     origin: Option<&GpuSpec>,
     targets: &[&GpuSpec],
@@ -245,13 +290,15 @@ pub struct Comparison {
 /// choice, and is taken wherever it has an answer.
 ///
 /// # Errors
-/// Those of [`predict`](super::predict) that no method gets around: an unknown origin or target, or nothing
+/// Those of [`predict`] that no method gets around: an unknown origin or target, or nothing
 /// known of any operation.
 pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Comparison, PredictError> {
-    let origin = super::origin(profile, catalog, options)?;
+    let origin = origin(profile, catalog, options)?;
+    let stripped = options.ignore_origin.then(|| profile.without_origin());
+    let prepared = Prepared::new(profile, stripped.as_ref());
     let known = Known::of(profile, origin, options);
     let mode = profile.workload.mode;
-    let auto = predict_by(profile, catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;
+    let auto = prepared.predict(catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;
     let mut gpus: Vec<OnGpu> = auto
         .predictions
         .iter()
@@ -270,7 +317,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         let answers = match (method, &lacking) {
             (_, Some(_)) => None,
             (MethodChoice::Auto, _) => Some(auto.predictions.clone()),
-            _ => match predict_by(profile, catalog, &method_options(method, options)) {
+            _ => match prepared.predict(catalog, &method_options(method, options)) {
                 Ok(answers) => Some(answers.predictions),
                 Err(error) => {
                     lacking = Some(error.to_string());
@@ -427,7 +474,7 @@ mod tests {
     fn on(answers: Vec<Option<(f64, f64, u32)>>) -> (Vec<Compared>, OnGpu) {
         let path = format!("{}/catalog/t4.toml", env!("CARGO_MANIFEST_DIR"));
         let spec = GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap();
-        let gpu = crate::predict::step::facts(&spec);
+        let gpu = GpuFacts::new(&crate::predict::rate::Rates::new(&spec));
         let methods = MethodChoice::ALL.map(|method| Compared { method, missing: None }).to_vec();
         let answers = answers
             .into_iter()

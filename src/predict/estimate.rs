@@ -2,12 +2,14 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::catalog::Vendor;
 use crate::profile::{Origin, Phase, Workload};
-use crate::units::{Bytes, BytesPerSecond, GpuSlug, Micros, OpenRange, Range, SamplesPerSecond, Watts};
+use crate::units::{Bytes, GpuSlug, Micros, OpenRange, Range, SamplesPerSecond, Watts};
 
+use super::method::Method;
+use super::rate::{Link, Rates};
 use super::warning::{Warning, distinct};
 
 /// A predicted time with its range and the method that gave it.
@@ -36,120 +38,6 @@ impl Estimate {
         let rate = |time: Micros| SamplesPerSecond::new(batch as f64 / time.as_secs()).ok();
         let Range { low, mid, high } = self.range;
         Some(OpenRange { low: rate(high)?, mid: rate(mid)?, high: rate(low) })
-    }
-}
-
-/// The methods a time can come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// Recorded on this very GPU: no prediction at all.
-    Measured,
-    /// Recorded on this very GPU by one rank of several, its communication taken off.
-    Derived,
-    /// Habitat's wave scaling, kernel by kernel.
-    WaveScaling,
-    /// Ratio of memory bandwidths (operations whose launch is not known).
-    BandwidthScaling,
-    /// Between the ratio of memory bandwidths and that of arithmetic rates: without shapes
-    /// nothing tells which bounds the kernel.
-    BetweenRates,
-    /// Measured time times the ratio of the two GPUs' rooflines, from shapes.
-    RooflineRatio,
-    /// Learned operator models, from shapes.
-    Learned,
-    /// Learned operator models, corrected by what was measured on the origin.
-    LearnedRatio,
-    /// The larger of compute time and memory time, from shapes.
-    Roofline,
-    /// Habitat's network of the operator, from shapes and four figures of the GPU.
-    HabitatMlp,
-    /// Lines of kernels measured on GPUs, in what drives each of them (Li et al.).
-    KernelWise,
-    /// A line a kind of layer, in its operations (Li et al.; Gianniti et al.).
-    LayerWise,
-    /// One line in the operations of the whole step (Li et al.).
-    EndToEnd,
-    /// From the times of operator kinds on an anchor GPU (PROFET), shapes unknown.
-    BlackBox,
-    /// A line through steps at other batch sizes.
-    BatchLine,
-    /// A regression on logged runs: batch size, iterations, time (Gianniti et al.).
-    RunLog,
-    /// Several methods, operation by operation.
-    Mixed,
-}
-
-impl Method {
-    /// The name in files and on screen.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Measured => "measured",
-            Self::Derived => "derived",
-            Self::WaveScaling => "wave-scaling",
-            Self::BandwidthScaling => "bandwidth-scaling",
-            Self::BetweenRates => "between-rates",
-            Self::RooflineRatio => "roofline-ratio",
-            Self::Learned => "learned",
-            Self::LearnedRatio => "learned-ratio",
-            Self::Roofline => "roofline",
-            Self::HabitatMlp => "habitat-mlp",
-            Self::KernelWise => "kernel-wise",
-            Self::LayerWise => "layer-wise",
-            Self::EndToEnd => "end-to-end",
-            Self::BlackBox => "black-box",
-            Self::BatchLine => "batch-line",
-            Self::RunLog => "run-log",
-            Self::Mixed => "mixed",
-        }
-    }
-}
-
-impl Method {
-    /// Half-width of the range of ONE operation, relative to its middle value, for methods
-    /// that were not calibrated here (learned models and regressions carry their own ranges): the mean
-    /// error published for the method. Habitat section 5.2.3 for wave scaling (29.8 %), also
-    /// taken for the two ratios, which need a measured origin as it does; the roofline of
-    /// `NeuSight`'s comparison (31.9 %, on steps; no figure per operation). Habitat's networks
-    /// are within 10 to 18 % on GPUs and sizes like those trained on, by its authors, but
-    /// most are not: `NeuSight`'s reimplementation errs by 123 % on batched products outside
-    /// them (799 % on linear layers), and the smaller of these is taken.
-    ///
-    /// Between two ratios it is what is added beyond both: on measured steps whose shapes were
-    /// dropped (`habitat-lab evaluate methods`, "no shapes") four of five then lie in the range.
-    pub const fn operation_band(self) -> f64 {
-        match self {
-            Self::Measured | Self::Derived => 0.0,
-            Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.298,
-            Self::BetweenRates => 0.35,
-            Self::Learned
-            | Self::Roofline
-            | Self::KernelWise
-            | Self::LayerWise
-            | Self::EndToEnd
-            | Self::BlackBox
-            | Self::BatchLine
-            | Self::RunLog
-            | Self::Mixed => 0.319,
-            Self::HabitatMlp => 1.23,
-        }
-    }
-
-    /// The same for the part of a STEP that the method answers for: Habitat's 11.8 % over
-    /// whole steps from a measured origin, the roofline's 31.9 % without one. For Habitat's
-    /// networks as for one operation (on training steps `NeuSight` found 726 %, of which a
-    /// range would say nothing).
-    pub const fn step_band(self) -> f64 {
-        match self {
-            Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.118,
-            other => other.operation_band(),
-        }
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -337,7 +225,7 @@ pub struct OperationPrediction {
 pub struct GpuFacts {
     /// Identifier.
     pub slug: GpuSlug,
-    /// The board's name.
+    /// Its name.
     pub name: String,
     /// Maker.
     pub vendor: Vendor,
@@ -345,14 +233,29 @@ pub struct GpuFacts {
     pub architecture: String,
     /// Device memory, nominal.
     pub memory: Bytes,
-    /// NVLink, both directions together; `None` where not known.
-    pub nvlink: Option<BytesPerSecond>,
-    /// PCI Express generation.
-    pub pcie_generation: Option<u8>,
-    /// Board power limit.
+    /// How fast it exchanges data with others in its machine.
+    pub link: Link,
+    /// Power limit.
     pub power: Option<Watts>,
     /// Whether the catalog row has unconfirmed figures.
     pub doubtful: bool,
+}
+
+impl GpuFacts {
+    /// Of a GPU of the catalog.
+    pub fn new(rates: &Rates<'_>) -> Self {
+        let gpu = rates.gpu;
+        Self {
+            slug: gpu.slug.clone(),
+            name: gpu.name.clone(),
+            vendor: gpu.vendor,
+            architecture: gpu.architecture.clone(),
+            memory: gpu.memory,
+            link: rates.link,
+            power: gpu.power,
+            doubtful: gpu.is_doubtful(),
+        }
+    }
 }
 
 /// Whether the step fits in device memory.

@@ -6,9 +6,7 @@
 //! intensity over the ridge, bytes over the level-2 cache. The rates come from
 //! [`super::rate`].
 
-use crate::catalog::GpuSpec;
-
-use super::rate::{ProductRate, streaming_bandwidth, streaming_bandwidth_by_rule};
+use super::rate::{ProductRate, Rates};
 use crate::op::{Primitive, RowsKind};
 
 /// The models, one network ensemble each.
@@ -131,18 +129,15 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Of a GPU of the catalog, as it was calibrated.
-    pub fn of(gpu: &GpuSpec) -> Self {
-        Self { bandwidth: streaming_bandwidth(gpu).get().max(1.0), ..Self::by_rule(gpu) }
-    }
-
-    /// Of a GPU of the catalog, whatever was calibrated: for training, and for boards whose
-    /// own offset was learned against the rule.
-    pub fn by_rule(gpu: &GpuSpec) -> Self {
+    /// Of a GPU; `as_trained` leaves a calibrated bandwidth aside, for training and for GPUs
+    /// whose own offset was learned without it.
+    pub fn new(rates: &Rates<'_>, as_trained: bool) -> Self {
+        let bandwidth = if as_trained { rates.trained_streaming } else { rates.streaming };
+        let gpu = rates.gpu;
         Self {
             multiprocessors: f64::from(gpu.sm_count).max(1.0),
             l2_bytes: gpu.l2_cache.map_or(TYPICAL_L2_BYTES, |size| size.get().max(1.0)),
-            bandwidth: streaming_bandwidth_by_rule(gpu).get().max(1.0),
+            bandwidth: bandwidth.value.get().max(1.0),
             before_volta: gpu.compute_capability.is_some_and(|capability| capability < (7, 0)),
         }
     }
@@ -262,8 +257,7 @@ fn tiles(values: &mut Vec<f32>, sizes: &[(f64, f64)], batch: f64, rows: f64, col
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Layer;
-    use crate::predict::rate::fp32_product_rate;
+    use crate::catalog::{GpuSpec, Layer};
 
     fn spec(slug: &str) -> GpuSpec {
         let path = format!("{}/catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -272,7 +266,8 @@ mod tests {
 
     fn of(primitive: Primitive, slug: &str, load: Load) -> Features {
         let gpu = spec(slug);
-        features(&primitive, 4.0, &Hardware::of(&gpu), fp32_product_rate(&gpu), load).unwrap()
+        let rates = Rates::new(&gpu);
+        features(&primitive, 4.0, &Hardware::new(&rates, false), rates.trained_fp32, load).unwrap()
     }
 
     #[test]
@@ -314,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_short_of_power_is_slower_in_a_step_than_alone() {
+    fn a_power_limited_gpu_is_slower_in_a_step_than_alone() {
         let small = Primitive::Product { batch: 1.0, rows: 1024.0, columns: 1024.0, reduction: 1024.0 };
         for (slug, limited) in [("t4", true), ("v100-pcie-32gb", false)] {
             let (alone, step) = (of(small, slug, Load::Alone).bound_us, of(small, slug, Load::Step).bound_us);

@@ -17,12 +17,13 @@
 use std::collections::BTreeMap;
 
 use super::bundle::Bundle;
+use super::decoded::Decoded;
 use super::mlp::{Mlp, ModelError};
-use super::roofline::SHORTEST_KERNEL_US;
+use super::rate::SHORTEST_KERNEL_US;
 use crate::catalog::GpuSpec;
 use crate::op::name::ProductForm;
 use crate::op::product::factors;
-use crate::op::{Convolution, Form, Op, Product, Sizes, element_type, volume};
+use crate::op::{Convolution, Form, Op, Product, Sizes, volume};
 use crate::profile::{Attribute, DType, Operation, Precision};
 use crate::units::{GIB, GpuSlug, Micros};
 
@@ -82,10 +83,13 @@ pub struct Described {
 
 /// An operation in the terms of a network; `None` where none fits.
 pub fn describe(operation: &Operation) -> Option<Described> {
-    let op = Op::of(operation);
-    match (op.name.form, op.sizes?) {
+    describe_op(operation, &Op::of(operation))
+}
+
+fn describe_op(operation: &Operation, op: &Op) -> Option<Described> {
+    match (op.name.form, op.sizes.as_ref()?) {
         (Form::Product(ProductForm::Einsum), Sizes::Product(product)) => {
-            let Product { batch, rows, reduction, columns, .. } = product;
+            let Product { batch, rows, reduction, columns, .. } = *product;
             if batch == 1.0 {
                 described(Kind::Linear, &[rows, reduction, columns], 1.0)
             } else {
@@ -93,7 +97,7 @@ pub fn describe(operation: &Operation) -> Option<Described> {
             }
         }
         (Form::Product(form), Sizes::Product(_)) => product(operation, form),
-        (_, Sizes::Convolution(layer)) => convolution(operation, &layer),
+        (_, Sizes::Convolution(layer)) => convolution(operation, layer),
         _ => None,
     }
 }
@@ -220,22 +224,24 @@ pub(super) struct HabitatTimes {
 
 impl HabitatTimes {
     /// All answers, each network called once.
-    pub(super) fn new<'a>(
+    pub(super) fn new(
         networks: &HabitatMlp,
-        operations: &[Operation],
+        operations: &[Decoded<'_>],
         precision: Option<Precision>,
-        gpus: &(impl Iterator<Item = &'a GpuSpec> + Clone),
+        gpus: &[&GpuSpec],
     ) -> Result<Self, ModelError> {
+        let is_fp32 = |one: &&Decoded<'_>| {
+            precision != Some(Precision::Tf32) && one.dtype.as_ref().is_none_or(|dtype| *dtype == DType::Float32)
+        };
         let described: Vec<(usize, Described)> = operations
             .iter()
-            .enumerate()
-            .filter(|(_, operation)| is_fp32(operation, precision))
-            .filter_map(|(index, operation)| Some((index, describe(operation)?)))
+            .filter(is_fp32)
+            .filter_map(|one| Some((one.index, describe_op(one.operation, &one.op)?)))
             .collect();
         let mut answers = BTreeMap::new();
         for (&kind, trained) in &networks.networks {
             let (mut places, mut rows) = (Vec::new(), Vec::new());
-            for gpu in gpus.clone() {
+            for gpu in gpus {
                 for (index, described) in described.iter().filter(|(_, described)| described.kind == kind) {
                     places.push((gpu.slug.clone(), *index, described.times));
                     rows.extend(inputs(&described.dimensions, gpu));
@@ -275,10 +281,6 @@ fn answer(kind: Kind, trained: &Trained, output: f64, times: f64, row: &[f32]) -
         why.push_str(&outside.join(", "));
     }
     Ok((Micros::known(microseconds), why))
-}
-
-fn is_fp32(operation: &Operation, precision: Option<Precision>) -> bool {
-    precision != Some(Precision::Tf32) && element_type(operation, precision).is_none_or(|dtype| dtype == DType::Float32)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 
 use super::base::Base;
 use super::estimate::{Estimate, OperationPrediction, StepTime};
+use super::rate::HOST_LAUNCH_US;
 use super::warning::{Warning, WarningKind};
 use crate::profile::{Phase, Profile};
 use crate::text;
@@ -15,11 +16,6 @@ use crate::units::{Micros, Range};
 
 /// Share of a step from which on waiting for the host is most of it.
 const WAITING: f64 = 0.5;
-/// What a host takes from one launch to the next, in microseconds, at the least and usually
-/// at most. In 18 public traces (with the profiler on, which slows the host) the launch call
-/// alone takes 3 to 18 µs, and the next comes 8 to 110 µs later, medians by trace; half of
-/// these medians are below 46 µs.
-const LAUNCH_US: [f64; 2] = [5.0, 50.0];
 /// Microseconds of device time a launch below which the host is likely to be the slower one.
 const SHORT_US: f64 = 20.0;
 
@@ -39,7 +35,7 @@ pub(super) fn paced(
     waiting: Micros,
 ) -> Paced {
     let launches = launches(profile, operations);
-    let hosts = LAUNCH_US.map(|each| Micros::known(each * launches));
+    let hosts = HOST_LAUNCH_US.map(|each| Micros::known(each * launches));
     let is_bound = waiting.get() > 0.0 && waiting / step.mid() >= WAITING;
     let predicted = match step {
         StepTime::Predicted(estimate) => estimate,
@@ -72,7 +68,7 @@ fn warning(profile: &Profile, base: &Base) -> Option<Warning> {
     let reach = if base.host_idle / recorded >= WAITING {
         "the recorded step".to_owned()
     } else {
-        format!("{:.0} µs a launch", LAUNCH_US[1])
+        format!("{:.0} µs a launch", HOST_LAUNCH_US[1])
     };
     let text = format!(
         "bound by the host: the device waits for it {:.2} of the {:.2} ms of the recorded step, and a faster GPU hardly shortens that; ranges reach from the device's time alone to {reach} at least",
@@ -90,8 +86,8 @@ fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Es
     let text = format!(
         "bound by the host: {} operations take the device less than {SHORT_US:.0} µs each, and a host launches one in {:.0} to {:.0} µs, all in {:.2} to {:.2} ms; no time is put below the first (a floor by their number, nothing measured), and ranges reach from the device's time alone, as with CUDA graphs, to the second",
         text::grouped(launches),
-        LAUNCH_US[0],
-        LAUNCH_US[1],
+        HOST_LAUNCH_US[0],
+        HOST_LAUNCH_US[1],
         least.as_millis(),
         usual.as_millis()
     );

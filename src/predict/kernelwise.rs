@@ -26,17 +26,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::GpuSpec;
-use crate::predict::Method;
 use crate::predict::learned::Spread;
-use crate::predict::rate::{fp32_product_rate, streaming_bandwidth};
+use crate::predict::method::Method;
+use crate::predict::rate::Rates;
 use crate::profile::Mode;
 use crate::regress::line::Line;
 use crate::units::GpuSlug;
 
 pub use apply::{Across, Answer, Level, Lines};
 pub use file::KernelWiseError;
-pub use layer::Layer;
+pub use layer::{Layer, Layers};
 
 /// The least number of GPUs that tell how a rate goes with a property, as in the paper.
 pub const LEAST_GPUS: usize = 3;
@@ -140,10 +139,10 @@ pub enum Property {
 
 impl Property {
     /// Its value on a GPU.
-    pub fn of(self, gpu: &GpuSpec) -> f64 {
+    pub fn of(self, rates: &Rates<'_>) -> f64 {
         match self {
-            Self::Bandwidth => streaming_bandwidth(gpu).get() / 1e9,
-            Self::ProductRate => fp32_product_rate(gpu).sustained.get() / 1e12,
+            Self::Bandwidth => rates.streaming.value.get() / 1e9,
+            Self::ProductRate => rates.trained_fp32.sustained.get() / 1e12,
         }
     }
 }

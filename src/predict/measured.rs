@@ -13,9 +13,11 @@ use crate::units::{GpuSlug, Micros};
 
 use super::features::{Load, OperatorModel};
 use super::gaussian::{Prior, Process};
-use super::learned::{ModelFacts, Models, Query, Spread, WIDE};
+pub use super::learned::Counts;
+use super::learned::{Correction, Corrections, Models, Query, arithmetic, coordinates, is_host_bound, prior};
 use super::mlp::ModelError;
-use crate::op::{Part, Primitive, element_type, parts};
+use super::rate::Rates;
+use crate::op::{element_type, parts};
 
 /// An operator, measured by itself with events.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,65 +45,11 @@ pub enum Split {
     Other,
 }
 
-/// What measurements on one board say of one model in one kind of arithmetic.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Correction {
-    model: OperatorModel,
-    gpu: GpuSlug,
-    arithmetic: Arithmetic,
-    process: Process,
-}
-
-/// Corrections, and how many operators took part.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Corrections {
-    all: Vec<Correction>,
-    counts: BTreeMap<GpuSlug, Counts>,
-}
-
-/// Operators measured on a board.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// That correct the models.
-    pub used: usize,
-    /// That tell nothing: bound by the host, out of line with the others, not known to the
-    /// models, or beyond the most that are taken.
-    pub passed_over: usize,
-}
-
-/// A correction at one operator.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Corrected {
-    /// Log of measured over predicted time.
-    pub(super) mean: f64,
-    /// Standard deviation of what is left, noise included.
-    pub(super) deviation: f64,
-    /// Variance left of that before anything was measured, 0 to 1.
-    pub(super) left: f64,
-}
-
-/// Kind of arithmetic that a rate holds for: bits of element size and burst rate.
-type Arithmetic = [u64; 2];
-
-/// Standard deviations from the middle to either end of an 80 % range.
-pub(super) const DEVIATIONS: f64 = 1.2816;
-/// Share of the prior variance that is the board's, the same for all sizes. This and the
-/// next two were tried on `NeuSight`'s tables (0.3 to 0.5, 0.01 to 0.5, 1 to 4), where they
-/// made little difference.
-const BOARD_SHARE: f64 = 0.5;
-/// Share of the smooth part.
-const LOCAL_SHARE: f64 = 0.3;
-/// Logarithm (base 2) of the factor in size over which the smooth part changes.
-const LENGTH: f64 = 2.0;
-/// Below this multiple of the host's launch an operator tells nothing of the device.
-const HOST_BOUND: f64 = 1.3;
 /// How far a launch differs from board to board and host to host, in microseconds: short
 /// operators may all be longer by it, which says nothing of the device.
 const LAUNCH_DEVIATION_US: f64 = 30.0;
 /// The same where calls were queued: the launch is the device's own.
 const QUEUED_DEVIATION_US: f64 = 1.0;
-/// The longest time that is taken for a bare launch from the host, in microseconds.
-const LONGEST_LAUNCH_US: f64 = 60.0;
 /// So many operators are needed to tell that one is out of line.
 const FEWEST_FOR_OUTLIERS: usize = 8;
 /// Out of line: so many times the median deviation from the median, in units of a standard
@@ -109,61 +57,6 @@ const FEWEST_FOR_OUTLIERS: usize = 8;
 const OUTLIER: f64 = 3.0;
 /// Operators that one correction is made from.
 const MOST: usize = 200;
-
-/// Before anything was measured on a board, by what the models get wrong on such boards.
-pub(super) fn prior(facts: &ModelFacts, gpu: &GpuSpec) -> Prior {
-    let seen = facts.boards.contains_key(gpu.slug.as_str());
-    let Spread { low, high, .. } = if seen { facts.seen } else { facts.unseen }.unwrap_or(WIDE);
-    let deviation = (high / low).ln().max(0.02) / (2.0 * DEVIATIONS);
-    let total = deviation * deviation;
-    Prior { board: total * BOARD_SHARE, local: total * LOCAL_SHARE, noise: total * (1.0 - BOARD_SHARE - LOCAL_SHARE) }
-}
-
-/// Whether a time by itself is mostly the host's launch.
-pub(super) fn is_host_bound(time: Micros, facts: &ModelFacts) -> bool {
-    time.get() < HOST_BOUND * facts.host_us.min(LONGEST_LAUNCH_US)
-}
-
-/// Where an operator lies among the others: the logs of its sizes.
-pub(super) fn coordinates(part: &Part) -> Vec<f64> {
-    part.primitive.sizes().iter().map(|size| size.max(1.0).log2() / LENGTH).collect()
-}
-
-/// Products and convolutions err by their rate, which is another in another precision; the
-/// rest by the memory, which is the same.
-pub(super) fn arithmetic(query: &Query<'_>) -> Arithmetic {
-    match query.part.primitive {
-        Primitive::Product { .. } | Primitive::Convolution { .. } => {
-            [query.part.element_bytes.to_bits(), query.rate.burst.get().to_bits()]
-        }
-        _ => [0; 2],
-    }
-}
-
-impl Corrections {
-    /// The process of a query's model on its board; `None` where nothing was measured.
-    pub(super) fn process(&self, model: OperatorModel, query: &Query<'_>) -> Option<&Process> {
-        if self.all.is_empty() {
-            return None;
-        }
-        let arithmetic = arithmetic(query);
-        self.all
-            .iter()
-            .find(|one| one.model == model && one.arithmetic == arithmetic && one.gpu == query.gpu.slug)
-            .map(|one| &one.process)
-    }
-
-    pub(super) fn of(&self, model: OperatorModel, query: &Query<'_>) -> Option<Corrected> {
-        let process = self.process(model, query)?;
-        let (mean, variance) = process.at(&coordinates(&query.part));
-        let variance = variance + process.prior().noise;
-        Some(Corrected { mean, deviation: variance.sqrt(), left: (variance / process.prior().total()).min(1.0) })
-    }
-
-    pub(super) fn counts(&self, gpu: &GpuSlug) -> Option<Counts> {
-        self.counts.get(gpu).copied()
-    }
-}
 
 /// Residuals of one model on one board.
 #[derive(Default)]
@@ -185,19 +78,21 @@ impl Models {
         let plain = Self::new(self.ensembles().clone(), self.steps().clone());
         let mut corrections = Corrections::default();
         let (mut queries, mut times) = (Vec::new(), Vec::new());
-        for one in measured {
+        let rates: Vec<Rates<'_>> = measured.iter().map(|one| Rates::new(one.gpu)).collect();
+        for (one, rates) in measured.iter().zip(&rates) {
             corrections.counts.entry(one.gpu.slug.clone()).or_default().passed_over += 1;
             let dtype = element_type(one.operation, one.precision);
-            let rate = self.rate(one.gpu, dtype.as_ref(), one.precision);
             // Of several parts only the sum is known.
             if let [part] = parts(one.operation, one.precision)[..] {
                 // Queued calls follow each other as those of a step do.
                 let load = if one.queued { Load::Step } else { Load::Alone };
-                queries.push(Query { part, gpu: one.gpu, rate, load });
+                let gpu = plain.on(rates);
+                let rate = gpu.rate(dtype.as_ref(), one.precision);
+                queries.push(Query { part, gpu, rate, load });
                 times.push((one.time, one.queued));
             }
         }
-        let mut by_model: BTreeMap<(OperatorModel, &GpuSlug, Arithmetic), Residuals> = BTreeMap::new();
+        let mut by_model: BTreeMap<(OperatorModel, &GpuSlug, [u64; 2]), Residuals> = BTreeMap::new();
         for ((query, (time, queued)), predicted) in queries.iter().zip(&times).zip(plain.times(&queries)?) {
             let Some(model) = OperatorModel::of(&query.part.primitive) else { continue };
             let (Some(predicted), Some(ensemble)) = (predicted, plain.ensembles().get(&model)) else { continue };
@@ -211,11 +106,11 @@ impl Models {
             }
             let device = (time.get() - launch).max(0.3 * time.get());
             let log = (device / (predicted.time.get() - launch).max(1e-3)).ln();
-            let own = by_model.entry((model, &query.gpu.slug, arithmetic(query))).or_default();
+            let own = by_model.entry((model, query.gpu.slug(), arithmetic(query))).or_default();
             own.points.push(coordinates(&query.part));
             own.logs.push(log);
             own.launches.push(if *queued { QUEUED_DEVIATION_US } else { LAUNCH_DEVIATION_US } / device);
-            own.prior = Some(prior(&ensemble.facts, query.gpu));
+            own.prior = Some(prior(&ensemble.facts, query.gpu.rates.gpu));
         }
         for ((model, gpu, arithmetic), residuals) in by_model {
             let Some(prior) = residuals.prior else { continue };
@@ -252,7 +147,7 @@ fn in_line(logs: &[f64]) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::catalog::Layer;
-    use crate::predict::learned::{Ensemble, StepFacts};
+    use crate::predict::learned::{Ensemble, ModelFacts, Spread, StepFacts};
     use crate::predict::mlp::{Activation, Architecture, Mlp};
     use crate::profile::{DType, Phase};
 

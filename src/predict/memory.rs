@@ -14,10 +14,9 @@ use crate::regress::line::{Line, Point};
 use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
+use super::rate::Rates;
 use crate::op::{Family, family, volume};
 
-/// Share of nominal memory that a process can use.
-const USABLE_SHARE: f64 = 0.92;
 /// Context, libraries and workspaces of a process.
 const CONTEXT_BYTES: f64 = 1e9;
 /// Parameter, gradient and two moments of Adam in FP32; with mixed precision the same sum
@@ -92,8 +91,8 @@ impl MemoryNeed {
     }
 
     /// The answer for one GPU, with its reason.
-    pub fn fit(&self, gpu: &GpuSpec) -> MemoryFit {
-        let usable = gpu.memory * USABLE_SHARE;
+    pub fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
+        let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
         let answer = |fits, needed, reason| MemoryFit { fits, needed, usable, reason };
         let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
         if let Some(needed) = self.peak.filter(|_| self.widened) {
@@ -289,8 +288,8 @@ impl MemoryLine {
 
     /// The largest batch that fits on a GPU; `None` where not even one sample does, or where
     /// memory does not grow with the batch.
-    pub fn largest(&self, gpu: &GpuSpec) -> Option<u64> {
-        let left = (gpu.memory * USABLE_SHARE).get() - CONTEXT_BYTES - self.fixed.get();
+    pub fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
+        let left = rates.usable_memory.value.get() - CONTEXT_BYTES - self.fixed.get();
         let batch = (left / self.per_sample.get()).floor();
         (batch.is_finite() && batch >= 1.0).then_some(batch as u64)
     }
@@ -387,7 +386,7 @@ mod tests {
     }
 
     fn fits(profile: &Profile, origin: Option<&str>, gpu: &str) -> Fits {
-        MemoryNeed::of(profile, origin.map(spec).as_ref()).fit(&spec(gpu)).fits
+        MemoryNeed::of(profile, origin.map(spec).as_ref()).fit(&(&spec(gpu)).into()).fits
     }
 
     #[test]
@@ -427,7 +426,8 @@ mod tests {
         let of = line(&[(16, 4.0), (32, 6.0), (64, 10.0)], None).unwrap();
         assert!((of.peak(128).get() / GIB - 18.0).abs() < 1e-9 && !of.is_upper_bound());
         // 14.72 of the T4's 16 GB, less the process (0.93) and 2 fixed, at 1/8 a sample.
-        let t4 = spec("t4");
+        let gpu = spec("t4");
+        let t4 = Rates::new(&gpu);
         assert_eq!(of.largest(&t4), Some(94));
         assert_eq!((of.need(94).fit(&t4).fits, of.need(95).fit(&t4).fits), (Fits::Yes, Fits::No));
         assert!(of.need(95).fit(&t4).reason.contains("line through recorded peaks"));
@@ -460,7 +460,8 @@ mod tests {
             });
             profile
         };
-        let (small, large, t4) = (computed(4.0), computed(6.0), spec("t4"));
+        let (small, large, gpu) = (computed(4.0), computed(6.0), spec("t4"));
+        let t4 = Rates::new(&gpu);
         let need = MemoryNeed::of(&small, None);
         assert!(need.fit(&t4).reason.contains("(peak computed from shapes, not checked on a GPU, and 1 GB"));
         assert!(need.in_32_bits().fit(&t4).reason.contains("twice what was computed in 16 bits"));
@@ -480,7 +481,8 @@ mod tests {
     fn an_upper_bound_says_yes_or_nothing() {
         let of = |gib: f64| Bytes::known(gib * GIB + CONTEXT_BYTES);
         let line = MemoryLine::at_most([(16, of(4.0)), (32, of(6.0))]).unwrap();
-        let t4 = spec("t4");
+        let gpu = spec("t4");
+        let t4 = Rates::new(&gpu);
         assert_eq!(line.largest(&t4), Some(94));
         assert_eq!((line.need(94).fit(&t4).fits, line.need(95).fit(&t4).fits), (Fits::Yes, Fits::Unknown));
         assert_eq!(MemoryNeed::unseen(None, None).fit(&t4).fits, Fits::Unknown);

@@ -1,11 +1,12 @@
 //! What is to be said with a step's number: doubts, fall-backs, and what went into it.
 
 use super::base::Base;
-use super::estimate::{Method, MethodShare, OperationPrediction};
+use super::estimate::{MethodShare, OperationPrediction};
 use super::learned::Models;
-use super::roofline::TYPICAL_BANDWIDTH_SHARE;
+use super::method::Method;
+use super::rate::{Rates, Source};
 use super::route::Fitted;
-use crate::catalog::{BandwidthKind, GpuSpec};
+use super::shares::far_share;
 use crate::profile::{Mode, Phase, Profile};
 
 /// What is to be said of a step by fitted lines.
@@ -26,27 +27,15 @@ pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<Strin
     notes
 }
 
-/// Share of the device time in operations outside what the models were trained on.
-pub(super) fn far_share(operations: &[OperationPrediction]) -> f64 {
-    let (mut far, mut all) = (0.0, 0.0);
-    for operation in operations {
-        let Some(time) = &operation.time else { continue };
-        let total = time.range.mid.get() * f64::from(operation.count);
-        all += total;
-        far += if operation.is_far { total } else { 0.0 };
-    }
-    if all > 0.0 { far / all } else { 0.0 }
-}
-
 /// What is to be said of the learned models' part.
 pub(super) fn of_models(
-    (gpu, mode): (&GpuSpec, Mode),
+    (rates, mode): (&Rates<'_>, Mode),
     operations: &[OperationPrediction],
     shares: &[MethodShare],
     base: Option<&Base>,
     models: Option<&Models>,
 ) -> Vec<String> {
-    let mut notes = Vec::new();
+    let (mut notes, gpu) = (Vec::new(), rates.gpu);
     let is_learned = |share: &MethodShare| matches!(share.method, Method::Learned | Method::LearnedRatio);
     let Some(models) = models.filter(|_| shares.iter().any(is_learned)) else { return notes };
     if shares.iter().any(|share| share.method == Method::Learned) && base.is_none_or(|base| base.deviation != 1.0) {
@@ -63,7 +52,7 @@ pub(super) fn of_models(
     } else if !models.has_seen(gpu) {
         notes.push("never measured here: ranges come from GPUs that the models had not seen".to_owned());
     }
-    let rate = models.rate(gpu, None, None);
+    let rate = models.on(rates).rate(None, None);
     if rate.is_power_limited() {
         notes.push(format!(
             "power-limited to {:.1} of {:.1} TFLOP/s (FP32)",
@@ -79,16 +68,16 @@ pub(super) fn of_models(
 }
 
 /// Doubts about the GPU's figures, and operations left out.
-pub(super) fn of_gpu(gpu: &GpuSpec, operations: &[OperationPrediction], profile: &Profile) -> Vec<String> {
-    let mut notes = Vec::new();
+pub(super) fn of_gpu(rates: &Rates<'_>, operations: &[OperationPrediction], profile: &Profile) -> Vec<String> {
+    let (mut notes, gpu) = (Vec::new(), rates.gpu);
     if gpu.is_doubtful() {
         notes.push(format!("catalog figures not confirmed: {}", gpu.unconfirmed.join("; ")));
     }
     if let Some(calibration) = &gpu.calibration {
         notes.push(format!("bandwidth and rates of products as calibrated on {}", calibration.day()));
     }
-    if gpu.bandwidth().1 == BandwidthKind::Nominal {
-        notes.push(format!("bandwidth assumed: {:.0} % of the specification", TYPICAL_BANDWIDTH_SHARE * 100.0));
+    if let Source::Rule(rule) = rates.bandwidth.source {
+        notes.push(format!("bandwidth assumed: {rule}"));
     }
     let silent = operations
         .iter()

@@ -16,9 +16,10 @@ use crate::catalog::GpuSpec;
 use crate::profile::{DType, Operation, Phase, Precision, Profile, is_host_transfer};
 use crate::units::{Bytes, Micros, Range};
 
+use super::decoded::Decoded;
 use super::estimate::{Estimate, OperationPrediction};
+use super::rate::Rates;
 use super::roofline::roofline;
-use super::route::Routed;
 use crate::op::name::{self, Form, Name, NormalisationForm};
 use crate::op::{Family, Work};
 
@@ -31,50 +32,58 @@ const SAME_STEP_ERROR: f64 = 0.118;
 const GPUS_NAMED: usize = 6;
 
 /// From the recorded precision to the one asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Change {
     from: Precision,
     to: Precision,
     /// Whether the profile says what it was recorded in.
     recorded: bool,
+    /// By operation: its element type and its work in the precision asked for; `None` where
+    /// neither changes.
+    operations: Vec<Option<(DType, Work)>>,
 }
 
 impl Change {
     /// What is to be changed; `None` where nothing is.
-    pub(super) fn asked(profile: &Profile, to: Option<Precision>) -> Option<Self> {
+    pub(super) fn asked(profile: &Profile, to: Option<Precision>, decoded: &[Decoded<'_>]) -> Option<Self> {
         let to = to?;
         let recorded = profile.workload.precision;
         let from = recorded.unwrap_or_else(|| infer(&profile.operations));
-        (from != to).then_some(Self { from, to, recorded: recorded.is_some() })
+        if from == to {
+            return None;
+        }
+        let mut change = Self { from, to, recorded: recorded.is_some(), operations: Vec::new() };
+        change.operations = decoded.iter().map(|one| change.changed(one)).collect();
+        Some(change)
     }
 
     /// The precision asked for.
-    pub(super) const fn to(self) -> Precision {
+    pub(super) const fn to(&self) -> Precision {
         self.to
     }
 
     /// What is said with every prediction so changed.
-    pub(super) fn note(self) -> String {
+    pub(super) fn note(&self) -> String {
         format!("predicted in {}, recorded in {}", self.to, self.from)
     }
 
     /// Whether tensors may become larger than they were recorded.
-    pub(super) const fn widens(self) -> bool {
+    pub(super) const fn widens(&self) -> bool {
         !is_wide(self.from) && is_wide(self.to)
     }
 
     /// What holds on every GPU.
-    pub(super) fn notes(self, routed: &[Routed<'_>]) -> Vec<String> {
-        let Self { from, to, recorded } = self;
+    pub(super) fn notes(&self, decoded: &[Decoded<'_>]) -> Vec<String> {
+        let &Self { from, to, recorded, .. } = self;
         let source = if recorded { "as recorded" } else { "taken from the element types; the profile does not say" };
         let mut notes = vec![format!(
             "precision changed from {from} ({source}) to {to} by the rates and element sizes of both on each GPU (Daydream's rule; Habitat found {:.1} % mean error with it), ranges widened for it",
             CHANGED_STEP_ERROR * 100.0
         )];
-        let casts: u64 = routed
+        let casts: u64 = decoded
             .iter()
-            .filter(|routed| name::is_cast(&routed.operation.name))
-            .map(|routed| u64::from(routed.operation.count))
+            .filter(|decoded| name::is_cast(&decoded.operation.name))
+            .map(|decoded| u64::from(decoded.operation.count))
             .sum();
         if mixes(from) && !mixes(to) && casts > 0 {
             notes.push(format!(
@@ -88,7 +97,7 @@ impl Change {
     }
 
     /// The GPUs that keep the recorded precision, in one line; `None` where all change.
-    pub(super) fn kept_on(self, refused: &[&GpuSpec]) -> Option<String> {
+    pub(super) fn kept_on(&self, refused: &[&GpuSpec]) -> Option<String> {
         let shown = refused.iter().take(GPUS_NAMED).map(|gpu| gpu.slug.as_str()).collect::<Vec<_>>().join(", ");
         let more = match refused.len().saturating_sub(GPUS_NAMED) {
             0 => String::new(),
@@ -99,7 +108,7 @@ impl Change {
     }
 
     /// Why `gpu` cannot run in the precision asked for, where it cannot.
-    pub(super) fn refused_by(self, gpu: &GpuSpec) -> Option<String> {
+    pub(super) fn refused_by(&self, gpu: &GpuSpec) -> Option<String> {
         let peak = &gpu.peak;
         let (name, rate) = match self.to {
             Precision::Fp32 => return None,
@@ -114,21 +123,21 @@ impl Change {
 
     /// Scales the predictions of one GPU, operation by operation; gives what to note.
     pub(super) fn apply(
-        self,
-        gpu: &GpuSpec,
-        routed: &[Routed<'_>],
+        &self,
+        rates: &Rates<'_>,
+        decoded: &[Decoded<'_>],
         operations: &mut [OperationPrediction],
     ) -> Option<String> {
         let (mut all, mut unknown) = (Micros::ZERO, Micros::ZERO);
-        for (routed, prediction) in routed.iter().zip(operations) {
+        for ((decoded, changed), prediction) in decoded.iter().zip(&self.operations).zip(operations) {
             let Some(time) = &mut prediction.time else { continue };
             let total = time.range.mid * f64::from(prediction.count);
             all += total;
-            let Some(work) = &routed.work else {
-                unknown += if routed.family == Family::View { Micros::ZERO } else { total };
+            let Some(work) = &decoded.work else {
+                unknown += if decoded.family == Family::View { Micros::ZERO } else { total };
                 continue;
             };
-            let factor = self.factor(gpu, routed, work);
+            let factor = changed.as_ref().map_or(1.0, |changed| self.factor(rates, decoded, work, changed));
             if (factor - 1.0).abs() > 1e-9 {
                 let range = time.range.map(|time| time * factor);
                 *time = widened(Estimate { range, ..*time });
@@ -143,23 +152,28 @@ impl Change {
     }
 
     /// Time in the precision asked for over time in the recorded one.
-    fn factor(self, gpu: &GpuSpec, routed: &Routed<'_>, work: &Work) -> f64 {
-        let Some(before) = &routed.dtype else { return 1.0 };
-        let (Some(size), true) = (before.size_bytes(), is_floating(before)) else { return 1.0 };
-        let operation = routed.operation;
-        if is_host_transfer(&operation.name) || operation.kernels.iter().any(|kernel| is_host_transfer(&kernel.name)) {
-            return 1.0;
-        }
-        let after = self.element(operation, routed.family, before);
-        let scale = after.size_bytes().unwrap_or(size) as f64 / size as f64;
-        let changed = Work { bytes: Bytes::known(work.bytes.get() * scale), ..*work };
-        let (here, _) = roofline(gpu, work, Some(before), Some(self.from));
-        let (there, _) = roofline(gpu, &changed, Some(&after), Some(self.to));
+    fn factor(&self, rates: &Rates<'_>, decoded: &Decoded<'_>, work: &Work, (after, changed): &(DType, Work)) -> f64 {
+        let (here, _) = roofline(rates, work, decoded.dtype.as_ref(), Some(self.from));
+        let (there, _) = roofline(rates, changed, Some(after), Some(self.to));
         there / here
     }
 
+    /// Element type and work of an operation in the precision asked for; `None` where neither
+    /// is known to change.
+    fn changed(&self, decoded: &Decoded<'_>) -> Option<(DType, Work)> {
+        let before = decoded.dtype.as_ref().filter(|before| is_floating(before))?;
+        let (size, work, operation) = (before.size_bytes()?, decoded.work?, decoded.operation);
+        if is_host_transfer(&operation.name) || operation.kernels.iter().any(|kernel| is_host_transfer(&kernel.name)) {
+            return None;
+        }
+        let after = self.element(operation, decoded.family, before);
+        let scale = after.size_bytes().unwrap_or(size) as f64 / size as f64;
+        let bytes = Bytes::known(work.bytes.get() * scale);
+        Some((after, Work { bytes, ..work }))
+    }
+
     /// The element type of an operation in the precision asked for.
-    fn element(self, operation: &Operation, family: Family, recorded: &DType) -> DType {
+    fn element(&self, operation: &Operation, family: Family, recorded: &DType) -> DType {
         let half = match self.to {
             Precision::Fp32 | Precision::Tf32 => None,
             Precision::Fp16 | Precision::AmpFp16 => Some(DType::Float16),

@@ -1,55 +1,325 @@
-//! What a GPU sustains, told from its data sheet: the rate of long matrix products and the
-//! bandwidth of streaming kernels. Properties of the GPU by itself, the same rules for every
-//! board, so that the learned models need to know nothing else that tells boards apart.
+//! What a GPU sustains: one table of rates for each GPU, every figure with its source.
 //!
-//! A product runs at the lowest of
-//! - issue: 95 % of the FP32 peak; 77 % on multiprocessors with 128 lanes from compute
-//!   capability 8.6 on, which cannot issue to all lanes in every cycle (50.9 of 66.9 TFLOP/s
-//!   on an H100 in `NeuSight`'s operator tables); on AMD's CDNA 1 and 2 60 % of the FP32
-//!   matrix peak, which is twice the vector peak (51–68 % of the BF16 peak were reached on
-//!   AMD boards in stas00/ml-engineering's table);
-//! - power: board power over the energy that a TFLOP takes in that generation.
-//!   A T4 (70 W) holds 3.2–4.4 of 8.1 TFLOP/s and an A100 of 250 W 16.3 of 19.5.
+//! Rooflines, wave scaling, learned and linear models, memory and communication take their
+//! figures of a GPU from here. A figure is measured ([`Source::Calibrated`]), published, taken
+//! from the specification, or estimated by a rule whose name it carries. The rules:
 //!
-//! Power limits bite after a while: a short burst runs at the issue rate.
+//! - copies reach 83 % of the nominal bandwidth, the median of measured over nominal in the
+//!   catalog (0.68–0.88; a test recomputes it);
+//! - streaming kernels reach 87 % of nominal on HBM, 80 % on AMD's, 76 % on GDDR with error
+//!   correction (`NeuSight`'s elementwise tables: V100 92 %, A100 87 %, P100 76 %, T4 and P4
+//!   75 %; MI100 80 %), or what the catalog's `[streaming]` states. Where a measurement was
+//!   published, the geometric mean of that share and 1.1 times the measurement;
+//! - matrix cores reach 80 % of their peak (77–87 % on NVIDIA GPUs measured);
+//! - FP32 on the vector units reaches the peak, but 70 % of it on multiprocessors with 128
+//!   lanes from compute capability 8.6 on, which cannot issue to all of them in long
+//!   sequences, and half of it on CDNA 3, whose figure counts packed arithmetic;
+//! - long FP32 products run at the lowest of issue and power. Issue: 95 % of the FP32 peak;
+//!   77 % on multiprocessors with 128 lanes from compute capability 8.6 on (50.9 of
+//!   66.9 TFLOP/s on an H100 in `NeuSight`'s operator tables); on AMD's CDNA 1 and 2 60 % of the
+//!   FP32 matrix peak, which is twice the vector peak (51–68 % of the BF16 peak were reached on
+//!   AMD GPUs in stas00/ml-engineering's table). Power: the GPU's limit over the energy that a
+//!   TFLOP takes in that generation; it bites after a while, so a short burst runs at the
+//!   issue rate. A T4 (70 W) holds 3.2–4.4 of 8.1 TFLOP/s and an A100 of 250 W 16.3 of 19.5.
 
-use crate::catalog::{BandwidthKind, GpuSpec, Vendor};
-use crate::profile::{DType, Precision};
-use crate::units::{BytesPerSecond, FlopsPerSecond};
+use std::fmt;
 
-use super::roofline::sustained_rate;
+use serde::Serialize;
+
+use crate::catalog::{GpuSpec, Vendor};
 use crate::op::Arithmetic;
+use crate::profile::{DType, Precision};
+use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond};
 
+/// Median of measured over nominal bandwidth among the GPUs of the catalog.
+pub const TYPICAL_BANDWIDTH_SHARE: f64 = 0.83;
+/// Published measurements of bandwidth (by copies) are below what elementwise kernels reach.
+const STREAM_OVER_PUBLISHED: f64 = 1.1;
+/// Share of the tensor peak that long matrix products reach, where none was measured.
+const TYPICAL_MATRIX_SHARE: f64 = 0.80;
+/// Share of the FP32 peak on multiprocessors with 128 lanes (8.6 and later).
+const WIDE_SM_SHARE: f64 = 0.70;
+/// The architecture whose FP32 figure counts packed or matrix arithmetic, which kernels
+/// written for plain FP32 do not reach.
+const PACKED_ARCHITECTURE: &str = "CDNA 3";
+/// Its rate without; also the share of its BF16 peak that a MI300X was measured to reach.
+const PACKED_SHARE: f64 = 0.5;
 /// Share of the FP32 peak that long products reach on multiprocessors of 64 lanes.
 const ISSUE_SHARE: f64 = 0.95;
 /// The same with 128 lanes, compute capability 8.6 and later.
 const WIDE_ISSUE_SHARE: f64 = 0.77;
 /// Share of the FP32 matrix peak of CDNA 1 and 2.
 const CDNA_SHARE: f64 = 0.6;
+/// Share of nominal memory that a process can use.
+const USABLE_SHARE: f64 = 0.92;
 
-/// A rate that holds, and one that holds for less than a millisecond.
+/// Device time, in microseconds, of the shortest kernels in recorded traces: no launch takes less.
+pub const SHORTEST_KERNEL_US: f64 = 1.5;
+/// What a launch costs within a step, in microseconds, where launches follow each other closely.
+pub const STEP_LAUNCH_US: f64 = 2.0;
+/// What it costs where an operator is measured alone with events; the excess over
+/// [`STEP_LAUNCH_US`] does not occur in a step. (Elementwise kernels of `NeuSight`'s tables
+/// take 10–14 µs more than their traffic.)
+pub const ALONE_LAUNCH_US: f64 = 13.0;
+/// The longest time, in microseconds, that is taken for a bare launch from the host.
+pub const LONGEST_LAUNCH_US: f64 = 60.0;
+/// What a host takes from one launch to the next, in microseconds, at the least and usually
+/// at most. In 18 public traces (with the profiler on, which slows the host) the launch call
+/// alone takes 3 to 18 µs, and the next comes 8 to 110 µs later, medians by trace; half of
+/// these medians are below 46 µs.
+pub const HOST_LAUNCH_US: [f64; 2] = [5.0, 50.0];
+
+/// Where a figure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Measured on this GPU by `habitat-tui calibrate`.
+    Calibrated,
+    /// Measured and published; the catalog has the reference.
+    Published,
+    /// Stated by the maker.
+    Specified,
+    /// Estimated by the rule of this name, from the specification.
+    Rule(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Calibrated => "calibrated",
+            Self::Published => "published measurement",
+            Self::Specified => "specification",
+            Self::Rule(rule) => rule,
+        })
+    }
+}
+
+/// A figure with its source.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figure<T> {
+    /// The figure.
+    pub value: T,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+impl<T> Figure<T> {
+    const fn new(value: T, source: Source) -> Self {
+        Self { value, source }
+    }
+}
+
+/// A rate of products that holds, and one that holds for less than a millisecond.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProductRate {
     /// Under load for seconds.
     pub sustained: FlopsPerSecond,
     /// In a short burst; at least the sustained rate.
     pub burst: FlopsPerSecond,
+    /// Where they come from.
+    pub source: Source,
 }
 
 impl ProductRate {
-    /// Whether the board's power is what limits it.
+    /// Whether the GPU's power limit is what limits it.
     pub fn is_power_limited(&self) -> bool {
         self.sustained.get() < 0.9 * self.burst.get()
     }
+
+    const fn steady(rate: Figure<FlopsPerSecond>) -> Self {
+        Self { sustained: rate.value, burst: rate.value, source: rate.source }
+    }
 }
 
-/// Watts of board power that a sustained TFLOP/s of FP32 products takes, by architecture.
+/// How fast the GPUs of one machine exchange data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Link {
+    /// Bus bandwidth that an all-reduce reaches: 80 % of one-way `NVLink`, else half of
+    /// PCI Express x16 (4 GB/s at generation 1, doubled by each; generation 3 where unknown).
+    pub bus: Figure<BytesPerSecond>,
+    /// What whole training scripts reach: 30 GB/s with `NVLink` 4 or later, else 8 GB/s
+    /// (see [`scale`](super::scale)).
+    pub effective: Figure<BytesPerSecond>,
+}
+
+/// `NVLink`, both directions, from which machines reach the higher effective bandwidth.
+const FAST_NVLINK: f64 = 900e9;
+
+impl Link {
+    /// From `NVLink` (both directions; `None` where not known) and the PCI Express generation.
+    pub fn new(nvlink: Option<BytesPerSecond>, pcie_generation: Option<u8>) -> Self {
+        let bus = match nvlink {
+            Some(nvlink) if nvlink.get() > 0.0 => {
+                Figure::new(nvlink * 0.5 * 0.8, Source::Rule("80 % of one-way NVLink"))
+            }
+            _ => {
+                let generation = i32::from(pcie_generation.unwrap_or(3));
+                let one_way = BytesPerSecond::known(2e9 * 2f64.powi(generation));
+                Figure::new(one_way * 0.5, Source::Rule("half of PCI Express x16"))
+            }
+        };
+        let is_fast = nvlink.is_some_and(|nvlink| nvlink.get() >= FAST_NVLINK);
+        let effective = BytesPerSecond::known(if is_fast { 30e9 } else { 8e9 });
+        Self { bus, effective: Figure::new(effective, Source::Rule("whole training scripts")) }
+    }
+}
+
+/// Element types with matrix cores of their own, as the catalog names them.
+const MATRIX_TYPES: [&str; 4] = ["tf32", "fp16", "bf16", "fp8"];
+
+/// Which of [`MATRIX_TYPES`] the products of an operation use, if any.
+const fn matrix_type(dtype: Option<&DType>, precision: Option<Precision>) -> Option<usize> {
+    match (dtype, precision) {
+        (Some(DType::Float16), _) => Some(1),
+        (Some(DType::Bfloat16), _) => Some(2),
+        (Some(DType::Float8E4m3 | DType::Float8E5m2), _) => Some(3),
+        (None | Some(DType::Float32), Some(Precision::Tf32)) => Some(0),
+        _ => None,
+    }
+}
+
+/// What one GPU sustains.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates<'a> {
+    /// The GPU.
+    pub gpu: &'a GpuSpec,
+    /// Memory bandwidth that copies reach.
+    pub bandwidth: Figure<BytesPerSecond>,
+    /// Memory bandwidth that streaming kernels reach.
+    pub streaming: Figure<BytesPerSecond>,
+    /// The same without a calibration: what the learned models were trained with.
+    pub trained_streaming: Figure<BytesPerSecond>,
+    /// FP32 arithmetic element by element, on the vector units.
+    pub vector: Figure<FlopsPerSecond>,
+    /// Long FP32 products, as calibrated where they were.
+    pub fp32: ProductRate,
+    /// The same by rule alone: what the learned models were trained with, whose offsets hold
+    /// what was measured on each GPU.
+    pub trained_fp32: ProductRate,
+    /// FP32 products as measured, here or elsewhere.
+    measured_fp32: Option<Figure<FlopsPerSecond>>,
+    /// Products on matrix cores, by [`MATRIX_TYPES`]; `None` where the GPU has none for it.
+    matrix: [Option<Figure<FlopsPerSecond>>; 4],
+    /// Memory that a process may use.
+    pub usable_memory: Figure<Bytes>,
+    /// To the other GPUs of its machine.
+    pub link: Link,
+}
+
+impl<'a> From<&'a GpuSpec> for Rates<'a> {
+    fn from(gpu: &'a GpuSpec) -> Self {
+        Self::new(gpu)
+    }
+}
+
+impl<'a> Rates<'a> {
+    /// The table of one GPU.
+    pub fn new(gpu: &'a GpuSpec) -> Self {
+        let calibrated = gpu.calibration.as_ref().and_then(|calibration| calibration.bandwidth());
+        let calibrated = calibrated.map(|bandwidth| Figure::new(bandwidth, Source::Calibrated));
+        let trained_streaming = streaming_by_rule(gpu);
+        let trained_fp32 = fp32_by_rule(gpu);
+        let calibrated_fp32 = gpu.calibration.as_ref().and_then(|calibration| calibration.rate("fp32"));
+        let peaks = [gpu.peak.tf32_tensor, gpu.peak.fp16_tensor, gpu.peak.bf16_tensor, gpu.peak.fp8_tensor];
+        let mut matrix = [None; 4];
+        for ((rate, peak), name) in matrix.iter_mut().zip(peaks).zip(MATRIX_TYPES) {
+            let by_rule = |peak: FlopsPerSecond| {
+                Figure::new(peak * TYPICAL_MATRIX_SHARE, Source::Rule("80 % of the matrix peak"))
+            };
+            *rate = peak.map(|peak| measured(gpu, name).unwrap_or_else(|| by_rule(peak)));
+        }
+        Self {
+            gpu,
+            bandwidth: calibrated.or_else(|| published_bandwidth(gpu)).unwrap_or_else(|| {
+                let share = gpu.memory_bandwidth * TYPICAL_BANDWIDTH_SHARE;
+                Figure::new(share, Source::Rule("83 % of the specification"))
+            }),
+            streaming: calibrated.unwrap_or(trained_streaming),
+            trained_streaming,
+            vector: vector_by_rule(gpu),
+            fp32: calibrated_fp32.map_or(trained_fp32, |sustained| ProductRate {
+                sustained,
+                burst: trained_fp32.burst.max(sustained),
+                source: Source::Calibrated,
+            }),
+            trained_fp32,
+            measured_fp32: measured(gpu, "fp32"),
+            matrix,
+            usable_memory: Figure::new(gpu.memory * USABLE_SHARE, Source::Rule("92 % of the memory")),
+            link: Link::new(gpu.nvlink, gpu.pcie_generation),
+        }
+    }
+
+    /// The rate at which the GPU does the arithmetic of an operation, and a note where the
+    /// precision asked for had to be replaced.
+    pub fn arithmetic(
+        &self,
+        arithmetic: Arithmetic,
+        dtype: Option<&DType>,
+        precision: Option<Precision>,
+    ) -> (FlopsPerSecond, Option<String>) {
+        let vector = self.vector.value;
+        if arithmetic == Arithmetic::Vector {
+            return (vector, None);
+        }
+        match matrix_type(dtype, precision).map(|index| (self.matrix[index], MATRIX_TYPES[index])) {
+            Some((Some(rate), _)) => (rate.value, None),
+            Some((None, name)) => {
+                (vector, Some(format!("{} has no {name} matrix rate: FP32 rate taken", self.gpu.slug)))
+            }
+            // The FP32 rates of the catalog are of matrix products.
+            None if arithmetic == Arithmetic::Product => (self.measured_fp32.map_or(vector, |rate| rate.value), None),
+            None => (vector, None),
+        }
+    }
+
+    /// The rate of long products in the element type; that of FP32 where the GPU has no
+    /// matrix cores for it. `as_trained` leaves a calibrated FP32 rate aside.
+    pub fn product(&self, dtype: Option<&DType>, precision: Option<Precision>, as_trained: bool) -> ProductRate {
+        let fp32 = if as_trained { self.trained_fp32 } else { self.fp32 };
+        match (matrix_type(dtype, precision), dtype) {
+            (Some(index), _) => self.matrix[index].map_or(fp32, ProductRate::steady),
+            (None, None | Some(DType::Float32)) => fp32,
+            // 64-bit and whole numbers: what is known of FP32 products, without a burst.
+            (None, Some(_)) => ProductRate::steady(self.measured_fp32.unwrap_or(self.vector)),
+        }
+    }
+}
+
+/// The rate that products of an element type were measured to reach: calibrated, else the
+/// fastest published one.
+fn measured(gpu: &GpuSpec, dtype: &str) -> Option<Figure<FlopsPerSecond>> {
+    let calibrated = gpu.calibration.as_ref().and_then(|calibration| calibration.rate(dtype));
+    let published = || gpu.fastest_published(dtype).map(|rate| Figure::new(rate, Source::Published));
+    calibrated.map(|rate| Figure::new(rate, Source::Calibrated)).or_else(published)
+}
+
+fn published_bandwidth(gpu: &GpuSpec) -> Option<Figure<BytesPerSecond>> {
+    gpu.published_bandwidth().map(|published| Figure::new(published, Source::Published))
+}
+
+fn is_wide(gpu: &GpuSpec) -> bool {
+    gpu.fp32_cores_per_sm >= 128 && gpu.compute_capability.is_some_and(|capability| capability >= (8, 6))
+}
+
+fn vector_by_rule(gpu: &GpuSpec) -> Figure<FlopsPerSecond> {
+    let peak = gpu.peak.fp32;
+    if gpu.architecture == PACKED_ARCHITECTURE {
+        Figure::new(peak * PACKED_SHARE, Source::Rule("half of a peak that counts packed arithmetic"))
+    } else if is_wide(gpu) {
+        Figure::new(peak * WIDE_SM_SHARE, Source::Rule("70 % of the peak on multiprocessors with 128 lanes"))
+    } else {
+        Figure::new(peak, Source::Specified)
+    }
+}
+
+/// Watts that a sustained TFLOP/s of FP32 products takes, by architecture.
 ///
-/// From boards that run into their limit: 16 and 12 nm (Pascal, Volta, Turing) about 18 (T4,
+/// From GPUs that run into their limit: 16 and 12 nm (Pascal, Volta, Turing) about 18 (T4,
 /// P4), 7 nm Ampere 15.5 (A100 of 250 W). Estimated, with a spread of a third: 8 nm Ampere
 /// 11, Hopper 10, Ada and Blackwell 6.5 (an RTX 4090 sustains about 60 TFLOP/s in 450 W, at
-/// a higher voltage than small boards run at). `None` where no board is known to be limited.
-fn watts(gpu: &GpuSpec) -> Option<f64> {
+/// a higher voltage than small GPUs run at). `None` where no GPU is known to be limited.
+fn watts_per_tflop(gpu: &GpuSpec) -> Option<f64> {
     match gpu.architecture.as_str() {
         "Pascal" | "Volta" | "Turing" => Some(18.0),
         "Ampere" if gpu.compute_capability == Some((8, 0)) => Some(15.5),
@@ -60,91 +330,45 @@ fn watts(gpu: &GpuSpec) -> Option<f64> {
     }
 }
 
-/// FP32 products on the vector units (or AMD's matrix units), by rule alone.
-pub fn fp32_product_rate(gpu: &GpuSpec) -> ProductRate {
-    let wide = gpu.fp32_cores_per_sm >= 128 && gpu.compute_capability.is_some_and(|capability| capability >= (8, 6));
+/// Long FP32 products on the vector units (or AMD's matrix units).
+fn fp32_by_rule(gpu: &GpuSpec) -> ProductRate {
     let issue = match gpu.architecture.as_str() {
         "CDNA 1" | "CDNA 2" => 2.0 * CDNA_SHARE,
         // The catalog's figure counts packed arithmetic; BF16 products reached 51 % too.
-        "CDNA 3" => 0.5,
-        _ if wide => WIDE_ISSUE_SHARE,
+        PACKED_ARCHITECTURE => PACKED_SHARE,
+        _ if is_wide(gpu) => WIDE_ISSUE_SHARE,
         _ => ISSUE_SHARE,
     };
     let burst = gpu.peak.fp32 * issue;
-    let sustained = match (gpu.power, watts(gpu)) {
+    let sustained = match (gpu.power, watts_per_tflop(gpu)) {
         (Some(power), Some(watts)) => burst.min(FlopsPerSecond::known(power.get() / watts * 1e12)),
         _ => burst,
     };
-    ProductRate { sustained, burst }
+    ProductRate { sustained, burst, source: Source::Rule("the lower of issue and power") }
 }
 
-/// The rate of products in the element type, and a note where it had to be replaced.
-///
-/// FP32 by [`fp32_product_rate`]: what was measured on a board is in the models' offsets.
-/// Tensor-core types by the catalog's measured rates or their usual share of the peak.
-pub fn product_rate(
-    gpu: &GpuSpec,
-    dtype: Option<&DType>,
-    precision: Option<Precision>,
-) -> (ProductRate, Option<String>) {
-    let fp32 = matches!(dtype, None | Some(DType::Float32)) && precision != Some(Precision::Tf32);
-    if fp32 {
-        return (fp32_product_rate(gpu), None);
-    }
-    match sustained_rate(gpu, Arithmetic::Product, dtype, precision) {
-        (_, Some(note)) => (fp32_product_rate(gpu), Some(note)),
-        (rate, None) => (ProductRate { sustained: rate, burst: rate }, None),
-    }
-}
-
-/// FP32 products at the rate that was calibrated; by rule where none was.
-pub fn calibrated_fp32_rate(gpu: &GpuSpec) -> ProductRate {
-    let rule = fp32_product_rate(gpu);
-    match gpu.calibration.as_ref().and_then(|calibration| calibration.rate("fp32")) {
-        Some(sustained) => ProductRate { sustained, burst: rule.burst.max(sustained) },
-        None => rule,
-    }
-}
-
-/// Published measurements of bandwidth (by copies) are below what elementwise kernels reach.
-const STREAM_OVER_PUBLISHED: f64 = 1.1;
-
-/// Bandwidth of kernels that stream through memory: 87 % of nominal on HBM, 80 % on AMD's,
-/// 76 % on GDDR with error correction and 86 % without (`NeuSight`'s elementwise tables:
-/// V100 92 %, A100 87 %, P100 76 %, T4 and P4 75 %; MI100 80 %). Where a measurement was
-/// published, the geometric mean of that rule and 1.1 times the measurement. Where the GPU
-/// was calibrated, what its copies reached.
-pub fn streaming_bandwidth(gpu: &GpuSpec) -> BytesPerSecond {
-    let own = gpu.calibration.as_ref().and_then(|calibration| calibration.bandwidth());
-    own.unwrap_or_else(|| streaming_bandwidth_by_rule(gpu))
-}
-
-/// The same by the rule and what was published: what the learned models were trained with.
-pub fn streaming_bandwidth_by_rule(gpu: &GpuSpec) -> BytesPerSecond {
-    let graphics = gpu.memory_type.as_deref().is_some_and(|kind| kind.starts_with("GDDR"));
-    let consumer = ["gtx-", "titan-", "rtx-20", "rtx-30", "rtx-40", "rtx-50"]
-        .iter()
-        .any(|start| gpu.slug.as_str().starts_with(start))
-        && !gpu.slug.as_str().ends_with("-ada");
-    let share = match (gpu.vendor, graphics) {
-        (Vendor::Amd, _) => 0.80,
-        (_, true) if consumer => 0.86,
-        (_, true) => 0.76,
-        _ => 0.87,
+fn streaming_by_rule(gpu: &GpuSpec) -> Figure<BytesPerSecond> {
+    let has_graphics_memory = gpu.memory_type.as_deref().is_some_and(|kind| kind.starts_with("GDDR"));
+    let share = match (&gpu.streaming, gpu.vendor) {
+        (Some(streaming), _) => streaming.share,
+        (None, Vendor::Amd) => 0.80,
+        (None, _) if has_graphics_memory => 0.76,
+        (None, _) => 0.87,
     };
     let rule = gpu.memory_bandwidth * share;
-    match gpu.published_bandwidth() {
-        (published, BandwidthKind::Measured) => {
-            BytesPerSecond::known((rule.get() * published.get() * STREAM_OVER_PUBLISHED).sqrt())
+    match published_bandwidth(gpu) {
+        Some(published) => {
+            let mean = (rule.get() * published.value.get() * STREAM_OVER_PUBLISHED).sqrt();
+            Figure::new(BytesPerSecond::known(mean), Source::Rule("mean of a published copy and the share of nominal"))
         }
-        (_, BandwidthKind::Nominal) => rule,
+        None => Figure::new(rule, Source::Rule("share of the nominal bandwidth")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Layer;
+    use crate::catalog::{Calibration, Layer};
 
     fn spec(slug: &str) -> GpuSpec {
         let path = format!("{}/catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -163,26 +387,102 @@ mod tests {
             ("h100-sxm5-80gb", 51.0),
             ("mi100", 31.0),
         ] {
-            let rate = fp32_product_rate(&spec(slug)).sustained.get() / 1e12;
+            let rate = Rates::new(&spec(slug)).fp32.sustained.get() / 1e12;
             assert!((rate / measured - 1.0).abs() < 0.25, "{slug}: {rate:.2} against {measured}");
         }
     }
 
     #[test]
-    fn small_boards_are_limited_by_power_and_large_ones_are_not() {
+    fn small_gpus_are_limited_by_power_and_large_ones_are_not() {
         for (slug, limited) in
             [("t4", true), ("l4", true), ("p4", true), ("v100-sxm2-32gb", false), ("rtx-4090", false)]
         {
-            assert_eq!(fp32_product_rate(&spec(slug)).is_power_limited(), limited, "{slug}");
+            assert_eq!(Rates::new(&spec(slug)).fp32.is_power_limited(), limited, "{slug}");
         }
     }
 
     #[test]
     fn tensor_types_take_the_measured_rate() {
-        let h100 = spec("h100-sxm5-80gb");
-        let (rate, note) = product_rate(&h100, Some(&DType::Bfloat16), None);
-        assert!((rate.sustained.get() - 798e12).abs() < 1e12 && note.is_none());
-        let (rate, note) = product_rate(&spec("p100-pcie-16gb"), Some(&DType::Bfloat16), None);
-        assert!(note.is_some() && rate.sustained.get() < 10e12);
+        let rate = Rates::new(&spec("h100-sxm5-80gb")).product(Some(&DType::Bfloat16), None, false);
+        assert!((rate.sustained.get() - 798e12).abs() < 1e12 && rate.source == Source::Published);
+        let p100 = spec("p100-pcie-16gb");
+        let rates = Rates::new(&p100);
+        assert_eq!(rates.product(Some(&DType::Bfloat16), None, false), rates.fp32);
+        assert!(rates.fp32.sustained.get() < 10e12);
+    }
+
+    #[test]
+    fn a_missing_precision_falls_back_and_says_so() {
+        let bfloat = |gpu: &GpuSpec| Rates::new(gpu).arithmetic(Arithmetic::Product, Some(&DType::Bfloat16), None);
+        let (rate, note) = bfloat(&spec("v100-sxm2-16gb"));
+        assert_eq!(rate, spec("v100-sxm2-16gb").peak.fp32);
+        assert!(note.unwrap().contains("no bf16 matrix rate"));
+        let (rate, note) = bfloat(&spec("h100-sxm5-80gb"));
+        assert_eq!((rate.get(), note), (798e12, None));
+        // The T4 does not hold its FP32 peak in products, but does in short kernels.
+        let t4 = spec("t4");
+        let fp32 = |arithmetic| Rates::new(&t4).arithmetic(arithmetic, Some(&DType::Float32), None).0;
+        assert_eq!(fp32(Arithmetic::Product).get(), 4.38e12);
+        assert_eq!(fp32(Arithmetic::Vector), t4.peak.fp32);
+    }
+
+    /// The constant is what the shipped catalog says.
+    #[test]
+    fn typical_bandwidth_share_is_the_median_of_the_catalog() {
+        let mut shares: Vec<f64> = std::fs::read_dir(format!("{}/catalog", env!("CARGO_MANIFEST_DIR")))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .map(|path| GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap())
+            .filter_map(|gpu| Some(gpu.measured_bandwidth? / gpu.memory_bandwidth))
+            .collect();
+        shares.sort_by(f64::total_cmp);
+        assert!(shares.len() > 10);
+        assert!((shares[shares.len() / 2] - TYPICAL_BANDWIDTH_SHARE).abs() < 0.01, "{shares:?}");
+    }
+
+    /// The share of a GPU is in its file, whatever the GPU is called.
+    #[test]
+    fn the_streaming_share_is_data_of_the_catalog() {
+        let mut consumer = spec("rtx-2070");
+        let share = |gpu: &GpuSpec| Rates::new(gpu).streaming.value / gpu.memory_bandwidth;
+        assert!(consumer.measured_bandwidth.is_none() && (share(&consumer) - 0.86).abs() < 1e-12);
+        consumer.slug = crate::units::GpuSlug::new("anything").unwrap();
+        assert!((share(&consumer) - 0.86).abs() < 1e-12);
+        consumer.streaming = None;
+        assert!((share(&consumer) - 0.76).abs() < 1e-12);
+    }
+
+    /// What was measured here stands in for published measurements, and for those alone.
+    #[test]
+    fn a_calibration_stands_in_for_what_was_published() {
+        let spread =
+            |median: f64| format!("{{ median = {median:?}, low = {median:?}, high = {median:?}, regions = 15 }}");
+        let text = format!(
+            "format = \"habitat-calibration\"\nversion = 1\ngpu = \"h100-sxm5-80gb\"\ndate = \"2026-11-21T10:00:00Z\"\n\
+             program = \"test\"\n[device]\nname = \"H100\"\ncompute_capability = \"9.0\"\nsm_count = 132\nmemory_bytes = 1\n\
+             [bandwidth]\nbuffer_bytes = 1\ncopy_gbps = {}\n[[product]]\ndtype = \"bf16\"\nshape = \"1\"\nsoftware = \"x\"\ntflops = {}\n",
+            spread(2900.0),
+            spread(700.0)
+        );
+        let shipped = spec("h100-sxm5-80gb");
+        let mut own = shipped.clone();
+        own.calibration = Some(Box::new(Calibration::parse(&text).unwrap()));
+        let (before, after) = (Rates::new(&shipped), Rates::new(&own));
+        let bf16 = |rates: &Rates<'_>| rates.product(Some(&DType::Bfloat16), None, false);
+        // The published bandwidth is doubted; one's own is not.
+        assert!(matches!(before.bandwidth.source, Source::Rule(_)));
+        assert_eq!((after.bandwidth.value.get(), after.bandwidth.source), (2900e9, Source::Calibrated));
+        assert_eq!((bf16(&before).sustained.get(), bf16(&after).sustained.get()), (798e12, 700e12));
+        assert_eq!(after.measured_fp32, before.measured_fp32);
+        assert_eq!((after.streaming.value.get(), after.trained_streaming), (2900e9, before.trained_streaming));
+    }
+
+    #[test]
+    fn every_figure_has_its_source() {
+        let (v100, t4) = (spec("v100-sxm2-16gb"), spec("rtx-2070"));
+        let sources = |gpu: &GpuSpec| (Rates::new(gpu).bandwidth.source, Rates::new(gpu).vector.source);
+        assert_eq!(sources(&v100), (Source::Published, Source::Specified));
+        assert_eq!(sources(&t4).0.to_string(), "83 % of the specification");
     }
 }

@@ -16,7 +16,8 @@
 
 use super::batches::Regime;
 use super::batches::spread::{SHIPPED, Spread};
-use super::estimate::{Estimate, Method};
+use super::estimate::Estimate;
+use super::method::Method;
 use crate::regress::RegressError;
 use crate::regress::least_squares;
 use crate::regress::student::{Confidence, half_width};

@@ -25,12 +25,6 @@ const BUCKET_BYTES: f64 = 25e6;
 const BACKWARD_SHARE: f64 = 2.0 / 3.0;
 /// Relative repetition noise of whole steps (V100 figure of the PROFET measurements).
 const STEP_NOISE: f64 = 0.025;
-/// NVLink, both directions, from which machines reach the higher effective bandwidth.
-const FAST_NVLINK: f64 = 900e9;
-/// Effective bandwidth on machines with NVLink 4 or later.
-const EFFECTIVE_FAST: f64 = 30e9;
-/// Effective bandwidth on all others.
-const EFFECTIVE_SLOW: f64 = 8e9;
 
 /// The step time of N GPUs with its communication.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,10 +75,10 @@ pub fn scaled_step(
     let gradients = Bytes::known(GRADIENT_BYTES * parameters as f64);
     let moved = gradients * (2.0 * (n - 1.0) / n);
 
-    let link = measured.unwrap_or_else(|| bus_bandwidth(gpu));
+    let link = measured.unwrap_or(gpu.link.bus.value);
     let overlapped = (moved / link) - single.range.low * BACKWARD_SHARE;
     let last_bucket = Bytes::known(BUCKET_BYTES).min(gradients) * (2.0 * (n - 1.0) / n) / link;
-    let effective = measured.unwrap_or_else(|| effective_bandwidth(gpu));
+    let effective = measured.unwrap_or(gpu.link.effective.value);
     let exposed = moved / effective;
     let low = single.range.low + overlapped.max(last_bucket).min(exposed);
     let mid = single.range.mid + exposed;
@@ -101,29 +95,12 @@ pub fn scaled_step(
     Ok(ScaledStep { step, exposed, why })
 }
 
-/// What whole training scripts reach.
-fn effective_bandwidth(gpu: &GpuFacts) -> BytesPerSecond {
-    let fast = gpu.nvlink.is_some_and(|nvlink| nvlink.get() >= FAST_NVLINK);
-    BytesPerSecond::known(if fast { EFFECTIVE_FAST } else { EFFECTIVE_SLOW })
-}
-
-/// Achieved all-reduce bus bandwidth of the link: 80 % of one-way NVLink, else half of
-/// PCI Express x16 (4 GB/s at generation 1… doubled by each; generation 3 where unknown).
-fn bus_bandwidth(gpu: &GpuFacts) -> BytesPerSecond {
-    match gpu.nvlink {
-        Some(nvlink) if nvlink.get() > 0.0 => nvlink * 0.5 * 0.8,
-        _ => {
-            let generation = i32::from(gpu.pcie_generation.unwrap_or(3));
-            BytesPerSecond::known(2e9 * 2f64.powi(generation)) * 0.5
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::estimate::Method;
     use super::*;
     use crate::catalog::Vendor;
+    use crate::predict::method::Method;
+    use crate::predict::rate::Link;
     use crate::units::GpuSlug;
 
     fn gpu(nvlink: f64) -> GpuFacts {
@@ -133,8 +110,7 @@ mod tests {
             vendor: Vendor::Nvidia,
             architecture: "Volta".into(),
             memory: Bytes::known(16e9),
-            nvlink: BytesPerSecond::new(nvlink).ok(),
-            pcie_generation: Some(3),
+            link: Link::new(BytesPerSecond::new(nvlink).ok(), Some(3)),
             power: None,
             doubtful: false,
         }

@@ -1,37 +1,39 @@
 //! The step from its operations: one GPU's prediction, and the range of its sum.
 
 use super::base::Base;
-use super::estimate::Fits;
+use super::decoded::Decoded;
+use super::estimate::{Estimate, Fits, GpuFacts, MethodShare, OperationPrediction, Prediction, StepTime};
 use super::host::{Paced, paced};
 use super::learned::{self, Models};
 use super::memory::MemoryNeed;
+use super::method::{Method, MethodChoice};
+use super::notes;
 use super::precision::{self, Change};
-use super::route::{Fitted, Route, Routed};
+use super::route::{Fitted, Route};
+use super::shares::{device_time, far_share, shares, sum_of};
 use super::warning::{Warning, WarningKind};
-use super::{
-    Estimate, GpuFacts, Method, MethodChoice, MethodShare, Mode, OperationPrediction, Prediction, StepTime, notes,
-};
 use crate::catalog::GpuSpec;
-use crate::profile::Profile;
-use crate::units::{Micros, Range};
+use crate::profile::{Mode, Profile};
+use crate::units::Micros;
 
 /// What all predictions of a profile have in common.
 pub(super) struct Context<'a> {
     pub(super) profile: &'a Profile,
     pub(super) base: Option<&'a Base>,
-    pub(super) routed: &'a [Routed<'a>],
+    pub(super) decoded: &'a [Decoded<'a>],
     pub(super) need: &'a MemoryNeed,
     pub(super) models: Option<&'a Models>,
     /// What is to be shown with the times of every GPU.
     pub(super) warnings: &'a [Warning],
 }
 
-pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<Change>) -> Prediction {
-    let Context { profile, base, routed, need, models, .. } = *context;
-    let gpu = route.destination;
-    let is_origin = route.origin.is_some_and(|origin| origin.slug == gpu.slug);
-    let mut operations: Vec<OperationPrediction> = routed.iter().map(|routed| route.predict(routed)).collect();
-    let taken_over = change.and_then(|change| change.apply(gpu, routed, &mut operations));
+pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<&Change>) -> Prediction {
+    let Context { profile, base, decoded, need, models, .. } = *context;
+    let rates = route.destination;
+    let gpu = rates.gpu;
+    let is_origin = route.origin.is_some_and(|origin| origin.gpu.slug == gpu.slug);
+    let mut operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| route.predict(decoded)).collect();
+    let taken_over = change.and_then(|change| change.apply(rates, decoded, &mut operations));
     let measured =
         profile.measured_step().filter(|_| is_origin && route.choice != MethodChoice::Roofline && change.is_none());
     if measured.is_some() {
@@ -63,21 +65,21 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     let Paced { step, warning } = paced(profile, (base, route.origin.is_some()), &operations, step, host_idle);
     warnings.extend(warning);
     let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));
-    let mut notes = notes::of_gpu(gpu, &operations, profile);
+    let mut notes = notes::of_gpu(rates, &operations, profile);
     if measured.is_none() {
-        notes.extend(notes::of_models((gpu, profile.workload.mode), &operations, &shares, base, models));
+        notes.extend(notes::of_models((rates, profile.workload.mode), &operations, &shares, base, models));
     }
     if let Some(fitted) = route.fitted.as_ref().filter(|_| measured.is_none()) {
         notes.extend(notes::of_lines(fitted, &shares));
     }
     notes.splice(0..0, taken_over);
-    let mut memory = if change.is_some_and(Change::widens) { need.in_32_bits().fit(gpu) } else { need.fit(gpu) };
+    let mut memory = if change.is_some_and(Change::widens) { need.in_32_bits().fit(rates) } else { need.fit(rates) };
     if memory.fits == Fits::Yes && warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
         memory.fits = Fits::Unknown;
         memory.reason = format!("one rank's share of the model: {}; the whole was not recorded", memory.reason);
     }
     Prediction {
-        gpu: facts(gpu),
+        gpu: GpuFacts::new(rates),
         notes,
         step,
         throughput,
@@ -88,34 +90,6 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         memory,
         warnings,
     }
-}
-
-/// Device time of one step by method, largest first.
-pub(super) fn shares(operations: &[OperationPrediction]) -> Vec<MethodShare> {
-    let mut by_method: Vec<MethodShare> = Vec::new();
-    for operation in operations {
-        let Some(time) = &operation.time else { continue };
-        let total = time.range.mid * f64::from(operation.count);
-        match by_method.iter_mut().find(|share| share.method == time.method) {
-            Some(share) => share.device_time += total,
-            None => by_method.push(MethodShare { method: time.method, device_time: total, share: 0.0 }),
-        }
-    }
-    let all: Micros = by_method.iter().map(|share| share.device_time).sum();
-    if all.get() > 0.0 {
-        by_method.retain(|share| share.device_time.get() > 0.0);
-        for share in &mut by_method {
-            share.share = share.device_time / all;
-        }
-    }
-    by_method.sort_by(|a, b| b.share.total_cmp(&a.share));
-    by_method
-}
-
-/// Device time of a step: what the models say of operators by themselves times what a step
-/// takes of that, and the rest as it is.
-pub(super) fn device_time(shares: &[MethodShare], step_factor: f64) -> Micros {
-    shares.iter().map(|share| share.device_time * if share.method == Method::Learned { step_factor } else { 1.0 }).sum()
 }
 
 /// The step and its range: of every method's part the ends that steps by that method were
@@ -136,7 +110,7 @@ fn step_estimate(
         let steps = models.steps();
         let from_shapes = if models.has_seen(gpu) { steps.seen } else { steps.unseen };
         let spread = if base.is_some() { steps.with_origin } else { from_shapes }.unwrap_or(learned::WIDE);
-        let spread = spread.widened(1.0 + notes::far_share(operations));
+        let spread = spread.widened(1.0 + far_share(operations));
         (spread.low.min(1.0), spread.high.max(1.0))
     });
     let undecided = sum_of(operations, Method::BetweenRates);
@@ -160,15 +134,6 @@ fn step_estimate(
     Estimate::with_factors(device * (overlap * deviation) + idle, low, high, method)
 }
 
-/// What a method says of all operations that it answers for, end by end.
-fn sum_of(operations: &[OperationPrediction], method: Method) -> Range<Micros> {
-    operations
-        .iter()
-        .filter_map(|operation| Some((operation.time.filter(|time| time.method == method)?, operation.count)))
-        .map(|(time, count)| time.range.map(|time| time * f64::from(count)))
-        .sum()
-}
-
 /// The step by fitted lines: what steps were found to take of their layers, in the range of
 /// networks or GPUs left out, and the time in which the device waits for the host, where that
 /// was recorded. Parts that only a roofline answers for have its range.
@@ -182,7 +147,7 @@ fn fitted_step(
     let by_lines = |method: Method| matches!(method, Method::KernelWise | Method::LayerWise);
     let factor = |method: Method| if by_lines(method) { lines.step_factor() } else { 1.0 };
     let device: Micros = shares.iter().map(|share| share.device_time * factor(share.method)).sum();
-    let widening = 1.0 + notes::far_share(operations);
+    let widening = 1.0 + far_share(operations);
     let (mut low, mut high) = (0.0, 0.0);
     for share in shares {
         let (below, above) = if by_lines(share.method) || share.method == Method::EndToEnd {
@@ -200,18 +165,4 @@ fn fitted_step(
         _ => Method::Mixed,
     };
     Estimate::with_factors(device + host_idle, low, high, method)
-}
-
-pub(super) fn facts(gpu: &GpuSpec) -> GpuFacts {
-    GpuFacts {
-        slug: gpu.slug.clone(),
-        name: gpu.name.clone(),
-        vendor: gpu.vendor,
-        architecture: gpu.architecture.clone(),
-        memory: gpu.memory,
-        nvlink: gpu.nvlink,
-        pcie_generation: gpu.pcie_generation,
-        power: gpu.power,
-        doubtful: gpu.is_doubtful(),
-    }
 }

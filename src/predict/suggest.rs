@@ -13,9 +13,9 @@ use crate::units::Micros;
 
 use super::features::{Load, OperatorModel};
 use super::gaussian::Process;
-use super::learned::{Models, Query};
-use super::measured::{arithmetic, coordinates, is_host_bound, prior};
+use super::learned::{ModelGpu, Models, Query, arithmetic, coordinates, is_host_bound, prior};
 use super::mlp::ModelError;
+use super::rate::Rates;
 use crate::op::{Part, Primitive, RowsKind, element_type, parts};
 
 /// Operators of one model that are compared; those with most device time.
@@ -47,7 +47,8 @@ pub struct Suggestion {
 /// # Errors
 /// [`ModelError`] where a network cannot be computed.
 pub fn suggest(profile: &Profile, gpu: &GpuSpec, models: &Models, count: usize) -> Result<Vec<Suggestion>, ModelError> {
-    let (mut groups, total) = groups(profile, gpu, models)?;
+    let rates = Rates::new(gpu);
+    let (mut groups, total) = groups(profile, models.on(&rates), models)?;
     let before: f64 = groups.iter().map(Group::variance).sum();
     let mut found: Vec<Suggestion> = Vec::new();
     while found.len() < count {
@@ -135,12 +136,12 @@ struct Gathered<'a> {
 }
 
 /// The step's work by model, and its device time in microseconds.
-fn groups(profile: &Profile, gpu: &GpuSpec, models: &Models) -> Result<(Vec<Group>, f64), ModelError> {
+fn groups(profile: &Profile, gpu: ModelGpu<'_>, models: &Models) -> Result<(Vec<Group>, f64), ModelError> {
     let precision = profile.workload.precision;
     let (mut queries, mut owners) = (Vec::new(), Vec::new());
     for operation in &profile.operations {
         let dtype = element_type(operation, precision);
-        let rate = models.rate(gpu, dtype.as_ref(), precision);
+        let rate = gpu.rate(dtype.as_ref(), precision);
         for part in parts(operation, precision) {
             queries.push(Query { part, gpu, rate, load: Load::Step });
             owners.push((operation, dtype.clone()));
@@ -191,7 +192,7 @@ fn groups(profile: &Profile, gpu: &GpuSpec, models: &Models) -> Result<(Vec<Grou
             if let Some(process) = models.corrections().process(model, &query) {
                 return Some(Group::new(members, process));
             }
-            let prior = prior(&models.ensembles().get(&model)?.facts, gpu);
+            let prior = prior(&models.ensembles().get(&model)?.facts, gpu.rates.gpu);
             Some(Group::new(members, &Process::new(prior, Vec::new(), &[])))
         })
         .collect();

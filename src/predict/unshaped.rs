@@ -6,44 +6,43 @@
 //! known may be bound by either: on another GPU it takes anything between its time scaled by
 //! the ratio of memory bandwidths and its time scaled by the ratio of arithmetic rates.
 
-use super::compare::COVERED;
-use super::estimate::{Estimate, Method};
-use super::roofline::{attained_bandwidth, sustained_rate};
-use super::route::Routed;
+use super::decoded::Decoded;
+use super::estimate::Estimate;
+use super::method::{COVERED, Method};
+use super::rate::Rates;
 use super::warning::{Warning, WarningKind};
-use crate::catalog::GpuSpec;
 use crate::op::{Arithmetic, Family};
-use crate::profile::{DType, Precision, Profile};
+use crate::profile::{DType, Precision};
 use crate::units::{Micros, Range};
 
 /// Whether nothing tells what bounds an operation.
-pub(super) fn is_undecided(routed: &Routed<'_>) -> bool {
-    let operation = routed.operation;
+pub(super) fn is_undecided(decoded: &Decoded<'_>) -> bool {
+    let operation = decoded.operation;
     let counted = |kernel: &crate::profile::Kernel| kernel.flops.is_some() && kernel.dram_bytes.is_some();
-    routed.work.is_none()
-        && (routed.family.varies_kernels() || routed.family == Family::Unknown)
+    decoded.work.is_none()
+        && (decoded.family.varies_kernels() || decoded.family == Family::Unknown)
         && (operation.kernels.is_empty() || !operation.kernels.iter().all(counted))
 }
 
 /// The time of an undecided operation on `there`, of which it took `time` on `here`.
 pub(super) fn between(
-    routed: &Routed<'_>,
+    decoded: &Decoded<'_>,
     precision: Option<Precision>,
-    (here, there): (&GpuSpec, &GpuSpec),
+    (here, there): (&Rates<'_>, &Rates<'_>),
     time: Micros,
 ) -> (Estimate, String) {
-    let memory = attained_bandwidth(here) / attained_bandwidth(there);
-    let arithmetic = match routed.family {
+    let memory = here.bandwidth.value / there.bandwidth.value;
+    let arithmetic = match decoded.family {
         Family::Convolution => Arithmetic::Convolution,
         family if family.varies_kernels() => Arithmetic::Product,
         _ => Arithmetic::Vector,
     };
     let rate = |dtype: Option<&DType>| {
-        let rate = |gpu| sustained_rate(gpu, arithmetic, dtype, precision).0;
+        let rate = |gpu: &Rates<'_>| gpu.arithmetic(arithmetic, dtype, precision).0;
         rate(here) / rate(there)
     };
     // Where not even the element type is known, products may run in 32 bits or in 16.
-    let rates = match &routed.dtype {
+    let rates = match &decoded.dtype {
         None if arithmetic != Arithmetic::Vector => vec![rate(None), rate(Some(&DType::Float16))],
         dtype => vec![rate(dtype.as_ref())],
     };
@@ -54,7 +53,7 @@ pub(super) fn between(
     let range = Range { low: time * (fastest * (1.0 - band)), mid: time * mid, high: time * (slowest * (1.0 + band)) };
     let why = format!(
         "{}: no shapes, so memory or arithmetic may bound it: {fastest:.2} to {slowest:.2} times the measured time, {mid:.2} taken",
-        routed.family.name()
+        decoded.family.name()
     );
     (Estimate { range, method: Method::BetweenRates }, why)
 }
@@ -70,23 +69,16 @@ pub(super) struct Unshaped {
 
 impl Unshaped {
     /// Of a measured step's operations; `None` where shapes are there, or next to all.
-    pub(super) fn of(routed: &[Routed<'_>]) -> Option<Self> {
-        let measured = || routed.iter().filter(|routed| routed.family != Family::Communication);
-        let time = |of: &dyn Fn(&Routed<'_>) -> bool| -> f64 {
-            let times = measured().filter(|routed| of(routed)).filter_map(|it| it.operation.total_device_time());
+    pub(super) fn of(decoded: &[Decoded<'_>]) -> Option<Self> {
+        let measured = || decoded.iter().filter(|decoded| decoded.family != Family::Communication);
+        let time = |of: &dyn Fn(&Decoded<'_>) -> bool| -> f64 {
+            let times = measured().filter(|decoded| of(decoded)).filter_map(|it| it.operation.total_device_time());
             times.map(Micros::get).sum()
         };
         let (all, undecided) = (time(&|_| true), time(&is_undecided));
-        let none = measured().all(|routed| routed.operation.inputs.is_empty());
+        let none = measured().all(|decoded| decoded.operation.inputs.is_empty());
         let share = if all > 0.0 { undecided / all } else { return None };
         (none || share > 1.0 - COVERED).then_some(Self { share, none })
-    }
-
-    /// Of a profile.
-    pub(super) fn of_profile(profile: &Profile) -> Option<Self> {
-        let precision = profile.workload.precision;
-        let routed = |(index, operation)| Routed::new(index, operation, precision);
-        Self::of(&profile.operations.iter().enumerate().map(routed).collect::<Vec<_>>())
     }
 
     /// What is to be said with every time.

@@ -8,12 +8,11 @@
 //! - equation 3, with x the arithmetic intensity and R = P/D the destination's ridge:
 //!   `γ = 1 − 0.5·x/R` for x < R, `γ = 0.5·R/x` above; 1 where x is not known.
 
-use crate::catalog::GpuSpec;
 use crate::catalog::occupancy::{BlockNeeds, blocks_per_sm};
 use crate::profile::Kernel;
 use crate::units::Micros;
 
-use super::roofline::attained_bandwidth;
+use super::rate::Rates;
 
 /// Which of the two equations scales a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,11 +74,13 @@ pub fn choose_gamma(kernel: &Kernel, estimated_intensity: Option<f64>, ridge: f6
 /// limits of a GPU are not known.
 pub fn scale_kernel(
     kernel: &Kernel,
-    origin: &GpuSpec,
-    destination: &GpuSpec,
+    origin: &Rates<'_>,
+    destination: &Rates<'_>,
     gamma: f64,
     form: WaveForm,
 ) -> Option<Scaled> {
+    let bandwidths = origin.bandwidth.value / destination.bandwidth.value;
+    let (origin, destination) = (origin.gpu, destination.gpu);
     let needs = BlockNeeds {
         threads: kernel.threads_per_block()?,
         registers_per_thread: kernel.registers_per_thread.map_or(0, u64::from),
@@ -88,9 +89,8 @@ pub fn scale_kernel(
     let blocks = kernel.blocks()? as f64;
     let (origin_blocks, destination_blocks) = (blocks_per_sm(origin, needs)?, blocks_per_sm(destination, needs)?);
     // A kernel that ran on the origin had at least one block there, whatever the limits say.
-    let wave = |gpu: &GpuSpec, per_sm: u64| f64::from(gpu.sm_count) * per_sm.max(1) as f64;
+    let wave = |gpu: &crate::catalog::GpuSpec, per_sm: u64| f64::from(gpu.sm_count) * per_sm.max(1) as f64;
     let (wave_o, wave_d) = (wave(origin, origin_blocks), wave(destination, destination_blocks));
-    let bandwidths = attained_bandwidth(origin) / attained_bandwidth(destination);
     let clocks = origin.boost_clock / destination.boost_clock;
     let factor = match form {
         WaveForm::WholeWaves => {
@@ -105,7 +105,7 @@ pub fn scale_kernel(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Layer;
+    use crate::catalog::{GpuSpec, Layer};
 
     fn spec(slug: &str) -> GpuSpec {
         let path = format!("{}/catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -127,6 +127,10 @@ mod tests {
         }
     }
 
+    fn scaled(kernel: &Kernel, origin: &GpuSpec, destination: &GpuSpec, gamma: f64, form: WaveForm) -> Option<Scaled> {
+        scale_kernel(kernel, &Rates::new(origin), &Rates::new(destination), gamma, form)
+    }
+
     #[test]
     fn gamma_by_equation_3() {
         assert_eq!(gamma(0.0, 20.0), 1.0);
@@ -141,7 +145,7 @@ mod tests {
     #[test]
     fn equations_1_and_2_by_hand() {
         let (v100, t4) = (spec("v100-sxm2-16gb"), spec("t4"));
-        let scale = |blocks, gamma, form| scale_kernel(&kernel(blocks), &v100, &t4, gamma, form).unwrap().time.get();
+        let scale = |blocks, gamma, form| scaled(&kernel(blocks), &v100, &t4, gamma, form).unwrap().time.get();
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9 * b, "{a} {b}");
         let (d, c): (f64, f64) = (739.0 / 239.0, 1530.0 / 1590.0);
         close(scale(1000, 1.0, WaveForm::ManyWaves), 100.0 * d);
@@ -156,7 +160,7 @@ mod tests {
     fn a_gpu_onto_itself_changes_nothing() {
         let t4 = spec("t4");
         for form in [WaveForm::WholeWaves, WaveForm::ManyWaves] {
-            assert!((scale_kernel(&kernel(123), &t4, &t4, 0.7, form).unwrap().time.get() - 100.0).abs() < 1e-9);
+            assert!((scaled(&kernel(123), &t4, &t4, 0.7, form).unwrap().time.get() - 100.0).abs() < 1e-9);
         }
     }
 
@@ -164,9 +168,7 @@ mod tests {
     fn launches_that_do_not_fit_are_marked() {
         let mut hopper = kernel(100);
         hopper.dynamic_shared_memory_bytes = Some(200 * 1024);
-        assert!(
-            scale_kernel(&hopper, &spec("h100-sxm5-80gb"), &spec("t4"), 1.0, WaveForm::ManyWaves).unwrap().refitted
-        );
+        assert!(scaled(&hopper, &spec("h100-sxm5-80gb"), &spec("t4"), 1.0, WaveForm::ManyWaves).unwrap().refitted);
     }
 
     #[test]
@@ -174,7 +176,7 @@ mod tests {
         let mut bare = kernel(1);
         bare.grid = None;
         bare.block = None;
-        assert_eq!(scale_kernel(&bare, &spec("t4"), &spec("a10"), 1.0, WaveForm::ManyWaves), None);
-        assert_eq!(scale_kernel(&kernel(1), &spec("t4"), &spec("mi300x"), 1.0, WaveForm::ManyWaves), None);
+        assert_eq!(scaled(&bare, &spec("t4"), &spec("a10"), 1.0, WaveForm::ManyWaves), None);
+        assert_eq!(scaled(&kernel(1), &spec("t4"), &spec("mi300x"), 1.0, WaveForm::ManyWaves), None);
     }
 }

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::table::{Cell, Column, Table};
+use crate::catalog::GpuSpec;
 use crate::catalog::calibration::{Calibration, Spread, UnderLoad};
-use crate::catalog::{BandwidthKind, GpuSpec};
 
 /// What `calibrate --json` prints: the file's content, and the catalog's own figures.
 #[derive(Debug, Serialize)]
@@ -59,10 +59,7 @@ fn rows<'a>(calibration: &'a Calibration, gpu: &GpuSpec) -> Vec<Row<'a>> {
     let mut add = |row: Row<'a>| rows.push(row);
     if let Some(bandwidth) = &calibration.bandwidth {
         let nominal = Some(gpu.memory_bandwidth.get() / 1e9);
-        let published = match gpu.published_bandwidth() {
-            (published, BandwidthKind::Measured) => Some(published.get() / 1e9),
-            (_, BandwidthKind::Nominal) => None,
-        };
+        let published = gpu.published_bandwidth().map(|published| published.get() / 1e9);
         for (key, name, spread, published) in [
             ("copy_gbps", "copy (read and written)", bandwidth.copy_gbps, published),
             ("read_gbps", "read", bandwidth.read_gbps, None),
@@ -79,14 +76,13 @@ fn rows<'a>(calibration: &'a Calibration, gpu: &GpuSpec) -> Vec<Row<'a>> {
             "bf16" => ("bf16_tflops", gpu.peak.bf16_tensor),
             _ => ("fp16_tflops", gpu.peak.fp16_tensor),
         };
-        let published = gpu.achieved_matmul.iter().filter(|one| one.dtype == product.dtype).map(|one| one.tflops);
         add(Row {
             key,
             name: format!("{} products, {}", product.dtype, product.shape),
             unit: "TFLOP/s",
             spread: product.tflops,
             nominal: nominal.map(|rate| rate.get() / 1e12),
-            published: published.max_by(f64::total_cmp),
+            published: gpu.fastest_published(&product.dtype).map(|rate| rate.get() / 1e12),
             load: product.under_load.as_ref(),
         });
     }

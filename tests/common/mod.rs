@@ -12,6 +12,7 @@ use habitat_tui::plan::{
 };
 use habitat_tui::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
 use habitat_tui::predict::compare::{Answer, Compared, Comparison, OnGpu, Validated};
+use habitat_tui::predict::rate::Link;
 use habitat_tui::predict::{
     Estimate, Fits, GpuFacts, MemoryFit, Method, MethodChoice, MethodShare, OperationPrediction, Prediction,
     Predictions, StepTime,
@@ -93,8 +94,7 @@ fn prediction(name: &str, gpu: &str, millis: f64, memory: f64, fits: Fits, measu
             vendor: Vendor::Nvidia,
             architecture: "Test".into(),
             memory: Bytes::new(memory * GIB).unwrap(),
-            nvlink: None,
-            pcie_generation: Some(4),
+            link: Link::new(None, Some(4)),
             power: None,
             doubtful: gpu.starts_with("l4"),
         },

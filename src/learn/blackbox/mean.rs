@@ -2,7 +2,7 @@
 
 use crate::catalog::GpuSpec;
 use crate::predict::blackbox::OperatorKind;
-use crate::predict::rate::fp32_product_rate;
+use crate::predict::rate::Rates;
 use crate::regress::quantile::median;
 use crate::regress::{RegressError, non_negative};
 
@@ -60,7 +60,7 @@ pub(super) fn fit(
 /// Time on the target over time on the anchor, by kind, from the data sheets.
 fn ratios(anchor: &GpuSpec, target: &GpuSpec) -> Vec<f64> {
     let rate = |gpu: &GpuSpec| {
-        let rate = fp32_product_rate(gpu);
+        let rate = Rates::new(gpu).trained_fp32;
         (rate.sustained.get() * rate.burst.get()).sqrt()
     };
     let (compute, memory) =

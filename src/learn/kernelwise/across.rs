@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::group::{of_points, of_steps};
-use super::{Data, FitError, Recipe, chosen, is_stream, step_operations, steps_of};
+use super::{Data, FitError, Recipe, chosen, is_stream, steps_of};
 use crate::catalog::{Catalog, GpuSpec};
+use crate::predict::decoded::{Decoded, step_operations};
 use crate::predict::kernelwise::layer::STREAMING;
 use crate::predict::kernelwise::{AcrossLine, Driver, Group, KernelWise, LEAST_GPUS, Property};
+use crate::predict::rate::Rates;
 use crate::regress::line::{Line, Point};
 use crate::regress::quantile::median;
 
@@ -59,7 +61,9 @@ impl<'a> Measured<'a> {
                 kinds.entry(kind.to_owned()).or_default().push((gpu, groups));
             }
             let points: Vec<(f64, f64)> = steps_of(data, slug, keep)
-                .filter_map(|profile| Some((step_operations(profile).get(), profile.measured_step()?.get())))
+                .filter_map(|profile| {
+                    Some((step_operations(&Decoded::all(profile)).get(), profile.measured_step()?.get()))
+                })
                 .collect();
             steps.extend(of_steps(&points, recipe).map(|group| (gpu, vec![group])));
         }
@@ -118,7 +122,8 @@ fn line(lines: &[(GpuSpec, Vec<Group>)], drivers: &[Driver]) -> Option<AcrossLin
     let speed = |group: &Group| 1.0 / group.line.slope;
     let offset = median(&mut rates.iter().map(|(_, group)| group.line.intercept * speed(group)).collect::<Vec<_>>())?;
     let proportional = |property: Property| -> Option<(f64, f64)> {
-        let mut ratios: Vec<f64> = rates.iter().map(|(gpu, group)| speed(group) / property.of(gpu)).collect();
+        let mut ratios: Vec<f64> =
+            rates.iter().map(|(gpu, group)| speed(group) / property.of(&Rates::new(gpu))).collect();
         let rate = median(&mut ratios)?;
         let off = ratios.iter().map(|ratio| (ratio / rate).ln().abs()).sum::<f64>() / ratios.len() as f64;
         Some((rate, off))

@@ -7,7 +7,7 @@ use super::{Data, FitError, Recipe, gpu_lines};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::learn::ranges::{few_boards, spread};
 use crate::predict::Method;
-use crate::predict::kernelwise::apply::step_operations;
+use crate::predict::decoded::{Decoded, step_operations};
 use crate::predict::kernelwise::{Across, Judged, KernelWise, Level, Lines, Ranges};
 use crate::predict::learned::Spread;
 use crate::profile::{Mode, Profile};
@@ -122,7 +122,7 @@ fn judged(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -> V
     [
         (Method::KernelWise, Some(lines.step(profile, Level::Kernels))),
         (Method::LayerWise, Some(lines.step(profile, Level::Layers))),
-        (Method::EndToEnd, lines.end_to_end(step_operations(profile))),
+        (Method::EndToEnd, lines.end_to_end(step_operations(&Decoded::all(profile)))),
     ]
     .into_iter()
     .filter_map(|(method, predicted)| Some((method, predicted?)))

@@ -12,7 +12,8 @@
 //! where lines err by 4 to 9 %.
 
 use super::spread::{Calibration, REPETITION, Regime, SHIPPED, Spread};
-use crate::predict::estimate::{Estimate, Method};
+use crate::predict::estimate::Estimate;
+use crate::predict::method::Method;
 use crate::regress::line::{Line, Point};
 use crate::regress::quantile::median;
 use crate::regress::{RegressError, least_squares};

@@ -11,10 +11,15 @@ use super::curve::{BatchCurve, BatchPoint, CurveError, Place};
 use super::rebatch::{RebatchError, Rebatched, rebatch};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::op::{Family, family};
-use crate::predict::estimate::{Estimate, GpuFacts, MemoryFit, Method, Prediction, StepTime};
+use crate::predict::compare::predict;
+use crate::predict::error::PredictError;
+use crate::predict::estimate::{Estimate, GpuFacts, MemoryFit, Prediction, StepTime};
 use crate::predict::memory::{MemoryLine, MemoryNeed};
-use crate::predict::warning::distinct;
-use crate::predict::{Options, PredictError, Warning, origin, predict};
+use crate::predict::method::Method;
+use crate::predict::options::Options;
+use crate::predict::origin::origin;
+use crate::predict::rate::Rates;
+use crate::predict::warning::{Warning, distinct};
 use crate::profile::{Profile, Workload};
 use crate::regress::line::{Line, Point};
 use crate::text;
@@ -481,16 +486,17 @@ fn by_shapes(recorded: &Prediction, scaled: &[(u64, ScaledShapes)], index: usize
 /// Fills in the memory of every row and the largest batch.
 fn finish(sweep: &mut GpuSweep, memory: Option<&MemoryLine>, catalog: &Catalog, profiles: &[(u64, &Profile)]) {
     let Some(gpu) = catalog.get(&sweep.gpu.slug) else { return };
+    let rates = Rates::new(gpu);
     for row in &mut sweep.rows {
         // What ran here says by itself what it needs, whatever a line says.
         let ran = profiles.iter().find(|(batch, _)| row.step.method == Method::Measured && *batch == row.batch);
         row.memory = match (ran, memory) {
-            (Some((_, profile)), _) => MemoryNeed::of(profile, Some(gpu)).fit(gpu),
-            (None, Some(memory)) => memory.need(row.batch).fit(gpu),
-            (None, None) => MemoryNeed::unseen(None, None).fit(gpu),
+            (Some((_, profile)), _) => MemoryNeed::of(profile, Some(gpu)).fit(&rates),
+            (None, Some(memory)) => memory.need(row.batch).fit(&rates),
+            (None, None) => MemoryNeed::unseen(None, None).fit(&rates),
         };
     }
-    sweep.largest = memory.and_then(|memory| memory.largest(gpu));
+    sweep.largest = memory.and_then(|memory| memory.largest(&rates));
 }
 
 /// Memory over the batch size: through the peaks, from one peak, or from shapes.

@@ -2,7 +2,8 @@
 
 use super::min_max::MinMax;
 use super::{BlackBoxModel, Shape};
-use crate::predict::estimate::{Estimate, Method, MethodShare, Prediction, Predictions, StepTime};
+use crate::predict::estimate::{Estimate, MethodShare, Prediction, Predictions, StepTime};
+use crate::predict::method::Method;
 use crate::units::{GpuSlug, Micros};
 
 /// What lies between two sizes.

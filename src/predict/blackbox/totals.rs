@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OperatorKind;
-use crate::predict::communicates;
+use crate::predict::communication::communicates;
 use crate::profile::{Mode, Precision, Profile};
 use crate::units::{GpuSlug, Micros, most};
 

@@ -1,15 +1,15 @@
 //! Times by fitted lines: of operations, and of steps by their operations alone.
 
-use crate::catalog::GpuSpec;
-use crate::op::{Family, element_type, work};
-use crate::predict::estimate::Method;
+use crate::op::Family;
+use crate::predict::decoded::Decoded;
 use crate::predict::learned::{Spread, WIDE};
-use crate::predict::rate::streaming_bandwidth;
+use crate::predict::method::Method;
+use crate::predict::rate::Rates;
 use crate::predict::roofline::roofline;
 use crate::profile::{Operation, Precision, Profile};
 use crate::units::{Flops, Micros};
 
-use super::layer::Layer;
+use super::layer::{Layer, Layers};
 use super::{AcrossLine, GpuLines, Group, KernelWise, Kind, LEAST_GPUS, Property};
 
 /// How far (in octaves of its shape's sizes) a layer may lie from those in the table to run
@@ -65,20 +65,21 @@ impl Answer {
 #[derive(Debug, Clone, Copy)]
 pub struct Lines<'a> {
     model: &'a KernelWise,
-    gpu: &'a GpuSpec,
+    rates: Rates<'a>,
     own: Option<&'a GpuLines>,
     across: Across,
 }
 
 impl KernelWise {
     /// The lines for a GPU: its own where it was measured.
-    pub fn on<'a>(&'a self, gpu: &'a GpuSpec) -> Lines<'a> {
-        Lines { model: self, gpu, own: self.gpus.get(&gpu.slug), across: Across::default() }
+    pub fn on<'a>(&'a self, gpu: impl Into<Rates<'a>>) -> Lines<'a> {
+        let rates = gpu.into();
+        Lines { model: self, rates, own: self.gpus.get(&rates.gpu.slug), across: Across::default() }
     }
 
     /// The lines that go from GPU to GPU, even where `gpu` was measured itself.
-    pub fn across_to<'a>(&'a self, gpu: &'a GpuSpec, across: Across) -> Lines<'a> {
-        Lines { model: self, gpu, own: None, across }
+    pub fn across_to<'a>(&'a self, gpu: impl Into<Rates<'a>>, across: Across) -> Lines<'a> {
+        Lines { model: self, rates: gpu.into(), own: None, across }
     }
 }
 
@@ -115,9 +116,17 @@ impl Lines<'_> {
     /// # Errors
     /// Why no line answers: the kind was not measured.
     pub fn time(&self, operation: &Operation, precision: Option<Precision>, level: Level) -> Result<Answer, String> {
-        let layer =
-            Layer::of(operation, precision).ok_or_else(|| "shapes do not tell what the layer does".to_owned())?;
-        if let Some(answer) = self.layer(&layer, level) {
+        self.time_of(&Layers::of(operation, precision), level)
+    }
+
+    /// The same of an operation that is decoded already.
+    ///
+    /// # Errors
+    /// As [`Self::time`].
+    pub fn time_of(&self, layers: &Layers, level: Level) -> Result<Answer, String> {
+        let Layers { whole, pieces } = layers;
+        let layer = whole.as_ref().ok_or_else(|| "shapes do not tell what the layer does".to_owned())?;
+        if let Some(answer) = self.layer(layer, level) {
             // Small streams are launches: their line says nothing of large ones.
             let streams = (answer.beyond > LAUNCHES_ONLY && layer.is_streaming)
                 .then(|| self.layer(&layer.as_stream(), level))
@@ -134,7 +143,6 @@ impl Lines<'_> {
                 _ => answer,
             });
         }
-        let pieces = Layer::pieces(operation, precision);
         let answers: Option<Vec<(Answer, f64)>> =
             pieces.iter().map(|(piece, times)| Some((self.layer(piece, level)?, *times))).collect();
         if let Some(answers) = answers.filter(|answers| !answers.is_empty()) {
@@ -170,20 +178,16 @@ impl Lines<'_> {
 
     /// A whole step by its operations, those that no line answers for by their rooflines.
     pub fn step(&self, profile: &Profile, level: Level) -> Micros {
-        let precision = profile.workload.precision;
-        let sum: Micros = profile
-            .operations
-            .iter()
-            .filter(|operation| crate::op::family(operation) != Family::View)
-            .filter_map(|operation| {
-                let time = self.time(operation, precision, level).map(|answer| answer.time).ok().or_else(|| {
-                    let dtype = element_type(operation, precision);
-                    Some(roofline(self.gpu, &work(operation, precision)?, dtype.as_ref(), precision).0)
-                })?;
-                Some(time * f64::from(operation.count))
-            })
-            .sum();
-        sum * self.step_factor()
+        let decoded = Decoded::all(profile);
+        let each = decoded.iter().filter(|one| one.family != Family::View).filter_map(|one| {
+            let by_line = self.time_of(one.layers(), level).map(|answer| answer.time).ok();
+            let by_roofline = || {
+                let work = one.work.as_ref()?;
+                Some(roofline(&self.rates, work, one.dtype.as_ref(), profile.workload.precision).0)
+            };
+            Some(by_line.or_else(by_roofline)? * f64::from(one.operation.count))
+        });
+        each.sum::<Micros>() * self.step_factor()
     }
 
     /// A whole step by its floating-point operations; `None` where no steps were measured.
@@ -258,16 +262,16 @@ impl Lines<'_> {
     fn rated(&self, line: &AcrossLine, size: f64, bytes: Option<f64>) -> f64 {
         match self.across {
             Across::Proportional => {
-                let rate = line.rate * line.property.of(self.gpu);
+                let rate = line.rate * line.property.of(&self.rates);
                 let time = line.intercept.min(line.offset / rate) + size / rate;
                 // Nothing is computed faster than memory delivers it.
                 let least = bytes
                     .filter(|_| line.property == Property::ProductRate)
-                    .map_or(0.0, |bytes| bytes / streaming_bandwidth(self.gpu).get() * 1e6);
+                    .map_or(0.0, |bytes| bytes / self.rates.streaming.value.get() * 1e6);
                 time.max(least)
             }
             Across::Published => {
-                let rate = line.by_bandwidth.at(self.gpu.memory_bandwidth.get() / 1e9);
+                let rate = line.by_bandwidth.at(self.rates.gpu.memory_bandwidth.get() / 1e9);
                 line.intercept + size / rate.max(SLOWEST_SHARE * line.slowest)
             }
         }
@@ -312,12 +316,4 @@ impl Kind {
             _ => Err("kernel unknown, no layer near its shape was measured".to_owned()),
         }
     }
-}
-
-/// Floating-point operations of a step.
-pub fn step_operations(profile: &Profile) -> Flops {
-    let of = |operation: &Operation| {
-        work(operation, profile.workload.precision).map_or(0.0, |work| work.flops.get() * f64::from(operation.count))
-    };
-    Flops::known(profile.operations.iter().map(of).sum())
 }

@@ -1,6 +1,6 @@
 //! A layer as the regressions see it: its kind, and the sizes that times are linear in.
 
-use crate::op::{Family, Name, Primitive, element_type, family, name, parts, volume, work};
+use crate::op::{Family, Name, Part, Primitive, Work, element_type, family, name, parts, volume, work};
 use crate::profile::{DType, Operation, Phase, Precision};
 
 use super::Driver;
@@ -53,22 +53,55 @@ struct Covered {
     reduction: f64,
 }
 
+/// An operator call as the linear models see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layers {
+    /// The layer of one occurrence; `None` of views, communication and where shapes do not
+    /// tell.
+    pub whole: Option<Layer>,
+    /// The products and convolutions that an operator of another kind consists of (backward
+    /// of a convolution, a recurrent layer), with how often each is done; streams among them
+    /// as [`STREAMING`]. Empty where it is of one piece.
+    pub pieces: Vec<(Layer, f64)>,
+}
+
+impl Layers {
+    /// Of an operation that was decoded into its family, its work and its parts.
+    pub fn new(
+        operation: &Operation,
+        precision: Option<Precision>,
+        family: Family,
+        work: Option<Work>,
+        parts: &[Part],
+    ) -> Self {
+        let suffix = suffix(operation, precision);
+        Self { whole: Layer::new(operation, &suffix, family, work, parts), pieces: Layer::pieces(&suffix, parts) }
+    }
+
+    /// Of an operation.
+    pub fn of(operation: &Operation, precision: Option<Precision>) -> Self {
+        let (work, parts) = (work(operation, precision), parts(operation, precision));
+        Self::new(operation, precision, family(operation), work, &parts)
+    }
+}
+
 impl Layer {
     /// The layer of one occurrence; `None` of views, communication and where shapes do not
     /// tell.
     pub fn of(operation: &Operation, precision: Option<Precision>) -> Option<Self> {
-        let family = family(operation);
+        Layers::of(operation, precision).whole
+    }
+
+    fn new(operation: &Operation, suffix: &str, family: Family, work: Option<Work>, parts: &[Part]) -> Option<Self> {
         if matches!(family, Family::View | Family::Communication) {
             return None;
         }
-        let counted = work(operation, precision)?;
-        let kind = kind(operation, precision);
+        let counted = work?;
         let tensors = |shapes: &[Vec<u64>]| shapes.iter().map(volume).sum::<f64>();
         let largest = operation.inputs.iter().map(volume).fold(0.0, f64::max);
-        let parts = parts(operation, precision);
-        if let [part] = &parts[..]
+        if let [part] = parts
             && part.times == 1.0
-            && let Some(layer) = Self::of_primitive(&part.primitive, part.element_bytes, &suffix(operation, precision))
+            && let Some(layer) = Self::of_primitive(&part.primitive, part.element_bytes, suffix)
         {
             return Some(layer);
         }
@@ -83,7 +116,7 @@ impl Layer {
         // Other kernels add a number, or a row to every row, than add two tensors.
         let full = operation.inputs.iter().filter(|shape| volume(shape) == largest).count().max(1) as f64;
         let layer = Self {
-            kind,
+            kind: kind(operation, suffix),
             input,
             operations: counted.flops.get().max(output),
             output,
@@ -126,19 +159,14 @@ impl Layer {
         layer.is_sound().then_some(layer)
     }
 
-    /// The products and convolutions that an operator of another kind consists of (backward
-    /// of a convolution, a recurrent layer), with how often each is done; streams among them
-    /// as [`STREAMING`]. Empty where it is of one piece.
-    pub fn pieces(operation: &Operation, precision: Option<Precision>) -> Vec<(Self, f64)> {
-        let suffix = suffix(operation, precision);
-        let parts = parts(operation, precision);
-        if let [only] = &parts[..]
+    fn pieces(suffix: &str, parts: &[Part]) -> Vec<(Self, f64)> {
+        if let [only] = parts
             && only.times == 1.0
         {
             return Vec::new();
         }
         let piece = |primitive: &Primitive, element_bytes: f64| {
-            Self::of_primitive(primitive, element_bytes, &suffix).or_else(|| {
+            Self::of_primitive(primitive, element_bytes, suffix).or_else(|| {
                 let moved = primitive.moved();
                 (primitive.flops() == 0.0).then(|| Self {
                     kind: STREAMING.to_owned(),
@@ -212,14 +240,14 @@ pub fn tile(kernel: &str) -> Option<[u32; 2]> {
     })
 }
 
-fn kind(operation: &Operation, precision: Option<Precision>) -> String {
+fn kind(operation: &Operation, suffix: &str) -> String {
     let mut label = name::label(&operation.name);
     match operation.phase {
         Phase::Backward if !Name::of(&operation.name).pass.is_backward() => label.push_str(BACKWARD),
         Phase::GradientAccumulation => label.push_str(ACCUMULATION),
         _ => {}
     }
-    format!("{label}{}", suffix(operation, precision))
+    format!("{label}{suffix}")
 }
 
 /// The element type, where it is not FP32.
@@ -274,7 +302,7 @@ mod tests {
             r#"{"name": "aten::convolution_backward", "phase": "backward",
                 "inputs": [[8, 16, 14, 14], [8, 32, 14, 14], [16, 32, 3, 3]], "attributes": {"padding": [1, 1]}}"#,
         );
-        let pieces = Layer::pieces(&backward, None);
+        let pieces = Layers::of(&backward, None).pieces;
         assert_eq!(pieces.len(), 2);
         assert!(pieces.iter().all(|(piece, times)| piece.kind == "convolution" && *times == 1.0));
         assert_eq!(Layer::of(&backward, None).unwrap().kind, "convolution_backward");

@@ -8,7 +8,8 @@ use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
 use habitat_tui::op::{Arithmetic, Work, work};
 use habitat_tui::predict::learned::{Run, Spread};
-use habitat_tui::predict::roofline::{attained_bandwidth, roofline, sustained_rate};
+use habitat_tui::predict::rate::Rates;
+use habitat_tui::predict::roofline::roofline;
 use habitat_tui::predict::wave::{WaveForm, gamma, scale_kernel};
 use habitat_tui::predict::{Estimate, Method};
 use habitat_tui::profile::{DType, Kernel, Operation};
@@ -98,22 +99,22 @@ fn judge(
 /// Milliseconds on the destination by each method.
 fn by_every_method(work: &Work, here: &Measured, origin: &GpuSpec, destination: &GpuSpec) -> Vec<(&'static str, f64)> {
     let float32 = Some(&DType::Float32);
-    let rooflines = |gpu: &GpuSpec| roofline(gpu, work, float32, None).0;
-    let (rate, _) = sustained_rate(destination, work.arithmetic, float32, None);
-    let ridge = rate.get() / attained_bandwidth(destination).get();
+    let (from, to) = (Rates::new(origin), Rates::new(destination));
+    let rooflines = |rates: &Rates<'_>| roofline(rates, work, float32, None).0;
+    let (rate, _) = to.arithmetic(work.arithmetic, float32, None);
+    let ridge = rate.get() / to.bandwidth.value.get();
     let gamma = work.intensity().map_or(1.0, |intensity| gamma(intensity, ridge));
     let mut predicted = vec![
         ("bandwidth, nominal", here.milliseconds * (origin.memory_bandwidth / destination.memory_bandwidth)),
-        ("bandwidth, reached", here.milliseconds * (attained_bandwidth(origin) / attained_bandwidth(destination))),
-        ("roofline ratio", here.milliseconds * (rooflines(destination) / rooflines(origin))),
-        ("roofline, no origin", rooflines(destination).as_millis()),
+        ("bandwidth, reached", here.milliseconds * (from.bandwidth.value / to.bandwidth.value)),
+        ("roofline ratio", here.milliseconds * (rooflines(&to) / rooflines(&from))),
+        ("roofline, no origin", rooflines(&to).as_millis()),
     ];
     for (name, form) in
         [("wave scaling, equation 1", WaveForm::WholeWaves), ("wave scaling, equation 2", WaveForm::ManyWaves)]
     {
-        predicted.extend(
-            scale_kernel(&here.kernel, origin, destination, gamma, form).map(|scaled| (name, scaled.time.as_millis())),
-        );
+        predicted
+            .extend(scale_kernel(&here.kernel, &from, &to, gamma, form).map(|scaled| (name, scaled.time.as_millis())));
     }
     predicted
 }
@@ -189,7 +190,7 @@ fn judge_learned(
             }
             if let Some(work) = work(&row.operation, row.precision) {
                 let dtype = row.operation.dtype.clone().unwrap_or(DType::Float32);
-                let (time, _) = roofline(gpu, &work, Some(&dtype), row.precision);
+                let (time, _) = roofline(&gpu.into(), &work, Some(&dtype), row.precision);
                 let predicted = Predicted { mid: time.as_millis(), range: None };
                 groups.add(&format!("{family} on {slug}"), "roofline, shapes alone", predicted, measured, &label);
             }

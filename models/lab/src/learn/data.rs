@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use habitat_tui::catalog::{Catalog, GpuSpec, UnknownGpu};
 use habitat_tui::op::{Part, parts};
 use habitat_tui::predict::features::{Features, Hardware, Load, OperatorModel, features};
-use habitat_tui::predict::learned::{ALONE_LAUNCH_US, STEP_LAUNCH_US};
 use habitat_tui::predict::random::Random;
-use habitat_tui::predict::rate::product_rate;
+use habitat_tui::predict::rate::{ALONE_LAUNCH_US, LONGEST_LAUNCH_US, Rates, STEP_LAUNCH_US};
 use habitat_tui::profile::{Operation, Phase, Precision, Profile};
 use habitat_tui::units::{GpuSlug, Micros};
 
@@ -105,8 +104,6 @@ pub struct MeasuredStep {
 
 /// Below this multiple of a session's shortest times the launch is what was measured.
 const HOST_BOUND: f64 = 1.25;
-/// The longest time that is taken for a bare launch from the host.
-pub(super) const LONGEST_LAUNCH_US: f64 = 60.0;
 /// Rows of one session that are learned from, of products and of the rest.
 const MOST_ROWS: (usize, usize) = (8000, 4000);
 /// Shortest operator of a step that is learned from; shorter ones are mostly launch.
@@ -166,8 +163,9 @@ impl Dataset {
         let Some(model) = OperatorModel::of(&part.primitive).filter(|_| part.times == 1.0 && time.get() > 0.0) else {
             return;
         };
-        let rate = product_rate(spec, operation.dtype.as_ref(), precision).0;
-        let hardware = Hardware::by_rule(spec);
+        let rates = Rates::new(spec);
+        let rate = rates.product(operation.dtype.as_ref(), precision, true);
+        let hardware = Hardware::new(&rates, true);
         let Some(features) = features(&part.primitive, part.element_bytes, &hardware, rate, session.load()) else {
             return;
         };

@@ -8,7 +8,7 @@ use habitat_tui::learn::ranges::{few_boards, quantile, spread};
 use habitat_tui::predict::features::OperatorModel;
 use habitat_tui::predict::learned::{Ensemble, Models, StepFacts};
 use habitat_tui::predict::mlp::ModelError;
-use habitat_tui::predict::rate::fp32_product_rate;
+use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::{Options, PredictError, predict};
 use habitat_tui::profile::Mode;
 
@@ -190,7 +190,7 @@ pub fn step_facts(
             let without = Some(destination.gpu);
             let adjusted = |step| adjusted(fold, step, without);
             let (Some(at_origin), Some(at_destination)) = (adjusted(here), adjusted(there)) else { continue };
-            let limited = fp32_product_rate(&data.gpus[origin.gpu]).is_power_limited();
+            let limited = Rates::new(&data.gpus[origin.gpu]).trained_fp32.is_power_limited();
             let factor = board(fold, origin.gpu, None).unwrap_or(usual);
             let own = at_destination - typical(Some(destination.gpu));
             pairs.push((if limited { 0.0 } else { at_origin - factor }, destination.gpu, own));

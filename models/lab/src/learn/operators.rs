@@ -9,9 +9,10 @@ use habitat_tui::predict::head::Head;
 use habitat_tui::predict::learned::{Ensemble, ModelFacts};
 use habitat_tui::predict::mlp::{Activation, ModelError};
 
-use super::data::{Dataset, LONGEST_LAUNCH_US, Row, Session, shortest_times};
+use super::data::{Dataset, Row, Session, shortest_times};
 use super::fit::fit;
 use super::options::{Decay, FitError, FitOptions, Loss, Rows, Schedule};
+use habitat_tui::predict::rate::LONGEST_LAUNCH_US;
 
 /// Networks of one ensemble.
 const NETWORKS: u64 = 4;

@@ -1,0 +1,73 @@
+//! The operations of a step, decoded once for all GPUs and methods.
+
+use std::cell::OnceCell;
+
+use super::kernelwise::layer::Layers;
+use crate::op::{Family, Op, Part, Work, element_type};
+use crate::profile::{DType, Operation, Precision, Profile, is_host_transfer};
+use crate::units::Flops;
+
+/// An operation with what does not depend on the GPU worked out once.
+#[derive(Debug)]
+pub struct Decoded<'a> {
+    /// The operation.
+    pub operation: &'a Operation,
+    /// Its position in the profile.
+    pub index: usize,
+    /// What it is.
+    pub op: Op,
+    /// Its kind.
+    pub family: Family,
+    /// Its element type: as recorded, else what the workload's precision says.
+    pub dtype: Option<DType>,
+    /// Arithmetic and traffic of one occurrence; `None` where the shapes do not tell.
+    pub work: Option<Work>,
+    /// What one occurrence consists of, for the learned models.
+    pub parts: Vec<Part>,
+    /// Whether it copies between host and device: over PCI Express, not through device memory.
+    pub is_host_copy: bool,
+    precision: Option<Precision>,
+    layers: OnceCell<Layers>,
+}
+
+impl<'a> Decoded<'a> {
+    /// Decodes one operation of a workload in `precision`.
+    pub fn new(index: usize, operation: &'a Operation, precision: Option<Precision>) -> Self {
+        let op = Op::of(operation);
+        let dtype = element_type(operation, precision);
+        let element_bytes = dtype.as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
+        let part = |(primitive, times)| Part { primitive, times, element_bytes };
+        let kernels = &operation.kernels;
+        let by_kernels = !kernels.is_empty() && kernels.iter().all(|kernel| is_host_transfer(&kernel.name));
+        Self {
+            operation,
+            index,
+            family: op.family(),
+            work: op.work(element_bytes),
+            parts: op.primitives().into_iter().map(part).collect(),
+            is_host_copy: is_host_transfer(&operation.name) || by_kernels,
+            op,
+            dtype,
+            precision,
+            layers: OnceCell::new(),
+        }
+    }
+
+    /// All operations of a profile.
+    pub fn all(profile: &'a Profile) -> Vec<Self> {
+        let precision = profile.workload.precision;
+        let one = |(index, operation)| Self::new(index, operation, precision);
+        profile.operations.iter().enumerate().map(one).collect()
+    }
+
+    /// The operation as the linear models see it; worked out when first asked for.
+    pub fn layers(&self) -> &Layers {
+        self.layers.get_or_init(|| Layers::new(self.operation, self.precision, self.family, self.work, &self.parts))
+    }
+}
+
+/// Floating-point operations of a step.
+pub fn step_operations(decoded: &[Decoded<'_>]) -> Flops {
+    let of = |one: &Decoded<'_>| one.work.map_or(0.0, |work| work.flops.get() * f64::from(one.operation.count));
+    Flops::known(decoded.iter().map(of).sum())
+}

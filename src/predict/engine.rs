@@ -1,0 +1,206 @@
+//! A recorded step on every GPU asked for, by one method.
+
+use super::base::Base;
+use super::blackbox::{self, OperatorTotals};
+use super::communication::Communication;
+use super::decoded::{Decoded, step_operations};
+use super::error::PredictError;
+use super::estimate::{Prediction, Predictions};
+use super::habitat::HabitatTimes;
+use super::learned::LearnedTime;
+use super::memory::MemoryNeed;
+use super::method::MethodChoice;
+use super::options::Options;
+use super::origin::origin;
+use super::precision::Change;
+use super::rate::Rates;
+use super::route::{Fitted, LearnedColumns, Route};
+use super::step::{Context, predict_one};
+use super::unshaped::Unshaped;
+use super::warning::Warning;
+use crate::catalog::{Catalog, GpuSpec};
+use crate::profile::Profile;
+use crate::text;
+use crate::units::{GpuSlug, Micros};
+
+/// A profile whose operations are decoded, for predictions by several methods.
+pub(super) struct Prepared<'a> {
+    /// As recorded.
+    recorded: &'a Profile,
+    /// Without what was measured, where that is to be ignored.
+    profile: &'a Profile,
+    decoded: Vec<Decoded<'a>>,
+}
+
+impl<'a> Prepared<'a> {
+    /// `stripped` stands for the profile without what was measured, where it is to be ignored.
+    pub(super) fn new(recorded: &'a Profile, stripped: Option<&'a Profile>) -> Self {
+        let profile = stripped.unwrap_or(recorded);
+        Self { recorded, profile, decoded: Decoded::all(profile) }
+    }
+
+    /// The step by the method asked for, whatever errors were found.
+    pub(super) fn predict(&self, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
+        if options.method == MethodChoice::BlackBox {
+            return by_totals(self.recorded, catalog, options);
+        }
+        let Self { profile, decoded, .. } = self;
+        let origin = origin(profile, catalog, options)?.map(Rates::new);
+        let origin = origin.as_ref();
+        let targets: Vec<Rates<'_>> = if options.targets.is_empty() {
+            catalog.iter().map(Rates::new).collect()
+        } else {
+            let find = |slug: &GpuSlug| catalog.find(slug.as_str()).map(Rates::new);
+            options.targets.iter().map(find).collect::<Result<_, _>>()?
+        };
+        let networks = match (options.method, &options.habitat) {
+            (MethodChoice::HabitatMlp, Some(networks)) => {
+                let gpus: Vec<&GpuSpec> = targets.iter().chain(origin).map(|rates| rates.gpu).collect();
+                Some(HabitatTimes::new(networks, decoded, profile.workload.precision, &gpus)?)
+            }
+            (MethodChoice::HabitatMlp, None) => return Err(PredictError::NoWeights),
+            _ => None,
+        };
+        let fitted = match &options.kernel_wise {
+            Some(model) if options.method.is_fitted() => Some(model),
+            None if options.method.is_fitted() => return Err(PredictError::NoLines),
+            _ => None,
+        };
+        let operations = step_operations(decoded);
+        let change = Change::asked(profile, options.precision, decoded);
+        let learned =
+            if fitted.is_some() { None } else { LearnedTable::new(profile, decoded, origin, &targets, options)? };
+        let route = |destination, learned| Route {
+            origin,
+            destination,
+            precision: profile.workload.precision,
+            choice: options.method,
+            form: options.wave_form,
+            learned,
+            habitat: networks.as_ref(),
+            fitted: fitted.map(|model| {
+                let lines = model.on(*destination);
+                Fitted { lines, whole: lines.end_to_end(operations).map(|time| (time, operations)) }
+            }),
+        };
+        // Linear models take nothing over from the origin but the host's part of its step.
+        let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
+        let communication = Communication::of(decoded, profile.workload.mode);
+        let needs_base = fitted.is_none() || host_known || communication.is_some();
+        let base = origin.filter(|_| needs_base).map(|origin| {
+            let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
+            Base::new(profile, &route, decoded, options.models.as_deref())
+        });
+        let unshaped = origin.and_then(|_| Unshaped::of(decoded));
+        let warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
+        let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
+        let context = Context {
+            profile,
+            base: base.as_ref(),
+            decoded,
+            need: &need,
+            models: options.models.as_deref(),
+            warnings: &warnings,
+        };
+        let mut keeping: Vec<&GpuSpec> = Vec::new();
+        let predictions: Vec<Prediction> = targets
+            .iter()
+            .enumerate()
+            .map(|(index, gpu)| {
+                let refused = change.as_ref().and_then(|change| change.refused_by(gpu.gpu));
+                keeping.extend(refused.as_ref().map(|_| gpu.gpu));
+                let change = change.as_ref().filter(|_| refused.is_none());
+                let route = route(gpu, learned.as_ref().map(|table| table.columns(index)));
+                let mut prediction = predict_one(&context, &route, change);
+                prediction.precision_note = refused.or_else(|| change.map(Change::note));
+                prediction.notes.splice(0..0, prediction.precision_note.clone());
+                prediction
+            })
+            .collect();
+        if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
+            return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
+        }
+        let mut origin_facts = profile.origin.clone();
+        if let (Some(facts), Some(origin)) = (&mut origin_facts, origin) {
+            facts.gpu = Some(origin.gpu.slug.clone());
+        }
+        let mut notes = base.map(|base| base.notes).unwrap_or_default();
+        let mut workload = profile.workload.clone();
+        if let Some(change) = change {
+            notes.splice(0..0, change.notes(decoded).into_iter().chain(change.kept_on(&keeping)));
+            workload.precision = Some(change.to());
+        }
+        Ok(Predictions { workload, origin: origin_facts, predictions, notes })
+    }
+}
+
+/// The recorded step by its totals alone, on the GPUs asked for, or on all that the black-box
+/// model reaches. Its framework is not the one the model was fitted on.
+fn by_totals(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
+    let model = options.black_box.as_ref().ok_or(PredictError::NoBlackBox)?;
+    let origin = origin(profile, catalog, options)?;
+    let totals = OperatorTotals::of_profile(profile, origin.map(|gpu| &gpu.slug))?;
+    // The shapes are known here, so they tell what memory the step needs.
+    let need = MemoryNeed::of(profile, origin);
+    let mut predictions = blackbox::predict_within(&totals, model, catalog, &options.targets, &need)?;
+    predictions.workload = profile.workload.clone();
+    predictions.origin.clone_from(&profile.origin);
+    Ok(predictions)
+}
+
+/// What is to be shown with the times of every GPU.
+fn of_every_gpu(
+    base: Option<&Base>,
+    communication: Option<&Communication>,
+    unshaped: Option<Unshaped>,
+) -> Vec<Warning> {
+    let communicates = match base {
+        Some(base) => base.warnings.clone(),
+        None => communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
+    };
+    communicates.into_iter().chain(unshaped.map(Unshaped::warning)).collect()
+}
+
+/// What the learned models predict of every operation on every GPU.
+struct LearnedTable {
+    /// By target, then operation.
+    targets: Vec<Vec<Option<LearnedTime>>>,
+    /// On the origin.
+    origin: Option<Vec<Option<LearnedTime>>>,
+    /// Whether the origin's operators were measured within the step.
+    by_operator: bool,
+}
+
+impl LearnedTable {
+    fn new(
+        profile: &Profile,
+        decoded: &[Decoded<'_>],
+        origin: Option<&Rates<'_>>,
+        targets: &[Rates<'_>],
+        options: &Options,
+    ) -> Result<Option<Self>, PredictError> {
+        let Some(models) = &options.models else { return Ok(None) };
+        let gpus = targets.iter().chain(origin);
+        let mut rows = models.table(decoded, profile.workload.precision, gpus)?;
+        let origin = if origin.is_some() { rows.pop() } else { None };
+        Ok(Some(Self { targets: rows, origin, by_operator: measured_within(profile) }))
+    }
+
+    fn columns(&self, target: usize) -> LearnedColumns<'_> {
+        LearnedColumns {
+            there: self.targets.get(target).map_or(&[][..], |row| row),
+            here: self.origin.as_deref().filter(|_| self.by_operator),
+        }
+    }
+
+    fn at_origin(&self) -> Option<LearnedColumns<'_>> {
+        let there = self.origin.as_deref()?;
+        Some(LearnedColumns { there, here: Some(there).filter(|_| self.by_operator) })
+    }
+}
+
+/// Whether operators were measured within the step (a trace), not each alone.
+fn measured_within(profile: &Profile) -> bool {
+    profile.step.as_ref().is_none_or(|step| step.device_busy.is_some())
+        || profile.operations.iter().any(|operation| !operation.kernels.is_empty())
+}

@@ -1,0 +1,60 @@
+//! What was learned besides the networks, as it stands in the file of weights.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::time::Spread;
+
+/// What was learned besides the networks, as it stands in the file.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Facts {
+    /// Version of this form.
+    pub version: u32,
+    /// By model.
+    pub models: BTreeMap<String, ModelFacts>,
+    /// Steps predicted from shapes, and from a measured origin.
+    pub steps: StepFacts,
+}
+
+/// One model's.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ModelFacts {
+    /// Log of how much faster a measured board is than the networks say, by slug.
+    pub boards: BTreeMap<String, f64>,
+    /// The same for unmeasured boards of a maker whose boards differ from the others.
+    pub makers: BTreeMap<String, f64>,
+    /// What an operator takes at least where it is measured by itself: the host's launch.
+    pub host_us: f64,
+    /// Ends of what nearly all values of every feature lie between in training.
+    pub ranges: Vec<[f64; 2]>,
+    /// Measured over predicted on boards among the training data.
+    pub seen: Option<Spread>,
+    /// On boards that were left out of it.
+    pub unseen: Option<Spread>,
+    /// How much of an origin's deviation from its prediction a destination shares, 0 to 1.
+    pub shared_deviation: f64,
+    /// Measured over predicted with an origin's help, board left out.
+    pub with_origin: Option<Spread>,
+}
+
+/// What was learned of whole steps.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StepFacts {
+    /// Step over sum of predicted operators, where nothing else is known.
+    pub typical: f64,
+    /// The same of training steps over that of inference.
+    pub training: f64,
+    /// By slug, for boards with measured steps.
+    pub boards: BTreeMap<String, f64>,
+    /// By maker, for its other boards.
+    pub makers: BTreeMap<String, f64>,
+    /// Measured over predicted, boards among the training data.
+    pub seen: Option<Spread>,
+    /// Boards that were left out.
+    pub unseen: Option<Spread>,
+    /// How much of an origin's deviation a destination's step shares, 0 to 1.
+    pub shared_deviation: f64,
+    /// Measured over predicted from an origin's step, board left out.
+    pub with_origin: Option<Spread>,
+}

@@ -1,0 +1,240 @@
+//! All learned models, and the times they predict.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+use super::corrections::{Corrections, Counts};
+use super::ensemble::{Ensemble, maker};
+use super::facts::StepFacts;
+use super::query::{Key, ModelGpu, Query};
+use super::time::{LearnedTime, sum};
+use crate::catalog::GpuSpec;
+use crate::op::{element_type, parts};
+use crate::predict::decoded::Decoded;
+use crate::predict::features::{Features, Load, OperatorModel, features};
+use crate::predict::mlp::ModelError;
+use crate::predict::rate::Rates;
+use crate::profile::{Mode, Operation, Precision};
+use crate::units::{GpuSlug, Micros};
+
+/// Entries after which the cache is emptied.
+const MOST_CACHED: usize = 1 << 16;
+
+/// All learned models.
+#[derive(Debug)]
+pub struct Models {
+    ensembles: BTreeMap<OperatorModel, Ensemble>,
+    steps: StepFacts,
+    corrections: Corrections,
+    cache: Mutex<HashMap<Key, LearnedTime>>,
+}
+
+/// Two are equal where they answer alike; what they remember does not count.
+impl PartialEq for Models {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.ensembles, &self.steps, &self.corrections) == (&other.ensembles, &other.steps, &other.corrections)
+    }
+}
+
+impl Models {
+    /// Of ensembles and what was learned of steps.
+    pub fn new(ensembles: BTreeMap<OperatorModel, Ensemble>, steps: StepFacts) -> Self {
+        Self { ensembles, steps, corrections: Corrections::default(), cache: Mutex::default() }
+    }
+
+    /// With corrections, and nothing remembered from before them.
+    pub(in crate::predict) fn corrected_by(self, corrections: Corrections) -> Self {
+        Self { corrections, cache: Mutex::default(), ..self }
+    }
+
+    /// What was measured on boards of the user's.
+    pub(in crate::predict) const fn corrections(&self) -> &Corrections {
+        &self.corrections
+    }
+
+    /// How many operators measured on a board correct the models for it; `None` where none
+    /// was measured.
+    pub fn measured_on(&self, gpu: &GpuSpec) -> Option<Counts> {
+        self.corrections.counts(&gpu.slug)
+    }
+
+    /// What was learned of steps.
+    pub const fn steps(&self) -> &StepFacts {
+        &self.steps
+    }
+
+    /// The models by name.
+    pub const fn ensembles(&self) -> &BTreeMap<OperatorModel, Ensemble> {
+        &self.ensembles
+    }
+
+    /// Whether steps were measured on the board.
+    pub fn has_seen(&self, gpu: &GpuSpec) -> bool {
+        self.steps.boards.contains_key(gpu.slug.as_str())
+            || self.ensembles.values().any(|ensemble| ensemble.facts.boards.contains_key(gpu.slug.as_str()))
+    }
+
+    /// A GPU as these models see it.
+    pub fn on<'a>(&self, rates: &'a Rates<'a>) -> ModelGpu<'a> {
+        ModelGpu::new(rates, self.has_seen(rates.gpu))
+    }
+
+    /// Step over sum of operators on `gpu`.
+    pub fn step_factor(&self, gpu: &GpuSpec, mode: Mode) -> f64 {
+        let steps = &self.steps;
+        let maker = || steps.makers.get(maker(gpu.vendor));
+        let board = *steps.boards.get(gpu.slug.as_str()).or_else(maker).unwrap_or(&steps.typical);
+        board * if mode == Mode::Training { steps.training } else { 1.0 }
+    }
+
+    /// One occurrence of every operation on each of `gpus`, in one pass through each network:
+    /// a row a GPU, a column an operation; `None` where the models do not know the operator.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn table<'a>(
+        &self,
+        operations: &[Decoded<'_>],
+        precision: Option<Precision>,
+        gpus: impl Iterator<Item = &'a Rates<'a>>,
+    ) -> Result<Vec<Vec<Option<LearnedTime>>>, ModelError> {
+        let mut queries = Vec::new();
+        let mut count = 0;
+        for rates in gpus {
+            let gpu = self.on(rates);
+            for Decoded { parts, dtype, .. } in operations {
+                let rate = gpu.rate(dtype.as_ref(), precision);
+                queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Step }));
+            }
+            count += 1;
+        }
+        let times = self.times(&queries)?;
+        let mut rest = &times[..];
+        let mut column = |decoded: &Decoded<'_>| {
+            let (own, after) = rest.split_at(decoded.parts.len());
+            rest = after;
+            sum(own, &decoded.parts)
+        };
+        Ok((0..count).map(|_| operations.iter().map(&mut column).collect()).collect())
+    }
+
+    /// Operators measured each by itself, as tables of operators are: an operation on each GPU
+    /// it is paired with; never less than the host's launch.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn alone(&self, pairs: &[(&Operation, &GpuSpec)]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+        let run = |&(operation, gpu): &(_, _)| Run { operation, precision: None, gpu, queued: false };
+        self.runs(&pairs.iter().map(run).collect::<Vec<_>>())
+    }
+
+    /// The same for operators in a precision that the element type does not tell, or whose
+    /// calls were queued: those run as in a step, and take the device's time alone.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn runs(&self, runs: &[Run<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+        let (mut queries, mut counts) = (Vec::new(), Vec::new());
+        let rates: BTreeMap<&GpuSlug, Rates<'_>> =
+            runs.iter().map(|run| (&run.gpu.slug, Rates::new(run.gpu))).collect();
+        for &Run { operation, precision, gpu, queued } in runs {
+            let Some(rates) = rates.get(&gpu.slug) else { continue };
+            let gpu = self.on(rates);
+            let rate = gpu.rate(element_type(operation, precision).as_ref(), precision);
+            let parts = parts(operation, precision);
+            let load = if queued { Load::Step } else { Load::Alone };
+            queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load }));
+            counts.push((parts, queued));
+        }
+        let times = self.times(&queries)?;
+        let mut rest = &times[..];
+        Ok(counts
+            .iter()
+            .map(|(parts, queued)| {
+                let (own, after) = rest.split_at(parts.len());
+                rest = after;
+                let mut time = sum(own, parts)?;
+                if *queued {
+                    return Some(time);
+                }
+                let facts = parts.first().and_then(|part| self.ensembles.get(&OperatorModel::of(&part.primitive)?));
+                time.time = time.time.max(Micros::known(facts.map_or(0.0, |ensemble| ensemble.facts.host_us)));
+                Some(time)
+            })
+            .collect())
+    }
+
+    /// Times of many primitives at once, one pass through each network; those known from
+    /// before are taken from the cache.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn times(&self, queries: &[Query<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+        let mut answers: Vec<Option<LearnedTime>> = vec![None; queries.len()];
+        let mut waiting: BTreeMap<OperatorModel, (Vec<Key>, Vec<Features>)> = BTreeMap::new();
+        let mut asked: HashMap<Key, Vec<usize>> = HashMap::new();
+        {
+            let cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            for (index, query) in queries.iter().enumerate() {
+                let Some(model) = OperatorModel::of(&query.part.primitive) else {
+                    answers[index] = query.by_rule();
+                    continue;
+                };
+                if let Some(small) = query.small() {
+                    answers[index] = Some(small);
+                    continue;
+                }
+                if !self.ensembles.contains_key(&model) {
+                    continue;
+                }
+                let key = query.key();
+                if let Some(known) = cache.get(&key) {
+                    answers[index] = Some(*known);
+                    continue;
+                }
+                let places = asked.entry(key.clone()).or_default();
+                places.push(index);
+                if places.len() > 1 {
+                    continue;
+                }
+                let Query { part, gpu, rate, load } = query;
+                if let Some(features) = features(&part.primitive, part.element_bytes, &gpu.hardware, *rate, *load) {
+                    let (keys, rows) = waiting.entry(model).or_default();
+                    keys.push(key);
+                    rows.push(features);
+                }
+            }
+        }
+        let mut cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if cache.len() > MOST_CACHED {
+            cache.clear();
+        }
+        for (model, (keys, rows)) in waiting {
+            let Some(ensemble) = self.ensembles.get(&model) else { continue };
+            let bounded = ensemble.above_launch(model, &rows)?;
+            for ((key, features), above) in keys.into_iter().zip(&rows).zip(bounded) {
+                let Some(places) = asked.get(&key) else { continue };
+                let Some(query) = places.first().and_then(|&place| queries.get(place)) else { continue };
+                let time = ensemble.evaluate(query, features, above, self.corrections.of(model, query));
+                for &place in places {
+                    answers[place] = Some(time);
+                }
+                cache.insert(key, time);
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// An operator run by itself on a GPU.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// What was run.
+    pub operation: &'a Operation,
+    /// The precision, where the element type does not tell (TF32).
+    pub precision: Option<Precision>,
+    /// On which board.
+    pub gpu: &'a GpuSpec,
+    /// Whether calls were queued ahead of it.
+    pub queued: bool,
+}

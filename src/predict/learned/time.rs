@@ -1,0 +1,72 @@
+//! A learned time and its range.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::Part;
+use crate::units::Micros;
+
+/// The 80 % range of measured over predicted time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The 10th percentile.
+    pub low: f64,
+    /// The 90th percentile.
+    pub high: f64,
+    /// Operators or steps it was taken from.
+    pub cases: usize,
+}
+
+impl Spread {
+    /// Both ends moved away from 1 by a factor of their logarithms.
+    #[must_use]
+    pub fn widened(self, factor: f64) -> Self {
+        Self { low: self.low.min(1.0).powf(factor), high: self.high.max(1.0).powf(factor), ..self }
+    }
+}
+
+/// Ranges where a model has none (published errors of such methods, roughly).
+pub const WIDE: Spread = Spread { low: 0.7, high: 1.5, cases: 0 };
+
+/// A predicted time, and how far to trust it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LearnedTime {
+    /// The time.
+    pub time: Micros,
+    /// Its 80 % range, as factors of the time.
+    pub spread: Spread,
+    /// The same for a time helped by an origin's measurement.
+    pub with_origin: Spread,
+    /// How much of an origin's deviation is shared.
+    pub shared_deviation: f64,
+    /// Whether the features lie outside those of the training data.
+    pub is_far: bool,
+}
+
+/// Times of an operation's parts; the ranges are added as if the parts erred together.
+pub(super) fn sum(times: &[Option<LearnedTime>], parts: &[Part]) -> Option<LearnedTime> {
+    if parts.is_empty() {
+        return None;
+    }
+    let (mut total, mut lows, mut highs, mut near) = (0.0, [0.0; 2], [0.0; 2], 0.0);
+    let (mut is_far, mut cases) = (false, usize::MAX);
+    for (time, part) in times.iter().zip(parts) {
+        let time = (*time)?;
+        let each = time.time.get() * part.times;
+        total += each;
+        near += each * time.shared_deviation;
+        for (place, spread) in [time.spread, time.with_origin].into_iter().enumerate() {
+            lows[place] += each * spread.low;
+            highs[place] += each * spread.high;
+        }
+        is_far |= time.is_far;
+        cases = cases.min(time.spread.cases);
+    }
+    let spread = |place: usize| Spread { low: lows[place] / total, high: highs[place] / total, cases };
+    (total > 0.0).then(|| LearnedTime {
+        time: Micros::known(total),
+        spread: spread(0),
+        with_origin: spread(1),
+        shared_deviation: near / total,
+        is_far,
+    })
+}
