@@ -44,13 +44,17 @@ fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
     vec![
         Cell::text(&gpu.gpu.slug),
         Cell::new(format::grouped(*batch as f64), batch),
-        Cell::new(format::time(step.mid), step.mid.get()),
-        if step.low == step.high { Cell::unknown() } else { Cell::text(format::time_range(step.low, step.high)) },
-        Cell::text(step.low.get()),
-        Cell::text(step.high.get()),
+        Cell::new(format::time(step.range.mid), step.range.mid.get()),
+        if step.range.low == step.range.high {
+            Cell::unknown()
+        } else {
+            Cell::text(format::time_range(step.range.low, step.range.high))
+        },
+        Cell::text(step.range.low.get()),
+        Cell::text(step.range.high.get()),
         Cell::text(wide[0].get()),
         Cell::text(wide[1].get()),
-        Cell::new(format::number(throughput.mid.get()), throughput.mid.get()),
+        Cell::maybe(throughput.as_ref(), |rate| Cell::new(format::number(rate.mid.get()), rate.mid.get())),
         Cell::maybe(needed, |needed| {
             Cell::new(format!("{}{}", if at_most { "≤ " } else { "" }, format::memory(needed)), needed.get())
         }),

@@ -232,10 +232,10 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         };
         let mut row = vec![
             Cell::text(&prediction.gpu.slug),
-            Cell::new(format::time(step.mid), step.mid.get()),
+            Cell::new(format::time(step.range.mid), step.range.mid.get()),
             Cell::text(range),
-            Cell::text(step.low.get()),
-            Cell::text(step.high.get()),
+            Cell::text(step.range.low.get()),
+            Cell::text(step.range.high.get()),
             Cell::text(step.method),
             Cell::maybe(prediction.throughput.as_ref(), |rate| {
                 Cell::new(format::number(rate.mid.get()), rate.mid.get())
@@ -280,9 +280,9 @@ pub fn operations_table(prediction: &Prediction) -> Table {
             Cell::new(text::clean(&operation.name, 44), text::clean(&operation.name, 512)),
             Cell::text(operation.phase),
             Cell::text(operation.count),
-            Cell::maybe(time, |time| Cell::new(format::time(time.mid), time.mid.get())),
-            Cell::maybe(time, |time| Cell::text(time.low.get())),
-            Cell::maybe(time, |time| Cell::text(time.high.get())),
+            Cell::maybe(time, |time| Cell::new(format::time(time.range.mid), time.range.mid.get())),
+            Cell::maybe(time, |time| Cell::text(time.range.low.get())),
+            Cell::maybe(time, |time| Cell::text(time.range.high.get())),
             Cell::maybe(operation.origin_time, |time| Cell::new(format::time(time), time.get())),
             Cell::maybe(time, |time| Cell::text(time.method)),
             Cell::text(&operation.why),

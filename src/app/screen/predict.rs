@@ -20,7 +20,7 @@ use crate::pricing::Tier;
 use crate::report::Table;
 use crate::report::format;
 use crate::text::clean;
-use crate::units::{GpuSlug, Micros, OpenRange, SamplesPerSecond, UsdPerHour};
+use crate::units::{GpuSlug, OpenRange, SamplesPerSecond, UsdPerHour};
 
 /// What the list can be sorted by, in the order of `s`.
 const SORTS: [&str; 4] = ["step time", "samples per dollar", "memory", "name"];

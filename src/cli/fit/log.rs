@@ -242,8 +242,8 @@ impl Fitted {
             for (batch, iterations, run) in &self.at {
                 table.push(vec![
                     Cell::text(size_text(*batch, *iterations)),
-                    Cell::new(time(run.time.mid), run.time.mid.get()),
-                    Cell::text(time_range(run.time.low, run.time.high)),
+                    Cell::new(time(run.time.range.mid), run.time.range.mid.get()),
+                    Cell::text(time_range(run.time.range.low, run.time.range.high)),
                     Cell::text(time_range(run.wide[0], run.wide[1])),
                     Cell::text(run.time.method),
                 ]);

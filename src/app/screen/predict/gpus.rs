@@ -11,9 +11,9 @@ use crate::units::Micros;
 /// One GPU a row.
 pub fn table(app: &App) -> Table {
     let shown = rows(app);
-    let ends = shown.iter().filter(|row| row.step.low.get() > 0.0);
-    let longest = ends.clone().map(|row| row.step.high.get()).fold(0.0, f64::max);
-    let shortest = ends.map(|row| row.step.low.get()).fold(f64::INFINITY, f64::min);
+    let ends = shown.iter().filter(|row| row.step.range.low.get() > 0.0);
+    let longest = ends.clone().map(|row| row.step.range.high.get()).fold(0.0, f64::max);
+    let shortest = ends.map(|row| row.step.range.low.get()).fold(f64::INFINITY, f64::min);
     let scale = Scale::of(&app.predict.rows);
     let columns = vec![
         Column::words("GPU", 21, 0).sorts(3),
@@ -59,10 +59,10 @@ struct Scale {
 
 impl Scale {
     fn of(rows: &[Row]) -> Self {
-        let mids = rows.iter().map(|row| row.step.mid.get()).filter(|mid| *mid > 0.0);
+        let mids = rows.iter().map(|row| row.step.range.mid.get()).filter(|mid| *mid > 0.0);
         let (shortest, longest) = mids.fold((f64::INFINITY, 0.0), |(low, high), mid| (mid.min(low), mid.max(high)));
         let values = rows.iter().filter_map(|row| row.value.as_ref());
-        let per_usd = values.filter_map(|value| value.per_usd).map(|it| it.high).fold(0.0, f64::max);
+        let per_usd = values.filter_map(|value| value.per_usd).map(|it| it.high.unwrap_or(it.mid)).fold(0.0, f64::max);
         let (unit, decimals) = match shortest {
             us if us < 1e3 && longest < 1e4 => (TimeUnit::Micros, usize::from(us < 100.0)),
             us if us < 1e3 => (TimeUnit::Millis, 2),
@@ -77,18 +77,18 @@ impl Scale {
 }
 
 fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
-    let known = row.step.mid.get() > 0.0;
+    let known = row.step.range.mid.get() > 0.0;
     let role = if row.measured { Role::Measured } else { Role::Predicted };
     let mark = if row.doubtful { " ?" } else { "" };
     // Logarithmic: the GPUs of a catalog lie two decades apart.
     let part = |time: Micros| {
         if longest > shortest { (time.get() / shortest).ln() / (longest / shortest).ln() } else { 0.5 }
     };
-    let range = Graphic::Range([row.step.low, row.step.mid, row.step.high].map(part));
-    let range_text = if row.step.low == row.step.high {
+    let range = Graphic::Range([row.step.range.low, row.step.range.mid, row.step.range.high].map(part));
+    let range_text = if row.step.range.low == row.step.range.high {
         "one value".to_owned()
     } else {
-        format!("{}–{}", scale.bare(row.step.low), scale.bare(row.step.high))
+        format!("{}–{}", scale.bare(row.step.range.low), scale.bare(row.step.range.high))
     };
     let value = row.value.as_ref();
     let (fits_role, fits) = match row.fits {
@@ -103,7 +103,7 @@ fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
     }
     vec![
         Cell::styled(role, format!("{}{mark}", row.name)),
-        Cell::styled(role, scale.bare(row.step.mid)),
+        Cell::styled(role, scale.bare(row.step.range.mid)),
         Cell::styled(Role::Muted, range_text),
         Cell::draw(role, range),
         Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),

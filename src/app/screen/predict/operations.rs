@@ -28,8 +28,9 @@ fn rows(app: &App) -> Vec<&OperationPrediction> {
         1 => rows.sort_by(|a, b| total(b.origin_time, b.count).total_cmp(&total(a.origin_time, a.count))),
         2 => rows.sort_by(|a, b| a.name.cmp(&b.name)),
         _ => rows.sort_by(|a, b| {
-            let mid =
-                |operation: &OperationPrediction| total(operation.time.as_ref().map(|time| time.mid), operation.count);
+            let mid = |operation: &OperationPrediction| {
+                total(operation.time.as_ref().map(|time| time.range.mid), operation.count)
+            };
             mid(b).total_cmp(&mid(a))
         }),
     }
@@ -61,16 +62,18 @@ pub fn table(app: &App) -> Table {
             let speed_up = operation
                 .origin_time
                 .zip(time)
-                .filter(|(origin, here)| origin.get() > 0.0 && here.mid.get() > 0.0)
-                .map(|(origin, here)| format!("{}×", format::number(origin / here.mid)));
+                .filter(|(origin, here)| origin.get() > 0.0 && here.range.mid.get() > 0.0)
+                .map(|(origin, here)| format!("{}×", format::number(origin / here.range.mid)));
             vec![
                 Cell::text(op::name::short(&clean(&operation.name, 200)).to_owned()),
                 Cell::styled(Role::Muted, operation.count.to_string()),
                 Cell::styled(Role::Muted, operation.origin_time.map_or_else(|| "–".to_owned(), millis)),
-                Cell::text(time.map_or_else(|| "left out".to_owned(), |time| millis(time.mid))),
+                Cell::text(time.map_or_else(|| "left out".to_owned(), |time| millis(time.range.mid))),
                 Cell::styled(
                     Role::Muted,
-                    time.map_or_else(String::new, |time| format!("{}–{}", millis(time.low), millis(time.high))),
+                    time.map_or_else(String::new, |time| {
+                        format!("{}–{}", millis(time.range.low), millis(time.range.high))
+                    }),
                 ),
                 Cell::text(speed_up.unwrap_or_default()),
                 Cell::styled(Role::Muted, time.map_or("unknown", |time| time.method.name())),
