@@ -29,8 +29,6 @@ pub struct Job {
     pub output: String,
     /// What is to be recorded.
     pub wanted: Wanted,
-    /// How it is stopped, the mildest first.
-    pub pushes: Vec<Push>,
 }
 
 /// What is to be recorded of a job.
@@ -54,13 +52,45 @@ pub enum Wanted {
     },
 }
 
-/// One way to ask a job to end.
+/// The signals that ask a job to end, the mildest first. Each is given its time before the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Push {
+pub enum StopSignal {
+    /// SIGINT, as Ctrl-C sends it: Python raises `KeyboardInterrupt`, and what saves a last
+    /// checkpoint then does.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL, which no program survives.
+    Kill,
+}
+
+impl StopSignal {
     /// The signal's name.
-    pub signal: &'static str,
-    /// Seconds until the next.
-    pub grace: u64,
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+            Self::Kill => "SIGKILL",
+        }
+    }
+
+    /// How long the job may take to end of it.
+    pub const fn grace(self) -> Duration {
+        match self {
+            // Time to save a checkpoint in.
+            Self::Interrupt => Duration::from_secs(30),
+            Self::Terminate | Self::Kill => Duration::from_secs(15),
+        }
+    }
+
+    /// The signal after this one.
+    pub const fn stronger(self) -> Option<Self> {
+        match self {
+            Self::Interrupt => Some(Self::Terminate),
+            Self::Terminate => Some(Self::Kill),
+            Self::Kill => None,
+        }
+    }
 }
 
 /// How far the job is.
@@ -85,8 +115,8 @@ pub enum State {
     Writing,
     /// It runs, and its window of time is past.
     Running,
-    /// It was asked to end, last by this one of [`Job::pushes`].
-    Stopping(usize),
+    /// It was asked to end, last by this signal.
+    Stopping(StopSignal),
     /// It does not run: a signal stopped it.
     Stopped,
     /// It ended, as told by these words.
@@ -194,7 +224,7 @@ pub enum Update {
 /// What is wished of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// That it end; again, that it be asked more strongly.
+    /// That it end ([`StopSignal`]); again, that it be asked more strongly at once.
     Stop,
     /// That it go on by itself.
     Leave,

@@ -11,7 +11,7 @@ use common::{keys, launch, text};
 use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::{App, Effect, Msg, Screen, Source};
-use habitat_tui::live::{Job, Kernels, Process, Push, Snapshot, State, Times, Update, Wanted, Wish};
+use habitat_tui::live::{Job, Kernels, Process, Snapshot, State, StopSignal, Times, Update, Wanted, Wish};
 use habitat_tui::predict::{Estimate, Method, Prediction, StepTime, Warning, WarningKind};
 use habitat_tui::profile::Profile;
 use habitat_tui::profile::breakdown::GroupBy;
@@ -32,11 +32,6 @@ fn started() -> Launch {
         log: "train-2026-11-21.log".into(),
         output: "train-2026-11-21.habitat.json.zst".into(),
         wanted: Wanted::Steps { windows: 1, after: 10, window: 3 },
-        pushes: vec![
-            Push { signal: "SIGINT", grace: 30 },
-            Push { signal: "SIGTERM", grace: 15 },
-            Push { signal: "SIGKILL", grace: 15 },
-        ],
     });
     launch
 }
@@ -186,8 +181,8 @@ fn every_state_has_its_words() {
         (State::Steps, "step 7; steps 11–13 will be recorded"),
         (State::Recording(11, 13), "recording steps 11–13"),
         (State::Writing, "writing the trace"),
-        (State::Stopping(0), "asked to end by SIGINT; SIGTERM follows if it still runs 30 s later"),
-        (State::Stopping(2), "SIGKILL was sent"),
+        (State::Stopping(StopSignal::Interrupt), "asked to end by SIGINT; SIGTERM follows if it still runs 30 s later"),
+        (State::Stopping(StopSignal::Kill), "SIGKILL was sent"),
         (State::Stopped, "--no-tui"),
         (State::Left, "continues unwatched"),
     ] {
@@ -376,7 +371,7 @@ fn stopping_waits_for_the_end() {
         let mut app = after(running(opened));
         assert!(matches!(effects(&mut app, stop)[..], [Effect::Job(Wish::Stop)]), "{opened}, {stop}");
         assert_eq!(app.screen, Screen::Job);
-        assert!(app.update(at(State::Stopping(0))).is_empty());
+        assert!(app.update(at(State::Stopping(StopSignal::Interrupt))).is_empty());
         assert!(matches!(app.update(ended("stopped by you", true, None))[..], [Effect::Quit]));
     }
 }
@@ -388,12 +383,12 @@ fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
     for _ in 0..20 {
         assert!(effects(&mut app, "ctrl-c").is_empty());
     }
-    app.update(at(State::Stopping(0)));
+    app.update(at(State::Stopping(StopSignal::Interrupt)));
     assert!(effects(&mut app, "ctrl-c").is_empty());
     assert!(matches!(effects(&mut app, "s")[..], [Effect::Job(Wish::Stop)]), "the next signal at once");
     assert!(matches!(effects(&mut app, "q l")[..], [Effect::Job(Wish::Leave), Effect::Quit]), "or let it finish alone");
     let mut stopping = running("ctrl-c ctrl-c");
-    stopping.push(at(State::Stopping(0)));
+    stopping.push(at(State::Stopping(StopSignal::Interrupt)));
     let drawn = picture(stopping.clone(), (80, 24));
     assert!(!drawn.contains("can go on") && drawn.contains("the screens close once"), "{drawn}");
     stopping.push(Msg::Key(keys("ctrl-c")[0]));

@@ -12,8 +12,8 @@
 //!    terminal: the only way to standard output and standard error.
 //! 3. store: files and folders; knows profile, op, catalog, pricing, and predict's weights and logs.
 //!    capture: a job started, listened to, and what it did as a profile; a GPU measured, and
-//!    what it reaches as a calibration; knows profile and catalog.
-//!    live: what the screens and the one who follows a running job tell each other, as data.
+//!    what it reaches as a calibration; knows regress, profile, catalog and live.
+//!    live: what the screens and the one who follows a running job exchange, as data.
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
 //!    choices (a tier, a precision) and nothing that computes.
 //! 5. app: core, report, action, settings and live; neither a terminal nor an async runtime.
@@ -167,7 +167,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("learn", vec!["units", "text", "regress", "profile", "op", "catalog", "predict"]),
         ("report", with(&["settings"])),
         ("store", vec!["units", "text", "regress", "profile", "op", "catalog", "pricing", "predict"]),
-        ("capture", vec!["units", "text", "profile", "catalog"]),
+        ("capture", vec!["units", "text", "regress", "profile", "catalog", "live"]),
         ("live", vec!["units", "text", "profile"]),
         ("action", vec!["units"]),
         ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),

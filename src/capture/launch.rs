@@ -27,22 +27,25 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use super::{CaptureError, Ended, Event, Push};
+use super::error::CaptureError;
+use super::event::{Ended, Event};
+use crate::live::StopSignal;
 
 /// The signal of Ctrl-C.
 pub(super) const INTERRUPT: i32 = SIGINT;
 /// The signal of `fg` and `bg`.
 pub(super) const CONTINUE: i32 = SIGCONT;
 
-/// Sends our process group the signal of Ctrl-C, and obeys it.
-pub(super) fn interrupt_ourselves() {
+/// Ends the process as the terminal would have, had the job been in our process group: a
+/// script that runs us is interrupted too.
+pub fn interrupt_ourselves() {
     let _ = killpg(getpgrp(), Signal::SIGINT);
     let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
 }
 
-/// The name of a signal, where it has one.
-pub(super) fn signal_name(signal: i32) -> Option<&'static str> {
-    Signal::try_from(signal).ok().map(Signal::as_str)
+/// The name of a signal: `SIGKILL`, `signal 64` for one without.
+pub fn signal_name(signal: i32) -> String {
+    Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |signal| signal.as_str().to_owned())
 }
 
 /// A running job.
@@ -66,13 +69,13 @@ pub(super) fn start(
     let mut job = Command::new(program);
     job.args(arguments).envs(variables).process_group(0);
     if let Some(output) = output {
-        let both = output.try_clone().map_err(|source| CaptureError::of_start(program, source))?;
+        let both = output.try_clone().map_err(|source| CaptureError::from_start(program, source))?;
         job.stdout(both).stderr(output);
     }
     if apart {
         job.stdin(Stdio::null());
     }
-    let child = job.spawn().map_err(|source| CaptureError::of_start(program, source))?;
+    let child = job.spawn().map_err(|source| CaptureError::from_start(program, source))?;
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(|_| CaptureError::NoCommand)?);
     let terminal = if apart { None } else { File::options().read(true).write(true).open("/dev/tty").ok() };
     let job = Job { pid, terminal, had: AtomicBool::new(false) };
@@ -188,11 +191,11 @@ impl Job {
     }
 
     /// Asks the job to end, or makes it.
-    pub(super) fn push(&self, push: Push) {
-        let signal = match push {
-            Push::Interrupt => Signal::SIGINT,
-            Push::Terminate => Signal::SIGTERM,
-            Push::Kill => Signal::SIGKILL,
+    pub(super) fn send(&self, signal: StopSignal) {
+        let signal = match signal {
+            StopSignal::Interrupt => Signal::SIGINT,
+            StopSignal::Terminate => Signal::SIGTERM,
+            StopSignal::Kill => Signal::SIGKILL,
         };
         let _ = killpg(self.pid, signal);
         // One that is stopped would not hear of it.

@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 
-use super::{CaptureError, Event};
+use super::error::CaptureError;
+use super::event::{Cut, Event};
 
 /// What makes this program write a log.
 pub const COMMAND: &str = "job-log";
@@ -41,15 +42,6 @@ const WAITING: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is told what was dropped.
 const TELL: Duration = Duration::from_millis(500);
-
-/// Output that is not in the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cut {
-    /// How much.
-    pub bytes: u64,
-    /// Why.
-    pub why: String,
-}
 
 /// Empties the file and has it written; what comes out of the job's end of the pipe goes
 /// there.

@@ -18,6 +18,7 @@
 
 pub mod align;
 mod attached;
+pub mod client;
 pub mod daemon;
 mod endpoint;
 mod error;
@@ -34,12 +35,9 @@ mod work;
 
 pub use attached::{Attached, Times, Traced};
 pub use endpoint::LONGEST_FOLDER;
-pub use error::{AttachError, ProcessInfo};
+pub use error::{AttachError, Listed, ProcessInfo};
 pub use folder::folder;
 pub use options::{AttachEvent, AttachOptions};
-pub use session::{Listed, attach, list};
-
-/// Names the folder of the daemon's socket, to libkineto and to us.
-pub const FOLDER_VARIABLE: &str = "KINETO_IPC_SOCKET_DIR";
-/// Makes a process poll.
-pub const DAEMON_VARIABLE: &str = "KINETO_USE_DAEMON";
+pub use process::{DAEMON_VARIABLE, FOLDER_VARIABLE};
+pub use session::list;
+pub use work::attach;

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::messages::{Held, Hello, Message, Model, Stage, Window};
-use crate::units::Micros;
+mod process;
+
+pub use process::{CudaWindow, Process, Recorded, StepTimes};
+
+use self::process::{WARM_UP, keep, short};
+use super::messages::Message;
 
 /// Everything that was heard.
 #[derive(Debug, Clone, Default)]
@@ -16,99 +20,8 @@ pub struct Recording {
     pub refused: u64,
 }
 
-/// Bounds of what is kept: whoever speaks on the socket may say anything, and a job may run
-/// for a year.
+/// Processes that are kept: whoever speaks on the socket may say anything.
 const MOST_PROCESSES: usize = 1000;
-const MOST_TIMES: usize = 10_000;
-const MOST_NOTES: usize = 100;
-/// Characters kept of a text.
-const LONGEST: usize = 400;
-
-/// Keeps `one` where there is room.
-fn keep<T>(all: &mut Vec<T>, one: T) {
-    if all.len() < MOST_NOTES {
-        all.push(one);
-    }
-}
-
-fn short(text: &str) -> String {
-    crate::text::clean(text, LONGEST)
-}
-
-/// One process of the job.
-#[derive(Debug, Clone, Default)]
-pub struct Process {
-    /// Whether it imported PyTorch.
-    pub has_torch: bool,
-    /// Whether it started CUDA with our recorder.
-    pub has_cuda: bool,
-    /// Version of Python.
-    pub python: Option<String>,
-    /// Version of PyTorch.
-    pub torch: Option<String>,
-    /// The rank, where there are several.
-    pub rank: Option<u32>,
-    /// Steps that it made, as far as told.
-    pub steps: u64,
-    /// Steps outside windows: number and microseconds. Of very many the last ones.
-    pub times: Vec<(u64, f64)>,
-    /// What the model was given.
-    pub model: Option<Model>,
-    /// Elements of what is trained.
-    pub parameters: Option<u64>,
-    /// Optimizers whose steps are counted, one after the other's end.
-    pub optimizers: u32,
-    /// Largest GPU memory of tensors.
-    pub peak_memory_bytes: Option<u64>,
-    /// What stays in memory from step to step.
-    pub held: Option<Held>,
-    /// Recorded windows.
-    pub windows: Vec<Recorded>,
-    /// Why windows were dropped.
-    pub dropped: Vec<String>,
-    /// Why the last window has fewer steps than were asked for, where it has.
-    pub shortened: Option<String>,
-    /// Whether a window is open now.
-    pub in_window: bool,
-    /// Windows that were closed.
-    pub closed: u32,
-    /// Windows that were closed and whose traces were not written.
-    pub unwritten: u32,
-    /// Microseconds that opening and closing windows took.
-    pub costs: Vec<f64>,
-    /// Why it cannot be recorded.
-    pub refused: Option<String>,
-    /// Faults of the hook.
-    pub faults: Vec<String>,
-    /// Whether it said goodbye.
-    pub exited: bool,
-}
-
-/// A recorded window.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Recorded {
-    /// Number, from 1.
-    pub number: u32,
-    /// First and last step in it.
-    pub steps: (u64, u64),
-    /// File name in the recording's folder.
-    pub file: String,
-    /// Its size.
-    pub bytes: u64,
-    /// Of a window of time: kernels in it, records lost, and its length.
-    pub cuda: Option<CudaWindow>,
-}
-
-/// A window of time of a CUDA program.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CudaWindow {
-    /// Kernels in it.
-    pub kernels: u64,
-    /// Records that could not be kept.
-    pub lost: u64,
-    /// Seconds that it was open.
-    pub seconds: f64,
-}
 
 /// What came of it, seen from the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,47 +53,6 @@ pub enum RecordingStatus {
     NoKernels(Vec<String>),
 }
 
-/// Steps at the beginning that do not count where there are enough others: caches fill,
-/// allocators grow, libraries choose their kernels.
-const WARM_UP: u64 = 5;
-
-/// Step times outside windows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StepTimes {
-    /// The middle one.
-    pub median: Micros,
-    /// The mean.
-    pub mean: Micros,
-    /// The shortest and the longest.
-    pub range: [Micros; 2],
-    /// How many.
-    pub count: u32,
-}
-
-impl Process {
-    /// Whether the trace of a closed window is being written.
-    pub fn is_writing(&self) -> bool {
-        !self.exited && self.closed as usize > self.windows.len() + self.unwritten as usize
-    }
-
-    /// Times of the steps outside windows, those at the beginning left out where others
-    /// are enough.
-    pub fn step_times(&self) -> Option<StepTimes> {
-        let settled: Vec<f64> = self.times.iter().filter(|(step, _)| *step > WARM_UP).map(|(_, time)| *time).collect();
-        let mut times = if settled.len() >= 3 { settled } else { self.times.iter().map(|(_, time)| *time).collect() };
-        times.sort_by(f64::total_cmp);
-        let (first, last) = (*times.first()?, *times.last()?);
-        let middle = times.len() / 2;
-        let median = if times.len() % 2 == 1 { times[middle] } else { f64::midpoint(times[middle - 1], times[middle]) };
-        Some(StepTimes {
-            median: Micros::new(median).ok()?,
-            mean: Micros::new(times.iter().sum::<f64>() / times.len() as f64).ok()?,
-            range: [Micros::new(first).ok()?, Micros::new(last).ok()?],
-            count: u32::try_from(times.len()).unwrap_or(u32::MAX),
-        })
-    }
-}
-
 impl Recording {
     /// Takes a message in.
     pub fn hear(&mut self, pid: u32, message: Message) {
@@ -192,16 +64,7 @@ impl Recording {
         let process = self.processes.entry(pid).or_default();
         match message {
             Message::Hello(hello) => process.greet(&hello),
-            Message::Steps { first, times_us } => {
-                let times = times_us.into_iter().filter(|time| time.is_finite() && *time >= 0.0);
-                process.times.extend((first..).zip(times));
-                if process.times.len() > MOST_TIMES {
-                    process.times.drain(..process.times.len() - MOST_TIMES / 2);
-                    // One message may hold half a million.
-                    process.times.shrink_to(MOST_TIMES);
-                }
-                process.steps = process.steps.max(process.times.last().map_or(0, |(step, _)| *step));
-            }
+            Message::Steps { first, times_us } => process.add_steps(first, times_us),
             Message::Model(model) => {
                 process.steps = process.steps.max(model.step);
                 process.model = Some(model.bounded());
@@ -303,72 +166,12 @@ impl Recording {
     }
 }
 
-impl Model {
-    /// With texts and shapes of a length that is worth keeping.
-    fn bounded(mut self) -> Self {
-        for text in [&mut self.module, &mut self.opaque, &mut self.autocast] {
-            *text = text.as_deref().map(short);
-        }
-        self.leads.truncate(LONGEST);
-        self.inputs.truncate(LONGEST);
-        for input in &mut self.inputs {
-            input.dtype = short(&input.dtype);
-            input.shape.truncate(LONGEST);
-        }
-        self
-    }
-}
-
-impl Process {
-    fn greet(&mut self, hello: &Hello) {
-        self.has_torch |= hello.stage == Stage::Torch;
-        self.has_cuda |= hello.stage == Stage::Cuda;
-        self.python = hello.python.as_deref().map(short).or(self.python.take());
-        self.torch = hello.torch.as_deref().map(short).or(self.torch.take());
-        self.rank = hello.rank.or(self.rank);
-    }
-
-    fn window(&mut self, window: Window) {
-        match window {
-            Window::Opened { step, cost_us, note } => {
-                self.steps = self.steps.max(step);
-                self.shortened = note.as_deref().map(short);
-                self.in_window = true;
-                keep(&mut self.costs, cost_us);
-            }
-            Window::Closed { step, cost_us, parameters, optimizers, rank, peak_memory_bytes, held } => {
-                self.steps = self.steps.max(step);
-                self.in_window = false;
-                self.closed = self.closed.saturating_add(1);
-                keep(&mut self.costs, cost_us);
-                self.parameters = Some(parameters);
-                self.optimizers = optimizers;
-                self.rank = rank.or(self.rank);
-                self.peak_memory_bytes = peak_memory_bytes.or(self.peak_memory_bytes);
-                self.held = held.map(|held| Held { device: short(&held.device), ..held }).or(self.held.take());
-            }
-            Window::Written { number, first, last, file, bytes, kernels, lost, seconds, .. } => {
-                self.steps = self.steps.max(last);
-                // A name within the folder, whatever is said.
-                if !file.contains('/') && !file.is_empty() && !file.starts_with('.') && file.len() < LONGEST {
-                    let cuda = seconds.map(|seconds| CudaWindow { kernels, lost, seconds });
-                    keep(&mut self.windows, Recorded { number, steps: (first, last), file, bytes, cuda });
-                    self.windows.sort_by_key(|window| window.number);
-                }
-            }
-            Window::Dropped { step, reason, number } => {
-                self.steps = self.steps.max(step);
-                self.unwritten = self.unwritten.saturating_add(u32::from(number.is_some()));
-                self.in_window = false;
-                keep(&mut self.dropped, short(&reason));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::process::{LONGEST, MOST_NOTES, MOST_TIMES};
     use super::*;
+    use crate::capture::messages::{Hello, Stage, Window};
+    use crate::units::Micros;
 
     fn hello(stage: Stage) -> Message {
         Message::Hello(Hello { version: 1, pid: 1, stage, python: None, torch: Some("2.15.0".into()), rank: None })

@@ -13,14 +13,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::error::{CaptureError, LONGEST_SOCKET_PATH};
+use super::event::{Event, Heard, OURSELVES};
 use super::folder::Folder;
 use super::messages::{self, Hello, Message};
 use super::private::Private;
-use super::{CaptureError, Event};
 
-/// Bytes of a Unix socket's address, its closing zero not counted: 108 on Linux, 104 on
-/// macOS and the BSDs (`sun_path` in unix(7) and unix(4)).
-pub(super) const LONGEST: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 /// Connections at a time. A rank has two at most, a Python that starts one for a moment.
 const MOST: usize = 128;
 /// How long a further one may wait for another's end.
@@ -36,25 +34,6 @@ pub(super) struct Socket {
     events: Sender<Event>,
     /// Where it is not in the recording's own folder.
     _folder: Option<Folder>,
-}
-
-/// The process that our own closing word names.
-pub(super) const OURSELVES: u32 = 0;
-
-/// What is heard on the socket.
-#[derive(Debug)]
-pub(super) enum Heard {
-    Connected,
-    /// Too many were there already.
-    Refused,
-    Disconnected {
-        connection: u64,
-        problem: Option<String>,
-    },
-    Message {
-        pid: u32,
-        message: Message,
-    },
 }
 
 /// Sends what was heard, and waits until it was taken; `false` where nobody will.
@@ -130,7 +109,7 @@ pub(super) fn listen(folder: &Path, private: &Private, events: Sender<Event>) ->
 
 fn bind(folder: &Path) -> Result<(UnixListener, PathBuf), CaptureError> {
     let path = folder.join("socket");
-    if path.as_os_str().as_bytes().len() > LONGEST {
+    if path.as_os_str().as_bytes().len() > LONGEST_SOCKET_PATH {
         return Err(CaptureError::SocketPath { path });
     }
     match UnixListener::bind(&path) {
@@ -220,7 +199,7 @@ mod tests {
     use std::sync::mpsc::Receiver;
 
     fn long(folder: &Path) -> PathBuf {
-        let path = folder.join("x".repeat(LONGEST));
+        let path = folder.join("x".repeat(LONGEST_SOCKET_PATH));
         std::fs::create_dir(&path).unwrap();
         path
     }

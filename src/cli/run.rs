@@ -120,7 +120,7 @@ mod unix {
         let _ = terminal::stderr().write_all(&text);
         if finished.interrupted {
             drop(finished.folder);
-            capture::end_interrupted();
+            capture::interrupt_ourselves();
         }
         Ok(code)
     }

@@ -4,7 +4,7 @@ use crate::action::{Action, Needs};
 use crate::app::App;
 use crate::app::live::Live;
 use crate::app::screen::{Behaviour, overview};
-use crate::live::{Push, Snapshot, State, Wanted};
+use crate::live::{Snapshot, State, StopSignal, Wanted};
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
@@ -66,7 +66,7 @@ pub fn state(live: &Live) -> (String, Role) {
         State::Recording(first, last) if first == last => format!("recording step {first}"),
         State::Recording(first, last) => format!("recording steps {first}–{last}"),
         State::Writing => format!("{}; writing the trace", step()),
-        State::Stopping(at) => stopping(&job.pushes, *at),
+        State::Stopping(sent) => stopping(*sent),
         State::Stopped => format!(
             "stopped by a signal, as when it asks for the terminal (--no-tui gives it one); `kill -CONT {}` continues it",
             job.pid
@@ -91,25 +91,31 @@ fn span(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) }
 }
 
-/// What was sent to a job that is to end, and what comes next if it does not.
-fn stopping(pushes: &[Push], at: usize) -> String {
-    match (pushes.get(at), pushes.get(at + 1)) {
-        (Some(sent), Some(next)) => {
-            format!("asked to end by {}; {} follows if it still runs {} s later", sent.signal, next.signal, sent.grace)
-        }
-        (Some(sent), None) => format!("{} was sent; waiting for its end", sent.signal),
-        (None, _) => "asked to end".to_owned(),
+/// The signal that was sent to a job that is to end, and what comes next if it does not.
+fn stopping(sent: StopSignal) -> String {
+    match sent.stronger() {
+        Some(stronger) => format!(
+            "asked to end by {}; {} follows if it still runs {} s later",
+            sent.name(),
+            stronger.name(),
+            sent.grace().as_secs()
+        ),
+        None => format!("{} was sent; waiting for its end", sent.name()),
     }
 }
 
-/// What is sent to the job to stop it, from this one of [`Job::pushes`](crate::live::Job) on.
-pub fn pushes(pushes: &[Push], from: usize) -> String {
-    let words = |(index, push): (usize, &Push)| match index.checked_sub(from + 1).and_then(|_| pushes.get(index - 1)) {
-        None if index == 0 => format!("{}, as Ctrl-C does", push.signal),
-        None => push.signal.to_owned(),
-        Some(before) => format!("{} s later {}", before.grace, push.signal),
+/// The signals that are sent to a job to stop it after `sent`.
+pub fn stop_signals(sent: Option<StopSignal>) -> String {
+    let mut signal = sent.map_or(StopSignal::Interrupt, |sent| sent.stronger().unwrap_or(sent));
+    let mut words = match signal {
+        StopSignal::Interrupt => format!("{}, as Ctrl-C does", signal.name()),
+        _ => signal.name().to_owned(),
     };
-    pushes.iter().enumerate().skip(from).map(words).collect::<Vec<_>>().join("; ")
+    while let Some(stronger) = signal.stronger() {
+        words += &format!("; {} s later {}", signal.grace().as_secs(), stronger.name());
+        signal = stronger;
+    }
+    words
 }
 
 /// Processes, ranks and versions.

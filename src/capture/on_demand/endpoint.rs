@@ -20,7 +20,7 @@ use nix::cmsg_space;
 use nix::sys::socket::sockopt::PassCred;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, UnixCredentials, recvmsg, sendto, setsockopt};
 
-use super::AttachError;
+use super::error::AttachError;
 use super::wire::LARGEST;
 
 /// The daemon's name; in the abstract namespace the closing zero is a part of it.

@@ -3,9 +3,33 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::session::Listed;
+use super::roles::{Facts, Role};
 use crate::text;
+
+/// A process that polls, for a list.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Its number, as we count.
+    pub pid: u32,
+    /// Its number, as it counts; another one in a container.
+    pub own_pid: i32,
+    /// What it is for.
+    pub role: Role,
+    /// Device number, where it told one.
+    pub gpu: Option<i32>,
+    /// Job of the batch system, 0 without one.
+    pub job: i64,
+    /// Time between its polls.
+    pub interval: Option<Duration>,
+    /// Whether it could not take a request at its last poll.
+    pub is_busy: bool,
+    /// Whether it belongs to another user, whose traces we cannot take.
+    pub is_foreign: bool,
+    /// What `/proc` says.
+    pub facts: Facts,
+}
 
 /// A process as errors name it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::AttachError;
 use super::endpoint::LONGEST_FOLDER;
+use super::error::AttachError;
 use crate::capture::private::{Private, PrivateError};
 
 /// Our folder's name in the private one.

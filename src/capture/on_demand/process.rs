@@ -8,7 +8,11 @@ use std::time::{Duration, Instant};
 use std::os::unix::fs::MetadataExt;
 
 use super::roles::Facts;
-use super::{DAEMON_VARIABLE, FOLDER_VARIABLE};
+
+/// Names the folder of the daemon's socket, to libkineto and to us.
+pub const FOLDER_VARIABLE: &str = "KINETO_IPC_SOCKET_DIR";
+/// Makes a process poll.
+pub const DAEMON_VARIABLE: &str = "KINETO_USE_DAEMON";
 
 /// A process and when it was looked at.
 #[derive(Debug)]

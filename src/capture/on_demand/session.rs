@@ -5,17 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::attached::Attached;
-use super::daemon::{Client, Daemon, State};
+use super::client::{Client, State};
+use super::daemon::Daemon;
 use super::endpoint::{self, Endpoint, Heard};
+use super::error::{AttachError, Listed, ProcessInfo};
 use super::options::{AttachEvent, AttachOptions};
-use super::process::{self, Known, Started};
-use super::roles::{self, Candidate, Choice, Facts, Role};
+use super::process::{self, DAEMON_VARIABLE, Known, Started};
+use super::roles::{self, Candidate, Choice, Role};
 use super::starting::Starting;
-use super::trace_folder::places;
-use super::work::Work;
-use super::{AttachError, DAEMON_VARIABLE, ProcessInfo};
-use crate::capture::folder::Folder;
 use crate::capture::signals::Signals;
 
 /// A process polls every 5 s unless told otherwise; a little more has heard them all.
@@ -32,29 +29,6 @@ const WAITING: usize = 256;
 const MOST_ADDRESSES: usize = 10_000;
 /// Between looks at files and processes.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-
-/// A process that polls, for a list.
-#[derive(Debug, Clone)]
-pub struct Listed {
-    /// Its number, as we count.
-    pub pid: u32,
-    /// Its number, as it counts; another one in a container.
-    pub own_pid: i32,
-    /// What it is for.
-    pub role: Role,
-    /// Device number, where it told one.
-    pub gpu: Option<i32>,
-    /// Job of the batch system, 0 without one.
-    pub job: i64,
-    /// Time between its polls.
-    pub interval: Option<Duration>,
-    /// Whether it could not take a request at its last poll.
-    pub is_busy: bool,
-    /// Whether it belongs to another user, whose traces we cannot take.
-    pub is_foreign: bool,
-    /// What `/proc` says.
-    pub facts: Facts,
-}
 
 /// Everything at work.
 pub(super) struct Session {
@@ -82,7 +56,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    fn open(folder: &Path, at_abstract_name: bool, report: &mut dyn FnMut(AttachEvent)) -> Result<Self, AttachError> {
+    pub(super) fn open(
+        folder: &Path,
+        at_abstract_name: bool,
+        report: &mut dyn FnMut(AttachEvent),
+    ) -> Result<Self, AttachError> {
         let (hear, heard) = mpsc::sync_channel(WAITING);
         let failed = |source| AttachError::Socket { path: folder.to_owned(), source };
         let signals = Signals::watch().map_err(failed)?;
@@ -256,7 +234,7 @@ impl Session {
     }
 
     /// Listens until it is clear whom to record.
-    fn choose(
+    pub(super) fn choose(
         &mut self,
         options: &AttachOptions,
         report: &mut dyn FnMut(AttachEvent),
@@ -353,38 +331,4 @@ pub fn list(options: &AttachOptions, report: &mut dyn FnMut(AttachEvent)) -> Res
     }
     let all = session.listed();
     if all.is_empty() { Err(session.nobody()) } else { Ok(all) }
-}
-
-/// Records.
-///
-/// # Errors
-/// [`AttachError`], with the remedy.
-pub fn attach(options: &AttachOptions, report: &mut dyn FnMut(AttachEvent)) -> Result<Attached, AttachError> {
-    let mut session = Session::open(&options.folder, options.at_abstract_name, report)?;
-    let members = session.choose(options, report)?;
-    report(AttachEvent::Chosen(members.clone()));
-    let mut folders = Vec::new();
-    let places = places(&session, &members, &mut folders)?;
-    let mut work = Work::new(session, options, places, members);
-    let done = work.record(report);
-    // Where a request may still wait, its trace must have a place to go to.
-    if let Err(error) = done {
-        let waits = work
-            .session
-            .daemon
-            .clients
-            .values()
-            .any(|client| client.asked > 0 && !matches!(client.state, State::Idle | State::Written { .. }));
-        let kept = folders.first().map(|folder| folder.path().to_owned()).filter(|_| waits);
-        if kept.is_some() {
-            folders.iter_mut().for_each(Folder::keep);
-        }
-        return Err(match error {
-            AttachError::Interrupted { signal, .. } => AttachError::Interrupted { signal, waiting: kept },
-            AttachError::Profiles { pid, version, .. } => AttachError::Profiles { pid, version, waiting: kept },
-            error => error,
-        });
-    }
-    work.session.daemon.withdraw();
-    work.finish(folders)
 }

@@ -5,8 +5,10 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::session::Session;
-use super::{AttachError, process, request};
+use super::client::Client;
+use super::error::AttachError;
+use super::process::{self, Known};
+use super::request;
 use crate::capture::folder::{Folder, remove_dead};
 
 /// Where a process writes its traces.
@@ -34,7 +36,8 @@ impl TraceFolder {
 
 /// Makes a folder that each process can write to.
 pub(super) fn places(
-    session: &Session,
+    known: &BTreeMap<u32, Known>,
+    clients: &BTreeMap<u32, Client>,
     members: &[u32],
     folders: &mut Vec<Folder>,
 ) -> Result<BTreeMap<u32, TraceFolder>, AttachError> {
@@ -42,7 +45,7 @@ pub(super) fn places(
     let mut places = BTreeMap::new();
     let mut shared: Option<PathBuf> = None;
     for pid in members {
-        let (Some(known), Some(client)) = (session.known.get(pid), session.daemon.clients.get(pid)) else { continue };
+        let (Some(known), Some(client)) = (known.get(pid), clients.get(pid)) else { continue };
         let uid = known.facts.uid.unwrap_or(own);
         if own != 0 && uid != own {
             return Err(AttachError::OtherUser { pid: *pid, uid });

@@ -7,10 +7,11 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::AttachError;
 use super::align::{self, Span};
 use super::attached::{Attached, Times, Traced};
-use super::daemon::{Member, State};
+use super::client::State;
+use super::daemon::Member;
+use super::error::AttachError;
 use super::options::{AttachEvent, AttachOptions};
 use super::request::Request;
 use super::session::{LOOK, Session};
@@ -23,9 +24,43 @@ const ROUNDS: u32 = 3;
 /// job a recording.
 const TRIES: u32 = 5;
 
+/// Records.
+///
+/// # Errors
+/// [`AttachError`], with the remedy.
+pub fn attach(options: &AttachOptions, report: &mut dyn FnMut(AttachEvent)) -> Result<Attached, AttachError> {
+    let mut session = Session::open(&options.folder, options.at_abstract_name, report)?;
+    let members = session.choose(options, report)?;
+    report(AttachEvent::Chosen(members.clone()));
+    let mut folders = Vec::new();
+    let places = trace_folder::places(&session.known, &session.daemon.clients, &members, &mut folders)?;
+    let mut work = Work::new(session, options, places, members);
+    let done = work.record(report);
+    // Where a request may still wait, its trace must have a place to go to.
+    if let Err(error) = done {
+        let waits = work
+            .session
+            .daemon
+            .clients
+            .values()
+            .any(|client| client.asked > 0 && !matches!(client.state, State::Idle | State::Written { .. }));
+        let kept = folders.first().map(|folder| folder.path().to_owned()).filter(|_| waits);
+        if kept.is_some() {
+            folders.iter_mut().for_each(Folder::keep);
+        }
+        return Err(match error {
+            AttachError::Interrupted { signal, .. } => AttachError::Interrupted { signal, waiting: kept },
+            AttachError::Profiles { pid, version, .. } => AttachError::Profiles { pid, version, waiting: kept },
+            error => error,
+        });
+    }
+    work.session.daemon.withdraw();
+    work.finish(folders)
+}
+
 /// The recording of some processes.
-pub(super) struct Work<'a> {
-    pub(super) session: Session,
+struct Work<'a> {
+    session: Session,
     options: &'a AttachOptions,
     places: BTreeMap<u32, TraceFolder>,
     members: Vec<u32>,
@@ -56,7 +91,7 @@ struct Watch {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(
+    fn new(
         session: Session,
         options: &'a AttachOptions,
         places: BTreeMap<u32, TraceFolder>,
@@ -74,7 +109,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    pub(super) fn record(&mut self, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
+    fn record(&mut self, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
         let deadline = Instant::now() + self.options.timeout;
         let mut round_up = if self.members.len() > 1 { align::FIRST_ROUND_UP } else { 1 };
         loop {
@@ -298,7 +333,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    pub(super) fn finish(self, folders: Vec<Folder>) -> Result<Attached, AttachError> {
+    fn finish(self, folders: Vec<Folder>) -> Result<Attached, AttachError> {
         let started = self.session.started;
         let since = |at: Instant| at.duration_since(started).as_secs_f64();
         let written = since(Instant::now());

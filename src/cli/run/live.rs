@@ -65,7 +65,6 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
         log: crate::text::clean(&log.display().to_string(), 300),
         output: crate::text::clean(&session.output.display().to_string(), 300),
         wanted: wanted(&job_options),
-        pushes: snapshot::PUSHES.map(|push| live::Push { signal: push.name(), grace: push.grace().as_secs() }).to_vec(),
     };
     let loaded = Loaded {
         profile: nothing_yet(&session.name),
@@ -142,10 +141,6 @@ fn follow(session: Session, options: JobOptions, running: Running, job: live::Jo
         conclusion
     });
     let wish = move |wish| {
-        let wish = match wish {
-            live::Wish::Stop => capture::Wish::End,
-            live::Wish::Leave => capture::Wish::Leave,
-        };
         // Where nobody follows the job any more, it has ended or was left.
         control.wish(wish);
     };

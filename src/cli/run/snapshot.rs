@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::outcome::End;
 use super::report::{self, Recorder};
-use crate::capture::{JobOptions, Process, Progress, Push, Recording, RecordingStatus, Settings, cupti};
+use crate::capture::{JobOptions, Process, Progress, Recording, RecordingStatus, Settings, cupti};
 use crate::live::{self, Kernels, Snapshot, State, Times};
 use crate::units::Micros;
 
@@ -12,9 +12,6 @@ use crate::units::Micros;
 const SUMMED: usize = 1000;
 /// Windows that the hook drops before it gives up.
 const PATIENCE: usize = 5;
-
-/// How a job is asked to end, the mildest first.
-pub(super) const PUSHES: [Push; 3] = [Push::Interrupt, Push::Terminate, Push::Kill];
 
 /// When a CUDA program was first heard of, and when its window opened.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,14 +45,13 @@ pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Hear
     let settings = &options.settings;
     let mut seen = from_recording(recording);
     seen.notes.extend(report::cut(progress.cut));
-    let pushed = progress.ending.and_then(|push| PUSHES.iter().position(|other| *other == push));
     let state = match &options.cupti {
         Some(cupti) => state_of_cuda(recording, cupti, heard, now),
         None => state(recording, settings),
     };
-    seen.state = match (pushed, state) {
+    seen.state = match (progress.ending, state) {
         _ if progress.stopped => State::Stopped,
-        (Some(push), _) => State::Stopping(push),
+        (Some(signal), _) => State::Stopping(signal),
         (None, state) => state,
     };
     let hopeless = match recording.seen() {

@@ -227,12 +227,12 @@ fn leave(painter: &mut Painter<'_>, area: Rect, selected: usize) {
             format!("Process {} continues unwatched; its output still goes to {}.", followed.job.pid, followed.job.log)
         }
         Some(Leaving::Stop) => {
-            let (from, already) = match followed.seen.state {
-                State::Stopping(at) => (at + 1, "It was asked to end already; now its"),
-                _ => (0, "Its"),
+            let (sent, already) = match followed.seen.state {
+                State::Stopping(sent) => (Some(sent), "It was asked to end already; now its"),
+                _ => (None, "Its"),
             };
-            let sent = job::pushes(&followed.job.pushes, from.min(followed.job.pushes.len().saturating_sub(1)));
-            format!("{already} process group gets {sent}. The screens close when it has ended.")
+            let signals = job::stop_signals(sent);
+            format!("{already} process group gets {signals}. The screens close when it has ended.")
         }
         _ => "The job goes on and so do the screens.".to_owned(),
     };
