@@ -57,7 +57,7 @@ impl Needs {
             Self::Running => "nothing is being computed",
             Self::Closable => "nothing to close or clear",
             Self::Job => "no job was started here; `habitat-tui run -- python train.py` does",
-            Self::UnknownOrigin => "the GPU is known, or nothing tells which it may have been",
+            Self::UnknownOrigin => "the GPU is known already, or the recording gives no hint",
         }
     }
 }
@@ -132,7 +132,7 @@ actions! {
         Close "app.close" ["esc"] "clear" Closable "Close what is open or clear the filter";
         Quit "app.quit" ["ctrl-c"] "" Nothing "Quit from anywhere; twice stops the job that runs";
         Suspend "app.suspend" ["ctrl-z"] "" Nothing "Suspend; `fg` in the shell continues";
-        Redraw "app.redraw" ["ctrl-l"] "" Nothing "Draw the whole screen anew";
+        Redraw "app.redraw" ["ctrl-l"] "" Nothing "Redraw the screen";
         Theme "app.theme" ["t"] "" Nothing "Next theme";
         Mouse "app.mouse" ["M"] "" Nothing "Mouse on or off (off: the terminal selects text)";
     }
@@ -168,9 +168,9 @@ actions! {
         Group "profile.group" ["b"] "group" Profile "Group by operation, name, family or kernel";
     }
     Predict "Predict screen" {
-        Methods "predict.methods" ["w"] "methods" Prediction "What every method says of this GPU, and which to use";
+        Methods "predict.methods" ["w"] "methods" Prediction "Compare the methods on this GPU and choose one";
         Batches "predict.batches" ["B"] "batches" Prediction "The step and its memory at other batch sizes on this GPU";
-        Origin "predict.origin" ["O"] "which GPU" UnknownOrigin "Say which GPU the step was recorded on";
+        Origin "predict.origin" ["O"] "which GPU" UnknownOrigin "Choose the GPU the step was recorded on";
     }
     Plan "Plan screen" {
         Increase "plan.increase" ["+"] "" Slider "One step more";
@@ -186,7 +186,7 @@ actions! {
     }
     Work "Results" {
         Rerun "job.rerun" ["r"] "" Nothing "Run the prediction or the plan again";
-        Cancel "job.cancel" ["x"] "cancel" Running "Cancel what is being computed, else ask whether to stop the job";
+        Cancel "job.cancel" ["x"] "cancel" Running "Cancel the computation; if none runs, ask whether to stop the job";
         CopyRow "copy.row" ["y"] "" Table "Copy the selected row";
         CopyTable "copy.table" ["Y"] "" Table "Copy the table as tab-separated text";
         Export "plan.export" ["e"] "export" Plan "Write the plan to a TOML file";

@@ -12,7 +12,7 @@ mod widget;
 
 use std::io;
 
-pub use launch::open;
+pub use launch::{engine, open};
 pub use screenshot::{draw, render, render_after, screenshot};
 
 use crate::app::{App, Engine, Setup};

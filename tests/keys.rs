@@ -12,7 +12,8 @@ use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{App, Effect, Msg, SaveOutcome, Screen, Target};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::plan::PlanStatus;
-use habitat_tui::predict::MethodChoice;
+use habitat_tui::predict::{Fits, MethodChoice};
+use habitat_tui::pricing::Tier;
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::store::bundled;
 use habitat_tui::tui::render;
@@ -71,10 +72,10 @@ fn rows_sort_by_every_column() {
     let names =
         |text: &str| -> Vec<String> { predict::rows(&after(text)).iter().map(|row| row.name.clone()).collect() };
     assert_eq!(names("3")[0], "H100 SXM5 80GB");
-    assert_eq!(names("3 S")[0], "Quadro P620");
+    assert_eq!(names("3 S")[0], "GeForce RTX 2060");
     assert_eq!(names("3 s")[0], "L4");
     assert_eq!(names("3 s s")[0], "H100 SXM5 80GB");
-    assert_eq!(names("3 s s s")[0], "H100 SXM5 80GB");
+    assert_eq!(names("3 s s s")[0], "GeForce RTX 2060");
     assert_eq!(names("3 s s s S")[0], "Tesla V100-PCIE-32GB");
 }
 
@@ -84,8 +85,11 @@ fn what_does_not_fit_is_never_the_answer() {
     assert_eq!(predict::fastest(&app).unwrap().name, "H100 SXM5 80GB");
     let (row, _, per_usd) = predict::best_value(&app).unwrap();
     assert_eq!(row.name, "L4");
-    // 16 samples in 16 ms, at $0.35 an hour on demand: spot prices are the plan's business.
-    assert!((per_usd.mid - 1000.0 * 3600.0 / 0.35).abs() < 1.0);
+    // A batch of 16 at $0.35 an hour on demand: spot prices are the plan's business.
+    let samples_per_hour = 16.0 / row.step.range.mid.as_secs() * 3600.0;
+    assert!((per_usd.mid - samples_per_hour / 0.35).abs() < 1.0);
+    // Nothing is for sale that holds the step for less, and the smallest does not hold it.
+    assert_eq!(app.predict.rows.iter().find(|row| row.slug.as_str() == "rtx-2060").unwrap().fits, Fits::No);
 }
 
 #[test]
@@ -101,12 +105,12 @@ fn the_profile_is_grouped_and_filtered_by_phase() {
 fn sliders_move_solve_again_and_are_unlimited() {
     let app = after("4 j h");
     assert_eq!(app.planner.knob, Knob::Deadline);
-    // From no limit: the first round number that the plan (6.3 h at the high end) meets.
-    assert_eq!(app.goal().deadline.unwrap().get(), 8.0);
+    // From no limit: the first round number that the plan (3.2 h at the high end) meets.
+    assert_eq!(app.goal().deadline.unwrap().get(), 4.0);
     assert_eq!(app.plan.value().unwrap().goal.deadline, app.goal().deadline);
-    assert_eq!(after("4 j h h").goal().deadline.unwrap().get(), 6.0);
-    assert_eq!(after("4 j h -").goal().deadline.unwrap().get(), 6.0);
-    assert_eq!(after("4 j h +").goal().deadline.unwrap().get(), 10.0);
+    assert_eq!(after("4 j h h").goal().deadline.unwrap().get(), 3.0);
+    assert_eq!(after("4 j h -").goal().deadline.unwrap().get(), 3.0);
+    assert_eq!(after("4 j h +").goal().deadline.unwrap().get(), 5.0);
     assert!(after("4 j h 0").goal().deadline.is_none());
     assert!(after("4 j h backspace").goal().deadline.is_none());
     assert_eq!(after("4 j = 2 d enter").goal().deadline.unwrap().get(), 48.0);
@@ -116,11 +120,16 @@ fn sliders_move_solve_again_and_are_unlimited() {
 
 #[test]
 fn toggles_change_the_goal_and_the_plan() {
-    let app = after("4 i");
-    assert_eq!(app.plan.value().unwrap().parts[0].provider, "alpha");
+    for (pressed, tier) in [("4", Tier::OnDemand), ("4 i", Tier::OnDemand), ("4 d", Tier::Spot)] {
+        let app = after(pressed);
+        let plan = app.plan.value().unwrap();
+        assert_eq!(plan.parts[0].tier, tier, "{pressed}");
+        let both = pressed == "4";
+        assert_eq!(plan.alternatives.iter().any(|part| part.tier == Tier::Spot), both, "{pressed}");
+    }
     assert_eq!(after("4 m").goal().max_parts, 2);
     assert_eq!(after("4 m m m").goal().max_parts, 1);
-    let infeasible = after("4 j j = 1 enter");
+    let infeasible = after("4 j j = 0 . 5 enter");
     assert_eq!(infeasible.plan.value().unwrap().status, PlanStatus::Infeasible);
     assert!(infeasible.unavailable(habitat_tui::action::Action::Export).is_some());
 }
@@ -201,7 +210,7 @@ fn the_mouse_selects_sorts_and_slides() {
     assert!(app.predict.opened.is_some());
     let mut app = after("3");
     app.update(Msg::Click(Target::Header(3)));
-    assert_eq!(predict::rows(&app)[0].name, "H100 SXM5 80GB");
+    assert_eq!(predict::rows(&app)[0].name, "GeForce RTX 2060");
     app.update(Msg::Click(Target::Tab(Screen::Plan)));
     app.update(Msg::Click(Target::Slider(Knob::Deadline, 0.0)));
     assert_eq!(app.goal().deadline.unwrap().get(), 0.25);
@@ -230,20 +239,20 @@ fn a_method_is_chosen_for_all_gpus() {
     let app = after("3 w");
     let Some(Modal::Methods { gpu, selected: 0 }) = &app.modal else { panic!("{:?}", app.modal) };
     assert_eq!(gpu.as_str(), "h100-sxm5-80gb");
-    assert_eq!(app.comparison.value().unwrap().methods.len(), 4);
+    assert_eq!(app.comparison.value().unwrap().methods.len(), 9);
     for closing in ["w", "q", "esc"] {
         assert_eq!(after(&format!("3 w {closing}")).modal, None, "{closing}");
     }
     // j and k move; what is chosen is predicted with.
-    let mut app = after("3 w j j");
+    let mut app = after("3 w j j j");
     let chosen = effects(&mut app, "enter");
     assert_eq!(app.method, Some(MethodChoice::Roofline));
     assert!(matches!(chosen[..], [Effect::Predict { method: Some(MethodChoice::Roofline), .. }]), "{chosen:?}");
     // A method without an answer is not.
-    let refused = after("3 w j j j enter");
+    let refused = after("3 w j enter");
     assert_eq!(refused.method, None);
-    assert!(matches!(refused.modal, Some(Modal::Methods { selected: 3, .. })));
-    assert!(refused.message.unwrap().1.contains("no networks were given"));
+    assert!(matches!(refused.modal, Some(Modal::Methods { selected: 1, .. })));
+    assert!(refused.message.unwrap().1.contains("no learned models were given"));
     // Elsewhere there is nothing to compare.
     assert_eq!(after("2 w").modal, None);
 }

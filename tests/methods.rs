@@ -213,7 +213,7 @@ fn without_shapes_there_is_one_opinion_and_no_error_found() {
     assert!(b200["answers"][0].get("validated_error").is_none(), "{b200}");
     assert_eq!(b200["why"], "no method was judged on steps like this");
     let text = folder.ok(&["predict", "bare.habitat.json", "--all-methods", "--to", "b200"]);
-    assert!(text.contains("not judged"), "{text}");
+    assert!(text.contains("not evaluated"), "{text}");
 }
 
 /// A step of which one rank of several tells is nowhere called measured.

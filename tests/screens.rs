@@ -7,10 +7,11 @@ use std::sync::Arc;
 use common::{keys, launch, text};
 use habitat_tui::app::Source;
 use habitat_tui::app::engine::Solved;
-use habitat_tui::plan::Plan;
+use habitat_tui::plan::{Confidence, Part, Plan};
 use habitat_tui::predict::batches::Sweep;
 use habitat_tui::predict::compare::Comparison;
 use habitat_tui::predict::{Warning, WarningKind};
+use habitat_tui::report::format;
 use habitat_tui::settings::theme::{ColourLevel, GlyphSet};
 use habitat_tui::tui::{Launch, render, screenshot};
 use ratatui::style::{Color, Modifier};
@@ -32,7 +33,7 @@ fn screens_at_three_sizes() {
 fn dialogs_and_details() {
     for (name, pressed) in [
         ("gpu_opened", "3 enter"),
-        ("infeasible", "4 j j = 1 enter"),
+        ("infeasible", "4 j j = 0 . 5 enter"),
         ("palette", ": p l a n"),
         ("export", "4 e"),
         ("chart", "4 v"),
@@ -199,22 +200,30 @@ fn without_a_batch_size_prices_stay_and_the_flag_is_named() {
 /// axes end where the values do.
 #[test]
 fn everything_on_the_plan_screen_is_at_one_end_of_the_range() {
-    for (pressed, shortest, longest, said, axis) in [
-        ("4", "1 h", "6.3 h", "in ≤ 6.3 h", " time at the high end "),
-        ("4 c", "54 min", "5.5 h", "in 5.5 h", " expected time  "),
-    ] {
-        let drawn = picture(&launch(), pressed, (120, 40));
-        assert!(drawn.contains(&format!("$1.65 {said}")), "{drawn}");
+    for (pressed, end, most, axis) in
+        [("4", Confidence::High, "≤ ", " time at the high end "), ("4 c", Confidence::Expected, "", " expected time ")]
+    {
+        let (app, buffer) = render(&launch(), &keys(pressed), (120, 40));
+        let (drawn, plan) = (text(&buffer), app.plan.value().unwrap());
+        let mut all: Vec<&Part> = plan.parts.iter().chain(&plan.alternatives).collect();
+        all.sort_by(|a, b| end.end(&a.hours).total_cmp(&end.end(&b.hours)));
+        let [shortest, longest] = [all[0], all[all.len() - 1]].map(|part| format::hours(end.end(&part.hours)));
+        all.sort_by(|a, b| a.cost.mid.total_cmp(&b.cost.mid));
+        let [least, greatest] = [all[0], all[all.len() - 1]].map(|part| format::usd(part.cost.mid));
+        let total = plan.total.unwrap();
+        let said = format!("{} in {most}{}", format::usd(total.cost.mid), format::hours(end.end(&total.hours)));
+        assert!(drawn.contains(&said), "{said}: {drawn}");
         let axis = drawn.lines().rfind(|line| line.contains(axis)).unwrap_or_else(|| panic!("{drawn}"));
-        assert!(axis.contains(shortest) && axis.contains(longest), "{axis}");
-        for bound in ["$0.665│", "$2.16│"] {
+        assert!(axis.contains(&shortest) && axis.contains(&longest), "{axis}");
+        let (low, high) = (format!("{least}│"), format!("{greatest}│"));
+        for bound in [&low, &high] {
             assert_eq!(drawn.matches(bound).count(), 1, "{bound}\n{drawn}");
         }
         // In the list: the plan and the fastest offer.
         let row = |gpu: &str| drawn.lines().find(|line| line.contains(&format!("1 × {gpu} ")) && line.contains('$'));
-        assert!(row("h100-sxm5-80gb").unwrap().contains(shortest), "{drawn}");
+        assert!(row("h100-sxm5-80gb").unwrap().contains(&shortest), "{drawn}");
         // The fastest offer is the left end of the stair: the first column of the plot.
-        let top = drawn.lines().find(|line| line.contains("$2.16│")).unwrap();
-        assert_eq!(top.split("$2.16│").nth(1).unwrap().chars().next(), Some('●'), "{drawn}");
+        let top = drawn.lines().find(|line| line.contains(&high)).unwrap();
+        assert_eq!(top.split(&high).nth(1).unwrap().chars().next(), Some('●'), "{drawn}");
     }
 }

@@ -92,7 +92,7 @@ impl Modal {
             Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
             Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
             Self::Batches { .. } => &[("esc", "close")],
-            Self::Origin { .. } => &[("enter", "it was this one"), ("↑↓", "choose"), ("esc", "close")],
+            Self::Origin { .. } => &[("enter", "choose it"), ("↑↓", "move"), ("esc", "close")],
             Self::Leave { .. } => {
                 &[("enter", "do it"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
             }

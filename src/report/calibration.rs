@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::format;
 use super::table::{Cell, Column, Table};
 use crate::catalog::GpuSpec;
 use crate::catalog::calibration::{Calibration, Spread, UnderLoad};
@@ -119,7 +120,7 @@ pub fn table(calibration: &Calibration, gpu: &GpuSpec) -> Table {
             Cell::new(row.name, row.key),
             Cell::new(format!("{median:.places$} {}", row.unit), median),
             Cell::text(row.unit),
-            Cell::new(format!("{low:.places$}–{high:.places$}"), low),
+            Cell::new(format::low_high(format!("{low:.places$}"), format!("{high:.places$}")), low),
             Cell::text(high),
             Cell::maybe(row.nominal, number),
             Cell::maybe(row.nominal, |nominal| {

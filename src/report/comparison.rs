@@ -79,7 +79,7 @@ pub struct AnswerJson<'a> {
     pub method: &'static str,
     /// Time of one step.
     pub step_time_us: Range<f64>,
-    /// Mean absolute relative error on steps it was not fitted to; absent where not judged.
+    /// Mean absolute relative error on steps it was not fitted to; absent where not evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validated_error: Option<f64>,
     /// On how many steps.
@@ -144,7 +144,7 @@ fn recorded(on: &OnGpu, method: Method) -> Option<&Estimate> {
 /// An error that was found, in words: `7.2 % on 47 steps`.
 pub fn error_words(validated: Option<&Validated>) -> String {
     validated
-        .map_or_else(|| "not judged".to_owned(), |it| format!("{} on {} steps", format::percent(it.error), it.steps))
+        .map_or_else(|| "not evaluated".to_owned(), |it| format!("{} on {} steps", format::percent(it.error), it.steps))
 }
 
 /// One row a GPU and method.

@@ -1,5 +1,7 @@
 //! Quantities as text, always with their unit; rounding happens here and nowhere earlier.
 
+use std::fmt::Display;
+
 pub use crate::text::grouped;
 
 use crate::units::{Bytes, GIB, Hours, Micros, Range, Usd, UsdPerHour};
@@ -26,22 +28,23 @@ pub fn short_count(value: f64) -> String {
     grouped(value)
 }
 
+/// The two ends of a range, the one way they are written.
+pub fn low_high(low: impl Display, high: impl Display) -> String {
+    format!("{low}–{high}")
+}
+
 /// A range of large counts with one unit; `from 12 k` where its upper end is not known.
 pub fn short_range(low: f64, high: Option<f64>) -> String {
     let Some(high) = high else { return format!("from {}", short_count(low)) };
     let text = short_count(high);
-    match text.split_once(' ') {
-        Some((_, unit)) => {
-            let scale = match unit {
-                "T" => 1e12,
-                "G" => 1e9,
-                "M" => 1e6,
-                _ => 1e3,
-            };
-            format!("{}–{text}", number(low / scale))
-        }
-        None => format!("{}–{text}", grouped(low)),
-    }
+    let low = match text.split_once(' ').map(|(_, unit)| unit) {
+        Some("T") => number(low / 1e12),
+        Some("G") => number(low / 1e9),
+        Some("M") => number(low / 1e6),
+        Some(_) => number(low / 1e3),
+        None => grouped(low),
+    };
+    low_high(low, text)
 }
 
 /// The unit that suits a time.
@@ -111,38 +114,41 @@ pub fn time_range(low: Micros, high: Micros) -> String {
     if low.get() > 0.0 && low.get() < high.get() / 100.0 && TimeUnit::for_time(low) != unit {
         return format!("{} – {}", time(low), time(high));
     }
-    format!("{}–{} {}", unit.bare(low), unit.bare(high), unit.symbol())
+    format!("{} {}", low_high(unit.bare(low), unit.bare(high)), unit.symbol())
 }
 
-/// Hours, as minutes where there are few.
+/// A duration as people say it: minutes below an hour, days from the third on.
 pub fn hours(hours: Hours) -> String {
+    let (unit, scale) = unit_of_hours(hours);
+    format!("{} {unit}", bare_hours(hours.get() * scale, unit))
+}
+
+/// The unit that suits a duration, and how many of it make an hour.
+fn unit_of_hours(hours: Hours) -> (&'static str, f64) {
     match hours.get() {
-        h if h < 0.995 => format!("{} min", bare_minutes(h * 60.0)),
-        _ => format!("{} h", bare_hours(hours)),
+        h if h < 0.995 => ("min", 60.0),
+        h if h < 72.0 => ("h", 1.0),
+        _ => ("days", 1.0 / 24.0),
     }
 }
 
-fn bare_minutes(minutes: f64) -> String {
-    if minutes < 9.95 { format!("{minutes:.1}") } else { format!("{minutes:.0}") }
-}
-
-fn bare_hours(hours: Hours) -> String {
-    match hours.get() {
-        h if h < 99.95 => {
-            let text = format!("{h:.1}");
+fn bare_hours(value: f64, unit: &str) -> String {
+    match value {
+        v if v >= 99.95 => grouped(v),
+        v if unit == "min" && v >= 9.95 => format!("{v:.0}"),
+        v if unit == "min" => format!("{v:.1}"),
+        v => {
+            let text = format!("{v:.1}");
             text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
         }
-        h => grouped(h),
     }
 }
 
-/// A range of hours with one unit.
+/// A range of durations with one unit.
 pub fn hours_range(range: &Range<Hours>) -> String {
-    if range.high.get() < 0.995 {
-        let [low, high] = [range.low, range.high].map(|end| bare_minutes(end.get() * 60.0));
-        return format!("{low}–{high} min");
-    }
-    format!("{}–{} h", bare_hours(range.low), bare_hours(range.high))
+    let (unit, scale) = unit_of_hours(range.high);
+    let [low, high] = [range.low, range.high].map(|end| bare_hours(end.get() * scale, unit));
+    format!("{} {unit}", low_high(low, high))
 }
 
 /// Hours with their range, where it is one: `12.3 h (10.1–14.5 h)`.
@@ -157,7 +163,7 @@ pub fn usd(money: Usd) -> String {
 
 /// A range of money.
 pub fn usd_range(range: &Range<Usd>) -> String {
-    format!("{}–{}", usd(range.low), usd(range.high).trim_start_matches('$'))
+    low_high(usd(range.low), usd(range.high).trim_start_matches('$'))
 }
 
 /// Money with its range, where it is one: `$12.30 ($10.10–14.50)`.
@@ -214,7 +220,10 @@ mod tests {
         assert_eq!(time_range(micros(0.0), micros(3_180_000.0)), "0.00–3.18 s");
         assert_eq!(hours(Hours::new(0.5).unwrap()), "30 min");
         assert_eq!(hours(Hours::new(48.0).unwrap()), "48 h");
-        assert_eq!(hours(Hours::new(1234.4).unwrap()), "1,234 h");
+        assert_eq!(hours(Hours::new(71.9).unwrap()), "71.9 h");
+        assert_eq!(hours(Hours::new(544.4).unwrap()), "22.7 days");
+        assert_eq!(hours(Hours::new(25.0 / 60.0).unwrap()), "25 min");
+        assert_eq!(hours(Hours::new(12_000.0).unwrap()), "500 days");
         assert_eq!(usd(Usd::new(12.5).unwrap()), "$12.50");
         assert_eq!(usd(Usd::new(1_234_567.0).unwrap()), "$1,234,567");
         assert_eq!(memory(Bytes::new(80.0 * GIB).unwrap()), "80 GB");

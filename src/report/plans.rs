@@ -1,4 +1,4 @@
-//! A plan as tables and as JSON (`habitat-plan`, version 1).
+//! A plan as tables and as the tree that JSON (`habitat-plan`, version 1) and TOML are written from.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,13 +6,35 @@ use serde::Serialize;
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use crate::plan::{Part, Plan, PlanStatus, RejectionKind};
+use crate::plan::{Objective, Part, Plan, PlanStatus, RejectionKind};
 use crate::units::{Hours, Range, Usd};
 
-/// What `plan --json` prints.
+/// How a file writes money: JSON as a number, TOML as a decimal string that no reader rounds.
+pub trait Money: Serialize + JsonSchema {
+    /// Of an amount in US dollars.
+    fn from_usd(amount: f64) -> Self;
+}
+
+impl Money for f64 {
+    fn from_usd(amount: f64) -> Self {
+        amount
+    }
+}
+
+impl Money for String {
+    /// Six decimals, trailing zeros beyond the cents left out.
+    fn from_usd(amount: f64) -> Self {
+        let text = format!("{amount:.6}");
+        let cents = text.len() - 4;
+        let kept = text.trim_end_matches('0').len().max(cents);
+        text[..kept].to_owned()
+    }
+}
+
+/// What `plan --json` prints, and `plan --toml` in tables.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "habitat-tui plan")]
-pub struct PlanJson<'a> {
+pub struct PlanJson<'a, M = f64> {
     /// Always `habitat-plan`.
     pub format: &'static str,
     /// Version of the form, 1.
@@ -35,14 +57,14 @@ pub struct PlanJson<'a> {
     pub confidence: &'static str,
     /// Most to spend, as asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub budget_usd: Option<f64>,
+    pub budget_usd: Option<M>,
     /// What to run, one after another; empty where there is no plan.
-    pub parts: Vec<PartJson<'a>>,
+    pub parts: Vec<PartJson<'a, M>>,
     /// Everything together; absent where there is no plan.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub total: Option<TotalJson>,
+    pub total: Option<TotalJson<M>>,
     /// The next best offers.
-    pub alternatives: Vec<PartJson<'a>>,
+    pub alternatives: Vec<PartJson<'a, M>>,
     /// Offers not used, with the reason.
     pub rejected: Vec<RejectedJson<'a>>,
     /// Why there is no plan, and what would make one.
@@ -61,7 +83,8 @@ pub struct PlanJson<'a> {
 
 /// One part of a plan.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct PartJson<'a> {
+#[schemars(rename = "PartJson")]
+pub struct PartJson<'a, M = f64> {
     /// Name of the offer.
     pub offer: &'a str,
     /// Provider.
@@ -95,9 +118,9 @@ pub struct PartJson<'a> {
     /// Elapsed hours.
     pub hours: Range<f64>,
     /// Cost.
-    pub cost_usd: Range<f64>,
+    pub cost_usd: Range<M>,
     /// Price of all its machines.
-    pub price_usd_per_hour: f64,
+    pub price_usd_per_hour: M,
     /// Date of the price; absent where the source gives none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_as_of: Option<String>,
@@ -110,11 +133,12 @@ pub struct PartJson<'a> {
 
 /// A plan's time and cost.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct TotalJson {
+#[schemars(rename = "TotalJson")]
+pub struct TotalJson<M = f64> {
     /// Elapsed hours.
     pub hours: Range<f64>,
     /// Cost.
-    pub cost_usd: Range<f64>,
+    pub cost_usd: Range<M>,
 }
 
 /// An offer that was not used.
@@ -161,6 +185,27 @@ pub const fn status(status: PlanStatus) -> &'static str {
     }
 }
 
+/// What the status means, in words.
+pub fn status_words(plan: &Plan) -> String {
+    let best = match plan.goal.objective {
+        Objective::Cost => "cheapest",
+        Objective::Time => "fastest",
+        Objective::CostPlusTime(_) => "best",
+    };
+    match (plan.status, plan.goal.max_parts) {
+        (PlanStatus::Optimal, 1) => {
+            format!("{best} of {} priced offers", format::grouped(plan.solver.configurations as f64))
+        }
+        (PlanStatus::Optimal, parts) => format!("{best} of all plans of up to {parts} parts"),
+        (PlanStatus::GapLimit, _) => plan.solver.gap.map_or_else(
+            || format!("close to the {best}"),
+            |gap| format!("at most {} from the {best}", format::percent(gap)),
+        ),
+        (PlanStatus::TimeLimit, _) => format!("{best} found in the time allowed"),
+        (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
+    }
+}
+
 /// The name of a kind of rejection in files.
 pub const fn rejection(kind: RejectionKind) -> &'static str {
     match kind {
@@ -178,6 +223,11 @@ pub const fn rejection(kind: RejectionKind) -> &'static str {
 
 /// The JSON form.
 pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
+    tree(plan, workload)
+}
+
+/// All that a file holds of a plan.
+pub(super) fn tree<'a, M: Money>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a, M> {
     PlanJson {
         format: "habitat-plan",
         version: 1,
@@ -187,12 +237,12 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         work_steps: plan.work.steps(),
         deadline_hours: plan.goal.deadline.map(Into::into),
         confidence: plan.goal.confidence.name(),
-        budget_usd: plan.goal.budget.map(Into::into),
+        budget_usd: plan.goal.budget.map(|budget| M::from_usd(budget.get())),
         parts: plan.parts.iter().map(part).collect(),
         total: plan
             .total
             .as_ref()
-            .map(|total| TotalJson { hours: total.hours.map(Hours::get), cost_usd: total.cost.map(Usd::get) }),
+            .map(|total| TotalJson { hours: total.hours.map(Hours::get), cost_usd: costs(total.cost) }),
         alternatives: plan.alternatives.iter().map(part).collect(),
         rejected: plan
             .rejected
@@ -221,7 +271,11 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
     }
 }
 
-fn part(part: &Part) -> PartJson<'_> {
+fn costs<M: Money>(range: Range<Usd>) -> Range<M> {
+    range.map(|amount| M::from_usd(amount.get()))
+}
+
+fn part<M: Money>(part: &Part) -> PartJson<'_, M> {
     PartJson {
         offer: part.offer.as_str(),
         provider: &part.provider,
@@ -237,8 +291,8 @@ fn part(part: &Part) -> PartJson<'_> {
         steps: part.work.steps(),
         step_time_us: part.step_time_us,
         hours: part.hours.map(Hours::get),
-        cost_usd: part.cost.map(Usd::get),
-        price_usd_per_hour: part.price.get(),
+        cost_usd: costs(part.cost),
+        price_usd_per_hour: M::from_usd(part.price.get()),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
         trust: (&part.trust).into(),
         notes: &part.notes,
@@ -271,4 +325,18 @@ pub fn parts_table(parts: &[Part]) -> Table {
         table.push(row);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Money;
+
+    #[test]
+    fn money_keeps_cents_and_what_follows_them() {
+        let money = |amount| <String as Money>::from_usd(amount);
+        assert_eq!(money(12.0), "12.00");
+        assert_eq!(money(0.5089), "0.5089");
+        assert_eq!(money(1234.5), "1234.50");
+        assert_eq!(money(0.000_000_1), "0.00");
+    }
 }

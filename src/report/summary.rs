@@ -117,7 +117,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
                 writeln!(out, "  {reason}")?;
             }
         }
-        (status, Some(total)) => {
+        (_, Some(total)) => {
             writeln!(
                 out,
                 "{} {}: {} for {} ({})",
@@ -125,7 +125,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
                 plan.work.unit(),
                 format::usd_with_range(&total.cost),
                 format::hours_with_range(&total.hours),
-                plans::status(status).replace('_', " ")
+                plans::status_words(plan)
             )?;
             plans::parts_table(&plan.parts).write_text(out)?;
             for note in plan.parts.iter().flat_map(|part| &part.notes) {

@@ -159,7 +159,8 @@ struct Kept {
     frontier: Arc<Vec<FrontierPoint>>,
 }
 
-fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options) -> Engine {
+/// The functions that predict, plan and write, on this catalog and these prices.
+pub fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options) -> Engine {
     let (catalog, prices) = (catalog.clone(), prices.clone());
     let kept: Mutex<Option<Kept>> = Mutex::new(None);
     let by = move |method: Option<MethodChoice>, targets: Vec<GpuSlug>| {

@@ -13,7 +13,7 @@ use crate::app::modal::Modal;
 use crate::app::msg::Effect;
 use crate::app::screen::{Behaviour, predict};
 use crate::app::slider::Knob;
-use crate::plan::{Confidence, Part, PlanStatus};
+use crate::plan::{Confidence, Part};
 use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
 use crate::settings::theme::Role;
@@ -216,7 +216,7 @@ pub fn finish_words(app: &App, range: &Range<Hours>) -> String {
 /// The date of a part's price with its age.
 pub fn date_words(part: &Part) -> String {
     let date = part.price_as_of.map_or_else(|| "no date on the price".to_owned(), |date| format!("price of {date}"));
-    part.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} d old"))
+    part.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} days old"))
 }
 
 /// An offer in words: machines, GPUs, provider, region, tier.
@@ -238,16 +238,6 @@ pub fn method_of(app: &App, part: &Part) -> String {
 /// What is to be said with the plan's times and costs.
 pub fn warnings(app: &App, brief: bool) -> Vec<String> {
     app.plan.value().map_or_else(Vec::new, |plan| predict::words(&plan.warnings, brief))
-}
-
-/// The status in words.
-pub const fn status_words(status: PlanStatus) -> &'static str {
-    match status {
-        PlanStatus::Optimal => "optimal",
-        PlanStatus::GapLimit => "within the gap of the best",
-        PlanStatus::TimeLimit => "best found in time",
-        PlanStatus::Infeasible => "no plan meets the limits",
-    }
 }
 
 /// The plan's own parts and the alternatives, in that order.

@@ -207,7 +207,9 @@ pub fn rows(app: &App) -> Vec<&Row> {
         let sold = row.value.as_ref().map(|value| value.provider.as_str()).unwrap_or_default();
         format!("{} {} {fits} {} {sold}", row.name, row.slug, row.step.method)
     };
-    let meant = app.setup.catalog.named(&list.filter);
+    // A name of a GPU as people type it; what is excluded is not meant.
+    let excludes = list.filter.trim_start().starts_with('!');
+    let meant = if excludes { Vec::new() } else { app.setup.catalog.named(&list.filter) };
     let passes = |row: &&Row| list.passes(&words(row)) || meant.iter().any(|gpu| gpu.slug == row.slug);
     let mut rows: Vec<&Row> = app.predict.rows.iter().filter(passes).collect();
     // Where nothing is known the row goes last, whichever the order.
@@ -335,14 +337,10 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     let mut line = |label: &str, text: String| lines.push((label.to_owned(), text));
     let mut words = format!("{} ({})", format::time(step.range.mid), range_and_method(&step));
     if let Some(rate) = &prediction.throughput {
-        words = format!(
-            "{words} · {} samples/s ({})",
-            format::number(rate.mid.get()),
-            match rate.high {
-                Some(high) => format!("{}–{}", format::number(rate.low.get()), format::number(high.get())),
-                None => format!("from {}", format::number(rate.low.get())),
-            }
-        );
+        let [low, mid] = [rate.low, rate.mid].map(|rate| format::number(rate.get()));
+        let range =
+            rate.high.map_or_else(|| format!("from {low}"), |high| format::low_high(&low, format::number(high.get())));
+        words = format!("{words} · {mid} samples/s ({range})");
     }
     line("step", words);
     for brief in self::words(&prediction.warnings, true) {
@@ -354,7 +352,7 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
             || "samples/$ need the batch size (--batch-size N)".to_owned(),
             |it| {
                 let range = match it.high {
-                    Some(high) if high < MANY => format!("{}–{}", format::grouped(it.low), format::grouped(high)),
+                    Some(high) if high < MANY => format::low_high(format::grouped(it.low), format::grouped(high)),
                     high => format::short_range(it.low, high),
                 };
                 format!("{} samples/$ ({range})", per_usd(it.mid, it.high.unwrap_or(it.mid)))
@@ -365,7 +363,7 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
             line("price", format!("in doubt: {}", value.doubts));
         }
     } else if row.is_some_and(|row| row.on_spot) {
-        line("value", "no usable offer on demand; the plan knows those on spot".to_owned());
+        line("value", "no usable offer on demand; the plan screen has spot offers".to_owned());
     } else {
         line("value", "no usable offer in the price book".to_owned());
     }

@@ -1,6 +1,6 @@
 //! What surrounds every screen: the bar at the top, the line of news, the keys.
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 use unicode_width::UnicodeWidthStr;
 
 use crate::app::available::Hint;
@@ -12,18 +12,19 @@ use crate::tui::paint::{Painter, wrap};
 
 /// Draws it; what is left for the screen.
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) -> Rect {
-    bar(painter, Rect { height: 1, ..area });
     let two = area.height >= 20;
+    let heights = [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(if two { 2 } else { 1 })];
+    let [top, body, bottom] = Layout::vertical(heights).areas(area);
+    bar(painter, top);
     let news = news(painter, two);
-    let bottom = area.bottom() - 1;
-    let footer_is_news = !two && news.is_some();
-    if let (Some((role, text)), y) = (&news, if two { bottom - 1 } else { bottom }) {
-        painter.text(area.x + 1, y, area.width - 2, text, *role);
+    if let Some((role, text)) = &news {
+        painter.text(area.x + 1, bottom.y, area.width - 2, text, *role);
     }
-    if !footer_is_news {
-        footer(painter, Rect { y: bottom, height: 1, ..area });
+    // On one line the news take the place of the keys.
+    if two || news.is_none() {
+        footer(painter, Rect { y: bottom.bottom() - 1, height: 1, ..area });
     }
-    Rect { y: area.y + 1, height: area.height - if two { 3 } else { 2 }, ..area }
+    body
 }
 
 fn bar(painter: &mut Painter<'_>, area: Rect) {

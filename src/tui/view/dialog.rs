@@ -169,7 +169,7 @@ fn origin(painter: &mut Painter<'_>, area: Rect, candidates: &Candidates, select
     let app = painter.app;
     let rows = candidates.gpus.len() as u16;
     let title = "on which GPU was it recorded?";
-    let inside = frame(painter, area, 76, rows + 7, title, "Enter: this one");
+    let inside = frame(painter, area, 76, rows + 7, title, "Enter chooses");
     for (row, slug) in candidates.gpus.iter().enumerate() {
         let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
         let mut style = painter.style(Role::Text);
@@ -301,8 +301,12 @@ fn batches(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug) {
     }
     let unsure = sweep.memory.is_some_and(|line| line.is_upper_bound());
     let largest = on.largest.map(|batch| {
-        let least = if unsure { "at least " } else { "" };
-        format!("the largest batch that fits is {least}{}", format::grouped(batch as f64))
+        let batch = format::grouped(batch as f64);
+        if unsure {
+            format!("Batch {batch} fits; larger is not known.")
+        } else {
+            format!("Largest batch that fits: {batch}")
+        }
     });
     for note in largest.iter().chain(&on.notes).chain(&sweep.notes) {
         if y < inside.bottom() {
@@ -318,7 +322,7 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
     let lines = app.comparison.value().map_or(1, |comparison| comparison.methods.len()) as u16;
     let title = format!("{gpu}: method by method");
     let inside = frame(painter, area, 92, lines + 14, &title, "Enter uses it everywhere · Esc closes");
-    if waiting(painter, inside, &app.comparison, "asking every method …") {
+    if waiting(painter, inside, &app.comparison, "comparing the methods …") {
         return;
     }
     let Some(comparison) = app.comparison.value() else { return };
@@ -343,7 +347,7 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
                 format::time(answer.step.range.mid),
                 format::time_range(answer.step.range.low, answer.step.range.high),
                 error_words(answer.validated.as_ref()),
-                if on.taken == Some(row) { "taken".to_owned() } else { String::new() },
+                if on.taken == Some(row) { "used".to_owned() } else { String::new() },
             ]),
             None if compared.missing.is_none()
                 && let Some(step) = &on.recorded =>
@@ -373,12 +377,12 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
         let answers = on.recorded.is_some() || on.answers.get(selected).is_some_and(Option::is_some);
         match &compared.missing {
             Some(missing) => say("here", missing, Role::Warning),
-            None if !answers => say("here", "it knows nothing of this GPU", Role::Warning),
+            None if !answers => say("here", "does not know this GPU", Role::Warning),
             None => {}
         }
     }
     if on.taken.is_some() {
-        say("taken because", &on.why, Role::Muted);
+        say("used because", &on.why, Role::Muted);
     }
     if let Some(disagreement) = &on.disagreement {
         say("warning", disagreement, Role::Warning);

@@ -1,6 +1,6 @@
 //! First screen.
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 use unicode_width::UnicodeWidthStr;
 
 use super::{Density, warned};
@@ -37,18 +37,18 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let notes = overview::notes(&painter.app.setup.profile).len().min(2) as u16;
     // In place of the phases, what was noted where there are none.
     let without = if painter.app.overview.breakdown.phases.is_empty() { 2 - notes } else { 0 };
-    let top = Rect { height: RECORDED + 2 + u16::from(more) - without, ..area };
+    let height = RECORDED + 2 + u16::from(more) - without;
+    let [top, rest] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
     let title = match painter.app.setup.profile.origin {
         Some(_) => format!("recorded on {}", overview::origin(&painter.app.setup.profile)),
         None => "recorded: shapes only, nothing measured on a GPU".to_owned(),
     };
     let inside = painter.pane(top, &title, &source, false);
     recorded(painter, inside, true);
-    let rest = Rect { y: top.bottom(), height: area.height - top.height, ..area };
     if density == Density::Full {
-        let left = rest.width * 9 / 20;
-        operations(painter, Rect { width: left, ..rest }, 1);
-        let right = Rect { x: rest.x + left, width: rest.width - left, ..rest };
+        let widths = [Constraint::Length(rest.width * 9 / 20), Constraint::Fill(1)];
+        let [left, right] = Layout::horizontal(widths).areas(rest);
+        operations(painter, left, 1);
         let inside = painter.pane(right, "recommendation", "", false);
         let used = answers(painter, inside);
         next_steps(painter, Rect { y: inside.y + used + 1, height: inside.height.saturating_sub(used + 1), ..inside });
@@ -56,13 +56,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         // The answers take what they need; the operations get the rest.
         let needed = answer_lines(painter, rest.width - 4) + 2;
         let below = needed.min(rest.height.saturating_sub(4));
-        operations(painter, Rect { height: rest.height - below, ..rest }, 2);
-        let inside = painter.pane(
-            Rect { y: rest.bottom() - below, height: below, ..rest },
-            "recommendation",
-            "3 compares GPUs, 4 plans",
-            false,
-        );
+        let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(rest);
+        operations(painter, above, 2);
+        let inside = painter.pane(below, "recommendation", "3 compares GPUs, 4 plans", false);
         answers(painter, inside);
     }
 }

@@ -1,6 +1,6 @@
 //! Fourth screen.
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 use unicode_width::UnicodeWidthStr;
 
 use super::{Density, labelled, warned};
@@ -9,7 +9,7 @@ use crate::app::Target;
 use crate::app::screen::plan::{self, Lower, Pane};
 use crate::app::slider::Knob;
 use crate::plan::{Confidence, Part, Plan, PlanStatus};
-use crate::report::format;
+use crate::report::{format, plans};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Painter, fit, wrap};
@@ -21,14 +21,14 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let density = Density::of(painter.buffer.area);
     let app = painter.app;
     let framed = density != Density::Minimal;
-    let goal_height = 4 + if framed { 2 } else { 0 };
-    let goal_area = Rect { height: goal_height, ..area };
+    let frame = if framed { 2 } else { 0 };
+    let answer_height = (answer_height(painter, area.width - 4) + frame).min(area.height.saturating_sub(4 + frame));
+    let heights = [Constraint::Length(4 + frame), Constraint::Length(answer_height), Constraint::Fill(1)];
+    let [goal_area, answer_area, rest] = Layout::vertical(heights).areas(area);
     let focus = app.planner.pane == Pane::Goal;
     let inside = if framed { painter.pane(goal_area, "goal", "", focus) } else { bare(goal_area) };
     goal(painter, inside, focus);
 
-    let needed = answer_height(painter, area.width - 4);
-    let answer_area = Rect { y: goal_area.bottom(), height: needed + if framed { 2 } else { 0 }, ..area };
     let inside = if framed {
         let (title, right) = answer_title(painter);
         painter.pane(answer_area, &title, &right, false)
@@ -37,11 +37,10 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     };
     answer(painter, inside);
 
-    let rest = Rect { y: answer_area.bottom(), height: area.bottom().saturating_sub(answer_area.bottom()), ..area };
     if plan::chart_beside(app) && !matches!(app.planner.lower, Lower::Rejected | Lower::Notes) {
         let chart_width = (rest.width * 11 / 30).clamp(44, 70);
-        lower(painter, Rect { width: rest.width - chart_width, ..rest }, Lower::Alternatives);
-        let right = Rect { x: rest.right() - chart_width, width: chart_width, ..rest };
+        let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(chart_width)]).areas(rest);
+        lower(painter, left, Lower::Alternatives);
         let inside = painter.pane(right, Lower::Chart.name(), "", false);
         draw_chart(painter, inside);
     } else {
@@ -114,7 +113,7 @@ fn answer_title(painter: &Painter<'_>) -> (String, String) {
     if app.plan.is_stale() {
         title.push_str(" (stale)");
     }
-    let right = app.plan.value().map_or_else(String::new, |plan| plan::status_words(plan.status).to_owned());
+    let right = app.plan.value().map_or_else(String::new, |plan| plans::status_words(plan));
     (title, right)
 }
 

@@ -1,6 +1,6 @@
 //! Third screen.
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 
 use super::{Density, labelled, warned};
 use crate::app::screen::predict;
@@ -21,7 +21,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         Density::Full => 10,
     };
     let app = painter.app;
-    let top = Rect { height: area.height - below, ..area };
+    let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(area);
     let mut title = String::from("step on one GPU");
     if app.predictions.is_stale() {
         title.push_str(" (stale)");
@@ -39,9 +39,8 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let inside = warned(painter, inside, &predict::warnings(app, density < Density::Full));
     table::draw(painter, inside, "predict", &predict::table(app), true);
     if below > 0 {
-        let area = Rect { y: top.bottom(), height: below, ..area };
         let name = predict::selected(app).map_or_else(|| "selected".to_owned(), |row| row.name.clone());
-        let inside = painter.pane(area, &name, "Enter: operation by operation", false);
+        let inside = painter.pane(bottom, &name, "Enter: operation by operation", false);
         labelled(painter, inside, &predict::facts(app), 0);
     }
 }
@@ -60,13 +59,14 @@ fn opened(painter: &mut Painter<'_>, area: Rect) {
         Density::Compact => 6,
         Density::Full => 12,
     };
+    let foot = if area.height > 16 { 4 } else { 0 };
+    let heights = [Constraint::Length(head), Constraint::Fill(1), Constraint::Length(foot)];
+    let [top, middle, bottom] = Layout::vertical(heights).areas(area);
     if head > 0 {
-        let inside = painter.pane(Rect { height: head, ..area }, &name, "q: back to all GPUs", false);
+        let inside = painter.pane(top, &name, "q: back to all GPUs", false);
         labelled(painter, inside, &facts, 0);
     }
     let why = predict::why(app).unwrap_or_default();
-    let foot = if area.height > 16 { 4 } else { 0 };
-    let middle = Rect { y: area.y + head, height: area.height - head - foot, ..area };
     let mut title = String::from("operation by operation, all occurrences of the step");
     if head == 0 {
         title = format!("{name}: operations");
@@ -80,7 +80,7 @@ fn opened(painter: &mut Painter<'_>, area: Rect) {
     }
     table::draw(painter, inside, "operations", &predict::operations_table(app), true);
     if foot > 0 {
-        let inside = painter.pane(Rect { y: middle.bottom(), height: foot, ..area }, "why this method", "", false);
+        let inside = painter.pane(bottom, "why this method", "", false);
         painter.wrapped(inside, &why, Role::Text);
     }
 }

@@ -1,6 +1,6 @@
 //! Second screen.
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 
 use super::{Density, labelled};
 use crate::app::screen::profile;
@@ -21,7 +21,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         Density::Compact => 8,
         Density::Full => (area.height * 2 / 5).max(12),
     };
-    let top = Rect { height: area.height - below, ..area };
+    let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(area);
     let phase = state.phase.map_or("all phases", profile::phase_word);
     let mut title = format!("by {} · {phase}", state.by.name());
     if !state.list.filter.is_empty() {
@@ -38,7 +38,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     };
     table::draw(painter, inside, "profile", &shown, !state.in_detail);
     if below > 0 {
-        detail(painter, Rect { y: top.bottom(), height: below, ..area });
+        detail(painter, bottom);
     }
 }
 

@@ -88,7 +88,7 @@ fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
     let range_text = if row.step.range.low == row.step.range.high {
         "one value".to_owned()
     } else {
-        format!("{}–{}", scale.bare(row.step.range.low), scale.bare(row.step.range.high))
+        format::low_high(scale.bare(row.step.range.low), scale.bare(row.step.range.high))
     };
     let value = row.value.as_ref();
     let (fits_role, fits) = match row.fits {

@@ -72,7 +72,7 @@ pub fn table(app: &App) -> Table {
                 Cell::styled(
                     Role::Muted,
                     time.map_or_else(String::new, |time| {
-                        format!("{}–{}", millis(time.range.low), millis(time.range.high))
+                        format::low_high(millis(time.range.low), millis(time.range.high))
                     }),
                 ),
                 Cell::text(speed_up.unwrap_or_default()),
