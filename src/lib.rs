@@ -37,5 +37,6 @@ pub mod settings;
 pub mod store;
 pub mod terminal;
 pub mod text;
+pub mod trace;
 pub mod tui;
 pub mod units;

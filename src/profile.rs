@@ -5,15 +5,13 @@
 //! Schema that `habitat-tui schema` prints (generated from these types).
 
 pub mod breakdown;
+mod builder;
+pub mod import;
 mod kernel;
-pub mod kineto;
-pub mod nsys;
-mod nvtx;
 pub mod op_list;
 mod operation;
 mod read;
 mod workload;
-pub mod xplane;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use kernel::{Kernel, is_host_transfer};
 pub use operation::{Attribute, DType, Operation, Phase, Shape};
 pub use read::{ProfileError, Warning};
-pub use workload::{Memory, MemorySource, Mode, Origin, Precision, Recording, Step, Workload};
+pub use workload::{DeviceInfo, Memory, MemorySource, Mode, Origin, Precision, Recording, Step, Workload};
 
 use crate::units::Micros;
 

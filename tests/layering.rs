@@ -3,16 +3,17 @@
 //!
 //! The rooms, from the ground up:
 //!
-//! 1. Core: units, text, regress, profile, op, catalog, predict, pricing, plan. Bytes and values
-//!    in, values out: no files, environment, network, processes, threads, clock or printing, no
-//!    front-end crate. Arrows point one way: units → {profile, catalog, pricing}; profile's plain
-//!    data → op → profile's readers of recordings; regress, profile, op and catalog → predict;
-//!    predict and pricing → plan.
+//! 1. Core: units, text, regress, profile, op, trace, catalog, predict, pricing, plan. Bytes and
+//!    values in, values out: no files, environment, network, processes, threads, clock or printing,
+//!    no front-end crate. Arrows point one way: units → {profile, catalog, pricing}; profile's plain
+//!    data → op → trace (readers of recordings) → profile's builder; regress, profile, op and
+//!    catalog → predict; predict and pricing → plan.
 //! 2. report: core → text; of settings the roles of a theme, by which a cell says what it means.
 //!    terminal: the only way to standard output and standard error.
-//! 3. store: files and folders; knows profile, op, catalog, pricing, and predict's weights and logs.
+//! 3. store: files and folders; knows profile, op, trace, catalog, pricing, and predict's weights
+//!    and logs.
 //!    capture: a job started, listened to, and what it did as a profile; a GPU measured, and
-//!    what it reaches as a calibration; knows regress, profile, catalog and live.
+//!    what it reaches as a calibration; knows regress, profile, trace, catalog and live.
 //!    live: what the screens and the one who follows a running job exchange, as data.
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
 //!    choices (a tier, a precision) and nothing that computes.
@@ -113,10 +114,11 @@ fn mentions(line: &str, name: &str) -> bool {
     })
 }
 
-const CORE: [&str; 9] = ["units", "text", "regress", "profile", "op", "catalog", "predict", "pricing", "plan"];
+const CORE: [&str; 10] =
+    ["units", "text", "regress", "profile", "op", "trace", "catalog", "predict", "pricing", "plan"];
 /// Rooms that compute and nothing else.
-const PURE: [&str; 11] =
-    ["units", "text", "regress", "profile", "op", "catalog", "predict", "pricing", "plan", "learn", "live"];
+const PURE: [&str; 12] =
+    ["units", "text", "regress", "profile", "op", "trace", "catalog", "predict", "pricing", "plan", "learn", "live"];
 
 #[test]
 fn the_core_and_learning_compute_and_nothing_else() {
@@ -158,16 +160,17 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("text", vec![]),
         ("terminal", vec!["text"]),
         ("regress", vec![]),
-        ("profile", vec!["units", "text", "op"]),
+        ("profile", vec!["units", "text", "regress", "op", "trace"]),
         ("op", vec!["units", "profile"]),
+        ("trace", vec!["units", "text", "profile", "op"]),
         ("catalog", vec!["units", "text"]),
         ("pricing", vec!["units", "text"]),
         ("predict", vec!["units", "text", "regress", "profile", "op", "catalog"]),
         ("plan", vec!["units", "text", "predict", "pricing"]),
         ("learn", vec!["units", "text", "regress", "profile", "op", "catalog", "predict"]),
         ("report", with(&["settings"])),
-        ("store", vec!["units", "text", "regress", "profile", "op", "catalog", "pricing", "predict"]),
-        ("capture", vec!["units", "text", "regress", "profile", "catalog", "live"]),
+        ("store", vec!["units", "text", "regress", "profile", "op", "trace", "catalog", "pricing", "predict"]),
+        ("capture", vec!["units", "text", "regress", "profile", "trace", "catalog", "live"]),
         ("live", vec!["units", "text", "profile"]),
         ("action", vec!["units"]),
         ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
@@ -196,6 +199,26 @@ fn arrows_between_rooms_point_one_way() {
             }
         }
     }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// A format is a folder of `trace`: what makes the profile knows none of them, and no reader
+/// knows another or how a profile is made.
+#[test]
+fn a_format_is_known_to_its_reader_alone() {
+    let readers = ["kineto", "nsight", "xplane"];
+    let named = |reader: &str| [format!("trace::{reader}"), format!("super::{reader}")];
+    let all: Vec<String> = readers.into_iter().flat_map(named).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let found = offences(|path| !path.starts_with("profile/builder"), &all);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    for own in readers {
+        let others: Vec<&str> = all.iter().copied().filter(|name| !name.ends_with(own)).collect();
+        let is_own = |path: &str| path.starts_with(&format!("trace/{own}"));
+        let found = offences(|path| !is_own(path), &others);
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+    let found = offences(|path| room(path) != "trace", &["profile::builder", "profile::import"]);
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
@@ -231,13 +254,13 @@ fn one_crate_one_place() {
         (vec!["rayon"], vec!["predict/mlp.rs"]),
         (vec!["safetensors::"], vec!["predict/bundle.rs"]),
         (vec!["smartcore"], vec!["lab/learn/published.rs"]),
-        (vec!["rusqlite"], vec!["store/nsys.rs"]),
+        (vec!["rusqlite"], vec!["store/nsys.rs", "store/nsys/database.rs"]),
         (vec!["sha2::"], vec!["lab/train.rs"]),
         (
             vec!["cudarc", "libloading"],
             vec!["capture/device.rs", "capture/device/driver.rs", "capture/device/products.rs"],
         ),
-        (vec!["cpp_demangle"], vec!["profile/kineto/demangle.rs"]),
+        (vec!["cpp_demangle"], vec!["trace/kineto/demangle.rs"]),
         (vec!["directories"], vec!["store/paths.rs"]),
         (vec!["include_dir"], vec!["store/bundled.rs"]),
         (
@@ -312,7 +335,7 @@ fn everything_is_printed_in_one_place() {
 fn only_op_looks_at_names_of_operators() {
     let elsewhere = [
         ("predict/suggest.rs", "writes the names of operators to measure"),
-        ("profile/xplane/hlo.rs", "writes instructions of XLA under names of PyTorch"),
+        ("trace/xplane/hlo.rs", "writes instructions of XLA under names of PyTorch"),
         ("store/collected.rs", "writes the names of a table's rows"),
         ("store/operator_tables.rs", "writes the names of a table's rows, and reads its own"),
     ];

@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 
 use super::messages::{Input, Model};
 use super::recording::{Process, Recording, StepTimes};
-use crate::profile::kineto::{self, Import, ImportOptions, KinetoError, ModelInput, Open, StepMarks, Summary};
+use crate::profile::import::{self, Import, ImportOptions, ModelInput, Summary};
 use crate::profile::{Precision, Profile, Step};
+use crate::trace::kineto::Open;
+use crate::trace::{Fault, StepMarks, TraceError};
 use crate::units::{Bytes, Micros};
 
 /// Why the recorded windows make no profile.
@@ -30,7 +32,7 @@ pub enum AssembleError {
         /// The trace.
         path: PathBuf,
         /// Why.
-        source: KinetoError,
+        source: TraceError,
     },
     /// The recorded steps are none of the training's.
     #[error(
@@ -148,21 +150,16 @@ fn import(traces: &[PathBuf], options: &ImportOptions<'_>) -> Result<Import, Ass
     let all = |options: &ImportOptions<'_>| {
         let mut opens: Vec<_> = traces.iter().map(|trace| move || open(trace)).collect();
         let mut sources: Vec<&mut Open<'_>> = opens.iter_mut().map(|open| open as &mut Open<'_>).collect();
-        kineto::import_ranks(&mut sources, options, &mut |_| ControlFlow::Continue(()))
+        import::kineto_ranks(&mut sources, options, &mut |_| ControlFlow::Continue(()))
     };
-    let no_kernels = |error: &KinetoError| {
-        let error = if let KinetoError::Rank { source, .. } = error { source } else { error };
-        matches!(error, KinetoError::NoKernels { with_shapes: true, .. })
-    };
+    let no_kernels = |error: &TraceError| matches!(error.fault, Fault::NoKernels { with_shapes: true, .. });
     let result = match all(options) {
         Err(error) if no_kernels(&error) => all(&ImportOptions { shapes_only: true, ..options.clone() }),
         result => result,
     };
-    result.map_err(|error| match error {
-        KinetoError::Rank { rank, source } => {
-            AssembleError::Trace { path: traces[rank.min(traces.len() - 1)].clone(), source: *source }
-        }
-        source => AssembleError::Trace { path: traces[0].clone(), source },
+    result.map_err(|source| {
+        let rank = source.rank.unwrap_or(0).min(traces.len() - 1);
+        AssembleError::Trace { path: traces[rank].clone(), source }
     })
 }
 
@@ -260,7 +257,7 @@ mod tests {
              "args": {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}}]}"#;
         let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
         let mut open = || -> io::Result<Box<dyn Read>> { Ok(Box::new(&trace[..])) };
-        let summary = kineto::import(&mut open, &options, &mut |_| ControlFlow::Continue(())).unwrap().summary;
+        let summary = import::kineto(&mut open, &options, &mut |_| ControlFlow::Continue(())).unwrap().summary;
         let outside = |median: f64| {
             let median = micros(median);
             check(&summary, Some(StepTimes { median, mean: median, range: [median; 2], count: 30 }))

@@ -36,7 +36,8 @@ mod linux {
     use crate::cli::gpu;
     use crate::cli::import::resolve;
     use crate::cli::run::{may_write, script, unused};
-    use crate::profile::kineto::{DeviceInfo, ImportOptions};
+    use crate::profile::DeviceInfo;
+    use crate::profile::import::ImportOptions;
     use crate::store::{self, Limit, Paths, StoreError};
     use crate::terminal;
     use crate::units::GpuSlug;

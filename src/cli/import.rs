@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::recording::{self, Form};
+use super::recording;
 use super::{CliError, gpu, hints, print_json};
 use crate::catalog::{Catalog, DeviceIdentity};
-use crate::profile::Profile;
-use crate::profile::kineto::{self, DeviceInfo, Import, ImportOptions, KinetoError};
-use crate::profile::nsys::Choice;
+use crate::profile::import::{self, Import, ImportOptions};
+use crate::profile::{DeviceInfo, Profile};
 use crate::report::format;
 use crate::settings::args::ImportArgs;
 use crate::store::{self, Kind, Limit, Paths};
+use crate::trace::kineto::Open;
+use crate::trace::{Format, Progress};
 use crate::units::GpuSlug;
 
 #[derive(Serialize)]
@@ -59,7 +60,7 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         let profile = super::input::op_list(&args.traces[0])?;
         return op_list(args, profile, origin.is_some(), out);
     }
-    let forms = forms(&args.traces, &kinds)?;
+    let formats = formats(&args.traces, &kinds)?;
     let find = |device: &DeviceInfo| resolve(device, &catalog);
     let options = ImportOptions {
         workload: told.name.clone().unwrap_or_else(|| workload_name(&args.traces[0])),
@@ -75,8 +76,9 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         shapes_only: args.shapes_only,
         max_records: None,
         step_range: args.step_range.clone(),
+        device: args.device,
     };
-    let import = if let Some(import) = recordings(args, &forms, &options)? { import } else { traces(args, &options)? };
+    let import = recordings(args, &formats, &options)?;
     let json = import.profile.to_json().map_err(CliError::of)?;
     store::save_atomically(&args.output, &json, args.force)?;
     report(args, &import, out)
@@ -134,59 +136,52 @@ fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dy
 /// What is imported.
 const ACCEPTED: &str = "PyTorch traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite) and recordings of XPlane (.xplane.pb), one or one a rank; or one op list";
 
-/// What kind of recording each file is: `None` for a PyTorch trace.
-fn forms(paths: &[PathBuf], kinds: &[Kind]) -> Result<Vec<Option<Form>>, CliError> {
-    let form = |(path, kind): (&PathBuf, &Kind)| match kind {
-        Kind::Trace => Ok(None),
-        Kind::Nsight => Ok(Some(Form::Nsight)),
-        Kind::Xplane => Ok(Some(Form::Xplane)),
+/// The format of each file.
+fn formats(paths: &[PathBuf], kinds: &[Kind]) -> Result<Vec<Format>, CliError> {
+    let format = |(path, kind): (&PathBuf, &Kind)| match kind {
+        Kind::Trace => Ok(Format::Kineto),
+        Kind::Nsight => Ok(Format::Nsight),
+        Kind::Xplane => Ok(Format::Xplane),
         Kind::OpList => {
             let problem = "is an op list, which is a whole step; import it alone";
             Err(CliError(format!("{}: {problem}", path.display())))
         }
         Kind::Profile | Kind::BlackBox | Kind::Other(_) => Err(kind.refused(path, ACCEPTED).into()),
     };
-    paths.iter().zip(kinds).map(form).collect()
+    paths.iter().zip(kinds).map(format).collect()
 }
 
-/// The import of recordings of other kinds than PyTorch traces, one file or one a rank;
-/// `None` where all files are traces.
-fn recordings(
-    args: &ImportArgs,
-    forms: &[Option<Form>],
-    options: &ImportOptions<'_>,
-) -> Result<Option<Import>, CliError> {
-    let refuse = |flag: &str, given: bool, of: &[Option<Form>], kinds: &str| {
-        let other = forms.iter().position(|form| !of.contains(form)).filter(|_| given);
+/// The import of one recording, or of one a rank.
+fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>) -> Result<Import, CliError> {
+    let refuse = |flag: &str, given: bool, taken: &[Format], kinds: &str| {
+        let other = formats.iter().position(|format| !taken.contains(format)).filter(|_| given);
         other.map_or(Ok(()), |at| {
             let path = args.traces[at].display();
             Err(CliError(format!("{flag}: {path} is no {kinds}; leave the flag out")))
         })
     };
-    let both = [Some(Form::Nsight), Some(Form::Xplane)];
-    refuse("--device", args.device.is_some(), &both, "recording of Nsight Systems or XPlane")?;
-    refuse("--step-range", args.step_range.is_some(), &[both[0], None], "trace or recording with named ranges")?;
-    let Some(first) = forms.iter().position(Option::is_some) else { return Ok(None) };
-    let choice = Choice { device: args.device, step_range: args.step_range.as_deref() };
-    let mut imports = Vec::with_capacity(forms.len());
-    for (path, form) in args.traces.iter().zip(forms) {
-        if *form != forms[first] {
-            return Err(CliError(format!(
-                "{} and {} are recordings of different kinds; the ranks of a job are recorded alike",
-                args.traces[first].display(),
-                path.display()
-            )));
-        }
-        if let Some(form) = form {
-            imports.push(recording::import(path, *form, options, &choice)?);
-        }
+    let several_gpus = [Format::Nsight, Format::Xplane];
+    let named_ranges = [Format::Kineto, Format::Nsight];
+    refuse("--device", args.device.is_some(), &several_gpus, "recording of Nsight Systems or XPlane")?;
+    refuse("--step-range", args.step_range.is_some(), &named_ranges, "trace or recording with named ranges")?;
+    if let Some(other) = formats.iter().position(|format| *format != formats[0]) {
+        return Err(CliError(format!(
+            "{} and {} are recordings of different kinds; the ranks of a job are recorded alike",
+            args.traces[0].display(),
+            args.traces[other].display()
+        )));
     }
-    kineto::combine(imports).map(Some).map_err(CliError::of)
+    if formats.first() == Some(&Format::Kineto) {
+        return traces(args, options);
+    }
+    let imports = args.traces.iter().zip(formats).map(|(path, format)| recording::import(path, *format, options));
+    let import = import::combine(imports.collect::<Result<_, _>>()?);
+    import.ok_or_else(|| CliError("no recording given; name at least one file".to_owned()))
 }
 
 fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliError> {
     let show = std::io::stderr().is_terminal();
-    let mut progress = |progress: kineto::Progress| {
+    let mut progress = |progress: Progress| {
         if show && progress.events.is_multiple_of(1 << 17) {
             // Nobody may be there to see it.
             let _ = write!(
@@ -200,23 +195,15 @@ fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliE
         }
         ControlFlow::Continue(())
     };
-    let named = |rank: usize, error: &KinetoError| CliError(format!("{}: {error}", args.traces[rank].display()));
+    let open = |trace: &PathBuf| -> std::io::Result<Box<dyn Read>> { store::open(trace, Limit::TRACE) };
     let result = if let [trace] = args.traces.as_slice() {
-        kineto::import(&mut || store::open(trace, Limit::TRACE), options, &mut progress)
-            .map_err(|error| named(0, &error))
+        import::kineto(&mut || open(trace), options, &mut progress)
     } else {
-        let mut opens: Vec<_> = args
-            .traces
-            .iter()
-            .map(|trace| move || -> std::io::Result<Box<dyn Read>> { store::open(trace, Limit::TRACE) })
-            .collect();
-        let mut sources: Vec<&mut kineto::Open<'_>> =
-            opens.iter_mut().map(|open| open as &mut kineto::Open<'_>).collect();
-        kineto::import_ranks(&mut sources, options, &mut progress).map_err(|error| match error {
-            KinetoError::Rank { rank, source } => named(rank, &source),
-            other => CliError::of(other),
-        })
-    };
+        let mut opens: Vec<_> = args.traces.iter().map(|trace| move || open(trace)).collect();
+        let mut sources: Vec<&mut Open<'_>> = opens.iter_mut().map(|open| open as &mut Open<'_>).collect();
+        import::kineto_ranks(&mut sources, options, &mut progress)
+    }
+    .map_err(|error| CliError(format!("{}: {error}", args.traces[error.rank.unwrap_or(0)].display())));
     if show {
         let _ = write!(std::io::stderr(), "\r\x1b[K");
     }

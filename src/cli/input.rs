@@ -1,19 +1,19 @@
 //! Loading the recorded step: a profile, a trace, an op list, or the embedded sample.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::CliError;
 use super::import::resolve;
-use super::recording::{self, Form};
+use super::recording;
 use crate::catalog::Catalog;
-use crate::profile::kineto::{self, ImportOptions};
-use crate::profile::nsys::Choice;
+use crate::profile::DeviceInfo;
+use crate::profile::import::ImportOptions;
 use crate::profile::op_list::from_op_list;
 use crate::profile::{Profile, Warning};
 use crate::settings::args::InputArgs;
 use crate::store::{self, Kind, Limit, StoreError, bundled, kind};
 use crate::terminal;
+use crate::trace::Format;
 
 /// A recorded step and where it is from.
 #[derive(Debug)]
@@ -91,24 +91,19 @@ fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str
 
 pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
     let label = path.display().to_string();
-    let find = |device: &kineto::DeviceInfo| resolve(device, catalog);
+    let find = |device: &DeviceInfo| resolve(device, catalog);
     let options = ImportOptions {
         workload: super::import::workload_name(path),
         resolve_gpu: Some(&find),
         ..ImportOptions::default()
     };
-    let recorded = |form| recording::import(path, form, &options, &Choice::default()).map(|import| import.profile);
+    let recorded = |format| Ok::<_, CliError>((recording::import(path, format, &options)?.profile, Vec::new()));
     let (profile, warnings) = match store::kind(path)? {
         Kind::Profile => store::read_profile(path)?,
         Kind::OpList => (op_list(path)?, Vec::new()),
-        Kind::Nsight => (recorded(Form::Nsight)?, Vec::new()),
-        Kind::Xplane => (recorded(Form::Xplane)?, Vec::new()),
-        Kind::Trace => {
-            let import =
-                kineto::import(&mut || store::open(path, Limit::TRACE), &options, &mut |_| ControlFlow::Continue(()))
-                    .map_err(|error| CliError(format!("{label}: {error}")))?;
-            (import.profile, Vec::new())
-        }
+        Kind::Nsight => recorded(Format::Nsight)?,
+        Kind::Xplane => recorded(Format::Xplane)?,
+        Kind::Trace => recorded(Format::Kineto)?,
         other @ (Kind::BlackBox | Kind::Other(_)) => return Err(other.refused(path, kind::STEPS).into()),
     };
     Ok(Loaded { profile, label, embedded: false, warnings })

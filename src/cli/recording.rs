@@ -1,39 +1,22 @@
 //! Recordings that are no PyTorch traces, made profiles.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::CliError;
-use crate::profile::kineto::{Import, ImportOptions};
-use crate::profile::nsys::{self, Choice};
-use crate::profile::xplane;
+use crate::profile::import::{self, Import, ImportOptions};
 use crate::store::nsys::Export;
 use crate::store::{self, Limit};
+use crate::trace::Format;
 
-/// A recording of another kind than a PyTorch trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Nsight Systems, exported to SQLite.
-    Nsight,
-    /// XPlane, of JAX and other programs on XLA.
-    Xplane,
-}
-
-/// Imports one such file.
-pub(super) fn import(
-    path: &Path,
-    form: Form,
-    options: &ImportOptions<'_>,
-    choice: &Choice<'_>,
-) -> Result<Import, CliError> {
-    let problem = |error: &dyn std::fmt::Display| CliError(format!("{}: {error}", path.display()));
-    match form {
-        Form::Nsight => {
-            let mut export = Export::open(path)?;
-            nsys::import(&mut export, options, choice).map_err(|error| problem(&error))
+/// Imports one recording, of whatever format.
+pub(super) fn import(path: &Path, format: Format, options: &ImportOptions<'_>) -> Result<Import, CliError> {
+    match format {
+        Format::Kineto => {
+            import::kineto(&mut || store::open(path, Limit::TRACE), options, &mut |_| ControlFlow::Continue(()))
         }
-        Form::Xplane => {
-            let bytes = store::read(path, Limit::XPLANE)?;
-            xplane::import(&bytes, options, choice.device).map_err(|error| problem(&error))
-        }
+        Format::Nsight => import::nsight(&mut Export::open(path)?, options),
+        Format::Xplane => import::xplane(&store::read(path, Limit::XPLANE)?, options),
     }
+    .map_err(|error| CliError(format!("{}: {error}", path.display())))
 }

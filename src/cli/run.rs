@@ -63,7 +63,8 @@ mod unix {
     use crate::catalog::Catalog;
     use crate::cli::gpu;
     use crate::cli::import::resolve;
-    use crate::profile::kineto::{DeviceInfo, ImportOptions};
+    use crate::profile::DeviceInfo;
+    use crate::profile::import::ImportOptions;
     use crate::store::{self, Paths, StoreError};
     use crate::terminal;
 

@@ -1,7 +1,7 @@
 //! Which GPUs of the catalog a recording may have been made on, where it does not name one.
 
 use crate::catalog::{Catalog, DeviceIdentity, GpuSpec, Vendor};
-use crate::profile::kineto::DeviceInfo;
+use crate::profile::DeviceInfo;
 use crate::profile::{Origin, Profile};
 use crate::units::GpuSlug;
 

@@ -226,6 +226,14 @@ impl DType {
         }
     }
 
+    /// Whether it is a floating-point type.
+    pub const fn is_floating(&self) -> bool {
+        matches!(
+            self,
+            Self::Float64 | Self::Float32 | Self::Float16 | Self::Bfloat16 | Self::Float8E4m3 | Self::Float8E5m2
+        )
+    }
+
     /// The name in files and on screen.
     pub fn name(&self) -> &str {
         match self {

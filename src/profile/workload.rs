@@ -110,6 +110,29 @@ pub struct Origin {
     pub driver: Option<String>,
 }
 
+/// What a recording says of the GPU it was made on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The driver's name, such as `NVIDIA H100 80GB HBM3`.
+    pub name: String,
+    /// Major and minor compute capability (of AMD GPUs the architecture, as 9 and 4).
+    pub compute_capability: Option<(u32, u32)>,
+    /// Streaming multiprocessors (compute units).
+    pub multiprocessors: Option<u32>,
+    /// Device memory in bytes.
+    pub memory_bytes: Option<u64>,
+}
+
+impl DeviceInfo {
+    /// What stands in front of a name that is made of figures.
+    pub const UNNAMED: &'static str = "unnamed ";
+
+    /// Whether the name is the driver's.
+    pub fn is_named(&self) -> bool {
+        !self.name.starts_with(Self::UNNAMED)
+    }
+}
+
 /// What was measured of the step as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {

@@ -7,8 +7,8 @@ use super::files::beginning;
 use super::{StoreError, nsys};
 use crate::profile::FORMAT;
 use crate::profile::op_list::looks_like_op_list;
-use crate::profile::xplane::looks_like_xplane;
 use crate::text;
+use crate::trace::xplane::looks_like_xplane;
 
 /// Bytes looked at.
 const HEAD: u64 = 1 << 16;

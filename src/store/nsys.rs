@@ -7,17 +7,19 @@
 //!
 //! Rows are passed on as they are read: memory does not grow with the file.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod database;
+
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags, Row};
 
+use self::database::{Database, explain, whole};
 use super::files::{Compression, StoreError, compression};
-use crate::profile::kineto::DeviceInfo;
-use crate::profile::nsys::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow, WorkRowKind};
+use crate::profile::DeviceInfo;
+use crate::trace::WorkKind;
+use crate::trace::nsight::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow};
 
 /// The first bytes of every SQLite file.
 const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -29,10 +31,6 @@ const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 const RANGES: &str = "NVTX_EVENTS";
 
-/// Texts of `StringIds` kept at most.
-const TEXTS: usize = 1 << 16;
-/// Bytes of a text or a row at most; names of kernels have some thousands.
-const LONGEST_VALUE: i32 = 4 << 20;
 /// How long a file may be read, and how many bytes a second are the slowest that is waited for.
 const PATIENCE: Duration = Duration::from_secs(6);
 const SLOWEST: u64 = 2 << 20;
@@ -57,10 +55,7 @@ pub(super) fn remedy(path: &Path) -> Option<(&'static str, String)> {
 
 /// An open export.
 #[derive(Debug)]
-pub struct Export {
-    connection: Connection,
-    columns: HashMap<&'static str, HashSet<String>>,
-}
+pub struct Export(Database);
 
 /// Bits of a `globalTid` or `globalPid` below the process.
 const THREAD_BITS: u32 = 24;
@@ -84,25 +79,16 @@ impl Export {
         if !there.is_file() {
             return Err(StoreError::content(path, "an SQLite file through a pipe; save it to a file first"));
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
         let problem = |error: rusqlite::Error| StoreError::content(path, explain(&error));
-        let connection = Connection::open_with_flags(address(path), flags).map_err(problem)?;
-        // A damaged or hostile file must not bring the program down, nor keep it for ever.
-        connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;").map_err(problem)?;
-        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_VALUE).map_err(problem)?;
-        let until = Instant::now() + PATIENCE + Duration::from_secs(there.len() / SLOWEST);
-        connection.progress_handler(10_000, Some(move || Instant::now() > until));
-        if let Some(view) = view(&connection).map_err(problem)? {
+        let patience = PATIENCE + Duration::from_secs(there.len() / SLOWEST);
+        let database = Database::open(path, patience).map_err(problem)?;
+        if let Some(view) = database.view().map_err(problem)? {
             let problem =
                 format!("its {view:?} is no table but a view or a virtual table; Nsight Systems writes tables");
             return Err(StoreError::content(path, problem));
         }
-        let mut columns = HashMap::new();
-        for table in [KERNELS, COPIES, FILLS, GRAPHS, CALLS, RANGES] {
-            columns.insert(table, columns_of(&connection, table).map_err(problem)?);
-        }
-        let export = Self { connection, columns };
-        if !export.has(KERNELS, "start") {
+        let export = Self(database.with_columns(&[KERNELS, COPIES, FILLS, GRAPHS, CALLS, RANGES]).map_err(problem)?);
+        if !export.0.has(KERNELS, "start") {
             return Err(StoreError::content(path, export.without_kernels().map_err(problem)?));
         }
         Ok(export)
@@ -110,7 +96,7 @@ impl Export {
 
     /// Why there is no table of kernels.
     fn without_kernels(&self) -> rusqlite::Result<String> {
-        let tables: u64 = self.connection.query_row(
+        let tables: u64 = self.0.connection.query_row(
             "SELECT count(*) FROM sqlite_master WHERE name IN ('StringIds', 'META_DATA_EXPORT', 'TARGET_INFO_SYSTEM_ENV', 'NVTX_EVENTS', 'CUPTI_ACTIVITY_KIND_RUNTIME')",
             [],
             |row| row.get(0),
@@ -123,71 +109,18 @@ impl Export {
         })
     }
 
-    fn has(&self, table: &str, column: &str) -> bool {
-        self.columns.get(table).is_some_and(|columns| columns.contains(column))
-    }
-
-    /// A column, or NULL where this version has none.
-    fn column(&self, table: &str, names: &[&str]) -> String {
-        let found = names.iter().find(|name| self.has(table, name));
-        found.map_or_else(|| "NULL".to_owned(), |name| format!("\"{name}\""))
-    }
-
-    fn columns(&self, table: &str, names: &[&[&str]]) -> String {
-        names.iter().map(|names| self.column(table, names)).collect::<Vec<_>>().join(", ")
-    }
-
     /// The rows of one process, where the table tells processes apart.
     fn of_process(&self, table: &str, column: &str, process: u64) -> String {
-        if self.has(table, column) { format!("(\"{column}\" >> {THREAD_BITS}) = {process}") } else { "1".to_owned() }
-    }
-
-    fn each(&self, sql: &str, row: &mut dyn FnMut(&Row<'_>) -> rusqlite::Result<()>) -> Result<(), SourceError> {
-        let run = || -> rusqlite::Result<()> {
-            let mut statement = self.connection.prepare(sql)?;
-            let mut rows = statement.query([])?;
-            while let Some(next) = rows.next()? {
-                row(next)?;
-            }
-            Ok(())
-        };
-        let mut run = run;
-        run().map_err(|error| SourceError::from(explain(&error)))
-    }
-
-    fn exists(&self, table: &str) -> bool {
-        self.connection
-            .query_row("SELECT 1 FROM sqlite_master WHERE name = ?1 AND type = 'table'", [table], |_| Ok(()))
-            .is_ok()
-    }
-
-    /// Names that an enumeration's table gives to numbers.
-    fn names(&self, table: &str) -> HashMap<i64, String> {
-        let mut names = HashMap::new();
-        if self.exists(table) {
-            let sql = format!("SELECT id, name FROM \"{table}\"");
-            let _ = self.each(&sql, &mut |row| {
-                if let (Some(id), ValueRef::Text(name)) = (whole(row, 0)?, row.get_ref(1)?) {
-                    names.insert(id, String::from_utf8_lossy(name).into_owned());
-                }
-                Ok(())
-            });
-        }
-        names
-    }
-
-    fn value(&self, table: &str, key: &str) -> Option<String> {
-        let sql = format!("SELECT value FROM \"{table}\" WHERE name = ?1");
-        self.connection.query_row(&sql, [key], |row| row.get::<_, String>(0)).ok()
+        if self.0.has(table, column) { format!("(\"{column}\" >> {THREAD_BITS}) = {process}") } else { "1".to_owned() }
     }
 
     fn processes(&self) -> Result<Vec<Process>, SourceError> {
         let mut processes: BTreeMap<u64, Process> = BTreeMap::new();
         let sql = format!(
             "SELECT {}, count(*), sum(\"end\" - start), min(start), max(\"end\") FROM {KERNELS} GROUP BY 1, 2",
-            self.columns(KERNELS, &[&["globalPid"], &["deviceId"]])
+            self.0.columns(KERNELS, &[&["globalPid"], &["deviceId"]])
         );
-        self.each(&sql, &mut |row| {
+        self.0.each(&sql, &mut |row| {
             let key = whole(row, 0)?.map_or(0, process_of);
             let device = whole(row, 1)?.and_then(|device| u32::try_from(device).ok()).unwrap_or(0);
             let count = |at: usize| whole(row, at).map(|number| number.unwrap_or(0));
@@ -211,12 +144,12 @@ impl Export {
             (CALLS, "globalTid"),
             (RANGES, "globalTid"),
         ] {
-            if !self.has(table, "start") {
+            if !self.0.has(table, "start") {
                 continue;
             }
-            let key = if lone { "NULL".to_owned() } else { self.column(table, &[column]) };
+            let key = if lone { "NULL".to_owned() } else { self.0.column(table, &[column]) };
             let sql = format!("SELECT {key} >> {THREAD_BITS}, count(*) FROM {table} GROUP BY 1");
-            self.each(&sql, &mut |row| {
+            self.0.each(&sql, &mut |row| {
                 let rows = whole(row, 1)?.unwrap_or(0).cast_unsigned();
                 match whole(row, 0)? {
                     Some(key) => {
@@ -236,11 +169,11 @@ impl Export {
     fn gpus(&self) -> Result<Vec<(Option<u64>, u32, Gpu)>, SourceError> {
         let mut gpus: BTreeMap<i64, (Option<i64>, Gpu)> = BTreeMap::new();
         for table in ["TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU"] {
-            if !self.exists(table) || !gpus.is_empty() {
+            if !self.0.exists(table) || !gpus.is_empty() {
                 continue;
             }
             let sql = format!("SELECT * FROM {table}");
-            self.each(&sql, &mut |row| {
+            self.0.each(&sql, &mut |row| {
                 let at = |name: &str| row.as_ref().column_index(name).ok();
                 let number = |name: &str| at(name).and_then(|at| whole(row, at).ok().flatten());
                 let unsigned = |name: &str| number(name).and_then(|number| u64::try_from(number).ok());
@@ -261,9 +194,9 @@ impl Export {
         }
         let mut found = Vec::new();
         // A process' own numbers: CUDA_VISIBLE_DEVICES may have changed them.
-        if self.exists("TARGET_INFO_CUDA_DEVICE") {
+        if self.0.exists("TARGET_INFO_CUDA_DEVICE") {
             let sql = "SELECT * FROM TARGET_INFO_CUDA_DEVICE";
-            self.each(sql, &mut |row| {
+            self.0.each(sql, &mut |row| {
                 let at = |name: &str| row.as_ref().column_index(name).ok();
                 let number = |name: &str| at(name).and_then(|at| whole(row, at).ok().flatten());
                 if let (Some(gpu), Some(device)) = (number("gpuId").and_then(|id| gpus.get(&id)), number("cudaId")) {
@@ -295,19 +228,19 @@ impl Source for Export {
             })
             .collect();
         let mut missing = Vec::new();
-        if !self.has(CALLS, "correlationId") {
+        if !self.0.has(CALLS, "correlationId") {
             missing.push(
                 "the recording has no CUDA calls: kernels are joined to nothing (record with --trace=cuda,nvtx)"
                     .to_owned(),
             );
         }
-        if !self.has(KERNELS, "globalPid") && processes.len() == 1 {
+        if !self.0.has(KERNELS, "globalPid") && processes.len() == 1 {
             missing
                 .push("the recording does not say which process ran a kernel: it is taken for one process".to_owned());
         }
         let mut graphs = 0;
-        if self.has(GRAPHS, "start") {
-            self.each(&format!("SELECT count(*) FROM {GRAPHS}"), &mut |row| {
+        if self.0.has(GRAPHS, "start") {
+            self.0.each(&format!("SELECT count(*) FROM {GRAPHS}"), &mut |row| {
                 graphs = whole(row, 0)?.unwrap_or(0).cast_unsigned();
                 Ok(())
             })?;
@@ -316,36 +249,36 @@ impl Source for Export {
         Ok(Facts {
             processes,
             gpus,
-            driver: self.value(environment, "NvDriverVersion").map(|version| crate::text::clean(&version, 40)),
-            schema: self.value("META_DATA_EXPORT", "EXPORT_SCHEMA_VERSION"),
+            driver: self.0.value(environment, "NvDriverVersion").map(|version| crate::text::clean(&version, 40)),
+            schema: self.0.value("META_DATA_EXPORT", "EXPORT_SCHEMA_VERSION"),
             graphs,
             missing,
         })
     }
 
     fn ranges(&mut self, part: Part, pass: &mut dyn FnMut(RangeRow<'_>)) -> Result<(), SourceError> {
-        if !(self.has(RANGES, "start") && self.has(RANGES, "end")) {
+        if !(self.0.has(RANGES, "start") && self.0.has(RANGES, "end")) {
             return Ok(());
         }
-        let kinds = self.names("ENUM_NSYS_EVENT_TYPE");
+        let kinds = self.0.names("ENUM_NSYS_EVENT_TYPE");
         // The numbers have been the same in every version that has no names for them.
         let of = |number: i64, name: &str| match kinds.get(&number) {
             Some(known) => known == name,
             None => matches!((number, name), (59, "NvtxPushPopRange") | (60, "NvtxStartEndRange")),
         };
         let domains = self.domains()?;
-        let mut texts = Texts::of(&self.connection);
+        let mut texts = self.0.texts();
         let within =
             part.window.map_or_else(String::new, |(from, to)| format!(" AND \"end\" > {from} AND start < {to}"));
         let sql = format!(
             "SELECT {} FROM {RANGES} WHERE \"end\" IS NOT NULL AND {}{within}",
-            self.columns(
+            self.0.columns(
                 RANGES,
                 &[&["start"], &["end"], &["eventType"], &["text"], &["textId"], &["globalTid"], &["domainId"]]
             ),
             self.of_process(RANGES, "globalTid", part.process)
         );
-        self.each(&sql, &mut |row| {
+        self.0.each(&sql, &mut |row| {
             let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
             let kind = whole(row, 2)?.unwrap_or(59);
             let nests = of(kind, "NvtxPushPopRange") || of(kind, "NvtxtPushPopRange");
@@ -368,19 +301,19 @@ impl Source for Export {
     }
 
     fn calls(&mut self, part: Part, pass: &mut dyn FnMut(CallRow)) -> Result<(), SourceError> {
-        if !(self.has(CALLS, "start") && self.has(CALLS, "end") && self.has(CALLS, "correlationId")) {
+        if !(self.0.has(CALLS, "start") && self.0.has(CALLS, "end") && self.0.has(CALLS, "correlationId")) {
             return Ok(());
         }
-        let mut texts = Texts::of(&self.connection);
+        let mut texts = self.0.texts();
         let mut starts_work: HashMap<i64, bool> = HashMap::new();
         let within =
             part.window.map_or_else(String::new, |(from, to)| format!(" AND start >= {from} AND start < {to}"));
         let sql = format!(
             "SELECT {} FROM {CALLS} WHERE correlationId IS NOT NULL AND {}{within}",
-            self.columns(CALLS, &[&["start"], &["end"], &["globalTid"], &["correlationId"], &["nameId"]]),
+            self.0.columns(CALLS, &[&["start"], &["end"], &["globalTid"], &["correlationId"], &["nameId"]]),
             self.of_process(CALLS, "globalTid", part.process)
         );
-        self.each(&sql, &mut |row| {
+        self.0.each(&sql, &mut |row| {
             let (Some(start), Some(end), Some(correlation)) = (whole(row, 0)?, whole(row, 1)?, whole(row, 3)?) else {
                 return Ok(());
             };
@@ -405,8 +338,8 @@ impl Source for Export {
     fn work(&mut self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
         self.kernels(part, pass)?;
         self.copies(part, pass)?;
-        self.plain(FILLS, part, WorkRowKind::Set, "Memset (Device)", pass)?;
-        self.plain(GRAPHS, part, WorkRowKind::Kernel, "CUDA graph", pass)
+        self.plain(FILLS, part, WorkKind::Set, "Memset (Device)", pass)?;
+        self.plain(GRAPHS, part, WorkKind::Kernel, "CUDA graph", pass)
     }
 }
 
@@ -418,10 +351,10 @@ impl Export {
     }
 
     fn kernels(&self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
-        let mut texts = Texts::of(&self.connection);
+        let mut texts = self.0.texts();
         let sql = format!(
             "SELECT {} FROM {KERNELS} WHERE {}",
-            self.columns(
+            self.0.columns(
                 KERNELS,
                 &[
                     &["start"],
@@ -442,7 +375,7 @@ impl Export {
             ),
             self.where_work(KERNELS, part)
         );
-        self.each(&sql, &mut |row| {
+        self.0.each(&sql, &mut |row| {
             let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
             let small = |at: usize| -> rusqlite::Result<Option<u32>> {
                 Ok(whole(row, at)?.and_then(|number| u32::try_from(number).ok()))
@@ -460,7 +393,7 @@ impl Export {
             let mut pass = |name: &str| {
                 pass(WorkRow {
                     name,
-                    kind: WorkRowKind::Kernel,
+                    kind: WorkKind::Kernel,
                     start,
                     end,
                     correlation,
@@ -483,26 +416,26 @@ impl Export {
 
     /// Copies by their direction, in the words of PyTorch's profiler.
     fn copies(&self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
-        if !self.has(COPIES, "start") {
+        if !self.0.has(COPIES, "start") {
             return Ok(());
         }
-        let (kinds, memories) = (self.names("ENUM_CUDA_MEMCPY_OPER"), self.names("ENUM_CUDA_MEM_KIND"));
+        let (kinds, memories) = (self.0.names("ENUM_CUDA_MEMCPY_OPER"), self.0.names("ENUM_CUDA_MEM_KIND"));
         let mut names: HashMap<[Option<i64>; 3], String> = HashMap::new();
         let sql = format!(
             "SELECT {} FROM {COPIES} WHERE {}",
-            self.columns(
+            self.0.columns(
                 COPIES,
                 &[&["start"], &["end"], &["correlationId"], &["deviceId"], &["copyKind"], &["srcKind"], &["dstKind"]]
             ),
             self.where_work(COPIES, part)
         );
-        self.each(&sql, &mut |row| {
+        self.0.each(&sql, &mut |row| {
             let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
             let key = [whole(row, 4)?, whole(row, 5)?, whole(row, 6)?];
             let name = names.entry(key).or_insert_with(|| copy_name(key, &kinds, &memories));
             let device = whole(row, 3)?.and_then(|device| u32::try_from(device).ok()).unwrap_or(0);
             let correlation = whole(row, 2)?.unwrap_or(0).cast_unsigned();
-            pass(bare(name, WorkRowKind::Copy, start, end, correlation, device));
+            pass(bare(name, WorkKind::Copy, start, end, correlation, device));
             Ok(())
         })
     }
@@ -512,19 +445,19 @@ impl Export {
         &self,
         table: &str,
         part: Part,
-        kind: WorkRowKind,
+        kind: WorkKind,
         name: &str,
         pass: &mut dyn FnMut(WorkRow<'_>),
     ) -> Result<(), SourceError> {
-        if !self.has(table, "start") {
+        if !self.0.has(table, "start") {
             return Ok(());
         }
         let sql = format!(
             "SELECT {} FROM {table} WHERE {}",
-            self.columns(table, &[&["start"], &["end"], &["correlationId"], &["deviceId"]]),
+            self.0.columns(table, &[&["start"], &["end"], &["correlationId"], &["deviceId"]]),
             self.where_work(table, part)
         );
-        self.each(&sql, &mut |row| {
+        self.0.each(&sql, &mut |row| {
             let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
             let device = whole(row, 3)?.and_then(|device| u32::try_from(device).ok()).unwrap_or(0);
             pass(bare(name, kind, start, end, whole(row, 2)?.unwrap_or(0).cast_unsigned(), device));
@@ -535,17 +468,17 @@ impl Export {
     /// Names of domains, by process and number.
     fn domains(&self) -> Result<HashMap<(u64, i64), String>, SourceError> {
         let mut names = HashMap::new();
-        let kinds = self.names("ENUM_NSYS_EVENT_TYPE");
+        let kinds = self.0.names("ENUM_NSYS_EVENT_TYPE");
         let create = kinds.iter().find(|(_, name)| *name == "NvtxDomainCreate").map_or(75, |(id, _)| *id);
-        if !(self.has(RANGES, "eventType") && self.has(RANGES, "domainId")) {
+        if !(self.0.has(RANGES, "eventType") && self.0.has(RANGES, "domainId")) {
             return Ok(names);
         }
-        let mut texts = Texts::of(&self.connection);
+        let mut texts = self.0.texts();
         let sql = format!(
             "SELECT {} FROM {RANGES} WHERE eventType = {create}",
-            self.columns(RANGES, &[&["globalTid"], &["domainId"], &["text"], &["textId"]])
+            self.0.columns(RANGES, &[&["globalTid"], &["domainId"], &["text"], &["textId"]])
         );
-        self.each(&sql, &mut |row| {
+        self.0.each(&sql, &mut |row| {
             let (Some(thread), Some(domain)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
             let name = match (row.get_ref(2)?, whole(row, 3)?) {
                 (ValueRef::Text(text), _) => String::from_utf8_lossy(text).into_owned(),
@@ -559,7 +492,7 @@ impl Export {
     }
 }
 
-fn bare(name: &str, kind: WorkRowKind, start: i64, end: i64, correlation: u64, device: u32) -> WorkRow<'_> {
+fn bare(name: &str, kind: WorkKind, start: i64, end: i64, correlation: u64, device: u32) -> WorkRow<'_> {
     WorkRow {
         name,
         kind,
@@ -605,120 +538,4 @@ fn copy_name(key: [Option<i64>; 3], kinds: &HashMap<i64, String>, memories: &Has
 /// Whether a runtime or driver call can start work on the device.
 fn launches(name: &str) -> bool {
     ["aunch", "emcpy", "emset", "emcp"].iter().any(|part| name.contains(part)) || name.is_empty()
-}
-
-/// Texts by their number, looked up once.
-struct Texts<'a> {
-    connection: &'a Connection,
-    known: HashMap<i64, String>,
-}
-
-impl<'a> Texts<'a> {
-    fn of(connection: &'a Connection) -> Self {
-        Self { connection, known: HashMap::new() }
-    }
-
-    /// The text, or nothing where there is none of that number.
-    fn get(&mut self, id: i64) -> rusqlite::Result<&str> {
-        if self.known.len() >= TEXTS {
-            self.known.clear();
-        }
-        if !self.known.contains_key(&id) {
-            let mut statement = match self.connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?1") {
-                Ok(statement) => statement,
-                // Without the table every text is in its row.
-                Err(rusqlite::Error::SqliteFailure(_, Some(message))) if message.contains("no such") => {
-                    return Ok("");
-                }
-                Err(error) => return Err(error),
-            };
-            let text = match statement.query_row([id], |row| {
-                Ok(match row.get_ref(0)? {
-                    ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
-                    _ => String::new(),
-                })
-            }) {
-                Err(rusqlite::Error::QueryReturnedNoRows) => String::new(),
-                text => text?,
-            };
-            self.known.insert(id, text);
-        }
-        Ok(self.known.get(&id).map_or("", String::as_str))
-    }
-}
-
-/// A whole number, in whatever form it stands; nothing for NULL and for a text.
-fn whole(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<i64>> {
-    Ok(match row.get_ref(at)? {
-        ValueRef::Integer(number) => Some(number),
-        ValueRef::Real(number) if number.is_finite() => Some(number as i64),
-        ValueRef::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
-        _ => None,
-    })
-}
-
-/// The file's address, which says that nobody changes it: SQLite then writes nothing beside it.
-fn address(path: &Path) -> String {
-    use std::fmt::Write as _;
-    let mut address = String::from("file:");
-    for byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => address.push(char::from(*byte)),
-            // Of drives.
-            b':' if cfg!(windows) => address.push(':'),
-            b'\\' if cfg!(windows) => address.push('/'),
-            _ => {
-                let _ = write!(address, "%{byte:02x}");
-            }
-        }
-    }
-    if cfg!(windows) && path.is_absolute() {
-        address.insert(5, '/');
-    }
-    address + "?mode=ro&immutable=1"
-}
-
-/// A view or virtual table in the place of a table that is read: what it computes may take
-/// for ever.
-fn view(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let mut statement = connection.prepare(
-        "SELECT name FROM sqlite_master WHERE type = 'view' OR (type = 'table' AND coalesce(rootpage, 0) = 0)",
-    )?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let ValueRef::Text(name) = row.get_ref(0)? else { continue };
-        let name = String::from_utf8_lossy(name);
-        let upper = name.to_uppercase();
-        if ["CUPTI_", "NVTX_", "ENUM_", "TARGET_INFO_", "META_DATA_", "STRINGIDS"]
-            .iter()
-            .any(|read| upper.starts_with(read))
-        {
-            return Ok(Some(crate::text::clean(&name, 40)));
-        }
-    }
-    Ok(None)
-}
-
-fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<HashSet<String>> {
-    let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
-    let names = statement.query_map([table], |row| row.get(0))?;
-    names.collect()
-}
-
-fn explain(error: &rusqlite::Error) -> String {
-    match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
-            format!("a damaged SQLite file ({error}); export it again")
-        }
-        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
-            "another program is writing it; try again when the export is done".to_owned()
-        }
-        Some(rusqlite::ErrorCode::OperationInterrupted) => {
-            "reading it takes far longer than its size accounts for, so it was given up; export it again".to_owned()
-        }
-        Some(rusqlite::ErrorCode::TooBig) => {
-            format!("a value of more than {} MB; export it again", LONGEST_VALUE >> 20)
-        }
-        _ => error.to_string(),
-    }
 }

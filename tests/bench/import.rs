@@ -4,7 +4,7 @@ use std::io::{Cursor, Read};
 use std::ops::ControlFlow;
 
 use divan::counter::BytesCount;
-use habitat_tui::profile::kineto::{ImportOptions, import};
+use habitat_tui::profile::import::{ImportOptions, kineto};
 
 mod generated;
 
@@ -28,7 +28,7 @@ fn trace(megabytes: usize) -> String {
 /// Reads `text`, which must be a valid trace.
 fn run(text: &'static [u8], options: &ImportOptions<'_>) -> usize {
     let mut open = || Ok(Box::new(Cursor::new(text)) as Box<dyn Read>);
-    let import = import(&mut open, options, &mut |_| ControlFlow::Continue(())).expect("the trace is valid");
+    let import = kineto(&mut open, options, &mut |_| ControlFlow::Continue(())).expect("the trace is valid");
     import.profile.operations.len()
 }
 

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use habitat_tui::op::{Family, family};
 use habitat_tui::predict::batches::rebatch::rebatch;
-use habitat_tui::profile::kineto::{ImportOptions, StepMarks};
-use habitat_tui::profile::nsys::{self, Choice};
-use habitat_tui::profile::{Mode, Operation, Phase, Precision, xplane};
+use habitat_tui::profile::import::{self, ImportOptions};
+use habitat_tui::profile::{Mode, Operation, Phase, Precision};
 use habitat_tui::store::nsys::Export;
+use habitat_tui::trace::StepMarks;
 
 use crate::needs::{Need, shared};
 use crate::program::Folder;
@@ -41,8 +41,8 @@ fn near(value: f64, expected: f64) {
 /// kernels with 255,057.356 µs; from the first start to the last end 289,270.568 µs.
 fn two_h100_with_operators(path: &Path) {
     let mut export = Export::open(path).unwrap();
-    let choice = Choice { device: Some(1), ..Choice::default() };
-    let import = nsys::import(&mut export, &ImportOptions::default(), &choice).unwrap();
+    let options = ImportOptions { device: Some(1), ..ImportOptions::default() };
+    let import = import::nsight(&mut export, &options).unwrap();
     assert_eq!((import.summary.marks, import.summary.kernels_per_step), (StepMarks::WholeTrace, 2005.0));
     near(import.profile.total_device_time().get(), 257_913.733);
     near(import.summary.kernel_time.get(), 255_057.356);
@@ -58,7 +58,7 @@ fn two_h100_with_operators(path: &Path) {
     near(flash, 128_489.9);
 
     // Both ranks: no operation is counted with another's time.
-    let both = nsys::import(&mut export, &ImportOptions::default(), &Choice::default()).unwrap();
+    let both = import::nsight(&mut export, &ImportOptions::default()).unwrap();
     assert_eq!(both.profile.recording.as_ref().unwrap().ranks, Some(2));
     let busy = both.profile.step.as_ref().unwrap().device_busy.unwrap().get();
     let total = both.profile.total_device_time().get();
@@ -92,7 +92,7 @@ fn the_next_commands_run_as_they_stand(recordings: &[PathBuf; 3]) {
 }
 
 fn a_recording_without_ranges_names_its_gpu(path: &Path) {
-    let import = nsys::import(&mut Export::open(path).unwrap(), &ImportOptions::default(), &Choice::default()).unwrap();
+    let import = import::nsight(&mut Export::open(path).unwrap(), &ImportOptions::default()).unwrap();
     near(import.summary.kernel_time.get(), 4.129);
     let origin = import.profile.origin.as_ref().unwrap();
     assert_eq!(origin.gpu_name.as_deref(), Some("NVIDIA GeForce RTX 3080"));
@@ -104,7 +104,7 @@ fn a_recording_without_ranges_names_its_gpu(path: &Path) {
 /// 150 events, five runs of 30, 12,133.585 µs together; the ends of runs are 2,602.9,
 /// 2,524.9, 2,485.4 and 2,471.7 µs apart.
 fn jax_on_an_mi355(path: &Path) {
-    let import = xplane::import(&std::fs::read(path).unwrap(), &ImportOptions::default(), None).unwrap();
+    let import = import::xplane(&std::fs::read(path).unwrap(), &ImportOptions::default()).unwrap();
     let profile = &import.profile;
     assert_eq!((import.summary.marks, import.summary.steps_used), (StepMarks::ProgramRuns, 5));
     assert_eq!((import.summary.kernels_per_step, import.summary.joined_share), (30.0, 1.0));

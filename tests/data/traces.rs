@@ -9,8 +9,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
-use habitat_tui::profile::kineto::{Import, ImportOptions, KinetoError, StepMarks, import};
+use habitat_tui::profile::import::{Import, ImportOptions, kineto};
 use habitat_tui::profile::{Mode, Phase, Precision, Profile};
+use habitat_tui::trace::{Fault, StepMarks, TraceError};
 
 use crate::needs::shared;
 
@@ -23,10 +24,10 @@ trials! {
     with (shared("traces/torch-cpu")) => [cpu_traces_give_their_shapes],
 }
 
-fn read(path: &Path, options: &ImportOptions<'_>) -> Result<Import, KinetoError> {
+fn read(path: &Path, options: &ImportOptions<'_>) -> Result<Import, TraceError> {
     let mut open =
         || -> std::io::Result<Box<dyn Read>> { Ok(Box::new(MultiGzDecoder::new(BufReader::new(File::open(path)?)))) };
-    import(&mut open, options, &mut |_| ControlFlow::Continue(()))
+    kineto(&mut open, options, &mut |_| ControlFlow::Continue(()))
 }
 
 struct Expected {
@@ -149,10 +150,8 @@ fn cpu_traces_give_their_shapes(folder: &Path) {
         [("gpt2tiny_b2_adamw", Some(2)), ("kineto_ondemand_gpt_2steps", Some(1)), ("resnet18_b8_sgd", Some(8))]
     {
         let path = folder.join(format!("{file}.json.gz"));
-        assert!(matches!(
-            read(&path, &ImportOptions::default()),
-            Err(KinetoError::NoKernels { with_shapes: true, .. })
-        ));
+        let fault = read(&path, &ImportOptions::default()).unwrap_err().fault;
+        assert!(matches!(fault, Fault::NoKernels { with_shapes: true, .. }));
         let Import { profile, summary } = read(&path, &options).unwrap();
         println!("{file}: {:?}, {} operations", summary.marks, profile.operations.len());
         for note in &profile.recording.as_ref().unwrap().notes {
@@ -210,7 +209,7 @@ fn steps_are_found_in_the_kernels_alone(folder: &Path) {
         let json = kernels_alone(&folder.join(format!("{}.json.gz", expected.file)));
         let mut open = || -> std::io::Result<Box<dyn Read>> { Ok(Box::new(std::io::Cursor::new(json.clone()))) };
         let Import { profile, summary } =
-            import(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+            kineto(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
         let step = profile.measured_step().unwrap().as_millis();
         println!(
             "{:<40} {:>12} {:>6} {:>16} {:>16.1} {:>9.2} ({step:.2})",

@@ -4,12 +4,11 @@
 
 use std::path::PathBuf;
 
-use habitat_tui::profile::kineto::{DeviceInfo, Import, ImportOptions, StepMarks};
-use habitat_tui::profile::nsys::{
-    self, CallRow, Choice, Facts, NsysError, Part, Process, RangeRow, Source, SourceError, WorkRow, WorkRowKind,
-};
-use habitat_tui::profile::{Mode, Operation, Phase};
+use habitat_tui::profile::import::{self, Import, ImportOptions};
+use habitat_tui::profile::{DeviceInfo, Mode, Operation, Phase};
 use habitat_tui::store::nsys::Export;
+use habitat_tui::trace::nsight::{CallRow, Facts, Part, Process, RangeRow, Source, SourceError, WorkRow};
+use habitat_tui::trace::{StepMarks, TraceError, WorkKind};
 use habitat_tui::units::GpuSlug;
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
@@ -105,15 +104,14 @@ impl Made {
             .unwrap();
     }
 
-    fn import(&self, options: &ImportOptions<'_>, choice: &Choice<'_>) -> Result<Import, NsysError> {
-        nsys::import(&mut Export::open(&self.path).unwrap(), options, choice)
+    fn import(&self, options: &ImportOptions<'_>) -> Result<Import, TraceError> {
+        import::nsight(&mut Export::open(&self.path).unwrap(), options)
     }
 
     fn take(&self) -> Import {
         let find =
             |device: &DeviceInfo| (device.name == "NVIDIA GeForce RTX 3080").then(|| GpuSlug::new("rtx-3080").unwrap());
-        self.import(&ImportOptions { resolve_gpu: Some(&find), ..ImportOptions::default() }, &Choice::default())
-            .unwrap()
+        self.import(&ImportOptions { resolve_gpu: Some(&find), ..ImportOptions::default() }).unwrap()
     }
 }
 
@@ -238,12 +236,12 @@ fn the_range_of_a_step_can_be_named() {
     let whole = made.take();
     assert_eq!(whole.summary.marks, StepMarks::WholeTrace);
     assert!(notes(&whole).contains("--step-range"), "{}", notes(&whole));
-    let options = ImportOptions::default();
-    let named = made.import(&options, &Choice { step_range: Some("work"), ..Choice::default() }).unwrap();
+    let named = |name: &str| ImportOptions { step_range: Some(name.to_owned()), ..ImportOptions::default() };
+    let error = made.import(&named("epoch")).unwrap_err();
+    assert!(error.to_string().contains("\"part\""), "{error}");
+    let named = made.import(&named("work")).unwrap();
     assert_eq!((named.summary.marks, named.summary.steps_used), (StepMarks::Named, 4));
     assert!((named.profile.measured_step().unwrap().get() - 100.0).abs() < 1e-6);
-    let error = made.import(&options, &Choice { step_range: Some("epoch"), ..Choice::default() }).unwrap_err();
-    assert!(error.to_string().contains("\"part\""), "{error}");
 }
 
 #[test]
@@ -255,10 +253,14 @@ fn processes_are_ranks_and_one_can_be_chosen() {
     assert_eq!(import.profile.recording.as_ref().unwrap().ranks, Some(2));
     // Correlation numbers are those of the process: nothing is counted twice.
     assert!((import.profile.total_device_time().get() - 37.0).abs() < 1e-6);
-    let one = made.import(&ImportOptions::default(), &Choice { device: Some(0), ..Choice::default() }).unwrap();
+    let on = |device: u32| made.import(&ImportOptions { device: Some(device), ..ImportOptions::default() });
+    let one = on(0).unwrap();
     assert_eq!(one.profile.recording.as_ref().unwrap().ranks, None);
-    let none = made.import(&ImportOptions::default(), &Choice { device: Some(3), ..Choice::default() }).unwrap_err();
-    assert_eq!(none.to_string(), "no kernel ran on device 3; the recording has kernels of device 0");
+    let none = on(3).unwrap_err();
+    assert_eq!(
+        none.to_string(),
+        "Nsight Systems recording: no kernel ran on device 3; the recording has kernels of device 0"
+    );
 }
 
 #[test]
@@ -276,7 +278,7 @@ fn a_recording_over_the_budget_is_read_in_part() {
     }
     made.db.execute_batch("COMMIT").unwrap();
     let options = ImportOptions { max_records: Some(400), ..ImportOptions::default() };
-    let import = made.import(&options, &Choice::default()).unwrap();
+    let import = made.import(&options).unwrap();
     assert_eq!(import.summary.steps_found, 200);
     assert!((10..=30).contains(&import.summary.steps_used), "{}", import.summary.steps_used);
     assert_eq!(import.summary.kernels_per_step, 5.0);
@@ -295,8 +297,7 @@ fn missing_columns_and_tables_are_read_as_nothing() {
          INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 3000, 'a'), (4000, 5000, 'b');",
     )
     .unwrap();
-    let import =
-        nsys::import(&mut Export::open(&path).unwrap(), &ImportOptions::default(), &Choice::default()).unwrap();
+    let import = import::nsight(&mut Export::open(&path).unwrap(), &ImportOptions::default()).unwrap();
     assert_eq!(import.profile.operations.len(), 2);
     assert!((import.profile.total_device_time().get() - 3.0).abs() < 1e-9);
     assert!(notes(&import).contains("no CUDA calls"), "{}", notes(&import));
@@ -357,7 +358,7 @@ impl Source for Rows {
         for (_, start, end, correlation, name) in self.0.iter().filter(|row| row.0 == 2) {
             row(WorkRow {
                 name,
-                kind: WorkRowKind::Kernel,
+                kind: WorkKind::Kernel,
                 start: *start,
                 end: *end,
                 correlation: *correlation,
@@ -384,7 +385,7 @@ proptest! {
         budget in prop_oneof![Just(None), Just(Some(5_usize))],
     ) {
         let options = ImportOptions { max_records: budget, ..ImportOptions::default() };
-        if let Ok(import) = nsys::import(&mut Rows(rows), &options, &Choice::default()) {
+        if let Ok(import) = import::nsight(&mut Rows(rows), &options) {
             prop_assert!(import.profile.to_json().is_ok());
         }
     }

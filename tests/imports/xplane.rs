@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use habitat_tui::profile::Phase;
-use habitat_tui::profile::kineto::{Import, ImportOptions, StepMarks};
-use habitat_tui::profile::xplane::{self, XplaneError};
+use habitat_tui::profile::import::{self, Import, ImportOptions};
+use habitat_tui::trace::{StepMarks, TraceError};
 
 use crate::program::Folder;
 
@@ -188,8 +188,8 @@ fn space(planes: &[Vec<u8>]) -> Vec<u8> {
     planes.iter().flat_map(|plane| bytes(1, plane)).collect()
 }
 
-fn import(planes: &[Vec<u8>]) -> Result<Import, XplaneError> {
-    xplane::import(&space(planes), &ImportOptions::default(), None)
+fn import(planes: &[Vec<u8>]) -> Result<Import, TraceError> {
+    import::xplane(&space(planes), &ImportOptions::default())
 }
 
 #[test]
@@ -237,8 +237,12 @@ fn the_recorders_own_steps_come_first_and_gpus_are_ranks() {
     let two = import(&planes).unwrap();
     assert_eq!(two.profile.recording.as_ref().unwrap().ranks, Some(2));
     assert!((two.profile.total_device_time().get() - 65.0).abs() < 1e-6);
-    let error = xplane::import(&space(&planes), &ImportOptions::default(), Some(4)).unwrap_err();
-    assert_eq!(error.to_string(), "no kernel ran on device 4; the recording has kernels of devices 0, 1");
+    let error =
+        import::xplane(&space(&planes), &ImportOptions { device: Some(4), ..ImportOptions::default() }).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "XPlane recording: no kernel ran on device 4; the recording has kernels of devices 0, 1"
+    );
 }
 
 #[test]
@@ -251,7 +255,7 @@ fn without_programs_the_instructions_keep_their_names() {
 #[test]
 fn what_is_no_gpus_recording_is_said() {
     let host = bytes(2, b"/host:CPU");
-    assert!(import(std::slice::from_ref(&host)).unwrap_err().to_string().starts_with("no GPU in the recording;"));
+    assert!(import(std::slice::from_ref(&host)).unwrap_err().fault.to_string().starts_with("no GPU in the recording;"));
     let tpu = import(&[host.clone(), bytes(2, b"/device:TPU:0")]).unwrap_err().to_string();
     assert!(tpu.contains("TPU:0"), "{tpu}");
     let idle = import(&[host, bytes(2, b"/device:GPU:0")]).unwrap_err().to_string();
@@ -262,12 +266,12 @@ fn what_is_no_gpus_recording_is_said() {
 fn a_recording_cut_off_anywhere_is_an_error_or_whole() {
     let whole = space(&[metadata(), gpu("/device:GPU:0", false)]);
     for end in 0..whole.len() {
-        match xplane::import(&whole[..end], &ImportOptions::default(), None) {
+        match import::xplane(&whole[..end], &ImportOptions::default()) {
             Ok(_) => panic!("{end}"),
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
-    let error = xplane::import(&whole[..whole.len() - 1], &ImportOptions::default(), None).unwrap_err();
+    let error = import::xplane(&whole[..whole.len() - 1], &ImportOptions::default()).unwrap_err();
     assert!(error.to_string().contains("cut off at byte"), "{error}");
 }
 
@@ -282,5 +286,7 @@ fn the_program_opens_a_recording() {
     assert!(said.contains("t4"), "{said}");
     std::fs::write(folder.0.path().join("cut.xplane.pb"), &whole[..whole.len() / 2]).unwrap();
     let output = folder.run(&["predict", "cut.xplane.pb"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cut.xplane.pb: damaged or cut off at byte"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("cut.xplane.pb: XPlane recording: damaged or cut off at byte")
+    );
 }

@@ -3,23 +3,27 @@
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use habitat_tui::profile::kineto::{ImportOptions, KinetoError, import};
+use habitat_tui::profile::import::{ImportOptions, kineto};
+use habitat_tui::trace::{Fault, Format, TraceError};
 use proptest::prelude::*;
 
 use crate::trace::{MAIN, Trace, read, two_steps};
 
-fn error(text: &str) -> KinetoError {
-    read(text.as_bytes(), &ImportOptions::default()).expect_err("must be refused")
+fn fault(text: &str) -> Fault {
+    let error: TraceError = read(text.as_bytes(), &ImportOptions::default()).expect_err("must be refused");
+    assert_eq!((error.format, error.rank), (Format::Kineto, None));
+    assert!(error.to_string().starts_with("PyTorch trace: "), "{error}");
+    error.fault
 }
 
 #[test]
 fn files_that_are_no_traces() {
-    assert!(matches!(error(""), KinetoError::Empty));
-    assert!(matches!(error("  \n"), KinetoError::Empty));
-    assert!(error("PK\u{3}\u{4}").to_string().starts_with("byte 0 is"));
-    assert!(error("{\"a\": 1}").to_string().contains("no \"traceEvents\" (its keys are a)"));
-    assert!(error("{\"format\": \"habitat-profile\"}").to_string().contains("open it as it is"));
-    assert!(matches!(error("{\"traceEvents\": []}"), KinetoError::NoKernels { operators: 0, with_shapes: false }));
+    assert!(matches!(fault(""), Fault::Empty));
+    assert!(matches!(fault("  \n"), Fault::Empty));
+    assert!(fault("PK\u{3}\u{4}").to_string().starts_with("byte 0 is"));
+    assert!(fault("{\"a\": 1}").to_string().contains("no \"traceEvents\" (its keys are a)"));
+    assert!(fault("{\"format\": \"habitat-profile\"}").to_string().contains("open it as it is"));
+    assert!(matches!(fault("{\"traceEvents\": []}"), Fault::NoKernels { operators: 0, with_shapes: false }));
 }
 
 #[test]
@@ -27,7 +31,7 @@ fn a_trace_cut_off_says_how_far_it_went() {
     let whole = two_steps();
     let json = whole.json();
     let cut = &json[..json.len() - 40];
-    let KinetoError::Truncated { events, bytes } = error(cut) else { panic!("not told as cut off") };
+    let Fault::Truncated { events, bytes } = fault(cut) else { panic!("not told as cut off") };
     assert_eq!((events, bytes), (whole.events.len() as u64 - 1, cut.len() as u64));
 }
 
@@ -45,12 +49,12 @@ fn a_reader_that_fails_is_passed_on() {
     let text = two_steps().json();
     let half = text.as_bytes()[..text.len() / 2].to_vec();
     let mut open = || Ok(Box::new(Cut(io::Cursor::new(half.clone()))) as Box<dyn Read>);
-    let error = import(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let error = kineto(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
     let message = error.to_string();
     assert!(message.contains("corrupt gzip stream") && message.contains("cut off"), "{message}");
     let mut closed = || Err(io::Error::new(io::ErrorKind::NotFound, "no such file"));
-    let error = import(&mut closed, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
-    assert!(matches!(error, KinetoError::Io { events: 0, .. }));
+    let error = kineto(&mut closed, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(error.fault, Fault::Io { events: 0, .. }));
 }
 
 #[test]
@@ -58,13 +62,13 @@ fn a_trace_of_the_cpu_offers_its_shapes() {
     let mut trace = Trace::default();
     trace.operator(MAIN, "aten::mm", 1.0, 5.0, r#""Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]"#);
     let error = trace.import().unwrap_err();
-    assert!(matches!(error, KinetoError::NoKernels { operators: 1, with_shapes: true }));
+    assert!(matches!(error.fault, Fault::NoKernels { operators: 1, with_shapes: true }));
     assert!(error.to_string().contains("--shapes-only"), "{error}");
     // And where there are none, says so.
     let mut bare = Trace::default();
     bare.operator(MAIN, "aten::mm", 1.0, 5.0, "");
     let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
-    assert!(matches!(read(bare.json().as_bytes(), &options), Err(KinetoError::NoShapes)));
+    assert!(matches!(read(bare.json().as_bytes(), &options).unwrap_err().fault, Fault::NoShapes));
 }
 
 #[test]
@@ -73,13 +77,13 @@ fn unusable_times_name_the_event() {
         [("-5.0", "dur", "-5.0"), ("NaN", "dur", "NaN"), ("1e999", "dur", "1e999"), ("\"x\"", "dur", "\"x\"")]
     {
         let json = two_steps().json().replacen("\"dur\": 90", &format!("\"dur\": {bad}"), 1);
-        let KinetoError::BadTimes { count: 1, index: 0, name, field: found, value: shown, .. } = error(&json) else {
+        let Fault::BadTimes { count: 1, index: 0, name, field: found, value: shown, .. } = fault(&json) else {
             panic!("{bad} accepted")
         };
         assert_eq!((name.as_str(), found, shown.as_str()), ("ProfilerStep#1", field, value));
     }
     let json = two_steps().json().replacen("\"ts\": 1000", "\"ts\": -1000", 1);
-    assert!(error(&json).to_string().contains("event 0 (\"ProfilerStep#1\"): ts is -1000"));
+    assert!(fault(&json).to_string().contains("event 0 (\"ProfilerStep#1\"): ts is -1000"));
 }
 
 #[test]
@@ -102,8 +106,8 @@ fn one_bad_event_in_many_is_left_out_and_noted() {
 fn an_import_can_be_stopped() {
     let text = two_steps().json();
     let mut open = || Ok(Box::new(io::Cursor::new(text.clone().into_bytes())) as Box<dyn Read>);
-    let error = import(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Break(())).unwrap_err();
-    assert!(matches!(error, KinetoError::Cancelled));
+    let error = kineto(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Break(())).unwrap_err();
+    assert!(matches!(error.fault, Fault::Cancelled));
 }
 
 proptest! {

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
-use habitat_tui::profile::kineto::{ImportOptions, StepMarks, import};
+use habitat_tui::profile::import::{ImportOptions, kineto};
+use habitat_tui::trace::StepMarks;
 
 #[path = "../bench/generated.rs"]
 mod generated;
@@ -57,7 +58,7 @@ fn memory_stays_bounded() {
     let before = peak_memory();
     let started = std::time::Instant::now();
     let mut open = || Ok(Box::new(Generated::new(STEPS)) as Box<dyn Read>);
-    let import = import(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let import = kineto(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
     let seconds = started.elapsed().as_secs_f64();
     let summary = &import.summary;
     assert_eq!((summary.marks, summary.steps_found), (StepMarks::ProfilerStep, STEPS as usize));

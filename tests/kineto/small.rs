@@ -1,8 +1,10 @@
 //! Small traces with known answers.
 #![expect(clippy::float_cmp, reason = "sums of whole microseconds are exact")]
 
-use habitat_tui::profile::kineto::{DeviceInfo, Import, ImportOptions, ModelInput, StepMarks, import_ranks};
-use habitat_tui::profile::{Attribute, DType, Mode, Operation, Phase, Precision, Profile};
+use habitat_tui::profile::import::{Import, ImportOptions, ModelInput, kineto_ranks};
+use habitat_tui::profile::{Attribute, DType, DeviceInfo, Mode, Operation, Phase, Precision, Profile};
+use habitat_tui::trace::StepMarks;
+use habitat_tui::trace::kineto::Open;
 use habitat_tui::units::GpuSlug;
 
 use crate::trace::{AUTOGRAD, MAIN, Trace, read, training_step, two_steps};
@@ -421,10 +423,9 @@ fn ranks_are_joined_by_their_medians() {
         .iter()
         .map(|text| || Ok(Box::new(std::io::Cursor::new(text.clone().into_bytes())) as Box<dyn std::io::Read>))
         .collect();
-    let mut sources: Vec<&mut habitat_tui::profile::kineto::Open<'_>> =
-        opens.iter_mut().map(|open| open as &mut habitat_tui::profile::kineto::Open<'_>).collect();
+    let mut sources: Vec<&mut Open<'_>> = opens.iter_mut().map(|open| open as &mut Open<'_>).collect();
     let import =
-        import_ranks(&mut sources, &ImportOptions::default(), &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+        kineto_ranks(&mut sources, &ImportOptions::default(), &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     assert_eq!(import.profile.measured_step().unwrap().get(), 200.0 + 0.0);
     assert_eq!(import.profile.operations[0].device_time.unwrap().get(), 20.0);
     assert_eq!(import.profile.recording.unwrap().ranks, Some(3));

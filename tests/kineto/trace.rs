@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::io::{Cursor, Read};
 use std::ops::ControlFlow;
 
-use habitat_tui::profile::kineto::{Import, ImportOptions, KinetoError, import};
+use habitat_tui::profile::import::{Import, ImportOptions, kineto};
+use habitat_tui::trace::TraceError;
 
 /// A trace under construction; times in microseconds.
 #[derive(Clone, Default)]
@@ -79,15 +80,15 @@ impl Trace {
         json
     }
 
-    pub(crate) fn import(&self) -> Result<Import, KinetoError> {
+    pub(crate) fn import(&self) -> Result<Import, TraceError> {
         read(self.json().as_bytes(), &ImportOptions::default())
     }
 }
 
 /// Imports a trace that is in memory.
-pub(crate) fn read(text: &[u8], options: &ImportOptions<'_>) -> Result<Import, KinetoError> {
+pub(crate) fn read(text: &[u8], options: &ImportOptions<'_>) -> Result<Import, TraceError> {
     let mut open = || Ok(Box::new(Cursor::new(text.to_vec())) as Box<dyn Read>);
-    import(&mut open, options, &mut |_| ControlFlow::Continue(()))
+    kineto(&mut open, options, &mut |_| ControlFlow::Continue(()))
 }
 
 /// One training step of a linear layer that begins at `t` and launches until `t + 60`;

@@ -1,5 +1,7 @@
 //! Operators of parameter updates that take lists of tensors.
 
+use crate::profile::Attribute;
+
 /// Whether it takes lists of tensors.
 pub fn takes_lists(name: &str) -> bool {
     ["aten::_foreach_", "aten::_fused_"].iter().any(|start| name.starts_with(start))
@@ -29,17 +31,19 @@ const EACH: &[&str] = &[
 ];
 
 /// Lists of as many elements as there are parameters that a fused optimizer takes:
-/// parameters, gradients, and what it keeps; `values` are its arguments as text.
-pub fn fused_lists(name: &str, values: &[String]) -> Option<usize> {
+/// parameters, gradients, and what it keeps; `scalars` are its arguments by position.
+pub fn fused_lists(name: &str, scalars: &[Option<Attribute>]) -> Option<usize> {
+    let scalar = |position: usize| scalars.get(position).and_then(Option::as_ref);
     match name {
         // With AMSGrad, the largest second moments too.
         "aten::_fused_adam_" | "aten::_fused_adamw_" => {
-            Some(4 + usize::from(values.get(11).is_some_and(|value| value == "True")))
+            Some(4 + usize::from(scalar(11) == Some(&Attribute::Bool(true))))
         }
         "aten::_fused_adagrad_" => Some(3),
         // Without momentum, no buffers of it.
         "aten::_fused_sgd_" => {
-            Some(3 - usize::from(values.get(4).is_some_and(|value| matches!(&**value, "0" | "0." | "0.0"))))
+            let is_zero = |value: &Attribute| *value == Attribute::Int(0) || *value == Attribute::Float(0.0);
+            Some(3 - usize::from(scalar(4).is_some_and(is_zero)))
         }
         _ => None,
     }

@@ -11,8 +11,8 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::{CliError, resolve, workload_name};
 use habitat_tui::op::family;
 use habitat_tui::predict::{Options, Precision, Prediction, predict};
-use habitat_tui::profile::Profile;
-use habitat_tui::profile::kineto::{self, DeviceInfo, ImportOptions};
+use habitat_tui::profile::import::{self, ImportOptions};
+use habitat_tui::profile::{DeviceInfo, Profile};
 use habitat_tui::report::format;
 use habitat_tui::report::table::{Cell, Column, Table};
 use habitat_tui::store::{self, StoreError};
@@ -216,7 +216,7 @@ fn import(path: &Path, catalog: &Catalog) -> Option<Profile> {
     let find = |device: &DeviceInfo| resolve(device, catalog);
     let options = ImportOptions { workload: workload_name(path), resolve_gpu: Some(&find), ..ImportOptions::default() };
     let import =
-        kineto::import(&mut || store::open(path, store::Limit::TRACE), &options, &mut |_| ControlFlow::Continue(()))
+        import::kineto(&mut || store::open(path, store::Limit::TRACE), &options, &mut |_| ControlFlow::Continue(()))
             .ok()?;
     Some(import.profile)
 }

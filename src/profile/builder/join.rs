@@ -1,0 +1,308 @@
+//! Kernels joined to the operators that launched them, step by step.
+//!
+//! kernel → launch by `correlation` → innermost operator in time on the launching thread.
+//! `External id` is not used: from mid-2022 to 2023 it repeats the correlation.
+//!
+//! Which operator of a chain such as `aten::linear` → `aten::addmm` is *the* operation:
+//! the innermost one, except that
+//! - an operator that only carries out another (`cudnn_convolution_backward_input`,
+//!   `_flash_attention_forward`) gives way to that one, see
+//!   [`carried_out_for`];
+//! - in a trace with shapes, an operator without any gives way to the innermost operator
+//!   around it that has them, as far as the autograd node.
+//!
+//! Kernels that an optimizer's step launches without any operator belong to the step's
+//! range. Collectives are operations of their own, named by their kernels.
+
+use std::collections::HashMap;
+
+use super::nest::{NO_RANGE, Nesting};
+use crate::op::name::{calls_a_convolution, carried_out_for, is_autograd_node};
+use crate::profile::{Phase, is_host_transfer};
+use crate::trace::steps::Span;
+use crate::trace::{RangeKind, Trace, Work, WorkKind};
+
+/// One occurrence of an operation: an operator call and the device work it launched.
+#[derive(Debug)]
+pub(super) struct Occurrence {
+    pub(super) step: u32,
+    /// The operator, an index of `trace.ranges`; `None` where no operator launched it.
+    pub(super) operator: Option<u32>,
+    /// The range with the shapes of a collective.
+    pub(super) shapes_of: Option<u32>,
+    /// A collective launched within the range of its collective call.
+    pub(super) within_range: bool,
+    pub(super) phase: Phase,
+    pub(super) module: u32,
+    /// Indices of `trace.work`, in launch order.
+    pub(super) work: Vec<u32>,
+}
+
+/// What is joined, and what could not be.
+#[derive(Debug, Default)]
+pub(super) struct Joined {
+    /// In the order of their first launch.
+    pub(super) occurrences: Vec<Occurrence>,
+    /// Device the step runs on.
+    pub(super) device: u32,
+    /// Kernels launched outside every step.
+    pub(super) outside: u64,
+    /// Kernels on other devices than the step's.
+    pub(super) elsewhere: u64,
+    /// Autograd node that a forward operator's results come back to, by operator.
+    pub(super) node_of: HashMap<u32, u32>,
+    /// The other way round.
+    pub(super) maker_of: HashMap<u32, u32>,
+    /// The nearest operator with a sequence number around a convolution without one.
+    pub(super) around: HashMap<u32, u32>,
+}
+
+/// Device events with a launch, in launch order: launch time and index of the device
+/// event, and the innermost host range.
+pub(super) struct Launched {
+    pub(super) time: f64,
+    pub(super) device: u32,
+    pub(super) range: u32,
+    pub(super) thread: u32,
+}
+
+/// Finds the launch of every kernel, copy and fill.
+pub(super) fn launched(trace: &Trace, nesting: &Nesting) -> (Vec<Launched>, u64) {
+    let mut by_correlation: HashMap<u64, u32> = HashMap::with_capacity(trace.launches.len());
+    for (index, launch) in trace.launches.iter().enumerate() {
+        by_correlation.entry(launch.correlation).or_insert(index as u32);
+    }
+    let mut without = 0;
+    let mut found: Vec<Launched> = Vec::with_capacity(trace.work.len());
+    for (index, device) in trace.work.iter().enumerate() {
+        let device_index = index as u32;
+        match by_correlation.get(&device.correlation) {
+            Some(&launch) => found.push(Launched {
+                time: trace.launches[launch as usize].start,
+                device: device_index,
+                range: nesting.of_launch[launch as usize],
+                thread: trace.launches[launch as usize].thread,
+            }),
+            // A trace without any launch calls: the device's own time must serve.
+            None if trace.launches.is_empty() => {
+                found.push(Launched { time: device.start, device: device_index, range: NO_RANGE, thread: 0 });
+            }
+            None => without += u64::from(device.kind == WorkKind::Kernel),
+        }
+    }
+    let start = |launched: &Launched| trace.work[launched.device as usize].start;
+    found.sort_by(|a, b| a.time.total_cmp(&b.time).then_with(|| start(a).total_cmp(&start(b))));
+    (found, without)
+}
+
+/// The device with most kernel time.
+pub(super) fn main_device(devices: &[Work]) -> u32 {
+    let mut times = std::collections::BTreeMap::<u32, f64>::new();
+    for device in devices {
+        *times.entry(device.device).or_default() += device.end - device.start;
+    }
+    times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map_or(0, |(device, _)| device)
+}
+
+/// Joins the work launched in `spans` to operators.
+pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], spans: &[Span]) -> Joined {
+    let mut joined = Joined { device: main_device(&trace.work), node_of: nesting.node_of.clone(), ..Joined::default() };
+    joined.maker_of = joined.node_of.iter().map(|(maker, node)| (*node, *maker)).collect();
+    let mut levels: HashMap<u32, u32> = HashMap::new();
+    let mut open: HashMap<(u32, u32), usize> = HashMap::new();
+    for launch in launched {
+        let device = &trace.work[launch.device as usize];
+        let is_kernel = u64::from(device.kind == WorkKind::Kernel);
+        if device.device != joined.device {
+            joined.elsewhere += is_kernel;
+            continue;
+        }
+        let after = spans.partition_point(|span| span.start <= launch.time);
+        let Some(step) = after.checked_sub(1).filter(|step| launch.time < spans[*step].end) else {
+            joined.outside += is_kernel;
+            continue;
+        };
+        let operator = innermost_operator(trace, nesting, launch.range)
+            .map(|innermost| *levels.entry(innermost).or_insert_with(|| level(trace, nesting, innermost)))
+            .or_else(|| optimizer_range(trace, nesting, launch.range));
+        let collective = device.kind == WorkKind::Kernel && is_collective(trace.name(device.name));
+        // A collective is an operation of its own, named by its kernel.
+        if let (Some(operator), false) = (operator, collective) {
+            let index = *open.entry((step as u32, operator)).or_insert_with(|| {
+                let module = module(nesting, operator, &joined.maker_of);
+                if let Some(maker) = numbered_around(trace, nesting, operator) {
+                    joined.around.insert(operator, maker);
+                }
+                joined.occurrences.push(Occurrence {
+                    step: step as u32,
+                    operator: Some(operator),
+                    shapes_of: None,
+                    within_range: false,
+                    phase: Phase::Other,
+                    module,
+                    work: Vec::new(),
+                });
+                joined.occurrences.len() - 1
+            });
+            joined.occurrences[index].work.push(launch.device);
+        } else {
+            let shapes_of = collective.then(|| range_with_shapes(trace, nesting, launch.range)).flatten();
+            joined.occurrences.push(Occurrence {
+                step: step as u32,
+                operator: None,
+                shapes_of,
+                within_range: collective
+                    && (operator.is_some()
+                        || nesting.contexts.get(launch.range as usize).is_some_and(|context| context.communication)),
+                phase: lone_phase(nesting, device, launch, collective),
+                module: lone_module(trace, nesting, launch.range),
+                work: vec![launch.device],
+            });
+        }
+    }
+    for occurrence in &mut joined.occurrences {
+        if let Some(operator) = occurrence.operator {
+            occurrence.phase = phase(trace, nesting, operator, &occurrence.work);
+        }
+    }
+    joined
+}
+
+fn numbered_around(trace: &Trace, nesting: &Nesting, operator: u32) -> Option<u32> {
+    let host = &trace.ranges[operator as usize];
+    if host.sequence >= 0 || !calls_a_convolution(trace.name(host.name)) {
+        return None;
+    }
+    std::iter::successors(Some(operator), |range| nesting.parents.get(*range as usize).copied())
+        .skip(1)
+        .take(4)
+        .take_while(|range| *range != NO_RANGE)
+        .find(|range| trace.ranges[*range as usize].sequence >= 0)
+}
+
+/// Whether a kernel is a collective of NCCL or RCCL.
+pub(super) fn is_collective(name: &str) -> bool {
+    name.starts_with("nccl") || name.starts_with("rccl") || name.starts_with("msccl")
+}
+
+/// The range itself, or the nearest one around it, that is an operator.
+fn innermost_operator(trace: &Trace, nesting: &Nesting, mut range: u32) -> Option<u32> {
+    while range != NO_RANGE {
+        if trace.ranges[range as usize].kind == RangeKind::Operator {
+            return Some(range);
+        }
+        range = nesting.parents[range as usize];
+    }
+    None
+}
+
+/// The optimizer's step around work that no operator launched: fused optimizers outside
+/// PyTorch (as Apex has them) call their kernels directly.
+fn optimizer_range(trace: &Trace, nesting: &Nesting, range: u32) -> Option<u32> {
+    std::iter::successors(Some(range), |range| nesting.parents.get(*range as usize).copied())
+        .take_while(|range| *range != NO_RANGE)
+        .find(|range| trace.name(trace.ranges[*range as usize].name).starts_with("Optimizer."))
+}
+
+pub(super) fn has_shapes(trace: &Trace, range: u32) -> bool {
+    trace.tensors(&trace.ranges[range as usize]).has_extents()
+}
+
+/// The operator of the chain around `innermost` that is the operation.
+pub(super) fn level(trace: &Trace, nesting: &Nesting, innermost: u32) -> u32 {
+    let name = |range: u32| trace.name(trace.ranges[range as usize].name);
+    let around = || {
+        std::iter::successors(Some(innermost), |range| {
+            innermost_operator(trace, nesting, nesting.parents[*range as usize])
+        })
+        .skip(1)
+        .take(8)
+    };
+    let owners = carried_out_for(name(innermost));
+    if !owners.is_empty()
+        && let Some(owner) = around().take(3).find(|range| owners.contains(&name(*range)))
+    {
+        return owner;
+    }
+    if has_shapes(trace, innermost) || !trace.has_shapes {
+        return innermost;
+    }
+    around()
+        .take_while(|range| !is_autograd_node(name(*range)))
+        .find(|range| has_shapes(trace, *range))
+        .unwrap_or(innermost)
+}
+
+/// The module of an operator; a backward operator has that of the forward operator whose
+/// node it runs in.
+pub(super) fn module(nesting: &Nesting, operator: u32, maker_of: &HashMap<u32, u32>) -> u32 {
+    let context = nesting.contexts[operator as usize];
+    if context.module != 0 || nesting.modules.len() <= 1 {
+        return context.module;
+    }
+    let maker = context.node.and_then(|node| maker_of.get(&node));
+    maker.map_or(0, |maker| nesting.contexts[*maker as usize].module)
+}
+
+fn range_with_shapes(trace: &Trace, nesting: &Nesting, range: u32) -> Option<u32> {
+    std::iter::successors(Some(range), |range| nesting.parents.get(*range as usize).copied())
+        .take_while(|range| *range != NO_RANGE)
+        .take(6)
+        .find(|range| has_shapes(trace, *range))
+}
+
+/// The phase of an operator that launched `work`.
+pub(super) fn phase(trace: &Trace, nesting: &Nesting, operator: u32, work: &[u32]) -> Phase {
+    let context = nesting.contexts[operator as usize];
+    let only_transfers = || {
+        !work.is_empty()
+            && work
+                .iter()
+                .map(|index| &trace.work[*index as usize])
+                .all(|device| device.kind == WorkKind::Copy && is_host_transfer(trace.name(device.name)))
+    };
+    if let Some(given) = context.given.filter(|_| !context.communication) {
+        return given;
+    }
+    if context.communication {
+        Phase::Communication
+    } else if context.accumulation {
+        Phase::GradientAccumulation
+    } else if context.optimizer {
+        Phase::Optimizer
+    } else if only_transfers() {
+        Phase::Copy
+    } else if context.clipping {
+        Phase::Optimizer
+    } else if context.backward || nesting.autograd_threads.contains(&trace.ranges[operator as usize].thread) {
+        Phase::Backward
+    } else {
+        Phase::Forward
+    }
+}
+
+/// The phase of device work that no operator launched.
+fn lone_phase(nesting: &Nesting, device: &Work, launch: &Launched, collective: bool) -> Phase {
+    let context = nesting.contexts.get(launch.range as usize).copied().unwrap_or_default();
+    if collective || context.communication {
+        Phase::Communication
+    } else if device.kind != WorkKind::Kernel {
+        Phase::Copy
+    } else if let Some(given) = context.given {
+        given
+    } else if context.optimizer {
+        Phase::Optimizer
+    } else if nesting.autograd_threads.contains(&launch.thread) {
+        // The engine itself adds gradients that meet in one place.
+        Phase::Backward
+    } else {
+        Phase::Other
+    }
+}
+
+/// The group of work that no operator launched: the ranges of the program around it, where
+/// the recorder has nothing better.
+fn lone_module(trace: &Trace, nesting: &Nesting, range: u32) -> u32 {
+    let context = nesting.contexts.get(range as usize);
+    context.filter(|_| trace.recorder.grouping.is_by_range()).map_or(0, |context| context.module)
+}

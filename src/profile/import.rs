@@ -1,0 +1,100 @@
+//! Recordings made profiles: a reader of [`crate::trace`] fills the typed form of each rank, and
+//! the builder makes one profile of them.
+
+pub use super::builder::{Import, ImportOptions, ModelInput, ResolveGpu, Summary, combine};
+use super::{DeviceInfo, builder};
+use crate::trace::kineto::{self, Open};
+use crate::trace::nsight::{self, Source};
+use crate::trace::{EachRank, Fault, Format, OnProgress, ReadOptions, TraceError, xplane};
+
+/// Imports one PyTorch trace.
+///
+/// # Errors
+/// [`TraceError`], in words that say what to do.
+pub fn kineto(
+    open: &mut Open<'_>,
+    options: &ImportOptions<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Import, TraceError> {
+    kineto_rank(0, open, options, progress)
+}
+
+/// Imports the PyTorch traces of several ranks of one job into one profile: the operations of
+/// the rank with the median step, each with the median device time over the ranks.
+///
+/// # Errors
+/// [`TraceError`] of the first trace that fails, with its rank; [`Fault::NoSources`] for an
+/// empty list.
+pub fn kineto_ranks(
+    sources: &mut [&mut Open<'_>],
+    options: &ImportOptions<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Import, TraceError> {
+    let mut imports = Vec::with_capacity(sources.len());
+    for (rank, open) in sources.iter_mut().enumerate() {
+        let import = kineto_rank(rank, open, options, progress);
+        imports.push(import.map_err(|error| TraceError { rank: Some(rank), ..error })?);
+    }
+    combine(imports).ok_or_else(|| Format::Kineto.error(Fault::NoSources))
+}
+
+fn kineto_rank(
+    rank: usize,
+    open: &mut Open<'_>,
+    options: &ImportOptions<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Import, TraceError> {
+    let knows = knows(options);
+    let trace = kineto::read(rank, open, &reading(options, &knows), progress)?;
+    builder::build(trace, options)
+}
+
+/// Imports a recording of Nsight Systems; its processes are the ranks.
+///
+/// # Errors
+/// [`TraceError`], in words that say what to do.
+pub fn nsight(source: &mut dyn Source, options: &ImportOptions<'_>) -> Result<Import, TraceError> {
+    ranks(Format::Nsight, options, &mut |options, each| nsight::read(source, options, each))
+}
+
+/// Imports a recording of XPlane; its GPUs are the ranks.
+///
+/// # Errors
+/// [`TraceError`], in words that say what to do.
+pub fn xplane(bytes: &[u8], options: &ImportOptions<'_>) -> Result<Import, TraceError> {
+    ranks(Format::Xplane, options, &mut |options, each| xplane::read(bytes, options, each))
+}
+
+type Read<'a> = dyn FnMut(&ReadOptions<'_>, &mut EachRank<'_>) -> Result<Option<String>, TraceError> + 'a;
+
+/// Imports a recording that holds several ranks.
+fn ranks(format: Format, options: &ImportOptions<'_>, read: &mut Read<'_>) -> Result<Import, TraceError> {
+    let knows = knows(options);
+    let mut imports = Vec::new();
+    let note = read(&reading(options, &knows), &mut |trace| {
+        imports.push(builder::build(trace, options)?);
+        Ok(())
+    })?;
+    let mut import = combine(imports).ok_or_else(|| format.error(Fault::NoSources))?;
+    if let Some(recording) = &mut import.profile.recording {
+        recording.notes.extend(note);
+    }
+    Ok(import)
+}
+
+fn knows<'a>(options: &'a ImportOptions<'_>) -> impl Fn(&DeviceInfo) -> bool + 'a {
+    |gpu| options.resolve_gpu.is_some_and(|resolve| resolve(gpu).is_some())
+}
+
+/// What of the options is the reader's.
+fn reading<'a>(options: &'a ImportOptions<'_>, knows: &'a dyn Fn(&DeviceInfo) -> bool) -> ReadOptions<'a> {
+    ReadOptions {
+        max_steps: options.max_steps,
+        max_records: options.max_records,
+        step_range: options.step_range.as_deref(),
+        shapes_only: options.shapes_only,
+        device: options.device,
+        is_gpu_given: options.origin.is_some(),
+        knows_gpu: Some(knows),
+    }
+}

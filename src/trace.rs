@@ -1,0 +1,456 @@
+//! The typed form of a recording: what every reader fills and a profile is built from.
+//!
+//! A [`Trace`] holds the ranges of host threads (operator calls with typed arguments, modules,
+//! named parts), the calls that launch work, the work of devices (kernel, copy, set), the ranges
+//! that mark steps, and what is known of the devices. Times are microseconds on one clock.
+//! A reader is a folder: [`kineto`] (PyTorch's profiler; the CUPTI recorder in `profiler/cupti`
+//! writes the same JSON and needs no reader of its own), [`nsight`] and [`xplane`].
+//! `profile/builder` makes the profile and knows none of the formats.
+//!
+//! A record takes about 50 bytes: texts, arguments and launch configurations are stored once
+//! and named by a number. Readers stay within a budget of records: of a longer recording they
+//! keep a few whole steps from its middle ([`steps`]), so memory is bounded.
+
+mod arguments;
+mod error;
+mod intern;
+pub mod kineto;
+pub mod nsight;
+mod nvtx;
+mod ranks;
+pub(crate) mod steps;
+pub mod xplane;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+pub(crate) use self::arguments::{Scalars, TENSORS, Tensors};
+pub use self::error::{Fault, Format, TraceError};
+use self::intern::Interned;
+pub(crate) use self::intern::NONE;
+use self::steps::MarkedSteps;
+pub use self::steps::StepMarks;
+use crate::profile::{DeviceInfo, Phase};
+use crate::units::Micros;
+
+/// What a reader is asked for.
+#[derive(Clone, Copy, Default)]
+pub struct ReadOptions<'a> {
+    /// Steps read at most, from the middle of the recording.
+    pub max_steps: Option<usize>,
+    /// Records held in memory at once (about 50 bytes each); 1.5 million by default.
+    pub max_records: Option<usize>,
+    /// Ranges of that name (numbers at its end aside) are the steps, whatever else is marked.
+    pub step_range: Option<&'a str>,
+    /// Operators without work of a device are enough.
+    pub shapes_only: bool,
+    /// The GPU, by its number in the recording, where it has several.
+    pub device: Option<u32>,
+    /// The GPU is given, whatever the recording says.
+    pub is_gpu_given: bool,
+    /// Whether a GPU is one that the caller knows.
+    pub knows_gpu: Option<&'a (dyn Fn(&DeviceInfo) -> bool + 'a)>,
+}
+
+impl ReadOptions<'_> {
+    /// Records held by default: with all tables about 150 MB.
+    const RECORDS: usize = 1_500_000;
+
+    fn budget(&self) -> usize {
+        self.max_records.unwrap_or(Self::RECORDS)
+    }
+
+    /// Whether the caller finds a GPU by what the recording says of it.
+    fn finds(&self, gpu: &DeviceInfo) -> bool {
+        self.knows_gpu.is_some_and(|knows| knows(gpu))
+    }
+}
+
+/// Takes the trace of one rank after another, so that only one is in memory.
+pub(crate) type EachRank<'a> = dyn FnMut(Trace) -> Result<(), TraceError> + 'a;
+
+/// How far a reader is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Which trace, from 0.
+    pub rank: usize,
+    /// Which pass over it, from 1.
+    pub pass: u32,
+    /// Bytes of text read in this pass.
+    pub bytes: u64,
+    /// Events read in this pass.
+    pub events: u64,
+}
+
+/// Called now and then; [`ControlFlow::Break`] stops the reader with [`Fault::Cancelled`].
+pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+
+/// What is particular to a recorder and its files.
+#[derive(Debug, Clone)]
+pub(crate) struct Recorder {
+    pub(crate) format: Format,
+    /// The framework, where known.
+    pub(crate) framework: Option<String>,
+    /// Version of CUDA or HIP.
+    pub(crate) runtime: Option<String>,
+    pub(crate) driver: Option<String>,
+    /// The note on a trace without shapes.
+    pub(crate) without_shapes: &'static str,
+    /// What kernels are joined to.
+    pub(crate) joined_to: &'static str,
+    /// Added to the note that the whole file is one step.
+    pub(crate) whole_remedy: &'static str,
+    /// Without marks, steps may be looked for in the sequence of kernels.
+    pub(crate) finds_patterns: bool,
+    /// Operators on long lists of tensors lack their shapes.
+    pub(crate) leaves_out_lists: bool,
+    pub(crate) grouping: Grouping,
+    /// What the reader of the profile should know of the file.
+    pub(crate) notes: Vec<String>,
+}
+
+/// What stands in for operators where work has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// The kernels, by their names.
+    Kernels,
+    /// The kernels, grouped by the program's own ranges around them.
+    Ranges,
+    /// The same of a recorder that knows no operators at all.
+    RangesOnly,
+}
+
+impl Grouping {
+    /// Whether ranges group the work.
+    pub(crate) fn is_by_range(self) -> bool {
+        self != Self::Kernels
+    }
+
+    /// Whether there can be no operators.
+    pub(crate) fn is_without_operators(self) -> bool {
+        self == Self::RangesOnly
+    }
+}
+
+/// What a range is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RangeKind {
+    /// An operator of the framework.
+    Operator,
+    /// A range that says something about the step: a phase, an optimizer, a collective.
+    Annotation,
+    /// A call of an `nn.Module`.
+    Module,
+    /// A part of the program, by a range of its own (NVTX): groups kernels as a module does,
+    /// parts of one name and other numbers together.
+    Part,
+}
+
+/// A range on a host thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Range {
+    pub(crate) start: f64,
+    pub(crate) end: f64,
+    /// Autograd's sequence number, -1 where there is none.
+    pub(crate) sequence: i64,
+    pub(crate) thread: u32,
+    /// Of [`Trace::names`].
+    pub(crate) name: u32,
+    /// Of [`Trace::tensors`] and [`Trace::scalars`].
+    pub(crate) tensors: u32,
+    pub(crate) scalars: u32,
+    pub(crate) kind: RangeKind,
+    /// Runs for a forward operator of another thread.
+    pub(crate) of_forward: bool,
+    /// The phase of everything in it, where the recorder itself says so.
+    pub(crate) phase: Option<Phase>,
+}
+
+impl Range {
+    /// A range of which no more is known.
+    pub(crate) const fn new(kind: RangeKind, name: u32, thread: u32, start: f64, end: f64) -> Self {
+        let (tensors, scalars) = (NONE, NONE);
+        Self { start, end, sequence: -1, thread, name, tensors, scalars, kind, of_forward: false, phase: None }
+    }
+}
+
+/// A call that starts work on a device.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    pub(crate) start: f64,
+    pub(crate) end: f64,
+    pub(crate) correlation: u64,
+    pub(crate) thread: u32,
+}
+
+/// What a device does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkKind {
+    /// A kernel (or a whole CUDA graph).
+    Kernel,
+    /// A copy of memory.
+    Copy,
+    /// Memory set to a value.
+    Set,
+}
+
+/// A kernel, copy or set on a device.
+#[derive(Debug, Clone)]
+pub(crate) struct Work {
+    pub(crate) start: f64,
+    pub(crate) end: f64,
+    /// That of the call that launched it.
+    pub(crate) correlation: u64,
+    pub(crate) name: u32,
+    /// Of [`Trace::configurations`].
+    pub(crate) configuration: u32,
+    /// The device's number.
+    pub(crate) device: u32,
+    pub(crate) kind: WorkKind,
+}
+
+/// How a kernel is launched; number 0 is the empty one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Configuration {
+    pub(crate) grid: Option<[u32; 3]>,
+    pub(crate) block: Option<[u32; 3]>,
+    pub(crate) registers: Option<u32>,
+    /// Static, or static and dynamic together where only that is known, in bytes.
+    pub(crate) shared_memory: Option<u64>,
+    pub(crate) dynamic_memory: Option<u64>,
+    /// Of collectives: name, elements and ranks.
+    pub(crate) collective: u32,
+    pub(crate) elements: Option<u64>,
+    pub(crate) group_size: Option<u64>,
+}
+
+/// Launch configurations, stored once.
+#[derive(Debug)]
+pub(crate) struct Configurations {
+    numbers: HashMap<Configuration, u32>,
+    list: Vec<Configuration>,
+}
+
+impl Default for Configurations {
+    fn default() -> Self {
+        Self { numbers: HashMap::from([(Configuration::default(), NONE)]), list: vec![Configuration::default()] }
+    }
+}
+
+impl Configurations {
+    /// The configuration of a number that this table gave.
+    pub(crate) fn get(&self, number: u32) -> &Configuration {
+        &self.list[number as usize]
+    }
+
+    /// The number of a configuration.
+    pub(crate) fn number(&mut self, mut configuration: Configuration) -> u32 {
+        // The profile has both or neither, and no extent of zero.
+        let whole = |extent: Option<[u32; 3]>| extent.is_some_and(|extent| !extent.contains(&0));
+        if !(whole(configuration.grid) && whole(configuration.block)) {
+            (configuration.grid, configuration.block) = (None, None);
+        }
+        if let Some(&number) = self.numbers.get(&configuration) {
+            return number;
+        }
+        let number = self.list.len() as u32;
+        self.list.push(configuration.clone());
+        self.numbers.insert(configuration, number);
+        number
+    }
+}
+
+/// The first event that could not be used, and how many there were.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Unusable {
+    pub(crate) count: u64,
+    pub(crate) index: u64,
+    pub(crate) name: String,
+    pub(crate) field: &'static str,
+    pub(crate) value: String,
+}
+
+impl Unusable {
+    /// Counts one; `value` is what stands in the field of the event with that index and name.
+    fn add(&mut self, index: u64, name: &str, field: &'static str, value: &str) {
+        if self.count == 0 {
+            let value = if value.is_empty() { "missing".to_owned() } else { crate::text::clean(value, 40) };
+            *self = Self { count: 0, index, name: crate::text::clean(name, 80), field, value };
+        }
+        self.count += 1;
+    }
+}
+
+/// A recording of one rank.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub(crate) recorder: Recorder,
+    pub(crate) ranges: Vec<Range>,
+    pub(crate) launches: Vec<Launch>,
+    pub(crate) work: Vec<Work>,
+    /// Ranges that can mark steps, kept even when the budget is spent.
+    pub(crate) marks: Vec<Range>,
+    /// How the steps are marked, where every mark is known to be a step.
+    pub(crate) marked_by: Option<StepMarks>,
+    /// Name of the ranges that are steps, where the caller gave one.
+    pub(crate) step_range: Option<String>,
+    /// The steps to use; none where nothing marks them.
+    pub(crate) steps: Option<MarkedSteps>,
+    pub(crate) names: Interned<Box<str>>,
+    pub(crate) tensors: Interned<Tensors>,
+    pub(crate) scalars: Interned<Scalars>,
+    pub(crate) configurations: Configurations,
+    threads: HashMap<Box<[u8]>, u32>,
+    /// The devices by number; of some recorders the number is not known.
+    pub(crate) devices: Vec<(Option<u64>, DeviceInfo)>,
+    /// Largest device memory allocated, by device, in bytes.
+    pub(crate) peak_memory: HashMap<u32, u64>,
+    /// Events of the file, bytes of its text, and records made of them, whether kept or not.
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
+    pub(crate) records: u64,
+    pub(crate) kernels: u64,
+    pub(crate) operators: u64,
+    /// Some operator has arguments with shapes.
+    pub(crate) has_shapes: bool,
+    /// The recorder says that the program trains.
+    pub(crate) trains: bool,
+    /// The recording was over the budget, and this is a part of it.
+    pub(crate) is_part: bool,
+    /// First start and last end of the ranges.
+    pub(crate) span: Option<(f64, f64)>,
+    pub(crate) bad_times: Unusable,
+    pub(crate) malformed: Unusable,
+}
+
+impl Trace {
+    /// An empty trace of a recorder.
+    pub(crate) fn new(recorder: Recorder) -> Self {
+        Self {
+            recorder,
+            ranges: Vec::new(),
+            launches: Vec::new(),
+            work: Vec::new(),
+            marks: Vec::new(),
+            marked_by: None,
+            step_range: None,
+            steps: None,
+            names: Interned::default(),
+            tensors: Interned::default(),
+            scalars: Interned::default(),
+            configurations: Configurations::default(),
+            threads: HashMap::new(),
+            devices: Vec::new(),
+            peak_memory: HashMap::new(),
+            events: 0,
+            bytes: 0,
+            records: 0,
+            kernels: 0,
+            operators: 0,
+            has_shapes: false,
+            trains: false,
+            is_part: false,
+            span: None,
+            bad_times: Unusable::default(),
+            malformed: Unusable::default(),
+        }
+    }
+
+    /// The name of a range or of work.
+    pub(crate) fn name(&self, number: u32) -> &str {
+        self.names.get(number)
+    }
+
+    /// The shapes and the element type that a range was given.
+    pub(crate) fn tensors(&self, range: &Range) -> &Tensors {
+        self.tensors.get(range.tensors)
+    }
+
+    /// The number of a thread, by anything that tells threads apart.
+    fn thread(&mut self, key: &[u8]) -> u32 {
+        if let Some(&thread) = self.threads.get(key) {
+            return thread;
+        }
+        let thread = self.threads.len() as u32 + 1;
+        self.threads.insert(key.into(), thread);
+        thread
+    }
+
+    /// Counts an event whose times cannot be.
+    fn has_bad_times(&mut self, name: Option<u32>, start: f64, end: f64) -> bool {
+        let (field, value) = if !(start.is_finite() && start >= 0.0) {
+            ("start", start)
+        } else if (0.0..Micros::MOST).contains(&(end - start)) {
+            return false;
+        } else {
+            ("end", end)
+        };
+        let name = name.map_or("launch", |name| self.names.get(name));
+        self.bad_times.add(self.events, name, field, &format!("{value} µs"));
+        true
+    }
+
+    /// Takes a range that may mark a step; it is no range of its own by that.
+    fn add_mark(&mut self, mark: Range) {
+        if !self.has_bad_times(Some(mark.name), mark.start, mark.end) {
+            self.marks.push(mark);
+        }
+    }
+
+    fn add_range(&mut self, range: Range) {
+        self.events += 1;
+        if self.has_bad_times(Some(range.name), range.start, range.end) {
+            return;
+        }
+        self.records += 1;
+        let (low, high) = self.span.unwrap_or((range.start, range.end));
+        self.span = Some((low.min(range.start), high.max(range.end)));
+        if range.kind == RangeKind::Operator {
+            self.operators += 1;
+            self.has_shapes |= range.tensors != NONE;
+        }
+        self.ranges.push(range);
+    }
+
+    fn add_launch(&mut self, launch: Launch) {
+        self.events += 1;
+        if !self.has_bad_times(None, launch.start, launch.end) {
+            self.records += 1;
+            self.launches.push(launch);
+        }
+    }
+
+    fn add_work(&mut self, work: Work) {
+        self.events += 1;
+        if !self.has_bad_times(Some(work.name), work.start, work.end) {
+            self.records += 1;
+            self.kernels += u64::from(work.kind == WorkKind::Kernel);
+            self.work.push(work);
+        }
+    }
+
+    /// Refuses a recording of which too much is unusable: one event in a hundred may be
+    /// chance; more say that the rest is unusable too.
+    fn check(&self) -> Result<(), TraceError> {
+        let bad = &self.malformed;
+        if bad.count * 100 > self.events {
+            let fault = Fault::Malformed { count: bad.count, events: self.events, index: bad.index };
+            return Err(self.recorder.format.error(fault));
+        }
+        let bad = self.bad_times.clone();
+        let events = self.records + bad.count;
+        if bad.count * 100 > events {
+            let Unusable { count, index, name, field, value } = bad;
+            return Err(self.recorder.format.error(Fault::BadTimes { count, events, index, name, field, value }));
+        }
+        Ok(())
+    }
+
+    /// Refuses a recording without kernels.
+    fn needs_kernels(&self) -> Result<(), TraceError> {
+        if self.kernels > 0 {
+            return Ok(());
+        }
+        Err(self.recorder.format.error(Fault::NoKernels { operators: self.operators, with_shapes: self.has_shapes }))
+    }
+}

@@ -1,0 +1,273 @@
+//! Where the steps of a trace begin and end.
+//!
+//! A step is a window of *host* time: the work of a step is what is launched in it, not
+//! what runs on the device in it, since the device may be several milliseconds behind.
+
+use super::{Range, RangeKind, ReadOptions, Trace};
+
+/// How the steps were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepMarks {
+    /// `ProfilerStep#n` ranges, which `torch.profiler` writes when `step()` is called.
+    ProfilerStep,
+    /// Ends of `Optimizer.step#…` ranges.
+    OptimizerStep,
+    /// Ranges of the program whose names say step, iteration or batch.
+    Annotation,
+    /// The ranges that the caller named.
+    Named,
+    /// Steps that the recorder itself marks.
+    Recorder,
+    /// Runs of the compiled program with most device time.
+    ProgramRuns,
+    /// The sequence of kernels repeats.
+    Pattern,
+    /// Nothing: the whole trace is one step.
+    WholeTrace,
+}
+
+impl StepMarks {
+    /// In words, as written to the profile.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ProfilerStep => "ProfilerStep marks",
+            Self::OptimizerStep => "ends of Optimizer.step",
+            Self::Annotation => "annotated ranges",
+            Self::Named => "ranges named by --step-range",
+            Self::Recorder => "step marks of the recorder",
+            Self::ProgramRuns => "runs of the compiled program",
+            Self::Pattern => "repeating sequence of kernels",
+            Self::WholeTrace => "none: the whole trace is one step",
+        }
+    }
+}
+
+/// One step on the host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) start: f64,
+    /// Launches before this time belong to the step.
+    pub(crate) end: f64,
+    /// Its wall time on the host.
+    pub(crate) duration: f64,
+    /// The next span is the next step of the program.
+    pub(crate) followed: bool,
+    /// Its number, where its mark has one.
+    pub(crate) number: Option<u64>,
+}
+
+/// The steps of a recording to use.
+#[derive(Debug, Clone)]
+pub(crate) struct MarkedSteps {
+    /// A run of them from the middle, in order.
+    pub(crate) spans: Vec<Span>,
+    pub(crate) marks: StepMarks,
+    /// Steps marked in the whole recording.
+    pub(crate) found: usize,
+}
+
+/// Chooses the steps to use of those that the marks tell, as far as they are asked for and fit
+/// into the budget. Where the recording is over it, the window of time to read comes back:
+/// these steps, else the middle of the span.
+pub(crate) fn select(trace: &mut Trace, options: &ReadOptions<'_>) -> Option<(f64, f64)> {
+    let budget = options.budget() as u64;
+    let asked = options.max_steps.unwrap_or(usize::MAX);
+    trace.steps = from_marks(trace).filter(|(spans, _)| !spans.is_empty()).map(|(spans, marks)| {
+        let found = spans.len();
+        let per_step = trace.records / found as u64;
+        let fitting = if trace.is_part { (budget / per_step.max(1)) as usize } else { usize::MAX };
+        MarkedSteps { spans: middle(spans, fitting.min(asked).max(1)), marks, found }
+    });
+    if !trace.is_part {
+        return None;
+    }
+    if let Some([first, .., last] | [first @ last]) = trace.steps.as_ref().map(|steps| &steps.spans[..]) {
+        return Some((first.start, last.end));
+    }
+    let (low, high) = trace.span.unwrap_or((0.0, f64::MAX));
+    let share = (0.8 * budget as f64 / trace.records.max(1) as f64).min(1.0);
+    let margin = (high - low) * (1.0 - share) / 2.0;
+    Some((low + margin, high - margin))
+}
+
+/// A run of `count` steps from the middle: whole, past the warm-up, and followed by one
+/// another, which tells their rate.
+fn middle(mut spans: Vec<Span>, count: usize) -> Vec<Span> {
+    if spans.len() > count {
+        let first = (spans.len() - count).div_ceil(2);
+        spans = spans[first..first + count].to_vec();
+    }
+    spans
+}
+
+/// The steps that marks tell, in order; `None` where there are no marks.
+fn from_marks(trace: &Trace) -> Option<(Vec<Span>, StepMarks)> {
+    if let Some(marks) = trace.marked_by {
+        let mut steps: Vec<&Range> = trace.marks.iter().collect();
+        steps.sort_by(|a, b| a.start.total_cmp(&b.start));
+        let spans = ranges(trace, &steps);
+        if !spans.is_empty() {
+            return Some((spans, marks));
+        }
+    }
+    if let Some(name) = &trace.step_range {
+        let named = trace.marks.iter().filter(|mark| is_named(trace.name(mark.name), name)).collect();
+        let named = on_one_thread(named);
+        return (!named.is_empty()).then(|| (ranges(trace, &named), StepMarks::Named));
+    }
+    let named = |prefix: &str| -> Vec<&Range> {
+        trace.marks.iter().filter(|mark| trace.name(mark.name).starts_with(prefix)).collect()
+    };
+    let profiler = on_one_thread(named("ProfilerStep"));
+    if !profiler.is_empty() {
+        return Some((ranges(trace, &profiler), StepMarks::ProfilerStep));
+    }
+    let optimizer = one_a_step(trace, on_one_thread(named("Optimizer.step#")));
+    if !optimizer.is_empty() {
+        return Some((between_ends(&optimizer, trace.span), StepMarks::OptimizerStep));
+    }
+    let annotated = repeated(trace);
+    (annotated.len() >= 2).then(|| (ranges(trace, &annotated), StepMarks::Annotation))
+}
+
+/// Whether a range of that name marks steps (and so groups nothing within them).
+pub(crate) fn is_mark(trace: &Trace, name: &str) -> bool {
+    trace.step_range.as_ref().map_or_else(|| says_step(name.as_bytes()), |wanted| is_named(name, wanted))
+}
+
+/// Whether a range may mark a step: the profiler's and the optimizers' own, and those of
+/// the program that say step, iteration or batch (and not batch norm).
+pub(super) fn may_mark(name: &[u8], is_of_program: bool) -> bool {
+    name.starts_with(b"ProfilerStep") || name.starts_with(b"Optimizer.step#") || is_of_program && says_step(name)
+}
+
+fn says_step(name: &[u8]) -> bool {
+    let name = &name[..name.len().min(200)];
+    let has = |word: &[u8]| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    has(b"step") || has(b"iter") || (has(b"batch") && !has(b"norm"))
+}
+
+/// Whether a range has that name, a number at its end aside.
+pub(crate) fn is_named(range: &str, name: &str) -> bool {
+    range == name || stem(range) == name
+}
+
+/// A name without the number at its end: `layer` of `layer_12`, `Train step` of
+/// `Train step 7`; the name itself where it is nothing but a number.
+pub(crate) fn stem(name: &str) -> &str {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.len() == name.len() {
+        return name;
+    }
+    let stem = stem.trim_end_matches([' ', '_', '#', ':', '-', '.', '=', '[', '(']);
+    if stem.is_empty() { name } else { stem }
+}
+
+/// The marks of the thread that has most of them, in order.
+fn on_one_thread(marks: Vec<&Range>) -> Vec<&Range> {
+    let mut counts = std::collections::BTreeMap::<u32, usize>::new();
+    for mark in &marks {
+        *counts.entry(mark.thread).or_default() += 1;
+    }
+    let Some((&thread, _)) = counts.iter().max_by_key(|(_, count)| **count) else { return marks };
+    let mut marks: Vec<&Range> = marks.into_iter().filter(|mark| mark.thread == thread).collect();
+    marks.sort_by(|a, b| a.start.total_cmp(&b.start));
+    marks
+}
+
+/// Of several optimizers that step in turn, as those of a generator and of what judges it,
+/// the one that steps last: told by their names, else by what they do.
+fn one_a_step<'a>(trace: &Trace, marks: Vec<&'a Range>) -> Vec<&'a Range> {
+    let Some(last) = marks.last().map(|mark| mark.name) else { return marks };
+    let marks: Vec<&Range> = marks.into_iter().filter(|mark| mark.name == last).collect();
+    let work = works(trace, &marks);
+    let repeats = |period: &usize| work.iter().zip(&work[*period..]).all(|(one, later)| one == later);
+    match (1..marks.len()).find(repeats) {
+        Some(period) if period > 1 => marks.into_iter().rev().step_by(period).rev().collect(),
+        _ => marks,
+    }
+}
+
+/// The operators called in each range, as numbers that are equal for equal calls.
+fn works(trace: &Trace, marks: &[&Range]) -> Vec<u64> {
+    let mut works = vec![std::hash::DefaultHasher::new(); marks.len()];
+    for host in trace.ranges.iter().filter(|host| host.kind == RangeKind::Operator) {
+        let at = marks.partition_point(|mark| mark.start <= host.start);
+        if let Some(at) = at.checked_sub(1).filter(|at| host.end <= marks[*at].end && host.thread == marks[*at].thread)
+        {
+            std::hash::Hash::hash(&(host.name, host.tensors), &mut works[at]);
+        }
+    }
+    works.into_iter().map(|work| std::hash::Hasher::finish(&work)).collect()
+}
+
+/// Each range is a step that lasts until the next one, unless the profiler paused.
+fn ranges(trace: &Trace, marks: &[&Range]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::with_capacity(marks.len());
+    for (index, mark) in marks.iter().enumerate() {
+        let length = mark.end - mark.start;
+        let next = marks.get(index + 1).map(|next| next.start);
+        // Marks follow one another within microseconds while the profiler is on.
+        let followed = next.is_some_and(|next| next - mark.end <= 0.5 * length.max(1.0));
+        let end = match next {
+            Some(next) if followed => next,
+            _ => mark.end,
+        };
+        if end > mark.start {
+            let name = trace.name(mark.name);
+            let number = name[stem(name).len()..].trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok();
+            spans.push(Span { start: mark.start, end, duration: end - mark.start, followed, number });
+        }
+    }
+    spans
+}
+
+/// A step reaches from the end of one optimizer step to the end of the next. What is
+/// before the first end may be part of a step only.
+fn between_ends(marks: &[&Range], span: Option<(f64, f64)>) -> Vec<Span> {
+    let between = |start: f64, end: f64| Span { start, end, duration: end - start, followed: true, number: None };
+    match marks {
+        [only] => {
+            let start = span.map_or(only.start, |(low, _)| low.min(only.start));
+            vec![Span { followed: false, ..between(start, only.end) }]
+        }
+        _ => marks
+            .windows(2)
+            .map(|pair| between(pair[0].end, pair[1].end))
+            .filter(|span| span.end > span.start)
+            .collect(),
+    }
+}
+
+/// Ranges of one name (numbers aside) that repeat on the thread with most of them.
+fn repeated(trace: &Trace) -> Vec<&Range> {
+    let stem =
+        |mark: &Range| -> String { trace.name(mark.name).chars().filter(|c| !c.is_ascii_digit()).take(80).collect() };
+    let mut groups = std::collections::BTreeMap::<(String, u32), Vec<&Range>>::new();
+    for mark in &trace.marks {
+        groups.entry((stem(mark), mark.thread)).or_default().push(mark);
+    }
+    let longest = |marks: &Vec<&Range>| -> f64 { marks.iter().map(|mark| mark.end - mark.start).sum() };
+    let Some(mut marks) =
+        groups.into_values().filter(|marks| marks.len() >= 2).max_by(|a, b| longest(a).total_cmp(&longest(b)))
+    else {
+        return Vec::new();
+    };
+    marks.sort_by(|a, b| a.start.total_cmp(&b.start));
+    marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_at_the_end_are_no_part_of_a_name() {
+        for (name, without) in
+            [("layer_12", "layer"), ("Train step 7", "Train step"), ("12", "12"), ("conv2d", "conv2d")]
+        {
+            assert_eq!(stem(name), without);
+        }
+        assert!(is_named("step 7", "step") && is_named("step 7", "step 7") && !is_named("step 7", "ste"));
+    }
+}
