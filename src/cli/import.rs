@@ -164,6 +164,7 @@ fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>
     let named_ranges = [Format::Kineto, Format::Nsight];
     refuse("--device", args.device.is_some(), &several_gpus, "recording of Nsight Systems or XPlane")?;
     refuse("--step-range", args.step_range.is_some(), &named_ranges, "trace or recording with named ranges")?;
+    refuse("--shapes-only", args.shapes_only, &[Format::Kineto], "PyTorch trace")?;
     if let Some(other) = formats.iter().position(|format| *format != formats[0]) {
         return Err(CliError(format!(
             "{} and {} are recordings of different kinds; the ranks of a job are recorded alike",

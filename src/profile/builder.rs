@@ -29,8 +29,7 @@ pub use self::ranks::combine;
 use self::timing::{StepWork, Wall, median};
 use self::workload::workload;
 use super::{DeviceInfo, Origin, Phase, Profile, Recording, Step};
-use crate::trace::steps::{MarkedSteps, Span};
-use crate::trace::{Fault, StepMarks, Trace, TraceError, WorkKind};
+use crate::trace::{Fault, MarkedSteps, Span, StepMarks, Trace, TraceError, WorkKind};
 use crate::units::{Bytes, Micros};
 
 /// The steps of a trace and what was launched in them.
@@ -108,7 +107,7 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
         return Err(Fault::NoWholeStep { kernels: trace.kernels });
     }
     let grouped = group::operations(trace, &steps.joined, &nesting.modules, &steps.kept);
-    let device = timing::Busy::of(trace, steps.joined.device);
+    let device = timing::Busy::new(trace, steps.joined.device);
     let walls = timing::walls(&steps.spans, &steps.work, &steps.kept, &device);
     let joined_share = joined_share(trace, &steps);
     let mut notes = Notes::new(trace, &nesting, &steps, without_launch);

@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-use self::database::{Database, explain, whole};
+use self::database::{Database, explain, named, unsigned, whole};
 use super::files::{Compression, StoreError, compression};
 use crate::profile::DeviceInfo;
 use crate::trace::WorkKind;
@@ -122,7 +123,7 @@ impl Export {
         );
         self.0.each(&sql, &mut |row| {
             let key = whole(row, 0)?.map_or(0, process_of);
-            let device = whole(row, 1)?.and_then(|device| u32::try_from(device).ok()).unwrap_or(0);
+            let device = unsigned(row, 1)?.unwrap_or(0);
             let count = |at: usize| whole(row, at).map(|number| number.unwrap_or(0));
             let (low, high) = (count(4)?, count(5)?);
             let process = processes.entry(key).or_insert_with(|| Process {
@@ -174,16 +175,14 @@ impl Export {
             }
             let sql = format!("SELECT * FROM {table}");
             self.0.each(&sql, &mut |row| {
-                let at = |name: &str| row.as_ref().column_index(name).ok();
-                let number = |name: &str| at(name).and_then(|at| whole(row, at).ok().flatten());
-                let unsigned = |name: &str| number(name).and_then(|number| u64::try_from(number).ok());
+                let number = |name: &str| named(row, name);
                 let small = |name: &str| number(name).and_then(|number| u32::try_from(number).ok());
-                let name = at("name").and_then(|at| row.get::<_, String>(at).ok()).unwrap_or_default();
+                let memory = number("totalMemory").and_then(|bytes| u64::try_from(bytes).ok());
                 let info = DeviceInfo {
-                    name,
+                    name: row.get("name").unwrap_or_default(),
                     compute_capability: small("computeMajor").zip(small("computeMinor")),
                     multiprocessors: small("smCount").filter(|count| *count > 0),
-                    memory_bytes: unsigned("totalMemory").filter(|bytes| *bytes > 0),
+                    memory_bytes: memory.filter(|bytes| *bytes > 0),
                 };
                 let positive = |name: &str| number(name).filter(|number| *number > 0).map(|number| number as f64);
                 let gpu = Gpu { info, clock_hz: positive("clockRate"), bandwidth: positive("memoryBandwidth") };
@@ -197,10 +196,10 @@ impl Export {
         if self.0.exists("TARGET_INFO_CUDA_DEVICE") {
             let sql = "SELECT * FROM TARGET_INFO_CUDA_DEVICE";
             self.0.each(sql, &mut |row| {
-                let at = |name: &str| row.as_ref().column_index(name).ok();
-                let number = |name: &str| at(name).and_then(|at| whole(row, at).ok().flatten());
-                if let (Some(gpu), Some(device)) = (number("gpuId").and_then(|id| gpus.get(&id)), number("cudaId")) {
-                    let pid = number("pid").map(i64::cast_unsigned);
+                if let (Some(gpu), Some(device)) =
+                    (named(row, "gpuId").and_then(|id| gpus.get(&id)), named(row, "cudaId"))
+                {
+                    let pid = named(row, "pid").map(i64::cast_unsigned);
                     found.push((pid, u32::try_from(device).unwrap_or(0), gpu.1.clone()));
                 }
                 Ok(())
@@ -338,77 +337,74 @@ impl Source for Export {
     fn work(&mut self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
         self.kernels(part, pass)?;
         self.copies(part, pass)?;
-        self.plain(FILLS, part, WorkKind::Set, "Memset (Device)", pass)?;
-        self.plain(GRAPHS, part, WorkKind::Kernel, "CUDA graph", pass)
+        for (table, kind, name) in [(FILLS, WorkKind::Set, "Memset (Device)"), (GRAPHS, WorkKind::Kernel, "CUDA graph")]
+        {
+            self.work_rows(table, kind, part, &[], &mut |_, work| {
+                pass(WorkRow { name, ..work });
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 }
 
 impl Export {
-    /// Rows of work of a process and window.
-    fn where_work(&self, table: &str, part: Part) -> String {
+    /// Rows of work of a process and window: the columns that all tables have make a row without
+    /// a name; `more` columns begin at place 4.
+    fn work_rows(
+        &self,
+        table: &str,
+        kind: WorkKind,
+        part: Part,
+        more: &[&[&str]],
+        pass: &mut dyn FnMut(&Row<'_>, WorkRow<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), SourceError> {
+        if !self.0.has(table, "start") {
+            return Ok(());
+        }
+        let own: [&[&str]; 4] = [&["start"], &["end"], &["correlationId"], &["deviceId"]];
+        let columns = self.0.columns(table, &[&own, more].concat());
         let process = self.of_process(table, "globalPid", part.process);
-        part.window.map_or_else(|| process.clone(), |(from, _)| format!("{process} AND start >= {from}"))
+        let within = part.window.map_or_else(String::new, |(from, _)| format!(" AND start >= {from}"));
+        self.0.each(&format!("SELECT {columns} FROM {table} WHERE {process}{within}"), &mut |row| {
+            let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
+            let correlation = whole(row, 2)?.unwrap_or(0).cast_unsigned();
+            let device = unsigned(row, 3)?.unwrap_or(0);
+            pass(row, WorkRow::new(kind, start, end, correlation, device))
+        })
     }
 
     fn kernels(&self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
         let mut texts = self.0.texts();
-        let sql = format!(
-            "SELECT {} FROM {KERNELS} WHERE {}",
-            self.0.columns(
-                KERNELS,
-                &[
-                    &["start"],
-                    &["end"],
-                    &["correlationId"],
-                    &["deviceId"],
-                    &["demangledName", "shortName", "mangledName"],
-                    &["gridX"],
-                    &["gridY"],
-                    &["gridZ"],
-                    &["blockX"],
-                    &["blockY"],
-                    &["blockZ"],
-                    &["registersPerThread"],
-                    &["staticSharedMemory"],
-                    &["dynamicSharedMemory"],
-                ]
-            ),
-            self.where_work(KERNELS, part)
-        );
-        self.0.each(&sql, &mut |row| {
-            let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
-            let small = |at: usize| -> rusqlite::Result<Option<u32>> {
-                Ok(whole(row, at)?.and_then(|number| u32::try_from(number).ok()))
-            };
+        let more: [&[&str]; 10] = [
+            &["demangledName", "shortName", "mangledName"],
+            &["gridX"],
+            &["gridY"],
+            &["gridZ"],
+            &["blockX"],
+            &["blockY"],
+            &["blockZ"],
+            &["registersPerThread"],
+            &["staticSharedMemory"],
+            &["dynamicSharedMemory"],
+        ];
+        self.work_rows(KERNELS, WorkKind::Kernel, part, &more, &mut |row, work| {
             let extent = |at: usize| -> rusqlite::Result<Option<[u32; 3]>> {
-                let (x, y, z) = (small(at)?, small(at + 1)?, small(at + 2)?);
+                let (x, y, z) = (unsigned(row, at)?, unsigned(row, at + 1)?, unsigned(row, at + 2)?);
                 Ok(x.zip(y).zip(z).map(|((x, y), z)| [x, y, z]))
             };
-            let bytes = |at: usize| -> rusqlite::Result<Option<u64>> {
-                Ok(whole(row, at)?.and_then(|number| u64::try_from(number).ok()))
-            };
-            let (grid, block, registers) = (extent(5)?, extent(8)?, small(11)?.filter(|count| *count > 0));
-            let (static_memory, dynamic_memory) = (bytes(12)?, bytes(13)?);
-            let (correlation, device) = (whole(row, 2)?.unwrap_or(0).cast_unsigned(), small(3)?.unwrap_or(0));
-            let mut pass = |name: &str| {
-                pass(WorkRow {
-                    name,
-                    kind: WorkKind::Kernel,
-                    start,
-                    end,
-                    correlation,
-                    device,
-                    grid,
-                    block,
-                    registers,
-                    static_memory,
-                    dynamic_memory,
-                });
+            let work = WorkRow {
+                grid: extent(5)?,
+                block: extent(8)?,
+                registers: unsigned(row, 11)?.filter(|count| *count > 0),
+                static_memory: unsigned(row, 12)?,
+                dynamic_memory: unsigned(row, 13)?,
+                ..work
             };
             match row.get_ref(4)? {
-                ValueRef::Text(name) => pass(&String::from_utf8_lossy(name)),
-                ValueRef::Integer(id) => pass(texts.get(id)?),
-                _ => pass(""),
+                ValueRef::Text(name) => pass(WorkRow { name: &String::from_utf8_lossy(name), ..work }),
+                ValueRef::Integer(id) => pass(WorkRow { name: texts.get(id)?, ..work }),
+                _ => pass(work),
             }
             Ok(())
         })
@@ -416,51 +412,13 @@ impl Export {
 
     /// Copies by their direction, in the words of PyTorch's profiler.
     fn copies(&self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
-        if !self.0.has(COPIES, "start") {
-            return Ok(());
-        }
         let (kinds, memories) = (self.0.names("ENUM_CUDA_MEMCPY_OPER"), self.0.names("ENUM_CUDA_MEM_KIND"));
         let mut names: HashMap<[Option<i64>; 3], String> = HashMap::new();
-        let sql = format!(
-            "SELECT {} FROM {COPIES} WHERE {}",
-            self.0.columns(
-                COPIES,
-                &[&["start"], &["end"], &["correlationId"], &["deviceId"], &["copyKind"], &["srcKind"], &["dstKind"]]
-            ),
-            self.where_work(COPIES, part)
-        );
-        self.0.each(&sql, &mut |row| {
-            let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
+        let more: [&[&str]; 3] = [&["copyKind"], &["srcKind"], &["dstKind"]];
+        self.work_rows(COPIES, WorkKind::Copy, part, &more, &mut |row, work| {
             let key = [whole(row, 4)?, whole(row, 5)?, whole(row, 6)?];
             let name = names.entry(key).or_insert_with(|| copy_name(key, &kinds, &memories));
-            let device = whole(row, 3)?.and_then(|device| u32::try_from(device).ok()).unwrap_or(0);
-            let correlation = whole(row, 2)?.unwrap_or(0).cast_unsigned();
-            pass(bare(name, WorkKind::Copy, start, end, correlation, device));
-            Ok(())
-        })
-    }
-
-    /// Work of which nothing but the time is wanted.
-    fn plain(
-        &self,
-        table: &str,
-        part: Part,
-        kind: WorkKind,
-        name: &str,
-        pass: &mut dyn FnMut(WorkRow<'_>),
-    ) -> Result<(), SourceError> {
-        if !self.0.has(table, "start") {
-            return Ok(());
-        }
-        let sql = format!(
-            "SELECT {} FROM {table} WHERE {}",
-            self.0.columns(table, &[&["start"], &["end"], &["correlationId"], &["deviceId"]]),
-            self.where_work(table, part)
-        );
-        self.0.each(&sql, &mut |row| {
-            let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
-            let device = whole(row, 3)?.and_then(|device| u32::try_from(device).ok()).unwrap_or(0);
-            pass(bare(name, kind, start, end, whole(row, 2)?.unwrap_or(0).cast_unsigned(), device));
+            pass(WorkRow { name, ..work });
             Ok(())
         })
     }
@@ -489,22 +447,6 @@ impl Export {
             Ok(())
         })?;
         Ok(names)
-    }
-}
-
-fn bare(name: &str, kind: WorkKind, start: i64, end: i64, correlation: u64, device: u32) -> WorkRow<'_> {
-    WorkRow {
-        name,
-        kind,
-        start,
-        end,
-        correlation,
-        device,
-        grid: None,
-        block: None,
-        registers: None,
-        static_memory: None,
-        dynamic_memory: None,
     }
 }
 

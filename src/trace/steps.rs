@@ -3,68 +3,8 @@
 //! A step is a window of *host* time: the work of a step is what is launched in it, not
 //! what runs on the device in it, since the device may be several milliseconds behind.
 
-use super::{Range, RangeKind, ReadOptions, Trace};
-
-/// How the steps were found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepMarks {
-    /// `ProfilerStep#n` ranges, which `torch.profiler` writes when `step()` is called.
-    ProfilerStep,
-    /// Ends of `Optimizer.step#…` ranges.
-    OptimizerStep,
-    /// Ranges of the program whose names say step, iteration or batch.
-    Annotation,
-    /// The ranges that the caller named.
-    Named,
-    /// Steps that the recorder itself marks.
-    Recorder,
-    /// Runs of the compiled program with most device time.
-    ProgramRuns,
-    /// The sequence of kernels repeats.
-    Pattern,
-    /// Nothing: the whole trace is one step.
-    WholeTrace,
-}
-
-impl StepMarks {
-    /// In words, as written to the profile.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ProfilerStep => "ProfilerStep marks",
-            Self::OptimizerStep => "ends of Optimizer.step",
-            Self::Annotation => "annotated ranges",
-            Self::Named => "ranges named by --step-range",
-            Self::Recorder => "step marks of the recorder",
-            Self::ProgramRuns => "runs of the compiled program",
-            Self::Pattern => "repeating sequence of kernels",
-            Self::WholeTrace => "none: the whole trace is one step",
-        }
-    }
-}
-
-/// One step on the host.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
-    pub(crate) start: f64,
-    /// Launches before this time belong to the step.
-    pub(crate) end: f64,
-    /// Its wall time on the host.
-    pub(crate) duration: f64,
-    /// The next span is the next step of the program.
-    pub(crate) followed: bool,
-    /// Its number, where its mark has one.
-    pub(crate) number: Option<u64>,
-}
-
-/// The steps of a recording to use.
-#[derive(Debug, Clone)]
-pub(crate) struct MarkedSteps {
-    /// A run of them from the middle, in order.
-    pub(crate) spans: Vec<Span>,
-    pub(crate) marks: StepMarks,
-    /// Steps marked in the whole recording.
-    pub(crate) found: usize,
-}
+use super::record::{MarkedSteps, Range, RangeKind, Span, StepMarks};
+use super::{ReadOptions, Trace};
 
 /// Chooses the steps to use of those that the marks tell, as far as they are asked for and fit
 /// into the budget. Where the recording is over it, the window of time to read comes back:

@@ -3,7 +3,8 @@
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use habitat_tui::profile::import::{ImportOptions, kineto};
+use habitat_tui::profile::import::{ImportOptions, kineto, kineto_ranks};
+use habitat_tui::trace::kineto::Open;
 use habitat_tui::trace::{Fault, Format, TraceError};
 use proptest::prelude::*;
 
@@ -33,6 +34,17 @@ fn a_trace_cut_off_says_how_far_it_went() {
     let cut = &json[..json.len() - 40];
     let Fault::Truncated { events, bytes } = fault(cut) else { panic!("not told as cut off") };
     assert_eq!((events, bytes), (whole.events.len() as u64 - 1, cut.len() as u64));
+}
+
+#[test]
+fn the_rank_that_fails_is_named() {
+    let text = two_steps().json();
+    let mut whole = || Ok(Box::new(io::Cursor::new(text.clone().into_bytes())) as Box<dyn Read>);
+    let mut empty = || Ok(Box::new(io::empty()) as Box<dyn Read>);
+    let mut sources: [&mut Open<'_>; 2] = [&mut whole, &mut empty];
+    let error = kineto_ranks(&mut sources, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert_eq!(error.rank, Some(1));
+    assert!(error.to_string().starts_with("PyTorch trace of rank 1: the file is empty"), "{error}");
 }
 
 #[test]

@@ -51,12 +51,12 @@ struct Descriptions {
 pub(super) fn operations(trace: &Trace, joined: &Joined, modules: &[String], kept: &[usize]) -> Grouped {
     let mut descriptions = Descriptions::default();
     let mut groups: HashMap<Key, Vec<Variant>> = HashMap::new();
-    let outputs = OutputsOf::new(trace, joined);
+    let outputs = Results::new(trace, joined);
     for (order, occurrence) in joined.occurrences.iter().enumerate() {
         if kept.binary_search(&(occurrence.step as usize)).is_err() {
             continue;
         }
-        let description = descriptions.of(trace, occurrence, &outputs);
+        let description = descriptions.describe(trace, occurrence, &outputs);
         let key = (description, occurrence.phase, occurrence.module);
         add(groups.entry(key).or_default(), trace, occurrence, order);
     }
@@ -198,7 +198,7 @@ fn shown_name(name: &str) -> String {
 }
 
 impl Descriptions {
-    fn of(&mut self, trace: &Trace, occurrence: &Occurrence, outputs: &OutputsOf<'_>) -> u32 {
+    fn describe(&mut self, trace: &Trace, occurrence: &Occurrence, outputs: &Results<'_>) -> u32 {
         let call = if let Some(operator) = occurrence.operator {
             let range = &trace.ranges[operator as usize];
             let results = outputs.tensors(operator);
@@ -280,14 +280,14 @@ fn lone(trace: &Trace, name: u32, tensors: u32, configuration: u32) -> Descripti
 
 /// Finds the shapes of an operator's results in the autograd node they come back to: the
 /// gradients the node takes have the shapes of the results.
-struct OutputsOf<'a> {
+struct Results<'a> {
     trace: &'a Trace,
     /// Node by the sequence number of the operator that made it.
     nodes: HashMap<i64, (u32, u32)>,
     joined: &'a Joined,
 }
 
-impl<'a> OutputsOf<'a> {
+impl<'a> Results<'a> {
     fn new(trace: &'a Trace, joined: &'a Joined) -> Self {
         let nodes = joined
             .node_of

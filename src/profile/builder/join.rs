@@ -19,8 +19,7 @@ use std::collections::HashMap;
 use super::nest::{NO_RANGE, Nesting};
 use crate::op::name::{calls_a_convolution, carried_out_for, is_autograd_node};
 use crate::profile::{Phase, is_host_transfer};
-use crate::trace::steps::Span;
-use crate::trace::{RangeKind, Trace, Work, WorkKind};
+use crate::trace::{RangeKind, Span, Trace, Work, WorkKind};
 
 /// One occurrence of an operation: an operator call and the device work it launched.
 #[derive(Debug)]

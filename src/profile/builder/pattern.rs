@@ -16,8 +16,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::trace::steps::Span;
-use crate::trace::{StepMarks, Trace};
+use crate::trace::{Span, StepMarks, Trace};
 
 /// Launches looked at.
 const LONGEST: usize = 200_000;
@@ -94,7 +93,7 @@ fn backward_in_each(trace: &Trace, starts: &[f64]) -> bool {
 
 /// A way to cut the sequence.
 struct Cut<'a> {
-    places: &'a [usize],
+    positions: &'a [usize],
     /// Median length of a piece.
     period: usize,
     /// How much pieces differ, 0 for not at all.
@@ -106,40 +105,40 @@ struct Cut<'a> {
 fn starts(kernels: &[u32]) -> Option<Vec<usize>> {
     let kernels = &kernels[..kernels.len().min(LONGEST)];
     let mut numbers = BTreeMap::<u32, usize>::new();
-    let mut places: Vec<Vec<usize>> = Vec::new();
+    let mut positions: Vec<Vec<usize>> = Vec::new();
     let tokens: Vec<usize> = kernels
         .iter()
         .enumerate()
-        .map(|(place, kernel)| {
-            let next = places.len();
+        .map(|(position, kernel)| {
+            let next = positions.len();
             let token = *numbers.entry(*kernel).or_insert(next);
             if token == next {
-                places.push(Vec::new());
+                positions.push(Vec::new());
             }
-            places[token].push(place);
+            positions[token].push(position);
             token
         })
         .collect();
-    let cuts: Vec<Cut<'_>> = candidates(&places, tokens.len())
+    let cuts: Vec<Cut<'_>> = candidates(&positions, tokens.len())
         .into_iter()
-        .filter_map(|(places_of_it, period)| {
-            let difference = difference(&tokens, places.len(), places_of_it)?;
-            let allowed = if places_of_it.len() > FEW { DIFFERENCE_OF_MANY } else { DIFFERENCE_OF_FEW };
-            (difference <= allowed).then_some(Cut { places: places_of_it, period, difference })
+        .filter_map(|(positions, period)| {
+            let difference = difference(&tokens, positions.len(), positions)?;
+            let allowed = if positions.len() > FEW { DIFFERENCE_OF_MANY } else { DIFFERENCE_OF_FEW };
+            (difference <= allowed).then_some(Cut { positions: positions, period, difference })
         })
         .collect();
     let least = cuts.iter().map(|cut| cut.difference).fold(f64::INFINITY, f64::min);
     cuts.iter()
         .filter(|cut| cut.difference <= 1.2 * least + 0.0005)
         .min_by(|a, b| a.period.cmp(&b.period).then(a.difference.total_cmp(&b.difference)))
-        .map(|cut| cut.places.to_vec())
+        .map(|cut| cut.positions.to_vec())
 }
 
 /// Kernels that may run once a step, those with the fewest launches first: where they run,
 /// and the median distance.
-fn candidates(places: &[Vec<usize>], length: usize) -> Vec<(&[usize], usize)> {
+fn candidates(positions: &[Vec<usize>], length: usize) -> Vec<(&[usize], usize)> {
     let mut by_count = BTreeMap::<usize, Vec<(f64, usize, &[usize])>>::new();
-    for list in places.iter().filter(|list| list.len() >= 3) {
+    for list in positions.iter().filter(|list| list.len() >= 3) {
         let mut gaps: Vec<usize> = list.windows(2).map(|pair| pair[1] - pair[0]).collect();
         gaps.sort_unstable();
         let period = gaps[gaps.len() / 2];
@@ -328,10 +327,10 @@ mod tests {
             let one = step(layers, 1);
             let mut all = one.repeat(1 + 2400 / one.len());
             let last = all.len() - one.len();
-            for place in wrong {
+            for at in wrong {
                 // Within the pieces: what is at the edges must be known.
-                let place = one.len() + place % (last - one.len());
-                all[place] = 1 + all[place] % 3;
+                let at = one.len() + at % (last - one.len());
+                all[at] = 1 + all[at] % 3;
             }
             if let Some(found) = starts(&all) {
                 let mut gaps = gaps(&found);

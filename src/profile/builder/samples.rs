@@ -9,8 +9,7 @@ use super::nest::{LOADER, Nesting, updates};
 use super::options::ModelInput;
 use crate::op::{Form, Name, name};
 use crate::profile::Shape;
-use crate::trace::steps::Span;
-use crate::trace::{RangeKind, Trace};
+use crate::trace::{RangeKind, Span, Trace};
 
 /// What a step is made of, in means over the steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub(super) struct Samples {
 }
 
 impl Parts {
-    pub(super) fn of(trace: &Trace, nesting: &Nesting, spans: &[Span]) -> Self {
+    fn new(trace: &Trace, nesting: &Nesting, spans: &[Span]) -> Self {
         let inside = |time: f64| spans.iter().any(|span| (span.start..span.end).contains(&time));
         let mean = |count: usize| (count as f64 / spans.len().max(1) as f64).round() as u64;
         let updates = updates(trace);
@@ -73,7 +72,7 @@ pub(super) fn samples(
     spans: &[Span],
     model: Option<&ModelInput>,
 ) -> Option<Result<Samples, String>> {
-    let parts = Parts::of(trace, nesting, spans);
+    let parts = Parts::new(trace, nesting, spans);
     if let Some(model) = model {
         return Some(of_model(&as_recorded(model, trace, nesting, spans.first()), &parts));
     }

@@ -9,8 +9,7 @@ use super::options::{Import, ImportOptions, Summary};
 use super::{group, timing, update, workload};
 use crate::op::name::{self, is_autograd_node};
 use crate::profile::{Phase, Profile, Recording};
-use crate::trace::steps::Span;
-use crate::trace::{Fault, Range, RangeKind, StepMarks, Trace};
+use crate::trace::{Fault, Range, RangeKind, Span, StepMarks, Trace};
 use crate::units::Micros;
 
 /// Makes a profile without origin: the operators that do work, with their shapes.

@@ -3,8 +3,7 @@
 use super::join::Joined;
 use crate::profile::Phase;
 use crate::regress::quantile;
-use crate::trace::steps::Span;
-use crate::trace::{Trace, WorkKind};
+use crate::trace::{Span, Trace, WorkKind};
 
 /// What the device did for one step.
 #[derive(Debug, Clone, Default)]
@@ -182,7 +181,7 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    pub(super) fn of(trace: &Trace, device: u32) -> Self {
+    pub(super) fn new(trace: &Trace, device: u32) -> Self {
         let mut all: Vec<(f64, f64)> =
             trace.work.iter().filter(|event| event.device == device).map(|event| (event.start, event.end)).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -13,8 +13,7 @@ use std::collections::BTreeMap;
 use super::nest::{makers, passes, updates};
 use crate::op::name;
 use crate::profile::{DType, Operation, Phase, Shape};
-use crate::trace::steps::Span;
-use crate::trace::{Range, RangeKind, Tensors, Trace};
+use crate::trace::{Range, RangeKind, Span, Tensors, Trace};
 
 /// Tensors of a list that are listed one by one; a longer list is one tensor of as many elements.
 const TENSORS: usize = 500;

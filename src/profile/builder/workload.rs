@@ -7,8 +7,7 @@ use super::options::ImportOptions;
 use super::samples::{first_layer, samples};
 use crate::op::{self, name};
 use crate::profile::{DType, Mode, Operation, Phase, Precision, Shape, Workload};
-use crate::trace::Trace;
-use crate::trace::steps::Span;
+use crate::trace::{Span, Trace};
 
 /// What the trace and the caller say about the workload.
 pub(super) fn workload(

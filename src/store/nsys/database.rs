@@ -167,6 +167,16 @@ impl Texts<'_> {
     }
 }
 
+/// A whole number by the name of its column, which this version may not have.
+pub(super) fn named(row: &Row<'_>, column: &str) -> Option<i64> {
+    whole(row, row.as_ref().column_index(column).ok()?).ok().flatten()
+}
+
+/// A whole number from 0; nothing for one that is out of range.
+pub(super) fn unsigned<T: TryFrom<i64>>(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<T>> {
+    Ok(whole(row, at)?.and_then(|number| T::try_from(number).ok()))
+}
+
 /// A whole number, in whatever form it stands; nothing for NULL and for a text.
 pub(super) fn whole(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<i64>> {
     Ok(match row.get_ref(at)? {

@@ -115,6 +115,15 @@ pub struct WorkRow<'a> {
     pub dynamic_memory: Option<u64>,
 }
 
+impl WorkRow<'_> {
+    /// Work of which nothing but kind, times and origin is known.
+    pub const fn new(kind: WorkKind, start: i64, end: i64, correlation: u64, device: u32) -> Self {
+        let (grid, block, registers) = (None, None, None);
+        let (static_memory, dynamic_memory) = (None, None);
+        Self { name: "", kind, start, end, correlation, device, grid, block, registers, static_memory, dynamic_memory }
+    }
+}
+
 /// A fault of the source, in words that name the place.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -232,10 +232,10 @@ fn element(number: u64) -> Option<DType> {
 
 /// `[[M, N], [N, K]]`, or with the shared extents in front.
 fn product(left: &Shape, right: &Shape, dot: &Dot) -> Option<Operator> {
-    let at = |shape: &Shape, places: &[u64]| -> Option<u64> {
-        places
-            .iter()
-            .try_fold(1_u64, |product, place| product.checked_mul(*shape.extents.get(usize::try_from(*place).ok()?)?))
+    let at = |shape: &Shape, dimensions: &[u64]| -> Option<u64> {
+        dimensions.iter().try_fold(1_u64, |product, dimension| {
+            product.checked_mul(*shape.extents.get(usize::try_from(*dimension).ok()?)?)
+        })
     };
     let all = |shape: &Shape| shape.extents.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent));
     let batch = at(left, &dot.left_batch)?;
@@ -286,8 +286,8 @@ fn convolution(
 ) -> Option<Operator> {
     let layout = instruction.layout.as_ref()?;
     let ordered = |shape: &Shape, [first, second]: [u64; 2], space: &[u64]| -> Option<Vec<u64>> {
-        let at = |place: u64| shape.extents.get(usize::try_from(place).ok()?).copied();
-        [first, second].iter().chain(space).map(|place| at(*place)).collect()
+        let at = |dimension: u64| shape.extents.get(usize::try_from(dimension).ok()?).copied();
+        [first, second].iter().chain(space).map(|dimension| at(*dimension)).collect()
     };
     let input_dims = ordered(input, layout.input, &layout.input_space)?;
     let weight_dims = ordered(weight, layout.kernel, &layout.kernel_space)?;

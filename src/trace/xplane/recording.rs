@@ -198,11 +198,11 @@ impl<'a> Recording<'a> {
         }
         let Some((main, _)) = times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
         let own = || self.events.iter().filter(|event| event.program == main && event.operator.is_some());
-        let mut places: HashMap<(Option<u32>, u32), Vec<f64>> = HashMap::new();
+        let mut occurrences: HashMap<(Option<u32>, u32), Vec<f64>> = HashMap::new();
         for event in own() {
-            places.entry((event.operator, event.name)).or_default().push(event.start);
+            occurrences.entry((event.operator, event.name)).or_default().push(event.start);
         }
-        let starts = places.into_values().min_by(|a, b| {
+        let starts = occurrences.into_values().min_by(|a, b| {
             a.len()
                 .cmp(&b.len())
                 .then_with(|| a.first().copied().unwrap_or(0.0).total_cmp(&b.first().copied().unwrap_or(0.0)))
