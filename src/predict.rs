@@ -10,6 +10,7 @@ pub mod batches;
 pub mod blackbox;
 pub mod bundle;
 pub mod candidates;
+mod choice;
 mod communication;
 pub mod compare;
 pub mod decoded;
@@ -44,8 +45,8 @@ mod unshaped;
 pub mod warning;
 pub mod wave;
 
+pub use choice::predict;
 pub use communication::communicates;
-pub use compare::predict;
 pub use error::PredictError;
 pub use estimate::{
     Estimate, Fits, GpuFacts, MemoryFit, MethodShare, OperationPrediction, Prediction, Predictions, StepTime,

@@ -1,12 +1,13 @@
 //! Quantities with units, and the identifiers that several rooms share.
 //!
-//! Every quantity is a finite, non-negative `f64` in one unit that its name states; a
-//! value that is not is refused where it enters ([`QuantityError`]), so arithmetic inside
-//! the library never meets a NaN. Public signatures use these types in place of `f64`.
+//! Every quantity is a finite, non-negative `f64` in one unit that its name states, in every
+//! build: a value that is not is refused where it enters ([`QuantityError`]), there is no
+//! subtraction that could go below zero (`checked_sub`), and arithmetic that leaves these
+//! numbers stops the computation. Public signatures use these types in place of `f64`.
 
 use std::fmt;
 use std::iter::Sum;
-use std::ops::{Add, AddAssign, Div, Mul, Sub};
+use std::ops::{Add, AddAssign, Div, Mul};
 
 use serde::{Deserialize, Serialize};
 
@@ -88,11 +89,26 @@ macro_rules! quantity {
                 }
             }
 
-            /// For results of arithmetic on checked quantities: rounding below zero becomes
-            /// zero and an overflow the largest finite number, so the invariant always holds.
+            /// The result of arithmetic that may leave what the quantity can be: `None` where
+            /// it is negative, infinite or no number.
+            pub(crate) fn checked(value: f64) -> Option<Self> {
+                // Adding zero turns a negative zero into a positive one.
+                (value >= 0.0 && value.is_finite()).then_some(Self(value + 0.0))
+            }
+
+            /// The result of arithmetic that cannot leave it.
+            ///
+            /// # Panics
+            /// Where it did, in every build: a wrong number is not to be shown as a right one.
+            #[track_caller]
             pub(crate) fn known(value: f64) -> Self {
-                debug_assert!(!value.is_nan(), concat!($what, " computed as NaN"));
-                Self(if value > 0.0 { value.min(f64::MAX) } else { 0.0 })
+                assert!(value >= 0.0 && value.is_finite(), concat!($what, " computed as {} ", $unit), value);
+                Self(value + 0.0)
+            }
+
+            /// The difference; `None` where it would be negative.
+            pub fn checked_sub(self, other: Self) -> Option<Self> {
+                Self::checked(self.0 - other.0)
             }
 
             /// The number, in the unit of the type.
@@ -144,15 +160,7 @@ macro_rules! quantity {
             }
         }
 
-        /// Subtraction stops at zero: no quantity here can be negative.
-        impl Sub for $name {
-            type Output = Self;
-            fn sub(self, other: Self) -> Self {
-                Self::known(self.0 - other.0)
-            }
-        }
-
-        /// Scaling by a dimensionless factor, which must not be negative.
+        /// Scaling by a dimensionless factor, which must be finite and not negative.
         impl Mul<f64> for $name {
             type Output = Self;
             fn mul(self, factor: f64) -> Self {
@@ -451,8 +459,22 @@ mod tests {
     }
 
     #[test]
-    fn subtraction_stops_at_zero() {
-        assert_eq!(Hours::known(1.0) - Hours::known(2.0), Hours::ZERO);
+    fn a_difference_below_zero_is_none() {
+        assert_eq!(Hours::known(1.0).checked_sub(Hours::known(2.0)), None);
+        assert_eq!(Hours::known(2.0).checked_sub(Hours::known(0.5)), Some(Hours::known(1.5)));
+    }
+
+    /// In every build, not in debug builds alone.
+    #[test]
+    fn arithmetic_that_leaves_the_numbers_is_refused() {
+        for bad in [f64::NAN, f64::INFINITY, -1e-300] {
+            assert_eq!(Micros::checked(bad), None);
+            assert!(std::panic::catch_unwind(|| Micros::known(bad)).is_err(), "{bad}");
+        }
+        assert!(Micros::checked(-0.0).unwrap().get().is_sign_positive());
+        assert!(std::panic::catch_unwind(|| Bytes::known(1.0) / BytesPerSecond::ZERO).is_err());
+        assert!(std::panic::catch_unwind(|| Usd::known(1.0) * -1.0).is_err());
+        assert_eq!(Micros::known(1e300).get(), 1e300);
     }
 
     #[test]

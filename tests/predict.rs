@@ -5,7 +5,7 @@
 use habitat_tui::catalog::Catalog;
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::{
-    Fits, Method, Options, Precision, PredictError, Prediction, Predictions, StepTime, WarningKind, predict,
+    Estimate, Fits, Method, Options, Precision, PredictError, Prediction, Predictions, StepTime, WarningKind, predict,
 };
 use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
@@ -248,6 +248,26 @@ fn what_cannot_be_known_is_said() {
     let mut nothing = profile("v100-sxm2-16gb", "{}", r#"{"name": "my::op", "phase": "forward"}"#);
     nothing.origin = None;
     assert!(matches!(predict(&nothing, &catalog(), &Options::default()), Err(PredictError::NothingKnown { .. })));
+}
+
+/// It was shown as a prediction of 0 ms, or as a measurement of it.
+#[test]
+fn a_recorded_step_of_no_time_is_an_error() {
+    let zero = profile("v100-sxm2-16gb", r#"{"duration_us": 0}"#, PRODUCT);
+    let error = predict(&zero, &catalog(), &Options::default()).unwrap_err();
+    assert!(matches!(error, PredictError::NoTime { .. }), "{error}");
+    assert!(error.to_string().contains("takes 0 ms"));
+    let shapes = Options { ignore_origin: true, ..Options::default() };
+    assert!(predict(&zero, &catalog(), &shapes).is_ok());
+}
+
+/// It came out as 1.8e308 samples a second.
+#[test]
+fn a_throughput_without_an_upper_end_has_none() {
+    let step = Estimate::with_band(Micros::new(1000.0).unwrap(), 1.23, Method::HabitatMlp);
+    let rate = step.throughput(32).unwrap();
+    assert_eq!((rate.mid.get(), rate.high), (32_000.0, None));
+    assert_eq!(Estimate::with_band(Micros::ZERO, 0.1, Method::Roofline).throughput(32), None);
 }
 
 #[test]

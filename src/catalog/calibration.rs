@@ -235,7 +235,7 @@ impl Calibration {
             add("product.tflops", Some(product.tflops));
         }
         for (key, Spread { median, low, high, .. }) in spreads {
-            let sound = [median, low, high].iter().all(|value| value.is_finite() && *value > 0.0);
+            let sound = [median, low, high].iter().all(|value| (1e-6..=1e9).contains(value));
             if !sound || low > median || median > high {
                 return Err(SpecError(format!(
                     "{key}: median {median}, low {low}, high {high}; they must be above 0 and in this order: low, median, high"
@@ -353,6 +353,7 @@ mod tests {
         };
         assert!(message("version = 1", "version = 2").contains("version 2: this program reads"));
         assert!(message("median = 2900.0", "median = -1.0").starts_with("bandwidth.copy_gbps: median -1"));
+        assert!(message("high = 2929.0", "high = 1e300").starts_with("bandwidth.copy_gbps"));
         assert!(message("median = 2900.0", "median = nan").starts_with("bandwidth.copy_gbps"));
         assert!(message("median = 700.0", "median = 1700.0").contains("in this order"));
         assert!(message("\"bf16\"", "\"int8\"").contains("product.dtype: \"int8\" is none of fp32, tf32"));

@@ -101,7 +101,7 @@ impl File {
             }
         }
         for matmul in &self.achieved_matmul {
-            positive("achieved_matmul.tflops", matmul.tflops, FlopsPerSecond::new)?;
+            positive("achieved_matmul.tflops", matmul.tflops, tera)?;
         }
         if let Some(streaming) = &self.streaming {
             let share = streaming.share;
@@ -133,7 +133,10 @@ impl File {
             // Zero is a statement here: the board has no NVLink.
             nvlink: self
                 .nvlink_gbps_bidirectional
-                .map(|gbps| giga(gbps).map_err(|error| SpecError(format!("nvlink_gbps_bidirectional: {error}"))))
+                .map(|gbps| {
+                    let zero = (gbps == 0.0).then_some(BytesPerSecond::ZERO);
+                    zero.map_or_else(|| positive("nvlink_gbps_bidirectional", gbps, giga), Ok)
+                })
                 .transpose()?,
             power: known("power_w", self.power_w, Watts::new)?,
             slug: self.slug,
@@ -194,7 +197,8 @@ fn tera(value: f64) -> Result<FlopsPerSecond, QuantityError> {
 
 fn positive<T>(key: &str, value: f64, make: impl Fn(f64) -> Result<T, QuantityError>) -> Result<T, SpecError> {
     match make(value) {
-        Ok(quantity) if value > 0.0 => Ok(quantity),
+        // Smaller figures are mistakes, and times by them would be infinite.
+        Ok(quantity) if value >= 1e-6 => Ok(quantity),
         _ => Err(SpecError(format!(
             "{key}: {value:?}; it must be a finite number above 0 that a GPU can have (leave the key out where it is not known)"
         ))),
@@ -257,6 +261,8 @@ sources = ["test"]
         );
         assert!(error("sm_count = 40", "sm_count = 0").contains("sm_count: 0"));
         assert!(error("= 320", "= -320").contains("memory_bandwidth_gbps: -320"));
+        // A bandwidth that makes every time infinite is none.
+        assert!(error("= 320", "= 1e-300").contains("memory_bandwidth_gbps: 1e-300"));
         assert!(error("= 320", "= nan").contains("memory_bandwidth_gbps: NaN"));
         assert!(error("= 320", "= \"fast\"").contains("memory_bandwidth_gbps"));
         assert!(error("max_warps_per_sm = 32\n", "").contains("all five or none"));

@@ -108,7 +108,7 @@ pub(super) fn apply(args: &GoalArgs, defaults: &PlanDefaults, goal: &mut Goal) {
     set(&mut assumptions.checkpoint_interval, args.checkpoint_interval.or(defaults.checkpoint_interval_hours));
     let gbps = args.allreduce_gbps.or(defaults.allreduce_gbps).filter(|&gbps| gbps > 0.0);
     assumptions.allreduce_bandwidth =
-        gbps.map(|gbps| BytesPerSecond::known(gbps * 1e9)).or(assumptions.allreduce_bandwidth);
+        gbps.and_then(|gbps| BytesPerSecond::new(gbps * 1e9).ok()).or(assumptions.allreduce_bandwidth);
 }
 
 fn set<T>(place: &mut T, value: Option<T>) {

@@ -117,7 +117,7 @@ impl Prepared {
         let later = Self::limit(Some(deadline + Hours::known(1.0)), plan.goal.budget);
         let (_, found) = self.found(Objective::Cost, &later)?;
         let cost: Usd = found.iter().map(|(c, useful)| self.configurations[*c].ranges(*useful).1.mid).sum();
-        Some(total.cost.mid - cost)
+        Some(total.cost.mid.checked_sub(cost).unwrap_or_default())
     }
 
     pub(super) fn limit(deadline: Option<Hours>, budget: Option<Usd>) -> Limit {

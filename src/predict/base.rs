@@ -67,8 +67,9 @@ impl Base {
         let busy = profile.step.as_ref().and_then(|step| step.device_busy).unwrap_or(sum + communicating);
         let busy = profile.measured_step().map_or(busy, |step| busy.min(step));
         let overlap = if sum.get() > 0.0 { (busy / sum).min(1.0) } else { 1.0 };
-        let host_idle = profile.measured_step().map_or(Micros::ZERO, |step| step - busy);
-        let exposed = if communicating.get() > 0.0 { busy - sum * overlap } else { Micros::ZERO };
+        let host_idle = profile.measured_step().map_or(Micros::ZERO, |step| step.checked_sub(busy).unwrap_or_default());
+        let exposed =
+            if communicating.get() > 0.0 { busy.checked_sub(sum * overlap).unwrap_or_default() } else { Micros::ZERO };
         let exposed = profile.measured_step().map(|_| exposed);
         let doubt = communication.as_ref().zip(exposed).map(|(of, exposed)| of.doubt(exposed, host_idle));
         let warnings = communication.map_or_else(Vec::new, |communication| communication.warnings(exposed));

@@ -5,10 +5,14 @@
 //! with the memory and the largest batch that fits.
 
 pub mod curve;
+mod error;
 pub mod rebatch;
+pub mod scaled;
 pub mod spread;
 pub mod sweep;
 
 pub use curve::{BatchCurve, BatchPoint, BatchTime, Bend, CurveError, Place};
+pub use error::SweepError;
+pub use scaled::{ScaledShapes, with_scaling_range};
 pub use spread::Regime;
-pub use sweep::{Basis, FamilyLine, GpuSweep, Sweep, SweepError, SweepRow, sweep};
+pub use sweep::{Basis, FamilyLine, GpuSweep, Sweep, SweepRow, sweep};

@@ -199,7 +199,11 @@ fn prediction(
     let estimate = step.as_estimate();
     Prediction {
         gpu: GpuFacts::new(gpu),
-        shares: vec![MethodShare { method: estimate.method, device_time: step.mid() - host_idle, share: 1.0 }],
+        shares: vec![MethodShare {
+            method: estimate.method,
+            device_time: step.mid().checked_sub(host_idle).unwrap_or_default(),
+            share: 1.0,
+        }],
         step,
         throughput: estimate.throughput(totals.batch_size),
         host_idle,
@@ -225,9 +229,9 @@ pub struct BlackBoxStep {
 }
 
 impl BlackBoxStep {
-    fn new(mid: f64, range: Range, unfamiliar: f64, is_floored: bool) -> Self {
+    fn new(mid: f64, range: Range, unfamiliar: f64, is_floored: bool) -> Option<Self> {
         let [low, high] = range.factors(unfamiliar);
-        let time = Estimate::with_factors(Micros::known(mid), low, high, Method::BlackBox);
-        Self { time, unfamiliar, is_floored }
+        let time = Estimate::with_factors(Micros::checked(mid)?, low, high, Method::BlackBox);
+        Some(Self { time, unfamiliar, is_floored })
     }
 }

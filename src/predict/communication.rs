@@ -74,7 +74,7 @@ impl Communication {
     /// By how much the step alone may be shorter and longer than the recorded one less what
     /// was not hidden, where the device waited so long besides.
     pub(super) fn doubt(&self, exposed: Micros, waiting: Micros) -> Doubt {
-        let hidden = self.total - exposed;
+        let hidden = self.total.checked_sub(exposed).unwrap_or_default();
         Doubt { less: if self.is_timed { hidden.min(waiting) } else { waiting }, more: exposed }
     }
 
@@ -114,13 +114,17 @@ pub(super) struct Doubt {
 impl Doubt {
     /// The measured step less what was not hidden, as a range.
     pub(super) fn derived(self, recorded: Micros) -> Estimate {
-        let mid = recorded - self.more;
-        Estimate { range: Range { low: mid - self.less, mid, high: recorded }, method: Method::Derived }
+        let less = |time: Micros, by: Micros| time.checked_sub(by).unwrap_or_default();
+        let mid = less(recorded, self.more);
+        Estimate { range: Range { low: less(mid, self.less), mid, high: recorded }, method: Method::Derived }
     }
 
     /// The same in the range of a prediction from such a step.
     pub(super) fn widened(self, step: Estimate) -> Estimate {
         let Range { low, mid, high } = step.range;
-        Estimate { range: Range { low: low - self.less, mid, high: high + self.more }, ..step }
+        Estimate {
+            range: Range { low: low.checked_sub(self.less).unwrap_or_default(), mid, high: high + self.more },
+            ..step
+        }
     }
 }

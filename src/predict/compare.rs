@@ -3,216 +3,23 @@
 //!
 //! The one with the smallest validated error is taken, but [`MethodChoice::Auto`] gives way
 //! only to an error that rests on [`ENOUGH`] steps or more and is smaller by [`MARGIN`], and
-//! then [`predict`] takes that one too. Methods whose ranges have no
+//! then [`predict`](super::predict) takes that one too. Methods whose ranges have no
 //! value in common contradict each other, and that is said.
 
 use std::fmt::Write;
-use std::sync::LazyLock;
 
-use serde::Deserialize;
-
-use super::decoded::Decoded;
+pub use super::choice::{ENOUGH, Known, MARGIN, Validated, validated};
+use super::choice::{gives_way, percent, validated_lines};
 use super::engine::Prepared;
 use super::error::PredictError;
-use super::estimate::{Estimate, GpuFacts, Prediction, Predictions, StepTime};
-use super::kernelwise::{Judged, KernelWise};
-use super::method::{COVERED, Method, MethodChoice};
+use super::estimate::{Estimate, GpuFacts, Prediction, StepTime};
+use super::method::{COVERED, MethodChoice};
 use super::options::Options;
 use super::origin::origin;
-use super::unshaped::Unshaped;
 use super::warning::Warning;
-use crate::catalog::{Catalog, GpuSpec};
-use crate::profile::{Mode, Origin, Profile, Workload};
-use crate::units::{GpuSlug, Micros};
-
-/// Fewer judged steps do not move the choice away from the default method.
-pub const ENOUGH: u32 = 20;
-/// The part of the default method's error that another's has to stay below: the mean of
-/// twenty errors varies by about a sixth from sample to sample.
-pub const MARGIN: f64 = 0.75;
-
-/// The mean absolute relative error of whole steps that a method was not fitted to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Validated {
-    /// 0.07 = 7 %.
-    pub error: f64,
-    /// On how many steps.
-    pub steps: u32,
-    /// Which.
-    pub on: String,
-}
-
-/// What is known of a profile's step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
-    /// Shapes alone, or what was measured is ignored.
-    Shapes,
-    /// A measured step, its operators measured apart or without their launches.
-    Step,
-    /// A trace: operators measured within the step, with the launches of their kernels.
-    Trace,
-    /// A measured step without the shapes of its operators.
-    Unshaped,
-}
-
-impl Known {
-    /// Of a profile with these options.
-    pub fn of(profile: &Profile, origin: Option<&GpuSpec>, options: &Options) -> Self {
-        if options.ignore_origin || origin.is_none() {
-            return Self::Shapes;
-        }
-        if Unshaped::of(&Decoded::all(profile)).is_some() {
-            return Self::Unshaped;
-        }
-        let mut kernels = profile.operations.iter().flat_map(|operation| &operation.kernels);
-        if kernels.any(|kernel| kernel.grid.is_some()) { Self::Trace } else { Self::Step }
-    }
-
-    const fn words(self) -> &'static str {
-        match self {
-            Self::Shapes => "from shapes alone",
-            Self::Step => "from the step measured on another GPU",
-            Self::Trace => "from a trace of another GPU",
-            Self::Unshaped => "from a step of another GPU without shapes",
-        }
-    }
-}
-
-/// What the workshop printed of every method on the same steps (`models/methods.json`). Every
-/// GPU was judged by models that were trained without it.
-#[derive(Deserialize)]
-struct Evaluation {
-    rows: Vec<Figure>,
-}
-
-/// The errors of a method on a group of steps.
-#[derive(Deserialize)]
-struct Figure {
-    group: String,
-    method: String,
-    pairs: u32,
-    mean_absolute_error: f64,
-}
-
-static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
-    let json = include_str!("../../models/methods.json");
-    serde_json::from_str::<Evaluation>(json).expect("a test reads the shipped file").rows
-});
-
-/// What the shipped models and rules were found to err by on GPUs they had not seen; `None`
-/// where that was not judged. Fitted lines carry their own errors.
-pub fn validated(method: MethodChoice, known: Known, mode: Mode) -> Option<Validated> {
-    let (group, what) = match known {
-        Known::Shapes => (format!("{mode}, shapes alone"), format!("{mode} steps")),
-        Known::Step => (format!("{mode}, measured elsewhere"), format!("{mode} steps")),
-        Known::Trace => ("trace, recorded elsewhere".to_owned(), "steps".to_owned()),
-        Known::Unshaped => return None,
-    };
-    let Figure { pairs, mean_absolute_error, .. } =
-        FIGURES.iter().find(|figure| figure.group == group && figure.method == method.name())?;
-    Some(Validated { error: *mean_absolute_error, steps: *pairs, on: format!("{what} {}", known.words()) })
-}
-
-/// What fitted lines were found to err by: where the GPU is among those measured, on its own
-/// steps of networks left out, else on GPUs left out.
-fn validated_lines(method: MethodChoice, lines: &KernelWise, gpu: &GpuSlug, mode: Mode) -> Option<Validated> {
-    let method = match method {
-        MethodChoice::KernelWise => Method::KernelWise,
-        MethodChoice::LayerWise => Method::LayerWise,
-        MethodChoice::EndToEnd => Method::EndToEnd,
-        _ => return None,
-    };
-    let on = lines.gpus.contains_key(gpu).then_some(gpu);
-    let is_asked = |it: &&Judged| (it.gpu.as_ref(), it.method, it.mode) == (on, method, mode);
-    let Judged { error, steps, .. } = lines.errors.iter().find(is_asked)?;
-    let of = on.map_or_else(|| "GPUs left out".to_owned(), |gpu| format!("networks left out, on the {gpu}"));
-    Some(Validated { error: *error, steps: *steps, on: format!("{mode} steps of {of}") })
-}
-
-/// Whether the default method gives way to another: the error found rests on enough steps,
-/// and is smaller by more than chance makes it.
-fn gives_way(default: Option<&Validated>, other: &Validated) -> bool {
-    other.steps >= ENOUGH && default.is_none_or(|default| other.error < MARGIN * default.error)
-}
-
-/// The step of `profile` on every GPU asked for.
-///
-/// A GPU that is the origin of a profile with a measured step gets the measurement. With
-/// [`MethodChoice::Auto`], fitted lines take the default method's place on GPUs where they
-/// were found to err clearly less ([`compare`](mod@compare)).
-///
-/// # Errors
-/// [`PredictError`] where the origin or a target is not in the catalog, or nothing is
-/// known of any operation.
-pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
-    let stripped = options.ignore_origin.then(|| profile.without_origin());
-    let prepared = Prepared::new(profile, stripped.as_ref());
-    let mut answers = prepared.predict(catalog, options)?;
-    if options.method != MethodChoice::Auto || options.kernel_wise.is_none() || options.precision.is_some() {
-        return Ok(answers);
-    }
-    let origin = origin(profile, catalog, options)?;
-    let targets: Vec<&GpuSpec> = answers
-        .predictions
-        .iter()
-        .filter(|it| !it.step.is_of_origin())
-        .filter_map(|it| catalog.get(&it.gpu.slug))
-        .collect();
-    let instead = lines_instead(profile, origin, &targets, options);
-    if instead.is_empty() {
-        return Ok(answers);
-    }
-    let method = MethodChoice::KernelWise;
-    let targets = instead.iter().map(|(slug, _)| slug.clone()).collect();
-    let by_lines = prepared.predict(catalog, &Options { targets, method, ..options.clone() })?;
-    for ((_, why), mut prediction) in instead.into_iter().zip(by_lines.predictions) {
-        if prediction.by_fitted_lines() < COVERED {
-            continue;
-        }
-        prediction.notes.insert(0, why);
-        if let Some(place) = answers.predictions.iter_mut().find(|it| it.gpu.slug == prediction.gpu.slug) {
-            *place = prediction;
-        }
-    }
-    Ok(answers)
-}
-
-/// The GPUs on which fitted lines take the default method's place, and why.
-fn lines_instead(
-    profile: &Profile,
-    origin: Option<&GpuSpec>,
-    targets: &[&GpuSpec],
-    options: &Options,
-) -> Vec<(GpuSlug, String)> {
-    let Some(lines) = &options.kernel_wise else { return Vec::new() };
-    let known = Known::of(profile, origin, options);
-    if known == Known::Unshaped {
-        // Lines are in what shapes tell.
-        return Vec::new();
-    }
-    let mode = profile.workload.mode;
-    let default = validated(MethodChoice::Auto, known, mode);
-    targets
-        .iter()
-        .filter_map(|gpu| {
-            let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug, mode)?;
-            let behind = default.as_ref().map_or_else(|| "an error not judged".to_owned(), |it| percent(it.error));
-            gives_way(default.as_ref(), &found).then(|| {
-                let why = format!(
-                    "by fitted lines, {} off on {} {}, in place of the default's {behind}",
-                    percent(found.error),
-                    found.steps,
-                    found.on
-                );
-                (gpu.slug.clone(), why)
-            })
-        })
-        .collect()
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
+use crate::catalog::Catalog;
+use crate::profile::{Origin, Profile, Workload};
+use crate::units::Micros;
 
 /// Why a method cannot answer for a profile; `None` where it can.
 pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<&'static str> {
@@ -290,7 +97,7 @@ pub struct Comparison {
 /// choice, and is taken wherever it has an answer.
 ///
 /// # Errors
-/// Those of [`predict`] that no method gets around: an unknown origin or target, or nothing
+/// Those of [`predict`](super::predict) that no method gets around: an unknown origin or target, or nothing
 /// known of any operation.
 pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Comparison, PredictError> {
     let origin = origin(profile, catalog, options)?;
@@ -469,7 +276,10 @@ fn groups(mut all: Vec<(usize, &Estimate)>) -> Vec<Vec<(usize, &Estimate)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Layer;
+    use crate::catalog::{GpuSpec, Layer};
+    use crate::predict::choice::FIGURES;
+    use crate::predict::method::Method;
+    use crate::profile::Mode;
 
     fn on(answers: Vec<Option<(f64, f64, u32)>>) -> (Vec<Compared>, OnGpu) {
         let path = format!("{}/catalog/t4.toml", env!("CARGO_MANIFEST_DIR"));

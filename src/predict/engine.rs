@@ -45,6 +45,9 @@ impl<'a> Prepared<'a> {
             return by_totals(self.recorded, catalog, options);
         }
         let Self { profile, decoded, .. } = self;
+        if profile.measured_step() == Some(Micros::ZERO) {
+            return Err(PredictError::NoTime { workload: text::clean(&profile.workload.name, 60) });
+        }
         let origin = origin(profile, catalog, options)?.map(Rates::new);
         let origin = origin.as_ref();
         let targets: Vec<Rates<'_>> = if options.targets.is_empty() {

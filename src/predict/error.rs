@@ -34,6 +34,14 @@ pub enum PredictError {
         /// The workload.
         workload: String,
     },
+    /// A recorded step of no length.
+    #[error(
+        "the recorded step of {workload:?} takes 0 ms, as no step does; record it again, correct step.duration_us, or drop what was measured with --ignore-origin"
+    )]
+    NoTime {
+        /// The workload.
+        workload: String,
+    },
     /// Habitat's networks asked for, but none given.
     #[error(
         "no weights of Habitat's networks were given; train them with `habitat-lab train --habitat` (models/lab in the sources)"

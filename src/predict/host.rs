@@ -51,7 +51,7 @@ pub(super) fn paced(
     let was_bound = base.host_idle / recorded >= WAITING;
     let mut step = predicted;
     if was_bound || is_bound {
-        let device = (step.range.mid - waiting) * (step.range.low / step.range.mid);
+        let device = step.range.mid.checked_sub(waiting).unwrap_or_default() * (step.range.low / step.range.mid);
         step.range.low = step.range.low.min(device);
     }
     if is_bound {

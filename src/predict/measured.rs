@@ -197,7 +197,7 @@ mod tests {
         let measured: Vec<Operation> = (0..6).map(|n| product(1024 << (n % 3), 2048, 1024 << (n / 3))).collect();
         let asked = [product(3072, 2048, 1024), product(1500, 4096, 2048)];
         let before = times(&models, &asked, &gpu);
-        let slow = |time: Micros| (time - Micros::known(13.0)) * 1.4 + Micros::known(13.0);
+        let slow = |time: Micros| time.checked_sub(Micros::known(13.0)).unwrap() * 1.4 + Micros::known(13.0);
         let predicted = times(&models, &measured, &gpu);
         let measurements: Vec<Measurement<'_>> = measured
             .iter()

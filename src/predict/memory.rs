@@ -229,14 +229,14 @@ impl MemoryLine {
             Some(states) => (states, Source::Parameters),
             None => (Bytes::ZERO, Source::Proportional),
         };
-        Some(Self { fixed, per_sample: (peak - fixed) * (1.0 / batch.max(1) as f64), source, peaks })
+        Some(Self { fixed, per_sample: peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64), source, peaks })
     }
 
     /// Through upper estimates (context of the process included) at two batch sizes.
     pub fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
         let context = Bytes::known(CONTEXT_BYTES);
-        let line =
-            Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, (most - context).get()))).ok()?;
+        let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
+        let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
         let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
         Some(Self { fixed, per_sample, source: Source::AtMost, peaks: MemorySource::Computed })
     }
@@ -362,7 +362,7 @@ fn activations(operations: &[Operation], training: bool) -> Option<Bytes> {
     } else {
         0.0
     };
-    Some(Bytes::known(kept + 2.0 * largest))
+    Bytes::checked(kept + 2.0 * largest)
 }
 
 #[cfg(test)]

@@ -64,6 +64,8 @@ pub fn scaled_step(
         return Ok(ScaledStep { step: *single, exposed: Micros::ZERO, why: "one GPU, no communication".to_owned() });
     }
     let n = f64::from(gpus);
+    // Less than a byte a second is none.
+    let measured = measured.filter(|rate| rate.get() >= 1.0);
     let straggler = 1.0 + STEP_NOISE * (2.0 * n.ln()).sqrt();
     if workload.mode == Mode::Inference {
         let range = Range { high: single.range.high * straggler, ..single.range };
@@ -76,7 +78,7 @@ pub fn scaled_step(
     let moved = gradients * (2.0 * (n - 1.0) / n);
 
     let link = measured.unwrap_or(gpu.link.bus.value);
-    let overlapped = (moved / link) - single.range.low * BACKWARD_SHARE;
+    let overlapped = (moved / link).checked_sub(single.range.low * BACKWARD_SHARE).unwrap_or_default();
     let last_bucket = Bytes::known(BUCKET_BYTES).min(gradients) * (2.0 * (n - 1.0) / n) / link;
     let effective = measured.unwrap_or(gpu.link.effective.value);
     let exposed = moved / effective;

@@ -86,7 +86,7 @@ pub fn scale_kernel(
         registers_per_thread: kernel.registers_per_thread.map_or(0, u64::from),
         shared_memory_bytes: kernel.shared_memory_bytes().unwrap_or(0),
     };
-    let blocks = kernel.blocks()? as f64;
+    let blocks = kernel.blocks().filter(|blocks| *blocks > 0)? as f64;
     let (origin_blocks, destination_blocks) = (blocks_per_sm(origin, needs)?, blocks_per_sm(destination, needs)?);
     // A kernel that ran on the origin had at least one block there, whatever the limits say.
     let wave = |gpu: &crate::catalog::GpuSpec, per_sm: u64| f64::from(gpu.sm_count) * per_sm.max(1) as f64;

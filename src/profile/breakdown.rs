@@ -114,7 +114,7 @@ impl Breakdown {
         let busy_idle = profile.measured_step().map(|step| {
             let recorded = profile.step.as_ref().and_then(|step| step.device_busy);
             let busy = recorded.unwrap_or(total).min(step);
-            BusyIdle { step, busy, idle: step - busy, recorded: recorded.is_some() }
+            BusyIdle { step, busy, idle: step.checked_sub(busy).unwrap_or_default(), recorded: recorded.is_some() }
         });
         let unmeasured = profile.operations.iter().filter(|operation| operation.device_time.is_none()).count();
         Self { total, phases, busy_idle, unmeasured }

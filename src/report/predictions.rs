@@ -225,6 +225,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
     for prediction in &predictions.predictions {
         let step = prediction.step.as_estimate();
         let value = best_value(prediction, prices);
+        let known = Some(step.range).filter(|range| range.mid.get() > 0.0);
         let range = if prediction.step.is_measured() && step.range.low == step.range.high {
             "measured".to_owned()
         } else {
@@ -232,10 +233,10 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         };
         let mut row = vec![
             Cell::text(&prediction.gpu.slug),
-            Cell::new(format::time(step.range.mid), step.range.mid.get()),
-            Cell::text(range),
-            Cell::text(step.range.low.get()),
-            Cell::text(step.range.high.get()),
+            Cell::maybe(known, |known| Cell::new(format::time(known.mid), known.mid.get())),
+            Cell::maybe(known, |_| Cell::text(range)),
+            Cell::maybe(known, |known| Cell::text(known.low.get())),
+            Cell::maybe(known, |known| Cell::text(known.high.get())),
             Cell::text(step.method),
             Cell::maybe(prediction.throughput.as_ref(), |rate| {
                 Cell::new(format::number(rate.mid.get()), rate.mid.get())

@@ -366,7 +366,7 @@ proptest! {
             let cost = point.cost.mid.get();
             let later = at(point.hours.mid + hair).expect("the point itself is a plan");
             prop_assert!(later <= cost * (1.0 + 1e-6), "{later} {point:?}");
-            if let Some(earlier) = at(point.hours.mid - hair) {
+            if let Some(earlier) = at(point.hours.mid.checked_sub(hair).unwrap_or_default()) {
                 prop_assert!(earlier >= cost * (1.0 - 1e-6), "{earlier} {point:?}");
             }
         }

@@ -7,13 +7,15 @@
 //! ([`rebatch`]); operation by operation the time at the recorded batch times the ratio of
 //! the two predictions from shapes, what the device waits for the host taken over unchanged.
 
-use super::curve::{BatchCurve, BatchPoint, CurveError, Place};
-use super::rebatch::{RebatchError, Rebatched, rebatch};
+use super::curve::{BatchCurve, BatchPoint, Place};
+use super::error::SweepError;
+use super::rebatch::rebatch;
+use super::scaled::{ScaledShapes, with_scaling_range};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::op::{Family, family};
-use crate::predict::compare::predict;
+use crate::predict::choice::predict;
 use crate::predict::error::PredictError;
-use crate::predict::estimate::{Estimate, GpuFacts, MemoryFit, Prediction, StepTime};
+use crate::predict::estimate::{Estimate, GpuFacts, MemoryFit, Prediction};
 use crate::predict::memory::{MemoryLine, MemoryNeed};
 use crate::predict::method::Method;
 use crate::predict::options::Options;
@@ -23,52 +25,7 @@ use crate::predict::warning::{Warning, distinct};
 use crate::profile::{Profile, Workload};
 use crate::regress::line::{Line, Point};
 use crate::text;
-use crate::units::{Micros, OpenRange, Range, SamplesPerSecond};
-
-/// What the error of a step from scaled shapes is, as ln(measured ÷ predicted) at the ends of
-/// the 80 and 90 % ranges, one doubling or halving of the batch away: on 45 pairs of measured
-/// steps of one network on one GPU (`NeuSight`'s, 7 GPUs; `habitat-lab evaluate batches … --steps`)
-/// these hold 87 and 93 % at one doubling and all at two, where the errors are hardly larger:
-/// the ranges grow with the root of the doublings.
-const BY_SHAPES: [f64; 2] = [0.08, 0.11];
-
-/// Why there is no sweep.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum SweepError {
-    /// No profile at all.
-    #[error("no profile")]
-    Nothing,
-    /// A profile without its batch size.
-    #[error(
-        "{0}: the batch size of the recording is not known; give it with --batch-size (one file), or correct the file"
-    )]
-    NoBatch(String),
-    /// Profiles that are not of one workload.
-    #[error(
-        "{first} and {other} differ in {what}: {of_first} and {of_other}; a line goes through steps of one workload, recorded alike"
-    )]
-    Differ {
-        /// The first profile's name.
-        first: String,
-        /// The other one's.
-        other: String,
-        /// In what.
-        what: &'static str,
-        /// The first one's value.
-        of_first: String,
-        /// The other one's.
-        of_other: String,
-    },
-    /// A profile cannot be predicted.
-    #[error(transparent)]
-    Predict(#[from] PredictError),
-    /// No line.
-    #[error("{0}: {1}")]
-    Curve(String, CurveError),
-    /// The one profile cannot be scaled.
-    #[error(transparent)]
-    Rebatch(#[from] RebatchError),
-}
+use crate::units::{Micros, OpenRange, SamplesPerSecond};
 
 /// What a sweep rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -289,8 +246,8 @@ fn busy(prediction: &Prediction, profile: &Profile) -> Option<Micros> {
     if prediction.step.is_measured() {
         return profile.step.as_ref().and_then(|step| step.device_busy);
     }
-    let busy = prediction.step.mid() - prediction.host_idle;
-    Some(busy).filter(|_| prediction.host_idle.get() > 0.0)
+    let busy = prediction.step.mid().checked_sub(prediction.host_idle);
+    busy.filter(|_| prediction.host_idle.get() > 0.0)
 }
 
 fn by_line(
@@ -370,94 +327,6 @@ fn families(predictions: &[(u64, &Prediction)], profiles: &[(u64, &Profile)]) ->
 
 fn row(batch: u64, step: Estimate, wide: [Micros; 2], prediction: &Prediction) -> SweepRow {
     SweepRow { batch, step, wide, throughput: step.throughput(batch), memory: prediction.memory.clone() }
-}
-
-/// What the shapes at another batch size say, with those at the recorded one.
-pub struct ScaledShapes {
-    scaled: Rebatched,
-    /// From shapes alone, by GPU: at the recorded batch size.
-    before: Vec<Prediction>,
-    /// At the other.
-    after: Vec<Prediction>,
-}
-
-impl ScaledShapes {
-    /// Both predictions from shapes alone, on the GPUs of `options`.
-    ///
-    /// # Errors
-    /// Where the profile cannot be scaled or predicted.
-    pub fn of(profile: &Profile, batch: u64, catalog: &Catalog, options: &Options) -> Result<Self, SweepError> {
-        let scaled = rebatch(profile, batch)?;
-        let alone = Options { ignore_origin: true, origin: None, ..options.clone() };
-        let bare = |profile: &Profile| -> Result<Vec<Prediction>, PredictError> {
-            Ok(predict(&profile.without_origin(), catalog, &alone)?.predictions)
-        };
-        Ok(Self { before: bare(profile)?, after: bare(&scaled.profile)?, scaled })
-    }
-
-    /// The step on GPU number `index`, from the prediction at the recorded batch size.
-    pub fn step(&self, index: usize, recorded: &Prediction) -> Estimate {
-        let (before, after) = (&self.before[index], &self.after[index]);
-        let (mut was, mut becomes) = (0.0, 0.0);
-        for ((of, before), after) in recorded.operations.iter().zip(&before.operations).zip(&after.operations) {
-            let Some(time) = &of.time else { continue };
-            let time = time.range.mid.get() * f64::from(of.count);
-            let ratio = match (&before.time, &after.time) {
-                (Some(before), Some(after)) if before.range.mid.get() > 0.0 => after.range.mid / before.range.mid,
-                _ => 1.0,
-            };
-            was += time;
-            becomes += time * ratio;
-        }
-        let step = recorded.step.as_estimate();
-        let idle = match &recorded.step {
-            StepTime::Measured { .. } => recorded.host_idle,
-            StepTime::Predicted(_) => recorded.host_idle.min(step.range.mid),
-        };
-        let device = step.range.mid - idle;
-        let ratio = if was > 0.0 { becomes / was } else { 1.0 };
-        let mid = device * ratio + idle;
-        let (low, high) = (step.range.low / step.range.mid, step.range.high / step.range.mid);
-        let method = match (step.method, after.step.as_estimate().method) {
-            (recorded, of_shapes) if recorded == of_shapes => recorded,
-            (Method::Measured | Method::LearnedRatio, Method::Learned) => Method::LearnedRatio,
-            (Method::Measured | Method::RooflineRatio, Method::Roofline) => Method::RooflineRatio,
-            _ => Method::Mixed,
-        };
-        Estimate { range: Range { low: mid * low, mid, high: mid * high }, method }
-    }
-
-    /// The part of the recorded time that no extent of the batch was found in.
-    fn note(&self, profile: &Profile) -> Option<String> {
-        let time = |index: &usize| profile.operations[*index].total_device_time().map_or(0.0, Micros::get);
-        let kept: Vec<usize> = (0..self.scaled.scaled.len()).filter(|index| !self.scaled.scaled[*index]).collect();
-        let all: f64 = (0..profile.operations.len()).map(|index| time(&index)).sum();
-        let of_time = if all > 0.0 {
-            format!(", {:.0} % of the measured device time", kept.iter().map(time).sum::<f64>() / all * 100.0)
-        } else {
-            String::new()
-        };
-        (!kept.is_empty()).then(|| {
-            format!(
-                "{} of {} operations have no batch in their shapes{of_time}: taken as they are",
-                kept.len(),
-                profile.operations.len()
-            )
-        })
-    }
-}
-
-/// A step from scaled shapes with the range of the step it starts from and of the scaling.
-pub fn with_scaling_range(step: &Estimate, recorded: u64, batch: u64) -> (Estimate, [Micros; 2]) {
-    let doublings = (batch as f64 / recorded as f64).log2().abs();
-    let ends = |by: f64| {
-        let of = |end: Micros| if end.get() > 0.0 { (end / step.range.mid).ln().abs() } else { f64::INFINITY };
-        let (below, above) = (of(step.range.low).hypot(by), of(step.range.high).hypot(by));
-        [step.range.mid * (-below).exp(), step.range.mid * above.exp()]
-    };
-    let [usual, wide] = BY_SHAPES.map(|by| ends(by * doublings.sqrt()));
-    let [low, high] = usual;
-    (Estimate { range: Range { low, mid: step.range.mid, high }, ..*step }, wide)
 }
 
 fn by_shapes(recorded: &Prediction, scaled: &[(u64, ScaledShapes)], index: usize, batch: u64) -> GpuSweep {

@@ -34,6 +34,9 @@ pub enum BetweenError {
     /// Black boxes of two batch sizes where pictures differ.
     #[error("the two black boxes have batch sizes {0} and {1}; between picture sizes they must have one")]
     Batches(u64, u64),
+    /// The interpolation gives no time above 0.
+    #[error("no step time comes out between the two sizes on {0}; the two black boxes are not of one program")]
+    NoTime(GpuSlug),
     /// A GPU whose growth was not fitted.
     #[error("the black-box model does not know how steps grow on {0}")]
     NoShape(GpuSlug),
@@ -71,7 +74,8 @@ pub fn between(
         let gpu = &small.gpu.slug;
         let shapes = model.sizes(gpu).ok_or_else(|| BetweenError::NoShape(gpu.clone()))?;
         let shape = if axis == Axis::Batch { shapes.batch } else { shapes.pixels };
-        predictions.push(one(small, large, shape, sizes.map(|size| size as f64), size as f64, batch));
+        let found = one(small, large, shape, sizes.map(|size| size as f64), size as f64, batch);
+        predictions.push(found.ok_or_else(|| BetweenError::NoTime(gpu.clone()))?);
     }
     let mut workload = small.workload.clone();
     workload.batch_size = Some(batch);
@@ -81,23 +85,31 @@ pub fn between(
     Ok(Predictions { workload, origin: small.origin.clone(), predictions, notes })
 }
 
-fn one(small: &Prediction, large: &Prediction, shape: Shape, sizes: [f64; 2], size: f64, batch: u64) -> Prediction {
+fn one(
+    small: &Prediction,
+    large: &Prediction,
+    shape: Shape,
+    sizes: [f64; 2],
+    size: f64,
+    batch: u64,
+) -> Option<Prediction> {
     let [from, to] = [small, large].map(|prediction| prediction.step.as_estimate());
     let at = |low: Micros, high: Micros| {
         let (small, large) = ((sizes[0], low.get()), (sizes[1], high.get()));
         let found = shape.polynomial.between(small, large, size);
-        found.or_else(|| MinMax::LINE.between(small, large, size)).unwrap_or_default()
+        found.or_else(|| MinMax::LINE.between(small, large, size))
     };
-    let mid = at(from.range.mid, to.range.mid);
+    let mid = at(from.range.mid, to.range.mid).filter(|mid| *mid > 0.0)?;
     // The ends' own ranges, and what sizes between deviate from the shape; independent.
     let spread = |end: f64| (end / mid - 1.0).hypot(shape.error);
-    let (below, above) = (spread(at(from.range.low, to.range.low)), spread(at(from.range.high, to.range.high)));
-    let time = Estimate::with_factors(Micros::known(mid), 1.0 - below, 1.0 + above, Method::BlackBox);
-    Prediction {
+    let end = |low, high| at(low, high).unwrap_or_default();
+    let (below, above) = (spread(end(from.range.low, to.range.low)), spread(end(from.range.high, to.range.high)));
+    let time = Estimate::with_factors(Micros::checked(mid)?, 1.0 - below, 1.0 + above, Method::BlackBox);
+    Some(Prediction {
         throughput: time.throughput(batch),
         shares: vec![MethodShare { method: Method::BlackBox, device_time: time.range.mid, share: 1.0 }],
         step: StepTime::Predicted(time),
         host_idle: Micros::ZERO,
         ..small.clone()
-    }
+    })
 }

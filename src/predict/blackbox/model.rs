@@ -219,10 +219,10 @@ impl Fitted<'_> {
             .targets
             .iter()
             .zip(left)
-            .map(|(target, left)| {
+            .filter_map(|(target, left)| {
                 let (mean, is_floored) = mean(anatomy, &target.factors);
-                let step = BlackBoxStep::new(mean * left.exp(), target.range, unfamiliar, is_floored);
-                (target.gpu.clone(), step)
+                let step = BlackBoxStep::new(mean * left.exp(), target.range, unfamiliar, is_floored)?;
+                Some((target.gpu.clone(), step))
             })
             .collect()
     }

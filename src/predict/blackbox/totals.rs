@@ -150,7 +150,7 @@ impl OperatorTotals {
         for time in kinds.values_mut() {
             *time = rounded(*time);
         }
-        let idle = busy.map(|busy| rounded(step - busy.min(step)));
+        let idle = busy.map(|busy| rounded(step.checked_sub(busy).unwrap_or_default()));
         Self::new(gpu, rounded(step), batch, idle, kinds)
     }
 

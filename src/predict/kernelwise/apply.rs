@@ -197,7 +197,7 @@ impl Lines<'_> {
             Some(own) => own.end_to_end.as_ref()?.line.at(operations),
             None => self.rated(self.model.across_steps.as_ref()?, operations, None),
         };
-        Some(Micros::known(time))
+        Micros::checked(time)
     }
 
     fn layer(&self, layer: &Layer, level: Level) -> Option<Answer> {
@@ -224,7 +224,7 @@ impl Lines<'_> {
                         sizes.push(layer.size(group.driver)?);
                     }
                     for (group, size) in groups.iter().zip(sizes) {
-                        answer.time += Micros::known(group.line.at(size));
+                        answer.time += Micros::checked(group.line.at(size))?;
                         answer.beyond = answer.beyond.max(size / group.largest.max(1.0));
                     }
                     answer.why = groups.iter().map(|group| name(group)).collect::<Vec<_>>().join("; ");
@@ -255,7 +255,7 @@ impl Lines<'_> {
         };
         let method = if level == Level::Kernels { Method::KernelWise } else { Method::LayerWise };
         let why = format!("{} of {} other GPUs by {}, with the {by}", layer.kind, line.gpus, line.driver);
-        Some(Answer { time: Micros::known(time), method, why, beyond: 0.0 })
+        Some(Answer { time: Micros::checked(time)?, method, why, beyond: 0.0 })
     }
 
     /// Microseconds by a line across GPUs.
@@ -282,7 +282,7 @@ fn by_layers(kind: &Kind, layer: &Layer) -> Option<Answer> {
     let line = kind.layers.as_ref()?;
     let size = layer.size(line.driver)?;
     Some(Answer {
-        time: Micros::known(line.line.at(size)),
+        time: Micros::checked(line.line.at(size))?,
         method: Method::LayerWise,
         why: format!("{} by {}", layer.kind, line.driver),
         beyond: size / line.largest.max(1.0),

@@ -126,8 +126,7 @@ impl KernelWise {
         self.across_steps.as_ref().map_or(Ok(()), |line| check_across(line, "across_steps"))?;
         for (name, ranges) in [("seen", self.seen), ("unseen", self.unseen)] {
             for spread in [ranges.kernel_wise, ranges.layer_wise, ranges.end_to_end, ranges.operation] {
-                let sound = |Spread { low, high, .. }: Spread| low > 0.0 && low <= high && high.is_finite();
-                ensure(spread.is_none_or(sound), name.to_owned(), "is no range")?;
+                ensure(spread.is_none_or(Spread::is_sound), name.to_owned(), "is no range")?;
             }
         }
         for (index, judged) in self.errors.iter().enumerate() {

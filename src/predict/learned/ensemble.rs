@@ -63,13 +63,14 @@ impl Ensemble {
         self.facts.boards.get(gpu.slug.as_str()).or_else(maker).copied().unwrap_or(0.0)
     }
 
+    /// The time of a query; `None` where its sizes are beyond what computes.
     pub(super) fn evaluate(
         &self,
         query: &Query<'_>,
         features: &Features,
         above: f64,
         corrected: Option<Corrected>,
-    ) -> LearnedTime {
+    ) -> Option<LearnedTime> {
         let facts = &self.facts;
         let offset = self.offset(query.gpu.rates.gpu) - corrected.map_or(0.0, |corrected| corrected.mean);
         let time = query.launch_us() + above / offset.exp();
@@ -91,13 +92,13 @@ impl Ensemble {
         // The models were trained in FP32.
         let is_far = distance > NEAR || query.is_other_precision();
         let widening = if query.is_other_precision() { widening * OTHER_PRECISION_WIDENING } else { widening };
-        LearnedTime {
-            time: Micros::known(time),
+        Some(LearnedTime {
+            time: Micros::checked(time)?,
             spread: spread.widened(widening),
             with_origin: with_origin.widened(widening),
             shared_deviation: if is_far { shared_deviation.max(FAR_SHARED) } else { shared_deviation },
             is_far,
-        }
+        })
     }
 
     /// How far the features lie outside those of training, in units of their range there.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::time::Spread;
+use crate::predict::mlp::ModelError;
 
 /// What was learned besides the networks, as it stands in the file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -57,4 +58,31 @@ pub struct StepFacts {
     pub shared_deviation: f64,
     /// Measured over predicted from an origin's step, board left out.
     pub with_origin: Option<Spread>,
+}
+
+/// Logs of factors beyond this are damage, and would make times infinite or nothing.
+const LARGEST_OFFSET: f64 = 20.0;
+
+impl ModelFacts {
+    /// Whether times can be computed from it.
+    pub(super) fn check(&self, model: &str) -> Result<(), ModelError> {
+        let mut offsets = self.boards.values().chain(self.makers.values());
+        let spreads = [self.seen, self.unseen, self.with_origin];
+        let sound = offsets.all(|offset| offset.abs() <= LARGEST_OFFSET)
+            && spreads.into_iter().flatten().all(Spread::is_sound)
+            && [self.host_us, self.shared_deviation].iter().all(|value| value.is_finite() && *value >= 0.0);
+        if sound { Ok(()) } else { Err(ModelError::Form(format!("facts: a figure of {model} cannot be"))) }
+    }
+}
+
+impl StepFacts {
+    /// Whether steps can be computed from it.
+    pub(super) fn check(&self) -> Result<(), ModelError> {
+        let mut factors = self.boards.values().chain(self.makers.values()).chain([&self.typical, &self.training]);
+        let spreads = [self.seen, self.unseen, self.with_origin];
+        let sound = factors.all(|factor| factor.is_finite() && *factor > 0.0)
+            && spreads.into_iter().flatten().all(Spread::is_sound)
+            && self.shared_deviation.is_finite();
+        if sound { Ok(()) } else { Err(ModelError::Form("facts: a figure of steps cannot be".to_owned())) }
+    }
 }

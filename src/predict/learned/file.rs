@@ -25,6 +25,7 @@ impl Models {
         if facts.version != VERSION {
             return Err(ModelError::Form(format!("version {}, this program reads {VERSION}", facts.version)));
         }
+        facts.steps.check()?;
         let mut ensembles = BTreeMap::new();
         for model in OperatorModel::ALL {
             let Some(facts) = facts.models.get(model.name()) else { continue };
@@ -52,6 +53,7 @@ impl Models {
             if facts.ranges.len() != model.width() || !facts.ranges.iter().all(ordered) {
                 return Err(ModelError::Form(format!("facts: the ranges of {} are not its features'", model.name())));
             }
+            facts.check(model.name())?;
             ensembles.insert(model, Ensemble { networks, facts: facts.clone() });
         }
         Ok(Self::new(ensembles, facts.steps))

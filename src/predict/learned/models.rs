@@ -215,7 +215,8 @@ impl Models {
             for ((key, features), above) in keys.into_iter().zip(&rows).zip(bounded) {
                 let Some(places) = asked.get(&key) else { continue };
                 let Some(query) = places.first().and_then(|&place| queries.get(place)) else { continue };
-                let time = ensemble.evaluate(query, features, above, self.corrections.of(model, query));
+                let corrected = self.corrections.of(model, query);
+                let Some(time) = ensemble.evaluate(query, features, above, corrected) else { continue };
                 for &place in places {
                     answers[place] = Some(time);
                 }

@@ -86,7 +86,7 @@ impl Query<'_> {
         let compute = flops / (self.rate.sustained.get() * share) * 1e6;
         let memory = moved * self.part.element_bytes / self.gpu.rates.streaming.value.get() * 1e6;
         Some(LearnedTime {
-            time: Micros::known(self.launch_us() + compute.max(memory)),
+            time: Micros::checked(self.launch_us() + compute.max(memory))?,
             spread: WIDE,
             with_origin: WIDE.widened(0.6),
             shared_deviation: 1.0,

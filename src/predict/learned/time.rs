@@ -17,6 +17,11 @@ pub struct Spread {
 }
 
 impl Spread {
+    /// Whether it is a range of factors.
+    pub fn is_sound(self) -> bool {
+        0.0 < self.low && self.low <= self.high && self.high.is_finite()
+    }
+
     /// Both ends moved away from 1 by a factor of their logarithms.
     #[must_use]
     pub fn widened(self, factor: f64) -> Self {
@@ -62,11 +67,6 @@ pub(super) fn sum(times: &[Option<LearnedTime>], parts: &[Part]) -> Option<Learn
         cases = cases.min(time.spread.cases);
     }
     let spread = |place: usize| Spread { low: lows[place] / total, high: highs[place] / total, cases };
-    (total > 0.0).then(|| LearnedTime {
-        time: Micros::known(total),
-        spread: spread(0),
-        with_origin: spread(1),
-        shared_deviation: near / total,
-        is_far,
-    })
+    let time = Micros::checked(total).filter(|time| time.get() > 0.0)?;
+    Some(LearnedTime { time, spread: spread(0), with_origin: spread(1), shared_deviation: near / total, is_far })
 }

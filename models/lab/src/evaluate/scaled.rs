@@ -5,7 +5,7 @@ use std::path::Path;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
-use habitat_tui::predict::batches::sweep::{ScaledShapes, sweep, with_scaling_range};
+use habitat_tui::predict::batches::{ScaledShapes, sweep, with_scaling_range};
 use habitat_tui::predict::{Options, Prediction, predict};
 use habitat_tui::profile::Profile;
 use habitat_tui::units::{GpuSlug, Micros};
