@@ -145,7 +145,7 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
 
 fn step(trace: &Trace, steps: &Steps, walls: &[Wall]) -> Step {
     let fold = |start: f64, pick: fn(f64, f64) -> f64| walls.iter().map(|wall| wall.duration).fold(start, pick);
-    let range = [Micros::known(fold(f64::INFINITY, f64::min)), Micros::known(fold(0.0, f64::max))];
+    let range = || [Micros::known(fold(f64::INFINITY, f64::min)), Micros::known(fold(0.0, f64::max))];
     let peak = trace
         .peak_memory
         .get(&steps.joined.device)
@@ -153,7 +153,7 @@ fn step(trace: &Trace, steps: &Steps, walls: &[Wall]) -> Step {
         .map(|bytes| Bytes::known(*bytes as f64));
     Step {
         duration: Some(Micros::known(median(walls.iter().map(|wall| wall.duration)))),
-        duration_range: (walls.len() > 1).then_some(range),
+        duration_range: (walls.len() > 1).then(range),
         device_busy: Some(Micros::known(median(walls.iter().map(|wall| wall.busy)))),
         peak_memory_bytes: peak,
         memory: None,
