@@ -18,25 +18,38 @@
 //! # }
 //! ```
 
-pub mod action;
-pub mod app;
-#[cfg(unix)]
-pub mod capture;
 pub mod catalog;
-pub mod cli;
 pub mod learn;
-pub mod live;
 pub mod op;
 pub mod plan;
 pub mod predict;
 pub mod pricing;
 pub mod profile;
-pub mod regress;
 pub mod report;
-pub mod settings;
 pub mod store;
-pub mod terminal;
-pub mod text;
 pub mod trace;
-pub mod tui;
 pub mod units;
+
+// The program itself: what its binary, its tests and the workshop use, and no interface of the
+// library.
+#[doc(hidden)]
+pub mod action;
+#[doc(hidden)]
+pub mod app;
+#[cfg(unix)]
+#[doc(hidden)]
+pub mod capture;
+#[doc(hidden)]
+pub mod cli;
+#[doc(hidden)]
+pub mod live;
+#[doc(hidden)]
+pub mod regress;
+#[doc(hidden)]
+pub mod settings;
+#[doc(hidden)]
+pub mod terminal;
+#[doc(hidden)]
+pub mod text;
+#[doc(hidden)]
+pub mod tui;

@@ -8,6 +8,7 @@
 //! [`plan`] answers one goal. Where deadline or budget are moved about, [`Prepared`] does
 //! the part that depends on neither once.
 
+mod answer;
 mod assumptions;
 pub mod check;
 mod configuration;
@@ -30,7 +31,8 @@ pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
 pub use goal::{Amount, Assumptions, Confidence, Goal, Limits, Objective, Work};
 
-pub use prepared::{Prepared, plan};
+pub use answer::plan;
+pub use prepared::Prepared;
 
 use crate::predict::Warning;
 use crate::pricing::{OfferId, Tier, Trust};
@@ -125,6 +127,13 @@ pub struct Total {
     pub hours: Range<Hours>,
     /// Cost.
     pub cost: Range<Usd>,
+}
+
+impl Total {
+    /// The sum over parts that follow one another.
+    pub(crate) fn of_parts(parts: impl Iterator<Item = (Range<Hours>, Range<Usd>)> + Clone) -> Self {
+        Self { hours: parts.clone().map(|part| part.0).sum(), cost: parts.map(|part| part.1).sum() }
+    }
 }
 
 /// An offer that was not used, and why.

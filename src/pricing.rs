@@ -34,14 +34,14 @@ impl PriceBook {
                 }
             }
         }
-        trust::judge(&mut book, None);
+        trust::evaluate(&mut book, None);
         Self { offers: book }
     }
 
-    /// The same, its prices judged on the day of planning.
+    /// The same, its prices evaluated on the day of planning.
     #[must_use]
     pub fn on(mut self, day: Date) -> Self {
-        trust::judge(&mut self.offers, Some(day));
+        trust::evaluate(&mut self.offers, Some(day));
         self
     }
 

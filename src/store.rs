@@ -9,12 +9,12 @@ pub mod operator_tables;
 pub mod paths;
 pub mod profet;
 pub mod run_logs;
+mod save;
 
-pub use files::{
-    Compression, Limit, StoreError, open, read, read_as_it_is, read_profile, read_text, save_atomically, there,
-};
+pub use files::{Compression, Limit, StoreError, open, read, read_as_it_is, read_profile, read_text, there};
 pub use kind::{Kind, kind};
 pub use paths::Paths;
+pub use save::save_atomically;
 
 use std::path::{Path, PathBuf};
 

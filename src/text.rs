@@ -116,6 +116,34 @@ pub fn grouped(value: f64) -> String {
     text
 }
 
+/// Hours in a sentence: minutes below one, days from two days on.
+///
+/// ```
+/// use habitat_tui::text::duration;
+/// assert_eq!([duration(0.409), duration(3.0), duration(544.4)], ["25 minutes", "3 h", "22.7 days"]);
+/// ```
+pub fn duration(hours: f64) -> String {
+    let one_decimal = |value: f64| {
+        let text = format!("{value:.1}");
+        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    };
+    match hours {
+        h if h < 0.995 => match one_decimal(h * 60.0).as_str() {
+            "1" => "1 minute".to_owned(),
+            text if h < 9.95 / 60.0 => format!("{text} minutes"),
+            _ => format!("{:.0} minutes", h * 60.0),
+        },
+        h if h < 47.95 => format!("{} h", one_decimal(h)),
+        h if h < 2399.0 => format!("{} days", one_decimal(h / 24.0)),
+        h => format!("{} days", grouped(h / 24.0)),
+    }
+}
+
+/// US dollars: with cents below a thousand.
+pub fn dollars(value: f64) -> String {
+    if value < 1000.0 { format!("${value:.2}") } else { format!("${}", grouped(value)) }
+}
+
 /// The members of `known` nearest to `name`, best first, at most `count` of them: for
 /// "did you mean" in errors.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: usize) -> Vec<&'a str> {

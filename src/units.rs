@@ -380,6 +380,48 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// A unit in which people write times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Microseconds.
+    Micros,
+    /// Milliseconds.
+    Millis,
+    /// Seconds.
+    Seconds,
+    /// Minutes.
+    Minutes,
+    /// Hours.
+    Hours,
+}
+
+impl TimeUnit {
+    /// All of them, the shortest first.
+    pub const ALL: [Self; 5] = [Self::Micros, Self::Millis, Self::Seconds, Self::Minutes, Self::Hours];
+
+    /// Its sign.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Micros => "us",
+            Self::Millis => "ms",
+            Self::Seconds => "s",
+            Self::Minutes => "min",
+            Self::Hours => "h",
+        }
+    }
+
+    /// How many microseconds it has.
+    pub const fn micros(self) -> f64 {
+        match self {
+            Self::Micros => 1.0,
+            Self::Millis => 1e3,
+            Self::Seconds => 1e6,
+            Self::Minutes => 6e7,
+            Self::Hours => 3.6e9,
+        }
+    }
+}
+
 /// The identifier of a GPU in the catalog: lower-case letters, digits and dashes, as in
 /// `h100-sxm5-80gb`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]

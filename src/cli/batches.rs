@@ -2,8 +2,10 @@
 
 use std::io::Write;
 
-use super::{CliError, load, options, print_json};
-use crate::predict::Options;
+use super::error::{At, CliError};
+use super::input::load;
+use super::options::options;
+use super::output::print_json;
 use crate::predict::batches::sweep;
 use crate::report::batches;
 use crate::report::predictions::write_warnings;
@@ -14,10 +16,10 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
     let [first, rest @ ..] = &args.files[..] else {
-        return Err(CliError("no file".to_owned()));
+        return Err(CliError::Refused("no file".to_owned()));
     };
-    if !rest.is_empty() && (args.batch_size.is_some() || args.peak_memory.is_some()) {
-        return Err(CliError(
+    if !rest.is_empty() && (args.recorded.batch_size.is_some() || args.recorded.peak_memory.is_some()) {
+        return Err(CliError::Refused(
             "--batch-size and --peak-memory are of one file; with several, correct the files (`habitat-tui import` takes the flags)".to_owned(),
         ));
     }
@@ -27,21 +29,17 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
         loaded.warn();
         profiles.push((loaded.label, loaded.profile));
     }
-    let mut options: Options = options(&args.input(first.clone()), &args.to, &catalog, &paths)?;
+    let mut options = options(&args.input(first.clone()), &args.to, &catalog, &paths)?;
     if options.targets.is_empty() {
-        let origin =
-            crate::predict::origin(&profiles[0].1, &catalog, &options).map_err(super::named(&profiles[0].0))?;
+        let origin = crate::predict::origin(&profiles[0].1, &catalog, &options).at(&profiles[0].0)?;
         let gpu = origin.ok_or_else(|| {
-            CliError("nothing was measured on a GPU: say for which ones, --to h100-sxm5-80gb,l4".to_owned())
+            CliError::Refused("nothing was measured on a GPU; name the GPUs: --to h100-sxm5-80gb,l4".to_owned())
         })?;
         options.targets.push(gpu.slug.clone());
     }
     let largest = profiles.iter().filter_map(|(_, profile)| profile.workload.batch_size).max().unwrap_or(0);
     let wanted = if args.at.is_empty() { vec![largest * 2, largest * 4] } else { args.at.clone() };
-    if wanted.contains(&0) && !args.at.is_empty() {
-        return Err(CliError("--at 0: a step processes at least one sample".to_owned()));
-    }
-    let sweep = sweep(&profiles, &catalog, &options, &wanted).map_err(super::named(&profiles[0].0))?;
+    let sweep = sweep(&profiles, &catalog, &options, &wanted).at(&profiles[0].0)?;
     match args.form {
         TableForm { json: true, .. } => return print_json(&batches::json(&sweep), out),
         TableForm { csv: true, .. } if args.families => batches::families(&sweep).write_csv(out)?,

@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::path::Path;
 
-use super::CliError;
+use super::error::{At, CliError};
+use super::input;
 use crate::catalog::{Calibration, GpuSpec, Layer};
 use crate::pricing::Snapshot;
 use crate::settings::args::CheckArgs;
-use crate::store::{self, Kind, Limit};
+use crate::store::{self, Kind, Limit, Paths};
 use crate::terminal;
 
 /// What can be checked.
@@ -22,45 +23,19 @@ pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<u8, CliError>
             Err(error) => {
                 failed += 1;
                 out.flush()?;
-                terminal::error(&error);
+                error.print();
             }
         }
     }
     if failed > 0 {
-        return Err(CliError(format!("{failed} of {} files cannot be used", args.files.len())));
+        return Err(CliError::Refused(format!("{failed} of {} files cannot be used", args.files.len())));
     }
     Ok(0)
 }
 
 fn check(path: &Path) -> Result<String, CliError> {
     if path.extension().is_some_and(|extension| extension == "toml") {
-        let text = store::read_text(path, Limit::CATALOG)?;
-        let named = |problem: String| CliError(format!("{}: {problem}", path.display()));
-        // A price file names its provider, a catalog file its slug.
-        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| named(error.to_string()))?;
-        if table.get("plan").is_some_and(|plan| plan.get("format").is_some()) {
-            return Ok("a plan written by habitat-tui".to_owned());
-        }
-        if table.contains_key("provider") || table.contains_key("offer") {
-            let snapshot = Snapshot::parse(&text).map_err(|error| named(error.to_string()))?;
-            let catalog = store::catalog(&store::Paths::find())?;
-            for slug in snapshot.offers().filter_map(|offer| offer.gpu) {
-                catalog.find(slug.as_str()).map_err(|error| named(format!("gpu: {error}")))?;
-            }
-            return Ok(format!("price file of {}, {} offers", snapshot.provider, snapshot.offers().count()));
-        }
-        if Calibration::is_one(&table) {
-            let one = Calibration::parse(&text).map_err(|error| named(error.to_string()))?;
-            store::catalog(&store::Paths::find())?
-                .find(one.gpu.as_str())
-                .map_err(|error| named(format!("gpu: {error}")))?;
-            let types: Vec<&str> = one.product.iter().map(|product| product.dtype.as_str()).collect();
-            let rates = if types.is_empty() { "no products".to_owned() } else { types.join(", ") };
-            return Ok(format!("calibration of {} of {} ({rates})", one.gpu, one.day()));
-        }
-        let spec =
-            GpuSpec::parse(&text, Layer::User(path.display().to_string())).map_err(|error| named(error.to_string()))?;
-        return Ok(format!("catalog file of {} ({})", spec.slug, spec.name));
+        return toml(&store::read_text(path, Limit::CATALOG)?, path).at(path.display());
     }
     match store::kind(path)? {
         Kind::Profile => {}
@@ -69,7 +44,7 @@ fn check(path: &Path) -> Result<String, CliError> {
             return Ok(format!("black box, {} kinds of operators on {}", totals.kinds.len(), totals.gpu));
         }
         Kind::OpList => {
-            let profile = super::input::op_list(path)?;
+            let profile = input::op_list(path)?;
             let name = crate::text::clean(&profile.workload.name, 60);
             return Ok(format!("op list of {name}, {} operations, none measured", profile.operations.len()));
         }
@@ -85,4 +60,29 @@ fn check(path: &Path) -> Result<String, CliError> {
         crate::text::clean(&profile.workload.name, 60),
         profile.operations.len()
     ))
+}
+
+/// What TOML is: a price file names its provider, a catalog file its slug.
+fn toml(text: &str, path: &Path) -> Result<String, CliError> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| CliError::other(error))?;
+    if table.get("plan").is_some_and(|plan| plan.get("format").is_some()) {
+        return Ok("a plan written by habitat-tui".to_owned());
+    }
+    if table.contains_key("provider") || table.contains_key("offer") {
+        let snapshot = Snapshot::parse(text)?;
+        let catalog = store::catalog(&Paths::find())?;
+        for slug in snapshot.offers().filter_map(|offer| offer.gpu) {
+            catalog.find(slug.as_str()).at("gpu")?;
+        }
+        return Ok(format!("price file of {}, {} offers", snapshot.provider, snapshot.offers().count()));
+    }
+    if Calibration::is_one(&table) {
+        let one = Calibration::parse(text)?;
+        store::catalog(&Paths::find())?.find(one.gpu.as_str()).at("gpu")?;
+        let types: Vec<&str> = one.product.iter().map(|product| product.dtype.as_str()).collect();
+        let rates = if types.is_empty() { "no products".to_owned() } else { types.join(", ") };
+        return Ok(format!("calibration of {} of {} ({rates})", one.gpu, one.day()));
+    }
+    let spec = GpuSpec::parse(text, Layer::User(path.display().to_string()))?;
+    Ok(format!("catalog file of {} ({})", spec.slug, spec.name))
 }

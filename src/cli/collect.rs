@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::process::{Command, Stdio};
 
-use super::{CliError, gpu};
+use super::error::CliError;
+use super::gpu;
 use crate::settings::args::{CollectArgs, CollectDevice};
 use crate::store::{self, Paths};
 
@@ -20,7 +21,7 @@ const LEAST_SECONDS: f64 = 10.0;
 pub(super) fn run(args: &CollectArgs) -> Result<u8, CliError> {
     let seconds = args.budget.as_secs_f64();
     if seconds < LEAST_SECONDS {
-        return Err(CliError(format!(
+        return Err(CliError::Refused(format!(
             "--budget: {seconds:.0} s; importing PyTorch alone takes several, {LEAST_SECONDS:.0} s are the least"
         )));
     }
@@ -39,7 +40,7 @@ pub(super) fn run(args: &CollectArgs) -> Result<u8, CliError> {
     command.stdin(Stdio::from(script()?)).env("PYTHONUNBUFFERED", "1").env_remove("PYTHONINSPECT");
     let python = args.python.display().to_string();
     start(command).map_err(|error| {
-        CliError(match error.kind() {
+        CliError::Refused(match error.kind() {
             std::io::ErrorKind::NotFound => {
                 format!("collect: {python}: no such program; --python names a Python with PyTorch")
             }
@@ -57,7 +58,10 @@ fn script() -> Result<File, CliError> {
         Ok(file)
     };
     made().map_err(|error| {
-        CliError(format!("collect: {}: no file can be made there: {error}; set TMPDIR", std::env::temp_dir().display()))
+        CliError::Refused(format!(
+            "collect: {}: no file can be made there: {error}; set TMPDIR",
+            std::env::temp_dir().display()
+        ))
     })
 }
 

@@ -2,23 +2,25 @@
 
 use std::io::Write;
 
-use super::{CliError, gpu, load};
+use super::error::{At, CliError};
+use super::gpu;
+use super::input::load;
 use crate::predict::blackbox::{OperatorTotals, TotalsError};
-use crate::settings::args::{ExportArgs, InputArgs};
+use crate::settings::args::{ExportArgs, InputArgs, RecordedArgs};
 use crate::store::{self, Paths};
 
 pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
-    let input = InputArgs { file: args.file.clone(), batch_size: args.batch_size, ..InputArgs::default() };
+    let recorded = RecordedArgs { batch_size: args.batch_size, ..RecordedArgs::default() };
+    let input = InputArgs { file: args.file.clone(), recorded, ..InputArgs::default() };
     let loaded = load(&input, &catalog)?;
     loaded.warn();
     let named = args.origin.as_ref().map(|name| gpu::one(&catalog, "--origin", name)).transpose()?;
     let recorded = loaded.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
     let gpu = named.or_else(|| recorded.and_then(|slug| catalog.get(slug)));
-    let refuse = |error: TotalsError| CliError(format!("{}: {error}", loaded.label));
-    let gpu = gpu.ok_or_else(|| refuse(TotalsError::NoGpu))?;
-    let totals = OperatorTotals::of_profile(&loaded.profile, Some(&gpu.slug)).map_err(refuse)?;
-    let json = totals.to_json().map_err(CliError::of)?;
+    let gpu = gpu.ok_or(TotalsError::NoGpu).at(&loaded.label)?;
+    let totals = OperatorTotals::of_profile(&loaded.profile, Some(&gpu.slug)).at(&loaded.label)?;
+    let json = totals.to_json()?;
     match &args.output {
         Some(path) => {
             store::save_atomically(path, &json, args.force)?;

@@ -6,7 +6,7 @@ mod log;
 
 use std::io::Write;
 
-use super::CliError;
+use super::error::CliError;
 use crate::settings::args::{FitArgs, FitCommand};
 
 pub(super) fn run(args: &FitArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -16,7 +16,7 @@ pub(super) fn run(args: &FitArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         (None, Some(args)) => log::run(args, out),
         // The command line has asked for one of them before.
         (None, None) => {
-            Err(CliError("what is to be fitted? a log, kernelwise PROFILES, or black-box TABLES".to_owned()))
+            Err(CliError::Refused("what is to be fitted? a log, kernelwise PROFILES, or black-box TABLES".to_owned()))
         }
     }
 }

@@ -3,9 +3,10 @@
 //! Where one GPU is wanted and the name fits several, the error has the command that was typed
 //! once a candidate, each to copy as it stands.
 
-use super::CliError;
+use super::error::{At, CliError};
 use super::hints::with_flag;
 use crate::catalog::{Catalog, GpuSpec};
+use crate::predict::PredictError;
 use crate::terminal;
 use crate::text;
 use crate::units::GpuSlug;
@@ -14,15 +15,29 @@ use crate::units::GpuSlug;
 pub(super) fn one<'a>(catalog: &'a Catalog, flag: &str, name: &str) -> Result<&'a GpuSpec, CliError> {
     match catalog.named(name)[..] {
         [gpu] => Ok(gpu),
-        [] => catalog.find(name).map_err(CliError::of),
+        [] => Ok(catalog.find(name)?),
         ref several => {
-            let commands: Vec<String> =
-                several.iter().map(|gpu| format!("\n  {}", with_flag(flag, gpu.slug.as_str()))).collect();
-            let name = text::clean(name, 40);
-            let count = several.len();
-            Err(CliError(format!("{flag} {name}: {count} GPUs are called that; which one?{}", commands.concat())))
+            let problem = format!("{} GPUs are called that; which one?", several.len());
+            let error = CliError::Refused(problem).at(format_args!("{flag} {}", text::clean(name, 40)));
+            Err(choose(error, flag, several.iter().map(|gpu| &gpu.slug)))
         }
     }
+}
+
+/// An error with the command that was typed, once for each GPU that may be meant.
+fn choose<'a>(error: CliError, flag: &str, gpus: impl Iterator<Item = &'a GpuSlug>) -> CliError {
+    let commands = gpus.map(|gpu| with_flag(flag, gpu.as_str())).collect();
+    CliError::Choose { error: Box::new(error), commands }
+}
+
+/// What was predicted of the recorded step of that name; where the predictor does not know which
+/// GPU it was recorded on, an error with the commands that say it.
+pub(super) fn predicted<T>(result: Result<T, PredictError>, label: &str) -> Result<T, CliError> {
+    let candidates = match &result {
+        Err(PredictError::UnknownOrigin { candidates, .. }) => candidates.gpus.clone(),
+        _ => Vec::new(),
+    };
+    result.at(label).map_err(|error| choose(error, "--origin", candidates.iter()))
 }
 
 /// The same where a flag may be left out.
@@ -30,7 +45,8 @@ pub(super) fn maybe(catalog: &Catalog, flag: &str, name: Option<&String>) -> Res
     name.map(|name| one(catalog, flag, name).map(|gpu| gpu.slug.clone())).transpose()
 }
 
-/// All GPUs that `flag` names: every one that a name fits, which is said where there are several.
+/// All GPUs that `flag` names: every one that a name fits; where there are several, they are
+/// printed.
 ///
 /// # Errors
 /// [`CliError`] with the name that fits none.
@@ -39,7 +55,7 @@ pub fn all(catalog: &Catalog, flag: &str, names: &[String]) -> Result<Vec<GpuSlu
     for name in names {
         let found = catalog.named(name);
         if found.is_empty() {
-            catalog.find(name).map_err(CliError::of)?;
+            catalog.find(name)?;
         }
         if found.len() > 1 {
             let all: Vec<&str> = found.iter().map(|gpu| gpu.slug.as_str()).collect();

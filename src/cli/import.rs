@@ -2,13 +2,14 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::recording;
-use super::{CliError, gpu, hints, print_json};
-use crate::catalog::{Catalog, DeviceIdentity};
+use super::error::CliError;
+use super::input::{self, resolve, workload_name};
+use super::output::{check_new, print_json, save_profile};
+use super::{gpu, hints};
 use crate::profile::import::{self, Import, ImportOptions};
 use crate::profile::{DeviceInfo, Profile};
 use crate::report::format;
@@ -44,32 +45,30 @@ struct ImportJson<'a> {
 
 pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
-    if !args.force && args.output.exists() {
-        return Err(store::StoreError::Exists { path: args.output.clone() }.into());
-    }
+    check_new(&args.output, args.force)?;
     let is_output =
         |trace: &PathBuf| matches!((trace.canonicalize(), args.output.canonicalize()), (Ok(a), Ok(b)) if a == b);
     if args.traces.iter().any(is_output) {
         let output = args.output.display();
-        return Err(CliError(format!("{output}: is the recording itself; give the profile another name")));
+        return Err(CliError::Refused(format!("{output}: is the recording itself; give the profile another name")));
     }
-    let told = &args.workload;
-    let origin = gpu::maybe(&catalog, "--origin", told.origin.as_ref())?;
+    let given = &args.workload;
+    let origin = gpu::maybe(&catalog, "--origin", given.origin.as_ref())?;
     let kinds = args.traces.iter().map(|path| store::kind(path)).collect::<Result<Vec<_>, _>>()?;
     if kinds == [Kind::OpList] {
-        let profile = super::input::op_list(&args.traces[0])?;
+        let profile = input::op_list(&args.traces[0])?;
         return op_list(args, profile, origin.is_some(), out);
     }
     let formats = formats(&args.traces, &kinds)?;
     let find = |device: &DeviceInfo| resolve(device, &catalog);
     let options = ImportOptions {
-        workload: told.name.clone().unwrap_or_else(|| workload_name(&args.traces[0])),
-        mode: told.mode,
-        batch_size: told.batch_size,
+        workload: given.name.clone().unwrap_or_else(|| workload_name(&args.traces[0])),
+        mode: given.mode,
+        batch_size: given.batch_size,
         model: None,
-        sequence_length: told.sequence_length,
-        precision: told.precision,
-        parameter_count: told.parameters,
+        sequence_length: given.sequence_length,
+        precision: given.precision,
+        parameter_count: given.parameters,
         origin,
         resolve_gpu: Some(&find),
         max_steps: args.max_steps,
@@ -79,8 +78,7 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         device: args.device,
     };
     let import = recordings(args, &formats, &options)?;
-    let json = import.profile.to_json().map_err(CliError::of)?;
-    store::save_atomically(&args.output, &json, args.force)?;
+    store::save_atomically(&args.output, &import.profile.to_json()?, args.force)?;
     report(args, &import, out)
 }
 
@@ -88,22 +86,19 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
 fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dyn Write) -> Result<u8, CliError> {
     let path = args.traces[0].display();
     if measured {
-        return Err(CliError(format!("{path}: an op list was not recorded on a GPU; leave --origin out")));
+        return Err(CliError::Refused(format!("{path}: an op list was not recorded on a GPU; leave --origin out")));
     }
-    let told = &args.workload;
+    let given = &args.workload;
     let workload = &mut profile.workload;
-    if let Some(name) = &told.name {
+    if let Some(name) = &given.name {
         workload.name.clone_from(name);
     }
-    workload.mode = told.mode.unwrap_or(workload.mode);
-    workload.batch_size = told.batch_size.or(workload.batch_size);
-    workload.sequence_length = told.sequence_length.or(workload.sequence_length);
-    workload.precision = told.precision.or(workload.precision);
-    workload.parameter_count = told.parameters.or(workload.parameter_count);
-    let json = profile.to_json().map_err(CliError::of)?;
-    // Reading it back refuses what a profile must not have, such as a batch of none.
-    Profile::from_json(&json).map_err(|error| CliError(format!("{path}: {error}")))?;
-    store::save_atomically(&args.output, &json, args.force)?;
+    workload.mode = given.mode.unwrap_or(workload.mode);
+    workload.batch_size = given.batch_size.or(workload.batch_size);
+    workload.sequence_length = given.sequence_length.or(workload.sequence_length);
+    workload.precision = given.precision.or(workload.precision);
+    workload.parameter_count = given.parameters.or(workload.parameter_count);
+    save_profile(&profile, &args.output, args.force)?;
     let operations = profile.operations.len();
     if args.json {
         let found = ImportJson {
@@ -144,7 +139,7 @@ fn formats(paths: &[PathBuf], kinds: &[Kind]) -> Result<Vec<Format>, CliError> {
         Kind::Xplane => Ok(Format::Xplane),
         Kind::OpList => {
             let problem = "is an op list, which is a whole step; import it alone";
-            Err(CliError(format!("{}: {problem}", path.display())))
+            Err(CliError::Refused(problem.to_owned()).at(path.display()))
         }
         Kind::Profile | Kind::BlackBox | Kind::Other(_) => Err(kind.refused(path, ACCEPTED).into()),
     };
@@ -157,7 +152,7 @@ fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>
         let other = formats.iter().position(|format| !taken.contains(format)).filter(|_| given);
         other.map_or(Ok(()), |at| {
             let path = args.traces[at].display();
-            Err(CliError(format!("{flag}: {path} is no {kinds}; leave the flag out")))
+            Err(CliError::Refused(format!("{flag}: {path} is no {kinds}; leave the flag out")))
         })
     };
     let several_gpus = [Format::Nsight, Format::Xplane];
@@ -166,7 +161,7 @@ fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>
     refuse("--step-range", args.step_range.is_some(), &named_ranges, "trace or recording with named ranges")?;
     refuse("--shapes-only", args.shapes_only, &[Format::Kineto], "PyTorch trace")?;
     if let Some(other) = formats.iter().position(|format| *format != formats[0]) {
-        return Err(CliError(format!(
+        return Err(CliError::Refused(format!(
             "{} and {} are recordings of different kinds; the ranks of a job are recorded alike",
             args.traces[0].display(),
             args.traces[other].display()
@@ -175,9 +170,9 @@ fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>
     if formats.first() == Some(&Format::Kineto) {
         return traces(args, options);
     }
-    let imports = args.traces.iter().zip(formats).map(|(path, format)| recording::import(path, *format, options));
+    let imports = args.traces.iter().zip(formats).map(|(path, format)| input::import(path, *format, options));
     let import = import::combine(imports.collect::<Result<_, _>>()?);
-    import.ok_or_else(|| CliError("no recording given; name at least one file".to_owned()))
+    import.ok_or_else(|| CliError::Refused("no recording given; name at least one file".to_owned()))
 }
 
 fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliError> {
@@ -204,7 +199,10 @@ fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliE
         let mut sources: Vec<&mut Open<'_>> = opens.iter_mut().map(|open| open as &mut Open<'_>).collect();
         import::kineto_ranks(&mut sources, options, &mut progress)
     }
-    .map_err(|error| CliError(format!("{}: {error}", args.traces[error.rank.unwrap_or(0)].display())));
+    .map_err(|error| {
+        let trace = args.traces[error.rank.unwrap_or(0)].display();
+        CliError::from(error).at(trace)
+    });
     if show {
         let _ = write!(std::io::stderr(), "\r\x1b[K");
     }
@@ -250,27 +248,4 @@ fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8,
     writeln!(out, "\nwritten to {}", args.output.display())?;
     writeln!(out, "{}", hints::lines(&args.output, profile))?;
     Ok(0)
-}
-
-/// The catalog's slug of what a trace says of its GPU.
-pub fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Option<GpuSlug> {
-    let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));
-    let identity = DeviceIdentity {
-        name: device.name.clone(),
-        compute_capability: device.compute_capability.and_then(narrow),
-        sm_count: device.multiprocessors,
-        memory_bytes: device.memory_bytes,
-    };
-    let found = if device.is_named() { catalog.identify(&identity) } else { catalog.only_with(&identity) };
-    found.map(|gpu| gpu.slug.clone())
-}
-
-/// The trace's file name without its endings.
-pub fn workload_name(path: &Path) -> String {
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let mut stem = name.as_str();
-    for ending in [".gz", ".zst", ".json", ".trace", ".pt", ".sqlite", ".pb", ".xplane"] {
-        stem = stem.strip_suffix(ending).unwrap_or(stem);
-    }
-    if stem.is_empty() { "imported".to_owned() } else { stem.to_owned() }
 }

@@ -1,19 +1,21 @@
-//! Loading the recorded step: a profile, a trace, an op list, or the embedded sample.
+//! Loading the recorded step: a profile, a recording of any kind, an op list, or the embedded
+//! sample.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::CliError;
-use super::import::resolve;
-use super::recording;
-use crate::catalog::Catalog;
-use crate::profile::DeviceInfo;
-use crate::profile::import::ImportOptions;
+use super::error::{At, CliError};
+use crate::catalog::{Catalog, DeviceIdentity};
+use crate::profile::import::{self, Import, ImportOptions};
 use crate::profile::op_list::from_op_list;
-use crate::profile::{Profile, Warning};
+use crate::profile::{DeviceInfo, Profile, Warning};
+use crate::report::format;
 use crate::settings::args::InputArgs;
+use crate::store::nsys::Export;
 use crate::store::{self, Kind, Limit, StoreError, bundled, kind};
 use crate::terminal;
 use crate::trace::Format;
+use crate::units::GpuSlug;
 
 /// A recorded step and where it is from.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Tells the warnings on standard error.
+    /// Prints the warnings on standard error.
     pub(super) fn warn(&self) {
         for warning in &self.warnings {
             terminal::say(format_args!("warning: {}: {warning}", self.label));
@@ -51,23 +53,20 @@ pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
         },
         Some(path) => load_file(path, catalog)?,
     };
-    if input.batch_size == Some(0) {
-        return Err(CliError("--batch-size: 0; a step processes at least one sample".to_owned()));
-    }
     let profile = &mut loaded.profile;
     let workload = &mut profile.workload;
     // What was recorded belongs to the recorded numbers: another value would make the
     // throughput of a measured step up.
-    complete("--batch-size", &mut workload.batch_size, input.batch_size, &loaded.label)?;
+    complete("--batch-size", &mut workload.batch_size, input.recorded.batch_size, &loaded.label)?;
     complete("--sequence-length", &mut workload.sequence_length, input.sequence_length, &loaded.label)?;
-    complete("--parameters", &mut workload.parameter_count, input.parameters, &loaded.label)?;
-    if let Some(peak) = input.peak_memory {
+    complete("--parameters", &mut workload.parameter_count, input.recorded.parameters, &loaded.label)?;
+    if let Some(peak) = input.recorded.peak_memory {
         let step = profile.step.get_or_insert_default();
         if let Some(recorded) = step.peak_memory_bytes {
-            return Err(CliError(format!(
+            return Err(CliError::Refused(format!(
                 "--peak-memory: {} says {} already",
                 loaded.label,
-                crate::report::format::memory(recorded)
+                format::memory(recorded)
             )));
         }
         step.peak_memory_bytes = Some(peak);
@@ -78,7 +77,7 @@ pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
 /// Puts a fact in where the file has none.
 fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str) -> Result<(), CliError> {
     match (*place, given) {
-        (Some(recorded), Some(given)) if recorded != given => Err(CliError(format!(
+        (Some(recorded), Some(given)) if recorded != given => Err(CliError::Refused(format!(
             "{flag}: {given}, but {label} says {recorded}; leave the flag out, or correct the file (`habitat-tui import` takes the flag too)"
         ))),
         (_, Some(given)) => {
@@ -89,15 +88,11 @@ fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str
     }
 }
 
+/// Loads the recorded step of a file.
 pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
-    let label = path.display().to_string();
     let find = |device: &DeviceInfo| resolve(device, catalog);
-    let options = ImportOptions {
-        workload: super::import::workload_name(path),
-        resolve_gpu: Some(&find),
-        ..ImportOptions::default()
-    };
-    let recorded = |format| Ok::<_, CliError>((recording::import(path, format, &options)?.profile, Vec::new()));
+    let options = ImportOptions { workload: workload_name(path), resolve_gpu: Some(&find), ..ImportOptions::default() };
+    let recorded = |format| Ok::<_, CliError>((import(path, format, &options)?.profile, Vec::new()));
     let (profile, warnings) = match store::kind(path)? {
         Kind::Profile => store::read_profile(path)?,
         Kind::OpList => (op_list(path)?, Vec::new()),
@@ -106,13 +101,48 @@ pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliErr
         Kind::Trace => recorded(Format::Kineto)?,
         other @ (Kind::BlackBox | Kind::Other(_)) => return Err(other.refused(path, kind::STEPS).into()),
     };
-    Ok(Loaded { profile, label, embedded: false, warnings })
+    Ok(Loaded { profile, label: path.display().to_string(), embedded: false, warnings })
 }
 
 /// The profile of an op list.
 pub(super) fn op_list(path: &Path) -> Result<Profile, CliError> {
     let json = store::read(path, Limit::OP_LIST)?;
-    let profile = from_op_list(&json, &super::import::workload_name(path))
+    let profile = from_op_list(&json, &workload_name(path))
         .map_err(|source| StoreError::Profile { path: path.to_owned(), source })?;
     Ok(profile)
+}
+
+/// Imports one recording, of whatever format.
+pub(super) fn import(path: &Path, format: Format, options: &ImportOptions<'_>) -> Result<Import, CliError> {
+    match format {
+        Format::Kineto => {
+            import::kineto(&mut || store::open(path, Limit::TRACE), options, &mut |_| ControlFlow::Continue(()))
+        }
+        Format::Nsight => import::nsight(&mut Export::open(path)?, options),
+        Format::Xplane => import::xplane(&store::read(path, Limit::XPLANE)?, options),
+    }
+    .at(path.display())
+}
+
+/// The catalog's slug of what a trace says of its GPU.
+pub fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Option<GpuSlug> {
+    let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));
+    let identity = DeviceIdentity {
+        name: device.name.clone(),
+        compute_capability: device.compute_capability.and_then(narrow),
+        sm_count: device.multiprocessors,
+        memory_bytes: device.memory_bytes,
+    };
+    let found = if device.is_named() { catalog.identify(&identity) } else { catalog.only_with(&identity) };
+    found.map(|gpu| gpu.slug.clone())
+}
+
+/// The trace's file name without its endings.
+pub fn workload_name(path: &Path) -> String {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let mut stem = name.as_str();
+    for ending in [".gz", ".zst", ".json", ".trace", ".pt", ".sqlite", ".pb", ".xplane"] {
+        stem = stem.strip_suffix(ending).unwrap_or(stem);
+    }
+    if stem.is_empty() { "imported".to_owned() } else { stem.to_owned() }
 }

@@ -1,12 +1,17 @@
-//! `habitat-tui gpus` and `habitat-tui offers`.
+//! The commands that print what the program knows: `gpus`, `offers`, `schema`, `config`.
 
 use std::io::Write;
 
-use super::{CliError, gpu, print_json};
+use super::error::{At, CliError};
+use super::gpu;
+use super::options::{settings, weights_folder};
+use super::output::{print_json, print_table};
 use crate::catalog::Catalog;
-use crate::report::table::Table;
-use crate::report::{gpus as gpus_report, offers as offers_report};
-use crate::settings::args::{GpusArgs, OffersArgs, TableForm};
+use crate::predict::blackbox::OperatorTotals;
+use crate::profile::Profile;
+use crate::report::{comparison, gpus as gpus_report, offers as offers_report, plans, predictions};
+use crate::settings::args::{ConfigArgs, GpusArgs, OffersArgs, SchemaArg};
+use crate::settings::keymap::Keymap;
 use crate::store::{self, Limit, Paths, bundled};
 use crate::units::GpuSlug;
 
@@ -34,7 +39,7 @@ pub(super) fn gpus(args: &GpusArgs, out: &mut dyn Write) -> Result<u8, CliError>
         let rows: Vec<_> = found.iter().map(|gpu| gpus_report::json(gpu)).collect();
         print_json(&serde_json::json!({"format": "habitat-gpus", "version": 1, "gpus": rows}), out)?;
     } else {
-        write(&gpus_report::table(found.iter().copied()), args.form, out)?;
+        print_table(&gpus_report::table(found.iter().copied()), args.form, out)?;
     }
     Ok(u8::from(found.is_empty()))
 }
@@ -67,7 +72,7 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
             out,
         )?;
     } else {
-        write(&offers_report::table(found.iter().copied()), args.form, out)?;
+        print_table(&offers_report::table(found.iter().copied()), args.form, out)?;
     }
     Ok(u8::from(found.is_empty()))
 }
@@ -77,11 +82,35 @@ fn slugs(catalog: &Catalog, filter: &str) -> Vec<GpuSlug> {
     catalog.named(filter).into_iter().map(|gpu| gpu.slug.clone()).collect()
 }
 
-fn write(table: &Table, form: TableForm, out: &mut dyn Write) -> Result<(), CliError> {
-    match form {
-        TableForm { csv: true, .. } => table.write_csv(out)?,
-        TableForm { markdown: true, .. } => table.write_markdown(out)?,
-        _ => table.write_text(out)?,
+pub(super) fn schema(of: SchemaArg, out: &mut dyn Write) -> Result<u8, CliError> {
+    let schema = match of {
+        SchemaArg::Profile => Profile::json_schema(),
+        SchemaArg::Predictions => schemars::schema_for!(predictions::PredictionsJson<'_>).to_value(),
+        SchemaArg::Comparison => schemars::schema_for!(comparison::ComparisonJson<'_>).to_value(),
+        SchemaArg::BlackBox => OperatorTotals::json_schema(),
+        SchemaArg::Plan => schemars::schema_for!(plans::PlanJson<'_>).to_value(),
+    };
+    print_json(&schema, out)
+}
+
+pub(super) fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let settings = settings(&paths)?;
+    if args.keys {
+        let keymap = Keymap::patched(&settings.keys).at(paths.settings().display())?;
+        write!(out, "{}", keymap.to_toml())?;
+        return Ok(0);
     }
-    Ok(())
+    for (what, path) in [
+        ("settings", paths.settings()),
+        ("catalog overlay", paths.catalog()),
+        ("price overlay", paths.pricing()),
+        ("measured operators", paths.measured()),
+        ("your themes", paths.themes()),
+        ("trained models", weights_folder(None, &settings, &paths)),
+    ] {
+        let state = if path.exists() { "" } else { "  (not there)" };
+        writeln!(out, "{what:<18} {}{state}", path.display())?;
+    }
+    Ok(0)
 }

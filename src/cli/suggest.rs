@@ -5,26 +5,27 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use super::{CliError, gpu, measured, settings, weights};
+use super::error::{At, CliError};
+use super::input::load;
+use super::output::make_folder;
+use super::{gpu, options};
 use crate::predict::suggest::{Suggestion, suggest};
 use crate::report::format::percent;
 use crate::report::table::{Cell, Column, Table};
 use crate::settings::args::{InputArgs, SuggestArgs};
 use crate::store::operator_tables::{self, TableLine};
-use crate::store::{self, Paths, StoreError};
+use crate::store::{self, Paths};
 use crate::text;
 use crate::units::GpuSlug;
 
 pub(super) fn run(args: &SuggestArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
-    let loaded = super::load(&InputArgs { file: args.file.clone(), ..InputArgs::default() }, &catalog)?;
+    let loaded = load(&InputArgs { file: args.file.clone(), ..InputArgs::default() }, &catalog)?;
     loaded.warn();
     let gpu = gpu::one(&catalog, "--to", &args.to)?;
-    let weights = weights::folder(args.models.as_deref(), &settings(&paths)?, &paths);
-    let models = measured::models(&weights, args.measured.as_deref(), &catalog, &paths)?
-        .ok_or_else(|| CliError("no learned models, so there is nothing to correct".to_owned()))?;
-    let found = suggest(&loaded.profile, gpu, &models, args.count as usize).map_err(super::named(&loaded.label))?;
+    let models = options::models(&args.models, &catalog, &paths)?;
+    let found = suggest(&loaded.profile, gpu, &models, args.count as usize).at(&loaded.label)?;
     if found.is_empty() {
         writeln!(out, "nothing to measure: no operator of this step is predicted from its shapes and long enough")?;
         return Ok(1);
@@ -38,7 +39,7 @@ pub(super) fn run(args: &SuggestArgs, out: &mut dyn Write) -> Result<u8, CliErro
 
 fn line(suggestion: &Suggestion, gpu: &GpuSlug) -> Result<TableLine, CliError> {
     operator_tables::line(&suggestion.operation, suggestion.precision, gpu)
-        .ok_or_else(|| CliError(format!("{}: no table has this operator", suggestion.operation.name)))
+        .ok_or_else(|| CliError::Refused(format!("{}: no table has this operator", suggestion.operation.name)))
 }
 
 fn table(found: &[Suggestion], gpu: &GpuSlug) -> Result<Table, CliError> {
@@ -82,7 +83,7 @@ fn write(found: &[Suggestion], gpu: &GpuSlug, dir: &Path, force: bool, out: &mut
         let text = files.entry(line.table).or_insert_with(|| line.heading());
         text.push_str(&line.text());
     }
-    std::fs::create_dir_all(dir).map_err(|source| StoreError::Write { path: dir.to_owned(), source })?;
+    make_folder(dir)?;
     for (name, text) in files {
         let path = dir.join(format!("{name}.csv"));
         store::save_atomically(&path, text.as_bytes(), force)?;

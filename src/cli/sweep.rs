@@ -8,8 +8,11 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::fit::kernelwise::load;
-use super::{CliError, gpu, print_json, settings, weights};
+use super::error::{At, CliError};
+use super::gpu;
+use super::input::load;
+use super::options::{kernel_wise, settings, weights_folder};
+use super::output::print_json;
 use crate::catalog::{Catalog, GpuSpec, Layer};
 use crate::predict::kernelwise::{Across, KernelWise, Level};
 use crate::predict::{MethodChoice, Options, predict};
@@ -82,19 +85,20 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
     let catalog = store::catalog(&paths)?;
     let gpu = gpu::one(&catalog, "--gpu", &args.gpu)?;
     if args.from > args.to {
-        return Err(CliError(format!("--from {} lies above --to {}", args.from, args.to)));
+        return Err(CliError::Refused(format!("--from {} lies above --to {}", args.from, args.to)));
     }
     if (args.to - args.from) / args.by > MOST_POINTS {
-        return Err(CliError(format!("--by {}: more than {MOST_POINTS} points; take a wider step", args.by)));
+        return Err(CliError::Refused(format!("--by {}: more than {MOST_POINTS} points; take a wider step", args.by)));
     }
     let input = InputArgs { file: args.file.clone(), ..InputArgs::default() };
-    let loaded = super::load(&input, &catalog)?;
+    let loaded = load(&input, &catalog)?;
     loaded.warn();
-    let weights = weights::folder(args.models.as_deref(), &settings(&paths)?, &paths);
-    let model = load(args.kernel_wise.as_deref(), &weights)?;
+    let weights = weights_folder(args.models.as_deref(), &settings(&paths)?, &paths);
+    let model = kernel_wise(args.kernel_wise.as_deref(), &weights)?;
     if model.across.is_empty() {
-        return Err(CliError(
-            "the fitted lines are of fewer than three GPUs, and do not go to others; fit them on more".to_owned(),
+        return Err(CliError::Refused(
+            "the linear models were fitted on fewer than three GPUs, so they do not predict others; fit them on more"
+                .to_owned(),
         ));
     }
     let sweep = Sweep { profile: &loaded.profile, label: &loaded.label, gpu, model: &model };
@@ -174,7 +178,7 @@ impl Sweep<'_> {
             method: MethodChoice::Roofline,
             ..Options::default()
         };
-        let answer = predict(self.profile, &Catalog::new(vec![version]), &options).map_err(super::named(self.label))?;
+        let answer = predict(self.profile, &Catalog::new(vec![version]), &options).at(self.label)?;
         Ok(answer.predictions.first().map_or(Micros::ZERO, |prediction| prediction.step.mid()))
     }
 

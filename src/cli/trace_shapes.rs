@@ -1,194 +1,157 @@
 //! `habitat-tui trace-shapes`: a step by its shapes, before there is a GPU to run it on.
 
-use super::CliError;
-use crate::settings::args::TraceShapesArgs;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
-/// Where the recorder is not built.
-#[cfg(not(unix))]
-pub(super) fn run(_args: &TraceShapesArgs, _out: &mut dyn std::io::Write) -> Result<u8, CliError> {
-    Err(CliError("trace-shapes: needs Linux or macOS".to_owned()))
+use super::error::CliError;
+use super::output::{check_new, file_stem, print_json, save_profile};
+use crate::capture::Private;
+use crate::capture::shapes::{self, ShapesOrder, Target};
+use crate::report::shapes::{self as report, Traced};
+use crate::settings::args::TraceShapesArgs;
+use crate::store::Paths;
+
+/// What a profile's name ends with.
+const ENDINGS: [&str; 3] = [".habitat.json.zst", ".habitat.json.gz", ".habitat.json"];
+
+pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let target = target(&args.target)?;
+    let name = args.name.clone().unwrap_or_else(|| name(&target));
+    let mut batch_sizes = args.batch_sizes.clone();
+    batch_sizes.sort_unstable();
+    batch_sizes.dedup();
+    let files = files(args, &name, &batch_sizes);
+    for path in &files {
+        check_new(path, args.force)?;
+    }
+    let order = ShapesOrder {
+        name: name.clone(),
+        batch_sizes,
+        arguments: args.arguments.iter().cloned().collect(),
+        python: args.python.as_ref().map_or_else(python, |python| python.clone().into_os_string()),
+        timeout: args.timeout,
+        verbose: args.verbose,
+        target,
+    };
+    let private = Private::find(Paths::cache())?;
+    let mut profiles = shapes::trace(&order, &private)?;
+    for (profile, path) in profiles.iter_mut().zip(&files) {
+        let workload = &mut profile.workload;
+        workload.sequence_length = args.sequence_length.or(workload.sequence_length);
+        workload.precision = args.precision.or(workload.precision);
+        save_profile(profile, path, args.force)?;
+    }
+    let traced: Vec<Traced<'_>> =
+        profiles.iter().zip(&files).map(|(profile, path)| Traced::of(profile, path.display().to_string())).collect();
+    if args.json {
+        return print_json(&report::json(&args.target, &traced), out);
+    }
+    report::write_text(&traced, out)?;
+    Ok(0)
 }
 
-#[cfg(unix)]
-pub(super) use unix::run;
+/// `train.py:build` or `package.module:build`.
+fn target(text: &str) -> Result<Target, CliError> {
+    let example = "write the file or module and the function in it: train.py:build";
+    let (place, function) = text
+        .rsplit_once(':')
+        .filter(|(place, function)| !place.is_empty() && !function.is_empty())
+        .ok_or_else(|| CliError::Refused(format!("{text:?} names no function; {example}")))?;
+    let path = Path::new(place);
+    let is_file = path.extension().is_some_and(|extension| extension == "py")
+        || place.contains(std::path::MAIN_SEPARATOR)
+        || path.is_file();
+    if is_file && !path.is_file() {
+        let problem = if path.is_dir() { "is a folder" } else { "no such file" };
+        return Err(CliError::Refused(format!("{place}: {problem}; {example}")));
+    }
+    Ok(Target { place: place.to_owned(), function: function.to_owned(), is_file })
+}
 
-#[cfg(unix)]
-mod unix {
-    use std::ffi::OsString;
-    use std::io::Write;
-    use std::path::{Path, PathBuf};
+/// What the workload is called: the file, or the last part of the module, and the
+/// function where it says more.
+fn name(target: &Target) -> String {
+    let place = if target.is_file {
+        Path::new(&target.place).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+    } else {
+        target.place.rsplit('.').next().unwrap_or_default().to_owned()
+    };
+    format!("{place}-{}", target.function)
+}
 
-    use super::{CliError, TraceShapesArgs};
-    use crate::capture::Private;
-    use crate::capture::shapes::{self, ShapesError, ShapesOrder, Target};
-    use crate::cli::print_json;
-    use crate::profile::Profile;
-    use crate::report::shapes::{self as report, Traced};
-    use crate::store::{self, Paths, StoreError};
+/// The interpreter of the active environment, else the first on PATH.
+fn python() -> OsString {
+    let of = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|variable| of(variable));
+    let mut candidates = active.map(|folder| folder.join("bin/python"));
+    if let Some(found) = candidates.find(|path| path.is_file()) {
+        return found.into_os_string();
+    }
+    let on_path = |program: &str| {
+        of("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+    };
+    if !on_path("python3") && on_path("python") { "python".into() } else { "python3".into() }
+}
 
-    /// What a profile's name ends with.
-    const ENDINGS: [&str; 3] = [".habitat.json.zst", ".habitat.json.gz", ".habitat.json"];
+/// Where the profiles go, one a batch size.
+fn files(args: &TraceShapesArgs, name: &str, batch_sizes: &[u64]) -> Vec<PathBuf> {
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.habitat.json.zst", file_stem(name))));
+    if batch_sizes.is_empty() || (batch_sizes.len() == 1 && args.output.is_some()) {
+        return vec![output];
+    }
+    let whole = output.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let ending = ENDINGS.into_iter().find(|ending| whole.ends_with(ending)).unwrap_or_else(|| {
+        let at = whole.find('.').unwrap_or(whole.len());
+        &whole[at..]
+    });
+    let stem = whole.strip_suffix(ending).unwrap_or(&whole);
+    batch_sizes.iter().map(|batch| output.with_file_name(format!("{stem}-b{batch}{ending}"))).collect()
+}
 
-    pub(in crate::cli) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
-        if args.batch_sizes.contains(&0) {
-            return Err(CliError("--batch-sizes: 0; a step processes at least one sample".to_owned()));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::args::{Cli, Command};
+    use clap::Parser;
+
+    fn args(line: &str) -> TraceShapesArgs {
+        match Cli::try_parse_from(line.split(' ')).unwrap().command {
+            Some(Command::TraceShapes(args)) => args,
+            other => panic!("{other:?}"),
         }
-        let target = target(&args.target)?;
-        let name = args.name.clone().unwrap_or_else(|| name(&target));
-        let mut batch_sizes = args.batch_sizes.clone();
-        batch_sizes.sort_unstable();
-        batch_sizes.dedup();
-        let files = files(args, &name, &batch_sizes);
-        if let Some(path) = files.iter().find(|path| !args.force && path.exists()) {
-            return Err(StoreError::Exists { path: path.clone() }.into());
+    }
+
+    #[test]
+    fn a_target_is_a_place_and_a_function() {
+        let module = target("pkg.models:build.small").unwrap();
+        assert_eq!(
+            (module.place.as_str(), module.function.as_str(), module.is_file),
+            ("pkg.models", "build.small", false)
+        );
+        assert_eq!(name(&module), "models-build.small");
+        for (text, problem) in [
+            ("train.py", "names no function"),
+            ("train.py:", "names no function"),
+            (":f", "names no function"),
+            ("nowhere/train.py:f", "nowhere/train.py: no such file"),
+            ("src/:f", "is a folder"),
+        ] {
+            let told = target(text).expect_err(text).to_string();
+            assert!(told.contains(problem) && told.contains("train.py:build"), "{told}");
         }
-        let order = ShapesOrder {
-            name: name.clone(),
-            batch_sizes,
-            arguments: args.arguments.iter().cloned().collect(),
-            python: args.python.as_ref().map_or_else(python, |python| python.clone().into_os_string()),
-            timeout: args.timeout,
-            verbose: args.verbose,
-            target,
+    }
+
+    #[test]
+    fn every_batch_size_has_its_file() {
+        let files = |line: &str, batches: &[u64]| {
+            let found = files(&args(&format!("habitat-tui trace-shapes {line}")), "train-build", batches);
+            found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
         };
-        let private = Private::find(Paths::cache()).map_err(CliError::of)?;
-        let mut profiles = match shapes::trace(&order, &private) {
-            Ok(profiles) => profiles,
-            Err(ShapesError::Interrupted { signal }) => return Ok(u8::try_from(128 + signal).unwrap_or(130)),
-            Err(error) => return Err(CliError::of(error)),
-        };
-        for (profile, path) in profiles.iter_mut().zip(&files) {
-            let workload = &mut profile.workload;
-            workload.sequence_length = args.sequence_length.or(workload.sequence_length);
-            workload.precision = args.precision.or(workload.precision);
-            save(profile, path, args.force)?;
-        }
-        let traced: Vec<Traced<'_>> = profiles
-            .iter()
-            .zip(&files)
-            .map(|(profile, path)| Traced::of(profile, path.display().to_string()))
-            .collect();
-        if args.json {
-            return print_json(&report::json(&args.target, &traced), out);
-        }
-        report::write_text(&traced, out)?;
-        Ok(0)
-    }
-
-    fn save(profile: &Profile, path: &Path, force: bool) -> Result<(), CliError> {
-        let json = profile.to_json().map_err(CliError::of)?;
-        // Reading it back refuses what a profile must not have.
-        Profile::from_json(&json).map_err(|error| CliError(format!("{}: {error}", path.display())))?;
-        Ok(store::save_atomically(path, &json, force)?)
-    }
-
-    /// `train.py:build` or `package.module:build`.
-    fn target(text: &str) -> Result<Target, CliError> {
-        let example = "write the file or module and the function in it: train.py:build";
-        let (place, function) = text
-            .rsplit_once(':')
-            .filter(|(place, function)| !place.is_empty() && !function.is_empty())
-            .ok_or_else(|| CliError(format!("{text:?} names no function; {example}")))?;
-        let path = Path::new(place);
-        let is_file = path.extension().is_some_and(|extension| extension == "py")
-            || place.contains(std::path::MAIN_SEPARATOR)
-            || path.is_file();
-        if is_file && !path.is_file() {
-            let problem = if path.is_dir() { "is a folder" } else { "no such file" };
-            return Err(CliError(format!("{place}: {problem}; {example}")));
-        }
-        Ok(Target { place: place.to_owned(), function: function.to_owned(), is_file })
-    }
-
-    /// What the workload is called: the file, or the last part of the module, and the
-    /// function where it says more.
-    fn name(target: &Target) -> String {
-        let place = if target.is_file {
-            Path::new(&target.place).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
-        } else {
-            target.place.rsplit('.').next().unwrap_or_default().to_owned()
-        };
-        format!("{place}-{}", target.function)
-    }
-
-    /// The interpreter of the active environment, else the first on PATH.
-    fn python() -> OsString {
-        let of = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|variable| of(variable));
-        let mut candidates = active.map(|folder| folder.join("bin/python"));
-        if let Some(found) = candidates.find(|path| path.is_file()) {
-            return found.into_os_string();
-        }
-        let on_path = |program: &str| {
-            of("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
-        };
-        if !on_path("python3") && on_path("python") { "python".into() } else { "python3".into() }
-    }
-
-    /// Where the profiles go, one a batch size.
-    fn files(args: &TraceShapesArgs, name: &str, batch_sizes: &[u64]) -> Vec<PathBuf> {
-        let clean: String =
-            name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-        let output = args
-            .output
-            .clone()
-            .unwrap_or_else(|| PathBuf::from(format!("{}.habitat.json.zst", clean.trim_start_matches('.'))));
-        if batch_sizes.is_empty() || (batch_sizes.len() == 1 && args.output.is_some()) {
-            return vec![output];
-        }
-        let whole = output.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let ending = ENDINGS.into_iter().find(|ending| whole.ends_with(ending)).unwrap_or_else(|| {
-            let at = whole.find('.').unwrap_or(whole.len());
-            &whole[at..]
-        });
-        let stem = whole.strip_suffix(ending).unwrap_or(&whole);
-        batch_sizes.iter().map(|batch| output.with_file_name(format!("{stem}-b{batch}{ending}"))).collect()
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-        use crate::settings::args::{Cli, Command};
-        use clap::Parser;
-
-        fn args(line: &str) -> TraceShapesArgs {
-            match Cli::try_parse_from(line.split(' ')).unwrap().command {
-                Some(Command::TraceShapes(args)) => args,
-                other => panic!("{other:?}"),
-            }
-        }
-
-        #[test]
-        fn a_target_is_a_place_and_a_function() {
-            let module = target("pkg.models:build.small").unwrap();
-            assert_eq!(
-                (module.place.as_str(), module.function.as_str(), module.is_file),
-                ("pkg.models", "build.small", false)
-            );
-            assert_eq!(name(&module), "models-build.small");
-            for (text, problem) in [
-                ("train.py", "names no function"),
-                ("train.py:", "names no function"),
-                (":f", "names no function"),
-                ("nowhere/train.py:f", "nowhere/train.py: no such file"),
-                ("src/:f", "is a folder"),
-            ] {
-                let told = target(text).expect_err(text).to_string();
-                assert!(told.contains(problem) && told.contains("train.py:build"), "{told}");
-            }
-        }
-
-        #[test]
-        fn every_batch_size_has_its_file() {
-            let files = |line: &str, batches: &[u64]| {
-                let found = files(&args(&format!("habitat-tui trace-shapes {line}")), "train-build", batches);
-                found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
-            };
-            assert_eq!(files("t.py:f", &[]), ["train-build.habitat.json.zst"]);
-            assert_eq!(files("t.py:f", &[16]), ["train-build-b16.habitat.json.zst"]);
-            assert_eq!(files("t.py:f -o a/x.habitat.json", &[16]), ["a/x.habitat.json"]);
-            assert_eq!(files("t.py:f -o a/x.habitat.json", &[1, 2]), ["a/x-b1.habitat.json", "a/x-b2.habitat.json"]);
-            assert_eq!(files("t.py:f -o y", &[1, 2]), ["y-b1", "y-b2"]);
-        }
+        assert_eq!(files("t.py:f", &[]), ["train-build.habitat.json.zst"]);
+        assert_eq!(files("t.py:f", &[16]), ["train-build-b16.habitat.json.zst"]);
+        assert_eq!(files("t.py:f -o a/x.habitat.json", &[16]), ["a/x.habitat.json"]);
+        assert_eq!(files("t.py:f -o a/x.habitat.json", &[1, 2]), ["a/x-b1.habitat.json", "a/x-b2.habitat.json"]);
+        assert_eq!(files("t.py:f -o y", &[1, 2]), ["y-b1", "y-b2"]);
     }
 }

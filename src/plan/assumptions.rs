@@ -130,7 +130,7 @@ impl Default for Limits {
     /// Everything may be used, as long as the step is known to fit in memory.
     fn default() -> Self {
         Self {
-            tiers: vec![Tier::OnDemand, Tier::Spot, Tier::Reserved, Tier::Owned],
+            tiers: Tier::ALL.to_vec(),
             gpus: Vec::new(),
             providers: Vec::new(),
             exclude_providers: Vec::new(),

@@ -166,7 +166,7 @@ pub(crate) fn configurations(
 
 type Reason = (RejectionKind, String, Option<f64>);
 
-/// The filters, in the order in which a reader would want to hear of them.
+/// The filters, the most important reason first.
 fn configuration<'p>(
     offer: &Offer,
     by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
@@ -202,7 +202,7 @@ fn configuration<'p>(
                 || memory.reason.clone(),
                 |needed| {
                     format!(
-                        "needs {:.1} GB, the card may use {:.1} of {:.0}",
+                        "needs {:.1} GB, the GPU has {:.1} of {:.0} to use",
                         needed.get() / GIB,
                         memory.usable.get() / GIB,
                         prediction.gpu.memory.get() / GIB
@@ -336,7 +336,9 @@ impl Configuration {
             high + lost * self.losses.each_billed() + self.setup,
         ];
         let cost = billed.map(|hours| self.price * Hours::known(hours));
-        (range(hours), range(cost))
+        let [low, mid, high] = hours;
+        let [least, likely, most] = cost;
+        (Range { low, mid, high }, Range { low: least, mid: likely, high: most })
     }
 
     /// The part of a plan that uses this for so many useful hours.
@@ -392,8 +394,4 @@ impl Configuration {
     pub(crate) fn label(&self) -> String {
         format!("{} × {} at {} {}, {}", self.gpu_count, self.gpu, self.provider, self.region, self.tier)
     }
-}
-
-fn range<T: Copy>(values: [T; 3]) -> Range<T> {
-    Range { low: values[0], mid: values[1], high: values[2] }
 }

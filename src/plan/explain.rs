@@ -10,35 +10,21 @@ use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
 use super::search::{SAME, most_work, solve_one};
 use super::{Confidence, Objective, RejectionKind};
-use crate::text::grouped;
+use crate::text::{dollars, duration, grouped};
 use crate::units::{Hours, Usd};
-
-/// `12.3 h`, with two decimals below ten hours and three below one.
-pub(super) fn hours(value: f64) -> String {
-    let decimals = if value < 1.0 { 3 } else { usize::from(value < 10.0) + 1 };
-    if value < 1000.0 { format!("{value:.decimals$} h") } else { format!("{} h", grouped(value)) }
-}
-
-/// `$12.30`.
-pub(super) fn dollars(value: f64) -> String {
-    if value < 1000.0 { format!("${value:.2}") } else { format!("${}", grouped(value)) }
-}
 
 /// The next higher multiple of `step`, rounding noise aside.
 fn up(value: f64, step: f64) -> f64 {
     ((value / step) * (1.0 - SAME) - SAME).ceil().max(0.0) * step
 }
 
-/// Hours in words, rounded up: `25 minutes`, `3.2 h`.
+/// Hours in words, rounded up: to minutes below an hour, else to tenths of an hour.
 fn more_hours(value: f64) -> String {
     let minutes = up(value * 60.0, 1.0).max(1.0);
-    if minutes < 60.0 {
-        return if minutes > 1.0 { format!("{minutes:.0} minutes") } else { "1 minute".to_owned() };
-    }
-    let more = up(value, 0.1);
-    if more < 1000.0 { format!("{more:.1} h") } else { format!("{} h", grouped(more.ceil())) }
+    duration(if minutes < 60.0 { minutes / 60.0 } else { up(value, 0.1) })
 }
 
+/// Dollars in words, rounded up.
 fn more_dollars(value: f64) -> String {
     dollars(up(value, if value < 1000.0 { 0.01 } else { 1.0 }).max(0.01))
 }
@@ -104,7 +90,7 @@ fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, 
     };
     let finish = prepared.problem().value(Aim::Finish, &found.hours);
     let cost = prepared.problem().value(Aim::Cost, &found.hours);
-    Ok(Some(format!("spend {} more ({}, {})", more_dollars(cost - budget), label(prepared, &parts), hours(finish))))
+    Ok(Some(format!("spend {} more ({}, {})", more_dollars(cost - budget), label(prepared, &parts), duration(finish))))
 }
 
 fn fastest(prepared: &Prepared) -> String {
@@ -112,8 +98,8 @@ fn fastest(prepared: &Prepared) -> String {
         || "more money does not help".to_owned(),
         |(found, parts)| {
             let finish = prepared.problem().value(Aim::Finish, &found.hours);
-            let label = label(prepared, &parts);
-            format!("more money does not help: the fastest plan needs {}{} ({label})", hours(finish), prepared.basis())
+            let (needs, label) = (prepared.time_limit_words(finish), label(prepared, &parts));
+            format!("more money does not help: the fastest plan needs {needs} ({label})")
         },
     )
 }
@@ -154,7 +140,12 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
     let most = most_work(prepared.problem(), limit).ok()?;
     let less = work - most;
     if most <= SAME * work {
-        return Some("set-up alone exceeds the limits".to_owned());
+        let exceeded = match (limit.deadline, limit.budget) {
+            (Some(_), None) => "deadline",
+            (None, Some(_)) => "budget",
+            _ => "limits",
+        };
+        return Some(format!("set-up alone exceeds the {exceeded}"));
     }
     let share = less / work * 100.0;
     // Nothing of it is no proposal.
@@ -180,7 +171,7 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
             format!(
                 "at expected times, not the upper end of their ranges, {} meets the limits: {}, {}",
                 configuration.label(),
-                hours(time),
+                duration(time),
                 dollars(cost)
             )
         })

@@ -7,10 +7,10 @@
 
 use serde::Serialize;
 
-use super::Objective;
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
 use super::search::{SAME, best, solve_one};
+use super::{Objective, Total};
 use crate::pricing::{OfferId, Tier};
 use crate::units::{GpuSlug, Hours, Range, Samples, Usd};
 
@@ -141,10 +141,7 @@ impl Prepared {
                 }
             })
             .collect();
-        FrontierPoint {
-            hours: parts.iter().map(|part| part.hours).sum(),
-            cost: parts.iter().map(|part| part.cost).sum(),
-            parts,
-        }
+        let Total { hours, cost } = Total::of_parts(parts.iter().map(|part| (part.hours, part.cost)));
+        FrontierPoint { hours, cost, parts }
     }
 }

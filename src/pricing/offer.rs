@@ -87,13 +87,23 @@ pub enum Tier {
     Owned,
 }
 
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl Tier {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::OnDemand, Self::Spot, Self::Reserved, Self::Owned];
+
+    /// The name in files and on screen.
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::OnDemand => "on-demand",
             Self::Spot => "spot",
             Self::Reserved => "reserved",
             Self::Owned => "owned",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }

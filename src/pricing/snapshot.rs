@@ -230,7 +230,7 @@ impl Row {
             tier,
             price,
             as_of: self.as_of,
-            trust: Trust::of(self.market),
+            trust: Trust::new(self.market),
             source: self.source.clone(),
             unusable,
             note: self.note.clone(),

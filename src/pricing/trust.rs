@@ -1,5 +1,5 @@
 //! How far a price can be trusted: its age on the day of planning, the kind of market it is
-//! of, and what speaks against it. The one place that judges prices; what shows one shows this
+//! of, and what speaks against it. The one place that evaluates prices; what shows one shows this
 //! beside it.
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,6 +9,7 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use super::offer::{Offer, Tier};
+use crate::regress::quantile::median;
 use crate::units::GpuSlug;
 
 /// A spot price is old after so many days: it moves by the day.
@@ -57,8 +58,8 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// A price of that market, not judged yet.
-    pub fn of(market: Market) -> Self {
+    /// A price of that market, not evaluated yet.
+    pub fn new(market: Market) -> Self {
         Self { market, ..Self::default() }
     }
 
@@ -129,8 +130,8 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// Judges every price among the others, on that day.
-pub(super) fn judge(offers: &mut [Offer], day: Option<Date>) {
+/// Evaluates every price among the others, on that day.
+pub(super) fn evaluate(offers: &mut [Offer], day: Option<Date>) {
     let others = Others::of(offers);
     let on_demand: HashMap<(String, String, String), f64> =
         offers.iter().filter(|offer| offer.tier == Tier::OnDemand).map(|o| (machine(o), o.price.get())).collect();
@@ -167,13 +168,15 @@ impl Others {
                 of_gpu.entry(offer.provider.clone()).or_default().push(price);
             }
         }
-        let middles = |by: BTreeMap<String, Vec<f64>>| by.into_iter().map(|(who, prices)| (who, median(prices)));
+        let middles = |by: BTreeMap<String, Vec<f64>>| {
+            by.into_iter().filter_map(|(who, mut prices)| Some((who, median(&mut prices)?)))
+        };
         Self(asked.into_iter().map(|(key, by)| (key, middles(by).collect())).collect())
     }
 
     fn far(&self, offer: &Offer) -> Option<Doubt> {
         let (gpu, price) = offer.gpu.clone().zip(per_gpu(offer))?;
-        let others: Vec<f64> = self
+        let mut others: Vec<f64> = self
             .0
             .get(&(gpu, offer.tier))?
             .iter()
@@ -181,7 +184,7 @@ impl Others {
             .map(|(_, price)| *price)
             .collect();
         let count = others.len();
-        let times = price / median(others);
+        let times = price / median(&mut others)?;
         let is_far = count >= OTHERS && !(1.0 / FAR..=FAR).contains(&times);
         is_far.then_some(Doubt::FarOff { times, others: count })
     }
@@ -189,16 +192,6 @@ impl Others {
 
 fn per_gpu(offer: &Offer) -> Option<f64> {
     (offer.gpu_count > 0 && offer.price.get() > 0.0).then(|| offer.price.get() / f64::from(offer.gpu_count))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 0 => f64::midpoint(values[middle - 1], values[middle]),
-        _ => values[middle],
-    }
 }
 
 #[cfg(test)]

@@ -39,12 +39,22 @@ pub enum Mode {
     Inference,
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl Mode {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Training, Self::Inference];
+
+    /// The name in files and on screen.
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Training => "training",
             Self::Inference => "inference",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -69,6 +79,10 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Fp32, Self::Tf32, Self::AmpFp16, Self::AmpBf16, Self::Fp16, Self::Bf16, Self::Fp8];
+
     /// The name in files and on screen.
     pub const fn name(self) -> &'static str {
         match self {

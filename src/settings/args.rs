@@ -1,53 +1,32 @@
 //! The command line: one definition for flags, help, man page and completions.
 //!
-//! This is what was typed; the front ends turn it into options, goals and files. A file a
-//! command or a group of arguments.
+//! This is what was typed; the front ends turn it into options, goals and files.
 
-mod attach;
-mod batches;
-mod black_box;
-mod calibrate;
-mod collect;
-mod export;
 mod fit;
-mod goal;
-mod import;
 mod input;
-mod log;
-mod models;
+mod measure;
 mod predict;
 mod print;
+mod record;
 mod run;
 mod screens;
-mod trace_shapes;
-mod workload;
 
-pub use attach::{AttachArgs, EnvArgs, ShellArg};
-pub use batches::BatchesArgs;
-pub use black_box::BlackBoxArgs;
-pub use calibrate::CalibrateArgs;
-pub use collect::{CollectArgs, CollectDevice};
-pub use export::ExportArgs;
-pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
-pub use goal::{ConfidenceArg, GoalArgs, ObjectiveArg};
-pub use import::ImportArgs;
-pub use input::{InputArgs, WaveArg};
-pub use log::{FitLogArgs, FormArg, RunSize, UnitArg};
-pub use models::{ModelsArgs, ModelsCommand, SuggestArgs};
-pub use predict::{PlanArgs, PredictArgs};
+pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, FitLogArgs, FormChoice, RunSize};
+pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
+pub use measure::{CalibrateArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs};
+pub use predict::{BatchesArgs, ExportArgs, PlanArgs, PredictArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
+pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
 pub use run::RunArgs;
-pub use screens::{ColorArg, ScreenArg, ScreensArgs};
-pub use trace_shapes::TraceShapesArgs;
-pub use workload::WorkloadArgs;
+pub use screens::{ScreenArg, ScreensArgs};
 
 use clap::{Parser, Subcommand};
 
 /// On which GPU should this be trained, how long will it take, what will it cost?
 ///
 /// Opens the screens on a recorded training step (FILE: a profile, a PyTorch profiler trace,
-/// or another recording that `import` reads). Without FILE it opens an embedded sample. Without a terminal on standard output
-/// it prints the report.
+/// or another recording that `import` reads). Without FILE it opens an embedded sample. Without a
+/// terminal on standard output it prints the report.
 #[derive(Debug, Parser)]
 #[command(
     name = "habitat-tui",
@@ -104,7 +83,7 @@ pub enum Command {
     Schema(SchemaArgs),
     /// Check a profile, a catalog file or a price file.
     Check(CheckArgs),
-    /// Say which measurements would make predictions better.
+    /// Show which measurements would make predictions better.
     Models(ModelsArgs),
     /// Measure the GPU of this machine: bandwidth, matrix products, launches.
     Calibrate(CalibrateArgs),
@@ -130,7 +109,7 @@ pub enum Command {
 mod tests {
     use super::*;
     use crate::pricing::Tier;
-    use crate::units::{Hours, Usd};
+    use crate::units::{Hours, Samples, Usd};
     use clap::CommandFactory;
 
     #[test]
@@ -155,12 +134,15 @@ mod tests {
         assert_eq!(screens("habitat-tui a.json").input.file, Some("a.json".into()));
         assert_eq!(screens("habitat-tui --screen plan").screen, ScreenArg::Plan);
         assert_eq!(screens("habitat-tui --size 80x24").size, (80, 24));
-        assert_eq!(plan("habitat-tui plan f --samples 1.2M").goal.samples, Some(1.2e6));
-        assert_eq!(plan("habitat-tui plan f --deadline 24h").goal.deadline, Hours::new(24.0).ok());
-        assert_eq!(plan("habitat-tui plan f --budget $300").goal.budget, Usd::new(300.0).ok());
-        assert_eq!(plan("habitat-tui plan f --tiers on-demand,spot").goal.tiers, [Tier::OnDemand, Tier::Spot]);
-        assert_eq!(plan("habitat-tui plan f --epochs 90 --dataset 1.28M").goal.dataset, Some(1.28e6));
-        assert_eq!(plan("habitat-tui plan --parameters 25.6M").input.parameters, Some(25_600_000));
+        assert_eq!(plan("habitat-tui plan f --samples 1.2M").wish.samples, Samples::new(1.2e6).ok());
+        assert_eq!(plan("habitat-tui plan f --deadline 24h").wish.deadline, Hours::new(24.0).ok());
+        assert_eq!(plan("habitat-tui plan f --budget $300").wish.budget, Usd::new(300.0).ok());
+        assert_eq!(
+            plan("habitat-tui plan f --tiers on-demand,spot").wish.tiers,
+            Some(vec![Tier::OnDemand, Tier::Spot])
+        );
+        assert_eq!(plan("habitat-tui plan f --epochs 90 --dataset 1.28M").wish.dataset, Samples::new(1.28e6).ok());
+        assert_eq!(plan("habitat-tui plan --parameters 25.6M").input.recorded.parameters, Some(25_600_000));
     }
 
     #[test]

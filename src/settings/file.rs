@@ -23,8 +23,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::pricing::Tier;
-use crate::units::{Hours, UsdPerHour};
+use super::wish::Wish;
 
 /// What the file says; a key left out is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -41,56 +40,45 @@ pub struct SettingsFile {
     /// Folder of trained networks.
     pub models: Option<PathBuf>,
     /// Defaults of plans.
-    pub plan: PlanDefaults,
+    pub plan: Wish,
     /// Key bindings by action.
     pub keys: BTreeMap<String, Vec<String>>,
 }
 
-/// The `[plan]` table.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PlanDefaults {
-    /// Ways to pay.
-    pub tiers: Option<Vec<Tier>>,
-    /// Only these providers.
-    pub providers: Option<Vec<String>>,
-    /// Never these providers.
-    pub exclude_providers: Option<Vec<String>>,
-    /// Only regions that begin so.
-    pub regions: Option<Vec<String>>,
-    /// Most dollars an hour.
-    pub max_usd_per_hour: Option<UsdPerHour>,
-    /// Parts that may follow one another.
-    pub max_parts: Option<u32>,
-    /// Use GPUs of which it is not known whether the step fits.
-    pub allow_unknown_memory: Option<bool>,
-    /// Boot and set-up.
-    pub setup_hours: Option<Hours>,
-    /// Losses of a spot machine in an hour.
-    pub spot_losses_per_hour: Option<f64>,
-    /// Time between checkpoints.
-    pub checkpoint_interval_hours: Option<Hours>,
-    /// All-reduce bandwidth inside a machine, measured.
-    pub allreduce_gbps: Option<f64>,
+/// Why the settings file cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Not TOML, an unknown key or a value of another type; with the line.
+    #[error("{0}")]
+    Form(String),
+    /// A value out of its range.
+    #[error("{key}: it must be {expected}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
 }
 
 impl SettingsFile {
     /// Reads the file's text.
     ///
     /// # Errors
-    /// The line, the key and what is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let file: Self = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    /// [`SettingsError`] with the line or the key, and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        let file: Self =
+            toml::from_str(text).map_err(|error| SettingsError::Form(error.to_string().trim_end().to_owned()))?;
         for (key, rate) in [
             ("plan.spot_losses_per_hour", file.plan.spot_losses_per_hour),
             ("plan.allreduce_gbps", file.plan.allreduce_gbps),
         ] {
             if rate.is_some_and(|rate| !rate.is_finite() || rate < 0.0) {
-                return Err(format!("{key}: it must be a finite number of 0 or more"));
+                return Err(SettingsError::Value { key, expected: "a finite number of 0 or more" });
             }
         }
         if file.plan.max_parts.is_some_and(|parts| !(1..=3).contains(&parts)) {
-            return Err("plan.max_parts: it must be 1, 2 or 3".to_owned());
+            return Err(SettingsError::Value { key: "plan.max_parts", expected: "1, 2 or 3" });
         }
         Ok(file)
     }
@@ -99,6 +87,7 @@ impl SettingsFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pricing::Tier;
 
     #[test]
     fn the_example_of_the_header_reads() {
@@ -117,9 +106,12 @@ mod tests {
 
     #[test]
     fn unknown_keys_and_bad_values_are_named() {
-        assert!(SettingsFile::parse("colour = 1").unwrap_err().contains("colour"));
-        assert!(SettingsFile::parse("[plan]\nmax_usd_per_hour = -1").unwrap_err().contains("max_usd_per_hour"));
-        assert!(SettingsFile::parse("[plan]\nmax_parts = 9").unwrap_err().contains("plan.max_parts"));
-        assert!(SettingsFile::parse("[plan]\nspot_losses_per_hour = -1").unwrap_err().contains("spot_losses_per_hour"));
+        let said = |text: &str| SettingsFile::parse(text).unwrap_err().to_string();
+        assert!(said("colour = 1").contains("colour"));
+        assert!(said("[plan]\nmax_usd_per_hour = -1").contains("max_usd_per_hour"));
+        assert!(said("[plan]\nmax_parts = 9").contains("plan.max_parts"));
+        assert!(said("[plan]\nspot_losses_per_hour = -1").contains("spot_losses_per_hour"));
+        // What belongs to one job is given on the command line.
+        assert!(said("[plan]\nbudget = 100").contains("budget"));
     }
 }

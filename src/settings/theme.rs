@@ -10,10 +10,14 @@
 //! title = { fg = "sky", bold = true }
 //! ```
 
+mod colour;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use self::colour::nearest_of_256;
+pub use self::colour::{Colour, ColourChoice, ColourInputs, ColourLevel, GlyphSet};
 use crate::text;
 
 /// What a colour means on screen.
@@ -102,102 +106,6 @@ impl Role {
     const fn index(self) -> usize {
         self as usize
     }
-}
-
-/// How many colours may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ColourLevel {
-    /// No colours; bold, reverse and the like stay.
-    None,
-    /// The 16 of the terminal.
-    Ansi16,
-    /// 256.
-    Ansi256,
-    /// 24 bits.
-    True,
-}
-
-/// What decides the colour level, as data.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ColourInputs<'a> {
-    /// The flag of the command line.
-    pub flag: Option<ColourLevel>,
-    /// The value of `NO_COLOR`, where set.
-    pub no_color: Option<&'a str>,
-    /// The configuration.
-    pub config: Option<ColourLevel>,
-    /// The value of `COLORTERM`.
-    pub colorterm: Option<&'a str>,
-    /// The value of `TERM`.
-    pub term: Option<&'a str>,
-}
-
-impl ColourLevel {
-    /// Flag, then `NO_COLOR` (when not empty), then configuration, then the terminal.
-    pub fn resolve(inputs: &ColourInputs<'_>) -> Self {
-        if let Some(level) = inputs.flag {
-            return level;
-        }
-        if inputs.no_color.is_some_and(|value| !value.is_empty()) {
-            return Self::None;
-        }
-        if let Some(level) = inputs.config {
-            return level;
-        }
-        let term = inputs.term.unwrap_or_default();
-        match inputs.colorterm.unwrap_or_default() {
-            "truecolor" | "24bit" => Self::True,
-            _ if term.ends_with("-direct") => Self::True,
-            _ if term.contains("256color") => Self::Ansi256,
-            _ if term == "dumb" => Self::None,
-            _ => Self::Ansi16,
-        }
-    }
-}
-
-/// Which characters drawings are made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum GlyphSet {
-    /// Braille dots for charts, eighths of blocks for bars.
-    #[default]
-    Braille,
-    /// Blocks only, for fonts without braille.
-    Block,
-    /// ASCII only.
-    Ascii,
-}
-
-impl GlyphSet {
-    /// What was asked for, else ASCII where the locale is not UTF-8 or the terminal plain.
-    ///
-    /// `locale` is the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not empty.
-    pub fn resolve(asked: Option<Self>, locale: Option<&str>, term: Option<&str>) -> Self {
-        if let Some(set) = asked {
-            return set;
-        }
-        let utf8 = locale.is_none_or(|locale| {
-            let locale = locale.to_lowercase();
-            locale.contains("utf-8") || locale.contains("utf8")
-        });
-        match term {
-            Some("dumb") => Self::Ascii,
-            // The Linux console's font has blocks and no braille.
-            Some("linux") if utf8 => Self::Block,
-            _ if utf8 => Self::Braille,
-            _ => Self::Ascii,
-        }
-    }
-}
-
-/// A colour, as the terminal is told it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Colour {
-    /// One of the terminal's 16.
-    Ansi(u8),
-    /// One of the 256.
-    Indexed(u8),
-    /// Red, green, blue.
-    Rgb(u8, u8, u8),
 }
 
 /// How something is drawn.
@@ -455,25 +363,6 @@ fn rgb(text: &str) -> Option<(u8, u8, u8)> {
     Some((part(0)?, part(2)?, part(4)?))
 }
 
-/// The nearest of the 6×6×6 cube and the 24 greys of xterm's 256 colours.
-fn nearest_of_256((r, g, b): (u8, u8, u8)) -> u8 {
-    const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
-    let distance = |x: (u8, u8, u8)| {
-        let square = |a: u8, b: u8| (i32::from(a) - i32::from(b)).pow(2);
-        square(x.0, r) + square(x.1, g) + square(x.2, b)
-    };
-    let step = |value: u8| (0..6).min_by_key(|i| (i32::from(STEPS[*i]) - i32::from(value)).abs()).unwrap_or(0);
-    let [red, green, blue] = [r, g, b].map(step);
-    let grey = ((u32::from(r) + u32::from(g) + u32::from(b)) / 3).saturating_sub(3) / 10;
-    let grey = grey.min(23) as u8;
-    let level = 8 + 10 * grey;
-    if distance((level, level, level)) < distance((STEPS[red], STEPS[green], STEPS[blue])) {
-        232 + grey
-    } else {
-        (16 + 36 * red + 6 * green + blue) as u8
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -495,25 +384,6 @@ mod tests {
         }
         let none = themes.last().unwrap().styles(ColourLevel::True);
         assert!(Role::ALL.iter().all(|role| none.get(*role).fg.is_none() && none.get(*role).bg.is_none()));
-    }
-
-    #[test]
-    fn the_colour_level_is_resolved_in_order() {
-        let terminal =
-            ColourInputs { colorterm: Some("truecolor"), term: Some("xterm-256color"), ..Default::default() };
-        assert_eq!(ColourLevel::resolve(&terminal), ColourLevel::True);
-        let config = ColourInputs { config: Some(ColourLevel::Ansi16), ..terminal };
-        assert_eq!(ColourLevel::resolve(&config), ColourLevel::Ansi16);
-        let no_color = ColourInputs { no_color: Some("1"), ..config };
-        assert_eq!(ColourLevel::resolve(&no_color), ColourLevel::None);
-        let empty = ColourInputs { no_color: Some(""), ..config };
-        assert_eq!(ColourLevel::resolve(&empty), ColourLevel::Ansi16);
-        let flag = ColourInputs { flag: Some(ColourLevel::Ansi256), ..no_color };
-        assert_eq!(ColourLevel::resolve(&flag), ColourLevel::Ansi256);
-        let screen = ColourInputs { term: Some("screen-256color"), ..Default::default() };
-        assert_eq!(ColourLevel::resolve(&screen), ColourLevel::Ansi256);
-        let dumb = ColourInputs { term: Some("dumb"), ..Default::default() };
-        assert_eq!(ColourLevel::resolve(&dumb), ColourLevel::None);
     }
 
     fn with(own: &str) -> Result<Vec<Theme>, ThemeError> {
@@ -538,12 +408,5 @@ mod tests {
         assert!(colour.contains("\"sky\""), "{colour}");
         let circle = with("name = \"a\"\nparent = \"a\"").unwrap_err();
         assert_eq!(circle, ThemeError::Circle("a".to_owned()));
-    }
-
-    #[test]
-    fn colours_fall_back_to_256() {
-        assert_eq!(nearest_of_256((255, 0, 0)), 196);
-        assert_eq!(nearest_of_256((0, 0, 0)), 16);
-        assert_eq!(nearest_of_256((128, 128, 128)), 244);
     }
 }

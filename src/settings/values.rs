@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo, Unit};
 
-use crate::predict::{Mode, Precision};
-use crate::pricing::Tier;
-use crate::units::{Bytes, Hours, Usd, UsdPerHour, most};
+use crate::units::{Bytes, Hours, Samples, Usd, UsdPerHour, most};
 
 /// A time span: `24h`, `1d 12h`, `90m`, `2w`; a bare number is hours.
 ///
@@ -22,7 +20,7 @@ pub fn hours(text: &str) -> Result<Hours, String> {
             .ok()
             .and_then(|span| span.total((Unit::Second, SpanRelativeTo::days_are_24_hours())).ok())
             .ok_or_else(|| {
-                format!("{text:?} is no time span; write 24h, 90m, \"1d 12h\" or 2w (a bare number is hours)")
+                format!("{text:?} is not a valid time; write 24h, 90m, \"1d 12h\" or 2w (a bare number is hours)")
             })?
             / 3600.0
     };
@@ -48,14 +46,9 @@ pub fn wait(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// The text, with examples of what is understood.
 pub fn usd(text: &str) -> Result<Usd, String> {
-    Usd::new(count(text.trim().trim_start_matches('$')).map_err(|error| {
-        if error.contains("too much") {
-            error
-        } else {
-            format!("{text:?} is not a valid amount of money; write 300, $300 or 1.5k")
-        }
-    })?)
-    .map_err(|error| error.to_string())
+    let amount = number(text.trim().trim_start_matches('$'))
+        .ok_or_else(|| format!("{text:?} is not a valid amount of money; write 300, $300 or 1.5k"))?;
+    Usd::new(at_most(text, amount, most::WORK)?).map_err(|error| error.to_string())
 }
 
 /// A price in US dollars an hour.
@@ -72,18 +65,46 @@ pub fn usd_per_hour(text: &str) -> Result<UsdPerHour, String> {
 /// # Errors
 /// The text, with examples of what is understood.
 pub fn count(text: &str) -> Result<f64, String> {
+    let number =
+        number(text).ok_or_else(|| format!("{text:?} is not a valid count; write 300000, 300k, 1.2M or 1e9"))?;
+    at_most(text, number, most::WORK)
+}
+
+/// A number of 0 or more, with its power of a thousand as a letter.
+fn number(text: &str) -> Option<f64> {
     let trimmed = text.trim().replace('_', "");
-    let (digits, factor) = match trimmed.chars().last() {
-        Some('k' | 'K') => (&trimmed[..trimmed.len() - 1], 1e3),
-        Some('m' | 'M') => (&trimmed[..trimmed.len() - 1], 1e6),
-        Some('b' | 'B' | 'g' | 'G') => (&trimmed[..trimmed.len() - 1], 1e9),
-        Some('t' | 'T') => (&trimmed[..trimmed.len() - 1], 1e12),
-        _ => (trimmed.as_str(), 1.0),
+    let factor = match trimmed.chars().last()? {
+        'k' | 'K' => 1e3,
+        'm' | 'M' => 1e6,
+        'b' | 'B' | 'g' | 'G' => 1e9,
+        't' | 'T' => 1e12,
+        _ => 1.0,
     };
-    match digits.trim().parse::<f64>() {
-        Ok(number) if number.is_sign_positive() && number * factor <= most::WORK => Ok(number * factor),
-        Ok(number) if number * factor > most::WORK => Err(format!("{text:?} is too much; at most 1e18 is taken")),
-        _ => Err(format!("{text:?} is not a valid count; write 300000, 300k, 1.2M or 1e9")),
+    let digits = if factor > 1.0 { &trimmed[..trimmed.len() - 1] } else { &trimmed };
+    let number: f64 = digits.trim().parse().ok()?;
+    (number.is_sign_positive() && !number.is_nan()).then_some(number * factor)
+}
+
+fn at_most(text: &str, number: f64, most: f64) -> Result<f64, String> {
+    if number <= most { Ok(number) } else { Err(format!("{text:?} is too much; at most {most:e} is taken")) }
+}
+
+/// A count of samples.
+///
+/// # Errors
+/// As [`count`].
+pub fn samples(text: &str) -> Result<Samples, String> {
+    Samples::new(count(text)?).map_err(|error| error.to_string())
+}
+
+/// Samples of one step.
+///
+/// # Errors
+/// As [`whole`], and for 0.
+pub fn batch_size(text: &str) -> Result<u64, String> {
+    match whole(text)? {
+        0 => Err("a step processes at least one sample".to_owned()),
+        batch => Ok(batch),
     }
 }
 
@@ -95,7 +116,7 @@ pub fn gigabytes(text: &str) -> Result<f64, String> {
     count(text)
         .ok()
         .filter(|&rate| rate > 0.0)
-        .ok_or_else(|| format!("{text:?} is no data rate above 0; write GB/s, as 12"))
+        .ok_or_else(|| format!("{text:?} is not a valid data rate above 0; write GB/s, as 12"))
 }
 
 /// A count of whole things.
@@ -103,14 +124,8 @@ pub fn gigabytes(text: &str) -> Result<f64, String> {
 /// # Errors
 /// As [`count`], and where it is not whole.
 pub fn whole(text: &str) -> Result<u64, String> {
-    let number = count(text)?;
-    if number > 9e15 {
-        Err(format!("{text:?} is too much; at most 9e15 is taken"))
-    } else if number.fract() == 0.0 {
-        Ok(number as u64)
-    } else {
-        Err(format!("{text:?} is not a whole number"))
-    }
+    let number = at_most(text, count(text)?, 9e15)?;
+    if number.fract() == 0.0 { Ok(number as u64) } else { Err(format!("{text:?} is not a whole number")) }
 }
 
 /// A size of memory: `24GB`, `512MB` (1 GB = 2³⁰ bytes, as GPU memory is sold).
@@ -122,9 +137,9 @@ pub fn bytes(text: &str) -> Result<Bytes, String> {
     let (digits, factor) = [("GIB", 30), ("GB", 30), ("G", 30), ("MIB", 20), ("MB", 20), ("M", 20)]
         .iter()
         .find_map(|(unit, power)| Some((upper.strip_suffix(unit)?, 2f64.powi(*power))))
-        .ok_or_else(|| format!("{text:?} is no size of memory; write 24GB or 512MB"))?;
+        .ok_or_else(|| format!("{text:?} is not a valid size of memory; write 24GB or 512MB"))?;
     let number: f64 =
-        digits.trim().parse().map_err(|_| format!("{text:?} is no size of memory; write 24GB or 512MB"))?;
+        digits.trim().parse().map_err(|_| format!("{text:?} is not a valid size of memory; write 24GB or 512MB"))?;
     Bytes::new(number * factor).map_err(|error| error.to_string())
 }
 
@@ -136,52 +151,7 @@ pub fn size(text: &str) -> Result<(u16, u16), String> {
     text.split_once(['x', 'X', '×'])
         .and_then(|(columns, rows)| Some((columns.trim().parse().ok()?, rows.trim().parse().ok()?)))
         .filter(|&(columns, rows)| (20..=500).contains(&columns) && (5..=200).contains(&rows))
-        .ok_or_else(|| format!("{text:?} is no size; write columns x rows, as 120x40 (20x5 to 500x200)"))
-}
-
-/// A way to pay.
-///
-/// # Errors
-/// What to write instead.
-pub fn tier(text: &str) -> Result<Tier, String> {
-    match text.trim() {
-        "on-demand" => Ok(Tier::OnDemand),
-        "spot" => Ok(Tier::Spot),
-        "reserved" => Ok(Tier::Reserved),
-        "owned" => Ok(Tier::Owned),
-        _ => Err(format!("{text:?} is not a valid purchase option; write on-demand, spot, reserved or owned")),
-    }
-}
-
-/// Training or inference.
-///
-/// # Errors
-/// What to write instead.
-pub fn mode(text: &str) -> Result<Mode, String> {
-    match text {
-        "training" => Ok(Mode::Training),
-        "inference" => Ok(Mode::Inference),
-        _ => Err("write training or inference".to_owned()),
-    }
-}
-
-/// A precision by its name.
-///
-/// # Errors
-/// What to write instead.
-pub fn precision(text: &str) -> Result<Precision, String> {
-    const ALL: [Precision; 7] = [
-        Precision::Fp32,
-        Precision::Tf32,
-        Precision::AmpFp16,
-        Precision::AmpBf16,
-        Precision::Fp16,
-        Precision::Bf16,
-        Precision::Fp8,
-    ];
-    ALL.into_iter()
-        .find(|precision| precision.name() == text)
-        .ok_or_else(|| format!("write one of {}", ALL.map(Precision::name).join(", ")))
+        .ok_or_else(|| format!("{text:?} is not a valid size; write columns x rows, as 120x40 (20x5 to 500x200)"))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Reading (decompressed where needed, and never more than a limit) and writing (all or
-//! nothing) of files. Nothing else in the program reads a file that the user names.
+//! Reading of files: decompressed where needed, and never more than a limit. Nothing else in the
+//! program reads a file that the user names.
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,8 +79,7 @@ impl StoreError {
     }
 }
 
-/// How a file is compressed, told by its first bytes when reading and by its name when
-/// writing.
+/// How a file is compressed: its first bytes say it when reading, its name when writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -92,7 +91,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    fn of_bytes(head: &[u8]) -> Self {
+    fn from_bytes(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
@@ -100,7 +99,7 @@ impl Compression {
         }
     }
 
-    fn of_name(path: &Path) -> Self {
+    pub(super) fn from_name(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("gz") => Self::Gzip,
             Some("zst") => Self::Zstd,
@@ -210,7 +209,7 @@ impl Read for Bounded<'_> {
 fn decoder<'a>(reader: impl Read + 'a, limit: Limit) -> io::Result<Box<dyn Read + 'a>> {
     let count = Rc::new(Cell::new(0));
     let mut reader = BufReader::with_capacity(1 << 16, Counted { from: reader, count: count.clone() });
-    let compression = Compression::of_bytes(reader.fill_buf()?);
+    let compression = Compression::from_bytes(reader.fill_buf()?);
     let from: Box<dyn Read + 'a> = match compression {
         Compression::None => Box::new(reader),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
@@ -225,7 +224,7 @@ fn decoder<'a>(reader: impl Read + 'a, limit: Limit) -> io::Result<Box<dyn Read 
 }
 
 /// Stands for standard input.
-const STANDARD_INPUT: &str = "-";
+pub(super) const STANDARD_INPUT: &str = "-";
 
 /// A file as it is, or a pipe or `-` (standard input) by way of a temporary file.
 fn raw(path: &Path) -> io::Result<Box<dyn Read>> {
@@ -352,7 +351,7 @@ pub(super) fn compression(path: &Path) -> Result<Compression, StoreError> {
     let mut head = Vec::new();
     let read = raw(path).and_then(|from| from.take(4).read_to_end(&mut head));
     read.map_err(|error| StoreError::read(path, error))?;
-    Ok(Compression::of_bytes(&head))
+    Ok(Compression::from_bytes(&head))
 }
 
 /// Why a folder that is there cannot be entered, so that nothing in it can be there for us.
@@ -397,142 +396,6 @@ pub fn read_profile(path: &Path) -> Result<(Profile, Vec<Warning>), StoreError> 
     Profile::from_json(&json).map_err(|source| StoreError::Profile { path: path.to_owned(), source })
 }
 
-/// Writes `bytes` to `path`, compressed as its name says: either the whole new content is
-/// there afterwards, or the old file untouched. Links are followed: what they name is
-/// written, whether it is there or not. The new file has no name until it is complete, where
-/// the system can do that, so nothing stays when the program is ended.
-///
-/// # Errors
-/// [`StoreError::Exists`] unless `replace`; [`StoreError::Write`] otherwise.
-pub fn save_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<(), StoreError> {
-    let failed = |source| StoreError::Write { path: path.to_owned(), source };
-    if path == Path::new(STANDARD_INPUT) {
-        let problem = "names no file; /dev/stdout writes to standard output, ./- to a file of that name";
-        return Err(StoreError::content(path, problem));
-    }
-    let content = compressed(bytes, Compression::of_name(path)).map_err(failed)?;
-    if path == Path::new("/dev/stdout") {
-        // As it is open: opened anew, it would be written from its beginning.
-        let mut out = io::stdout().lock();
-        return out.write_all(&content).and_then(|()| out.flush()).map_err(failed);
-    }
-    let target = target(path).map_err(failed)?;
-    let there = std::fs::metadata(&target).ok();
-    match &there {
-        Some(there) if there.is_dir() => return Err(failed(io::Error::from(io::ErrorKind::IsADirectory))),
-        Some(there) if !there.is_file() => {
-            // A pipe or a device cannot be replaced and has nothing to lose.
-            let mut out = std::fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
-            return out.write_all(&content).map_err(failed);
-        }
-        Some(_) if !replace => return Err(StoreError::Exists { path: path.to_owned() }),
-        _ => {}
-    }
-    let permissions = there.map(|there| there.permissions());
-    replace_file(&target, &content, permissions, replace).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => StoreError::Exists { path: path.to_owned() },
-        _ => failed(error),
-    })
-}
-
-/// Links followed at most, as the system does.
-const LINKS: usize = 40;
-
-/// What a path names, at the end of its links; it need not be there.
-fn target(path: &Path) -> io::Result<PathBuf> {
-    let mut at = path.to_owned();
-    for _ in 0..LINKS {
-        if !std::fs::symlink_metadata(&at).is_ok_and(|there| there.is_symlink()) {
-            return Ok(at);
-        }
-        let link = std::fs::read_link(&at)?;
-        at = at.parent().unwrap_or(Path::new("")).join(link);
-    }
-    Err(io::Error::other("too many links, which may lead to each other"))
-}
-
-fn replace_file(
-    target: &Path,
-    content: &[u8],
-    permissions: Option<std::fs::Permissions>,
-    replace: bool,
-) -> io::Result<()> {
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let complete = |file: &mut File| -> io::Result<()> {
-        if let Some(permissions) = permissions {
-            file.set_permissions(permissions)?;
-        }
-        file.write_all(content)?;
-        file.sync_all()
-    };
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".habitat-tui-");
-    #[cfg(target_os = "linux")]
-    if let Some(mut file) = nameless::create(folder)? {
-        complete(&mut file)?;
-        if !replace {
-            return nameless::name(&file, target);
-        }
-        let named = builder.make_in(folder, |path| nameless::name(&file, path))?;
-        return named.persist(target).map(drop).map_err(|error| error.error);
-    }
-    // Temporary files are private; the finished one is as any new file, or as it was.
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let mut temporary = builder.tempfile_in(folder)?;
-    complete(temporary.as_file_mut())?;
-    let persisted = if replace { temporary.persist(target) } else { temporary.persist_noclobber(target) };
-    persisted.map(drop).map_err(|error| error.error)
-}
-
-/// Files without a name, which get one when they are complete.
-#[cfg(target_os = "linux")]
-mod nameless {
-    use std::fs::{File, OpenOptions};
-    use std::io;
-    use std::os::fd::AsRawFd;
-    use std::os::unix::fs::OpenOptionsExt;
-    use std::path::Path;
-
-    use nix::fcntl::{AT_FDCWD, AtFlags};
-    use nix::libc::{EISDIR, ENOENT, EOPNOTSUPP, O_TMPFILE};
-    use nix::unistd::linkat;
-
-    /// A file in a folder; `None` where the file system has no such files.
-    pub(super) fn create(folder: &Path) -> io::Result<Option<File>> {
-        // Without /proc it could not be named.
-        if !Path::new("/proc/self/fd").is_dir() {
-            return Ok(None);
-        }
-        match OpenOptions::new().write(true).mode(0o666).custom_flags(O_TMPFILE).open(folder) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if matches!(error.raw_os_error(), Some(EOPNOTSUPP | EISDIR)) => Ok(None),
-            Err(error) if error.raw_os_error() == Some(ENOENT) && folder.is_dir() => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(super) fn name(file: &File, path: &Path) -> io::Result<()> {
-        let open = format!("/proc/self/fd/{}", file.as_raw_fd());
-        Ok(linkat(AT_FDCWD, open.as_str(), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
-    }
-}
-
-fn compressed(bytes: &[u8], compression: Compression) -> io::Result<std::borrow::Cow<'_, [u8]>> {
-    Ok(match compression {
-        Compression::None => bytes.into(),
-        Compression::Gzip => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-            encoder.write_all(bytes)?;
-            encoder.finish()?.into()
-        }
-        Compression::Zstd => zstd::stream::encode_all(bytes, 19)?.into(),
-    })
-}
-
 /// The files of a folder with that extension, by name; none where there is no folder.
 pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf, String)>, StoreError> {
     let entries = std::fs::read_dir(folder).map_err(|error| StoreError::read(folder, error));
@@ -551,46 +414,7 @@ pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_written_is_read_back_in_every_compression() {
-        let folder = tempfile::tempdir().unwrap();
-        let json = br#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training"}, "operations": [{"name": "aten::mm", "phase": "forward"}]}"#;
-        for name in ["p.habitat.json", "p.habitat.json.gz", "p.habitat.json.zst"] {
-            let path = folder.path().join(name);
-            save_atomically(&path, json, false).unwrap();
-            assert_eq!(read_profile(&path).unwrap().0.workload.name, "w", "{name}");
-        }
-    }
-
-    #[test]
-    fn nothing_is_replaced_unasked_and_no_temporary_file_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("plan.toml");
-        save_atomically(&path, b"one", false).unwrap();
-        assert!(matches!(save_atomically(&path, b"two", false), Err(StoreError::Exists { .. })));
-        assert_eq!(std::fs::read(&path).unwrap(), b"one");
-        save_atomically(&path, b"two", true).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"two");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn links_are_followed_and_keep_pointing() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("plan.toml"), folder.path().join("latest.toml"));
-        std::fs::write(&file, b"one").unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        save_atomically(&link, b"two", true).unwrap();
-        assert!(link.is_symlink());
-        assert_eq!(std::fs::read(&file).unwrap(), b"two");
-        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        save_atomically(Path::new("/dev/null"), b"three", true).unwrap();
-        assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
-    }
+    use crate::store::save::save_atomically;
 
     #[test]
     fn a_small_file_that_holds_gigabytes_is_an_error() {
@@ -623,53 +447,6 @@ mod tests {
         assert_eq!(beginning(&pipe, 10).unwrap(), b"xxxxxxxxxx");
         writer.join().unwrap();
         assert_eq!(read(&pipe, Limit::PROFILE).unwrap().len(), 100_000);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn links_that_lead_nowhere_are_made_true_and_loops_refused() {
-        use std::os::unix::fs::symlink;
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        symlink("later.toml", at("dangling")).unwrap();
-        save_atomically(&at("dangling"), b"one", false).unwrap();
-        assert!(at("dangling").is_symlink());
-        assert_eq!(std::fs::read(at("later.toml")).unwrap(), b"one");
-        symlink("a", at("b")).unwrap();
-        symlink("b", at("a")).unwrap();
-        let said = save_atomically(&at("a"), b"one", true).unwrap_err().to_string();
-        assert!(said.contains("links"), "{said}");
-        symlink("/proc/nobody/x", at("c")).unwrap();
-        assert!(matches!(save_atomically(&at("c"), b"one", true), Err(StoreError::Write { .. })));
-        let said = save_atomically(Path::new("-"), b"one", true).unwrap_err().to_string();
-        assert!(said.contains("/dev/stdout"), "{said}");
-        let mut left: Vec<_> =
-            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["a", "b", "c", "dangling", "later.toml"]);
-    }
-
-    /// What is not complete has no name, so that a signal leaves nothing.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn nothing_is_seen_before_it_is_complete() {
-        let folder = tempfile::tempdir().unwrap();
-        if nameless::create(folder.path()).unwrap().is_none() {
-            return; // A file system without such files.
-        }
-        let path = folder.path().join("large.bin");
-        let writer = {
-            let path = path.clone();
-            std::thread::spawn(move || save_atomically(&path, &vec![7; 64 << 20], false).unwrap())
-        };
-        while !writer.is_finished() {
-            for entry in std::fs::read_dir(folder.path()).unwrap() {
-                let entry = entry.unwrap();
-                assert_eq!((entry.file_name(), entry.metadata().unwrap().len()), ("large.bin".into(), 64 << 20));
-            }
-        }
-        writer.join().unwrap();
-        assert!(path.exists());
     }
 
     #[test]

@@ -6,47 +6,20 @@ use std::path::Path;
 
 use super::files::{Limit, StoreError, open};
 use crate::predict::runlog::Run;
-use crate::units::{Micros, most};
+use crate::units::{Micros, TimeUnit, most};
 
-/// The unit of a column of times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogUnit {
-    /// Microseconds.
-    Micros,
-    /// Milliseconds.
-    Millis,
-    /// Seconds.
-    Seconds,
-    /// Minutes.
-    Minutes,
-    /// Hours.
-    Hours,
-}
-
-impl LogUnit {
-    const fn micros(self) -> f64 {
-        match self {
-            Self::Micros => 1.0,
-            Self::Millis => 1e3,
-            Self::Seconds => 1e6,
-            Self::Minutes => 6e7,
-            Self::Hours => 3.6e9,
-        }
-    }
-
-    /// The unit that a heading ends with, after `_`, a space or a bracket.
-    fn of_heading(heading: &str) -> Option<Self> {
-        let heading = heading.to_lowercase();
-        let word = heading.trim_end_matches([')', ']']).rsplit(['_', ' ', '(', '[', '-', '/']).next()?;
-        Some(match word {
-            "us" | "µs" | "usec" | "micros" | "microseconds" => Self::Micros,
-            "ms" | "msec" | "millis" | "milliseconds" => Self::Millis,
-            "s" | "sec" | "secs" | "second" | "seconds" => Self::Seconds,
-            "min" | "mins" | "minutes" => Self::Minutes,
-            "h" | "hr" | "hrs" | "hours" => Self::Hours,
-            _ => return None,
-        })
-    }
+/// The unit that a heading ends with, after `_`, a space or a bracket.
+fn unit_of_heading(heading: &str) -> Option<TimeUnit> {
+    let heading = heading.to_lowercase();
+    let word = heading.trim_end_matches([')', ']']).rsplit(['_', ' ', '(', '[', '-', '/']).next()?;
+    Some(match word {
+        "us" | "µs" | "usec" | "micros" | "microseconds" => TimeUnit::Micros,
+        "ms" | "msec" | "millis" | "milliseconds" => TimeUnit::Millis,
+        "s" | "sec" | "secs" | "second" | "seconds" => TimeUnit::Seconds,
+        "min" | "mins" | "minutes" => TimeUnit::Minutes,
+        "h" | "hr" | "hrs" | "hours" => TimeUnit::Hours,
+        _ => return None,
+    })
 }
 
 /// Which columns to read; those not named are found.
@@ -61,7 +34,7 @@ pub struct LogColumns<'a> {
     /// Of GPUs or machines: a model each.
     pub gpu: Option<&'a str>,
     /// The unit of the times, where the heading does not say it.
-    pub unit: Option<LogUnit>,
+    pub unit: Option<TimeUnit>,
 }
 
 /// A log as read.
@@ -146,7 +119,7 @@ struct Found {
     batch: Option<usize>,
     iterations: Option<usize>,
     gpu: Option<usize>,
-    unit: LogUnit,
+    unit: TimeUnit,
     notes: Vec<String>,
 }
 
@@ -164,14 +137,14 @@ impl Found {
             ));
         }
         let mut notes = Vec::new();
-        let unit = match (columns.unit, LogUnit::of_heading(&headings[time])) {
+        let unit = match (columns.unit, unit_of_heading(&headings[time])) {
             (Some(unit), _) | (None, Some(unit)) => unit,
             (None, None) => {
                 notes.push(format!(
                     "the heading {:?} tells no unit: seconds are taken (--unit ms says otherwise)",
                     &headings[time]
                 ));
-                LogUnit::Seconds
+                TimeUnit::Seconds
             }
         };
         Ok(Self { time, batch, iterations, gpu, unit, notes })
@@ -199,7 +172,7 @@ fn column(headings: &csv::StringRecord, asked: Option<&str>, usual: &[&str]) -> 
     }
     let plain = |heading: &str| -> String {
         let name = heading.to_lowercase().replace([' ', '-'], "_");
-        let bare = match LogUnit::of_heading(heading) {
+        let bare = match unit_of_heading(heading) {
             Some(_) => name
                 .trim_end_matches([')', ']'])
                 .rsplit_once(['_', '(', '[', '/'])
@@ -246,7 +219,7 @@ mod tests {
         let plain = log("bs,time\n8,2\n", &LogColumns::default()).unwrap();
         assert_eq!(plain.runs[0].1[0].time.get(), 2e6);
         assert!(plain.notes[0].contains("seconds are taken"), "{:?}", plain.notes);
-        let told = LogColumns { unit: Some(LogUnit::Millis), ..LogColumns::default() };
+        let told = LogColumns { unit: Some(TimeUnit::Millis), ..LogColumns::default() };
         assert_eq!(log("bs,time\n8,2\n", &told).unwrap().runs[0].1[0].time.get(), 2e3);
     }
 

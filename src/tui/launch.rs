@@ -20,7 +20,6 @@ use crate::predict::compare::compare;
 use crate::predict::{MethodChoice, Options, Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::report::plan_toml;
-use crate::settings::args::ColorArg;
 use crate::settings::keymap::{Key, Keymap};
 use crate::settings::theme::{ColourInputs, ColourLevel, GlyphSet};
 use crate::store::{Paths, StoreError, now, save_atomically};
@@ -83,8 +82,9 @@ impl Launch {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
         let file = Paths::find().settings();
         let in_file = |problem: &dyn std::fmt::Display| TuiError::Setting(format!("{}: {problem}", file.display()));
-        let config = settings.color.as_deref().map(level_of).transpose().map_err(|error| in_file(&error))?.flatten();
-        let flag = args.color.and_then(level_of_arg);
+        let level = |text: &str| ColourLevel::parse(text).map_err(|why| in_file(&format!("color = {text:?}: {why}")));
+        let config = settings.color.as_deref().map(level).transpose()?.flatten();
+        let flag = args.color.flatten();
         let colours = ColourLevel::resolve(&ColourInputs {
             flag,
             no_color: no_color.as_deref(),
@@ -121,31 +121,6 @@ impl Launch {
         };
         Ok(Self { setup, engine, colours_asked: flag.is_some() || config.is_some() })
     }
-}
-
-fn level_of_arg(arg: ColorArg) -> Option<ColourLevel> {
-    match arg {
-        ColorArg::None => Some(ColourLevel::None),
-        ColorArg::Sixteen => Some(ColourLevel::Ansi16),
-        ColorArg::Indexed => Some(ColourLevel::Ansi256),
-        ColorArg::True => Some(ColourLevel::True),
-        ColorArg::Auto => None,
-    }
-}
-
-fn level_of(text: &str) -> Result<Option<ColourLevel>, TuiError> {
-    Ok(match text {
-        "none" => Some(ColourLevel::None),
-        "16" => Some(ColourLevel::Ansi16),
-        "256" => Some(ColourLevel::Ansi256),
-        "true" => Some(ColourLevel::True),
-        "auto" => None,
-        _ => {
-            return Err(TuiError::Setting(format!(
-                "color = {text:?}: write \"none\", \"16\", \"256\", \"true\" or \"auto\""
-            )));
-        }
-    })
 }
 
 /// Batch sizes shown, as fractions of the recorded one.

@@ -51,16 +51,16 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         (RejectionKind::UnusablePrice, "suspect price: below list"),
         (RejectionKind::UnknownGpu, "Mystery 9000 is not a GPU of the catalog"),
         (RejectionKind::NoPrediction, "no prediction for unpredicted"),
-        (RejectionKind::Memory, "needs 18.2 GB, the card may use 14.7 of 16"),
+        (RejectionKind::Memory, "needs 18.2 GB, the GPU has 14.7 of 16 to use"),
         (RejectionKind::MemoryUnknown, "not known whether it fits: no peak memory in the profile"),
         (
             RejectionKind::NoPrediction,
             "2 GPUs: the parameter count is not known, so neither is the size of the gradients; give it with --parameters",
         ),
         (RejectionKind::Limits, "region mars-1 is not among those allowed"),
-        (RejectionKind::Deadline, "takes 24.0 h (upper end of its range) alone, 20.0 h more than the deadline"),
-        (RejectionKind::Budget, "alone costs $300.00, $250.00 more than the budget"),
-        (RejectionKind::Dominated, "costs $9.00 in 3.00 h, $3.00 more than the plan"),
+        (RejectionKind::Deadline, "takes up to 24 h, 20 h more than the deadline"),
+        (RejectionKind::Budget, "costs $300.00, $250.00 more than the budget"),
+        (RejectionKind::Dominated, "costs $9.00 in 3 h, $3.00 more than the plan"),
     ];
     let found: Vec<(RejectionKind, &str)> = plan.rejected.iter().map(|r| (r.kind, r.reason.as_str())).collect();
     assert_eq!(found, expected);

@@ -9,10 +9,7 @@ use habitat_tui_lab::args::Lab;
 fn main() -> ExitCode {
     let ended = habitat_tui_lab::run(&Lab::parse(), &mut terminal::stdout());
     ExitCode::from(ended.unwrap_or_else(|error| {
-        if error.is_broken_pipe() {
-            return 0;
-        }
-        terminal::error(error);
-        2
+        error.print();
+        error.exit_code()
     }))
 }

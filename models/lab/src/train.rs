@@ -24,7 +24,7 @@ pub(crate) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
         return black_box::run(tables, &dir, args.force, &catalog, out);
     }
     let Some(data) = &args.data else {
-        return Err(CliError("missing data: give --data DIR or --black-box DIR".to_owned()));
+        return Err(CliError::Refused("missing data: give --data DIR or --black-box DIR".to_owned()));
     };
     if !args.habitat {
         let weights = dir.join(store::WEIGHTS);

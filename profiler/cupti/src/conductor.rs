@@ -223,7 +223,8 @@ fn last_words() {
     match (reached, open, library_if(reached)) {
         (Stage::Waiting, ..) if step(Stage::Waiting, Stage::Done) => {
             say(&talk::dropped(&format!(
-                "the program ended {:.1} s after it started CUDA, and the window was to open after {:.1} s",
+                "the program ended {:.1} s after it started CUDA, and the window was to open after {:.1} s; try a smaller \
+                 --after-seconds",
                 started.elapsed().as_secs_f64(),
                 settings.after.as_secs_f64()
             )));

@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
-use super::super::weights;
-use super::super::{CliError, settings};
 use crate::catalog::Catalog;
+use crate::cli::error::CliError;
+use crate::cli::options::{settings, weights_folder};
+use crate::cli::output::{check_new, make_folder};
 use crate::learn::blackbox::{fit, sizes};
 use crate::predict::blackbox::{BlackBoxModel, Recorded};
 use crate::settings::args::FitBlackBoxArgs;
-use crate::store::{self, Paths, StoreError, profet};
+use crate::store::{self, Paths, profet};
 
 pub(super) fn run(args: &FitBlackBoxArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
-    let dir = weights::folder(args.out.as_deref(), &settings(&paths)?, &paths);
+    let dir = weights_folder(args.out.as_deref(), &settings(&paths)?, &paths);
     write(&args.tables, &dir, args.force, &catalog, out)?;
     Ok(0)
 }
@@ -33,15 +34,13 @@ pub fn write(
     out: &mut dyn Write,
 ) -> Result<(BlackBoxModel, Vec<Recorded>), CliError> {
     let path = dir.join(store::BLACK_BOX);
-    if path.exists() && !force {
-        return Err(StoreError::Exists { path }.into());
-    }
+    check_new(&path, force)?;
     let rows = profet::read(data)?;
     let sizes = sizes::fit(&profet::read_latencies(data)?);
     let all: Vec<&Recorded> = rows.iter().collect();
-    let model = fit(&all, catalog, &trained_on(&rows), sizes).map_err(CliError::of)?;
-    let json = model.to_json().map_err(CliError::of)?;
-    std::fs::create_dir_all(dir).map_err(|source| StoreError::Write { path: dir.to_owned(), source })?;
+    let model = fit(&all, catalog, &trained_on(&rows), sizes)?;
+    let json = model.to_json()?;
+    make_folder(dir)?;
     store::save_atomically(&path, &json, true)?;
     writeln!(out, "{}: {}, {} kB", path.display(), model.trained_on(), json.len() / 1000)?;
     Ok((model, rows))

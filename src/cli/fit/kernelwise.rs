@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::super::{CliError, input, print_json};
+use crate::cli::error::{At, CliError};
+use crate::cli::input::load_file;
+use crate::cli::output::{check_new, print_json};
 use crate::learn::kernelwise::{Data, Held, Recipe, fit};
 use crate::predict::Method;
 use crate::predict::kernelwise::{Driver, Group, KernelWise};
@@ -16,15 +17,8 @@ use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
 use crate::settings::args::FitKernelWiseArgs;
 use crate::store::operator_tables::{self, TABLES};
-use crate::store::{self, Paths, StoreError};
+use crate::store::{self, Paths};
 use crate::units::GpuSlug;
-
-/// The lines of a file; without one those in the folder of weights, else the shipped ones.
-pub(in crate::cli) fn load(given: Option<&Path>, weights: &Path) -> Result<Arc<KernelWise>, CliError> {
-    let path = given.map_or_else(|| weights.join(store::KERNEL_WISE), Path::to_owned);
-    let shipped = given.is_none() && !path.exists();
-    Ok(Arc::new(if shipped { store::bundled::kernel_wise() } else { store::kernel_wise(&path)? }))
-}
 
 /// The first of what was given, and how many more there are.
 fn of_what(given: &[PathBuf]) -> String {
@@ -34,13 +28,11 @@ fn of_what(given: &[PathBuf]) -> String {
 
 pub(super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
-    if !args.force && args.output.exists() {
-        return Err(StoreError::Exists { path: args.output.clone() }.into());
-    }
+    check_new(&args.output, args.force)?;
     let mut data = Data::default();
     let (mut read, mut useless) = (0, Vec::new());
     for path in paths(&args.profiles)? {
-        let loaded = input::load_file(&path, &catalog)?;
+        let loaded = load_file(&path, &catalog)?;
         loaded.warn();
         read += 1;
         if data.add_profile(loaded.profile) == 0 {
@@ -50,8 +42,7 @@ pub(super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, C
     if let Some(dir) = &args.tables {
         add_tables(dir, &mut data)?;
     }
-    let (model, held) =
-        fit(&data, &catalog, Recipe { published: false }).map_err(super::super::named(&of_what(&args.profiles)))?;
+    let (model, held) = fit(&data, &catalog, Recipe { published: false }).at(of_what(&args.profiles))?;
     store::save_atomically(&args.output, model.to_json().as_bytes(), args.force)?;
     let rows = rows(&data, &model, &held);
     let mut notes = Vec::new();
@@ -95,7 +86,9 @@ fn paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
         if path.is_dir() {
             let inside = store::profiles(path)?;
             if inside.is_empty() {
-                return Err(CliError(format!("{}: no profiles (*.habitat.json) in this folder", path.display())));
+                return Err(
+                    CliError::Refused("no profiles (*.habitat.json) in this folder".to_owned()).at(path.display())
+                );
             }
             found.extend(inside);
         } else {
@@ -122,7 +115,7 @@ pub fn add_tables(dir: &Path, data: &mut Data) -> Result<(), CliError> {
         Ok(())
     } else {
         let names = TABLES.join(", ");
-        Err(CliError(format!("{}: no operator tables ({names}; .csv or .csv.gz)", dir.display())))
+        Err(CliError::Refused(format!("{}: no operator tables ({names}; .csv or .csv.gz)", dir.display())))
     }
 }
 

@@ -5,13 +5,14 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::super::{CliError, print_json};
+use crate::cli::error::{At, CliError};
+use crate::cli::output::print_json;
 use crate::predict::Method;
 use crate::predict::runlog::{Form, Run, RunModel, RunTime, Weighting};
 use crate::report::format::{grouped, percent, time, time_range};
 use crate::report::table::{Cell, Column, Table};
-use crate::settings::args::{FitLogArgs, RunSize, UnitArg};
-use crate::store::run_logs::{self, LogColumns, LogUnit, RunLog};
+use crate::settings::args::{FitLogArgs, RunSize};
+use crate::store::run_logs::{self, LogColumns, RunLog};
 use crate::text;
 use crate::units::Micros;
 
@@ -24,7 +25,7 @@ pub(super) fn run(args: &FitLogArgs, out: &mut dyn Write) -> Result<u8, CliError
         batch: args.batch.as_deref(),
         iterations: args.iterations.as_deref(),
         gpu: args.gpu.as_deref(),
-        unit: args.unit.map(unit),
+        unit: args.unit,
     };
     let log = run_logs::read(&args.log, &columns)?;
     let mut models = Vec::new();
@@ -50,16 +51,6 @@ pub(super) fn run(args: &FitLogArgs, out: &mut dyn Write) -> Result<u8, CliError
     Ok(0)
 }
 
-const fn unit(arg: UnitArg) -> LogUnit {
-    match arg {
-        UnitArg::Us => LogUnit::Micros,
-        UnitArg::Ms => LogUnit::Millis,
-        UnitArg::S => LogUnit::Seconds,
-        UnitArg::Min => LogUnit::Minutes,
-        UnitArg::H => LogUnit::Hours,
-    }
-}
-
 const fn weighting(args: &FitLogArgs) -> Weighting {
     if args.absolute { Weighting::Absolute } else { Weighting::Relative }
 }
@@ -72,19 +63,18 @@ struct Fitted {
 }
 
 fn fitted(args: &FitLogArgs, gpu: &str, runs: &[Run]) -> Result<Fitted, CliError> {
-    let place = |what: String| {
-        let of = if gpu.is_empty() { String::new() } else { format!(", {}", text::clean(gpu, 60)) };
-        CliError(format!("{}{of}: {what}", args.log.display()))
-    };
-    let model = RunModel::fit(runs, args.form.into(), weighting(args)).map_err(|error| place(error.to_string()))?;
+    let of = if gpu.is_empty() { String::new() } else { format!(", {}", text::clean(gpu, 60)) };
+    let log = format!("{}{of}", args.log.display());
+    let model = RunModel::fit(runs, args.form, weighting(args)).at(&log)?;
     let mut at = Vec::new();
     for &size in &args.at {
-        let (batch, iterations) = wanted(size, model.form()).map_err(|what| place(format!("--at: {what}")))?;
+        let (batch, iterations) = wanted(size, model.form()).map_err(CliError::Refused).at("--at").at(&log)?;
         let time = model.at(batch, iterations).ok_or_else(|| {
-            place(format!(
-                "--at {}: the fitted line is at or below zero there; the form does not hold so far from the logged runs",
-                size_text(batch, iterations)
+            let size = size_text(batch, iterations);
+            CliError::Refused(format!(
+                "--at {size}: the model gives no time above zero there; its form does not hold so far from the logged runs"
             ))
+            .at(&log)
         })?;
         at.push((batch, iterations, time));
     }

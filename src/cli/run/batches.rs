@@ -1,9 +1,9 @@
 //! `run --batches`: the same job recorded once at every batch size.
 //!
 //! Each job is ended as soon as it is recorded, so the set takes about as long as the start
-//! of so many jobs. What one size cannot do (it does not fit, say) is said, and the others
+//! of so many jobs. A size that fails (it does not fit, say) is reported, and the others
 //! are recorded all the same. The batch size of a profile is the one in its command; a note
-//! in it tells where the job seemed to have another (micro-batches, say).
+//! in it says where the job seemed to have another (micro-batches, say).
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -12,13 +12,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use super::outcome::lasting;
-use super::{CliError, RunArgs};
+use super::report::Part;
+use crate::cli::error::CliError;
 use crate::cli::hints;
+use crate::cli::input::load;
+use crate::cli::output::check_new;
 use crate::predict::memory::MemoryLine;
 use crate::profile::Profile;
 use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
-use crate::settings::args::{InputArgs, WorkloadArgs};
+use crate::settings::args::{InputArgs, RunArgs, WorkloadArgs};
 use crate::store::{self, Paths};
 use crate::terminal;
 use crate::text;
@@ -29,15 +32,6 @@ const PLACE: &[u8] = b"{batch}";
 
 /// GPUs to ask for first where the job ran on none that is known: a fast one and a cheap one.
 const EXAMPLES: &str = "h100-sxm5-80gb,l4";
-
-/// One job of the set.
-#[derive(Debug, Clone)]
-pub(super) struct Part {
-    /// `batch size 16 (1 of 3)`.
-    pub(super) name: String,
-    /// When it was started.
-    pub(super) began: Instant,
-}
 
 /// Records the job at every batch size; `record` does one. The exit code is that of the
 /// first job that was not recorded, 0 if all were.
@@ -51,9 +45,7 @@ pub(super) fn run(
     let orders: Vec<RunArgs> = batches.iter().map(|&batch| at(args, output, batch)).collect();
     for order in &orders {
         for path in [&order.output, &order.json, &order.log].into_iter().flatten() {
-            if path.exists() && !args.force {
-                return Err(store::StoreError::Exists { path: path.clone() }.into());
-            }
+            check_new(path, args.force)?;
         }
     }
     let mut codes = Vec::new();
@@ -63,7 +55,7 @@ pub(super) fn run(
         let place = format!("{number} of {}", orders.len());
         let part = Part { name: format!("batch size {batch} ({place})"), began: Instant::now() };
         if !args.quiet {
-            terminal::say(format_args!("habitat-tui: {}: {}", part.name, said(&order.command)));
+            terminal::say(format_args!("habitat-tui: {}: {}", part.name, shown(&order.command)));
         }
         let before = written(path);
         let began = part.began;
@@ -76,7 +68,7 @@ pub(super) fn run(
             codes.push(code.max(1));
         } else {
             let input = InputArgs { file: Some(path.clone()), ..InputArgs::default() };
-            profiles.push((*batch, crate::cli::load(&input, &catalog)?.profile));
+            profiles.push((*batch, load(&input, &catalog)?.profile));
             recorded.push(path.clone());
         }
     }
@@ -90,23 +82,20 @@ pub(super) fn run(
 fn sizes(args: &RunArgs) -> Result<Vec<u64>, CliError> {
     let mut sizes: Vec<u64> = Vec::new();
     for &batch in &args.batches {
-        if batch == 0 {
-            return Err(CliError("--batches: 0; a step processes at least one sample".to_owned()));
-        }
         if !sizes.contains(&batch) {
             sizes.push(batch);
         }
     }
     if args.workload.batch_size.is_some() {
-        return Err(CliError(
+        return Err(CliError::Refused(
             "--batches and --batch-size: the batch size of each job is the one in its command".to_owned(),
         ));
     }
     if !args.command.iter().any(|word| place(word.as_bytes()).is_some()) {
-        return Err(CliError(format!(
+        return Err(CliError::Refused(format!(
             "--batches: nothing in the command takes the batch size; write {{batch}} where it belongs, as in \
              `{} --batch-size {{batch}}`",
-            said(&args.command)
+            shown(&args.command)
         )));
     }
     Ok(sizes)
@@ -150,7 +139,7 @@ fn named(path: &Path, batch: u64) -> PathBuf {
     path.with_file_name(format!("{}-b{batch}{}", &name[..end], &name[end..]))
 }
 
-fn said(command: &[OsString]) -> String {
+fn shown(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }

@@ -16,14 +16,15 @@ use self::log::Log;
 use self::maker::Maker;
 use super::outcome::{self, End};
 use super::report::{self, Recorder};
+use super::session::{Conclusion, Session, conclude, job_options};
 use super::snapshot::{self, Heard};
-use super::unix::{Conclusion, Session, conclude, job_options, not_started};
 use crate::capture::{self, Ended, JobOptions, Progress, Recording, RecordingStatus, Running, Settings, Watch};
-use crate::cli::{self, CliError, Loaded, Outcome, Screens};
+use crate::cli::error::CliError;
+use crate::cli::input::Loaded;
+use crate::cli::screens::{Outcome, Screens};
 use crate::live::{self, Snapshot, State, Update, Wanted};
 use crate::profile::{self, Mode, Profile, Workload};
 use crate::settings::args::ScreensArgs;
-use crate::store::{self, Paths};
 use crate::terminal;
 
 /// How often the job is looked at.
@@ -38,13 +39,10 @@ const NO_CUDA: Duration = Duration::from_secs(60);
 /// Starts the job and orders the screens on it.
 pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, CliError> {
     // All that can go wrong does so before the job starts.
-    let paths = Paths::find();
-    let settings = cli::settings(&paths)?;
-    let prices = store::prices(&paths)?;
-    let options = cli::options(&screens.input, &[], &session.catalog, &paths)?;
-    let goal = cli::screens_goal(&screens, &settings, &session.catalog, &prices)?;
-    let gpu = cli::gpu::maybe(&session.catalog, "--gpu", screens.gpu.as_ref())?;
-    let (themes, theme) = cli::themes(&screens, &settings, &paths)?;
+    let output = crate::text::clean(&session.output.display().to_string(), 300);
+    let loaded =
+        Loaded { profile: nothing_yet(&session.name), label: output.clone(), embedded: false, warnings: Vec::new() };
+    let mut screens = Screens::new(screens, (*session.catalog).clone(), loaded)?;
     let own = session.args.log.is_none();
     let log = session.args.log.clone().map_or_else(|| log::reserve(&session.output), Ok)?;
     let job_options = JobOptions { log: Some(log.clone()), apart: true, ..job_options(&session.args)? };
@@ -55,7 +53,7 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
                 // Nothing was written to it.
                 let _ = std::fs::remove_file(&log);
             }
-            return not_started(error).map(Outcome::Exit);
+            return Err(error.into());
         }
     };
     let job = live::Job {
@@ -63,30 +61,11 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
         pid: running.pid(),
         name: session.name.clone(),
         log: crate::text::clean(&log.display().to_string(), 300),
-        output: crate::text::clean(&session.output.display().to_string(), 300),
+        output,
         wanted: wanted(&job_options),
     };
-    let loaded = Loaded {
-        profile: nothing_yet(&session.name),
-        label: job.output.clone(),
-        embedded: false,
-        warnings: Vec::new(),
-    };
-    let catalog = (*session.catalog).clone();
-    let live = Some(follow(session, job_options, running, job));
-    Ok(Outcome::Screens(Box::new(Screens {
-        args: screens,
-        settings,
-        loaded,
-        catalog,
-        prices,
-        options,
-        goal,
-        themes,
-        theme,
-        gpu,
-        live,
-    })))
+    screens.live = Some(follow(session, job_options, running, job));
+    Ok(Outcome::Screens(Box::new(screens)))
 }
 
 fn wanted(options: &JobOptions) -> Wanted {

@@ -2,16 +2,26 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::batches::Part;
 use super::outcome::{End, lasting, words};
 use crate::capture::assemble::Assembled;
 use crate::capture::{Cut, Ended, Finished, JobOptions, Process, Recording, RecordingStatus, Settings};
-use crate::cli::{CliError, hints};
+use crate::cli::error::CliError;
+use crate::cli::hints;
 use crate::report::{format, summary};
 use crate::units::Micros;
+
+/// One job of a set (`--batches`).
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    /// `batch size 16 (1 of 3)`.
+    pub(super) name: String,
+    /// When it was started.
+    pub(super) began: Instant,
+}
 
 /// One line of a job that is part of a set, and what its profile notes.
 pub(super) fn part(
@@ -87,7 +97,7 @@ pub(super) fn report(
     }
     let cost: f64 = recorded.iter().flat_map(|process| &process.costs).sum();
     let cost = Micros::new(cost).unwrap_or_default();
-    writeln!(out, "  recording cost the training {}", format::time(cost))?;
+    writeln!(out, "  recording cost {}", format::time(cost))?;
     let shortened = recorded.iter().filter_map(|process| process.shortened.as_deref());
     for note in shortened.map(|note| crate::text::clean(note, 300)).chain(faults(recording)) {
         writeln!(out, "  note: {note}")?;
@@ -113,6 +123,9 @@ pub(super) fn faults(recording: &Recording) -> Vec<String> {
         .chain(many)
         .collect()
 }
+
+/// The hook's code for a window that the job's own profiler prevented; other reasons are sentences.
+pub(super) const USERS_PROFILER: &str = "users_profiler";
 
 /// What was to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,10 +166,8 @@ pub(super) fn remedy(seen: &RecordingStatus, settings: &Settings, recorder: Reco
             "nothing recorded: the program ended before the window opened; try a smaller --after-seconds".to_owned()
         }
         RecordingStatus::NoKernels(reasons) => {
-            let early = reasons.iter().any(|reason| reason.contains("window was to open"));
-            let remedy = if early { "; try a smaller --after-seconds" } else { "" };
             let reasons: Vec<String> = reasons.iter().take(3).map(|reason| crate::text::clean(reason, 400)).collect();
-            format!("nothing recorded: {}{remedy}", reasons.join("; "))
+            format!("nothing recorded: {}", reasons.join("; "))
         }
         RecordingStatus::NoPython if end == End::Stopped => {
             "nothing recorded: no Python of the job had loaded the hook by then".to_owned()
@@ -200,13 +211,13 @@ pub(super) fn remedy(seen: &RecordingStatus, settings: &Settings, recorder: Reco
         RecordingStatus::OtherRanks => {
             "nothing recorded: the first rank is not on this machine; --all-ranks records the others".to_owned()
         }
-        RecordingStatus::Dropped(reasons) if reasons.iter().all(|reason| reason == "users_profiler") => {
+        RecordingStatus::Dropped(reasons) if reasons.iter().all(|reason| reason == USERS_PROFILER) => {
             "nothing recorded: the job runs its own profiler, which has priority. Import its trace with \
              `habitat-tui import`, or run without it"
                 .to_owned()
         }
         RecordingStatus::Dropped(reasons) => {
-            let reason = reasons.iter().find(|reason| *reason != "users_profiler").map_or("", String::as_str);
+            let reason = reasons.iter().find(|reason| *reason != USERS_PROFILER).map_or("", String::as_str);
             format!("nothing recorded: {}", crate::text::clean(reason, 300))
         }
     }

@@ -182,7 +182,7 @@ fn dropped(process: &Process) -> Vec<String> {
         }
     }
     let words = |(reason, count): (&str, usize)| {
-        let why = if reason == "users_profiler" { "the job's own profiler has priority" } else { reason };
+        let why = if reason == report::USERS_PROFILER { "the job's own profiler has priority" } else { reason };
         let what = if count == 1 { "a window was dropped".to_owned() } else { format!("{count} windows were dropped") };
         format!("{what}: {}", crate::text::clean(why, 300))
     };

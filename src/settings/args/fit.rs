@@ -1,11 +1,12 @@
-//! Arguments of `fit` and `sweep`.
+//! Arguments of `fit`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::FitLogArgs;
+use crate::predict::runlog::Form;
 use crate::settings::values;
+use crate::units::TimeUnit;
 
 /// Arguments of `fit`: a log of runs, or what else to fit.
 #[derive(Debug, Args)]
@@ -22,7 +23,7 @@ pub struct FitArgs {
 /// Models that are fitted in seconds to what the user has.
 #[derive(Debug, Subcommand)]
 pub enum FitCommand {
-    /// Lines of kernels, layers and steps from recorded steps (Li et al., MICRO 2023), for
+    /// Linear models of kernels, layers and steps from recorded steps (Li et al., MICRO 2023), for
     /// --method kernel-wise, layer-wise and end-to-end.
     #[command(name = "kernelwise")]
     KernelWise(FitKernelWiseArgs),
@@ -36,7 +37,7 @@ pub enum FitCommand {
 #[derive(Debug, Args)]
 pub struct FitKernelWiseArgs {
     /// Profiles or traces of recorded steps, or folders of profiles. Several networks make
-    /// the ranges; three GPUs or more let lines go to other GPUs.
+    /// the ranges; with three GPUs or more they predict other GPUs too.
     #[arg(value_name = "PROFILES", required_unless_present = "tables")]
     pub profiles: Vec<PathBuf>,
     /// Folder of operator tables (linear, bmm, conv2d, softmax, layernorm, elementwise: .csv,
@@ -69,47 +70,75 @@ pub struct FitBlackBoxArgs {
     pub force: bool,
 }
 
-/// Arguments of `sweep`.
+/// Arguments of `fit LOG`.
 #[derive(Debug, Args)]
-pub struct SweepArgs {
-    /// What to vary.
-    #[command(subcommand)]
-    pub command: SweepCommand,
-}
-
-/// Hypothetical versions of a GPU.
-#[derive(Debug, Subcommand)]
-pub enum SweepCommand {
-    /// The step time over the memory bandwidth of a GPU that is otherwise as it is, and where
-    /// more of it no longer pays.
-    Bandwidth(SweepBandwidthArgs),
-}
-
-/// Arguments of `sweep bandwidth`.
-#[derive(Debug, Args)]
-pub struct SweepBandwidthArgs {
-    /// A profile, trace or op list; without it, the embedded sample.
-    pub file: Option<PathBuf>,
-    /// The GPU.
-    #[arg(long, value_name = "GPU", default_value = "titan-rtx")]
-    pub gpu: String,
-    /// The lowest bandwidth, GB/s.
-    #[arg(long, value_name = "GB/S", default_value = "200", value_parser = values::gigabytes)]
-    pub from: f64,
-    /// The highest bandwidth, GB/s.
-    #[arg(long, value_name = "GB/S", default_value = "1200", value_parser = values::gigabytes)]
-    pub to: f64,
-    /// Steps between points, GB/s.
-    #[arg(long, value_name = "GB/S", default_value = "100", value_parser = values::gigabytes)]
-    pub by: f64,
-    /// Lines that `fit kernelwise` wrote (default: kernelwise.json in the folder of weights,
-    /// else the shipped ones).
-    #[arg(long, value_name = "FILE")]
-    pub kernel_wise: Option<PathBuf>,
-    /// Folder of weights, where kernelwise.json is looked for.
-    #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS")]
-    pub models: Option<PathBuf>,
-    /// As JSON (habitat-bandwidth-sweep, version 1).
+pub struct FitLogArgs {
+    /// A log of runs: CSV (.gz, .zst) with a time and a batch size, iterations or both a row.
+    pub log: PathBuf,
+    /// The column of times (time, seconds, duration, elapsed … without it).
+    #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
+    pub time: Option<String>,
+    /// The column of batch sizes (batch, batchsize, bs without it).
+    #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
+    pub batch: Option<String>,
+    /// The column of iterations (iterations, iters, steps, epochs … without it).
+    #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
+    pub iterations: Option<String>,
+    /// The column of GPUs or machines, each of which gets a model of its own.
+    #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
+    pub gpu: Option<String>,
+    /// The unit of the times, where the heading does not end with it.
+    #[arg(long, value_enum, help_heading = "Columns")]
+    pub unit: Option<TimeUnit>,
+    /// Predict runs, batch size x iterations as 256x10000, or the one number that the form needs.
+    #[arg(long, value_name = "BATCHxITERATIONS", value_delimiter = ',', value_parser = run_size)]
+    pub at: Vec<RunSize>,
+    /// What a run's time is made of: full (a·batch·iterations + b·batch + c·iterations + d),
+    /// batch (b·batch + d), iterations (c·iterations + d), or auto (what the columns that vary
+    /// can show).
+    #[arg(long, value_name = "FORM", value_parser = form, default_value = "auto")]
+    pub form: FormChoice,
+    /// Fit seconds, not relative errors: long runs decide.
     #[arg(long)]
+    pub absolute: bool,
+    /// As JSON.
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
+}
+
+/// A run to predict.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RunSize {
+    /// Batch size and iterations.
+    Both(f64, f64),
+    /// The one that the form needs.
+    One(f64),
+}
+
+fn run_size(text: &str) -> Result<RunSize, String> {
+    let number = |text: &str| {
+        let value = values::count(text).ok().filter(|value| *value > 0.0);
+        value.ok_or_else(|| {
+            format!(
+                "{text:?} is not a valid count above zero; write 256x10000, or one number for a form in one variable"
+            )
+        })
+    };
+    match text.split_once(['x', 'X', '×']) {
+        Some((batch, iterations)) => Ok(RunSize::Both(number(batch)?, number(iterations)?)),
+        None => Ok(RunSize::One(number(text)?)),
+    }
+}
+
+/// A form, or `None` for what the columns can show.
+pub type FormChoice = Option<Form>;
+
+fn form(text: &str) -> Result<FormChoice, String> {
+    match text {
+        "auto" => Ok(None),
+        "full" => Ok(Some(Form::Full)),
+        "batch" => Ok(Some(Form::Batch)),
+        "iterations" => Ok(Some(Form::Iterations)),
+        _ => Err("write auto, full, batch or iterations".to_owned()),
+    }
 }

@@ -1,11 +1,11 @@
-//! Arguments that say which recorded step and how to predict from it.
+//! Arguments that several commands share: which recorded step, what is known of it, and how to
+//! predict from it.
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::predict::{MethodChoice, Precision, WaveForm};
+use crate::predict::{MethodChoice, Mode, Precision, WaveForm};
 use crate::settings::values;
 use crate::units::Bytes;
 
@@ -15,6 +15,33 @@ pub struct InputArgs {
     /// A profile (*.habitat.json, .gz, .zst), a PyTorch profiler trace, a recording of Nsight
     /// Systems (.sqlite) or XPlane (.xplane.pb), or an op list; without it, the embedded sample.
     pub file: Option<PathBuf>,
+    /// What is known of it.
+    #[command(flatten)]
+    pub recorded: RecordedArgs,
+    /// Tokens of one sample, where the file does not say.
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
+    pub sequence_length: Option<u64>,
+    /// How times are predicted.
+    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
+    pub method: MethodChoice,
+    /// Which equation of wave scaling is used (Habitat's 1 or 2).
+    #[arg(long, value_enum, default_value_t = WaveForm::ManyWaves, help_heading = "Prediction")]
+    pub waves: WaveForm,
+    /// Predict for another precision than the recorded one.
+    #[arg(long, value_name = "PRECISION", value_enum, help_heading = "Prediction")]
+    pub precision: Option<Precision>,
+    /// The models to predict with.
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Linear models that `fit kernelwise` wrote, for --method kernel-wise, layer-wise and
+    /// end-to-end (default: kernelwise.json in the folder of weights, else the shipped ones).
+    #[arg(long, value_name = "FILE", help_heading = "Prediction")]
+    pub kernel_wise: Option<PathBuf>,
+}
+
+/// What is known of a recorded step beside its file.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RecordedArgs {
     /// The GPU it was recorded on, in place of what the file says.
     #[arg(long, value_name = "GPU", help_heading = "Recorded step")]
     pub origin: Option<String>,
@@ -22,67 +49,79 @@ pub struct InputArgs {
     #[arg(long, help_heading = "Recorded step")]
     pub ignore_origin: bool,
     /// Samples of one step on one GPU, where the file does not say.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
+    #[arg(long, value_name = "N", value_parser = values::batch_size, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub batch_size: Option<u64>,
-    /// Tokens of one sample, where the file does not say.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
-    pub sequence_length: Option<u64>,
     /// Parameters of the model (25.6M), where the file does not say.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub parameters: Option<u64>,
     /// Peak device memory of the step (11GB), where the file does not say.
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Recorded step")]
     pub peak_memory: Option<Bytes>,
-    /// How times are predicted.
-    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
-    pub method: MethodChoice,
-    /// Which equation of wave scaling is used (Habitat's 1 or 2).
-    #[arg(long, value_enum, default_value_t = WaveArg::Many, help_heading = "Prediction")]
-    pub waves: WaveArg,
-    /// Predict for another precision than the recorded one: fp32, tf32, amp-fp16, amp-bf16,
-    /// fp16, bf16, fp8.
-    #[arg(long, value_name = "PRECISION", value_parser = values::precision, help_heading = "Prediction")]
-    pub precision: Option<Precision>,
-    /// Folder of weights: operators.safetensors in place of the shipped models, and those of
-    /// Habitat's networks for --method habitat-mlp.
+}
+
+/// The models to predict with.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ModelArgs {
+    /// Folder of weights in place of the shipped models; it also holds Habitat's networks, for
+    /// --method habitat-mlp.
     #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS", help_heading = "Prediction")]
     pub models: Option<PathBuf>,
-    /// Lines that `fit kernelwise` wrote, for --method kernel-wise, layer-wise and end-to-end
-    /// (default: kernelwise.json in the folder of weights, else the shipped ones).
-    #[arg(long, value_name = "FILE", help_heading = "Prediction")]
-    pub kernel_wise: Option<PathBuf>,
     /// Folder of operators that you measured on GPUs (linear.csv, conv2d.csv …), in place of
     /// measured/ beside the settings; they correct the models for those GPUs.
     #[arg(long, value_name = "DIR", help_heading = "Prediction")]
     pub measured: Option<PathBuf>,
 }
 
-/// `--method`, with the names and words of the methods themselves.
-impl ValueEnum for MethodChoice {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.name()).help(self.summary()))
-    }
+/// Facts about the workload, in place of what is seen.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Workload")]
+pub struct WorkloadArgs {
+    /// A name for the workload (default: the script's or the file's).
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Training or inference, in place of what is seen.
+    #[arg(long, value_enum)]
+    pub mode: Option<Mode>,
+    /// Samples of one step on one GPU, in place of what is seen.
+    #[arg(long, value_name = "N", value_parser = values::batch_size, allow_hyphen_values = true)]
+    pub batch_size: Option<u64>,
+    /// Tokens of one sample, in place of what is seen.
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
+    pub sequence_length: Option<u64>,
+    /// Parameters of the model, in place of what is seen.
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
+    pub parameters: Option<u64>,
+    /// What the step runs in, in place of what is seen.
+    #[arg(long, value_enum)]
+    pub precision: Option<Precision>,
+    /// The GPU it was recorded on, in place of what is seen.
+    #[arg(long, value_name = "GPU")]
+    pub origin: Option<String>,
 }
 
-/// `--waves`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum WaveArg {
-    /// Whole waves (equation 1).
-    Whole,
-    /// Many waves (equation 2).
-    #[default]
-    Many,
-}
-
-impl From<WaveArg> for WaveForm {
-    fn from(arg: WaveArg) -> Self {
-        match arg {
-            WaveArg::Whole => Self::WholeWaves,
-            WaveArg::Many => Self::ManyWaves,
-        }
-    }
+/// A black box in place of a recorded step.
+#[derive(Debug, Clone, Default, Args)]
+pub struct BlackBoxArgs {
+    /// Predict from a black box (`export --black-box`): only from and to GPUs that the
+    /// black-box model knows.
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Black box",
+        conflicts_with_all = ["file", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "method", "waves", "precision", "measured"]
+    )]
+    pub black_box: Option<PathBuf>,
+    /// A second black box of the same program at its largest size: predict a size between the
+    /// two (PROFET's min–max interpolation).
+    #[arg(long, value_name = "FILE", help_heading = "Black box", requires = "black_box")]
+    pub up_to: Option<PathBuf>,
+    /// The batch size between those of the two.
+    #[arg(long, value_name = "N", help_heading = "Black box", requires = "up_to", conflicts_with = "at_pixels", value_parser = values::whole)]
+    pub at_batch: Option<u64>,
+    /// The side of square pictures between those of the two.
+    #[arg(long, value_name = "N", help_heading = "Black box", requires_all = ["up_to", "pixels"], value_parser = values::whole)]
+    pub at_pixels: Option<u64>,
+    /// The sides of square pictures of the two black boxes, which do not tell it.
+    #[arg(long, value_name = "SMALL,LARGE", help_heading = "Black box", requires = "at_pixels", value_delimiter = ',', value_parser = values::whole)]
+    pub pixels: Vec<u64>,
 }

@@ -1,10 +1,14 @@
-//! Arguments of `predict` and `plan`.
+//! Arguments of the commands that answer from a recorded step: `predict`, `plan`, `batches`,
+//! `export` and `sweep`.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
-use super::{BlackBoxArgs, GoalArgs, InputArgs, TableForm};
+use super::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, TableForm};
+use crate::predict::MethodChoice;
+use crate::settings::values;
+use crate::settings::wish::Wish;
 
 /// Arguments of `predict`.
 #[derive(Debug, Args)]
@@ -21,7 +25,7 @@ pub struct PredictArgs {
     /// Every operation too.
     #[arg(long)]
     pub operations: bool,
-    /// What every method says, what each was found to err by, and which is taken.
+    /// What every method predicts, the errors that each was found to have, and which is used.
     #[arg(long, conflicts_with_all = ["operations", "black_box"])]
     pub all_methods: bool,
     /// Output form.
@@ -40,7 +44,7 @@ pub struct PlanArgs {
     pub black_box: BlackBoxArgs,
     /// The goal.
     #[command(flatten)]
-    pub goal: GoalArgs,
+    pub wish: Wish,
     /// As JSON.
     #[arg(long, help_heading = "Output", conflicts_with = "toml")]
     pub json: bool,
@@ -56,4 +60,116 @@ pub struct PlanArgs {
     /// List every rejected offer (the text form shows a few).
     #[arg(long, help_heading = "Output")]
     pub all: bool,
+}
+
+/// Arguments of `batches`.
+#[derive(Debug, Args)]
+pub struct BatchesArgs {
+    /// Profiles (or traces) of one workload at two or more batch sizes: a line. One alone: its
+    /// shapes scaled.
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Batch sizes to predict (2 and 4 times the largest recorded one without it).
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = values::batch_size)]
+    pub at: Vec<u64>,
+    /// GPUs (the one the profiles were recorded on without it).
+    #[arg(long = "to", value_name = "GPU", value_delimiter = ',')]
+    pub to: Vec<String>,
+    /// The lines of the families of operators too.
+    #[arg(long)]
+    pub families: bool,
+    /// What is known of the recorded steps.
+    #[command(flatten)]
+    pub recorded: RecordedArgs,
+    /// How the steps at the recorded batch sizes are predicted on other GPUs.
+    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
+    pub method: MethodChoice,
+    /// The models to predict with.
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Output form.
+    #[command(flatten)]
+    pub form: TableForm,
+}
+
+impl BatchesArgs {
+    /// How one of the files is read and predicted.
+    pub fn input(&self, file: PathBuf) -> InputArgs {
+        InputArgs {
+            file: Some(file),
+            recorded: self.recorded.clone(),
+            method: self.method,
+            models: self.models.clone(),
+            ..InputArgs::default()
+        }
+    }
+}
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// A profile or a PyTorch profiler trace with measured times; without it, the embedded
+    /// sample.
+    pub file: Option<PathBuf>,
+    /// As a black box: kinds of operators with their total times, step time, batch size and
+    /// GPU; no shapes, names or modules.
+    #[arg(long, required = true)]
+    pub black_box: bool,
+    /// The GPU it was recorded on, in place of what the file says.
+    #[arg(long, value_name = "GPU")]
+    pub origin: Option<String>,
+    /// Samples of one step on one GPU, where the file does not say.
+    #[arg(long, value_name = "N", value_parser = values::batch_size)]
+    pub batch_size: Option<u64>,
+    /// The file to write (*.blackbox.json); without it, standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the file if it is there.
+    #[arg(long, requires = "output")]
+    pub force: bool,
+}
+
+/// Arguments of `sweep`.
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    /// What to vary.
+    #[command(subcommand)]
+    pub command: SweepCommand,
+}
+
+/// Hypothetical versions of a GPU.
+#[derive(Debug, Subcommand)]
+pub enum SweepCommand {
+    /// The step time over the memory bandwidth of a GPU that is otherwise as it is, and where
+    /// more of it no longer pays.
+    Bandwidth(SweepBandwidthArgs),
+}
+
+/// Arguments of `sweep bandwidth`.
+#[derive(Debug, Args)]
+pub struct SweepBandwidthArgs {
+    /// A profile, trace or op list; without it, the embedded sample.
+    pub file: Option<PathBuf>,
+    /// The GPU.
+    #[arg(long, value_name = "GPU", default_value = "titan-rtx")]
+    pub gpu: String,
+    /// The lowest bandwidth, GB/s.
+    #[arg(long, value_name = "GB/S", default_value = "200", value_parser = values::gigabytes)]
+    pub from: f64,
+    /// The highest bandwidth, GB/s.
+    #[arg(long, value_name = "GB/S", default_value = "1200", value_parser = values::gigabytes)]
+    pub to: f64,
+    /// Steps between points, GB/s.
+    #[arg(long, value_name = "GB/S", default_value = "100", value_parser = values::gigabytes)]
+    pub by: f64,
+    /// Linear models that `fit kernelwise` wrote (default: kernelwise.json in the folder of weights,
+    /// else the shipped ones).
+    #[arg(long, value_name = "FILE")]
+    pub kernel_wise: Option<PathBuf>,
+    /// Folder of weights, where kernelwise.json is looked for.
+    #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS")]
+    pub models: Option<PathBuf>,
+    /// As JSON (habitat-bandwidth-sweep, version 1).
+    #[arg(long)]
+    pub json: bool,
 }

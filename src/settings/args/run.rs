@@ -47,7 +47,7 @@ pub struct RunArgs {
     /// Run the job briefly at each of these batch sizes (16,32,64), put where the command has
     /// {batch}, and record every one. There are no screens: the jobs have the terminal, and a
     /// line tells how each went. The number is taken for the samples of a step.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::whole, help_heading = "Job")]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::batch_size, help_heading = "Job")]
     pub batches: Vec<u64>,
     /// Record the kernels of any CUDA program (Linux), by time and without operators: for
     /// programs that are not PyTorch.
@@ -100,12 +100,12 @@ fn length(text: &str) -> Result<f64, String> {
 
 /// `A..B`, both included: the steps before A, and the steps from A to B.
 fn steps(text: &str) -> Result<(u64, u32), String> {
-    let problem = || format!("{text:?} are no steps; write 20..22 (from step 20 to step 22)");
+    let problem = || format!("{text:?} is not a valid range of steps; write 20..22 (from step 20 to step 22)");
     let (first, last) = text.split_once("..").ok_or_else(problem)?;
     let first: u64 = first.trim().parse().map_err(|_| problem())?;
     let last: u64 = last.trim().trim_start_matches('=').parse().map_err(|_| problem())?;
     if first < 2 {
-        return Err("the first step ends where counting begins; record from step 2 on, as 2..4".to_owned());
+        return Err("the first step is not counted; record from step 2 on, as 2..4".to_owned());
     }
     let count = last.checked_sub(first).ok_or_else(problem)? + 1;
     if count > 1000 {

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{GoalArgs, InputArgs};
+use super::InputArgs;
+use crate::settings::theme::{ColourChoice, ColourLevel};
 use crate::settings::values;
+use crate::settings::wish::Wish;
 
 /// Arguments of the screens.
 #[derive(Debug, Clone, Default, Args)]
@@ -15,7 +17,7 @@ pub struct ScreensArgs {
     pub input: InputArgs,
     /// The goal to plan for.
     #[command(flatten)]
-    pub goal: GoalArgs,
+    pub wish: Wish,
     /// Screen to open.
     #[arg(long, value_enum, default_value_t = ScreenArg::Overview, help_heading = "Screens")]
     pub screen: ScreenArg,
@@ -29,9 +31,9 @@ pub struct ScreensArgs {
     /// themes/ beside the settings, or its file).
     #[arg(long, env = "HABITAT_TUI_THEME", help_heading = "Screens")]
     pub theme: Option<String>,
-    /// How many colours.
-    #[arg(long, value_enum, env = "HABITAT_TUI_COLOR", help_heading = "Screens")]
-    pub color: Option<ColorArg>,
+    /// How many colours: none, 16, 256, true (24 bits), or auto (what the terminal can show).
+    #[arg(long, value_parser = ColourLevel::parse, env = "HABITAT_TUI_COLOR", help_heading = "Screens")]
+    pub color: Option<ColourChoice>,
     /// Draw with ASCII characters only.
     #[arg(long, env = "HABITAT_TUI_ASCII", help_heading = "Screens")]
     pub ascii: bool,
@@ -55,7 +57,7 @@ pub struct ScreensArgs {
 /// `--screen`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ScreenArg {
-    /// What was recorded, and the answer so far.
+    /// What was recorded, and the recommendation.
     #[default]
     Overview,
     /// Operation by operation.
@@ -64,21 +66,4 @@ pub enum ScreenArg {
     Predict,
     /// The plan.
     Plan,
-}
-
-/// `--color`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ColorArg {
-    /// None.
-    None,
-    /// The 16 of every terminal.
-    #[value(name = "16")]
-    Sixteen,
-    /// 256.
-    #[value(name = "256")]
-    Indexed,
-    /// 24 bits.
-    True,
-    /// What the terminal says it can do.
-    Auto,
 }

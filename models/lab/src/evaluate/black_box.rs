@@ -19,7 +19,7 @@ pub(super) fn evaluate(args: &BlackBoxArgs, catalog: &Catalog) -> Result<Vec<Eva
     match (&args.dir, &args.train, &args.test) {
         (Some(dir), None, None) => within(dir, &profet::read(dir)?, args, catalog),
         (None, Some(train), Some(test)) => Ok(vec![across(train, test, args, catalog)?]),
-        _ => Err(CliError(
+        _ => Err(CliError::Refused(
             "missing data: give a folder of tables in PROFET's form, or two with --train and --test".to_owned(),
         )),
     }
@@ -54,7 +54,7 @@ fn left_out(
     let judged = cross_validate(rows, catalog, group, &mut |name, settings| {
         chosen.push(format!("{name} {}/{}/{}", settings.ridge, settings.length, settings.noise));
     })
-    .map_err(CliError::of)?;
+    .map_err(CliError::other)?;
     let mut groups = Groups::default();
     add(&mut groups, OURS, &judged);
     if args.published {
@@ -79,7 +79,7 @@ fn left_out(
 fn across(train: &Path, test: &Path, args: &BlackBoxArgs, catalog: &Catalog) -> Result<Evaluation, CliError> {
     let (fitted, judged) = (profet::read(train)?, profet::read(test)?);
     let of: Vec<&Recorded> = fitted.iter().collect();
-    let model = fit(&of, catalog, "", Vec::new()).map_err(CliError::of)?;
+    let model = fit(&of, catalog, "", Vec::new()).map_err(CliError::other)?;
     let rows: Vec<&Recorded> = judged.iter().collect();
     let networks = |rows: &[Recorded]| rows.iter().map(|row| row.network.to_string()).collect::<BTreeSet<_>>();
     let (seen, judged_on) = (networks(&fitted), networks(&judged));
@@ -103,7 +103,7 @@ const OURS: &str = "black box";
 const SEED: u64 = 1;
 
 fn add_published(groups: &mut Groups, fitted: &[&Recorded], held: &[&Recorded]) -> Result<(), CliError> {
-    for found in published::evaluate(fitted, held, SEED).map_err(CliError::of)? {
+    for found in published::evaluate(fitted, held, SEED).map_err(CliError::other)? {
         let anchor = &found.row.totals.gpu;
         let label = || format!("{}, {anchor} → {}", found.row.label(), found.target);
         let pair = format!("{anchor} → {}", found.target);

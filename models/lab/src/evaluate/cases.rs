@@ -43,8 +43,8 @@ static STEPS: [(&str, &[u8]); 6] = [
 /// The steps of the case studies: name and profile, without origin.
 pub(super) fn profiles() -> Result<Vec<(&'static str, Profile)>, CliError> {
     let profile = |file: &[u8]| -> Result<Profile, CliError> {
-        let json = decompress(file).map_err(CliError::of)?;
-        Ok(Profile::from_json(&json).map_err(CliError::of)?.0)
+        let json = decompress(file).map_err(CliError::other)?;
+        Ok(Profile::from_json(&json).map_err(CliError::other)?.0)
     };
     STEPS.iter().map(|(name, file)| Ok((*name, profile(file)?))).collect()
 }
@@ -122,10 +122,10 @@ pub(super) fn evaluate(catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluat
 }
 
 fn one(name: &str, profile: &Profile, catalog: &Catalog, judges: &Judges) -> Result<Vec<Row>, CliError> {
-    let slugs = GPUS.iter().map(|(slug, _)| catalog.find(slug).map(|gpu| gpu.slug.clone()).map_err(CliError::of));
+    let slugs = GPUS.iter().map(|(slug, _)| catalog.find(slug).map(|gpu| gpu.slug.clone()).map_err(CliError::other));
     let targets = slugs.collect::<Result<Vec<GpuSlug>, _>>()?;
     let options = Options { targets, models: judges.shipped.clone(), ..Options::default() };
-    let answer = predict(profile, catalog, &options).map_err(CliError::of)?;
+    let answer = predict(profile, catalog, &options).map_err(CliError::other)?;
     let batch = profile.workload.batch_size.unwrap_or(1) as f64;
     let row = |(prediction, (gpu, price)): (&Prediction, (&'static str, Option<f64>))| {
         let step = prediction.step.as_estimate();

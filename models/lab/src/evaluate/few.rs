@@ -33,7 +33,7 @@ pub(super) fn judge(
     slugs.dedup();
     for (index, slug) in slugs.into_iter().enumerate() {
         let Some(models) = judges.of(slug) else { continue };
-        let gpu = catalog.find(slug.as_str()).map_err(CliError::of)?;
+        let gpu = catalog.find(slug.as_str()).map_err(CliError::other)?;
         let own: Vec<&Row> = chosen.iter().filter(|row| row.gpu == *slug).copied().collect();
         let mut others: Vec<&Row> = Vec::new();
         if chosen.len() < rows.len() {
@@ -89,9 +89,9 @@ impl Case<'_> {
                 queued: row.queued,
             })
             .collect();
-        let models = models.with_measured(&measured).map_err(CliError::of)?;
+        let models = models.with_measured(&measured).map_err(CliError::other)?;
         let runs: Vec<Run<'_>> = left.iter().map(|row| run(row, gpu)).collect();
-        for (row, time) in left.iter().zip(models.runs(&runs).map_err(CliError::of)?) {
+        for (row, time) in left.iter().zip(models.runs(&runs).map_err(CliError::other)?) {
             let Some(time) = time else { continue };
             let label = || format!("{} {:?} on {}", row.operation.name, row.operation.inputs, gpu.slug);
             let predicted = in_range(time.time, time.spread);

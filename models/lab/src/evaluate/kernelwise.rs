@@ -75,9 +75,9 @@ fn rows(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, Cl
         let held_back: Vec<&Row> =
             rows.iter().enumerate().filter(|(index, row)| is_held_back(*index, row)).map(|(_, row)| row).collect();
         for (what, recipe) in [("", OURS), (", as published", PUBLISHED)] {
-            let model = lines(&data, catalog, recipe, &|_| true).map_err(CliError::of)?;
+            let model = lines(&data, catalog, recipe, &|_| true).map_err(CliError::other)?;
             for row in held_back.iter().filter(|row| model.gpus.contains_key(&row.gpu)) {
-                let gpu = catalog.find(row.gpu.as_str()).map_err(CliError::of)?;
+                let gpu = catalog.find(row.gpu.as_str()).map_err(CliError::other)?;
                 let on = model.on(gpu);
                 for (method, level) in [("kernel-wise", Level::Kernels), ("layer-wise", Level::Layers)] {
                     let Ok(answer) = on.time(&row.operation, row.precision, level) else { continue };
@@ -89,10 +89,10 @@ fn rows(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, Cl
         let known: BTreeSet<&GpuSlug> = data.gpus();
         for slug in known {
             let Some(models) = judges.of(slug) else { continue };
-            let gpu = catalog.find(slug.as_str()).map_err(CliError::of)?;
+            let gpu = catalog.find(slug.as_str()).map_err(CliError::other)?;
             let own: Vec<&Row> = held_back.iter().filter(|row| row.gpu == *slug).copied().collect();
             let pairs: Vec<_> = own.iter().map(|row| (&row.operation, gpu)).collect();
-            for (row, time) in own.iter().zip(models.alone(&pairs).map_err(CliError::of)?) {
+            for (row, time) in own.iter().zip(models.alone(&pairs).map_err(CliError::other)?) {
                 let Some(time) = time else { continue };
                 add_row(&mut groups, name, "learned, shapes alone", in_range(time.time, time.spread), row);
             }
@@ -134,8 +134,8 @@ fn whole_steps(
             data.add_profile(profile);
         }
     }
-    let ours = held_out(&data, catalog, OURS).map_err(CliError::of)?;
-    let published = held_out(&data, catalog, PUBLISHED).map_err(CliError::of)?;
+    let ours = held_out(&data, catalog, OURS).map_err(CliError::other)?;
+    let published = held_out(&data, catalog, PUBLISHED).map_err(CliError::other)?;
     let learned: Vec<Option<Predicted>> = data
         .steps
         .iter()

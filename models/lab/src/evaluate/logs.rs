@@ -39,7 +39,8 @@ pub(super) fn evaluate(files: &[PathBuf]) -> Result<Evaluation, CliError> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         for (gpu, runs) in &log.runs {
             let name = if gpu.is_empty() { name.clone() } else { format!("{name}, {gpu}") };
-            judge(&name, runs, &mut groups).map_err(|error| CliError(format!("{}: {error}", file.display())))?;
+            judge(&name, runs, &mut groups)
+                .map_err(|error| CliError::Refused(format!("{}: {error}", file.display())))?;
         }
     }
     let protocol = "absolute relative errors of run times: fitted on the lower half of the batch sizes and of the iterations of a log, judged on the runs beyond both";
@@ -81,13 +82,13 @@ fn lower_half(runs: &[Run], of: fn(&Run) -> Option<f64>) -> Option<f64> {
 fn judge(name: &str, runs: &[Run], groups: &mut Groups) -> Result<(), CliError> {
     let both = lower_half(runs, |run| run.batch).zip(lower_half(runs, |run| run.iterations));
     let (batch, iterations) =
-        both.ok_or_else(|| CliError("batch size and iterations are needed in every run".to_owned()))?;
+        both.ok_or_else(|| CliError::Refused("batch size and iterations are needed in every run".to_owned()))?;
     let up_to = |value: Option<f64>, limit: f64| value.is_some_and(|value| value <= limit);
     let small: Vec<Run> =
         runs.iter().filter(|run| up_to(run.batch, batch) && up_to(run.iterations, iterations)).copied().collect();
     let far = || runs.iter().filter(|run| !up_to(run.batch, batch) && !up_to(run.iterations, iterations));
     for (method, weighting) in [("run log", Weighting::Relative), ("least squares of seconds", Weighting::Absolute)] {
-        let model = RunModel::fit(&small, None, weighting).map_err(CliError::of)?;
+        let model = RunModel::fit(&small, None, weighting).map_err(CliError::other)?;
         for run in far() {
             let Some(found) = model.at(run.batch, run.iterations) else { continue };
             let label = || format!("batch {}, {} iterations", run.batch.unwrap_or(0.0), run.iterations.unwrap_or(0.0));

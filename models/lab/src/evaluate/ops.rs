@@ -82,12 +82,12 @@ fn judge(
     };
     let shapes = || operation.inputs.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(" × ");
     for (origin, here) in by_gpu.iter().filter(|(_, here)| here.milliseconds > SHORTEST_ORIGIN_MS) {
-        let origin = catalog.find(origin.as_str()).map_err(CliError::of)?;
+        let origin = catalog.find(origin.as_str()).map_err(CliError::other)?;
         let others = || by_gpu.keys().filter(|slug| **slug != origin.slug);
         let label = |destination: &GpuSlug| format!("{} {}, {} → {destination}", operation.name, shapes(), origin.slug);
         for destination in others() {
             let measured = by_gpu[destination].milliseconds;
-            let spec = catalog.find(destination.as_str()).map_err(CliError::of)?;
+            let spec = catalog.find(destination.as_str()).map_err(CliError::other)?;
             for (method, predicted) in by_every_method(&work, here, origin, spec) {
                 add(method, Predicted { mid: predicted, range: None }, measured, &|| label(destination));
             }
@@ -163,10 +163,10 @@ fn judge_learned(
     }
     for slug in slugs {
         let Some(models) = judges.of(slug) else { continue };
-        let gpu = catalog.find(slug.as_str()).map_err(CliError::of)?;
+        let gpu = catalog.find(slug.as_str()).map_err(CliError::other)?;
         let own: Vec<&Row> = chosen.iter().filter(|row| row.gpu == *slug).copied().collect();
         let runs: Vec<Run<'_>> = own.iter().map(|row| run(row, gpu)).collect();
-        let alone = models.runs(&runs).map_err(CliError::of)?;
+        let alone = models.runs(&runs).map_err(CliError::other)?;
         // The same work elsewhere, by the same models.
         let mut others: Vec<(usize, &Row)> = Vec::new();
         for (index, row) in own.iter().enumerate() {
@@ -175,10 +175,10 @@ fn judge_learned(
         }
         let specs: Vec<&GpuSpec> = others
             .iter()
-            .map(|(_, row)| catalog.find(row.gpu.as_str()).map_err(CliError::of))
+            .map(|(_, row)| catalog.find(row.gpu.as_str()).map_err(CliError::other))
             .collect::<Result<_, _>>()?;
         let origins: Vec<Run<'_>> = others.iter().zip(&specs).map(|((_, row), gpu)| run(row, gpu)).collect();
-        let origins = models.runs(&origins).map_err(CliError::of)?;
+        let origins = models.runs(&origins).map_err(CliError::other)?;
         let shapes = |row: &Row| row.operation.inputs.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>();
         for (row, time) in own.iter().zip(&alone) {
             let label = || format!("{} {} on {slug}", row.operation.name, shapes(row).join(" × "));

@@ -33,7 +33,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
                 continue;
             };
             let options = Options { targets: vec![gpu.clone()], models: judges.of(gpu), ..Options::default() };
-            let known = predict(from, catalog, &options).map_err(CliError::of)?;
+            let known = predict(from, catalog, &options).map_err(CliError::other)?;
             let Some(known) = known.predictions.first().filter(|known| known.step.is_measured()) else { continue };
             let Ok(shapes) = ScaledShapes::of(from, batch, catalog, &options) else {
                 left_out += 1;
@@ -91,16 +91,16 @@ pub(super) fn samples(catalog: &Catalog, judges: &Judges) -> Result<Evaluation, 
         of.sort_by_key(|profile| profile.workload.batch_size);
         let Some((held_out, known)) = of.split_last() else { continue };
         let batch = held_out.workload.batch_size.unwrap_or(0);
-        let targets = GPUS.iter().map(|gpu| catalog.find(gpu).map(|gpu| gpu.slug.clone()).map_err(CliError::of));
+        let targets = GPUS.iter().map(|gpu| catalog.find(gpu).map(|gpu| gpu.slug.clone()).map_err(CliError::other));
         let targets = targets.collect::<Result<Vec<GpuSlug>, _>>()?;
         let options = Options { targets, models: judges.shipped.clone(), ..Options::default() };
-        let itself: Vec<Prediction> = predict(held_out, catalog, &options).map_err(CliError::of)?.predictions;
+        let itself: Vec<Prediction> = predict(held_out, catalog, &options).map_err(CliError::other)?.predictions;
         let named = |profile: &Profile| (profile.workload.name.clone(), profile.clone());
         for (method, profiles) in [
             ("batch line", known.iter().map(named).collect::<Vec<_>>()),
             ("shapes scaled", known.iter().take(1).map(named).collect()),
         ] {
-            let found = sweep(&profiles, catalog, &options, &[batch]).map_err(CliError::of)?;
+            let found = sweep(&profiles, catalog, &options, &[batch]).map_err(CliError::other)?;
             for (gpu, itself) in found.gpus.iter().zip(&itself) {
                 let Some(row) = gpu.rows.iter().find(|row| row.batch == batch) else { continue };
                 let predicted = Predicted {

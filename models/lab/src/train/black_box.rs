@@ -68,7 +68,7 @@ fn card(data: &Path, model: &BlackBoxModel, rows: &[Recorded], catalog: &Catalog
          networks fed from the host: on other frameworks, transformers or mixed precision nothing was measured. A mix of\n\
          operators unlike those fitted on gets a wider range and a note. Small steps that wait for the host err most."
     )?;
-    String::from_utf8(text).map_err(CliError::of)
+    String::from_utf8(text).map_err(CliError::other)
 }
 
 /// Hashes of the tables of a folder, by name.

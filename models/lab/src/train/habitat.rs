@@ -90,7 +90,7 @@ fn one(job: &Job<'_>, catalog: &Catalog, out: &mut dyn Write) -> Result<(), CliE
     let started = Instant::now();
     let fitted = train(kind, &prepared, &options.fit(), &path.with_extension("checkpoint"))?;
     let seconds = started.elapsed().as_secs_f64();
-    let errors = judge(&fitted.network, &prepared).map_err(CliError::of)?;
+    let errors = judge(&fitted.network, &prepared).map_err(CliError::other)?;
     let bytes = store::read_as_it_is(table, Limit::TABLE)?;
     let facts = BTreeMap::from([
         ("format".to_owned(), "habitat-mlp 1".to_owned()),
@@ -98,7 +98,7 @@ fn one(job: &Job<'_>, catalog: &Catalog, out: &mut dyn Write) -> Result<(), CliE
         ("command".to_owned(), command(job)),
     ]);
     let card = card(job, &prepared, &fitted, &errors, &facts)?;
-    let bundle = weights(&fitted, &prepared, facts).to_bytes().map_err(CliError::of)?;
+    let bundle = weights(&fitted, &prepared, facts).to_bytes().map_err(CliError::other)?;
     store::save_atomically(path, &bundle, true)?;
     store::save_atomically(&path.with_extension("md"), card.as_bytes(), true)?;
     let checkpoint = path.with_extension("checkpoint");
@@ -138,7 +138,7 @@ fn train(kind: Kind, prepared: &Prepared, options: &FitOptions, checkpoint: &Pat
             saved = Instant::now();
             let written = now
                 .checkpoint()
-                .map_err(CliError::of)
+                .map_err(CliError::other)
                 .and_then(|bytes| store::save_atomically(checkpoint, &bytes, true).map_err(CliError::from));
             if let Err(error) = written {
                 failure = Some(error);
@@ -152,7 +152,7 @@ fn train(kind: Kind, prepared: &Prepared, options: &FitOptions, checkpoint: &Pat
         Some(error) => Err(error),
         None => fitted.map_err(|error| match error {
             FitError::OtherTraining | FitError::Model(_) if earlier.is_some() => problem(checkpoint, &error),
-            other => CliError::of(other),
+            other => CliError::other(other),
         }),
     }
 }
@@ -250,7 +250,7 @@ fn card(
          A network of this kind knows nothing of GPUs and sizes unlike those it saw: look at the rows of GPUs it was not\n\
          trained on before relying on it. Times include what a launch costs where the table was measured. FP32 only."
     )?;
-    String::from_utf8(text).map_err(CliError::of)
+    String::from_utf8(text).map_err(CliError::other)
 }
 
 impl From<KindArg> for Kind {

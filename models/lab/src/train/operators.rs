@@ -136,14 +136,14 @@ pub(crate) fn read(dir: &Path, collected: &[PathBuf], catalog: &Catalog) -> Resu
         steps.push((name, profile));
     }
     if samples.is_empty() {
-        return Err(CliError(format!(
+        return Err(CliError::Refused(format!(
             "{}: no operator tables; they are looked for in {} ({}, .csv or .csv.gz)",
             dir.display(),
             FOLDERS[0],
             TABLES.join(", ")
         )));
     }
-    let set = Dataset::new(&samples, steps, catalog).map_err(CliError::of)?;
+    let set = Dataset::new(&samples, steps, catalog).map_err(CliError::other)?;
     let all: Vec<String> = files.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect();
     Ok(Data { set, files, hash: sha256(all.concat().as_bytes()) })
 }
@@ -171,9 +171,9 @@ pub(crate) fn train(data: &Data, out: &Path, seed: u64, catalog: &Catalog) -> Re
             continue;
         }
         let ensembles =
-            ensembles(&data.set, left_out, seed, &mut |_| ControlFlow::Continue(())).map_err(CliError::of)?;
+            ensembles(&data.set, left_out, seed, &mut |_| ControlFlow::Continue(())).map_err(CliError::other)?;
         let models = Models::new(ensembles, StepFacts::default());
-        let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::of)?;
+        let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::other)?;
         store::save_atomically(&path, &bytes, true)?;
         keep(left_out, models.ensembles().clone());
         fresh += 1;
@@ -183,7 +183,7 @@ pub(crate) fn train(data: &Data, out: &Path, seed: u64, catalog: &Catalog) -> Re
     if fresh > 0 {
         progress.end();
     }
-    calibrate(&data.set, catalog, everything, without).map_err(CliError::of)
+    calibrate(&data.set, catalog, everything, without).map_err(CliError::other)
 }
 
 fn unfinished(out: &Path) -> PathBuf {
@@ -211,7 +211,7 @@ pub(crate) fn finish(data: &Data, trained: &Trained, out: &Path, seed: u64) -> R
     std::fs::create_dir_all(&without).map_err(|source| StoreError::Write { path: without.clone(), source })?;
     let mut size = 0;
     let mut save = |path: &Path, models: &Models| -> Result<(), CliError> {
-        let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::of)?;
+        let bytes = models.to_bytes(metadata(&data.hash, seed)).map_err(CliError::other)?;
         size += bytes.len() as u64;
         Ok(store::save_atomically(path, &bytes, true)?)
     };

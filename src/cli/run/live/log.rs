@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cli::CliError;
+use crate::cli::error::CliError;
 use crate::live::Tail;
 
 /// Bytes read at most of what was written between two looks.
@@ -24,14 +24,14 @@ pub(super) fn reserve(profile: &Path) -> Result<PathBuf, CliError> {
             Ok(_) => return Ok(path),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(CliError(format!(
+                return Err(CliError::Refused(format!(
                     "{}: cannot be written: {error}; the job was not started (--log gives another place for its output)",
                     path.display()
                 )));
             }
         }
     }
-    Err(CliError(format!("{stem}.log: every name like it is taken; --log gives another one")))
+    Err(CliError::Refused(format!("{stem}.log: every name like it is taken; --log gives another one")))
 }
 
 /// The end of the file, as far as it was read.
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(reserved("train-2026-11-21.habitat.json.zst"), "train-2026-11-21.log");
         assert_eq!(reserved("train-2026-11-21.habitat.json.zst"), "train-2026-11-21-2.log");
         assert_eq!(reserved("p.json"), "p.log");
-        assert!(reserve(&folder.path().join("no/such/p.json")).unwrap_err().0.contains("--log"));
+        assert!(reserve(&folder.path().join("no/such/p.json")).unwrap_err().to_string().contains("--log"));
     }
 
     #[test]

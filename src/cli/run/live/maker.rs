@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 
 use crate::capture::Recording;
 use crate::capture::assemble::Assembled;
-use crate::cli::run::unix::Session;
+use crate::cli::error::CliError;
+use crate::cli::run::session::Session;
 use crate::live::Update;
 
 /// So many times as many timed steps as before are worth another profile.
@@ -15,7 +16,7 @@ const MORE: usize = 4;
 /// Timed steps that are worth a profile.
 const ENOUGH: usize = 20;
 
-type Made = Option<Result<Assembled, String>>;
+type Made = Option<Result<Assembled, CliError>>;
 
 /// Makes profiles.
 pub(super) struct Maker {
@@ -41,7 +42,7 @@ impl Maker {
                 // Nobody may be there to see it any more.
                 let _ = news.send(match &written {
                     Ok(assembled) => Update::Recorded(Box::new(assembled.profile.clone())),
-                    Err(why) => Update::NotWritten(why.clone()),
+                    Err(error) => Update::NotWritten(error.to_string()),
                 });
                 made = Some(written);
             }
@@ -70,7 +71,9 @@ impl Maker {
         self.consider(recording, folder);
         drop(self.requests);
         self.thread.join().unwrap_or_else(|_| {
-            Some(Err("the program has a fault; please report it, the traces and the job are untouched".to_owned()))
+            Some(Err(CliError::other(
+                "the program has a fault; please report it, the traces and the job are untouched",
+            )))
         })
     }
 }

@@ -1,0 +1,194 @@
+//! `habitat-tui predict` and `habitat-tui plan`, from a recorded step or from a black box.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::error::{At, CliError};
+use super::input::{Loaded, load};
+use super::options::{options, settings, weights_folder};
+use super::output::{print_json, print_table};
+use super::{goal, gpu};
+use crate::catalog::Catalog;
+use crate::plan::PlanStatus;
+use crate::predict::blackbox::{self, Axis, OperatorTotals, between};
+use crate::predict::{Options, Predictions};
+use crate::report::{comparison, format, plan_toml, plans, predictions, summary};
+use crate::settings::args::{BlackBoxArgs, InputArgs, PlanArgs, PredictArgs, TableForm};
+use crate::store::{self, Kind, Paths};
+
+pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let catalog = store::catalog(&paths)?;
+    let prices = store::prices(&paths)?;
+    let mut answers = if let Some(file) = &args.black_box.black_box {
+        let (answers, line) = from_black_box(&args.black_box, file, &args.input, &args.to, &catalog)?;
+        if args.form.is_text() {
+            writeln!(out, "{line}\n")?;
+        }
+        answers
+    } else {
+        let loaded = load(&args.input, &catalog)?;
+        loaded.warn();
+        let options = options(&args.input, &args.to, &catalog, &paths)?;
+        if args.form.is_text() {
+            // What was measured needs no catalog: it is shown whatever becomes of the predictions.
+            summary::write_profile(&loaded.profile, &loaded.label, out)?;
+            writeln!(out)?;
+            out.flush()?;
+        }
+        if args.all_methods {
+            return compare(args, &loaded, &catalog, &options, out);
+        }
+        gpu::predicted(crate::predict::predict(&loaded.profile, &catalog, &options), &loaded.label)?
+    };
+    if args.to.is_empty() {
+        answers = fastest_first(answers);
+    }
+    match args.form {
+        TableForm { json: true, .. } => return print_json(&predictions::json(&answers, &prices, args.operations), out),
+        TableForm { csv: true, .. } if args.operations => {
+            for (index, prediction) in answers.predictions.iter().enumerate() {
+                let mut text = Vec::new();
+                predictions::operations_table(prediction).write_csv(&mut text)?;
+                // One heading line for all GPUs.
+                let from =
+                    if index == 0 { 0 } else { text.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1) };
+                out.write_all(&text[from..])?;
+            }
+        }
+        TableForm { csv: true, .. } => predictions::table(&answers, &prices).write_csv(out)?,
+        TableForm { markdown: true, .. } => {
+            predictions::write_warnings(&answers.warnings(), out)?;
+            predictions::table(&answers, &prices).write_markdown(out)?;
+            for prediction in answers.predictions.iter().filter(|_| args.operations) {
+                writeln!(out, "\n### {}\n", prediction.gpu.slug)?;
+                predictions::operations_table(prediction).write_markdown(out)?;
+            }
+        }
+        _ => {
+            summary::write_predictions(&answers, &prices, out)?;
+            for prediction in answers.predictions.iter().filter(|_| args.operations) {
+                writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
+                predictions::operations_table(prediction).write_text(out)?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// Fastest first, for answers about all GPUs.
+pub(super) fn fastest_first(mut predictions: Predictions) -> Predictions {
+    predictions
+        .predictions
+        .sort_by(|a, b| a.step.mid().total_cmp(&b.step.mid()).then_with(|| a.gpu.slug.cmp(&b.gpu.slug)));
+    predictions
+}
+
+/// Every method, for `--all-methods`.
+fn compare(
+    args: &PredictArgs,
+    loaded: &Loaded,
+    catalog: &Catalog,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<u8, CliError> {
+    let compared = crate::predict::compare::compare(&loaded.profile, catalog, options);
+    let comparison = gpu::predicted(compared, &loaded.label)?;
+    if args.form.json {
+        return print_json(&comparison::json(&comparison), out);
+    }
+    if args.form.is_text() {
+        comparison::write_text(&comparison, out)?;
+        return Ok(0);
+    }
+    if args.form.markdown {
+        predictions::write_warnings(&comparison.warnings, out)?;
+    }
+    print_table(&comparison::table(&comparison), args.form, out)?;
+    Ok(0)
+}
+
+pub(super) fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let settings = settings(&paths)?;
+    let catalog = store::catalog(&paths)?;
+    let prices = store::prices(&paths)?;
+    let work = args.wish.work().ok_or_else(|| {
+        CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
+    })?;
+    let goal = goal::goal(work, &args.wish, &settings.plan, &catalog, &prices)?;
+    let (answers, label) = if let Some(file) = &args.black_box.black_box {
+        let (answers, _) = from_black_box(&args.black_box, file, &args.input, &[], &catalog)?;
+        (answers, file.display().to_string())
+    } else {
+        let loaded = load(&args.input, &catalog)?;
+        loaded.warn();
+        let options = options(&args.input, &[], &catalog, &paths)?;
+        let answers = crate::predict::predict(&loaded.profile, &catalog, &options);
+        (gpu::predicted(answers, &loaded.label)?, loaded.label)
+    };
+    let plan = crate::plan::plan(&answers, &prices, &goal).at(&label)?;
+    let mut text = Vec::new();
+    if args.json {
+        print_json(&plans::json(&plan, &answers.workload.name), &mut text)?;
+    } else if args.toml || args.output.is_some() {
+        let toml = plan_toml::toml(&plan, &answers, store::now()).map_err(CliError::other)?;
+        text.extend_from_slice(toml.as_bytes());
+    } else {
+        summary::write_plan(&plan, args.all, &mut text)?;
+    }
+    match &args.output {
+        Some(path) => store::save_atomically(path, &text, args.force)?,
+        None => out.write_all(&text)?,
+    }
+    Ok(u8::from(plan.status == PlanStatus::Infeasible))
+}
+
+/// Predictions from the black box of `args`, and a line on what it is.
+fn from_black_box(
+    args: &BlackBoxArgs,
+    file: &Path,
+    input: &InputArgs,
+    to: &[String],
+    catalog: &Catalog,
+) -> Result<(Predictions, String), CliError> {
+    let paths = Paths::find();
+    let weights = weights_folder(input.models.models.as_deref(), &settings(&paths)?, &paths);
+    let model = store::black_box(&weights)?;
+    let targets = gpu::all(catalog, "--to", to)?;
+    let one = |path: &Path| -> Result<(OperatorTotals, Predictions), CliError> {
+        let totals = match store::kind(path)? {
+            Kind::BlackBox => store::read_totals(path)?,
+            other => return Err(other.refused(path, "a black box, as `habitat-tui export --black-box` writes").into()),
+        };
+        let answers = blackbox::predict(&totals, &model, catalog, &targets, input.recorded.peak_memory);
+        let predictions = answers.at(path.display())?;
+        Ok((totals, predictions))
+    };
+    let (totals, mut predictions) = one(file)?;
+    let mut line = format!(
+        "{}: black box, {} kinds of operators on {}, {} a step, batch {}",
+        file.display(),
+        totals.kinds.len(),
+        totals.gpu,
+        format::time(totals.step),
+        totals.batch_size
+    );
+    if let Some(path) = &args.up_to {
+        let (largest, at_largest) = one(path)?;
+        let (axis, sizes, size) = match (args.at_batch, args.at_pixels, &args.pixels[..]) {
+            (Some(size), None, _) => (Axis::Batch, [totals.batch_size, largest.batch_size], size),
+            (None, Some(size), &[small, large]) => (Axis::Pixels, [small, large], size),
+            _ => {
+                return Err(CliError::Refused(
+                    "--up-to: which size between? give --at-batch N, or --at-pixels N with --pixels SMALL,LARGE"
+                        .to_owned(),
+                ));
+            }
+        };
+        predictions = between(&model, axis, &predictions, &at_largest, sizes, size)?;
+        let what = if axis == Axis::Batch { "batch" } else { "pictures of side" };
+        line = format!("{line}; up to {}: {what} {size}", path.display());
+    }
+    Ok((predictions, line))
+}

@@ -1,0 +1,174 @@
+//! One job to record: what is asked of it, where its profile goes, and what is left to do at its
+//! end.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::outcome;
+use super::report::{self, Part};
+use crate::capture::assemble::{self, Assembled};
+use crate::capture::{self, Asked, Finished, JobOptions, Private, Recording, RecordingStatus, Settings};
+use crate::catalog::Catalog;
+use crate::cli::error::CliError;
+use crate::cli::gpu;
+use crate::cli::input::resolve;
+use crate::cli::output::{check_writable, job_name, unused_profile};
+use crate::profile::DeviceInfo;
+use crate::profile::import::ImportOptions;
+use crate::settings::args::RunArgs;
+use crate::store::{self, Paths};
+use crate::terminal;
+use crate::units::GpuSlug;
+
+/// What is left to say and to end with.
+pub(super) struct Conclusion {
+    /// For standard error.
+    pub(super) text: Vec<u8>,
+    /// The exit code.
+    pub(super) code: u8,
+    /// Why nothing was recorded, and what to do where there is something to do.
+    pub(super) remedy: Option<String>,
+}
+
+/// Writes what was seen as JSON where asked to, and keeps the traces where they made no
+/// profile.
+pub(super) fn conclude(
+    session: &Session,
+    options: &JobOptions,
+    pid: u32,
+    finished: &mut Finished,
+    written: Option<Result<Assembled, CliError>>,
+) -> Conclusion {
+    let args = &*session.args;
+    let seen = finished.recording.seen();
+    let (assembled, problem, remedy) = match written {
+        Some(Ok(assembled)) => (Some(assembled), None, None),
+        Some(Err(error)) => (None, Some(error.to_string()), None),
+        None => {
+            let (recorder, end) = (report::Recorder::new(options), outcome::End::new(finished));
+            let folder = finished.folder.path();
+            let remedy = if folder.is_dir() {
+                report::remedy(&seen, &options.settings, recorder, end)
+            } else {
+                report::gone(folder)
+            };
+            (None, Some(format!("{}{remedy}", outcome::cause(finished, options))), Some(remedy))
+        }
+    };
+    let mut text = Vec::new();
+    let mut code = match &assembled {
+        // Ended by us, as ordered: that is success.
+        Some(_) if finished.asked == Some(Asked::Recorded) => 0,
+        _ => finished.ended.exit_code(),
+    };
+    // Writing to a Vec cannot fail.
+    if let Some(path) = &args.json {
+        let output = &session.output;
+        let json = report::json(options, pid, finished, &seen, assembled.as_ref(), problem.as_deref(), output);
+        if let Err(error) = store::save_atomically(path, json.to_string().as_bytes(), args.force) {
+            let _ = writeln!(text, "error: {error}");
+            code = 2;
+        }
+    }
+    if let Some(note) = report::cut(finished.cut.as_ref()) {
+        let _ = writeln!(text, "habitat-tui: {note}");
+    }
+    if let Some(problem) = &problem {
+        let _ = writeln!(text, "habitat-tui: {problem}");
+        if seen == RecordingStatus::Recorded {
+            finished.folder.keep();
+            let folder = finished.folder.path().display();
+            let _ = writeln!(text, "habitat-tui: the recorded traces are kept in {folder}");
+        }
+    }
+    if let Some(assembled) = &assembled
+        && !args.quiet
+    {
+        let output = &session.output;
+        let _ = match &session.part {
+            Some(part) => report::part(part, assembled, finished, output, &mut text),
+            None => report::report(assembled, finished, options, output, &mut text),
+        };
+    }
+    Conclusion { text, code, remedy }
+}
+
+pub(super) fn job_options(args: &RunArgs) -> Result<JobOptions, CliError> {
+    let cupti = args.cupti.then(|| cupti(args)).transpose()?;
+    let (after, window) = args.steps.unwrap_or((args.after, args.window));
+    let mut settings = Settings::new(after, window);
+    settings.windows = args.windows;
+    settings.memory = args.memory;
+    settings.stacks = args.stacks;
+    settings.all_ranks = args.all_ranks;
+    Ok(JobOptions {
+        command: args.command.clone(),
+        settings,
+        cupti,
+        log: args.log.clone(),
+        apart: false,
+        stop_after: args.stop_after_recording,
+        timeout: args.timeout,
+    })
+}
+
+/// The recorder for CUDA programs and its window.
+fn cupti(args: &RunArgs) -> Result<capture::cupti::Settings, CliError> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let library = capture::cupti::find(&program, |name| std::env::var_os(name))?;
+    let first = args.command.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_string_lossy());
+    if !args.quiet && first.is_some_and(|name| name.starts_with("python") || name == "torchrun") {
+        terminal::say("habitat-tui: --cupti records kernels without operators and shapes; for PyTorch leave it out");
+    }
+    Ok(capture::cupti::Settings { library, after_seconds: args.after_seconds, for_seconds: args.for_seconds })
+}
+
+/// What is written, and of what.
+#[derive(Clone)]
+pub(super) struct Session {
+    pub(super) args: Arc<RunArgs>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) name: String,
+    pub(super) output: PathBuf,
+    /// Which one it is of several (`--batches`).
+    pub(super) part: Option<Part>,
+    pub(super) origin: Option<GpuSlug>,
+    /// Where what the job gets from us is.
+    pub(super) private: Private,
+}
+
+impl Session {
+    /// Everything that can be refused before the job starts, is.
+    pub(super) fn new(args: Arc<RunArgs>, catalog: Arc<Catalog>) -> Result<Self, CliError> {
+        let origin = gpu::maybe(&catalog, "--origin", args.workload.origin.as_ref())?;
+        let job = job_name(&args.command);
+        let output = args.output.clone().unwrap_or_else(|| unused_profile(&job));
+        for path in [Some(&output), args.json.as_ref(), args.log.as_ref()].into_iter().flatten() {
+            check_writable(path, args.force)?;
+        }
+        let name = args.workload.name.clone().unwrap_or(job);
+        let private = Private::find(Paths::cache())?;
+        Ok(Self { args, catalog, name, output, part: None, origin, private })
+    }
+
+    /// Makes a profile and writes it; `replace` says whether over a file that is there.
+    pub(super) fn write(&self, recording: &Recording, folder: &Path, replace: bool) -> Result<Assembled, CliError> {
+        let find = |device: &DeviceInfo| resolve(device, &self.catalog);
+        let options = ImportOptions {
+            workload: self.name.clone(),
+            mode: self.args.workload.mode,
+            batch_size: self.args.workload.batch_size,
+            sequence_length: self.args.workload.sequence_length,
+            precision: self.args.workload.precision,
+            parameter_count: self.args.workload.parameters,
+            origin: self.origin.clone(),
+            resolve_gpu: Some(&find),
+            step_range: self.args.step_range.clone(),
+            ..ImportOptions::default()
+        };
+        let assembled = assemble::profile(recording, folder, &options)?;
+        store::save_atomically(&self.output, &assembled.profile.to_json()?, replace)?;
+        Ok(assembled)
+    }
+}

@@ -1,0 +1,145 @@
+//! What the screens open with; without a terminal, the report that they would show.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use super::answer::fastest_first;
+use super::error::CliError;
+use super::input::{Loaded, load};
+use super::{goal, gpu, options, typed};
+use crate::catalog::Catalog;
+use crate::live;
+use crate::plan::{Goal, Work, plan};
+use crate::predict::{Options, predict};
+use crate::pricing::PriceBook;
+use crate::report::summary;
+use crate::settings::args::ScreensArgs;
+use crate::settings::file::SettingsFile;
+use crate::settings::theme::Theme;
+use crate::store::{self, Paths};
+use crate::units::GpuSlug;
+
+/// The work that is planned for where none was given.
+const DEFAULT_WORK: Work = Work::Steps(100_000);
+
+/// What a command ends with.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Done; the process ends with this code: 0 fine, 1 nothing found or infeasible.
+    Exit(u8),
+    /// Open the screens.
+    Screens(Box<Screens>),
+}
+
+/// Everything the screens start from.
+#[derive(Debug)]
+pub struct Screens {
+    /// What was typed.
+    pub args: ScreensArgs,
+    /// The settings file.
+    pub settings: SettingsFile,
+    /// The recorded step.
+    pub loaded: Loaded,
+    /// The GPUs.
+    pub catalog: Catalog,
+    /// The offers.
+    pub prices: PriceBook,
+    /// How to predict.
+    pub options: Options,
+    /// What to plan for.
+    pub goal: Goal,
+    /// The themes, the user's own among them.
+    pub themes: Vec<Theme>,
+    /// The position of the one asked for.
+    pub theme: usize,
+    /// The GPU to select.
+    pub gpu: Option<GpuSlug>,
+    /// A job that was started, and whose step is to be recorded; `loaded` is empty until then.
+    pub live: Option<live::Session>,
+}
+
+impl Screens {
+    /// The screens on a recorded step, with what is set and typed.
+    pub(super) fn new(args: ScreensArgs, catalog: Catalog, loaded: Loaded) -> Result<Self, CliError> {
+        let paths = Paths::find();
+        let settings = options::settings(&paths)?;
+        let prices = store::prices(&paths)?;
+        let gpu = gpu::maybe(&catalog, "--gpu", args.gpu.as_ref())?;
+        let (themes, theme) = themes(&args, &settings, &paths)?;
+        let options = options::options(&args.input, &[], &catalog, &paths)?;
+        let work = args.wish.work().unwrap_or(DEFAULT_WORK);
+        let goal = goal::goal(work, &args.wish, &settings.plan, &catalog, &prices)?;
+        Ok(Self { args, settings, loaded, catalog, prices, options, goal, themes, theme, gpu, live: None })
+    }
+}
+
+pub(super) fn run(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    if let Some(meant) = args.input.file.as_deref().and_then(typed::no_file) {
+        return Err(CliError::Refused(meant));
+    }
+    if let Some(path) = &args.screenshot {
+        check_picture(path)?;
+    }
+    let catalog = store::catalog(&Paths::find())?;
+    let loaded = load(&args.input, &catalog)?;
+    let screens = Screens::new(args, catalog, loaded)?;
+    if screens.args.screenshot.is_some() || io::stdout().is_terminal() {
+        return Ok(Outcome::Screens(Box::new(screens)));
+    }
+    report(&screens, out)?;
+    Ok(Outcome::Exit(0))
+}
+
+/// The report in place of the screens.
+fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
+    let Screens { loaded, catalog, prices, options, goal, .. } = screens;
+    loaded.warn();
+    summary::write_profile(&loaded.profile, &loaded.label, out)?;
+    writeln!(out)?;
+    out.flush()?;
+    let predictions = gpu::predicted(predict(&loaded.profile, catalog, options), &loaded.label)?;
+    let predictions = fastest_first(predictions);
+    summary::write_predictions(&predictions, prices, out)?;
+    writeln!(out)?;
+    match plan(&predictions, prices, goal) {
+        Ok(plan) => summary::write_plan(&plan, false, out)?,
+        Err(error) => writeln!(out, "no plan: {error}")?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Refuses a picture of another form than the one written.
+fn check_picture(path: &Path) -> Result<(), CliError> {
+    let form = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    if form.as_deref().is_none_or(|form| form == "svg") {
+        return Ok(());
+    }
+    let svg = path.with_extension("svg");
+    Err(CliError::Refused(format!(
+        "--screenshot {}: pictures are written as SVG alone; name it {}",
+        path.display(),
+        svg.display()
+    )))
+}
+
+/// The themes there are, and the position of the one asked for by name or as a file.
+fn themes(args: &ScreensArgs, settings: &SettingsFile, paths: &Paths) -> Result<(Vec<Theme>, usize), CliError> {
+    let asked = args.theme.as_deref().or(settings.theme.as_deref()).unwrap_or("dark");
+    let mut own = store::themes(paths)?;
+    let file = Path::new(asked);
+    let is_file = file.components().count() > 1 || file.extension().is_some_and(|extension| extension == "toml");
+    if is_file {
+        own.push(store::theme(file)?);
+    }
+    let themes = Theme::all(&own)?;
+    let position = if is_file { Ok(themes.len() - 1) } else { Theme::find(&themes, asked) };
+    let position = position.map_err(|error| {
+        let folder = paths.themes();
+        let remedy = format!("{error}; your own go into {}, or give the path of one (mine.toml)", folder.display());
+        let error = CliError::Refused(remedy);
+        // What was not typed stands in the settings.
+        if args.theme.is_some() { error } else { error.at(paths.settings().display()) }
+    })?;
+    Ok((themes, position))
+}

@@ -1,0 +1,61 @@
+//! The domain's own choices on the command line, with the names that they have in files.
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+
+use crate::plan::{Confidence, Objective};
+use crate::predict::{MethodChoice, Mode, Precision, WaveForm};
+use crate::pricing::Tier;
+use crate::units::TimeUnit;
+
+/// All values of a type under their names.
+macro_rules! named {
+    ($($type:ty),+) => {$(
+        impl ValueEnum for $type {
+            fn value_variants<'a>() -> &'a [Self] {
+                &Self::ALL
+            }
+
+            fn to_possible_value(&self) -> Option<PossibleValue> {
+                Some(PossibleValue::new(self.name()))
+            }
+        }
+    )+};
+}
+
+/// The values that can be typed, with name and help.
+macro_rules! described {
+    ($type:ty { $($variant:ident $name:literal $help:literal),+ }) => {
+        impl ValueEnum for $type {
+            fn value_variants<'a>() -> &'a [Self] {
+                &[$(Self::$variant),+]
+            }
+
+            fn to_possible_value(&self) -> Option<PossibleValue> {
+                match self {
+                    $(Self::$variant => Some(PossibleValue::new($name).help($help)),)+
+                    #[allow(unreachable_patterns, reason = "values with data are not typed by name")]
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+named!(Mode, Precision, Tier, TimeUnit);
+described!(Objective { Cost "cost" "Lowest cost", Time "time" "Earliest finish" });
+described!(Confidence {
+    Expected "expected" "The expected time meets the deadline",
+    High "high" "The upper end of the range meets the deadline"
+});
+described!(WaveForm { WholeWaves "whole" "Whole waves (equation 1)", ManyWaves "many" "Many waves (equation 2)" });
+
+impl ValueEnum for MethodChoice {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.summary()))
+    }
+}

@@ -1,0 +1,149 @@
+//! What the user wishes of a plan: how much work, within which limits, with which offers. The
+//! same type is filled by the command line and by `[plan]` of the settings file; what is left
+//! out leaves the goal as it is.
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::values;
+use crate::plan::{Confidence, Goal, Objective, Work};
+use crate::pricing::Tier;
+use crate::units::{BytesPerSecond, Hours, Samples, Usd, UsdPerHour};
+
+/// How much is to be done, within which limits.
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wish {
+    /// Work in samples (1.28M).
+    #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", group = "work")]
+    #[serde(skip)]
+    pub samples: Option<Samples>,
+    /// Work in steps of the recorded batch size.
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work", group = "work")]
+    #[serde(skip)]
+    pub steps: Option<u64>,
+    /// Work in passes over a data set of --dataset samples.
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work", requires = "dataset")]
+    #[serde(skip)]
+    pub epochs: Option<f64>,
+    /// Samples of the data set, for --epochs.
+    #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", requires = "epochs")]
+    #[serde(skip)]
+    pub dataset: Option<Samples>,
+    /// Work in tokens (needs the sequence length).
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work")]
+    #[serde(skip)]
+    pub tokens: Option<f64>,
+    /// Latest finish (24h, "1d 12h"), set-up included.
+    #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Limits")]
+    #[serde(skip)]
+    pub deadline: Option<Hours>,
+    /// Most to spend in all, in US dollars.
+    #[arg(long, value_name = "USD", value_parser = values::usd, allow_hyphen_values = true, help_heading = "Limits")]
+    #[serde(skip)]
+    pub budget: Option<Usd>,
+    /// Most to spend an hour, in US dollars.
+    #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits")]
+    #[serde(rename = "max_usd_per_hour")]
+    pub max_price: Option<UsdPerHour>,
+    /// What is best within the limits.
+    #[arg(long, value_enum, help_heading = "Limits")]
+    #[serde(skip)]
+    pub objective: Option<Objective>,
+    /// What an hour of waiting is worth, in US dollars: minimise cost plus this.
+    #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits", conflicts_with = "objective")]
+    #[serde(skip)]
+    pub hour_value: Option<UsdPerHour>,
+    /// Which time has to meet the deadline: the expected one, or the upper end of its range.
+    #[arg(long, value_enum, help_heading = "Limits")]
+    #[serde(skip)]
+    pub confidence: Option<Confidence>,
+    /// Parts that may follow one another (2 allows "spot, then on demand").
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3), help_heading = "Limits")]
+    pub max_parts: Option<u32>,
+    /// Only these purchase options.
+    #[arg(long, value_name = "TIER", value_delimiter = ',', value_enum, help_heading = "Offers")]
+    pub tiers: Option<Vec<Tier>>,
+    /// Only these GPUs.
+    #[arg(long = "gpus", value_name = "GPU", value_delimiter = ',', help_heading = "Offers")]
+    #[serde(skip)]
+    pub gpus: Vec<String>,
+    /// Only these providers.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Offers")]
+    pub providers: Option<Vec<String>>,
+    /// Never these providers.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Offers")]
+    pub exclude_providers: Option<Vec<String>>,
+    /// Only regions whose names begin so.
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',', help_heading = "Offers")]
+    pub regions: Option<Vec<String>>,
+    /// Fewest GPUs.
+    #[arg(long, value_name = "N", help_heading = "Offers")]
+    #[serde(skip)]
+    pub min_gpus: Option<u32>,
+    /// Most GPUs.
+    #[arg(long, value_name = "N", help_heading = "Offers")]
+    #[serde(skip)]
+    pub max_gpus: Option<u32>,
+    /// Use GPUs whose memory may be too small: it is not known whether the step fits.
+    #[arg(long, help_heading = "Offers")]
+    pub allow_unknown_memory: bool,
+    /// Boot and set-up before useful work.
+    #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
+    #[serde(rename = "setup_hours")]
+    pub setup: Option<Hours>,
+    /// Losses of a spot machine in an hour.
+    #[arg(long, value_name = "RATE", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
+    pub spot_losses_per_hour: Option<f64>,
+    /// Time between checkpoints.
+    #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
+    #[serde(rename = "checkpoint_interval_hours")]
+    pub checkpoint_interval: Option<Hours>,
+    /// All-reduce bandwidth inside a machine that you measured, in GB/s.
+    #[arg(long, value_name = "GBPS", value_parser = values::gigabytes, allow_hyphen_values = true, help_heading = "Assumptions")]
+    pub allreduce_gbps: Option<f64>,
+}
+
+impl Wish {
+    /// The amount of work; `None` where none is given.
+    pub fn work(&self) -> Option<Work> {
+        match *self {
+            Self { samples: Some(samples), .. } => Some(Work::Samples(samples)),
+            Self { steps: Some(steps), .. } => Some(Work::Steps(steps)),
+            Self { epochs: Some(epochs), dataset: Some(dataset), .. } => Some(Work::Epochs { epochs, dataset }),
+            Self { tokens: Some(tokens), .. } => Some(Work::Tokens(tokens)),
+            _ => None,
+        }
+    }
+
+    /// Puts what is wished into a goal: everything but the work, and the GPUs, whose names only
+    /// a catalog knows.
+    pub fn apply(&self, goal: &mut Goal) {
+        fn set<T: Clone>(place: &mut T, value: Option<&T>) {
+            if let Some(value) = value {
+                place.clone_from(value);
+            }
+        }
+        goal.deadline = self.deadline.or(goal.deadline);
+        goal.budget = self.budget.or(goal.budget);
+        set(&mut goal.objective, self.hour_value.map(Objective::CostPlusTime).or(self.objective).as_ref());
+        set(&mut goal.confidence, self.confidence.as_ref());
+        set(&mut goal.max_parts, self.max_parts.as_ref());
+        let limits = &mut goal.limits;
+        set(&mut limits.tiers, self.tiers.as_ref());
+        set(&mut limits.providers, self.providers.as_ref());
+        set(&mut limits.exclude_providers, self.exclude_providers.as_ref());
+        set(&mut limits.regions, self.regions.as_ref());
+        set(&mut limits.min_gpus, self.min_gpus.as_ref());
+        limits.max_gpus = self.max_gpus.or(limits.max_gpus);
+        limits.max_price = self.max_price.or(limits.max_price);
+        limits.allow_unknown_memory |= self.allow_unknown_memory;
+        let assumptions = &mut goal.assumptions;
+        set(&mut assumptions.setup, self.setup.as_ref());
+        set(&mut assumptions.spot_losses_per_hour, self.spot_losses_per_hour.as_ref());
+        set(&mut assumptions.checkpoint_interval, self.checkpoint_interval.as_ref());
+        let measured = self.allreduce_gbps.filter(|&gbps| gbps > 0.0);
+        assumptions.allreduce_bandwidth =
+            measured.and_then(|gbps| BytesPerSecond::new(gbps * 1e9).ok()).or(assumptions.allreduce_bandwidth);
+    }
+}
