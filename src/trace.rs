@@ -1,6 +1,6 @@
 //! The typed form of a recording: what every reader fills and a profile is built from.
 //!
-//! A [`Trace`] holds the ranges of host threads (operator calls with typed arguments, modules,
+//! A `Trace` holds the ranges of host threads (operator calls with typed arguments, modules,
 //! named parts), the calls that launch work, the work of devices (kernel, copy, set), the ranges
 //! that mark steps, and what is known of the devices. Times are microseconds on one clock.
 //! A reader is a folder: [`kineto`] (PyTorch's profiler; the CUPTI recorder in `profiler/cupti`
@@ -9,7 +9,7 @@
 //!
 //! A record takes about 50 bytes: texts, arguments and launch configurations are stored once
 //! and named by a number. Readers stay within a budget of records: of a longer recording they
-//! keep a few whole steps from its middle ([`steps`]), so memory is bounded.
+//! keep a few whole steps from its middle, so memory is bounded.
 
 mod arguments;
 mod error;
@@ -37,21 +37,21 @@ use crate::units::Micros;
 
 /// What a reader is asked for.
 #[derive(Clone, Copy, Default)]
-pub struct ReadOptions<'a> {
+pub(crate) struct ReadOptions<'a> {
     /// Steps read at most, from the middle of the recording.
-    pub max_steps: Option<usize>,
+    pub(crate) max_steps: Option<usize>,
     /// Records held in memory at once (about 50 bytes each); 1.5 million by default.
-    pub max_records: Option<usize>,
+    pub(crate) max_records: Option<usize>,
     /// Ranges of that name (numbers at its end aside) are the steps, whatever else is marked.
-    pub step_range: Option<&'a str>,
+    pub(crate) step_range: Option<&'a str>,
     /// Operators without work of a device are enough.
-    pub shapes_only: bool,
+    pub(crate) shapes_only: bool,
     /// The GPU, by its number in the recording, where it has several.
-    pub device: Option<u32>,
+    pub(crate) device: Option<u32>,
     /// The GPU is given, whatever the recording says.
-    pub is_gpu_given: bool,
+    pub(crate) is_gpu_given: bool,
     /// Whether a GPU is one that the caller knows.
-    pub knows_gpu: Option<&'a (dyn Fn(&DeviceInfo) -> bool + 'a)>,
+    pub(crate) knows_gpu: Option<&'a (dyn Fn(&DeviceInfo) -> bool + 'a)>,
 }
 
 impl ReadOptions<'_> {

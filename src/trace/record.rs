@@ -27,9 +27,9 @@ pub(crate) struct Range {
     /// Autograd's sequence number, -1 where there is none.
     pub(crate) sequence: i64,
     pub(crate) thread: u32,
-    /// Of [`Trace::names`].
+    /// Of `Trace::names`.
     pub(crate) name: u32,
-    /// Of [`Trace::tensors`] and [`Trace::scalars`].
+    /// Of `Trace::tensors` and `Trace::scalars`.
     pub(crate) tensors: u32,
     pub(crate) scalars: u32,
     pub(crate) kind: RangeKind,
@@ -75,7 +75,7 @@ pub(crate) struct Work {
     /// That of the call that launched it.
     pub(crate) correlation: u64,
     pub(crate) name: u32,
-    /// Of [`Trace::configurations`].
+    /// Of `Trace::configurations`.
     pub(crate) configuration: u32,
     /// The device's number.
     pub(crate) device: u32,
