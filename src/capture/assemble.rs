@@ -32,7 +32,7 @@ pub enum AssembleError {
         /// The trace.
         path: PathBuf,
         /// Why.
-        source: TraceError,
+        source: Box<TraceError>,
     },
     /// The recorded steps are none of the training's.
     #[error(
@@ -159,7 +159,7 @@ fn import(traces: &[PathBuf], options: &ImportOptions<'_>) -> Result<Import, Ass
     };
     result.map_err(|source| {
         let rank = source.rank.unwrap_or(0).min(traces.len() - 1);
-        AssembleError::Trace { path: traces[rank].clone(), source }
+        AssembleError::Trace { path: traces[rank].clone(), source: Box::new(source) }
     })
 }
 

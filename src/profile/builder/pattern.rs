@@ -124,7 +124,7 @@ fn starts(kernels: &[u32]) -> Option<Vec<usize>> {
         .filter_map(|(positions, period)| {
             let difference = difference(&tokens, positions.len(), positions)?;
             let allowed = if positions.len() > FEW { DIFFERENCE_OF_MANY } else { DIFFERENCE_OF_FEW };
-            (difference <= allowed).then_some(Cut { positions: positions, period, difference })
+            (difference <= allowed).then_some(Cut { positions, period, difference })
         })
         .collect();
     let least = cuts.iter().map(|cut| cut.difference).fold(f64::INFINITY, f64::min);
