@@ -27,7 +27,7 @@ pub use convolution::Convolution;
 pub use family::Family;
 pub use kind::OperatorKind;
 pub use name::{Form, Name, Pass};
-pub use parameters::{is_parameter_gradient, parameters};
+pub use parameters::{BatchAxis, batch_axes, parameters};
 pub use primitive::{Part, Primitive, RowsKind};
 pub use product::Product;
 pub use recurrent::Recurrent;
@@ -80,7 +80,7 @@ impl Op {
             Form::Convolution { transposed, .. } => {
                 Convolution::of(operation, pass, transposed).map(Sizes::Convolution)
             }
-            Form::Attention { heads_first } => Attention::of(operation, pass, heads_first).map(Sizes::Attention),
+            Form::Attention(form) => Attention::of(operation, pass, form).map(Sizes::Attention),
             Form::Recurrent { cell } => Recurrent::of(operation, pass, cell).map(Sizes::Recurrent),
             Form::Softmax => Rows::softmax(operation, pass).map(Sizes::Rows),
             Form::Normalisation(form) => Rows::normalisation(operation, pass, form).map(Sizes::Rows),
@@ -115,16 +115,16 @@ impl Op {
         match self.sizes.as_ref()? {
             Sizes::Product(product) => product.work(element),
             Sizes::Convolution(convolution) => Some(convolution.work(element)),
-            Sizes::Attention(attention) => Some(attention.work(element)),
+            Sizes::Attention(attention) => attention.work(element),
             Sizes::Recurrent(recurrent) => recurrent.work(element),
             Sizes::Rows(rows) => Some(rows.stream.work(element)),
             Sizes::Stream(stream) => Some(stream.work(element)),
         }
     }
 
-    /// What one occurrence consists of, with how often each is done; empty where the models
-    /// do not know the operator or the shapes do not tell.
-    pub fn primitives(&self) -> Vec<(Primitive, f64)> {
+    /// The parts of one occurrence for learned models, with elements of `element_bytes`; empty
+    /// where these do not know the operator or the shapes do not tell.
+    pub fn parts(&self, element_bytes: f64) -> Vec<Part> {
         let found = match &self.sizes {
             Some(_) if self.name.form == Form::Unknown => Vec::new(),
             None => Vec::new(),
@@ -133,9 +133,10 @@ impl Op {
             Some(Sizes::Attention(attention)) => vec![(attention.primitive(), 1.0)],
             Some(Sizes::Recurrent(recurrent)) => recurrent.primitives(),
             Some(Sizes::Rows(rows)) => vec![(rows.primitive(), 1.0)],
-            Some(Sizes::Stream(stream)) => vec![(Primitive::Stream { moved: stream.moved }, 1.0)],
+            Some(Sizes::Stream(stream)) => vec![(Primitive::Stream { moved: stream.elements(element_bytes) }, 1.0)],
         };
-        found.into_iter().filter(|(primitive, times)| *times > 0.0 && primitive.is_sound()).collect()
+        let sound = found.into_iter().filter(|(primitive, times)| *times > 0.0 && primitive.is_sound());
+        sound.map(|(primitive, times)| Part { primitive, times, element_bytes }).collect()
     }
 }
 
@@ -152,12 +153,9 @@ pub fn work(operation: &Operation, precision: Option<Precision>) -> Option<Work>
     Op::of(operation).work(element_bytes(operation, precision))
 }
 
-/// The parts of one occurrence for learned models; empty where these do not know the
-/// operator or the shapes do not tell.
+/// The parts of one occurrence; see [`Op::parts`].
 pub fn parts(operation: &Operation, precision: Option<Precision>) -> Vec<Part> {
-    let element_bytes = element_bytes(operation, precision);
-    let part = |(primitive, times)| Part { primitive, times, element_bytes };
-    Op::of(operation).primitives().into_iter().map(part).collect()
+    Op::of(operation).parts(element_bytes(operation, precision))
 }
 
 /// The element type an operation runs in: as recorded, else what the workload's precision
@@ -168,7 +166,9 @@ pub fn element_type(operation: &Operation, precision: Option<Precision>) -> Opti
             Precision::Fp32 | Precision::Tf32 => DType::Float32,
             Precision::AmpFp16 | Precision::Fp16 => DType::Float16,
             Precision::AmpBf16 | Precision::Bf16 => DType::Bfloat16,
-            Precision::Fp8 => DType::Float8E4m3,
+            // Products alone run in 8 bits.
+            Precision::Fp8 if family(operation) == Family::Gemm => DType::Float8E4m3,
+            Precision::Fp8 => DType::Bfloat16,
         })
     })
 }
@@ -179,7 +179,12 @@ fn element_bytes(operation: &Operation, precision: Option<Precision>) -> f64 {
 
 /// Elements of a tensor.
 pub fn volume(shape: &Shape) -> f64 {
-    shape.iter().map(|&n| n as f64).product()
+    elements(shape)
+}
+
+/// Elements of a block with these extents.
+fn elements(extents: &[u64]) -> f64 {
+    extents.iter().map(|&extent| extent as f64).product()
 }
 
 /// Elements of several tensors.

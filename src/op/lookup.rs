@@ -1,7 +1,7 @@
 //! Table look-ups and their gradients.
 
 use super::name::LookupForm;
-use super::{Pass, Stream, largest, volume};
+use super::{Pass, Stream, elements, largest, volume};
 use crate::profile::{Attribute, Operation};
 
 /// A look-up moves its result twice, and its indices; the table is not read as a whole.
@@ -13,8 +13,13 @@ pub(super) fn moved(operation: &Operation, pass: Pass, form: LookupForm) -> Opti
         _ if pass.is_backward() => {
             // Inputs: gradient of the result, indices. `num_weights` rows of the table.
             let rows = operation.attributes.get("num_weights").and_then(Attribute::as_int).unwrap_or(0).max(0) as f64;
-            let table = rows * *first.last()? as f64;
-            volume(first) + written.max(table).max(volume(first))
+            let table = written.max(rows * *first.last()? as f64);
+            volume(first) + if table > 0.0 { table } else { volume(first) }
+        }
+        // Inputs: table [rows, width], indices; the rows of a bag are added up.
+        LookupForm::Embedding => {
+            let rows = second.map(|indices| volume(indices) * first.last().map_or(0.0, |&width| width as f64));
+            rows.unwrap_or(written) + operation.outputs.first().map_or(rows?, volume)
         }
         LookupForm::Scatter { in_place } | LookupForm::Put { in_place } => {
             // The values go to their elements; a result of its own is a copy of the whole first.
@@ -24,13 +29,14 @@ pub(super) fn moved(operation: &Operation, pass: Pass, form: LookupForm) -> Opti
         _ if written > 0.0 => 2.0 * written,
         // One element for each index.
         LookupForm::Gather => 2.0 * volume(second?),
-        // Inputs: table [rows, width], indices.
-        LookupForm::Embedding => 2.0 * volume(second?) * *first.last()? as f64,
-        // Inputs: tensor, indices into its first dimension.
+        // Inputs: tensor, indices into one dimension or into each of the first.
         LookupForm::Index => {
-            let slice = volume(first) / (*first.first()? as f64).max(1.0);
-            2.0 * second.map_or_else(|| volume(first), |indices| volume(indices) * slice)
+            let indices = &operation.inputs[1..];
+            let dim = operation.attributes.get("dim").and_then(Attribute::as_int).unwrap_or(0);
+            let dim = usize::try_from(dim.rem_euclid(first.len().max(1) as i64)).ok()?;
+            let indexed = elements(first.iter().as_slice().get(dim..(dim + indices.len()).min(first.len()))?);
+            2.0 * if indices.is_empty() { volume(first) } else { largest(indices) * volume(first) / indexed.max(1.0) }
         }
     };
-    (moved > 0.0).then_some(Stream { moved, flops: 0.0 })
+    (moved > 0.0).then_some(Stream { moved, ..Stream::default() })
 }

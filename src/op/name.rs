@@ -11,8 +11,9 @@ pub mod tensorflow;
 
 pub use arguments::positions;
 pub use calls::{
-    calls_a_convolution, helps, is_convolution, is_copy, is_detach, is_first_layer, is_foreach, is_in_place, is_loss,
-    is_product, is_whole, only_looks, tensors, weight,
+    accumulates_gradients, calls_a_convolution, helps, is_collective_call, is_collective_kernel, is_convolution,
+    is_copy, is_detach, is_first_layer, is_foreach, is_in_place, is_loss, is_product, is_whole, only_looks, tensors,
+    weight,
 };
 pub use lists::{each, fused_lists, has_lists, is_each, takes_lists};
 pub use nodes::{is_autograd_node, is_loss_node};
@@ -74,11 +75,7 @@ pub enum Form {
         cell: bool,
     },
     /// Fused attention.
-    Attention {
-        /// Whether tensors are `[batch, heads, length, head size]`; else heads and length are
-        /// exchanged.
-        heads_first: bool,
-    },
+    Attention(AttentionForm),
     /// Softmax and its logarithm.
     Softmax,
     /// Normalisation.
@@ -114,6 +111,27 @@ pub enum ProductForm {
     Einsum,
     /// Every group of rows meets a matrix of its own.
     Grouped,
+    /// The second factor is held as integers of fewer bits, columns first.
+    Packed {
+        /// Columns to a word of the first extent.
+        word: u64,
+    },
+    /// Of one factor two of four numbers are kept.
+    Sparse {
+        /// Whether it is the weight of a linear layer; else the first factor.
+        linear: bool,
+    },
+}
+
+/// The arguments of fused attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionForm {
+    /// Tensors are `[batch, heads, length, head size]`.
+    HeadsFirst,
+    /// Tensors are `[batch, length, heads, head size]`.
+    LengthFirst,
+    /// As [`AttentionForm::HeadsFirst`], the gradient of the result behind the tensors.
+    Flex,
 }
 
 /// What a normalisation takes its mean over.
@@ -121,6 +139,8 @@ pub enum ProductForm {
 pub enum NormalisationForm {
     /// A channel, over the batch or of one image.
     Channel,
+    /// None: mean and variance are those of earlier steps.
+    ChannelWithStatistics,
     /// A group of channels.
     Group,
     /// A row: layer and RMS normalisation.
@@ -157,6 +177,8 @@ pub enum ReductionForm {
     Likelihood,
     /// Another loss.
     Loss,
+    /// A result as large as what is read: sums so far, an order.
+    Scan,
 }
 
 /// Kinds of operators with one result an element.
@@ -164,10 +186,22 @@ pub enum ReductionForm {
 pub enum StreamForm {
     /// Arithmetic.
     Plain,
-    /// A fused parameter update that reads this many lists and writes all but the gradients.
-    Update(f64),
-    /// One operator on all tensors of lists: how many lists it reads.
-    Foreach(f64),
+    /// A fused parameter update that writes all its lists but the gradients: how many there may
+    /// be, the usual number first.
+    Update(&'static [usize]),
+    /// One operator on all tensors of lists, the first of which is as large as the result.
+    Foreach {
+        /// How many lists there may be, the usual number first.
+        lists: &'static [usize],
+        /// How many of them are overwritten without being read.
+        unread: f64,
+    },
+    /// Arithmetic with a mask of one byte an element, which is this input.
+    Masked(usize),
+    /// Dropout, which writes such a mask.
+    Dropout,
+    /// The gradient of a slice: zeros, but for what comes in.
+    SliceGradient,
     /// A tensor filled without being looked at.
     Fill,
     /// A copy into a tensor.
@@ -261,13 +295,23 @@ fn form(full: &str, bare: &str) -> Form {
     let stem = bare.trim_end_matches('_').trim_end_matches("_backward");
     let stems = |known: &[&str]| {
         known.iter().any(|known| {
-            stem.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '.', ' ']))
+            // Of `slice_backward` the stem is a view.
+            let is_known = |name: &str| {
+                name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '.', ' ']))
+            };
+            is_known(stem) || is_known(bare)
         })
     };
-    if has(COLLECTIVES) {
+    if has(COLLECTIVES) || full.contains("c10d") {
         Form::Communication
     } else if has(ATTENTION) {
-        Form::Attention { heads_first: full.contains("scaled_dot_product") }
+        Form::Attention(if bare.contains("flex_attention") {
+            AttentionForm::Flex
+        } else if full.contains("scaled_dot_product") {
+            AttentionForm::HeadsFirst
+        } else {
+            AttentionForm::LengthFirst
+        })
     } else if has(CELLS) {
         Form::Stream(StreamForm::Plain)
     } else if has(RECURRENT) || bare == "gru" {
@@ -279,7 +323,9 @@ fn form(full: &str, bare: &str) -> Form {
     } else if has(&["softmax"]) {
         Form::Softmax
     } else if has(NORMALISATIONS) {
-        Form::Normalisation(if ["batch_norm", "batchnorm", "instance_norm"].iter().any(|part| full.contains(part)) {
+        Form::Normalisation(if full.contains("no_training") {
+            NormalisationForm::ChannelWithStatistics
+        } else if ["batch_norm", "batchnorm", "instance_norm"].iter().any(|part| full.contains(part)) {
             NormalisationForm::Channel
         } else if full.contains("group_norm") {
             NormalisationForm::Group
@@ -288,7 +334,7 @@ fn form(full: &str, bare: &str) -> Form {
         })
     } else if has(&["pool"]) {
         Form::Pooling
-    } else if has(LOOKUPS) || bare == "index" {
+    } else if has(LOOKUPS) && !has(&["rotary"]) || bare == "index" {
         Form::Lookup(lookup(bare))
     } else if VIEWS.contains(&bare) {
         Form::View
@@ -297,6 +343,8 @@ fn form(full: &str, bare: &str) -> Form {
             ReductionForm::Likelihood
         } else if full.contains("loss") {
             ReductionForm::Loss
+        } else if ["cumsum", "cumprod", "sort"].contains(&stem) {
+            ReductionForm::Scan
         } else {
             ReductionForm::Sum
         })
@@ -312,6 +360,9 @@ fn product(bare: &str) -> ProductForm {
         "einsum" => ProductForm::Einsum,
         "linear_backward" => ProductForm::LinearBackward,
         "linear" | "mkldnn_linear" => ProductForm::Linear,
+        "weight_int4pack_mm" => ProductForm::Packed { word: 8 },
+        "weight_int8pack_mm" | "weight_int4pack_mm_for_cpu" => ProductForm::Packed { word: 1 },
+        _ if bare.starts_with("sparse_semi_structured") => ProductForm::Sparse { linear: bare.ends_with("linear") },
         _ if bare.contains("grouped_mm") => ProductForm::Grouped,
         _ if ["addm", "addbmm", "baddbmm"].iter().any(|start| bare.starts_with(start)) => ProductForm::BiasFirst,
         _ => ProductForm::Plain,
@@ -334,28 +385,37 @@ fn lookup(bare: &str) -> LookupForm {
 }
 
 fn stream(bare: &str) -> StreamForm {
-    // Parameter, gradient and what the optimizer keeps: two moments of Adam, a sum of squares
-    // of Adagrad, the momentum of SGD.
-    if bare.starts_with("fused_adagrad") || bare.starts_with("fused_sgd") {
-        StreamForm::Update(3.0)
-    } else if bare.starts_with("fused_adam") {
-        StreamForm::Update(4.0)
-    } else if bare.starts_with("foreach") {
-        StreamForm::Foreach(if bare.contains("addc") || bare.contains("lerp") {
-            3.0
-        } else if ["add_", "sub_"].iter().any(|part| bare.ends_with(part)) {
-            2.0
-        } else {
-            1.0
-        })
+    let stem = bare.trim_end_matches('_');
+    // Parameter, gradient and what the optimizer keeps: two moments of Adam, with AMSGrad the
+    // largest second one too; a sum of squares of Adagrad; the momentum of SGD, if it has one.
+    if stem.starts_with("fused_adagrad") {
+        StreamForm::Update(&[3])
+    } else if stem.starts_with("fused_sgd") {
+        StreamForm::Update(&[3, 2])
+    } else if stem.starts_with("fused_adam") {
+        StreamForm::Update(&[4, 5])
+    } else if let Some(each) = stem.strip_prefix("foreach_") {
+        let (lists, unread): (&[usize], f64) = match each {
+            "addcmul" | "addcdiv" => (&[3], 0.0),
+            "lerp" => (&[2, 3], 0.0),
+            "add" | "sub" | "maximum" | "minimum" => (&[2, 1], 0.0),
+            "copy" => (&[2], 1.0),
+            "zero" => (&[1], 1.0),
+            _ => (&[1], 0.0),
+        };
+        StreamForm::Foreach { lists, unread }
     } else if FILLS.contains(&bare) {
         StreamForm::Fill
-    } else if REARRANGEMENTS.contains(&bare.trim_end_matches('_')) {
+    } else if REARRANGEMENTS.contains(&stem) {
         StreamForm::Rearrangement
     } else {
-        match bare {
-            "copy_" => StreamForm::Copy,
+        match stem {
+            "copy" => StreamForm::Copy,
             "cat" | "stack" => StreamForm::Concatenation,
+            "native_dropout" | "fused_dropout" => StreamForm::Dropout,
+            "where" => StreamForm::Masked(0),
+            "masked_fill" | "masked_scale" | "native_dropout_backward" => StreamForm::Masked(1),
+            "slice_backward" | "select_backward" | "diagonal_backward" | "unfold_backward" => StreamForm::SliceGradient,
             _ => StreamForm::Plain,
         }
     }

@@ -1,4 +1,4 @@
-//! Which tensors of an operator are parameters.
+//! Which tensors of an operator are parameters, and which have the batch.
 
 use super::name::{LookupForm, ProductForm};
 use super::{Form, Name};
@@ -20,22 +20,49 @@ pub fn parameters(operation: &Operation) -> Vec<usize> {
         Form::Lookup(LookupForm::Embedding | LookupForm::Index | LookupForm::Put { .. }) if !backward => {
             from(0, &|_| true).into_iter().take(1).collect()
         }
-        Form::Product(form) if operation.phase == Phase::Forward => {
-            let weight_last = match form {
-                ProductForm::Linear | ProductForm::LinearBackward => true,
-                ProductForm::BiasFirst => inputs.last().is_some_and(|shape| shape.len() == 2),
-                _ => inputs.iter().all(|shape| shape.len() == 2),
-            };
-            if weight_last { from(inputs.len().saturating_sub(1).max(1), &|_| true) } else { Vec::new() }
-        }
+        Form::Product(form) if operation.phase == Phase::Forward => match form {
+            // The weight and what belongs to it: a bias, scales.
+            ProductForm::Linear | ProductForm::Packed { .. } | ProductForm::Grouped => from(1, &|_| true),
+            ProductForm::LinearBackward => from(2, &|_| true),
+            ProductForm::BiasFirst => {
+                let is_layer = inputs.last().is_some_and(|shape| shape.len() == 2);
+                let is_held = |index: &usize| *index == 2 || inputs[*index].len() == 1;
+                (0..inputs.len()).filter(|index| is_layer && is_held(index)).collect()
+            }
+            _ if inputs.iter().all(|shape| shape.len() == 2) => from(inputs.len().saturating_sub(1).max(1), &|_| true),
+            _ => Vec::new(),
+        },
         _ => Vec::new(),
     }
 }
 
-/// Whether an output is the gradient of a parameter: of convolutions and normalisations, all
-/// that have not the shape of the layer's input.
-pub fn is_parameter_gradient(operation: &Operation, name: Name, output: &Shape) -> bool {
-    matches!(name.form, Form::Convolution { .. } | Form::Normalisation(_))
-        && name.pass.is_backward()
-        && operation.inputs.get(1).is_some_and(|input| input != output)
+/// Where the batch may be among the extents of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchAxis {
+    /// In none: a parameter, its gradient, or one number for each channel.
+    None,
+    /// In the first, if in any.
+    First,
+    /// In any.
+    Any,
+}
+
+/// Where the batch may be in each input and each output of an operator.
+pub fn batch_axes(operation: &Operation) -> [Vec<BatchAxis>; 2] {
+    let name = Name::of(&operation.name);
+    let parameters = parameters(operation);
+    // Of convolutions and normalisations, all gradients that have not the shape of the input.
+    let forms_gradients =
+        name.pass.is_backward() && matches!(name.form, Form::Convolution { .. } | Form::Normalisation(_));
+    let input = operation.inputs.get(1).filter(|_| forms_gradients);
+    let axis = |held: bool, shape: &Shape| match name.form {
+        _ if held => BatchAxis::None,
+        Form::Recurrent { .. } if shape.len() < 3 => BatchAxis::None,
+        Form::Normalisation(_) if shape.len() < 2 => BatchAxis::None,
+        Form::Convolution { .. } | Form::Pooling if shape.len() > 2 => BatchAxis::First,
+        _ => BatchAxis::Any,
+    };
+    let inputs = operation.inputs.iter().enumerate().map(|(index, shape)| axis(parameters.contains(&index), shape));
+    let outputs = operation.outputs.iter().map(|shape| axis(input.is_some_and(|input| input != shape), shape));
+    [inputs.collect(), outputs.collect()]
 }

@@ -286,6 +286,9 @@ mod tests {
         assert_eq!(of("layer_norm", "[[8, 128, 768], [128, 768]]", ""), norm(8.0, 98_304.0, 2.0));
         let softmax = rows(RowsKind::Softmax, 12_288.0, 512.0, 2.0 * 12_288.0 * 512.0);
         assert_eq!(of("_softmax", "[[8, 12, 128, 512]]", ""), softmax);
+        // Backward is given the mean of each row too, which is no scale.
+        let inputs = "[[8, 128, 768], [8, 128, 768], [8, 128, 1], [8, 128, 1], [768], [768]]";
+        assert_eq!(of("native_layer_norm_backward", inputs, ""), norm(1024.0, 768.0, 5.0));
         let backward = rows(RowsKind::Softmax, 100.0, 512.0, 3.0 * 51_200.0);
         assert_eq!(of("_softmax_backward_data", "[[100, 512], [100, 512]]", ""), backward);
     }
@@ -297,6 +300,11 @@ mod tests {
         assert_eq!(of("native_batch_norm", "[[32, 64, 56, 56], [64], [64]]", ""), stream(3.0));
         let inputs = "[[32, 64, 56, 56], [32, 64, 56, 56], [64]]";
         assert_eq!(of("native_batch_norm_backward", inputs, ""), stream(5.0));
+        // With statistics of earlier steps, nothing is read to find them.
+        let evaluated = r#", "attributes": {"training": false}"#;
+        assert_eq!(of("native_batch_norm", "[[32, 64, 56, 56], [64], [64]]", evaluated), stream(2.0));
+        assert_eq!(of("_native_batch_norm_legit_no_training", "[[32, 64, 56, 56], [64], [64]]", ""), stream(2.0));
+        assert_eq!(of("native_batch_norm_backward", inputs, evaluated), stream(3.0));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::name::ProductForm;
-use super::{Arithmetic, Primitive, Work, total, volume};
+use super::results::broadcast;
+use super::{Arithmetic, Primitive, Work, elements, total, volume};
 use crate::profile::{Attribute, Operation, Shape};
 
 /// `batch` products of `rows × reduction` with `reduction × columns`.
@@ -22,6 +23,8 @@ pub struct Product {
     pub is_backward: bool,
     /// Elements read and written.
     pub moved: f64,
+    /// Bytes read of a factor whose elements are smaller than those of the operation.
+    pub packed_bytes: f64,
 }
 
 impl Product {
@@ -35,26 +38,37 @@ impl Product {
                 let (reduction, columns) = (*input.last()? as f64, *gradient.last()? as f64);
                 let moved = 2.0 * read + volume(input) + volume(weight);
                 let rows = volume(input) / reduction;
-                return Some(Self { batch: 1.0, rows, columns, reduction, is_backward: true, moved });
+                let sizes = Self { batch: 1.0, rows, columns, reduction, is_backward: true, moved, packed_bytes: 0.0 };
+                return Some(sizes);
             }
+            ProductForm::Packed { word } => return packed(operation, word),
+            ProductForm::Sparse { linear } => return sparse(operation, linear, read),
             ProductForm::Plain | ProductForm::BiasFirst | ProductForm::Linear | ProductForm::Grouped => {}
         }
         let [left, right] = factors(operation, form)?;
-        let reduction = *left.last()? as f64;
-        let outer = left.split_last()?.1.iter().map(|&n| n as f64).product::<f64>();
-        let (batch, columns) = match right[..] {
-            [_] => (1.0, 1.0),
+        let reduction = *left.last()?;
+        let outer = elements(&left[..left.len() - 1]);
+        let (batch, rows, columns) = match right[..] {
+            [_] => (1.0, outer, 1.0),
             // Each row meets the matrix of its group only; rows are taken as spread evenly.
-            [groups, _, columns] if form == ProductForm::Grouped && left.len() == 2 => (groups as f64, columns as f64),
-            // `linear` has its weight as [columns, reduction]; the volume tells the columns
-            // either way.
-            _ => {
-                let batch = batch_of(left, right);
-                (batch, volume(right) / reduction / batch)
+            [groups, _, columns] if form == ProductForm::Grouped && left.len() == 2 => {
+                (groups as f64, outer / groups as f64, columns as f64)
             }
+            // `linear` has its weight as [columns, reduction]; kernels do not say which they take.
+            [.., inner, last] if inner == reduction || last == reduction => {
+                let columns = if inner == reduction { last } else { inner } as f64;
+                let (batch, rows) = batches(left, right)?;
+                (batch, rows, columns)
+            }
+            _ => return None,
         };
-        let moved = read + outer * columns;
-        Some(Self { batch, rows: outer / batch, columns, reduction, is_backward: false, moved })
+        // What `beta` times 0 is added of is not read.
+        let ignores_first = form == ProductForm::BiasFirst
+            && operation.attributes.get("beta").is_some_and(|beta| matches!(beta, Attribute::Int(0)));
+        let ignored = if ignores_first { volume(&operation.inputs[0]) } else { 0.0 };
+        let moved = read - ignored + batch * rows * columns;
+        let reduction = reduction as f64;
+        Some(Self { batch, rows, columns, reduction, is_backward: false, moved, packed_bytes: 0.0 })
     }
 
     /// Floating-point operations.
@@ -65,7 +79,7 @@ impl Product {
 
     /// Empty tensors do nothing.
     pub(super) fn work(&self, element: f64) -> Option<Work> {
-        Work::of_products(self.flops(), self.moved, element, Arithmetic::Product)
+        Work::of_products(self.flops(), self.moved * element + self.packed_bytes, Arithmetic::Product)
     }
 
     pub(super) fn primitives(&self) -> Vec<(Primitive, f64)> {
@@ -86,9 +100,49 @@ pub fn factors(operation: &Operation, form: ProductForm) -> Option<[&Shape; 2]> 
     Some([left, right])
 }
 
-/// Leading dimensions that both factors of a batched product share.
-fn batch_of(left: &Shape, right: &Shape) -> f64 {
-    if left.len() >= 3 && right.len() >= 3 { right[..right.len() - 2].iter().map(|&n| n as f64).product() } else { 1.0 }
+/// How many products two factors form, and the rows of each: a second factor that is one matrix
+/// meets all rows at once, else their leading dimensions are spread over each other. `None` where
+/// these do not fit.
+fn batches(left: &Shape, right: &Shape) -> Option<(f64, f64)> {
+    let (rows, lead) = left[..left.len() - 1].split_last().map_or((1, &[][..]), |(rows, lead)| (*rows, lead));
+    let others = &right[..right.len() - 2];
+    if lead.is_empty() {
+        return Some((elements(others), rows as f64));
+    }
+    if elements(others) == 1.0 {
+        return Some((1.0, elements(lead) * rows as f64));
+    }
+    Some((elements(&broadcast(&[lead, others])?), rows as f64))
+}
+
+/// A product of `[.., reduction]` with `[columns, ..]` in integers of fewer bits, `columns` in
+/// words of `word` to the first extent where no result is recorded.
+fn packed(operation: &Operation, word: u64) -> Option<Product> {
+    let [left, weight] = operation.inputs.get(..2)? else { return None };
+    let reduction = *left.last()? as f64;
+    let rows = volume(left) / reduction;
+    let result = operation.outputs.first().and_then(|result| result.last());
+    let columns = result.copied().unwrap_or(weight.first()?.saturating_mul(word)) as f64;
+    // Eight numbers of four bits to a word of four bytes, else one byte each.
+    let packed_bytes = volume(weight) * if word > 1 { 4.0 } else { 1.0 };
+    let moved = total(&operation.inputs) - volume(weight) + rows * columns;
+    Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, packed_bytes })
+}
+
+/// A product with a factor of which two of four numbers are kept: the operations that are done,
+/// half of those of the whole matrices.
+fn sparse(operation: &Operation, linear: bool, read: f64) -> Option<Product> {
+    let matrices: Vec<&Shape> = operation.inputs.iter().filter(|shape| shape.len() >= 2).collect();
+    let (rows, columns, reduction) = if linear {
+        let [left, kept, ..] = matrices[..] else { return None };
+        (volume(left) / (2.0 * kept[1] as f64), kept[0] as f64, kept[1] as f64)
+    } else {
+        // Kept numbers, what tells their places, and the other factor.
+        let [.., kept, _, right] = matrices[..] else { return None };
+        (kept[0] as f64, right[1] as f64, kept[1] as f64)
+    };
+    let moved = read + rows * columns;
+    Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, packed_bytes: 0.0 })
 }
 
 /// `einsum` of two factors, where its equation was recorded without an ellipsis. Indices of
@@ -121,5 +175,6 @@ fn einsum(operation: &Operation, read: f64) -> Option<Product> {
     let rows = over(&|_, right, result| !right && result);
     let columns = over(&|left, _, result| !left && result);
     let reduction = over(&|_, _, result| !result);
-    Some(Product { batch, rows, columns, reduction, is_backward: false, moved: read + batch * rows * columns })
+    let moved = read + batch * rows * columns;
+    Some(Product { batch, rows, columns, reduction, is_backward: false, moved, packed_bytes: 0.0 })
 }

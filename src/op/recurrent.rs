@@ -33,21 +33,22 @@ impl Recurrent {
                 let batch_first = matches!(operation.attributes.get("batch_first"), Some(Attribute::Bool(true)));
                 (*first as f64 * *second as f64, if batch_first { *second } else { *first } as f64)
             }
-            // A packed sequence: its length is the number of batch sizes, the last vector.
+            // A packed sequence: its length is the number of batch sizes, which `lstm` takes right
+            // after it and libraries take last.
             [rows, _] if !cell => {
-                let sizes = rest.iter().rev().find(|shape| shape.len() == 1).map_or(1.0, volume);
-                (*rows as f64, sizes.min(*rows as f64))
+                let is_vector = |shape: &&Shape| shape.len() == 1;
+                let sizes = rest.first().filter(is_vector).or_else(|| rest.iter().rev().find(is_vector));
+                (*rows as f64, sizes.map_or(1.0, volume).min(*rows as f64))
             }
             [rows, _] => (*rows as f64, 1.0),
             _ => return None,
         };
-        // A cell's state is a matrix too, before its weights.
-        let state = |shape: &&Shape| cell && shape.first() == input.first();
-        let weights: Vec<[f64; 2]> = rest
-            .iter()
-            .filter(|shape| shape.len() == 2 && !state(shape))
-            .map(|shape| [shape[0] as f64, shape[1] as f64])
-            .collect();
+        let mut weights: Vec<[f64; 2]> =
+            rest.iter().filter(|shape| shape.len() == 2).map(|shape| [shape[0] as f64, shape[1] as f64]).collect();
+        if cell {
+            // Its states are matrices too, before the two weights.
+            weights.drain(..weights.len().saturating_sub(2));
+        }
         let elements = |weights: &[f64; 2]| weights[0] * weights[1];
         let all: f64 = weights.iter().map(elements).sum();
         let hidden: f64 = weights.iter().skip(1).step_by(2).map(elements).sum();
@@ -62,7 +63,7 @@ impl Recurrent {
     pub(super) fn work(&self, element: f64) -> Option<Work> {
         let all: f64 = self.weights.iter().map(|weights| weights[0] * weights[1]).sum();
         let factor = if self.is_backward { 2.0 } else { 1.0 };
-        Work::of_products(2.0 * self.positions * all * factor, self.moved * factor, element, Arithmetic::Product)
+        Work::of_products(2.0 * self.positions * all * factor, self.moved * factor * element, Arithmetic::Product)
     }
 
     /// The first of two weights is multiplied with the whole sequence at once, the second step

@@ -14,8 +14,9 @@ pub(super) fn moved(operation: &Operation, pass: Pass, form: ReductionForm) -> O
         ReductionForm::Likelihood if pass.is_backward() => read,
         ReductionForm::Likelihood => read - largest,
         _ if !operation.outputs.is_empty() => read + total(&operation.outputs),
+        ReductionForm::Scan => read + largest,
         _ if pass.is_backward() => read + largest,
         _ => read,
     };
-    (read > 0.0).then_some(Stream { moved, flops: moved.min(read) })
+    (read > 0.0).then_some(Stream { moved, flops: moved.min(read), ..Stream::default() })
 }

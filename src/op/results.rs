@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::convolution::extent;
 use super::name::{ResultForm, result};
+use super::{Convolution, Pass};
 use crate::profile::{Attribute, Shape};
 
 type Attributes = BTreeMap<String, Attribute>;
@@ -42,10 +44,11 @@ fn product(a: &Shape, b: &Shape, batch: usize) -> Option<Shape> {
         .then(|| a[..=batch].iter().copied().chain([b[batch + 1]]).collect())
 }
 
-fn broadcast(shapes: &[Shape]) -> Option<Shape> {
-    let length = shapes.iter().map(Vec::len).max().filter(|length| *length > 0)?;
+/// The extents of tensors spread over each other.
+pub(super) fn broadcast<S: AsRef<[u64]>>(shapes: &[S]) -> Option<Shape> {
+    let length = shapes.iter().map(|shape| shape.as_ref().len()).max().filter(|length| *length > 0)?;
     let mut out = vec![1; length];
-    for shape in shapes {
+    for shape in shapes.iter().map(AsRef::as_ref) {
         for (extent, own) in out[length - shape.len()..].iter_mut().zip(shape) {
             if *extent == 1 {
                 *extent = *own;
@@ -60,31 +63,10 @@ fn broadcast(shapes: &[Shape]) -> Option<Shape> {
 /// The result of a convolution whose arguments are all recorded.
 fn convolved(inputs: &[Shape], attributes: &Attributes) -> Option<Shape> {
     let [input, weight] = inputs.get(..2)? else { return None };
-    if input.len() < 3 || input.len() != weight.len() || attributes.get("transposed") == Some(&Attribute::Bool(true)) {
-        return None;
-    }
-    let dims = input.len() - 2;
-    let argument = |name: &str| -> Option<Vec<u64>> {
-        let values = attributes.get(name)?.as_ints()?;
-        let values: Vec<u64> = values.into_iter().map(|v| u64::try_from(v).ok()).collect::<Option<_>>()?;
-        match values.len() {
-            1 => Some(vec![values[0]; dims]),
-            length if length == dims => Some(values),
-            _ => None,
-        }
-    };
-    let (stride, padding, dilation) = (argument("stride")?, argument("padding")?, argument("dilation")?);
-    let mut out = vec![input[0], weight[0]];
-    for d in 0..dims {
-        out.push(extent(input[d + 2], weight[d + 2], stride[d], padding[d], dilation[d])?);
-    }
-    Some(out)
-}
-
-fn extent(input: u64, kernel: u64, stride: u64, padding: u64, dilation: u64) -> Option<u64> {
-    let reach = dilation.checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?;
-    let padded = input.checked_add(padding.checked_mul(2)?)?.checked_sub(reach)?;
-    padded.checked_div(stride)?.checked_add(1)
+    let known = ["stride", "padding", "dilation"].iter().all(|name| attributes.contains_key(*name));
+    let layer = Convolution::from_shapes(inputs, &[], attributes, Pass::Forward, false)?;
+    (known && input.len() == weight.len() && !layer.transposed)
+        .then(|| [input[0], weight[0]].into_iter().chain(layer.out_image.into_iter().flatten()).collect())
 }
 
 /// What a convolution does to its image.

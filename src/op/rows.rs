@@ -2,7 +2,7 @@
 
 use super::name::{NormalisationForm, StreamForm};
 use super::{Pass, Primitive, RowsKind, Stream, largest, volume};
-use crate::profile::Operation;
+use crate::profile::{Attribute, Operation, Shape};
 
 /// Softmax or a normalisation.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,13 +36,21 @@ impl Rows {
         let (size, last) = extents(operation);
         if form != NormalisationForm::Row {
             // Statistics first, then the result: two reads and a write; backward reads both
-            // tensors twice.
+            // tensors twice. With statistics of earlier steps one pass is enough.
             let size = largest(&operation.inputs).max(largest(&operation.outputs));
-            let passes = if pass.is_backward() { 5.0 } else { 3.0 };
+            let is_known = form == NormalisationForm::ChannelWithStatistics
+                || operation.attributes.get("training") == Some(&Attribute::Bool(false));
+            let passes = match (is_known, pass.is_backward()) {
+                (true, false) => 2.0,
+                (_, false) | (true, true) => 3.0,
+                (false, true) => 5.0,
+            };
             return Some(Self { kind: None, size, width: size, passes, stream });
         }
-        let scale = operation.inputs.iter().skip(1).map(volume).find(|&scale| scale > last && scale < size);
-        let width = scale.filter(|scale| (size / scale).fract() == 0.0).unwrap_or(last);
+        // The mean of each row, which backward is given, has no extents of the scale's.
+        let tensor = operation.inputs.iter().max_by(|a, b| volume(a).total_cmp(&volume(b)))?;
+        let is_scale = |shape: &&Shape| shape.len() > 1 && shape.len() < tensor.len() && tensor.ends_with(shape);
+        let width = operation.inputs.iter().skip(1).find(is_scale).map_or(last, volume);
         // Backward: two tensors read for the gradient of the input, and again for those of
         // scale and shift.
         let passes = if pass.is_backward() { 5.0 } else { 2.0 };

@@ -13,7 +13,7 @@ pub enum Arithmetic {
     Vector,
     /// Long products: on matrix units where the precision has them.
     Product,
-    /// Convolutions: as products, but in FP32 with more reuse, so that boards hold their
+    /// Convolutions: as products, but in FP32 with more reuse, so that GPUs hold their
     /// rate better.
     Convolution,
 }
@@ -35,9 +35,9 @@ impl Work {
         (self.bytes.get() > 0.0).then(|| self.flops.get() / self.bytes.get())
     }
 
-    /// Of products that move `moved` elements; empty tensors do nothing.
-    pub(super) fn of_products(flops: f64, moved: f64, element: f64, arithmetic: Arithmetic) -> Option<Self> {
-        (flops > 0.0).then(|| Self { flops: Flops::known(flops), bytes: Bytes::known(moved * element), arithmetic })
+    /// Of products that move this many bytes; empty tensors do nothing.
+    pub(super) fn of_products(flops: f64, bytes: f64, arithmetic: Arithmetic) -> Option<Self> {
+        (flops > 0.0).then(|| Self { flops: Flops::known(flops), bytes: Bytes::known(bytes), arithmetic })
     }
 }
 
@@ -45,7 +45,7 @@ impl Work {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::work;
+    use super::super::{Family, family, parameters, parts, work};
     use crate::profile::{Attribute, DType, Operation, Phase, Precision};
 
     pub(in crate::op) fn operation(name: &str, inputs: &[&[u64]], outputs: &[&[u64]]) -> Operation {
@@ -215,5 +215,194 @@ pub(super) mod tests {
             let flops = work(&operation, None).map_or(0.0, |work| work.flops.get());
             assert!(flops.is_finite(), "{name}");
         }
+    }
+
+    fn with(name: &str, inputs: &[&[u64]], attributes: &str) -> Operation {
+        let attributes = serde_json::from_str(attributes).unwrap();
+        Operation { attributes, ..operation(name, inputs, &[]) }
+    }
+
+    fn flops(operation: &Operation) -> f64 {
+        work(operation, None).unwrap().flops.get()
+    }
+
+    fn bytes(operation: &Operation) -> f64 {
+        work(operation, None).unwrap().bytes.get()
+    }
+
+    /// Four groups of 16 channels in and 8 out: the weight is [in, out / groups, …].
+    #[test]
+    fn grouped_transposed_convolutions() {
+        let (image, weight): (&[u64], &[u64]) = (&[2, 64, 8, 8], &[64, 8, 4, 4]);
+        let moved = 4.0 * (2.0 * (64.0 * 64.0 + 32.0 * 256.0) + 64.0 * 8.0 * 16.0);
+        let rest = r#"{"groups": 4, "stride": [2, 2], "padding": [1, 1]}"#;
+        let forward = with("aten::cudnn_convolution_transpose", &[image, weight], rest);
+        assert_eq!((flops(&forward), bytes(&forward)), (2.0 * 2.0 * 64.0 * 64.0 * 8.0 * 16.0, moved));
+        // Where the groups were not recorded, the channels of the result tell them.
+        let known = operation("aten::conv_transpose2d", &[image, weight], &[&[2, 32, 16, 16]]);
+        assert_eq!((flops(&known), bytes(&known)), (flops(&forward), moved));
+        let gradient: &[u64] = &[2, 32, 16, 16];
+        let backward =
+            with("aten::convolution_backward", &[gradient, image, weight], r#"{"transposed": true, "groups": 4}"#);
+        assert_eq!((flops(&backward), bytes(&backward)), (2.0 * flops(&forward), 2.0 * moved));
+    }
+
+    #[test]
+    fn padding_in_words_and_single_images() {
+        let inputs: [&[u64]; 2] = [&[1, 8, 10, 10], &[16, 8, 3, 3]];
+        let conv = |padding: &str| with("aten::conv2d", &inputs, &format!(r#"{{"padding": {padding}}}"#));
+        let pixel = 2.0 * 16.0 * 8.0 * 9.0;
+        assert_eq!(flops(&conv(r#""same""#)), 100.0 * pixel);
+        assert_eq!(flops(&conv(r#""valid""#)), 64.0 * pixel);
+        assert_eq!(flops(&with("aten::conv2d", &inputs, r#"{"padding": "same", "dilation": [2, 2]}"#)), 100.0 * pixel);
+        assert_eq!(flops(&operation("aten::conv2d", &[&[8, 10, 10], &[16, 8, 3, 3]], &[])), 64.0 * pixel);
+        let line = with("aten::conv1d", &[&[4, 8, 100], &[16, 8, 5]], r#"{"dilation": [2], "stride": [3]}"#);
+        assert_eq!(flops(&line), 2.0 * 4.0 * 31.0 * 16.0 * 8.0 * 5.0);
+        // A filter larger than its image: the shapes do not tell.
+        assert_eq!(work(&operation("aten::conv2d", &[&[1, 8, 2, 2], &[16, 8, 3, 3]], &[]), None), None);
+    }
+
+    #[test]
+    fn products_spread_their_batches() {
+        let flops = |inputs: [&[u64]; 2]| work(&operation("aten::matmul", &inputs, &[]), None).map(|it| it.flops.get());
+        let full = Some(2.0 * 8.0 * 4.0 * 5.0 * 6.0 * 7.0);
+        assert_eq!(flops([&[8, 1, 5, 6], &[1, 4, 6, 7]]), full);
+        assert_eq!(flops([&[1, 5, 6], &[32, 6, 7]]), full);
+        assert_eq!(flops([&[8, 4, 5, 6], &[6, 7]]), full);
+        assert_eq!(flops([&[5, 6], &[32, 6, 7]]), full);
+        // Neither order of the second factor fits: these are no factors of one product.
+        assert_eq!(flops([&[5, 6], &[9, 7]]), None);
+        // `beta` 0: what would be added is not read.
+        let inputs: [&[u64]; 3] = [&[8, 5, 7], &[8, 5, 6], &[8, 6, 7]];
+        let ignored =
+            bytes(&operation("aten::baddbmm", &inputs, &[])) - bytes(&with("aten::baddbmm", &inputs, r#"{"beta": 0}"#));
+        assert_eq!(ignored, 4.0 * 8.0 * 5.0 * 7.0);
+    }
+
+    /// 32 rows, 256 → 512: integers of 4 and of 8 bits, and two of four numbers kept.
+    #[test]
+    fn weights_held_in_fewer_bits() {
+        let (left, result) = (32.0 * 256.0, 32.0 * 512.0);
+        let int4 = operation("aten::_weight_int4pack_mm", &[&[32, 256], &[64, 2, 32, 4], &[8, 512, 2]], &[]);
+        assert_eq!(flops(&int4), 2.0 * left * 512.0);
+        assert_eq!(bytes(&int4), 4.0 * (left + result + 8.0 * 512.0 * 2.0) + 256.0 * 512.0 / 2.0);
+        let int8 = operation("aten::_weight_int8pack_mm", &[&[32, 256], &[512, 256], &[512]], &[]);
+        assert_eq!((flops(&int8), bytes(&int8)), (flops(&int4), 4.0 * (left + result + 512.0) + 512.0 * 256.0));
+        let kept = operation("aten::_sparse_semi_structured_linear", &[&[32, 256], &[512, 128], &[512, 16]], &[]);
+        assert_eq!(flops(&kept), left * 512.0);
+        let kept = operation("aten::_sparse_semi_structured_mm", &[&[512, 128], &[512, 16], &[256, 32]], &[]);
+        assert_eq!(flops(&kept), left * 512.0);
+    }
+
+    #[test]
+    fn attention_backward_writes_three_gradients() {
+        let (query, key): (&[u64], &[u64]) = (&[2, 16, 512, 64], &[2, 4, 512, 64]);
+        let (all, few) = (2.0 * 16.0 * 512.0 * 64.0, 2.0 * 4.0 * 512.0 * 64.0);
+        let name = "aten::_scaled_dot_product_flash_attention_backward";
+        let backward = operation(name, &[query, query, key, key, query], &[]);
+        // Gradient, query, key, value and result in; the gradients of query, key and value out.
+        assert_eq!(bytes(&backward), 4.0 * (3.0 * all + 2.0 * few + all + 2.0 * few));
+        assert_eq!(flops(&backward), 10.0 * all * 512.0);
+        // Flex attention has the gradient behind the tensors.
+        let flex = operation("flex_attention_backward", &[query, key, key, query, query], &[]);
+        assert_eq!((flops(&flex), bytes(&flex)), (flops(&backward), bytes(&backward)));
+    }
+
+    #[test]
+    fn attention_of_unequal_lengths_and_sizes() {
+        // Values of half the size: one product with 64, one with 32.
+        let inputs: [&[u64]; 3] = [&[1, 8, 128, 64], &[1, 8, 512, 64], &[1, 8, 512, 32]];
+        let pairs = 8.0 * 128.0 * 512.0;
+        assert_eq!(flops(&operation("aten::scaled_dot_product_attention", &inputs, &[])), 2.0 * pairs * 96.0);
+        // One query after 511 others sees all keys in a library, and the first alone in PyTorch.
+        let causal = |name: &str, inputs: [&[u64]; 3]| flops(&with(name, &inputs, r#"{"is_causal": true}"#));
+        let library = causal("aten::_flash_attention_forward", [&[1, 1, 8, 64], &[1, 512, 8, 64], &[1, 512, 8, 64]]);
+        assert_eq!(library, 4.0 * 8.0 * 64.0 * 511.5);
+        let shapes: [&[u64]; 3] = [&[1, 8, 1, 64], &[1, 8, 512, 64], &[1, 8, 512, 64]];
+        assert_eq!(causal("aten::scaled_dot_product_attention", shapes), 4.0 * 8.0 * 64.0 * 0.5);
+        let tensor: &[u64] = &[1, 512, 8, 64];
+        let masked = with("aten::_efficient_attention_forward", &[tensor; 3], r#"{"custom_mask_type": 1}"#);
+        assert_eq!(flops(&masked), 2.0 * 8.0 * 512.0 * 512.0 * 64.0);
+    }
+
+    #[test]
+    fn optimizers_with_other_lists() {
+        let bytes = |name, inputs: &[&[u64]]| bytes(&operation(name, inputs, &[]));
+        let (a, b, step): (&[u64], &[u64], &[u64]) = (&[60], &[40], &[]);
+        // AMSGrad keeps a third moment: five lists read, four written.
+        assert!((bytes("aten::_fused_adam_", &[a, b, a, b, a, b, a, b, a, b]) - 9.0 * 400.0).abs() < 1e-9);
+        let steps = bytes("aten::_fused_adam_", &[a, a, a, a, a, a, a, a, a, a, step, step]);
+        assert!((steps - 9.0 * 480.0 - 1.8 * 8.0).abs() < 1e-9, "{steps}");
+        // SGD without momentum: two read, one written.
+        assert!((bytes("aten::_fused_sgd_", &[a, b, a, b]) - 3.0 * 400.0).abs() < 1e-9);
+        assert_eq!(bytes("aten::_foreach_copy_", &[a, b, a, b]), 2.0 * 400.0);
+        assert_eq!(bytes("aten::_foreach_zero_", &[a, b]), 400.0);
+        assert_eq!(bytes("aten::_foreach_lerp_", &[a, b, a, b]), 3.0 * 400.0);
+        assert_eq!(bytes("aten::_foreach_add_", &[a, b, a, b]), 3.0 * 400.0);
+        assert_eq!(bytes("aten::_foreach_add_", &[a, b]), 2.0 * 400.0);
+    }
+
+    #[test]
+    fn gradients_of_slices_and_tables_fill_the_whole() {
+        let slice = with("aten::slice_backward", &[&[8, 10]], r#"{"input_sizes": [8, 1000]}"#);
+        assert_eq!(bytes(&slice), 4.0 * (80.0 + 8000.0));
+        // 8192 positions of a table of 100 rows: these are what is written.
+        let table = with("aten::embedding_dense_backward", &[&[8, 1024, 16], &[8, 1024]], r#"{"num_weights": 100}"#);
+        assert_eq!(bytes(&table), 4.0 * (8192.0 + 100.0) * 16.0);
+        // Bags of four rows each are read in full, and their sums written.
+        let bag = operation("aten::_embedding_bag", &[&[1000, 16], &[64], &[16]], &[&[16, 16], &[64]]);
+        assert_eq!(bytes(&bag), 4.0 * (64.0 + 16.0) * 16.0);
+        let rows = with("aten::index_select", &[&[8, 100, 16], &[10]], r#"{"dim": 1}"#);
+        assert_eq!(bytes(&rows), 4.0 * 2.0 * 8.0 * 10.0 * 16.0);
+        let pairs = operation("aten::index", &[&[8, 100, 16], &[50], &[50]], &[]);
+        assert_eq!(bytes(&pairs), 4.0 * 2.0 * 50.0 * 16.0);
+        assert_eq!(bytes(&operation("aten::cumsum", &[&[100]], &[])), 800.0);
+    }
+
+    #[test]
+    fn masks_are_one_byte_an_element() {
+        let bytes = |name, inputs: &[&[u64]]| bytes(&operation(name, inputs, &[]));
+        assert_eq!(bytes("aten::native_dropout", &[&[100]]), 900.0);
+        assert_eq!(bytes("aten::native_dropout_backward", &[&[100], &[100]]), 900.0);
+        assert_eq!(bytes("aten::where", &[&[100], &[100], &[100]]), 1300.0);
+        assert_eq!(bytes("aten::masked_fill_", &[&[8, 100], &[100]]), 6500.0);
+    }
+
+    /// A cell of 64 states for 256 samples: as many as there are gates.
+    #[test]
+    fn recurrent_cells_and_packed_sequences() {
+        let cell =
+            operation("aten::lstm_cell", &[&[256, 64], &[256, 64], &[256, 64], &[256, 64], &[256, 64], &[256]], &[]);
+        assert_eq!(flops(&cell), 2.0 * 256.0 * 2.0 * 256.0 * 64.0);
+        let inputs: [&[u64]; 5] = [&[40, 32], &[10], &[256, 32], &[256, 64], &[256]];
+        let packed = parts(&operation("aten::lstm", &inputs, &[]), None);
+        assert_eq!(packed[1].times, 10.0);
+    }
+
+    #[test]
+    fn what_else_is_known_by_name() {
+        let kind = |name: &str| family(&operation(name, &[], &[]));
+        for name in ["c10d::alltoall_base_", "c10d::broadcast_", "_c10d_functional::all_to_all_single"] {
+            assert_eq!(kind(name), Family::Communication, "{name}");
+        }
+        assert_eq!(kind("flash_attn::_flash_attn_forward"), Family::Attention);
+        assert_eq!(kind("_C::rotary_embedding"), Family::Elementwise);
+        assert_eq!(kind("aten::select_backward"), Family::Elementwise);
+        let mut eight = operation("aten::mm", &[&[8, 8], &[8, 8]], &[]);
+        eight.dtype = None;
+        assert_eq!(work(&eight, Some(Precision::Fp8)).unwrap().bytes.get(), 3.0 * 64.0);
+        // Under FP8 only products run in 8 bits.
+        eight.name = "aten::add".to_owned();
+        assert_eq!(work(&eight, Some(Precision::Fp8)).unwrap().bytes.get(), 3.0 * 64.0 * 2.0);
+    }
+
+    #[test]
+    fn weights_and_biases_are_parameters() {
+        let held = |name, inputs: &[&[u64]]| parameters(&operation(name, inputs, &[]));
+        assert_eq!(held("aten::linear", &[&[8, 16], &[32, 16], &[32]]), [1, 2]);
+        assert_eq!(held("aten::addmm", &[&[32], &[8, 16], &[16, 32]]), [0, 2]);
+        assert_eq!(held("aten::addmm", &[&[8, 32], &[8, 16], &[16, 32]]), [2]);
+        assert_eq!(held("aten::bmm", &[&[4, 8, 16], &[4, 16, 32]]), [0_usize; 0]);
+        assert_eq!(held("aten::_grouped_mm", &[&[100, 6], &[8, 6, 7], &[8]]), [1, 2]);
     }
 }

@@ -36,7 +36,6 @@ impl<'a> Decoded<'a> {
         let op = Op::of(operation);
         let dtype = element_type(operation, precision);
         let element_bytes = dtype.as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
-        let part = |(primitive, times)| Part { primitive, times, element_bytes };
         let kernels = &operation.kernels;
         let by_kernels = !kernels.is_empty() && kernels.iter().all(|kernel| is_host_transfer(&kernel.name));
         Self {
@@ -44,7 +43,7 @@ impl<'a> Decoded<'a> {
             index,
             family: op.family(),
             work: op.work(element_bytes),
-            parts: op.primitives().into_iter().map(part).collect(),
+            parts: op.parts(element_bytes),
             is_host_copy: is_host_transfer(&operation.name) || by_kernels,
             op,
             dtype,

@@ -228,7 +228,9 @@ fn lowered_by_autocast(operation: &Operation) -> bool {
     }
     let name = Name::of(&operation.name);
     match name.form {
-        Form::Normalisation(form) => form == NormalisationForm::Channel,
+        Form::Normalisation(form) => {
+            matches!(form, NormalisationForm::Channel | NormalisationForm::ChannelWithStatistics)
+        }
         // Sums of 16-bit gradients stay so; losses and sums of the forward pass do not.
         Form::Reduction(_) => operation.phase == Phase::Backward && !name.loss,
         Form::Stream(_) => !name::is_kept_wide(&operation.name),

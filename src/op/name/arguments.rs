@@ -24,6 +24,9 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         }
         "aten::mkldnn_convolution" => &[(3, "padding"), (4, "stride"), (5, "dilation"), (6, "groups")],
         "aten::_conv_depthwise2d" => &[(2, "kernel_size"), (4, "stride"), (5, "padding"), (6, "dilation")],
+        "aten::conv_transpose1d" | "aten::conv_transpose2d" | "aten::conv_transpose3d" => {
+            &[(3, "stride"), (4, "padding"), (5, "output_padding"), (6, "groups"), (7, "dilation")]
+        }
         "aten::convolution_backward" => &[
             (4, "stride"),
             (5, "padding"),
@@ -52,6 +55,14 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::_scaled_dot_product_efficient_attention_backward" => &[(9, "dropout_p"), (11, "is_causal")],
         "aten::_scaled_dot_product_cudnn_attention_backward" => &[(13, "dropout_p"), (14, "is_causal")],
         "aten::_flash_attention_forward" => &[(7, "dropout_p"), (8, "is_causal")],
+        "aten::_flash_attention_backward" => &[(10, "dropout_p"), (11, "is_causal")],
+        "aten::_efficient_attention_forward" => &[(8, "dropout_p"), (9, "custom_mask_type")],
+        "aten::_efficient_attention_backward" => &[(11, "dropout_p"), (14, "custom_mask_type")],
+        "aten::baddbmm" => &[(3, "beta")],
+        "aten::slice_backward" | "aten::select_backward" | "aten::diagonal_backward" | "aten::unfold_backward" => {
+            &[(1, "input_sizes")]
+        }
+        "aten::native_batch_norm_backward" => &[(7, "training")],
         "aten::max_pool2d_with_indices" => {
             &[(1, "kernel_size"), (2, "stride"), (3, "padding"), (4, "dilation"), (5, "ceil_mode")]
         }

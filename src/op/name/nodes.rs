@@ -1,9 +1,11 @@
 //! Nodes of the backward graph.
 
+use super::accumulates_gradients;
+
 /// Whether an operator is a node of the backward graph: `AddmmBackward0`,
 /// `CudnnConvolutionBackward`, or the engine's wrapper around one.
 pub fn is_autograd_node(name: &str) -> bool {
-    if name.starts_with("autograd::engine::evaluate_function") || name.contains("AccumulateGrad") {
+    if name.starts_with("autograd::engine::evaluate_function") || accumulates_gradients(name) {
         return true;
     }
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -4,14 +4,14 @@
 #[rustfmt::skip]
 pub(super) const COLLECTIVES: &[&str] = &[
     "nccl", "rccl", "all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter",
-    "broadcast_coalesced",
+    "broadcast_coalesced", "all_to_all", "alltoall", "reducescatter", "msccl", "record_param_comms",
 ];
 
 /// Parts of the names of attention operators.
 #[rustfmt::skip]
 pub(super) const ATTENTION: &[&str] = &[
     "scaled_dot_product", "flash_attention", "efficient_attention", "attention_forward", "attention_backward",
-    "unified_attention", "fmha",
+    "unified_attention", "fmha", "flash_attn", "flex_attention",
 ];
 
 /// Parts of the names of recurrent operators.
@@ -31,7 +31,9 @@ pub(super) const CELLS: &[&str] = &[
 pub(super) const GEMMS: &[&str] = &[
     "mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "linear", "matmul", "mv", "addmv", "scaled_mm",
     "int_mm", "addmm_activation", "addbmm", "addbmm_", "addmv_", "dot", "vdot", "einsum", "inner",
-    "linear_backward", "mkldnn_linear",
+    "linear_backward", "mkldnn_linear", "weight_int4pack_mm", "weight_int4pack_mm_for_cpu",
+    "weight_int8pack_mm", "sparse_semi_structured_mm", "sparse_semi_structured_addmm",
+    "sparse_semi_structured_linear",
 ];
 
 /// Parts of the names of matrix products, library kernels among them.

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use crate::op::name::ProductForm;
-use crate::op::{self, Form, Name};
+use crate::op::{self, BatchAxis, Form, Name};
 use crate::profile::{Operation, Phase, Profile, Shape};
 
 /// Why a profile cannot be taken to another batch size.
@@ -129,26 +129,19 @@ impl Rules {
                 return Vec::new();
             }
         }
-        let name = Name::of(&operation.name);
-        if let Form::Product(form) = name.form
+        if let Form::Product(form) = Name::of(&operation.name).form
             && let Some(places) = self.product(operation, form)
         {
             return places;
         }
-        let fixed = op::parameters(operation);
+        let [inputs, outputs] = op::batch_axes(operation);
         let mut places = Vec::new();
-        for (output, tensors) in [(false, &operation.inputs), (true, &operation.outputs)] {
-            for (tensor, shape) in tensors.iter().enumerate() {
-                let held =
-                    if output { op::is_parameter_gradient(operation, name, shape) } else { fixed.contains(&tensor) };
-                if held {
-                    continue;
-                }
-                let dimension = match name.form {
-                    Form::Recurrent { .. } if shape.len() < 3 => None,
-                    Form::Convolution { .. } | Form::Pooling if shape.len() > 2 => self.leading(shape),
-                    Form::Normalisation(_) if shape.len() < 2 => None,
-                    _ => self.dimension(operation, shape),
+        for (output, tensors, axes) in [(false, &operation.inputs, inputs), (true, &operation.outputs, outputs)] {
+            for (tensor, (shape, axis)) in tensors.iter().zip(axes).enumerate() {
+                let dimension = match axis {
+                    BatchAxis::None => None,
+                    BatchAxis::First => self.leading(shape),
+                    BatchAxis::Any => self.dimension(operation, shape),
                 };
                 places.extend(dimension.map(|dimension| ExtentPlace { output, tensor, dimension }));
             }
