@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 
 use super::nest::{NO_RANGE, Nesting};
-use crate::op::name::{calls_a_convolution, carried_out_for, is_autograd_node};
+use crate::op::name::{calls_a_convolution, carried_out_for, is_autograd_node, is_collective_kernel};
 use crate::profile::{Phase, is_host_transfer};
 use crate::trace::{RangeKind, Span, Trace, Work, WorkKind};
 
@@ -124,7 +124,7 @@ pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], span
         let operator = innermost_operator(trace, nesting, launch.range)
             .map(|innermost| *levels.entry(innermost).or_insert_with(|| level(trace, nesting, innermost)))
             .or_else(|| optimizer_range(trace, nesting, launch.range));
-        let collective = device.kind == WorkKind::Kernel && is_collective(trace.name(device.name));
+        let collective = device.kind == WorkKind::Kernel && is_collective_kernel(trace.name(device.name));
         // A collective is an operation of its own, named by its kernel.
         if let (Some(operator), false) = (operator, collective) {
             let index = *open.entry((step as u32, operator)).or_insert_with(|| {
@@ -177,11 +177,6 @@ fn numbered_around(trace: &Trace, nesting: &Nesting, operator: u32) -> Option<u3
         .take(4)
         .take_while(|range| *range != NO_RANGE)
         .find(|range| trace.ranges[*range as usize].sequence >= 0)
-}
-
-/// Whether a kernel is a collective of NCCL or RCCL.
-pub(super) fn is_collective(name: &str) -> bool {
-    name.starts_with("nccl") || name.starts_with("rccl") || name.starts_with("msccl")
 }
 
 /// The range itself, or the nearest one around it, that is an operator.

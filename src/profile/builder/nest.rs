@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::op::name::is_autograd_node;
+use crate::op::name::{accumulates_gradients, is_autograd_node, is_collective_call};
 use crate::profile::Phase;
 use crate::trace::steps::{is_mark, stem};
 use crate::trace::{Range, RangeKind, Trace};
@@ -193,7 +193,7 @@ impl Sweep<'_> {
                 context.communication |= host.phase == Some(Phase::Communication);
                 context.optimizer |= is_optimizer(name);
                 context.input |= name.starts_with(LOADER);
-                context.communication |= name.starts_with("nccl:") || name.starts_with("rccl:");
+                context.communication |= is_collective_call(name);
             }
             RangeKind::Operator => {
                 if is_autograd_node(name) {
@@ -209,10 +209,9 @@ impl Sweep<'_> {
                 if !context.backward && host.sequence >= 0 && !host.of_forward {
                     self.forward_threads.insert(host.thread);
                 }
-                context.accumulation |= name.contains("AccumulateGrad");
+                context.accumulation |= accumulates_gradients(name);
                 context.clipping |= !context.backward && self.clips(host);
-                context.communication |=
-                    name.starts_with("c10d::") || name == "record_param_comms" || name.starts_with("nccl:");
+                context.communication |= is_collective_call(name);
             }
         }
         context
