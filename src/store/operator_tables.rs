@@ -283,7 +283,7 @@ impl Line<'_> {
     }
 }
 
-/// The board meant. The tables do not tell boards of one name apart: the commonest of 2018
+/// The GPU meant. The tables do not tell GPUs of one name apart: the commonest of 2018
 /// is taken.
 fn mlpredict_slug(name: &str) -> String {
     match name {

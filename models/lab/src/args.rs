@@ -17,7 +17,7 @@ pub struct Lab {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Judge predictions on measurements: mean, median, 90 % and worst relative errors, and
+    /// Evaluate predictions on measurements: mean, median, 90 % and worst relative errors, and
     /// the share of measured times in the predicted ranges.
     Evaluate(EvaluateArgs),
     /// Train the operator models (or, with --habitat, Habitat's networks) on measurements.
@@ -31,14 +31,14 @@ pub struct EvaluateArgs {
     #[command(subcommand)]
     pub on: Option<EvaluateOn>,
     /// All tables, of a folder with neusight/ops, neusight/steps and traces/gpu; every GPU is
-    /// judged by models that were trained without it.
+    /// evaluated by models that were trained without it.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Folder that `train` wrote: GPUs that it has models without are judged by those.
-    /// Without it the shipped models are judged; with --data models are trained (minutes).
+    /// Folder that `train` wrote: GPUs that it has models without are evaluated by those.
+    /// Without it the shipped models are evaluated; with --data models are trained (minutes).
     #[arg(long, value_name = "DIR", global = true)]
     pub models: Option<PathBuf>,
-    /// Judge by the models that saw everything, the shipped ones or those of --models.
+    /// Evaluate by the models that saw everything, the shipped ones or those of --models.
     #[arg(long, global = true)]
     pub seen: bool,
     /// As JSON (habitat-evaluation, version 1; several tables as a list of them).
@@ -77,7 +77,7 @@ pub struct TrainArgs {
     /// Passes over the rows.
     #[arg(long, requires = "habitat", value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub epochs: u32,
-    /// GPUs to leave out, and to judge on.
+    /// GPUs to leave out, and to evaluate on.
     #[arg(long, requires = "habitat", value_name = "GPU", value_delimiter = ',')]
     pub leave_out: Vec<String>,
     /// Train on a sample of so many rows.
@@ -102,15 +102,15 @@ pub enum KindArg {
     Conv2d,
 }
 
-/// What to judge on.
+/// What to evaluate on.
 #[derive(Debug, Subcommand)]
 pub enum EvaluateOn {
     /// Operator tables (elementwise, softmax, layernorm … .csv or .csv.gz): every ordered pair of GPUs.
     Ops {
         /// Folder of the tables, or a file that `habitat-tui collect` wrote.
         dir: PathBuf,
-        /// Judge the learned models also after so many operators of each table were measured
-        /// on the GPU: drawn at random, a few times over, and not judged themselves.
+        /// Evaluate the learned models also after so many operators of each table were measured
+        /// on the GPU: drawn at random, a few times over, and not evaluated themselves.
         #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
         few: Vec<u32>,
     },
@@ -119,7 +119,7 @@ pub enum EvaluateOn {
         /// Folder of the profiles.
         dir: PathBuf,
         /// Predict from the profiles of the same file names in this folder (or in folders of
-        /// it, one a GPU; it may be DIR itself), and judge the operations by kind as well.
+        /// it, one a GPU; it may be DIR itself), and evaluate the operations by kind as well.
         #[arg(long, value_name = "FOLDER")]
         origin: Option<PathBuf>,
     },
@@ -130,14 +130,14 @@ pub enum EvaluateOn {
         dir: PathBuf,
     },
     /// Black boxes (operator kinds and total times on one GPU, tables of PROFET's form): each
-    /// network left out, or one folder judged by another.
+    /// network left out, or one folder evaluated by another.
     BlackBox(BlackBoxArgs),
     /// Step times at several batch sizes, of PROFET's form (latencies.csv, anchor_*.csv): what
     /// the two or three smallest of a series say of batches two and four times as large.
     Batches {
         /// Folder of the tables.
         dir: PathBuf,
-        /// Also judge steps with their shapes scaled: profiles of measured steps at several
+        /// Also evaluate steps with their shapes scaled: profiles of measured steps at several
         /// batch sizes (folder/GPU/*.habitat.json…).
         #[arg(long, value_name = "FOLDER")]
         steps: Option<PathBuf>,
@@ -147,14 +147,14 @@ pub enum EvaluateOn {
         /// Folder with neusight/steps and traces/gpu.
         dir: PathBuf,
     },
-    /// Fitted lines of kernels, layers and steps (Li et al.): within a GPU, onto a GPU left
+    /// Linear models of kernels, layers and steps (Li et al.): within a GPU, onto a GPU left
     /// out, the faster of two GPUs, a queue of networks on two GPUs.
     #[command(name = "kernelwise")]
     KernelWise {
         /// Folder with ops/ (operator tables) and steps/ (profiles), or one of them.
         dir: PathBuf,
     },
-    /// Logs of runs: fitted on small batch sizes and few iterations, judged far beyond both,
+    /// Logs of runs: fitted on small batch sizes and few iterations, evaluated far beyond both,
     /// on logs made with known noise and on those given.
     Logs {
         /// CSV files with time, batch size and iterations.
@@ -170,16 +170,16 @@ pub struct BlackBoxArgs {
     /// Folder with anchor_*.csv (and latencies.csv for the interpolation), as PROFET's data.
     #[arg(conflicts_with_all = ["train", "test"])]
     pub dir: Option<PathBuf>,
-    /// Fit on this folder, and judge on that of --test.
+    /// Fit on this folder, and evaluate on that of --test.
     #[arg(long, value_name = "DIR", requires = "test")]
     pub train: Option<PathBuf>,
-    /// The folder to judge on.
+    /// The folder to evaluate on.
     #[arg(long, value_name = "DIR", requires = "train")]
     pub test: Option<PathBuf>,
     /// Also leave out whole families of networks (as the VGGs).
     #[arg(long)]
     pub families: bool,
-    /// Also fit and judge PROFET's predictor as published: least squares, forest, network and
+    /// Also fit and evaluate PROFET's predictor as published: least squares, forest, network and
     /// their median (minutes).
     #[arg(long)]
     pub published: bool,

@@ -6,6 +6,7 @@
 pub mod args;
 mod evaluate;
 pub mod learn;
+mod models;
 mod train;
 
 use std::io::Write;

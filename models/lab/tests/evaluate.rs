@@ -136,7 +136,7 @@ fn all_tables_of_a_folder_at_once() {
 }
 
 #[test]
-fn a_few_measurements_are_judged() {
+fn a_few_measurements_are_evaluated() {
     let folder = Folder::new();
     let rows: Vec<String> = (1..=9).map(|n| format!("t4,linear,1,{},2048,2048,{}\n", n * 1024, n * 10)).collect();
     folder.write("ops/linear.csv", &format!("gpu,op,B,M,N,K,latency_ms\n{}", rows.concat()));
@@ -146,7 +146,7 @@ fn a_few_measurements_are_judged() {
         rows.iter().find(|row| row["group"] == "linear" && row["method"] == method).cloned()
     };
     let (without, five) = (row("learned, shapes alone").unwrap(), row("learned, 5 measured").unwrap());
-    // Four of the nine are left to be judged, in each of five draws.
+    // Four of the nine are left to be evaluated, in each of five draws.
     assert_eq!((without["pairs"].as_u64(), five["pairs"].as_u64()), (Some(9), Some(20)));
     let error = |row: &Value| row["mean_absolute_error"].as_f64().unwrap();
     assert!(error(&five) < error(&without), "{found}");

@@ -15,7 +15,7 @@ use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
 use habitat_tui::units::{GpuSlug, Micros};
 use habitat_tui_lab::learn::fit::{Decay, FitError, FitOptions, Fitted, Loss, Progress, Rows, Schedule, fit};
-use habitat_tui_lab::learn::habitat::{HabitatOptions, Part, Sample, judge, prepare, weights};
+use habitat_tui_lab::learn::habitat::{HabitatOptions, Part, Sample, evaluate, prepare, weights};
 
 const BOUNDED: Head = Head::Bounded { upper: 1.0 };
 
@@ -195,7 +195,7 @@ fn habitats_rows_are_kept_apart_by_gpu_and_split() {
     assert_eq!(counts[0], counts[1]);
 
     let fitted = whole(&prepared.rows, Head::Direct, &options.fit());
-    let errors = judge(&fitted.network, &prepared).unwrap();
+    let errors = evaluate(&fitted.network, &prepared).unwrap();
     let found: Vec<_> = errors.iter().map(|row| (row.gpu.as_str(), row.part, row.seen, row.rows)).collect();
     assert_eq!(found[0], ("h100-sxm5-80gb", Part::HeldOut, false, 200));
     assert_eq!(found[1], ("t4", Part::HeldOut, true, 200 - counts[0]));

@@ -19,7 +19,7 @@ use habitat_tui::predict::compare::{Known, validated};
 use habitat_tui::predict::kernelwise::Judged;
 use habitat_tui::predict::{Method, MethodChoice, Mode};
 use habitat_tui::store::{bundled, profet};
-use habitat_tui_lab::learn::black_box::{cross_validate, judge};
+use habitat_tui_lab::learn::black_box::{cross_validate, evaluate};
 use needs::shared;
 use program::{Folder, row, rows};
 use serde_json::Value;
@@ -35,7 +35,7 @@ trials! {
     with (shared("profet")) => [
         the_shipped_model_is_that_of_the_data,
         networks_that_were_left_out_are_predicted,
-        one_folder_judges_another,
+        one_folder_evaluates_another,
     ],
 }
 
@@ -61,7 +61,7 @@ fn the_errors_told_are_those_found(data: &Path) {
     ];
     let mut seen = 0;
     for (group, known, mode) in situations {
-        // Fitted lines are judged by `evaluate kernelwise`.
+        // Linear models are evaluated by `evaluate kernelwise`.
         for method in MethodChoice::ALL.into_iter().filter(|method| !method.is_fitted()) {
             let Some(told) = validated(method, known, mode) else { continue };
             let row = row(&found, group, method.name());
@@ -180,7 +180,7 @@ fn the_shipped_model_is_that_of_the_data(dir: &Path) {
     assert_eq!(again.settings(), shipped.settings());
     // Other processors may round the last digit otherwise: predictions, not bytes, are compared.
     let some: Vec<&Recorded> = rows.iter().step_by(97).collect();
-    for (a, b) in judge(&again, &some).iter().zip(judge(&shipped, &some)) {
+    for (a, b) in evaluate(&again, &some).iter().zip(evaluate(&shipped, &some)) {
         for (a, b) in a.predicted.iter().zip(b.predicted) {
             assert!((a / b - 1.0).abs() < 1e-3, "{}: {a} {b}", some[0].label());
         }
@@ -193,19 +193,20 @@ fn networks_that_were_left_out_are_predicted(dir: &Path) {
     let keep = ["VGG11", "VGG16", "ResNet18", "ResNet50", "AlexNet", "InceptionV3"];
     let rows: Vec<Recorded> = rows.into_iter().filter(|row| keep.contains(&&*row.network)).collect();
     let mut groups = Vec::new();
-    let judged = cross_validate(&rows, &CATALOG, &str::to_owned, &mut |name, _| groups.push(name.to_owned())).unwrap();
+    let evaluated =
+        cross_validate(&rows, &CATALOG, &str::to_owned, &mut |name, _| groups.push(name.to_owned())).unwrap();
     assert_eq!(groups.len(), keep.len());
-    assert_eq!(judged.len(), rows.len() * 3);
-    let errors: Vec<f64> = judged.iter().map(|one| (one.predicted[1] / one.measured - 1.0).abs()).collect();
+    assert_eq!(evaluated.len(), rows.len() * 3);
+    let errors: Vec<f64> = evaluated.iter().map(|one| (one.predicted[1] / one.measured - 1.0).abs()).collect();
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
     assert!(mean < 0.10, "{mean}");
-    let inside = judged.iter().filter(|one| (one.predicted[0]..=one.predicted[2]).contains(&one.measured)).count();
-    let coverage = inside as f64 / judged.len() as f64;
+    let inside = evaluated.iter().filter(|one| (one.predicted[0]..=one.predicted[2]).contains(&one.measured)).count();
+    let coverage = inside as f64 / evaluated.len() as f64;
     assert!((0.6..0.99).contains(&coverage), "{coverage}");
 }
 
-/// A table of three networks, written and judged: columns by name, in any order.
-fn one_folder_judges_another(data: &Path) {
+/// A table of three networks, written and evaluated: columns by name, in any order.
+fn one_folder_evaluates_another(data: &Path) {
     let folder = Folder::new();
     let mut reader = String::new();
     std::io::Read::read_to_string(

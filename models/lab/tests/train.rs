@@ -29,7 +29,7 @@ fn law(rows: usize) -> String {
 }
 
 #[test]
-fn operator_models_are_trained_judged_and_go_on_where_they_stopped() {
+fn operator_models_are_trained_evaluated_and_go_on_where_they_stopped() {
     let folder = Folder::new();
     folder.write("data/neusight/ops/linear.csv", &law(800));
     let read = |name: &str| std::fs::read(folder.0.path().join(name)).unwrap();
@@ -101,12 +101,12 @@ fn models_are_trained_on_collected_operators() {
         let found = folder.json(&["evaluate", "ops", "operators.csv", "--models", models, "--seen"]);
         row(&found, "linear on t4", "learned, shapes alone")["median_absolute_error"].as_f64().unwrap()
     };
-    // By rule the board would be twice as fast; ten passes over few rows teach most of that.
+    // By rule the GPU would be twice as fast; ten passes over few rows teach most of that.
     let (with, without) = (error("with"), error("without"));
     assert!(without > 0.3 && with < 0.6 * without, "{with} {without}");
 }
 
-/// Products on two GPUs at 80 % of their FP32 peak, and on a third for judging.
+/// Products on two GPUs at 80 % of their FP32 peak, and on a third for evaluating.
 fn operator_table() -> String {
     let rows = (0..120_u64).flat_map(|index| {
         let [m, n, k] = [64 * (1 + index % 5), 128 * (1 + index / 5 % 6), 64 * (1 + index / 30)];

@@ -33,8 +33,8 @@ const LEAST: usize = 4;
 struct Case<'a> {
     series: &'a Series,
     fitted: Vec<BatchPoint>,
-    /// Whether they are the smallest: only those are judged, the others calibrate.
-    judged: bool,
+    /// Whether they are the smallest: only those are evaluated, the others calibrate.
+    evaluated: bool,
     place: Where,
     batch: u64,
     measured: f64,
@@ -70,10 +70,10 @@ pub(super) fn evaluate(dir: &Path) -> Result<Vec<Evaluation>, CliError> {
     for network in &networks {
         let known: Vec<&Case<'_>> = cases.iter().filter(|case| *case.series.network != **network).collect();
         let calibration = calibrate(&known);
-        for case in cases.iter().filter(|case| *case.series.network == **network && case.judged) {
+        for case in cases.iter().filter(|case| *case.series.network == **network && case.evaluated) {
             match case.place {
-                Where::Beyond(_) => judge(case, &calibration, &mut beyond),
-                Where::Between | Where::Below(_) => judge_inside(case, &calibration, &mut others),
+                Where::Beyond(_) => add_beyond(case, &calibration, &mut beyond),
+                Where::Between | Where::Below(_) => add_inside(case, &calibration, &mut others),
             }
         }
     }
@@ -99,9 +99,9 @@ fn cases(series: &Series) -> Vec<Case<'_>> {
         .map(|step| BatchPoint { busy: step.busy, ..BatchPoint::measured(step.batch, step.time) })
         .collect();
     let mut cases = Vec::new();
-    let mut add = |fitted: Vec<BatchPoint>, judged, place, batch| {
+    let mut add = |fitted: Vec<BatchPoint>, evaluated, place, batch| {
         if let Some(step) = steps.iter().find(|step| step.batch == batch) {
-            cases.push(Case { series, fitted, judged, place, batch, measured: step.time.get() });
+            cases.push(Case { series, fitted, evaluated, place, batch, measured: step.time.get() });
         }
     };
     for count in FITTED {
@@ -157,7 +157,7 @@ fn residual(case: &Case<'_>, busy: bool) -> Option<Residual> {
     Some(Residual { regime: at.regime, doublings: case.place.doublings(), log_ratio: (case.measured / mid).ln() })
 }
 
-fn judge(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
+fn add_beyond(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
     let Where::Beyond(factor) = case.place else { return };
     let label = || {
         let Series { network, pixels, gpu, .. } = case.series;
@@ -192,7 +192,7 @@ fn judge(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
     }
 }
 
-fn judge_inside(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
+fn add_inside(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
     let Ok(curve) = BatchCurve::fit(&without_busy(&case.fitted)) else { return };
     let at = curve.at_by(case.batch, calibration);
     let group = match case.place {

@@ -11,7 +11,7 @@ use habitat_tui::store::profet;
 
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::args::BlackBoxArgs;
-use crate::learn::black_box::{Judged, cross_validate, judge};
+use crate::learn::black_box::{self, Evaluated, cross_validate};
 use crate::learn::published::{self, Part};
 
 /// The tables that `args` asks for.
@@ -51,12 +51,12 @@ fn left_out(
     catalog: &Catalog,
 ) -> Result<Evaluation, CliError> {
     let mut chosen = Vec::new();
-    let judged = cross_validate(rows, catalog, group, &mut |name, settings| {
+    let evaluated = cross_validate(rows, catalog, group, &mut |name, settings| {
         chosen.push(format!("{name} {}/{}/{}", settings.ridge, settings.length, settings.noise));
     })
     .map_err(CliError::other)?;
     let mut groups = Groups::default();
-    add(&mut groups, OURS, &judged);
+    add(&mut groups, OURS, &evaluated);
     if args.published {
         let names: BTreeSet<String> = rows.iter().map(|row| group(&row.network)).collect();
         for name in names {
@@ -75,21 +75,21 @@ fn left_out(
     Ok(groups.evaluation(protocol, notes))
 }
 
-/// Fitted on one folder, judged on another.
+/// Fitted on one folder, evaluated on another.
 fn across(train: &Path, test: &Path, args: &BlackBoxArgs, catalog: &Catalog) -> Result<Evaluation, CliError> {
-    let (fitted, judged) = (profet::read(train)?, profet::read(test)?);
+    let (fitted, evaluated) = (profet::read(train)?, profet::read(test)?);
     let of: Vec<&Recorded> = fitted.iter().collect();
     let model = fit(&of, catalog, "", Vec::new()).map_err(CliError::other)?;
-    let rows: Vec<&Recorded> = judged.iter().collect();
+    let rows: Vec<&Recorded> = evaluated.iter().collect();
     let networks = |rows: &[Recorded]| rows.iter().map(|row| row.network.to_string()).collect::<BTreeSet<_>>();
-    let (seen, judged_on) = (networks(&fitted), networks(&judged));
-    let both: Vec<&str> = seen.intersection(&judged_on).map(String::as_str).collect();
+    let (seen, evaluated_on) = (networks(&fitted), networks(&evaluated));
+    let both: Vec<&str> = seen.intersection(&evaluated_on).map(String::as_str).collect();
     let mut groups = Groups::default();
-    add(&mut groups, OURS, &judge(&model, &rows));
+    add(&mut groups, OURS, &black_box::evaluate(&model, &rows));
     if args.published {
         add_published(&mut groups, &of, &rows)?;
     }
-    let protocol = "black box, fitted on one folder and judged on another: absolute relative errors of the step on another GPU, every row and ordered pair pooled; \"in range\" is the share of measured steps in the 80 % range".to_owned();
+    let protocol = "black box, fitted on one folder and evaluated on another: absolute relative errors of the step on another GPU, every row and ordered pair pooled; \"in range\" is the share of measured steps in the 80 % range".to_owned();
     let mut notes = vec![format!("fitted on {}", seen.iter().cloned().collect::<Vec<_>>().join(", "))];
     if !both.is_empty() {
         notes.push(format!("careful: in both folders, so no test of unseen networks: {}", both.join(", ")));
@@ -116,8 +116,8 @@ fn add_published(groups: &mut Groups, fitted: &[&Recorded], held: &[&Recorded]) 
     Ok(())
 }
 
-fn add(groups: &mut Groups, method: &str, judged: &[Judged<'_>]) {
-    for Judged { row, target, predicted: [low, mid, high], measured } in judged {
+fn add(groups: &mut Groups, method: &str, evaluated: &[Evaluated<'_>]) {
+    for Evaluated { row, target, predicted: [low, mid, high], measured } in evaluated {
         let predicted = Predicted { mid: *mid, range: Some([*low, *high]) };
         let anchor = &row.totals.gpu;
         let label = || format!("{}, {anchor} → {target}", row.label());

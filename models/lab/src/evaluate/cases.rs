@@ -16,7 +16,7 @@ use habitat_tui::units::GpuSlug;
 use serde::Serialize;
 
 use super::tally::{Evaluation, micros};
-use crate::train::operators::Judges;
+use crate::models::ModelsByGpu;
 
 /// The paper's six GPUs, with Google's price on demand in 2021 where it rented them.
 const GPUS: [(&str, Option<f64>); 6] = [
@@ -72,10 +72,10 @@ struct Check {
 }
 
 /// Times and values on the paper's GPUs, and the paper's findings.
-pub(super) fn evaluate(catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
+pub(super) fn evaluate(catalog: &Catalog, models: &ModelsByGpu) -> Result<Vec<Evaluation>, CliError> {
     let (mut rows, mut checks) = (Vec::new(), Vec::new());
     for (name, profile) in profiles()? {
-        let own = one(name, &profile, catalog, judges)?;
+        let own = one(name, &profile, catalog, models)?;
         checks.extend(check(name, &own));
         rows.extend(own);
     }
@@ -121,10 +121,10 @@ pub(super) fn evaluate(catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluat
     ])
 }
 
-fn one(name: &str, profile: &Profile, catalog: &Catalog, judges: &Judges) -> Result<Vec<Row>, CliError> {
+fn one(name: &str, profile: &Profile, catalog: &Catalog, models: &ModelsByGpu) -> Result<Vec<Row>, CliError> {
     let slugs = GPUS.iter().map(|(slug, _)| catalog.find(slug).map(|gpu| gpu.slug.clone()).map_err(CliError::other));
     let targets = slugs.collect::<Result<Vec<GpuSlug>, _>>()?;
-    let options = Options { targets, models: judges.shipped.clone(), ..Options::default() };
+    let options = Options { targets, models: models.shipped.clone(), ..Options::default() };
     let answer = predict(profile, catalog, &options).map_err(CliError::other)?;
     let batch = profile.workload.batch_size.unwrap_or(1) as f64;
     let row = |(prediction, (gpu, price)): (&Prediction, (&'static str, Option<f64>))| {

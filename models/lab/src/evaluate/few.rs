@@ -8,31 +8,32 @@ use habitat_tui::predict::random::Random;
 use habitat_tui::store::operator_tables::{Row, Split};
 use habitat_tui::units::GpuSlug;
 
-use super::ops::{in_range, judged_rows, run};
-use super::tally::Groups;
-use crate::train::operators::Judges;
+use super::tally::{Groups, Predicted};
+use crate::models::ModelsByGpu;
 
+/// Operators measured on the GPU, of every table.
+pub(super) const FEW: [u32; 2] = [5, 20];
 /// Draws that errors are gathered over.
 const DRAWS: u64 = 5;
 
 /// How it was done.
-pub(super) const NOTE: &str = "\"measured\": so many operators of each table, drawn 5 times from the GPU's rows outside the judged split, where it has such rows (random sizes, taken on another occasion), else as \"measured alike\": from the judged rows, which are then not judged";
+pub(super) const NOTE: &str = "\"measured\": so many operators of each table, drawn 5 times from the GPU's rows outside the evaluated split, where it has such rows (random sizes, taken on another occasion), else as \"measured alike\": from the evaluated rows, which are then not evaluated";
 
-/// The learned models on the judged rows of every GPU, after `count` of its rows were measured.
-pub(super) fn judge(
+/// The learned models on the evaluated rows of every GPU, after `count` of its rows were measured.
+pub(super) fn evaluate(
     family: &str,
     rows: &[Row],
     count: usize,
     catalog: &Catalog,
-    judges: &Judges,
+    models: &ModelsByGpu,
     groups: &mut Groups,
 ) -> Result<(), CliError> {
-    let chosen = judged_rows(rows);
+    let chosen = test_rows(rows);
     let mut slugs: Vec<&GpuSlug> = chosen.iter().map(|row| &row.gpu).collect();
     slugs.sort();
     slugs.dedup();
     for (index, slug) in slugs.into_iter().enumerate() {
-        let Some(models) = judges.of(slug) else { continue };
+        let Some(models) = models.for_gpu(slug) else { continue };
         let gpu = catalog.find(slug.as_str()).map_err(CliError::other)?;
         let own: Vec<&Row> = chosen.iter().filter(|row| row.gpu == *slug).copied().collect();
         let mut others: Vec<&Row> = Vec::new();
@@ -94,11 +95,22 @@ impl Case<'_> {
         for (row, time) in left.iter().zip(models.runs(&runs).map_err(CliError::other)?) {
             let Some(time) = time else { continue };
             let label = || format!("{} {:?} on {}", row.operation.name, row.operation.inputs, gpu.slug);
-            let predicted = in_range(time.time, time.spread);
+            let predicted = Predicted::in_range(time.time, time.spread);
             for group in [family, &format!("{family} on {}", gpu.slug)] {
                 groups.add(group, method, predicted, row.time.as_millis(), &label);
             }
         }
         Ok(())
     }
+}
+
+/// A row as it was run.
+pub(super) fn run<'a>(row: &'a Row, gpu: &'a GpuSpec) -> Run<'a> {
+    Run { operation: &row.operation, precision: row.precision, gpu, queued: row.queued }
+}
+
+/// The authors' test split, where a table has one; else all.
+pub(super) fn test_rows(rows: &[Row]) -> Vec<&Row> {
+    let has_test = rows.iter().any(|row| row.split == Split::Test);
+    rows.iter().filter(|row| !has_test || row.split == Split::Test).collect()
 }

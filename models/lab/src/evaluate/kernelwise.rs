@@ -1,4 +1,4 @@
-//! Fitted lines of kernels, layers and steps (Li et al., MICRO 2023) against measurements:
+//! Linear models of kernels, layers and steps (Li et al., MICRO 2023) against measurements:
 //! operators within a GPU, networks left out, GPUs left out, and two of the paper's case
 //! studies: the faster of two GPUs, and a queue of networks on two GPUs.
 
@@ -17,18 +17,17 @@ use habitat_tui::store;
 use habitat_tui::store::operator_tables::{self, Row, Split, TABLES};
 use habitat_tui::units::{GpuSlug, Micros};
 
-use super::ops::in_range;
 use super::steps;
 use super::tally::{Evaluation, Groups, Predicted, micros};
-use crate::train::operators::Judges;
+use crate::models::ModelsByGpu;
 
 const OURS: Recipe = Recipe { published: false };
 const PUBLISHED: Recipe = Recipe { published: true };
-/// Of tables without a test split every so many rows is judged on.
+/// Of tables without a test split every so many rows is evaluated on.
 const EVERY: usize = 5;
 
 /// A step, and what is said of it by each method.
-pub(super) struct Judged {
+pub(super) struct Evaluated {
     pub(super) gpu: GpuSlug,
     /// Equal for the same step on another GPU.
     pub(super) name: String,
@@ -38,7 +37,7 @@ pub(super) struct Judged {
 }
 
 /// Every table that the folder has the data for.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
+pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Vec<Evaluation>, CliError> {
     let folder = |name: &str| {
         let inside = dir.join(name);
         if inside.is_dir() { inside } else { dir.to_owned() }
@@ -46,18 +45,18 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
     let (tables, recorded) = (folder("ops"), folder("steps"));
     let mut evaluations = Vec::new();
     if TABLES.iter().any(|name| operator_tables::find(&tables, name).is_some()) {
-        evaluations.push(rows(&tables, catalog, judges)?);
+        evaluations.push(rows(&tables, catalog, models)?);
     }
     let paths = store::profiles(&recorded)?;
     if !paths.is_empty() {
         let tables = (tables != recorded).then_some(tables.as_path());
-        evaluations.extend(whole_steps(&paths, tables, catalog, judges)?);
+        evaluations.extend(whole_steps(&paths, tables, catalog, models)?);
     }
     Ok(evaluations)
 }
 
-/// Rows of operator tables: fitted to the train split of a GPU, judged on its test split.
-fn rows(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
+/// Rows of operator tables: fitted to the train split of a GPU, evaluated on its test split.
+fn rows(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for name in TABLES {
         let Some(path) = operator_tables::find(dir, name) else { continue };
@@ -88,18 +87,18 @@ fn rows(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, Cl
         }
         let known: BTreeSet<&GpuSlug> = data.gpus();
         for slug in known {
-            let Some(models) = judges.of(slug) else { continue };
+            let Some(models) = models.for_gpu(slug) else { continue };
             let gpu = catalog.find(slug.as_str()).map_err(CliError::other)?;
             let own: Vec<&Row> = held_back.iter().filter(|row| row.gpu == *slug).copied().collect();
             let pairs: Vec<_> = own.iter().map(|row| (&row.operation, gpu)).collect();
             for (row, time) in own.iter().zip(models.alone(&pairs).map_err(CliError::other)?) {
                 let Some(time) = time else { continue };
-                add_row(&mut groups, name, "learned, shapes alone", in_range(time.time, time.spread), row);
+                add_row(&mut groups, name, "learned, shapes alone", Predicted::in_range(time.time, time.spread), row);
             }
         }
     }
-    let protocol = "operators within a GPU, absolute relative errors: lines fitted to the train split of a GPU's table and judged on its test split (conv2d, which has none: on every fifth row); beside them the learned operator models";
-    Ok(groups.evaluation(protocol.to_owned(), vec![judges.protocol()]))
+    let protocol = "operators within a GPU, absolute relative errors: linear models fitted to the train split of a GPU's table and evaluated on its test split (conv2d, which has none: on every fifth row); beside them the learned operator models";
+    Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
 }
 
 fn add_row(groups: &mut Groups, table: &str, method: &str, predicted: Predicted, row: &Row) {
@@ -115,7 +114,7 @@ fn whole_steps(
     paths: &[PathBuf],
     tables: Option<&Path>,
     catalog: &Catalog,
-    judges: &Judges,
+    models: &ModelsByGpu,
 ) -> Result<Vec<Evaluation>, CliError> {
     let mut data = Data::default();
     if let Some(dir) = tables {
@@ -126,7 +125,7 @@ fn whole_steps(
     for path in paths {
         let (profile, _) = store::read_profile(path)?;
         let has_step = profile.measured_step().is_some() && profile.origin.as_ref().is_some_and(|it| it.gpu.is_some());
-        // A step without operator times cannot be learned from, nor judged alike.
+        // A step without operator times cannot be learned from, nor evaluated alike.
         let has_times = profile.operations.iter().any(|operation| operation.device_time.is_some());
         if has_step && has_times {
             let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -141,7 +140,7 @@ fn whole_steps(
         .iter()
         .map(|(gpu, profile)| {
             let alone = Options { ignore_origin: true, ..Options::default() };
-            let step = steps::to(gpu, profile, alone, catalog, judges)?.step.as_estimate();
+            let step = steps::to(gpu, profile, alone, catalog, models)?.step.as_estimate();
             Some(Predicted { mid: step.range.mid.get(), range: Some([step.range.low.get(), step.range.high.get()]) })
         })
         .collect();
@@ -151,19 +150,19 @@ fn whole_steps(
         &learned,
         (LeftOut::Network, [&ours, &published]),
         &format!(
-            "steps within a GPU, absolute relative errors: lines fitted to the GPU's other networks{filled}; \"in range\": the 80 % range is that of the other networks' errors, on every GPU"
+            "steps within a GPU, absolute relative errors: linear models fitted to the GPU's other networks{filled}; \"in range\": the 80 % range is that of the other networks' errors, on every GPU"
         ),
-        judges,
+        models,
     );
     let elsewhere = table(
         &data,
         &names,
         &learned,
         (LeftOut::Gpu, [&ours, &published]),
-        "steps on a GPU left out, absolute relative errors: lines carried over from the other GPUs; \"in range\": the 80 % range is that of the other GPUs' errors",
-        judges,
+        "steps on a GPU left out, absolute relative errors: linear models carried over from the other GPUs; \"in range\": the 80 % range is that of the other GPUs' errors",
+        models,
     );
-    let by_step = |ours: &[HeldOut], published: &[HeldOut]| -> Vec<Judged> {
+    let by_step = |ours: &[HeldOut], published: &[HeldOut]| -> Vec<Evaluated> {
         data.steps
             .iter()
             .enumerate()
@@ -187,7 +186,7 @@ fn whole_steps(
                 }
                 predicted.extend(learned[index].map(|of| ("learned, shapes alone", micros(of.mid))));
                 let measured = profile.measured_step()?;
-                Some(Judged { gpu: gpu.clone(), name: names[index].clone(), measured, predicted })
+                Some(Evaluated { gpu: gpu.clone(), name: names[index].clone(), measured, predicted })
             })
             .collect()
     };
@@ -209,7 +208,7 @@ fn table(
     learned: &[Option<Predicted>],
     (left_out, held): (LeftOut, [&Held; 2]),
     protocol: &str,
-    judges: &Judges,
+    models: &ModelsByGpu,
 ) -> Evaluation {
     let mut groups = Groups::default();
     let mut done: BTreeSet<usize> = BTreeSet::new();
@@ -235,5 +234,5 @@ fn table(
             add(step, "learned, shapes alone", predicted);
         }
     }
-    groups.evaluation(protocol.to_owned(), vec![judges.protocol()])
+    groups.evaluation(protocol.to_owned(), vec![models.protocol()])
 }

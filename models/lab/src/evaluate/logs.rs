@@ -1,4 +1,4 @@
-//! Run logs: fitted on small batch sizes and few iterations, judged far beyond both (the
+//! Run logs: fitted on small batch sizes and few iterations, evaluated far beyond both (the
 //! protocol of Gianniti et al., SBAC-PAD 2018, table 4), on logs made here with known noise
 //! and on logs of real runs.
 
@@ -31,7 +31,7 @@ pub(super) fn evaluate(files: &[PathBuf]) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for (kind, (name, of)) in KINDS.iter().enumerate() {
         for repeat in 0..REPEATS {
-            judge(name, &made(*of, kind as u64 * REPEATS + repeat), &mut groups)?;
+            add_runs(name, &made(*of, kind as u64 * REPEATS + repeat), &mut groups)?;
         }
     }
     for file in files {
@@ -39,14 +39,14 @@ pub(super) fn evaluate(files: &[PathBuf]) -> Result<Evaluation, CliError> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         for (gpu, runs) in &log.runs {
             let name = if gpu.is_empty() { name.clone() } else { format!("{name}, {gpu}") };
-            judge(&name, runs, &mut groups)
+            add_runs(&name, runs, &mut groups)
                 .map_err(|error| CliError::Refused(format!("{}: {error}", file.display())))?;
         }
     }
-    let protocol = "absolute relative errors of run times: fitted on the lower half of the batch sizes and of the iterations of a log, judged on the runs beyond both";
+    let protocol = "absolute relative errors of run times: fitted on the lower half of the batch sizes and of the iterations of a log, evaluated on the runs beyond both";
     let notes = vec![
         format!(
-            "made: {REPEATS} logs each with {:.0} % noise, fitted on batch 16 to 64 and 1,000 to 10,000 iterations, judged at batch 128 to 256 and 20,000 to 50,000 iterations",
+            "made: {REPEATS} logs each with {:.0} % noise, fitted on batch 16 to 64 and 1,000 to 10,000 iterations, evaluated at batch 128 to 256 and 20,000 to 50,000 iterations",
             NOISE * 100.0
         ),
         "\"in range\" of a nominal 80 %, or 90 % where the method says so; beyond the fitted batch sizes the ranges allow for the bends that real steps have and the logs made here have not".to_owned(),
@@ -79,7 +79,7 @@ fn lower_half(runs: &[Run], of: fn(&Run) -> Option<f64>) -> Option<f64> {
     values.get(values.len().div_ceil(2) - 1).copied()
 }
 
-fn judge(name: &str, runs: &[Run], groups: &mut Groups) -> Result<(), CliError> {
+fn add_runs(name: &str, runs: &[Run], groups: &mut Groups) -> Result<(), CliError> {
     let both = lower_half(runs, |run| run.batch).zip(lower_half(runs, |run| run.iterations));
     let (batch, iterations) =
         both.ok_or_else(|| CliError::Refused("batch size and iterations are needed in every run".to_owned()))?;

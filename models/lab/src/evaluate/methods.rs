@@ -14,10 +14,10 @@ use habitat_tui::units::GpuSlug;
 use super::steps::{bare, read};
 use super::tally::{Evaluation, Groups, Predicted};
 use super::traces;
-use crate::train::operators::Judges;
+use crate::models::ModelsByGpu;
 
 /// Methods that need nothing but what is shipped.
-const JUDGED: [MethodChoice; 4] =
+const METHODS: [MethodChoice; 4] =
     [MethodChoice::Auto, MethodChoice::Learned, MethodChoice::WaveScaling, MethodChoice::Roofline];
 
 /// A step that was measured, and one to predict it from.
@@ -32,7 +32,7 @@ struct Case<'a> {
 }
 
 /// The steps under `data/neusight/steps` and the traces under `data/traces/gpu`.
-pub(super) fn evaluate(data: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
+pub(super) fn evaluate(data: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     let steps = read(&data.join("neusight/steps"))?;
     for (name, by_gpu) in &steps {
@@ -47,10 +47,10 @@ pub(super) fn evaluate(data: &Path, catalog: &Catalog, judges: &Judges) -> Resul
                 if origin != gpu {
                     let bare = without_shapes(from);
                     let (group, label) = (format!("{group}, no shapes"), label.clone());
-                    let case = Case { group, from: &bare, gpu, measured, label, methods: &JUDGED[..1] };
-                    judge(&mut groups, &case, catalog, judges);
+                    let case = Case { group, from: &bare, gpu, measured, label, methods: &METHODS[..1] };
+                    add_case(&mut groups, &case, catalog, models);
                 }
-                judge(&mut groups, &Case { group, from, gpu, measured, label, methods: &JUDGED }, catalog, judges);
+                add_case(&mut groups, &Case { group, from, gpu, measured, label, methods: &METHODS }, catalog, models);
             }
         }
     }
@@ -62,15 +62,15 @@ pub(super) fn evaluate(data: &Path, catalog: &Catalog, judges: &Judges) -> Resul
                 let (gpu, measured) = (&there.gpu, &there.profile);
                 let bare = without_shapes(&here.profile);
                 let (unshaped, same) = (format!("{group}, no shapes"), label.clone());
-                let case = Case { group: unshaped, from: &bare, gpu, measured, label: same, methods: &JUDGED[..1] };
-                judge(&mut groups, &case, catalog, judges);
-                let case = Case { group, from: &here.profile, gpu, measured, label, methods: &JUDGED };
-                judge(&mut groups, &case, catalog, judges);
+                let case = Case { group: unshaped, from: &bare, gpu, measured, label: same, methods: &METHODS[..1] };
+                add_case(&mut groups, &case, catalog, models);
+                let case = Case { group, from: &here.profile, gpu, measured, label, methods: &METHODS };
+                add_case(&mut groups, &case, catalog, models);
             }
         }
     }
     let protocol = "absolute relative errors of whole steps by every method on the same steps; \"in range\" is the share of measured steps in the predicted range";
-    Ok(groups.evaluation(protocol.to_owned(), vec![judges.protocol()]))
+    Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
 }
 
 /// The same recording as a profiler without `record_shapes` makes it.
@@ -85,7 +85,7 @@ fn without_shapes(profile: &Profile) -> Profile {
     bare
 }
 
-fn judge(groups: &mut Groups, case: &Case<'_>, catalog: &Catalog, judges: &Judges) {
+fn add_case(groups: &mut Groups, case: &Case<'_>, catalog: &Catalog, models: &ModelsByGpu) {
     let Some(time) = case.measured.measured_step() else { return };
     let alone = std::ptr::eq(case.from, case.measured);
     let origin = case.from.origin.as_ref().and_then(|origin| catalog.get(origin.gpu.as_ref()?));
@@ -94,7 +94,7 @@ fn judge(groups: &mut Groups, case: &Case<'_>, catalog: &Catalog, judges: &Judge
             targets: vec![case.gpu.clone()],
             ignore_origin: alone,
             method,
-            models: judges.of(case.gpu),
+            models: models.for_gpu(case.gpu),
             ..Options::default()
         };
         if missing(method, Known::of(case.from, origin, &options), &options).is_some() {

@@ -7,19 +7,18 @@ use std::path::Path;
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
 use habitat_tui::op::{Arithmetic, Work, work};
-use habitat_tui::predict::learned::{Run, Spread};
+use habitat_tui::predict::learned::Run;
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::roofline::roofline;
 use habitat_tui::predict::wave::{WaveForm, gamma, scale_kernel};
-use habitat_tui::predict::{Estimate, Method};
 use habitat_tui::profile::{DType, Kernel, Operation};
 use habitat_tui::store::collected;
-use habitat_tui::store::operator_tables::{self, Row, Split};
-use habitat_tui::units::{GpuSlug, Micros};
+use habitat_tui::store::operator_tables::{self, Row};
+use habitat_tui::units::GpuSlug;
 
-use super::few;
+use super::few::{self, run, test_rows};
 use super::tally::{Evaluation, Groups, Predicted};
-use crate::train::operators::Judges;
+use crate::models::ModelsByGpu;
 
 /// Below this an operator's measured time is mostly launch.
 const SHORTEST_ORIGIN_MS: f64 = 0.2;
@@ -31,7 +30,12 @@ struct Measured {
 }
 
 /// Every table of `dir`.
-pub(super) fn evaluate(dir: &Path, few: &[u32], catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
+pub(super) fn evaluate(
+    dir: &Path,
+    few: &[u32],
+    catalog: &Catalog,
+    models: &ModelsByGpu,
+) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     let mut notes = Vec::new();
     let collected = if dir.is_file() { Some(collected::read(dir, catalog)?) } else { None };
@@ -46,11 +50,11 @@ pub(super) fn evaluate(dir: &Path, few: &[u32], catalog: &Catalog, judges: &Judg
             operator_tables::read(&path, family)?
         };
         for (operation, by_gpu) in by_configuration(&rows).values() {
-            judge(family, operation, by_gpu, catalog, &mut groups)?;
+            add_formulas(family, operation, by_gpu, catalog, &mut groups)?;
         }
-        judge_learned(family, &rows, catalog, judges, &mut groups)?;
+        add_learned(family, &rows, catalog, models, &mut groups)?;
         for &count in few {
-            few::judge(family, &rows, count as usize, catalog, judges, &mut groups)?;
+            few::evaluate(family, &rows, count as usize, catalog, models, &mut groups)?;
         }
     }
     for (why, count) in collected.iter().flat_map(|collected| &collected.passed_over) {
@@ -62,11 +66,11 @@ pub(super) fn evaluate(dir: &Path, few: &[u32], catalog: &Catalog, judges: &Judg
     let protocol = format!(
         "operators, absolute relative errors; learned models (and \"roofline, shapes alone\"): rows of the tables' test split, all where there is none; the rest: every ordered pair of GPUs, rows over {SHORTEST_ORIGIN_MS} ms on the origin, memory-bound families together as \"memory-bound\""
     );
-    notes.push(judges.protocol());
+    notes.push(models.protocol());
     Ok(groups.evaluation(protocol, notes))
 }
 
-fn judge(
+fn add_formulas(
     family: &str,
     operation: &Operation,
     by_gpu: &BTreeMap<GpuSlug, Measured>,
@@ -135,25 +139,20 @@ fn by_configuration(rows: &[Row]) -> BTreeMap<String, Configuration> {
     configurations
 }
 
-/// A row as it was run.
-pub(super) fn run<'a>(row: &'a Row, gpu: &'a GpuSpec) -> Run<'a> {
-    Run { operation: &row.operation, precision: row.precision, gpu, queued: row.queued }
-}
-
 fn key(operation: &Operation) -> String {
     format!("{} {:?} {:?}", operation.name, operation.inputs, operation.outputs)
 }
 
-/// The learned models on the rows that are judged: the authors' test split, where a table
+/// The learned models on the rows that are evaluated: the authors' test split, where a table
 /// has one. From shapes alone, by GPU; and with the time on every other GPU as the origin's.
-fn judge_learned(
+fn add_learned(
     family: &str,
     rows: &[Row],
     catalog: &Catalog,
-    judges: &Judges,
+    models: &ModelsByGpu,
     groups: &mut Groups,
 ) -> Result<(), CliError> {
-    let chosen = judged_rows(rows);
+    let chosen = test_rows(rows);
     let mut slugs: Vec<&GpuSlug> = chosen.iter().map(|row| &row.gpu).collect();
     slugs.sort();
     slugs.dedup();
@@ -162,7 +161,7 @@ fn judge_learned(
         by_work.entry(key(&row.operation)).or_default().push(row);
     }
     for slug in slugs {
-        let Some(models) = judges.of(slug) else { continue };
+        let Some(models) = models.for_gpu(slug) else { continue };
         let gpu = catalog.find(slug.as_str()).map_err(CliError::other)?;
         let own: Vec<&Row> = chosen.iter().filter(|row| row.gpu == *slug).copied().collect();
         let runs: Vec<Run<'_>> = own.iter().map(|row| run(row, gpu)).collect();
@@ -184,7 +183,7 @@ fn judge_learned(
             let label = || format!("{} {} on {slug}", row.operation.name, shapes(row).join(" × "));
             let measured = row.time.as_millis();
             if let Some(time) = time {
-                let predicted = in_range(time.time, time.spread);
+                let predicted = Predicted::in_range(time.time, time.spread);
                 groups.add(family, "learned, shapes alone", predicted, measured, &label);
                 groups.add(&format!("{family} on {slug}"), "learned, shapes alone", predicted, measured, &label);
             }
@@ -200,24 +199,9 @@ fn judge_learned(
             let row = own[*index];
             let time = there.time * (other.time / here.time).powf(there.shared_deviation);
             let label = || format!("{} {}, {} → {slug}", row.operation.name, shapes(row).join(" × "), other.gpu);
-            let predicted = in_range(time, there.with_origin);
+            let predicted = Predicted::in_range(time, there.with_origin);
             groups.add(family, "learned, with the origin", predicted, row.time.as_millis(), &label);
         }
     }
     Ok(())
-}
-
-/// The authors' test split, where a table has one; else all.
-pub(super) fn judged_rows(rows: &[Row]) -> Vec<&Row> {
-    let has_test = rows.iter().any(|row| row.split == Split::Test);
-    rows.iter().filter(|row| !has_test || row.split == Split::Test).collect()
-}
-
-/// A predicted time with its range, in milliseconds.
-pub(super) fn in_range(time: Micros, spread: Spread) -> Predicted {
-    let estimate = Estimate::with_factors(time, spread.low, spread.high, Method::Learned);
-    Predicted {
-        mid: estimate.range.mid.as_millis(),
-        range: Some([estimate.range.low.as_millis(), estimate.range.high.as_millis()]),
-    }
 }

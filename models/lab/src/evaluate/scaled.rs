@@ -12,13 +12,13 @@ use habitat_tui::units::{GpuSlug, Micros};
 
 use super::tally::{Evaluation, Groups, Predicted};
 use super::{cases, steps};
-use crate::train::operators::Judges;
+use crate::models::ModelsByGpu;
 
 /// GPUs that the samples are predicted for.
 const GPUS: [&str; 6] = ["t4", "p100-pcie-16gb", "v100-sxm2-16gb", "rtx-2080-ti", "a100-sxm4-40gb", "h100-sxm5-80gb"];
 
 /// Every ordered pair of batch sizes of one network on one GPU in a folder of profiles.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
+pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Evaluation, CliError> {
     let mut all: Vec<(GpuSlug, Profile)> = Vec::new();
     for (_, by_gpu) in steps::read(dir)? {
         all.extend(by_gpu);
@@ -32,7 +32,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
             else {
                 continue;
             };
-            let options = Options { targets: vec![gpu.clone()], models: judges.of(gpu), ..Options::default() };
+            let options = Options { targets: vec![gpu.clone()], models: models.for_gpu(gpu), ..Options::default() };
             let known = predict(from, catalog, &options).map_err(CliError::other)?;
             let Some(known) = known.predictions.first().filter(|known| known.step.is_measured()) else { continue };
             let Ok(shapes) = ScaledShapes::of(from, batch, catalog, &options) else {
@@ -57,7 +57,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
         }
     }
     let protocol = "absolute relative errors of measured steps from the same network's step measured on the same GPU at another batch size, its shapes scaled";
-    let mut notes = vec![judges.protocol()];
+    let mut notes = vec![models.protocol()];
     if left_out > 0 {
         notes.push(format!("{left_out} recorded at batch size 1, where shapes do not show the batch, are left out"));
     }
@@ -80,7 +80,7 @@ fn is_same(a: &Profile, b: &Profile) -> bool {
 }
 
 /// GNMT and DCGAN, embedded at three batch sizes each: the largest held out.
-pub(super) fn samples(catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
+pub(super) fn samples(catalog: &Catalog, models: &ModelsByGpu) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for network in ["gnmt", "dcgan"] {
         let mut of: Vec<Profile> = cases::profiles()?
@@ -93,7 +93,7 @@ pub(super) fn samples(catalog: &Catalog, judges: &Judges) -> Result<Evaluation, 
         let batch = held_out.workload.batch_size.unwrap_or(0);
         let targets = GPUS.iter().map(|gpu| catalog.find(gpu).map(|gpu| gpu.slug.clone()).map_err(CliError::other));
         let targets = targets.collect::<Result<Vec<GpuSlug>, _>>()?;
-        let options = Options { targets, models: judges.shipped.clone(), ..Options::default() };
+        let options = Options { targets, models: models.shipped.clone(), ..Options::default() };
         let itself: Vec<Prediction> = predict(held_out, catalog, &options).map_err(CliError::other)?.predictions;
         let named = |profile: &Profile| (profile.workload.name.clone(), profile.clone());
         for (method, profiles) in [
@@ -113,5 +113,5 @@ pub(super) fn samples(catalog: &Catalog, judges: &Judges) -> Result<Evaluation, 
         }
     }
     let protocol = "the embedded samples: the largest batch size from the smaller ones (shapes scaled: from the smallest), against the ordinary prediction of the held-out profile itself; not against measurements";
-    Ok(groups.evaluation(protocol.to_owned(), vec![judges.protocol()]))
+    Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
 }

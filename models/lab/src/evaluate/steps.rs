@@ -12,29 +12,29 @@ use habitat_tui::store;
 use habitat_tui::units::GpuSlug;
 
 use super::tally::{Evaluation, Groups, Predicted};
-use crate::train::operators::Judges;
+use crate::models::ModelsByGpu;
 
 /// Measured steps by file name, then by GPU.
 pub(super) type Steps = BTreeMap<String, BTreeMap<GpuSlug, Profile>>;
 
 /// Every step of `dir`: from shapes alone and from every other GPU it was measured on.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Evaluation, CliError> {
+pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for (name, by_gpu) in &read(dir)? {
         for (gpu, profile) in by_gpu {
             let alone = Options { ignore_origin: true, ..Options::default() };
-            if let Some(prediction) = to(gpu, profile, alone, catalog, judges) {
+            if let Some(prediction) = to(gpu, profile, alone, catalog, models) {
                 add_step(&mut groups, "shapes alone", &prediction, profile, gpu, name, None);
             }
             for (origin, source) in by_gpu.iter().filter(|(other, _)| *other != gpu) {
-                if let Some(prediction) = to(gpu, source, Options::default(), catalog, judges) {
+                if let Some(prediction) = to(gpu, source, Options::default(), catalog, models) {
                     add_step(&mut groups, "from another GPU", &prediction, profile, gpu, name, Some(origin));
                 }
             }
         }
     }
     let protocol = "absolute relative errors of whole steps: from shapes alone, and from the same step measured on every other GPU; \"in range\" is the share of measured steps in the predicted range";
-    Ok(groups.evaluation(protocol.to_owned(), vec![judges.protocol()]))
+    Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
 }
 
 /// Every step of `dir` from the step of the same file name in `origins`, and its
@@ -43,7 +43,7 @@ pub(super) fn from_origins(
     dir: &Path,
     origins: &Path,
     catalog: &Catalog,
-    judges: &Judges,
+    models: &ModelsByGpu,
 ) -> Result<Evaluation, CliError> {
     let (steps, origins) = (read(dir)?, read(origins)?);
     let mut groups = Groups::default();
@@ -53,7 +53,7 @@ pub(super) fn from_origins(
             let sources = origins.get(name).into_iter().flatten().filter(|(origin, _)| *origin != gpu);
             let mut found = false;
             for (origin, source) in sources {
-                let Some(prediction) = to(gpu, source, Options::default(), catalog, judges) else { continue };
+                let Some(prediction) = to(gpu, source, Options::default(), catalog, models) else { continue };
                 found = true;
                 add_step(&mut groups, "from the origin", &prediction, profile, gpu, name, Some(origin));
                 add_operations(&mut groups, &prediction, source, profile, &format!("{}, {origin} → {gpu}", bare(name)));
@@ -63,7 +63,7 @@ pub(super) fn from_origins(
     }
     let protocol = "absolute relative errors of whole steps predicted from the same step measured on another GPU (every ordered pair), and of their operations by family; \"in range\" is the share of measured times in the predicted range";
     let notes = if lone == 0 { Vec::new() } else { vec![format!("{lone} steps have no origin and are left out")] };
-    let notes = notes.into_iter().chain([judges.protocol()]).collect();
+    let notes = notes.into_iter().chain([models.protocol()]).collect();
     Ok(groups.evaluation(protocol.to_owned(), notes))
 }
 
@@ -72,9 +72,9 @@ pub(super) fn to(
     source: &Profile,
     options: Options,
     catalog: &Catalog,
-    judges: &Judges,
+    models: &ModelsByGpu,
 ) -> Option<Prediction> {
-    let options = Options { targets: vec![gpu.clone()], models: judges.of(gpu), ..options };
+    let options = Options { targets: vec![gpu.clone()], models: models.for_gpu(gpu), ..options };
     // A step of which nothing is known by operation cannot be predicted.
     predict(source, catalog, &options).ok()?.predictions.pop()
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use habitat_tui::cli::{CliError, print_json};
+use habitat_tui::predict::learned::Spread;
+use habitat_tui::predict::{Estimate, Method};
 use habitat_tui::report::format;
 use habitat_tui::report::table::{Cell, Column, Table};
 use habitat_tui::units::Micros;
@@ -15,6 +17,15 @@ use serde_json::Value;
 pub(super) struct Predicted {
     pub(super) mid: f64,
     pub(super) range: Option<[f64; 2]>,
+}
+
+impl Predicted {
+    /// A time by the learned models, with its range, in milliseconds.
+    pub(super) fn in_range(time: Micros, spread: Spread) -> Self {
+        let estimate = Estimate::with_factors(time, spread.low, spread.high, Method::Learned);
+        let range = estimate.range;
+        Self { mid: range.mid.as_millis(), range: Some([range.low.as_millis(), range.high.as_millis()]) }
+    }
 }
 
 /// Relative errors of one method on one group.

@@ -20,7 +20,7 @@ use habitat_tui::units::{GpuSlug, Micros};
 use serde::Serialize;
 
 use super::tally::{Evaluation, micros, percent};
-use crate::train::operators::Judges;
+use crate::models::ModelsByGpu;
 
 /// A recording of which it is of interest what another GPU would make of it in another
 /// precision, and of which no measurement there is known.
@@ -70,10 +70,10 @@ pub(super) fn recorded(dir: &Path, catalog: &Catalog) -> Result<BTreeMap<String,
 }
 
 /// Every workload on two or more GPUs, in every direction and from shapes alone.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result<Vec<Evaluation>, CliError> {
+pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Vec<Evaluation>, CliError> {
     let by_workload = recorded(dir, catalog)?;
     let mut rows = Vec::new();
-    let with = |gpu: &GpuSlug| Options { models: judges.of(gpu), ..Options::default() };
+    let with = |gpu: &GpuSlug| Options { models: models.for_gpu(gpu), ..Options::default() };
     for (workload, recorded) in &by_workload {
         let gpus = recorded.iter().filter(|other| other.gpu != recorded[0].gpu).count();
         if gpus == 0 {
@@ -93,7 +93,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, judges: &Judges) -> Result
     let (stem, gpu, precision) = UNMEASURED;
     let known = by_workload.values().flatten().find(|recorded| recorded.stem == stem);
     if let (Some(recorded), Ok(gpu)) = (known, catalog.find(gpu)) {
-        evaluations.push(unmeasured(recorded, &gpu.slug, precision, catalog, judges));
+        evaluations.push(unmeasured(recorded, &gpu.slug, precision, catalog, models));
     }
     Ok(evaluations)
 }
@@ -103,11 +103,12 @@ fn unmeasured(
     gpu: &GpuSlug,
     precision: Precision,
     catalog: &Catalog,
-    judges: &Judges,
+    models: &ModelsByGpu,
 ) -> Evaluation {
     let mut rows = Vec::new();
     for precision in [None, Some(precision)] {
-        let options = Options { targets: vec![gpu.clone()], precision, models: judges.of(gpu), ..Options::default() };
+        let options =
+            Options { targets: vec![gpu.clone()], precision, models: models.for_gpu(gpu), ..Options::default() };
         let Ok(answer) = predict(&recorded.profile, catalog, &options) else { continue };
         let Some(prediction) = answer.predictions.first() else { continue };
         let running = precision.or(recorded.profile.workload.precision);

@@ -9,7 +9,7 @@ use habitat_tui::units::{GpuSlug, Micros};
 
 /// A row with what was predicted of it on one GPU.
 #[derive(Debug, Clone)]
-pub struct Judged<'a> {
+pub struct Evaluated<'a> {
     /// The row.
     pub row: &'a Recorded,
     /// On which GPU.
@@ -21,8 +21,8 @@ pub struct Judged<'a> {
 }
 
 /// What `model` says of rows, on every GPU that it reaches and they were measured on.
-pub fn judge<'a>(model: &BlackBoxModel, rows: &[&'a Recorded]) -> Vec<Judged<'a>> {
-    let mut judged = Vec::new();
+pub fn evaluate<'a>(model: &BlackBoxModel, rows: &[&'a Recorded]) -> Vec<Evaluated<'a>> {
+    let mut evaluated = Vec::new();
     for gpu in model.anchors() {
         let Some(anchor) = model.anchor(&gpu) else { continue };
         let fitted = anchor.fitted();
@@ -31,11 +31,11 @@ pub fn judge<'a>(model: &BlackBoxModel, rows: &[&'a Recorded]) -> Vec<Judged<'a>
             for (target, measured) in &row.elsewhere {
                 let Some(step) = steps.get(target) else { continue };
                 let predicted = [step.time.range.low, step.time.range.mid, step.time.range.high].map(Micros::get);
-                judged.push(Judged { row, target: target.clone(), predicted, measured: measured.get() });
+                evaluated.push(Evaluated { row, target: target.clone(), predicted, measured: measured.get() });
             }
         }
     }
-    judged
+    evaluated
 }
 
 /// Leaves out every group of rows (`group` of their network) in turn, fits on the others and
@@ -48,14 +48,14 @@ pub fn cross_validate<'a>(
     catalog: &Catalog,
     group: &dyn Fn(&str) -> String,
     on_group: &mut dyn FnMut(&str, Settings),
-) -> Result<Vec<Judged<'a>>, BlackBoxFitError> {
+) -> Result<Vec<Evaluated<'a>>, BlackBoxFitError> {
     let groups: BTreeSet<String> = rows.iter().map(|row| group(&row.network)).collect();
-    let mut judged = Vec::new();
+    let mut evaluated = Vec::new();
     for name in groups {
         let (held, fitted): (Vec<&Recorded>, Vec<&Recorded>) = rows.iter().partition(|row| group(&row.network) == name);
         let model = fit(&fitted, catalog, "", Vec::new())?;
-        judged.extend(judge(&model, &held));
+        evaluated.extend(evaluate(&model, &held));
         on_group(&name, model.settings());
     }
-    Ok(judged)
+    Ok(evaluated)
 }

@@ -25,13 +25,13 @@ pub struct Sample {
     pub session: Session,
 }
 
-/// Measurements that were taken together: a board runs hotter on one day than on another,
+/// Measurements that were taken together: a GPU runs hotter on one day than on another,
 /// and a table of one program has that program's overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Session {
     /// Random sizes, the authors' training split.
     Train,
-    /// The sizes of real models, the authors' test split: what is judged on.
+    /// The sizes of real models, the authors' test split: what is evaluated on.
     Test,
     /// Operators of whole steps.
     Step,
@@ -47,7 +47,7 @@ impl Session {
         !matches!(self, Self::Step | Self::Queued)
     }
 
-    /// The conditions the board was under: queued calls follow each other as in a step.
+    /// The conditions the GPU was under: queued calls follow each other as in a step.
     const fn load(self) -> Load {
         if matches!(self, Self::Queued) { Load::Step } else { Load::Alone }
     }
@@ -78,7 +78,7 @@ pub struct Row {
     pub is_host_bound: bool,
 }
 
-/// Everything to learn from and to judge on.
+/// Everything to learn from and to evaluate on.
 #[derive(Debug, Clone)]
 pub struct Dataset {
     /// The GPUs that were measured.
@@ -135,15 +135,15 @@ impl Dataset {
         Ok(data)
     }
 
-    /// Whether a row is of that GPU, or of a board that other programs' tables name no
+    /// Whether a row is of that GPU, or of a GPU that other programs' tables name no
     /// better than by the chip.
-    pub fn is_same_board(&self, row: &Row, gpu: usize) -> bool {
+    pub fn is_same_gpu(&self, row: &Row, gpu: usize) -> bool {
         let (a, b) = (&self.gpus[row.gpu], &self.gpus[gpu]);
         row.gpu == gpu || row.session == Session::Other && a.architecture == b.architecture && a.sm_count == b.sm_count
     }
 
-    /// Whether the GPU's kernels or steps were measured: it can be judged on.
-    pub fn is_judged(&self, gpu: usize) -> bool {
+    /// Whether the GPU's kernels or steps were measured: it can be evaluated on.
+    pub fn is_evaluated(&self, gpu: usize) -> bool {
         self.steps.iter().any(|step| step.gpu == gpu)
             || self.rows.values().flatten().any(|row| row.gpu == gpu && row.session != Session::Other)
     }

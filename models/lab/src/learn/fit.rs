@@ -280,8 +280,8 @@ impl<'a> Training<'a> {
             hidden.push(result);
         }
         let outputs = hidden[last + 1].flatten_all()?.to_vec1::<f32>()?;
-        let judged = self.judge(&outputs, chosen);
-        let mut gradient = batch(judged.gradient, 1)?;
+        let evaluated = self.loss_and_slope(&outputs, chosen);
+        let mut gradient = batch(evaluated.gradient, 1)?;
         self.steps += 1;
         let pace = Pace::new(rate, self.steps);
         for index in (0..=last).rev() {
@@ -311,12 +311,16 @@ impl<'a> Training<'a> {
             in_place(&layer.weight, &by_weight, |w, g| of_weight.step(w, g, pace.with(decay, false)))?;
             in_place(&layer.bias, &by_bias, |b, g| of_bias.step(b, g, pace.with(decay, true)))?;
         }
-        self.offset_moments.step(&mut self.offsets, &judged.by_offset, Pace { rate: pace.rate * OFFSET_PACE, ..pace });
-        Ok((judged.loss, judged.weight))
+        self.offset_moments.step(
+            &mut self.offsets,
+            &evaluated.by_offset,
+            Pace { rate: pace.rate * OFFSET_PACE, ..pace },
+        );
+        Ok((evaluated.loss, evaluated.weight))
     }
 
     /// The loss of a batch and its gradients: with respect to each output, and to each offset.
-    fn judge(&self, outputs: &[f32], chosen: &[u32]) -> Judged {
+    fn loss_and_slope(&self, outputs: &[f32], chosen: &[u32]) -> Evaluated {
         let rows = self.rows;
         let weight: f64 = chosen.iter().map(|&row| rows.weight(row as usize)).sum();
         let mut by_offset = vec![0.0_f64; self.offsets.len()];
@@ -344,7 +348,7 @@ impl<'a> Training<'a> {
             f64::from(self.options.offset_penalty) * offset / offset.hypot(SMALL_OFFSET)
         };
         let by_offset = by_offset.iter().zip(&self.offsets).map(|(slope, &offset)| (slope + penalty(offset)) as f32);
-        Judged { loss, weight, gradient, by_offset: by_offset.collect() }
+        Evaluated { loss, weight, gradient, by_offset: by_offset.collect() }
     }
 
     /// Root mean square of what a batch is off by, in microseconds; 0 for losses that do not
@@ -436,7 +440,7 @@ impl<'a> Training<'a> {
 }
 
 #[derive(Debug)]
-struct Judged {
+struct Evaluated {
     loss: f64,
     weight: f64,
     gradient: Vec<f32>,

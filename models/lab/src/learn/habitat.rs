@@ -2,7 +2,7 @@
 //! an L2 penalty of 1e-4, rate 5e-4 for the first half of 80 epochs and 1e-4 for the second,
 //! batches of 512, mean absolute percentage error.
 //!
-//! Judged are rows that took no part: those marked as test by their authors, every row of a
+//! Evaluated are rows that took no part: those marked as test by their authors, every row of a
 //! GPU that is left out, and a tenth of the configurations of the others, chosen by the seed.
 
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl HabitatOptions {
     }
 }
 
-/// Why a row is judged.
+/// Why a row is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// Sizes as in training.
@@ -83,7 +83,7 @@ pub enum Part {
 
 /// Rows of one GPU that took no part in training.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Judged {
+struct Evaluated {
     features: Vec<f32>,
     measured_ms: Vec<f64>,
 }
@@ -99,7 +99,7 @@ pub struct Prepared {
     pub trained_on: BTreeMap<GpuSlug, usize>,
     /// GPUs that the catalog does not have, with the rows passed over.
     pub unknown: BTreeMap<GpuSlug, usize>,
-    judged: BTreeMap<(GpuSlug, Part), Judged>,
+    evaluated: BTreeMap<(GpuSlug, Part), Evaluated>,
 }
 
 /// Errors on one GPU: |predicted / measured − 1|.
@@ -123,7 +123,7 @@ pub struct GpuErrors {
     pub negative: f64,
 }
 
-/// Sorts the samples of `kind` into what is trained on and what is judged.
+/// Sorts the samples of `kind` into what is trained on and what is evaluated.
 ///
 /// # Errors
 /// [`FitError::Rows`] where none is left to train on.
@@ -138,7 +138,7 @@ pub fn prepare<'a>(
         rows: Rows::default(),
         trained_on: BTreeMap::new(),
         unknown: BTreeMap::new(),
-        judged: BTreeMap::new(),
+        evaluated: BTreeMap::new(),
     };
     for sample in samples {
         let Some(described) = describe(&sample.operation).filter(|described| described.kind == kind) else { continue };
@@ -155,9 +155,9 @@ pub fn prepare<'a>(
             || options.leave_out.contains(&sample.gpu)
             || is_held_out(&described.dimensions, options.seed);
         if apart {
-            let judged = prepared.judged.entry((sample.gpu.clone(), part)).or_default();
-            judged.features.extend(row);
-            judged.measured_ms.push(sample.time.as_millis());
+            let evaluated = prepared.evaluated.entry((sample.gpu.clone(), part)).or_default();
+            evaluated.features.extend(row);
+            evaluated.measured_ms.push(sample.time.as_millis());
         } else {
             prepared.rows.features.extend(row);
             prepared.rows.measured_us.push(sample.time.get() as f32);
@@ -183,8 +183,8 @@ fn is_held_out(dimensions: &[f32], seed: u64) -> bool {
 ///
 /// # Errors
 /// As [`Mlp::forward`].
-pub fn judge(network: &Mlp, prepared: &Prepared) -> Result<Vec<GpuErrors>, ModelError> {
-    let judged = prepared.judged.iter().map(|((gpu, part), rows)| {
+pub fn evaluate(network: &Mlp, prepared: &Prepared) -> Result<Vec<GpuErrors>, ModelError> {
+    let evaluated = prepared.evaluated.iter().map(|((gpu, part), rows)| {
         let outputs = network.forward(&rows.features)?;
         let mut errors: Vec<f64> =
             outputs.iter().zip(&rows.measured_ms).map(|(&output, ms)| (f64::from(output) / ms - 1.0).abs()).collect();
@@ -202,7 +202,7 @@ pub fn judge(network: &Mlp, prepared: &Prepared) -> Result<Vec<GpuErrors>, Model
             negative: outputs.iter().filter(|output| **output < 0.0).count() as f64 / count,
         })
     });
-    judged.collect()
+    evaluated.collect()
 }
 
 /// The weights as a file holds them: the network by the operator's name, and the smallest

@@ -39,7 +39,7 @@ pub fn ensemble(
     on_epoch: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<Ensemble, FitError> {
     let all = data.rows.get(&model).map_or(&[][..], |rows| rows);
-    let hidden = |row: &Row| left_out.is_some_and(|left_out| data.is_same_board(row, left_out));
+    let hidden = |row: &Row| left_out.is_some_and(|left_out| data.is_same_gpu(row, left_out));
     let chosen: Vec<&Row> = all.iter().filter(|row| !hidden(row) && !row.is_host_bound).collect();
     let mut sessions: Vec<(usize, Session)> = chosen.iter().map(|row| (row.gpu, row.session)).collect();
     sessions.sort_unstable();
@@ -70,7 +70,7 @@ pub fn ensemble(
         networks.push(fitted.network);
     }
     let mut facts = ModelFacts { ranges: ranges(&chosen, model), ..ModelFacts::default() };
-    facts.boards = boards(data, &sessions, &offsets);
+    facts.boards = offsets_by_gpu(data, &sessions, &offsets);
     facts.makers = makers(data, &facts.boards);
     // Of tables of kernels; other programs have overheads of their own.
     let kernels: Vec<Row> = all.iter().filter(|row| row.session != Session::Other).cloned().collect();
@@ -123,10 +123,10 @@ fn ranges(rows: &[&Row], model: OperatorModel) -> Vec<[f64; 2]> {
         .collect()
 }
 
-/// A board's offset is the mean over its sessions; those of steps, of which there are few
+/// A GPU's offset is the mean over its sessions; those of steps, of which there are few
 /// rows, count where there is nothing else. Those of other programs hold their overhead
 /// too and do not count.
-fn boards(data: &Dataset, sessions: &[(usize, Session)], offsets: &[f64]) -> BTreeMap<String, f64> {
+fn offsets_by_gpu(data: &Dataset, sessions: &[(usize, Session)], offsets: &[f64]) -> BTreeMap<String, f64> {
     let mut found: BTreeMap<String, f64> = BTreeMap::new();
     for (index, gpu) in data.gpus.iter().enumerate() {
         let of = |steps: bool| -> Vec<f64> {
@@ -142,13 +142,13 @@ fn boards(data: &Dataset, sessions: &[(usize, Session)], offsets: &[f64]) -> BTr
     found
 }
 
-/// AMD's boards have other libraries: what is known of one is the best guess for the rest.
-fn makers(data: &Dataset, boards: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+/// AMD's GPUs have other libraries: what is known of one is the best guess for the rest.
+fn makers(data: &Dataset, by_gpu: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let amd: Vec<f64> = data
         .gpus
         .iter()
         .filter(|gpu| gpu.vendor == Vendor::Amd)
-        .filter_map(|gpu| boards.get(gpu.slug.as_str()).copied())
+        .filter_map(|gpu| by_gpu.get(gpu.slug.as_str()).copied())
         .collect();
     if amd.is_empty() {
         return BTreeMap::new();

@@ -85,13 +85,13 @@ pub struct PublishedError {
     what: String,
 }
 
-/// Fits on `fitted` and predicts `judged`, pair by pair.
+/// Fits on `fitted` and predicts `evaluated`, pair by pair.
 ///
 /// # Errors
 /// [`PublishedError`] where a part cannot be fitted.
 pub fn evaluate<'a>(
     fitted: &[&Recorded],
-    judged: &[&'a Recorded],
+    evaluated: &[&'a Recorded],
     seed: u64,
 ) -> Result<Vec<Published<'a>>, PublishedError> {
     let anchors: BTreeSet<&GpuSlug> = fitted.iter().map(|row| &row.totals.gpu).collect();
@@ -101,15 +101,15 @@ pub fn evaluate<'a>(
             rows.iter().copied().filter(|row| row.totals.gpu == *anchor).collect()
         };
         let fitted: Vec<&Recorded> = fitted.iter().copied().filter(|row| row.totals.gpu == *anchor).collect();
-        let judged = of(judged);
+        let evaluated = of(evaluated);
         let types = types(&fitted);
-        let targets: BTreeSet<&GpuSlug> = judged.iter().flat_map(|row| row.elsewhere.keys()).collect();
+        let targets: BTreeSet<&GpuSlug> = evaluated.iter().flat_map(|row| row.elsewhere.keys()).collect();
         for target in targets {
             let on = |row: &Recorded| row.elsewhere.get(target).map(|step| step.as_millis());
             let (x, y): (Vec<Vec<f64>>, Vec<f64>) =
                 fitted.iter().filter_map(|row| Some((features(row, &types), on(row)?))).unzip();
             let (rows, measured): (Vec<&'a Recorded>, Vec<f64>) =
-                judged.iter().filter_map(|row| Some((*row, on(row)?))).unzip();
+                evaluated.iter().filter_map(|row| Some((*row, on(row)?))).unzip();
             let queries: Vec<Vec<f64>> = rows.iter().map(|row| features(row, &types)).collect();
             let problem = |what: String| PublishedError { anchor: anchor.clone(), target: target.clone(), what };
             let linear = linear(&x, &y, &queries).map_err(problem)?;

@@ -15,9 +15,9 @@ use habitat_tui::profile::Mode;
 use super::data::{Dataset, Row, Session};
 use super::operators::predict_rows;
 
-/// Weight, in steps, of the typical factor against a board's own.
+/// Weight, in steps, of the typical factor against a GPU's own.
 const TYPICAL_WEIGHT: f64 = 2.0;
-/// Ranges of boards in the training data are wider than their residuals there.
+/// Ranges of GPUs in the training data are wider than their residuals there.
 pub(super) const SEEN_WIDENING: f64 = 1.25;
 
 /// One operator's or step's error: ln(measured / predicted).
@@ -31,7 +31,7 @@ pub struct Residual {
     pub key: [u64; 7],
 }
 
-/// Errors of an ensemble on the rows of a GPU that are judged: those of the authors' test
+/// Errors of an ensemble on the rows of a GPU that are evaluated: those of the authors' test
 /// split, all where there is none.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn residuals(
     ensemble: &Ensemble,
     gpu: usize,
 ) -> Result<Vec<Residual>, ModelError> {
-    let rows = judged_rows(data, model, gpu);
+    let rows = test_rows(data, model, gpu);
     let predicted = predict_rows(data, model, ensemble, &rows)?;
     Ok(rows
         .iter()
@@ -51,7 +51,7 @@ pub fn residuals(
         .collect())
 }
 
-fn judged_rows(data: &Dataset, model: OperatorModel, gpu: usize) -> Vec<&Row> {
+fn test_rows(data: &Dataset, model: OperatorModel, gpu: usize) -> Vec<&Row> {
     let all = data.rows.get(&model).map_or(&[][..], |rows| rows);
     let of = |session: &dyn Fn(Session) -> bool| -> Vec<&Row> {
         all.iter().filter(|row| row.gpu == gpu && session(row.session)).collect()
@@ -113,7 +113,7 @@ pub fn step_facts(
 ) -> StepFacts {
     let known: Vec<usize> = (0..data.steps.len()).filter(|&step| Some(data.steps[step].gpu) != left_out).collect();
     // Training steps by themselves: by how much more they deviate than inference on the same
-    // board, which has nothing to do with the board.
+    // GPU, which has nothing to do with the GPU.
     let training = |without: Option<usize>| -> f64 {
         let mut differences = Vec::new();
         for gpu in (0..data.gpus.len()).filter(|&gpu| Some(gpu) != without) {
@@ -140,8 +140,8 @@ pub fn step_facts(
         quantile(logs.filter_map(|&step| Some((unseen(step)?, 1.0))).collect(), 0.5).unwrap_or(0.0)
     };
     let usual = typical(None);
-    // A board's own factor, drawn to the usual one; `but` leaves out a workload by name.
-    let board = |residuals: &[Option<f64>], gpu: usize, but: Option<&str>| -> Option<f64> {
+    // A GPU's own factor, drawn to the usual one; `but` leaves out a workload by name.
+    let factor_of = |residuals: &[Option<f64>], gpu: usize, but: Option<&str>| -> Option<f64> {
         let own: Vec<f64> = known
             .iter()
             .filter(|&&step| {
@@ -155,7 +155,7 @@ pub fn step_facts(
     let mut facts = StepFacts { typical: usual.exp(), training: training(None).exp(), ..StepFacts::default() };
     let mut amd = Vec::new();
     for (index, gpu) in data.gpus.iter().enumerate().filter(|(index, _)| Some(*index) != left_out) {
-        if let Some(factor) = board(full, index, None) {
+        if let Some(factor) = factor_of(full, index, None) {
             facts.boards.insert(gpu.slug.to_string(), factor.exp());
             if gpu.vendor == habitat_tui::catalog::Vendor::Amd {
                 amd.push(factor);
@@ -169,7 +169,7 @@ pub fn step_facts(
         .iter()
         .filter_map(|&step| {
             let of = &data.steps[step];
-            let factor = board(full, of.gpu, Some(&of.profile.workload.name)).unwrap_or(usual);
+            let factor = factor_of(full, of.gpu, Some(&of.profile.workload.name)).unwrap_or(usual);
             Some((of.gpu, adjusted(full, step, None)? - factor))
         })
         .collect();
@@ -191,7 +191,7 @@ pub fn step_facts(
             let adjusted = |step| adjusted(fold, step, without);
             let (Some(at_origin), Some(at_destination)) = (adjusted(here), adjusted(there)) else { continue };
             let limited = Rates::new(&data.gpus[origin.gpu]).trained_fp32.is_power_limited();
-            let factor = board(fold, origin.gpu, None).unwrap_or(usual);
+            let factor = factor_of(fold, origin.gpu, None).unwrap_or(usual);
             let own = at_destination - typical(Some(destination.gpu));
             pairs.push((if limited { 0.0 } else { at_origin - factor }, destination.gpu, own));
         }

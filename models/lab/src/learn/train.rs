@@ -13,9 +13,9 @@ use habitat_tui::predict::learned::{Ensemble, Models, StepFacts};
 use habitat_tui::predict::mlp::ModelError;
 
 use super::data::Dataset;
-use super::judge::{Residual, residuals, shared_deviation, step_facts, step_residuals};
 use super::operators::ensemble;
 use super::options::FitError;
+use super::residuals::{Residual, residuals, shared_deviation, step_facts, step_residuals};
 
 /// How much is done, for a progress bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Trained {
     /// Trained on everything.
     pub all: Models,
     /// By GPU (as in the dataset): trained and calibrated without it; `None` for GPUs that are
-    /// not judged on.
+    /// not evaluated on.
     pub without: Vec<Option<Models>>,
 }
 
@@ -163,7 +163,7 @@ impl OperatorResiduals {
         let gpus = 0..data.gpus.len();
         let mut found = Self { seen: Vec::new(), unseen: Vec::new(), pairs: Vec::new() };
         for gpu in gpus.clone() {
-            if let Some(ensemble) = all.get(&model).filter(|_| data.is_judged(gpu)) {
+            if let Some(ensemble) = all.get(&model).filter(|_| data.is_evaluated(gpu)) {
                 found.seen.extend(residuals(data, model, ensemble, gpu)?);
             }
             let fold = without.get(gpu).and_then(Option::as_ref);
@@ -191,7 +191,7 @@ impl OperatorResiduals {
                 .collect()
         };
         let facts = &mut ensemble.facts;
-        facts.seen = spread(&logs(&self.seen)).map(|spread| spread.widened(super::judge::SEEN_WIDENING));
+        facts.seen = spread(&logs(&self.seen)).map(|spread| spread.widened(super::residuals::SEEN_WIDENING));
         let unseen = logs(&self.unseen);
         facts.unseen = spread(&unseen).map(|spread| spread.widened(few_boards(&unseen)));
         let pairs: Vec<(f64, usize, f64)> = self

@@ -10,7 +10,7 @@ use habitat_tui::store::{self, Limit, profet};
 
 use super::sha256;
 use crate::args::BlackBoxArgs;
-use crate::evaluate;
+use crate::evaluate::card;
 
 /// The card beside the model.
 const CARD: &str = "blackbox.md";
@@ -23,13 +23,13 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<u8, CliError> {
     let (model, rows) = cli::fit_black_box(data, dir, force, catalog, out)?;
-    let card = card(data, &model, &rows, catalog)?;
+    let card = text(data, &model, &rows, catalog)?;
     store::save_atomically(&dir.join(CARD), card.as_bytes(), true)?;
     Ok(0)
 }
 
 /// What a user of the model should know.
-fn card(data: &Path, model: &BlackBoxModel, rows: &[Recorded], catalog: &Catalog) -> Result<String, CliError> {
+fn text(data: &Path, model: &BlackBoxModel, rows: &[Recorded], catalog: &Catalog) -> Result<String, CliError> {
     let mut text = Vec::new();
     writeln!(
         text,
@@ -53,14 +53,14 @@ fn card(data: &Path, model: &BlackBoxModel, rows: &[Recorded], catalog: &Catalog
         text,
         "\n## Protocol\n\n\
          Ridge {}, length {}, noise {}: the settings with the smallest mean error on networks left out one after the\n\
-         other. The tables below choose them anew without the network (or family) that is judged. The form of the\n\
+         other. The tables below choose them anew without the network (or family) that is evaluated. The form of the\n\
          model itself was found on these networks. There is nothing random in the fit; made with\n\n    \
          habitat-lab train --black-box DIR --out models\n\n\
          ## Errors\n",
         settings.ridge, settings.length, settings.noise
     )?;
     let args = BlackBoxArgs { families: true, ..BlackBoxArgs::default() };
-    evaluate::write_black_box_card(data, rows, &args, catalog, &mut text)?;
+    card::write_black_box(data, rows, &args, catalog, &mut text)?;
     writeln!(
         text,
         "\n## Limits\n\n\

@@ -22,7 +22,7 @@ use habitat_tui::store::{self, Limit, StoreError};
 use super::sha256;
 use crate::args::{KindArg, TrainArgs};
 use crate::learn::fit::{FitError, FitOptions, Fitted, fit};
-use crate::learn::habitat::{GpuErrors, HabitatOptions, Part, Prepared, Sample, judge, prepare, weights};
+use crate::learn::habitat::{GpuErrors, HabitatOptions, Part, Prepared, Sample, evaluate, prepare, weights};
 
 /// A checkpoint is written when the last is older than this.
 const CHECKPOINT_SECONDS: f64 = 20.0;
@@ -90,7 +90,7 @@ fn one(job: &Job<'_>, catalog: &Catalog, out: &mut dyn Write) -> Result<(), CliE
     let started = Instant::now();
     let fitted = train(kind, &prepared, &options.fit(), &path.with_extension("checkpoint"))?;
     let seconds = started.elapsed().as_secs_f64();
-    let errors = judge(&fitted.network, &prepared).map_err(CliError::other)?;
+    let errors = evaluate(&fitted.network, &prepared).map_err(CliError::other)?;
     let bytes = store::read_as_it_is(table, Limit::TABLE)?;
     let facts = BTreeMap::from([
         ("format".to_owned(), "habitat-mlp 1".to_owned()),

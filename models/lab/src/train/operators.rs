@@ -18,11 +18,12 @@ use habitat_tui::store::collected;
 use habitat_tui::store::operator_tables::{self, Split, TABLES};
 use habitat_tui::store::{self, Limit, StoreError, WEIGHTS};
 use habitat_tui::terminal;
-use habitat_tui::units::GpuSlug;
 
 use super::sha256;
+use crate::evaluate::card;
 use crate::learn::data::{Dataset, Sample, Session};
 use crate::learn::train::{Ensembles, Trained, calibrate, ensembles, fold_name};
+use crate::models::ModelsByGpu;
 
 /// The card beside the weights.
 const CARD: &str = "operators.md";
@@ -38,33 +39,6 @@ pub(crate) struct Data {
     pub(crate) files: Vec<(String, String)>,
     /// Of all files.
     pub(crate) hash: String,
-}
-
-/// Models to judge with: for every GPU those that did not see it, else the shipped ones.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Judges {
-    pub(crate) shipped: Option<Arc<Models>>,
-    pub(crate) without: BTreeMap<GpuSlug, Arc<Models>>,
-}
-
-impl Judges {
-    /// What is to be said of a table that these models are judged in.
-    pub(crate) fn protocol(&self) -> String {
-        let names: Vec<&str> = self.without.keys().map(GpuSlug::as_str).collect();
-        if self.shipped.is_none() && names.is_empty() {
-            return "no learned models".to_owned();
-        }
-        if names.is_empty() {
-            "learned models that saw all their training data, whatever GPU is judged".to_owned()
-        } else {
-            format!("learned models that were trained and calibrated without the GPU judged ({})", names.join(", "))
-        }
-    }
-
-    /// The models to predict `gpu` with.
-    pub(crate) fn of(&self, gpu: &GpuSlug) -> Option<Arc<Models>> {
-        self.without.get(gpu).or(self.shipped.as_ref()).cloned()
-    }
 }
 
 /// Reads a folder laid out as `neusight/ops`, `neusight/steps`, `mlpredict`, and what
@@ -150,8 +124,8 @@ pub(crate) fn read(dir: &Path, collected: &[PathBuf], catalog: &Catalog) -> Resu
 
 /// Trains everything. Finished parts are kept in `out/unfinished` until [`finish`].
 pub(crate) fn train(data: &Data, out: &Path, seed: u64, catalog: &Catalog) -> Result<Trained, CliError> {
-    let judged = (0..data.set.gpus.len()).filter(|&gpu| data.set.is_judged(gpu));
-    let folds: Vec<Option<usize>> = judged.map(Some).chain([None]).collect();
+    let evaluated = (0..data.set.gpus.len()).filter(|&gpu| data.set.is_evaluated(gpu));
+    let folds: Vec<Option<usize>> = evaluated.map(Some).chain([None]).collect();
     let parts = unfinished(out);
     std::fs::create_dir_all(&parts).map_err(|source| StoreError::Write { path: parts.clone(), source })?;
     let mut progress = Progress::new("training");
@@ -225,36 +199,14 @@ pub(crate) fn finish(data: &Data, trained: &Trained, out: &Path, seed: u64) -> R
     Ok(size)
 }
 
-/// The models in a folder that [`finish`] wrote, by the GPU they did not see.
-pub(crate) fn judges(dir: &Path) -> Result<Judges, CliError> {
-    let mut judges = Judges { shipped: open(&dir.join(WEIGHTS))?, without: BTreeMap::new() };
-    let folder = dir.join("without");
-    if !folder.is_dir() {
-        return Ok(judges);
-    }
-    for entry in std::fs::read_dir(&folder).map_err(|error| StoreError::read(&folder, error))? {
-        let path = entry.map_err(|error| StoreError::read(&folder, error))?.path();
-        let Some(slug) = path.file_stem().and_then(|stem| GpuSlug::new(stem.to_string_lossy()).ok()) else { continue };
-        if let Some(models) = open(&path)? {
-            judges.without.insert(slug, models);
-        }
-    }
-    Ok(judges)
-}
-
-fn open(path: &Path) -> Result<Option<Arc<Models>>, CliError> {
-    let Some(bytes) = store::there(store::read(path, Limit::WEIGHTS))? else { return Ok(None) };
-    Ok(Some(Arc::new(Models::from_bytes(&bytes).map_err(|error| StoreError::content(path, error))?)))
-}
-
 /// Models of a folder of data, trained for the occasion.
-pub(crate) fn trained(dir: &Path, catalog: &Catalog) -> Result<Judges, CliError> {
+pub(crate) fn trained(dir: &Path, catalog: &Catalog) -> Result<ModelsByGpu, CliError> {
     let data = read(dir, &[], catalog)?;
     let place = tempfile::tempdir()?;
     let trained = train(&data, place.path(), 1, catalog)?;
     let slugs = data.set.gpus.iter().map(|gpu| gpu.slug.clone());
     let without = slugs.zip(trained.without).filter_map(|(slug, models)| Some((slug, Arc::new(models?)))).collect();
-    Ok(Judges { shipped: Some(Arc::new(trained.all)), without })
+    Ok(ModelsByGpu { shipped: Some(Arc::new(trained.all)), without })
 }
 
 pub(crate) fn run(
@@ -267,7 +219,7 @@ pub(crate) fn run(
     let data = read(dir, collected, catalog)?;
     let trained = train(&data, to, seed, catalog)?;
     let size = finish(&data, &trained, to, seed)?;
-    let card = card(dir, &data, seed, size, &judges(to)?, catalog)?;
+    let card = card(dir, &data, seed, size, &ModelsByGpu::open(to)?, catalog)?;
     store::save_atomically(&to.join(CARD), &card, true)?;
     writeln!(
         out,
@@ -286,7 +238,7 @@ fn card(
     data: &Data,
     seed: u64,
     size: u64,
-    judges: &Judges,
+    models: &ModelsByGpu,
     catalog: &Catalog,
 ) -> Result<Vec<u8>, CliError> {
     let mut text = Vec::new();
@@ -301,9 +253,9 @@ fn card(
     )?;
     writeln!(
         text,
-        "time = launch + bound / (use · board). `bound` is the time at the rates that the GPU sustains by\n\
+        "time = launch + bound / (use · gpu). `bound` is the time at the rates that the GPU sustains by\n\
          rule (`src/predict/rate.rs`), `use` a bounded answer of four small networks to scale-free features\n\
-         (`src/predict/features.rs`), `board` what is peculiar to a measured GPU. FP32, forward.\n"
+         (`src/predict/features.rs`), `gpu` what is peculiar to a measured GPU. FP32, forward.\n"
     )?;
     writeln!(text, "| model | rows | GPUs |\n| --- | ---: | --- |")?;
     for (model, rows) in &data.set.rows {
@@ -319,11 +271,11 @@ fn card(
            the catalog and wider ranges.\n\
          - Convolutions: 3 × 3 on five GPUs by kernel times; other sizes only from one program's host times.\n\
          - Backward products and convolutions are taken to run as forward ones of their shapes do.\n\
-         - What heat does to a board is its own: a P4's matrix products ran at 1.0 TFLOP/s on one occasion and\n  \
+         - What heat does to a GPU is its own: a P4's matrix products ran at 1.0 TFLOP/s on one occasion and\n  \
            at 4.5 on another, its steps at 2.1.\n\
          - The sizes of the networks were chosen by the errors below.\n\n## Errors\n"
     )?;
-    crate::evaluate::write_card(dir, catalog, judges, &mut text)?;
+    card::write(dir, catalog, models, &mut text)?;
     writeln!(text, "\n## Data\n\nAll files together: SHA-256 `{}`.\n\n| file | SHA-256 |\n| --- | --- |", data.hash)?;
     for (name, hash) in &data.files {
         writeln!(text, "| {name} | `{hash}` |")?;

@@ -8,7 +8,7 @@ use habitat_tui::units::{GpuSlug, Micros};
 use serde::Serialize;
 
 use super::super::tally::{Evaluation, percent};
-use super::Judged;
+use super::Evaluated;
 
 /// Below this difference in measured times either GPU will do.
 const CLOSE: f64 = 0.05;
@@ -29,9 +29,9 @@ struct FasterRow {
 }
 
 /// For every step and every two GPUs it was measured on: is the faster one named?
-pub(super) fn faster(judged: &[Judged], left_out: &str) -> Evaluation {
+pub(super) fn faster(evaluated: &[Evaluated], left_out: &str) -> Evaluation {
     let mut rows = Vec::new();
-    for method in methods(judged) {
+    for method in methods(evaluated) {
         let mut row = FasterRow {
             method,
             pairs: 0,
@@ -41,8 +41,8 @@ pub(super) fn faster(judged: &[Judged], left_out: &str) -> Evaluation {
             clear_right: 0,
             mean_excess: 0.0,
         };
-        for (index, a) in judged.iter().enumerate() {
-            for b in judged[index + 1..].iter().filter(|b| b.name == a.name && b.gpu != a.gpu) {
+        for (index, a) in evaluated.iter().enumerate() {
+            for b in evaluated[index + 1..].iter().filter(|b| b.name == a.name && b.gpu != a.gpu) {
                 let (Some(at_a), Some(at_b)) = (a.predicted.get(method), b.predicted.get(method)) else { continue };
                 let chosen = if at_a.get() <= at_b.get() { a } else { b };
                 let excess = chosen.measured / a.measured.min(b.measured) - 1.0;
@@ -100,16 +100,16 @@ struct QueueRow {
 
 /// For every two GPUs the steps measured on both as a queue, one of each: shared out so that
 /// both are done as early as possible by the predicted times.
-pub(super) fn queue(judged: &[Judged], left_out: &str) -> Evaluation {
-    let gpus: Vec<&GpuSlug> = judged.iter().map(|step| &step.gpu).collect::<BTreeSet<_>>().into_iter().collect();
+pub(super) fn queue(evaluated: &[Evaluated], left_out: &str) -> Evaluation {
+    let gpus: Vec<&GpuSlug> = evaluated.iter().map(|step| &step.gpu).collect::<BTreeSet<_>>().into_iter().collect();
     let mut rows: Vec<QueueRow> = Vec::new();
     for (index, a) in gpus.iter().enumerate() {
         for b in &gpus[index + 1..] {
-            let of = |gpu: &GpuSlug| -> BTreeMap<&str, &Judged> {
-                judged.iter().filter(|step| step.gpu == *gpu).map(|step| (step.name.as_str(), step)).collect()
+            let of = |gpu: &GpuSlug| -> BTreeMap<&str, &Evaluated> {
+                evaluated.iter().filter(|step| step.gpu == *gpu).map(|step| (step.name.as_str(), step)).collect()
             };
             let (on_a, on_b) = (of(a), of(b));
-            let mut both: Vec<(&Judged, &Judged)> =
+            let mut both: Vec<(&Evaluated, &Evaluated)> =
                 on_a.iter().filter_map(|(name, a)| Some((*a, *on_b.get(name)?))).collect();
             both.truncate(MOST);
             if both.len() < 3 {
@@ -117,7 +117,7 @@ pub(super) fn queue(judged: &[Judged], left_out: &str) -> Evaluation {
             }
             let measured: Vec<[Micros; 2]> = both.iter().map(|(a, b)| [a.measured, b.measured]).collect();
             let best = makespan(&measured, share_out(&measured));
-            for method in methods(judged) {
+            for method in methods(evaluated) {
                 let times: Option<Vec<[Micros; 2]>> =
                     both.iter().map(|(a, b)| Some([*a.predicted.get(method)?, *b.predicted.get(method)?])).collect();
                 let Some(times) = times else { continue };
@@ -134,7 +134,7 @@ pub(super) fn queue(judged: &[Judged], left_out: &str) -> Evaluation {
         }
     }
     let pairs = rows.iter().map(|row| &row.gpus).collect::<BTreeSet<_>>().len();
-    let notes = methods(judged)
+    let notes = methods(evaluated)
         .into_iter()
         .filter_map(|method| {
             let own: Vec<f64> = rows.iter().filter(|row| row.method == method).map(|row| row.excess).collect();
@@ -190,8 +190,8 @@ fn makespan(times: &[[Micros; 2]], sharing: u32) -> Micros {
     done[0].max(done[1])
 }
 
-fn methods(judged: &[Judged]) -> Vec<&'static str> {
-    judged.iter().flat_map(|step| step.predicted.keys().copied()).collect::<BTreeSet<_>>().into_iter().collect()
+fn methods(evaluated: &[Evaluated]) -> Vec<&'static str> {
+    evaluated.iter().flat_map(|step| step.predicted.keys().copied()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]
@@ -214,15 +214,15 @@ mod tests {
 
     #[test]
     fn the_faster_gpu_is_counted() {
-        let step = |gpu: &str, measured: f64, predicted: f64| Judged {
+        let step = |gpu: &str, measured: f64, predicted: f64| Evaluated {
             gpu: GpuSlug::new(gpu).unwrap(),
             name: "step".to_owned(),
             measured: Micros::new(measured).unwrap(),
             predicted: BTreeMap::from([("kernel-wise", Micros::new(predicted).unwrap())]),
         };
-        let judged = [step("a", 1.0, 1.0), step("b", 2.0, 1.5), step("c", 4.0, 1.2)];
+        let evaluated = [step("a", 1.0, 1.0), step("b", 2.0, 1.5), step("c", 4.0, 1.2)];
         let mut found = Vec::new();
-        super::super::super::tally::print(&[faster(&judged, "")], true, &mut found).unwrap();
+        super::super::super::tally::print(&[faster(&evaluated, "")], true, &mut found).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&found).unwrap();
         // a before b and c is right; c before b is not, and takes twice as long.
         assert_eq!((json["rows"][0]["pairs"].as_u64(), json["rows"][0]["right"].as_u64()), (Some(3), Some(2)));
