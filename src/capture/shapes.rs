@@ -23,7 +23,7 @@ const VERSION: u32 = 1;
 /// The script that is started.
 const START: &str = "start.py";
 /// What it is made of; the first is the script.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     (START, include_str!("../../profiler/shapes/start.py")),
     ("habitat_shapes/__init__.py", include_str!("../../profiler/shapes/habitat_shapes/__init__.py")),
     ("habitat_shapes/as_on_gpu.py", include_str!("../../profiler/shapes/habitat_shapes/as_on_gpu.py")),
@@ -32,6 +32,7 @@ const FILES: [(&str, &str); 8] = [
     ("habitat_shapes/memory.py", include_str!("../../profiler/shapes/habitat_shapes/memory.py")),
     ("habitat_shapes/recorder.py", include_str!("../../profiler/shapes/habitat_shapes/recorder.py")),
     ("habitat_shapes/recurrent.py", include_str!("../../profiler/shapes/habitat_shapes/recurrent.py")),
+    ("habitat_shapes/values.py", include_str!("../../profiler/shapes/habitat_shapes/values.py")),
 ];
 /// How often the end is looked for.
 const LOOK: Duration = Duration::from_millis(20);

@@ -23,6 +23,7 @@ trials! {
         inference_and_functions_that_make_the_step,
         attention_is_the_gpus,
         recurrent_layers_are_one_call,
+        small_tensors_have_values_while_a_model_is_built,
         a_trace_by_shapes_has_the_products_of_a_real_step,
         what_cannot_be_traced_is_told_with_the_users_own_lines,
         a_model_whose_shapes_do_not_fit_is_shown_in_five_lines,
@@ -263,6 +264,13 @@ fn recurrent_layers_are_one_call(python: &str) {
     let work = habitat_tui::op::StepWork::of(&profile);
     assert_eq!(work.forward.get(), 2.0 * 5.0 * 3.0 * 4.0 * 16.0 * (8.0 + 16.0 + 16.0 + 16.0));
     assert_eq!(work.backward.get(), 2.0 * work.forward.get());
+}
+
+/// Three layers of 24, 32, 48 and 64 features, which the model reads back from a tensor.
+fn small_tensors_have_values_while_a_model_is_built(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:values", &[]);
+    assert_eq!(profile.workload.parameter_count, Some(24 * 32 + 32 + 32 * 48 + 48 + 48 * 64 + 64));
+    assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
 }
 
 /// Products and convolutions by phase and shapes, with their counts.

@@ -10,10 +10,11 @@ import contextlib
 import re
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
-from . import recurrent
+from . import recurrent, values
 from .failure import RebuildsEachStep, TrainsAtImport
 from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 
@@ -211,7 +212,7 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         step = self.step
         if step.stage != "step":
-            return self.answer(func, args, kwargs)
+            return self.build(func, args, kwargs)
         phase = step.phase()
         # Module and phase are those of the call; what it is made of is not the user's.
         with torch._C.DisableTorchFunction():
@@ -224,6 +225,33 @@ class Recorder(TorchDispatchMode):
             self.calls += 1
             if not view:
                 self.keep(func, phase, args, kwargs, out)
+        return out
+
+    def build(self, func, args, kwargs):
+        """A call while a model is built, with the values of small tensors."""
+        is_read = func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)
+        try:
+            out = self.answer(func, args, kwargs) if not is_read else None
+        except Exception as error:
+            if type(error).__name__ != "DynamicOutputShapeException":
+                raise
+            # How large the result is depends on the values.
+            real = values.computed(func, args, kwargs)
+            if real is None:
+                raise
+            self.step.refused = None
+            mode = next(value.fake_mode for value in flat(args) if isinstance(value, FakeTensor))
+            out = tree_map(lambda value: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value, real)
+            values.keep(out, real)
+            return out
+        if is_read:
+            real = values.computed(func, args, kwargs)
+            return self.answer(func, args, kwargs) if real is None else real
+        real = values.computed(func, args, kwargs) if values.is_small(out) else None
+        if real is None:
+            values.forget(func, args, kwargs)
+        else:
+            values.keep(out, real)
         return out
 
     def answer(self, func, args, kwargs):

@@ -1,0 +1,62 @@
+"""Values of small tensors while a model is built.
+
+A fake tensor has a shape and no values, but some models read values back to build themselves:
+rates of layers from `linspace(...).item()`, widths from `unique`. What is made of small tensors
+with known values is computed for real beside the fake call, and kept on the fake tensor.
+"""
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._pytree import tree_flatten, tree_map
+
+# Elements of the largest tensor whose values are kept.
+MOST = 4096
+# Where a fake tensor keeps its values.
+KEPT = "_habitat_values"
+# What makes tensors without a value.
+UNSET = ("empty", "new_empty", "resize")
+
+
+def of(tensor):
+    """The real tensor of the same values; None where they are not known."""
+    if not isinstance(tensor, FakeTensor):
+        return tensor if isinstance(tensor, torch.Tensor) and tensor.numel() <= MOST else None
+    kept = getattr(tensor, KEPT, None)
+    # What was resized or filled behind our back is another tensor.
+    return kept if kept is not None and kept.shape == tensor.shape else None
+
+
+def computed(func, args, kwargs):
+    """The call on real tensors; None where a value is not known or a tensor is large."""
+    if func.__name__.startswith(UNSET):
+        return None
+    given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
+    if any(of(value) is None for value in given):
+        return None
+    real = lambda value: of(value) if isinstance(value, torch.Tensor) else value
+    args, kwargs = tree_map(real, args), tree_map(real, kwargs)
+    with no_dispatch():
+        return func(*args, **kwargs)
+
+
+def is_small(out):
+    tensors = [value for value in tree_flatten(out)[0] if isinstance(value, torch.Tensor)]
+    return 0 < len(tensors) and sum(value.numel() for value in tensors) <= MOST
+
+
+def keep(out, real):
+    """Keeps the values of a call's results on them."""
+    for fake, value in zip(tree_flatten(out)[0], tree_flatten(real)[0]):
+        if isinstance(fake, FakeTensor) and isinstance(value, torch.Tensor):
+            setattr(fake, KEPT, value)
+
+
+def forget(func, args, kwargs):
+    """Forgets what a call writes to, where what it writes is not known."""
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written = args[place] if place < len(args) else kwargs.get(argument.name)
+            for value in tree_flatten(written)[0]:
+                if isinstance(value, FakeTensor):
+                    setattr(value, KEPT, None)
