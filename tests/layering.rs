@@ -332,7 +332,7 @@ fn everything_is_printed_in_one_place() {
 /// Methods that read a name letter by letter.
 const LOOKS: [&str; 7] = ["contains", "starts_with", "ends_with", "strip_prefix", "strip_suffix", "split", "rsplit"];
 /// What gives the name of an operator.
-const NAMES: [&str; 3] = ["operation.name", "call.name", "description.name"];
+const NAMES: [&str; 4] = ["operation.name", "call.name", "description.name", "trace.name("];
 
 /// Lines that look at the name of an operator: by itself, under another name given to it before in
 /// the same function, or by what such names begin with.
@@ -375,6 +375,9 @@ fn looks_at_names(source: &Source) -> Vec<String> {
 fn only_op_looks_at_names_of_operators() {
     let elsewhere = [
         ("predict/suggest.rs", "writes the names of operators to measure"),
+        ("profile/builder/nest.rs", "reads the names of modules and of the data loader's ranges"),
+        ("profile/builder/samples.rs", "reads the names of the data loader's ranges"),
+        ("profile/builder/update.rs", "reads the names of optimizers"),
         ("trace/xplane/hlo.rs", "writes instructions of XLA under names of PyTorch"),
         ("store/collected.rs", "writes the names of a table's rows"),
         ("store/operator_tables.rs", "writes the names of a table's rows, and reads its own"),
