@@ -12,14 +12,13 @@ use std::time::{Duration, Instant};
 use super::env::folder;
 use super::error::CliError;
 use super::gpu;
-use super::input::resolve;
+use super::input::{import_options, resolve};
 use super::output::{check_writable, job_name, print_json, unused_profile};
 use crate::capture::assemble;
 use crate::capture::on_demand::roles::Wanted;
 use crate::capture::on_demand::{self, AttachError, AttachEvent, AttachOptions, Attached, FOLDER_VARIABLE};
 use crate::catalog::Catalog;
 use crate::profile::DeviceInfo;
-use crate::profile::import::ImportOptions;
 use crate::settings::args::AttachArgs;
 use crate::store::{self, Limit, Paths};
 use crate::terminal;
@@ -108,18 +107,7 @@ fn made(
     let name = job_name(&command);
     let output = args.output.clone().unwrap_or_else(|| unused_profile(&name));
     let find = |device: &DeviceInfo| resolve(device, catalog);
-    let workload = &args.workload;
-    let options = ImportOptions {
-        workload: workload.name.clone().unwrap_or(name),
-        mode: workload.mode,
-        batch_size: workload.batch_size,
-        sequence_length: workload.sequence_length,
-        precision: workload.precision,
-        parameter_count: workload.parameters,
-        origin,
-        resolve_gpu: Some(&find),
-        ..ImportOptions::default()
-    };
+    let options = import_options(&args.workload, name, origin, &find);
     let recording = attached.recording();
     let mut assembled = assemble::profile(&recording, Path::new("/"), &options).inspect_err(|_| {
         if kept.is_none() && !args.quiet {

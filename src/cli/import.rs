@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::error::CliError;
-use super::input::{self, resolve, workload_name};
+use super::input::{self, import_options, resolve, workload_name};
 use super::output::{check_new, print_json, save_profile};
 use super::{gpu, hints};
 use crate::profile::import::{self, Import, ImportOptions};
@@ -62,20 +62,11 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
     let formats = formats(&args.traces, &kinds)?;
     let find = |device: &DeviceInfo| resolve(device, &catalog);
     let options = ImportOptions {
-        workload: given.name.clone().unwrap_or_else(|| workload_name(&args.traces[0])),
-        mode: given.mode,
-        batch_size: given.batch_size,
-        model: None,
-        sequence_length: given.sequence_length,
-        precision: given.precision,
-        parameter_count: given.parameters,
-        origin,
-        resolve_gpu: Some(&find),
         max_steps: args.max_steps,
         shapes_only: args.shapes_only,
-        max_records: None,
         step_range: args.step_range.clone(),
         device: args.device,
+        ..import_options(given, workload_name(&args.traces[0]), origin, &find)
     };
     let import = recordings(args, &formats, &options)?;
     store::save_atomically(&args.output, &import.profile.to_json()?, args.force)?;

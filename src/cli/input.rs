@@ -10,7 +10,7 @@ use crate::profile::import::{self, Import, ImportOptions};
 use crate::profile::op_list::from_op_list;
 use crate::profile::{DeviceInfo, Profile, Warning};
 use crate::report::format;
-use crate::settings::args::InputArgs;
+use crate::settings::args::{InputArgs, WorkloadArgs};
 use crate::store::nsys::Export;
 use crate::store::{self, Kind, Limit, StoreError, bundled, kind};
 use crate::terminal;
@@ -110,6 +110,26 @@ pub(super) fn op_list(path: &Path) -> Result<Profile, CliError> {
     let profile = from_op_list(&json, &workload_name(path))
         .map_err(|source| StoreError::Profile { path: path.to_owned(), source })?;
     Ok(profile)
+}
+
+/// How to import a recording with what was typed of its workload; `name` is for one without.
+pub(super) fn import_options<'a>(
+    given: &WorkloadArgs,
+    name: String,
+    origin: Option<GpuSlug>,
+    resolve_gpu: &'a (dyn Fn(&DeviceInfo) -> Option<GpuSlug> + Sync),
+) -> ImportOptions<'a> {
+    ImportOptions {
+        workload: given.name.clone().unwrap_or(name),
+        mode: given.mode,
+        batch_size: given.batch_size,
+        sequence_length: given.sequence_length,
+        precision: given.precision,
+        parameter_count: given.parameters,
+        origin,
+        resolve_gpu: Some(resolve_gpu),
+        ..ImportOptions::default()
+    }
 }
 
 /// Imports one recording, of whatever format.

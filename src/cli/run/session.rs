@@ -12,7 +12,7 @@ use crate::capture::{self, Asked, Finished, JobOptions, Private, Recording, Reco
 use crate::catalog::Catalog;
 use crate::cli::error::CliError;
 use crate::cli::gpu;
-use crate::cli::input::resolve;
+use crate::cli::input::{import_options, resolve};
 use crate::cli::output::{check_writable, job_name, unused_profile};
 use crate::profile::DeviceInfo;
 use crate::profile::import::ImportOptions;
@@ -155,17 +155,10 @@ impl Session {
     /// Makes a profile and writes it; `replace` says whether over a file that is there.
     pub(super) fn write(&self, recording: &Recording, folder: &Path, replace: bool) -> Result<Assembled, CliError> {
         let find = |device: &DeviceInfo| resolve(device, &self.catalog);
+        let given = &self.args.workload;
         let options = ImportOptions {
-            workload: self.name.clone(),
-            mode: self.args.workload.mode,
-            batch_size: self.args.workload.batch_size,
-            sequence_length: self.args.workload.sequence_length,
-            precision: self.args.workload.precision,
-            parameter_count: self.args.workload.parameters,
-            origin: self.origin.clone(),
-            resolve_gpu: Some(&find),
             step_range: self.args.step_range.clone(),
-            ..ImportOptions::default()
+            ..import_options(given, self.name.clone(), self.origin.clone(), &find)
         };
         let assembled = assemble::profile(recording, folder, &options)?;
         store::save_atomically(&self.output, &assembled.profile.to_json()?, replace)?;

@@ -121,7 +121,7 @@ pub struct BlackBoxArgs {
     /// The side of square pictures between those of the two.
     #[arg(long, value_name = "N", help_heading = "Black box", requires_all = ["up_to", "pixels"], value_parser = values::whole)]
     pub at_pixels: Option<u64>,
-    /// The sides of square pictures of the two black boxes, which do not tell it.
+    /// The sides of square pictures of the two black boxes, which do not hold it.
     #[arg(long, value_name = "SMALL,LARGE", help_heading = "Black box", requires = "at_pixels", value_delimiter = ',', value_parser = values::whole)]
     pub pixels: Vec<u64>,
 }

@@ -18,7 +18,7 @@ pub struct CalibrateArgs {
     /// The GPU's number, as CUDA counts.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: u32,
-    /// The catalog's entry for it, in place of the one told by the driver's name.
+    /// The catalog's entry for it, in place of the one that the driver's name gives.
     #[arg(long, value_name = "GPU")]
     pub gpu: Option<String>,
     /// Write there, not among the user's catalog files (where predictions find it).
@@ -63,7 +63,7 @@ pub struct CollectArgs {
     /// The GPU's number, as PyTorch counts.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device_number: u32,
-    /// The catalog's entry for the GPU, in place of the one told by its name.
+    /// The catalog's entry for the GPU, in place of the one that its name gives.
     #[arg(long, value_name = "GPU")]
     pub gpu: Option<String>,
     /// What to run on; cpu is a check of the program, whose rows no model is trained on.

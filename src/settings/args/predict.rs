@@ -75,7 +75,7 @@ pub struct BatchesArgs {
     /// GPUs (the one the profiles were recorded on without it).
     #[arg(long = "to", value_name = "GPU", value_delimiter = ',')]
     pub to: Vec<String>,
-    /// The lines of the families of operators too.
+    /// The linear models of the families of operators too.
     #[arg(long)]
     pub families: bool,
     /// What is known of the recorded steps.

@@ -72,7 +72,7 @@ pub struct AttachArgs {
     #[arg(long)]
     pub force: bool,
     /// Steps to record (calls of `Optimizer.step`, one more than that, since the first one
-    /// only tells where a step ends).
+    /// only marks where a step ends).
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Recording")]
     pub window: u32,
     /// Leave the shapes of the operators' inputs out; predictions need them.

@@ -46,7 +46,7 @@ pub struct RunArgs {
     pub all_ranks: bool,
     /// Run the job briefly at each of these batch sizes (16,32,64), put where the command has
     /// {batch}, and record every one. There are no screens: the jobs have the terminal, and a
-    /// line tells how each went. The number is taken for the samples of a step.
+    /// line shows how each went. The number is taken for the samples of a step.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::batch_size, help_heading = "Job")]
     pub batches: Vec<u64>,
     /// Record the kernels of any CUDA program (Linux), by time and without operators: for
@@ -60,7 +60,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = length, requires = "cupti", help_heading = "CUDA programs")]
     pub for_seconds: f64,
     /// NVTX ranges of this name are the steps (numbers at its end aside), in place of ranges
-    /// that say step, iteration or batch, and of what repeats.
+    /// named step, iteration or batch, and of what repeats.
     #[arg(long, value_name = "NAME", requires = "cupti", help_heading = "CUDA programs")]
     pub step_range: Option<String>,
     /// End the job once enough is recorded (20 steps beside the windows).
