@@ -49,7 +49,7 @@ pub enum CliError {
         error: Box<Self>,
     },
     /// An error with the commands to choose from.
-    #[error("{error}{}", .commands.iter().map(|command| format!("\n  {command}")).collect::<String>())]
+    #[error("{error}{}", .commands.iter().flat_map(|command| ["\n  ", command.as_str()]).collect::<String>())]
     Choose {
         /// What is wrong.
         error: Box<Self>,

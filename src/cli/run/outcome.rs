@@ -42,7 +42,8 @@ impl Who {
             Self::Recorded => "ended as soon as it was recorded".to_owned(),
             Self::Passed(signal) => format!("ended by {}, sent to habitat-tui and passed on", signal_name(signal)),
             Self::Outside(9) => {
-                "killed by SIGKILL, not by habitat-tui (out of memory? `dmesg` or the container's log shows it)".to_owned()
+                "killed by SIGKILL, not by habitat-tui (out of memory? `dmesg` or the container's log shows it)"
+                    .to_owned()
             }
             Self::Outside(signal) => format!("ended by {}, not by habitat-tui", signal_name(signal)),
         }
