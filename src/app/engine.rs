@@ -2,8 +2,10 @@
 //! file and solves nothing, and tests pass fixed answers.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::app::msg::{Effect, Msg};
 use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
@@ -65,5 +67,57 @@ pub struct Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Engine")
+    }
+}
+
+impl Engine {
+    /// Carries out an effect that computes or writes a file: the message that answers it. `None`
+    /// for the others, which are the terminal's. A panic is a failed computation.
+    pub fn answer(&self, effect: &Effect) -> Option<Msg> {
+        Some(match effect {
+            Effect::Predict { generation, profile, method } => {
+                let result = guarded(|| (self.predict)(profile, *method)).map(Arc::new);
+                Msg::Predicted { generation: *generation, result }
+            }
+            Effect::Compare { generation, profile, gpu, method } => {
+                let result = guarded(|| (self.compare)(profile, gpu, *method)).map(Arc::new);
+                Msg::Compared { generation: *generation, result }
+            }
+            Effect::Batches { generation, profile, gpu, method } => {
+                let result = guarded(|| (self.batches)(profile, gpu, *method)).map(Arc::new);
+                Msg::Swept { generation: *generation, result }
+            }
+            Effect::Solve { generation, predictions, goal } => {
+                let result = guarded(|| (self.plan)(predictions, goal));
+                Msg::Planned { generation: *generation, result }
+            }
+            Effect::Save { plan, predictions, path, overwrite } => {
+                let text = guarded(|| (self.export)(plan, predictions));
+                let saved = text.and_then(|text| guarded(|| Ok((self.save)(path, &text, *overwrite))));
+                Msg::Saved(saved.unwrap_or_else(SaveOutcome::Failed))
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(format!("the program has a fault ({text}); please report it, your data is untouched"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guarded;
+
+    #[test]
+    #[expect(clippy::panic, reason = "what is tested")]
+    fn a_panic_is_a_failed_computation() {
+        assert_eq!(guarded(|| Ok(1)), Ok(1));
+        let failed = guarded(|| -> Result<(), String> { panic!("no {}", "way") });
+        assert!(failed.unwrap_err().contains("the program has a fault (no way)"));
     }
 }

@@ -156,7 +156,7 @@ pub fn table(comparison: &Comparison) -> Table {
         Column::number("low–high", ""),
         Column::number("", "step_time_us_low"),
         Column::number("", "step_time_us_high"),
-        Column::text("error found", ""),
+        Column::text("mean error", ""),
         Column::number("", "validated_error"),
         Column::number("", "validated_steps"),
         Column::text("", "validated_on"),

@@ -16,10 +16,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::paint::Memory;
 use super::terminal::{self, Screen};
 use super::{clipboard, input, view};
-use crate::app::{App, Effect, Engine, Msg, SaveOutcome};
+use crate::app::{App, Effect, Engine, Msg};
 use crate::live;
-use crate::plan::Goal;
-use crate::predict::Predictions;
 
 /// Messages taken in before the next picture, at most.
 const BURST: usize = 256;
@@ -34,9 +32,6 @@ pub(super) struct Line {
     pub(super) is_done: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// A planning request that waits for the running one.
-type Waiting = (u64, Arc<Predictions>, Box<Goal>);
-
 struct Runner {
     app: App,
     engine: Engine,
@@ -44,7 +39,7 @@ struct Runner {
     sender: UnboundedSender<Msg>,
     /// One plan is solved at a time; of the requests that come meanwhile the newest waits.
     solving: bool,
-    waiting: Option<Waiting>,
+    waiting: Option<Effect>,
     leave: bool,
     redraw: bool,
     suspend: bool,
@@ -185,8 +180,8 @@ impl Runner {
     fn handle(&mut self, msg: Msg) {
         if matches!(msg, Msg::Planned { .. }) {
             self.solving = false;
-            if let Some((generation, predictions, goal)) = self.waiting.take() {
-                self.solve(generation, predictions, goal);
+            if let Some(newest) = self.waiting.take() {
+                self.execute(newest);
             }
         }
         for effect in self.app.update(msg) {
@@ -196,37 +191,13 @@ impl Runner {
 
     fn execute(&mut self, effect: Effect) {
         match effect {
-            Effect::Predict { generation, profile, method } => {
-                let predict = self.engine.predict.clone();
-                self.work(
-                    move || predict(&profile, method).map(Arc::new),
-                    move |result| Msg::Predicted { generation, result: result.and_then(|result| result) },
-                );
+            Effect::Solve { .. } if self.solving => self.waiting = Some(effect),
+            Effect::Solve { .. } => {
+                self.solving = true;
+                self.work(effect);
             }
-            Effect::Compare { generation, profile, gpu, method } => {
-                let compare = self.engine.compare.clone();
-                self.work(
-                    move || compare(&profile, &gpu, method).map(Arc::new),
-                    move |result| Msg::Compared { generation, result: result.and_then(|result| result) },
-                );
-            }
-            Effect::Batches { generation, profile, gpu, method } => {
-                let batches = self.engine.batches.clone();
-                self.work(
-                    move || batches(&profile, &gpu, method).map(Arc::new),
-                    move |result| Msg::Swept { generation, result: result.and_then(|result| result) },
-                );
-            }
-            Effect::Solve { generation, predictions, goal } => self.solve(generation, predictions, goal),
-            Effect::Save { plan, predictions, path, overwrite } => {
-                let Engine { export, save, .. } = self.engine.clone();
-                self.work(
-                    move || match export(&plan, &predictions) {
-                        Ok(text) => save(&path, &text, overwrite),
-                        Err(why) => SaveOutcome::Failed(why),
-                    },
-                    |result| Msg::Saved(result.unwrap_or_else(SaveOutcome::Failed)),
-                );
+            Effect::Predict { .. } | Effect::Compare { .. } | Effect::Batches { .. } | Effect::Save { .. } => {
+                self.work(effect);
             }
             Effect::Copy { text, what } => {
                 let copied = clipboard::copy(&mut stdout(), &text);
@@ -249,32 +220,14 @@ impl Runner {
         }
     }
 
-    fn solve(&mut self, generation: u64, predictions: Arc<Predictions>, goal: Box<Goal>) {
-        if self.solving {
-            self.waiting = Some((generation, predictions, goal));
-            return;
-        }
-        self.solving = true;
-        let plan = self.engine.plan.clone();
-        self.work(
-            move || plan(&predictions, &goal),
-            move |result| Msg::Planned { generation, result: result.and_then(|result| result) },
-        );
-    }
-
-    /// Runs `job` on a worker thread and sends what `answer` makes of its result; a panic
-    /// is a failed job.
-    fn work<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> T + Send + 'static,
-        answer: impl FnOnce(Result<T, String>) -> Msg + Send + 'static,
-    ) {
-        let sender = self.sender.clone();
-        tokio::spawn(async move {
-            let result = tokio::task::spawn_blocking(job).await.map_err(|error| {
-                format!("the program has a fault ({error}); please report it, your data is untouched")
-            });
-            let _ = sender.send(answer(result));
+    /// Computes on a worker thread.
+    fn work(&self, effect: Effect) {
+        let (engine, sender) = (self.engine.clone(), self.sender.clone());
+        tokio::task::spawn_blocking(move || {
+            if let Some(answer) = engine.answer(&effect) {
+                // Nobody waits for it once the loop has ended.
+                let _ = sender.send(answer);
+            }
         });
     }
 }

@@ -1,7 +1,6 @@
 //! A picture of the program without a terminal: the cells as SVG.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
@@ -50,28 +49,10 @@ pub fn draw(app: &App, size: (u16, u16)) -> Buffer {
 fn settle(app: &mut App, launch: &Launch, msg: Msg) {
     let mut waiting = vec![msg];
     while let Some(msg) = waiting.pop() {
-        for effect in app.update(msg) {
-            match effect {
-                Effect::Predict { generation, profile, method } => {
-                    let result = (launch.engine.predict)(&profile, method).map(Arc::new);
-                    waiting.push(Msg::Predicted { generation, result });
-                }
-                Effect::Compare { generation, profile, gpu, method } => {
-                    let result = (launch.engine.compare)(&profile, &gpu, method).map(Arc::new);
-                    waiting.push(Msg::Compared { generation, result });
-                }
-                Effect::Batches { generation, profile, gpu, method } => {
-                    let result = (launch.engine.batches)(&profile, &gpu, method).map(Arc::new);
-                    waiting.push(Msg::Swept { generation, result });
-                }
-                Effect::Solve { generation, predictions, goal } => {
-                    let result = (launch.engine.plan)(&predictions, &goal);
-                    waiting.push(Msg::Planned { generation, result });
-                }
-                // A picture writes no files and leaves the clipboard alone.
-                _ => {}
-            }
-        }
+        // A picture writes no files.
+        let computed = |effect: &Effect| !matches!(effect, Effect::Save { .. });
+        let effects = app.update(msg).into_iter().filter(computed);
+        waiting.extend(effects.filter_map(|effect| launch.engine.answer(&effect)));
     }
 }
 

@@ -1,6 +1,8 @@
 //! Dialogs: help, palette, filter, value, methods, batch sizes, origin, export.
 
 use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
+use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use crate::action::Action;
@@ -65,11 +67,8 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
 }
 
 fn clear(painter: &mut Painter<'_>, area: Rect) {
+    Clear.render(area, painter.buffer);
     let ground = painter.style(Role::Text);
-    for y in area.y..area.bottom() {
-        painter.styled(area.x, y, area.width, &" ".repeat(area.width as usize), ratatui::style::Style::reset());
-    }
-    painter.buffer.set_style(area, ratatui::style::Style::reset());
     painter.buffer.set_style(area, ground);
 }
 
@@ -92,6 +91,19 @@ fn field(painter: &mut Painter<'_>, area: Rect, input: &Input) {
     let x = painter.text(area.x, area.y, area.width, &start, Role::Text);
     painter.cursor = Some(Position::new(x, area.y));
     painter.text(x, area.y, area.right().saturating_sub(x), &behind, Role::Text);
+}
+
+/// A line to choose from: marked where it is selected, and clickable; the style of its text.
+fn choice(painter: &mut Painter<'_>, line: Rect, index: usize, selected: usize, role: Role) -> Style {
+    painter.hit(line, Target::DialogRow(index));
+    let style = painter.style(role);
+    if index != selected {
+        return style;
+    }
+    let style = style.patch(painter.style(Role::Selection));
+    painter.buffer.set_style(line, style);
+    painter.styled(line.x, line.y, 1, painter.glyphs.marker, style);
+    style
 }
 
 fn small(painter: &mut Painter<'_>, area: Rect, title: &str, input: &Input, note: Option<(&str, Role)>, hint: &str) {
@@ -148,19 +160,12 @@ fn palette(painter: &mut Painter<'_>, area: Rect, input: &Input, selected: usize
     for (row, (index, spec)) in found.iter().enumerate().skip(offset).take(usize::from(list.height)).enumerate() {
         let line = Rect { y: list.y + row as u16, height: 1, ..list };
         let why = painter.app.unavailable(spec.action);
-        let base = painter.style(if why.is_none() { Role::Text } else { Role::Muted });
-        let chosen = index == selected;
-        let style = if chosen { base.patch(painter.style(Role::Selection)) } else { base };
-        if chosen {
-            painter.buffer.set_style(line, style);
-            painter.styled(line.x, line.y, 1, painter.glyphs.marker, style);
-        }
+        let style = choice(painter, line, index, selected, if why.is_none() { Role::Text } else { Role::Muted });
         let key = painter.app.setup.keymap.hint(spec.action);
         let text = why.map_or_else(|| spec.text.to_owned(), |why| format!("{} – {why}", spec.text));
         painter.styled(line.x + 2, line.y, line.width.saturating_sub(14), &text, style);
         let key_x = line.right().saturating_sub(key.width() as u16);
         painter.styled(key_x, line.y, 12, &key, style);
-        painter.hit(line, Target::DialogRow(index));
     }
 }
 
@@ -172,12 +177,7 @@ fn origin(painter: &mut Painter<'_>, area: Rect, candidates: &Candidates, select
     let inside = frame(painter, area, 76, rows + 7, title, "Enter chooses");
     for (row, slug) in candidates.gpus.iter().enumerate() {
         let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
-        let mut style = painter.style(Role::Text);
-        if row == selected {
-            style = style.patch(painter.style(Role::Selection));
-            painter.buffer.set_style(line, style);
-            painter.styled(line.x, line.y, 1, painter.glyphs.marker, style);
-        }
+        let style = choice(painter, line, row, selected, Role::Text);
         let gpu = app.setup.catalog.get(slug);
         let about = gpu.map_or_else(String::new, |gpu| {
             let name = clean(&gpu.name, 40);
@@ -185,7 +185,6 @@ fn origin(painter: &mut Painter<'_>, area: Rect, candidates: &Candidates, select
         });
         painter.styled(line.x + 2, line.y, 22, slug.as_str(), style);
         painter.styled(line.x + 25, line.y, line.width.saturating_sub(25), &about, style);
-        painter.hit(line, Target::DialogRow(row));
     }
     let name = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu_name.as_deref());
     let named = name.map_or_else(
@@ -205,12 +204,7 @@ fn leave(painter: &mut Painter<'_>, area: Rect, selected: usize) {
     let interrupt = painter.app.setup.keymap.hint(Action::Quit);
     for (row, leaving) in Leaving::ALL.into_iter().enumerate() {
         let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
-        let mut style = painter.style(Role::Text);
-        if row == selected {
-            style = style.patch(painter.style(Role::Selection));
-            painter.buffer.set_style(line, style);
-            painter.styled(line.x, line.y, 1, painter.glyphs.marker, style);
-        }
+        let style = choice(painter, line, row, selected, Role::Text);
         let (key, words) = leaving.words();
         let words = match leaving {
             Leaving::Stop if !interrupt.is_empty() && !followed.leaving => {
@@ -220,7 +214,6 @@ fn leave(painter: &mut Painter<'_>, area: Rect, selected: usize) {
         };
         painter.styled(line.x + 2, line.y, 5, key, style);
         painter.styled(line.x + 7, line.y, line.width.saturating_sub(7), &words, style);
-        painter.hit(line, Target::DialogRow(row));
     }
     let about = match Leaving::ALL.get(selected) {
         Some(Leaving::Leave) => {
@@ -264,7 +257,7 @@ fn batches(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug) {
     }
     let Some((sweep, on)) = app.sweep.value().and_then(|sweep| Some((sweep, sweep.gpus.first()?))) else { return };
     let columns =
-        [("", 2), ("batch", 8), ("step", 11), ("low–high", 21), ("samples/s", 11), ("memory", 11), ("how", 13)];
+        [("", 2), ("batch", 8), ("step", 11), ("low–high", 21), ("samples/s", 11), ("memory", 11), ("method", 13)];
     let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
     for (column, (name, width)) in columns.iter().enumerate() {
         painter.text(place(column), inside.y, *width, name, Role::Title);
@@ -327,7 +320,7 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
     }
     let Some(comparison) = app.comparison.value() else { return };
     let Some(on) = comparison.gpus.first() else { return };
-    let columns: [(&str, u16); 5] = [("", 2), ("method", 14), ("step", 11), ("low–high", 21), ("error found", 20)];
+    let columns: [(&str, u16); 5] = [("", 2), ("method", 14), ("step", 11), ("low–high", 21), ("mean error", 20)];
     let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
     for (column, (name, width)) in columns.iter().enumerate() {
         painter.text(place(column), inside.y, *width, name, Role::Title);
@@ -335,12 +328,7 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
     for (row, compared) in comparison.methods.iter().enumerate() {
         let line = Rect { y: inside.y + 1 + row as u16, height: 1, ..inside };
         let answer = on.answers.get(row).and_then(Option::as_ref);
-        let mut style = painter.style(if answer.is_some() { Role::Text } else { Role::Muted });
-        if row == selected {
-            style = style.patch(painter.style(Role::Selection));
-            painter.buffer.set_style(line, style);
-            painter.styled(line.x, line.y, 1, painter.glyphs.marker, style);
-        }
+        let style = choice(painter, line, row, selected, if answer.is_some() { Role::Text } else { Role::Muted });
         let mut cells = vec![compared.method.name().to_owned()];
         match answer {
             Some(answer) => cells.extend([
@@ -359,7 +347,6 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
         for (column, cell) in cells.iter().enumerate() {
             painter.styled(place(column + 1), line.y, line.right().saturating_sub(place(column + 1)), cell, style);
         }
-        painter.hit(line, Target::DialogRow(row));
     }
     let mut y = inside.y + 2 + lines;
     let mut say = |label: &str, text: &str, role: Role| {

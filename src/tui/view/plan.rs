@@ -202,7 +202,7 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) {
         };
         let unit = |value: f64| format::time(crate::units::Micros::known(value));
         let words = format!(
-            "  {share}{} · {date} · step {} {}",
+            "  {share}{} · step {} {} · {date}",
             format::price(part.price),
             unit(part.step_time_us.mid),
             plan::method_of(painter.app, part)

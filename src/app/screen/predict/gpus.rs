@@ -24,7 +24,7 @@ pub fn table(app: &App) -> Table {
         Column::figures("samples/$", 2).sorts(1),
         Column::figures("$/GPU/h", 5),
         Column::figures("memory fits", 3).sorts(2),
-        Column::words("how", 8, 1),
+        Column::words("method", 8, 1),
     ];
     let rows = shown.iter().map(|row| cells(row, scale, shortest, longest)).collect();
     Table {

@@ -47,10 +47,10 @@ pub fn table(app: &App) -> Table {
         Column::words("operation", 14, 0).sorts(2),
         Column::figures("count", 4),
         Column::figures("measured, ms", 2).sorts(1),
-        Column::figures("here, ms", 0).sorts(0),
+        Column::figures("predicted, ms", 0).sorts(0),
         Column::figures("low–high, ms", 1),
         Column::figures("speed-up", 3),
-        Column::words("how", 14, 1),
+        Column::words("method", 14, 1),
         Column::words("phase", 8, 5),
     ];
     let rows = shown
