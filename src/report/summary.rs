@@ -7,14 +7,29 @@ use super::{format, memory, plans, predictions};
 use crate::plan::{Plan, PlanStatus};
 use crate::predict::{Predictions, communicates};
 use crate::pricing::PriceBook;
-use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy};
+use crate::profile::{Profile, Workload};
 use crate::text;
 
 /// Operations listed.
 const TOP: usize = 8;
 /// Rejected offers listed, unless all are asked for.
 const REJECTED: usize = 8;
+
+/// Mode, batch size, sequence length, precision and parameters, as far as they are known.
+pub fn workload_facts(workload: &Workload) -> String {
+    let mut facts = vec![workload.mode.to_string()];
+    facts.extend(workload.batch_size.map(|batch| format!("batch {batch}")));
+    facts.extend(workload.sequence_length.map(|length| format!("sequence {length}")));
+    facts.extend(workload.precision.map(|precision| precision.to_string()));
+    facts.extend(workload.parameter_count.map(|count| format!("{} parameters", format::short_count(count as f64))));
+    facts.join(" · ")
+}
+
+/// On how many steps a measured time rests.
+pub fn steps_measured(steps: u32) -> String {
+    if steps == 1 { "1 step".to_owned() } else { format!("median of {steps} steps") }
+}
 
 /// What was recorded: workload, origin, step, phases and the longest operations.
 ///
@@ -23,12 +38,7 @@ const REJECTED: usize = 8;
 pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Result<()> {
     let workload = &profile.workload;
     writeln!(out, "{} ({label})", text::clean(&workload.name, 80))?;
-    let mut facts = vec![workload.mode.to_string()];
-    facts.extend(workload.batch_size.map(|batch| format!("batch {batch}")));
-    facts.extend(workload.sequence_length.map(|length| format!("sequence {length}")));
-    facts.extend(workload.precision.map(|precision| precision.to_string()));
-    facts.extend(workload.parameter_count.map(|count| format!("{} parameters", format::short_count(count as f64))));
-    writeln!(out, "  {}", facts.join(" · "))?;
+    writeln!(out, "  {}", workload_facts(workload))?;
     if let Some(origin) = &profile.origin {
         let name = match (&origin.gpu, origin.gpu_name.as_deref().map(|name| text::clean(name, 90))) {
             (Some(slug), Some(name)) => format!("{name} ({slug})"),
@@ -43,11 +53,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     let breakdown = Breakdown::of(profile);
     if let Some(split) = &breakdown.busy_idle {
         let samples = profile.step.as_ref().and_then(|step| step.samples);
-        let over = match samples {
-            None => String::new(),
-            Some(1) => ", 1 step".to_owned(),
-            Some(samples) => format!(", median of {samples} steps"),
-        };
+        let over = samples.map_or_else(String::new, |samples| format!(", {}", steps_measured(samples)));
         writeln!(
             out,
             "  step {} measured{over}{}; device busy {} ({})",

@@ -11,8 +11,10 @@ mod profile;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
+use crate::app::list::ListState;
 use crate::app::{App, SMALLEST, Screen};
 use crate::settings::theme::Role;
+use crate::text::clean;
 use crate::tui::paint::{Memory, Painter};
 
 /// How much room there is.
@@ -68,6 +70,11 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, memory: &mut Memo
     dialog::draw(&mut painter, area);
     painter.finish();
     painter.cursor
+}
+
+/// A title with the filter of its list.
+fn filtered(title: String, list: &ListState) -> String {
+    if list.filter.is_empty() { title } else { format!("{title} · filter {:?}", clean(&list.filter, 24)) }
 }
 
 /// Lines that one warning takes at most.

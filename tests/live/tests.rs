@@ -128,7 +128,7 @@ fn the_screens_follow_a_job_from_its_start_to_its_end() {
     let mut terminal = Terminal::run(&[], &["150", "0.02"], &[("FAKE_GPU", "1"), ("EXIT_CODE", "6")]);
     terminal.sees("5 job");
     terminal.press("2");
-    terminal.sees("Here will be the operations of the step");
+    terminal.sees("This screen will show the operations of the step");
     terminal.press("5");
     terminal.sees("steps 11–13");
     terminal.sees("recorded; the profile is fake_job-");

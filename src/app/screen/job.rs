@@ -271,7 +271,7 @@ pub fn next(app: &App, live: &Live) -> (String, Role) {
     };
     let text = match (app.is_awaiting(), live.seen.is_over() || live.leaving) {
         (true, true) => how,
-        (true, false) => format!("1 to 4 fill once a window is recorded · {how}"),
+        (true, false) => format!("screens 1 to 4 fill once a window is recorded · {how}"),
         (false, _) if live.leaving && !live.seen.is_over() => how,
         (false, _) => format!("2 operations · 3 every GPU · 4 offers · {how}"),
     };
@@ -288,7 +288,7 @@ pub fn awaited(app: &App) -> Vec<(String, Role)> {
         let remedy = live.seen.remedy.clone();
         lines.push((remedy.unwrap_or_else(|| "Nothing was recorded.".to_owned()), Role::Warning));
     } else {
-        lines.push((format!("Here will be {will}, once a window is recorded."), Role::Text));
+        lines.push((format!("This screen will show {will}, once a window is recorded."), Role::Text));
     }
     lines.push((format!("The job: {state}."), role));
     let problem = live.problem.as_ref().map(|problem| format!("No profile: {}", clean(problem, 400)));

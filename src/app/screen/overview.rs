@@ -9,7 +9,7 @@ use crate::predict::{Method, communicates};
 use crate::pricing::Tier;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy};
-use crate::report::{format, memory};
+use crate::report::{format, memory, summary};
 use crate::text::clean;
 
 /// What is computed once.
@@ -49,13 +49,7 @@ impl Behaviour for OverviewScreen {
 
 /// The workload in one line.
 pub fn workload(profile: &Profile) -> String {
-    let workload = &profile.workload;
-    let mut parts = vec![clean(&workload.name, 40), workload.mode.to_string()];
-    parts.extend(workload.precision.map(|precision| precision.to_string()));
-    parts.extend(workload.batch_size.map(|batch| format!("batch {batch}")));
-    parts.extend(workload.sequence_length.map(|length| format!("sequence {length}")));
-    parts.extend(workload.parameter_count.map(|count| format!("{} parameters", format::short_count(count as f64))));
-    parts.join(" · ")
+    format!("{} · {}", clean(&profile.workload.name, 40), summary::workload_facts(&profile.workload))
 }
 
 /// GPU and software of the recording in one line.
@@ -81,7 +75,7 @@ pub fn step(profile: &Profile) -> Option<(String, String)> {
         rest.push(format::time_range(low, high));
     }
     if let Some(samples) = step.samples {
-        rest.push(if samples == 1 { "1 step".to_owned() } else { format!("median of {samples} steps") });
+        rest.push(summary::steps_measured(samples));
     }
     if let Some(batch) = profile.workload.batch_size.filter(|_| duration.get() > 0.0) {
         rest.push(format!("{} samples/s", format::number(batch as f64 / duration.as_secs())));

@@ -201,7 +201,7 @@ fn operations(painter: &mut Painter<'_>, area: Rect, columns: u16) {
         (true, false) => 0.0,
     };
     if top.iter().all(|row| share(row) == 0.0) {
-        painter.wrapped(inside, "The shapes tell nothing of what the step computes.", Role::Muted);
+        painter.wrapped(inside, "The shapes do not say what the step computes.", Role::Muted);
         return;
     }
     let gap = 3;

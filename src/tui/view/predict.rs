@@ -2,7 +2,7 @@
 
 use ratatui::layout::{Constraint, Layout, Rect};
 
-use super::{Density, labelled, warned};
+use super::{Density, filtered, labelled, warned};
 use crate::app::screen::predict;
 use crate::predict::MethodChoice;
 use crate::settings::theme::Role;
@@ -32,9 +32,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     if painter.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
         title.push_str(" (? = catalog figures not confirmed)");
     }
-    if !app.predict.list.filter.is_empty() {
-        title = format!("{title} · filter {:?}", crate::text::clean(&app.predict.list.filter, 24));
-    }
+    let title = filtered(title, &app.predict.list);
     let inside = painter.pane(top, &title, &predict::summary(app), true);
     let inside = warned(painter, inside, &predict::warnings(app, density < Density::Full));
     table::draw(painter, inside, "predict", &predict::table(app), true);
@@ -71,9 +69,7 @@ fn opened(painter: &mut Painter<'_>, area: Rect) {
     if head == 0 {
         title = format!("{name}: operations");
     }
-    if !app.predict.operations.filter.is_empty() {
-        title = format!("{title} · filter {:?}", crate::text::clean(&app.predict.operations.filter, 24));
-    }
+    let title = filtered(title, &app.predict.operations);
     let mut inside = painter.pane(middle, &title, "", true);
     if head == 0 {
         inside = warned(painter, inside, &predict::words(&prediction.warnings, true));

@@ -2,7 +2,7 @@
 
 use ratatui::layout::{Constraint, Layout, Rect};
 
-use super::{Density, labelled};
+use super::{Density, filtered, labelled};
 use crate::app::screen::profile;
 use crate::settings::theme::Role;
 use crate::tui::paint::Painter;
@@ -23,10 +23,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     };
     let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(area);
     let phase = state.phase.map_or("all phases", profile::phase_word);
-    let mut title = format!("by {} · {phase}", state.by.name());
-    if !state.list.filter.is_empty() {
-        title = format!("{title} · filter {:?}", crate::text::clean(&state.list.filter, 24));
-    }
+    let title = filtered(format!("by {} · {phase}", state.by.name()), &state.list);
     let shown = profile::table(app);
     let inside = painter.pane(top, &title, &profile::summary(app), !state.in_detail);
     let inside = match profile::without_times(app) {

@@ -75,11 +75,7 @@ fn amount(bytes: f64) -> String {
 /// What one occurrence computes, for the detail of an operation.
 pub(super) fn line(profile: &Profile, operation: &Operation) -> String {
     let one = Counted::of_one(profile, operation);
-    if one == Counted::default() {
-        "nothing that its shapes tell".to_owned()
-    } else {
-        format!("{} a call", one.words())
-    }
+    if one == Counted::default() { "not known from its shapes".to_owned() } else { format!("{} a call", one.words()) }
 }
 
 /// Columns of the table.
