@@ -155,7 +155,7 @@ impl App {
             Some(Modal::Methods { gpu, selected }) => self.choose_method(gpu, selected, effects),
             Some(Modal::Origin { candidates, selected }) => {
                 if let Some(gpu) = candidates.gpus.into_iter().nth(selected) {
-                    self.recorded_on(gpu, effects);
+                    self.recorded_on(&gpu, effects);
                 }
             }
             Some(Modal::Help { .. } | Modal::Filter { .. } | Modal::Batches { .. }) | None => {}
@@ -171,7 +171,7 @@ impl App {
     }
 
     /// Takes the user's word for the GPU that the step was recorded on.
-    fn recorded_on(&mut self, gpu: GpuSlug, effects: &mut Vec<Effect>) {
+    fn recorded_on(&mut self, gpu: &GpuSlug, effects: &mut Vec<Effect>) {
         if let Some(origin) = &mut Arc::make_mut(&mut self.setup.profile).origin {
             origin.gpu = Some(gpu.clone());
             self.tell(Tone::Good, format!("recorded on {gpu}, as you say (--origin {gpu})"));

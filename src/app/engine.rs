@@ -114,7 +114,6 @@ mod tests {
     use super::guarded;
 
     #[test]
-    #[expect(clippy::panic, reason = "what is tested")]
     fn a_panic_is_a_failed_computation() {
         assert_eq!(guarded(|| Ok(1)), Ok(1));
         let failed = guarded(|| -> Result<(), String> { panic!("no {}", "way") });

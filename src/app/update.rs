@@ -109,7 +109,8 @@ impl App {
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Back => {
-                if !screen.close(self) {
+                let closed = screen.close(self);
+                if !closed {
                     self.quit(effects);
                 }
             }

@@ -112,7 +112,7 @@ pub fn stop_signals(sent: Option<StopSignal>) -> String {
         _ => signal.name().to_owned(),
     };
     while let Some(stronger) = signal.stronger() {
-        words += &format!("; {} s later {}", signal.grace().as_secs(), stronger.name());
+        words = format!("{words}; {} s later {}", signal.grace().as_secs(), stronger.name());
         signal = stronger;
     }
     words

@@ -170,7 +170,7 @@ pub(in crate::app) fn rebuild(app: &mut App) {
         measured: prediction.step.is_measured(),
         doubtful: prediction.gpu.doubtful,
         step: prediction.step.as_estimate(),
-        throughput: prediction.throughput.clone(),
+        throughput: prediction.throughput,
         value: value_of(prediction, &app.setup.prices).map(|value| RowValue {
             price: value.price_per_gpu,
             per_usd: value.samples_per_usd,

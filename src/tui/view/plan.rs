@@ -113,7 +113,7 @@ fn answer_title(painter: &Painter<'_>) -> (String, String) {
     if app.plan.is_stale() {
         title.push_str(" (stale)");
     }
-    let right = app.plan.value().map_or_else(String::new, |plan| plans::status_words(plan));
+    let right = app.plan.value().map_or_else(String::new, plans::status_words);
     (title, right)
 }
 

@@ -83,9 +83,21 @@ fn set_value(app: &mut App, knob: Knob, value: Option<f64>) {
 /// Moves the slider in focus one step or a large step.
 pub(super) fn move_knob(app: &mut App, up: bool, far: bool, effects: &mut Vec<Effect>) {
     let knob = app.planner.knob;
-    if let Some(value) = moved(app, knob, up, far) {
-        set_knob(app, knob, value, effects);
-    }
+    let ladder = ladder(app, knob);
+    let next = match value(app, knob) {
+        Some(now) => ladder.step(now, up, far),
+        None if up => return,
+        None => {
+            // From "no limit" down: the first limit that the present plan still meets.
+            let total = app.plan.value().and_then(|plan| plan.total);
+            let start = total.map_or(f64::MAX, |total| match knob {
+                Knob::Deadline => total.hours.high.get(),
+                _ => total.cost.high.get(),
+            });
+            Some(ladder.at_or_above(start))
+        }
+    };
+    set_knob(app, knob, next, effects);
 }
 
 /// Puts a slider at a position from 0 to 1; a limit at the far end is none.
@@ -132,27 +144,6 @@ pub(super) fn toggle(app: &mut App, action: Action) {
             }
         }
         _ => {}
-    }
-}
-
-/// The next value of a slider one step or a large step on; outer `None` = no change.
-fn moved(app: &App, knob: Knob, up: bool, far: bool) -> Option<Option<f64>> {
-    let ladder = ladder(app, knob);
-    let Some(now) = value(app, knob) else {
-        if up {
-            return None;
-        }
-        // From "no limit" down: the first limit that the present plan still meets.
-        let total = app.plan.value().and_then(|plan| plan.total);
-        let start = total.map(|total| match knob {
-            Knob::Deadline => total.hours.high.get(),
-            _ => total.cost.high.get(),
-        });
-        return Some(Some(start.map_or_else(|| ladder.at_or_above(f64::MAX), |start| ladder.at_or_above(start))));
-    };
-    match (ladder.step(now, up, far), knob) {
-        (None, Knob::Work) => None,
-        (next, _) => Some(next),
     }
 }
 
