@@ -271,7 +271,7 @@ pub fn next(app: &App, live: &Live) -> (String, Role) {
     };
     let text = match (app.is_awaiting(), live.seen.is_over() || live.leaving) {
         (true, true) => how,
-        (true, false) => format!("screens 1 to 4 fill once a window is recorded · {how}"),
+        (true, false) => format!("screens 1 to 4 fill once recorded · {how}"),
         (false, _) if live.leaving && !live.seen.is_over() => how,
         (false, _) => format!("2 operations · 3 every GPU · 4 offers · {how}"),
     };
