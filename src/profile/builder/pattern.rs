@@ -121,10 +121,10 @@ fn starts(kernels: &[u32]) -> Option<Vec<usize>> {
         .collect();
     let cuts: Vec<Cut<'_>> = candidates(&positions, tokens.len())
         .into_iter()
-        .filter_map(|(positions, period)| {
-            let difference = difference(&tokens, positions.len(), positions)?;
-            let allowed = if positions.len() > FEW { DIFFERENCE_OF_MANY } else { DIFFERENCE_OF_FEW };
-            (difference <= allowed).then_some(Cut { positions, period, difference })
+        .filter_map(|(cuts, period)| {
+            let difference = difference(&tokens, positions.len(), cuts)?;
+            let allowed = if cuts.len() > FEW { DIFFERENCE_OF_MANY } else { DIFFERENCE_OF_FEW };
+            (difference <= allowed).then_some(Cut { positions: cuts, period, difference })
         })
         .collect();
     let least = cuts.iter().map(|cut| cut.difference).fold(f64::INFINITY, f64::min);
