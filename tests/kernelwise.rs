@@ -375,7 +375,7 @@ fn fitted_lines_predict_as_the_program_is_called() {
     assert!((whole["step_time_us"]["mid"].as_f64().unwrap() / measured - 1.0).abs() < 0.05, "{whole}");
     let elsewhere = predict("kernel-wise", "h100-sxm5-80gb");
     let notes = elsewhere["notes"].to_string();
-    assert!(notes.contains("not among the 3 GPUs of the fitted lines"), "{notes}");
+    assert!(notes.contains("not among the 3 GPUs of the linear models"), "{notes}");
     // A file in the folder of weights is taken without being named; without one the shipped.
     std::fs::create_dir(folder.0.path().join("weights")).unwrap();
     std::fs::copy(folder.0.path().join("lines.json"), folder.0.path().join("weights/kernelwise.json")).unwrap();

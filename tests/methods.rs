@@ -5,7 +5,7 @@
 #[path = "common/program.rs"]
 mod program;
 
-use habitat_tui::predict::kernelwise::Judged;
+use habitat_tui::predict::kernelwise::Evaluated;
 use habitat_tui::predict::{Method, Mode};
 use habitat_tui::store::bundled;
 use program::Folder;
@@ -65,7 +65,7 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     let judged = |error: f64, steps: u32| {
         let mut lines = bundled::kernel_wise();
         // Of inference steps, too, which say nothing of this training step.
-        let of = |mode, error, steps| Judged { gpu: None, method: Method::KernelWise, mode, error, steps };
+        let of = |mode, error, steps| Evaluated { gpu: None, method: Method::KernelWise, mode, error, steps };
         lines.errors = vec![of(Mode::Inference, 0.001, 1000), of(Mode::Training, error, steps)];
         folder.write("lines.json", &lines.to_json());
     };
@@ -83,7 +83,7 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     assert!(["kernel-wise", "layer-wise"].contains(&method.as_str()), "{method}");
     assert_eq!(
         note,
-        "by fitted lines, 2.0 % off on 20 training steps of GPUs left out, in place of the default's 12.5 %"
+        "by linear models, 2.0 % off on 20 training steps of GPUs left out, in place of the default's 12.5 %"
     );
     let compared = predict(&["--all-methods"]);
     assert_eq!(on(&compared, "l4")["taken"], "kernel-wise");

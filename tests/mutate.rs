@@ -201,7 +201,7 @@ fn seeds(folder: &Path) -> Vec<Seed> {
             &["config --keys", "config", "plan STEP --steps 1000", "STEP --screenshot out.svg --size 80x24 --force"],
         ),
         seed(
-            "fitted lines",
+            "linear models",
             "kernelwise.json",
             unpacked("models/kernelwise.json.zst"),
             &["predict STEP --method kernel-wise --kernel-wise FILE --to t4"],

@@ -47,11 +47,6 @@ pub fn blocks_per_sm(gpu: &GpuSpec, needs: BlockNeeds) -> Option<u64> {
     )
 }
 
-/// Blocks that run at a time on the whole GPU: multiprocessors × blocks of each.
-pub fn wave_size(gpu: &GpuSpec, needs: BlockNeeds) -> Option<u64> {
-    blocks_per_sm(gpu, needs).map(|blocks| blocks * u64::from(gpu.sm_count))
-}
-
 fn by_registers(capability: (u8, u8), limits: SmLimits, registers_per_thread: u64, warps: u64) -> u64 {
     if registers_per_thread == 0 {
         return u64::MAX;

@@ -135,7 +135,7 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
         format::percent(LEAST_GAIN)
     )?;
     if answered < 0.995 {
-        writeln!(out, "{} of the step is in layers without a line: roofline", format::percent(1.0 - answered))?;
+        writeln!(out, "{} of the step is in layers without a linear model: roofline", format::percent(1.0 - answered))?;
     }
     Ok(0)
 }

@@ -6,8 +6,8 @@
 //! the errors on networks left out, and on GPUs left out.
 
 mod across;
+mod evaluate;
 mod group;
-mod judge;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::predict::kernelwise::{Driver, GpuLines, KernelWise, Layer, Level};
 use crate::profile::{Operation, Precision, Profile};
 use crate::units::{GpuSlug, Micros};
 
-pub use judge::{Held, HeldOut, LeftOut, held_out};
+pub use evaluate::{Held, HeldOut, LeftOut, held_out};
 
 /// Where a row was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +152,7 @@ fn row_of(gpu: &GpuSlug, network: &str, operation: &Operation, precision: Option
 /// # Errors
 /// [`FitError`] where there is nothing to fit, or a GPU is not in the catalog.
 pub fn fit(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<(KernelWise, Held), FitError> {
-    let held = judge::held_out(data, catalog, recipe)?;
+    let held = evaluate::held_out(data, catalog, recipe)?;
     let mut model = lines(data, catalog, recipe, &|_| true)?;
     (model.seen, model.unseen) = held.ranges();
     model.errors = held.errors();

@@ -39,16 +39,14 @@ pub fn spread(residuals: &[(usize, f64)]) -> Option<Spread> {
     })
 }
 
-/// By how much (in logarithms) a range from few boards must be wider to hold for another one:
-/// boards deviate each in its own way, and of `boards` deviations Student's t with one degree
+/// By how much (in logarithms) a range from few GPUs must be wider to hold for another one:
+/// GPUs deviate each in its own way, and of so many deviations Student's t with one degree
 /// of freedom less tells the next. t₉₀ / z₉₀ ≈ 1 + (z² + 1) / 4ν (Cornish and Fisher 1938),
-/// times √(1 + 1 / boards) for the mean that is not known.
-pub fn few_boards(residuals: &[(usize, f64)]) -> f64 {
-    let mut boards: Vec<usize> = residuals.iter().map(|(gpu, _)| *gpu).collect();
-    boards.sort_unstable();
-    boards.dedup();
-    let boards = boards.len() as f64;
-    if boards < 2.0 { 2.0 } else { (1.0 + 0.66 / (boards - 1.0)) * (1.0 + 1.0 / boards).sqrt() }
+/// times √(1 + 1 / their number) for the mean that is not known.
+pub fn few_gpus(residuals: &[(usize, f64)]) -> f64 {
+    let gpus: std::collections::BTreeSet<usize> = residuals.iter().map(|(gpu, _)| *gpu).collect();
+    let count = gpus.len() as f64;
+    if count < 2.0 { 2.0 } else { (1.0 + 0.66 / (count - 1.0)) * (1.0 + 1.0 / count).sqrt() }
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ impl Base {
     }
 
     /// Operators that were measured apart from the step (their sum differs from it by the
-    /// launches and, where the board heats up, the clock) say less of a destination than
+    /// launches and, where the GPU heats up, the clock) say less of a destination than
     /// the step itself: step over what the models say of it on the origin.
     fn by_models(profile: &Profile, route: &Route<'_>, decoded: &[Decoded<'_>], models: &Models) -> Option<Self> {
         let (learned, step, origin) = (route.learned?, profile.measured_step()?, route.destination);

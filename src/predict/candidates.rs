@@ -24,7 +24,7 @@ pub struct Candidates {
 /// Which GPUs of the catalog a profile may have been recorded on, where it does not name one
 /// of them; none where it does, where nothing was measured, and where nothing tells.
 ///
-/// By the board's model in its name; by the figures of a board without a name; by the
+/// By the GPU's model in its name; by the figures of a GPU without a name; by the
 /// generation that the names of the kernels tell.
 pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
     let Some(origin) = profile.origin.as_ref().filter(|origin| known(origin, catalog).is_none()) else {
@@ -33,7 +33,7 @@ pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
     let slugs = |gpus: Vec<&GpuSpec>| gpus.into_iter().take(NAMED).map(|gpu| gpu.slug.clone()).collect::<Vec<_>>();
     let name = origin.gpu_name.as_deref().unwrap_or_default();
     if let Some(figures) = name.strip_prefix(DeviceInfo::UNNAMED) {
-        // Figures that no board of the catalog has say that it is none of them.
+        // Figures that no GPU of the catalog has say that it is none of them.
         let gpus = figures_of(figures).map_or_else(Vec::new, |(capability, count)| {
             let alike = |gpu: &&GpuSpec| gpu.compute_capability == Some(capability) && gpu.sm_count == count;
             catalog.iter().filter(alike).collect()
@@ -48,13 +48,13 @@ pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
     let Some(least) = kernels.filter_map(|kernel| needs(&kernel.name)).max() else { return Candidates::default() };
     let runs = |gpu: &&GpuSpec| gpu.vendor == Vendor::Nvidia && gpu.compute_capability.is_some_and(|own| own >= least);
     let mut gpus: Vec<&GpuSpec> = catalog.iter().filter(runs).collect();
-    // Libraries choose the kernels of the board's own generation where they have any.
+    // Libraries choose the kernels of the GPU's own generation where they have any.
     gpus.sort_by_key(|gpu| gpu.compute_capability);
     let why = format!("some of its kernels need compute capability {}.{} or newer", least.0, least.1);
     Candidates { gpus: slugs(gpus), why: Some(why) }
 }
 
-/// `compute capability 9.0, 132 multiprocessors` of a board without a name.
+/// `compute capability 9.0, 132 multiprocessors` of a GPU without a name.
 fn figures_of(text: &str) -> Option<((u8, u8), u32)> {
     let facts = || text.split(", ");
     let capability = facts().find_map(|fact| fact.strip_prefix("compute capability "))?;

@@ -9,7 +9,7 @@ use super::decoded::Decoded;
 use super::engine::Prepared;
 use super::error::PredictError;
 use super::estimate::Predictions;
-use super::kernelwise::{Judged, KernelWise};
+use super::kernelwise::{Evaluated, KernelWise};
 use super::method::{COVERED, Method, MethodChoice};
 use super::options::Options;
 use super::origin::origin;
@@ -121,8 +121,8 @@ pub(super) fn validated_lines(
         _ => return None,
     };
     let on = lines.gpus.contains_key(gpu).then_some(gpu);
-    let is_asked = |it: &&Judged| (it.gpu.as_ref(), it.method, it.mode) == (on, method, mode);
-    let Judged { error, steps, .. } = lines.errors.iter().find(is_asked)?;
+    let is_asked = |it: &&Evaluated| (it.gpu.as_ref(), it.method, it.mode) == (on, method, mode);
+    let Evaluated { error, steps, .. } = lines.errors.iter().find(is_asked)?;
     let of = on.map_or_else(|| "GPUs left out".to_owned(), |gpu| format!("networks left out, on the {gpu}"));
     Some(Validated { error: *error, steps: *steps, on: format!("{mode} steps of {of}") })
 }
@@ -197,7 +197,7 @@ fn lines_instead(
             let behind = default.as_ref().map_or_else(|| "an error not judged".to_owned(), |it| percent(it.error));
             gives_way(default.as_ref(), &found).then(|| {
                 let why = format!(
-                    "by fitted lines, {} off on {} {}, in place of the default's {behind}",
+                    "by linear models, {} off on {} {}, in place of the default's {behind}",
                     percent(found.error),
                     found.steps,
                     found.on

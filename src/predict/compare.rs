@@ -37,7 +37,7 @@ pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<
             Some("no black-box model was given; `fit black-box` makes one")
         }
         _ if method.is_fitted() && options.kernel_wise.is_none() => {
-            Some("no fitted lines were given; `fit kernelwise` fits them")
+            Some("no linear models were given; `fit kernelwise` fits them")
         }
         _ => None,
     }
@@ -158,7 +158,10 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         }
         let answered = gpus.iter().any(|on| on.recorded.is_some() || on.answers.last().is_some_and(Option::is_some));
         if method.is_fitted() && lacking.is_none() && !answered {
-            lacking = Some("the lines know too little of this step here; `fit kernelwise` on steps like it".to_owned());
+            lacking = Some(
+                "the linear models know too little of this step; fit them to steps like it with `fit kernelwise`"
+                    .to_owned(),
+            );
         }
         methods.push(Compared { method, missing: lacking });
     }

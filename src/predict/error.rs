@@ -49,7 +49,7 @@ pub enum PredictError {
     NoWeights,
     /// Fitted lines asked for, but none given.
     #[error(
-        "no fitted lines were given; fit them with `habitat-tui fit kernelwise PROFILES… -o kernelwise.json` and name the file with --kernel-wise"
+        "no linear models were given; fit them with `habitat-tui fit kernelwise PROFILES… -o kernelwise.json` and name the file with --kernel-wise"
     )]
     NoLines,
     /// A profile that the black-box model cannot start from.

@@ -1,7 +1,7 @@
 //! What the learned models see: ratios that mean the same on every GPU, and the time that
 //! the hardware would take at full use.
 //!
-//! As in `NeuSight` (Lee et al., ASPLOS 2025) nothing here names or describes a board: tiles
+//! As in `NeuSight` (Lee et al., ASPLOS 2025) nothing here names or describes a GPU: tiles
 //! in waves over the multiprocessors, how full the last wave and the edge tiles are,
 //! intensity over the ridge, bytes over the level-2 cache. The rates come from
 //! [`super::rate`].
@@ -97,8 +97,8 @@ const PRODUCT_TILES: [(f64, f64); 5] = [(128.0, 128.0), (128.0, 64.0), (64.0, 12
 const CONVOLUTION_TILES: [(f64, f64); 4] = [(128.0, 128.0), (128.0, 64.0), (64.0, 64.0), (128.0, 32.0)];
 /// Where the catalog does not know the level-2 cache (AMD MI200).
 const TYPICAL_L2_BYTES: f64 = 8e6;
-/// Longest time, in milliseconds, over which a power-limited board runs on at half its
-/// burst surplus: the board's heat and its regulator answer over about a millisecond.
+/// Longest time, in milliseconds, over which a power-limited GPU runs on at half its
+/// burst surplus: the GPU's heat and its regulator answer over about a millisecond.
 const BURST_MS: f64 = 1.0;
 
 /// The conditions an operation runs under.
@@ -106,7 +106,7 @@ const BURST_MS: f64 = 1.0;
 pub enum Load {
     /// By itself, with pauses, as operator measurements are: short runs are bursts.
     Alone,
-    /// One of many in a step that keeps the board at its limits.
+    /// One of many in a step that keeps the GPU at its limits.
     Step,
 }
 

@@ -1,5 +1,6 @@
 //! Regression by a Gaussian process: a constant and a smooth part, from few points.
 //!
+//! Of our own, as it is a page of code and crates for it bring a linear algebra library along.
 //! Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, algorithm 2.1.
 //! The covariance of two points at distance d is board + local · exp(−d²/2); every value
 //! carries independent noise. The prior mean is 0.

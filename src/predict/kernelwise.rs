@@ -180,7 +180,7 @@ pub struct AcrossLine {
 
 /// The mean error of steps whose network (or GPU) was left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct Evaluated {
     /// Steps of this GPU, their networks left out; `None`: of any, their GPUs left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuSlug>,
@@ -227,5 +227,5 @@ pub struct KernelWise {
     /// Of steps on GPUs left out.
     pub unseen: Ranges,
     /// What steps were off that the lines were not fitted to.
-    pub errors: Vec<Judged>,
+    pub errors: Vec<Evaluated>,
 }

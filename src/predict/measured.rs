@@ -1,8 +1,8 @@
-//! A few operators measured on a board correct the models for it.
+//! A few operators measured on a GPU correct the models for it.
 //!
-//! The residual ln(measured / predicted) of a model on a board is taken for a Gaussian
-//! process: an offset of the board, a smooth part over the sizes of the operator, and noise
-//! ([`super::gaussian`]). The prior comes from what the models get wrong on boards that were
+//! The residual ln(measured / predicted) of a model on a GPU is taken for a Gaussian
+//! process: an offset of the GPU, a smooth part over the sizes of the operator, and noise
+//! ([`super::gaussian`]). The prior comes from what the models get wrong on GPUs that were
 //! left out of training; the posterior mean corrects a time, its variance narrows the range.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub struct Measurement<'a> {
     pub operation: &'a Operation,
     /// The precision, where the element type does not tell (TF32).
     pub precision: Option<Precision>,
-    /// On which board.
+    /// On which GPU.
     pub gpu: &'a GpuSpec,
     /// How long it took.
     pub time: Micros,
@@ -45,7 +45,7 @@ pub enum Split {
     Other,
 }
 
-/// How far a launch differs from board to board and host to host, in microseconds: short
+/// How far a launch differs from GPU to GPU and host to host, in microseconds: short
 /// operators may all be longer by it, which says nothing of the device.
 const LAUNCH_DEVIATION_US: f64 = 30.0;
 /// The same where calls were queued: the launch is the device's own.
@@ -58,7 +58,7 @@ const OUTLIER: f64 = 3.0;
 /// Operators that one correction is made from.
 const MOST: usize = 200;
 
-/// Residuals of one model on one board.
+/// Residuals of one model on one GPU.
 #[derive(Default)]
 struct Residuals {
     points: Vec<Vec<f64>>,
@@ -190,7 +190,7 @@ mod tests {
         models.alone(&pairs).unwrap().into_iter().map(Option::unwrap).collect()
     }
 
-    /// A board that is 1.4 times slower than the models say.
+    /// A GPU that is 1.4 times slower than the models say.
     #[test]
     fn a_biased_board_is_put_right_and_the_range_narrows() {
         let (models, gpu) = (models(), spec("t4"));
@@ -220,7 +220,7 @@ mod tests {
             assert!(after.spread.low <= 0.9 && after.spread.high >= 1.1, "{:?}", after.spread);
             assert!(after.shared_deviation < before.shared_deviation);
         }
-        // What the models remembered before is theirs alone, and other boards stay as they were.
+        // What the models remembered before is theirs alone, and other GPUs stay as they were.
         assert_eq!(times(&models, &asked, &gpu), before);
         let other = spec("p4");
         assert_eq!(times(&corrected, &asked, &other), times(&models, &asked, &other));

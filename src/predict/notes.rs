@@ -15,14 +15,17 @@ pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<Strin
     let mut notes = Vec::new();
     if lines.is_measured() {
         if (lines.step_factor() - 1.0).abs() > 0.005 {
-            notes.push(format!("steps take {:.2} times the sum of their layers by the lines", lines.step_factor()));
+            notes.push(format!(
+                "steps take {:.2} times the sum of their layers by the linear models",
+                lines.step_factor()
+            ));
         }
     } else {
-        notes.push(format!("not among the {} GPUs of the fitted lines: their rates carried over", lines.gpus()));
+        notes.push(format!("not among the {} GPUs of the linear models: their rates carried over", lines.gpus()));
     }
     let rest: f64 = shares.iter().filter(|share| share.method == Method::Roofline).map(|share| share.share).sum();
     if rest > 0.005 {
-        notes.push(format!("{:.0} % of the device time in layers without a line: roofline", rest * 100.0));
+        notes.push(format!("{:.0} % of the device time in layers without a linear model: roofline", rest * 100.0));
     }
     notes
 }

@@ -1,6 +1,7 @@
 //! Seeded numbers: the same on every machine and in every release.
 //!
-//! `SplitMix64` (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+//! Of our own, because shipped weights depend on its numbers and no crate promises the same
+//! ones in every release. `SplitMix64` (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
 //! OOPSLA 2014): ample for initial weights, shuffling and sampling.
 
 /// A generator of pseudorandom numbers.

@@ -3,7 +3,7 @@
 //! Greedily the one that takes most of the variance off the sum of the step's operators,
 //! given what was measured already and chosen before: with weights w (device times in the
 //! step) and the covariance C of the logs, (Σᵢ wᵢ Cᵢⱼ)² / (Cⱼⱼ + noise). Operators of one
-//! model share the board's offset and, where their sizes are alike, more.
+//! model share the GPU's offset and, where their sizes are alike, more.
 
 use std::collections::BTreeMap;
 

@@ -85,7 +85,7 @@ impl Unshaped {
     pub(super) fn warning(self) -> Warning {
         let of = if self.none { "no shapes were recorded" } else { "shapes are missing" };
         let text = format!(
-            "{of}: {:.0} % of the device time is in products, convolutions and kernels of which nothing tells whether memory or arithmetic bounds them; elsewhere they take anything between the ratios of the two, and what no shapes tell, the memory included, stays unknown; record with record_shapes=True",
+            "{of}: {:.0} % of the device time is in products, convolutions and kernels of which nothing tells whether memory or arithmetic bounds them; on other GPUs they may take any time between the ratios of the two; what only shapes show, such as the memory, is not known; record with record_shapes=True",
             self.share * 100.0
         );
         Warning { kind: WarningKind::NoShapes, text }

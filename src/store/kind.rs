@@ -134,7 +134,7 @@ fn format_of(text: &[u8]) -> Option<String> {
 /// Files of this program that are no recorded steps.
 fn of_ours(format: &str) -> Option<Other> {
     let (what, remedy) = match format {
-        "habitat-kernel-wise" => ("fitted lines", "`--kernel-wise FILE` of predict and plan reads them"),
+        "habitat-kernel-wise" => ("linear models", "`--kernel-wise FILE` of predict and plan reads them"),
         "habitat-black-box-model" => {
             ("a black-box model", "`--models DIR` reads it from that folder, where it is called blackbox.json")
         }
@@ -255,7 +255,7 @@ mod tests {
             ("x.pt", b"PK\x03\x04\x00", "a zip archive, as PyTorch's checkpoints are"),
             ("x", b"\x08\0\0\0\0\0\0\0{\"__met", "weights (safetensors)"),
             ("x.json", b"{\"a\": 1}", "JSON without the fields of a step"),
-            ("x.json", b"{\"format\": \"habitat-kernel-wise\"", "fitted lines"),
+            ("x.json", b"{\"format\": \"habitat-kernel-wise\"", "linear models"),
             ("x.json", b"{\"format\": \"habitat-run\"", "an answer of this program (habitat-run)"),
             ("x.csv", b"batch,ms\n1,2\n", "a table (CSV)"),
             ("x", b"batch,iterations,seconds\n1,2,3\n", "a table (CSV)"),

@@ -16,7 +16,7 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::learn::blackbox::{fit, sizes};
 use habitat_tui::predict::blackbox::Recorded;
 use habitat_tui::predict::compare::{Known, validated};
-use habitat_tui::predict::kernelwise::Judged;
+use habitat_tui::predict::kernelwise::Evaluated;
 use habitat_tui::predict::{Method, MethodChoice, Mode};
 use habitat_tui::store::{bundled, profet};
 use habitat_tui_lab::learn::black_box::{cross_validate, evaluate};
@@ -135,7 +135,7 @@ fn steps_of_networks_and_gpus_left_out(data: &Path) {
     for (mode, steps) in [(Mode::Training, 18), (Mode::Inference, 43)] {
         for method in [Method::KernelWise, Method::LayerWise, Method::EndToEnd] {
             let lines = bundled::kernel_wise();
-            let is_asked = |it: &&Judged| (it.gpu.as_ref(), it.method, it.mode) == (None, method, mode);
+            let is_asked = |it: &&Evaluated| (it.gpu.as_ref(), it.method, it.mode) == (None, method, mode);
             let told = lines.errors.iter().find(is_asked).unwrap();
             let found = row(elsewhere, &mode.to_string(), method.name())["mean_absolute_error"].as_f64().unwrap();
             assert!((found - told.error).abs() < 0.001 && told.steps == steps, "{method}: {found}, told as {told:?}");

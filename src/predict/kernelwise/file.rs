@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AcrossLine, GpuLines, Group, Judged, KernelWise, Ranges};
+use super::{AcrossLine, Evaluated, GpuLines, Group, KernelWise, Ranges};
 use crate::predict::learned::Spread;
 use crate::units::GpuSlug;
 
@@ -15,11 +15,11 @@ const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelWiseError {
     /// Not of the form.
-    #[error("no fitted lines: {0}; `habitat-tui fit kernelwise` writes such files")]
+    #[error("no linear models: {0}; `habitat-tui fit kernelwise` writes such files")]
     Form(String),
     /// Of a later program.
     #[error(
-        "version {0} of fitted lines, but this program knows version {VERSION}; fit them again with `habitat-tui fit kernelwise`"
+        "version {0} of linear models, but this program knows version {VERSION}; fit them again with `habitat-tui fit kernelwise`"
     )]
     Version(u32),
     /// A number that cannot be.
@@ -52,7 +52,7 @@ struct File {
     #[serde(default)]
     unseen: Ranges,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<Judged>,
+    errors: Vec<Evaluated>,
 }
 
 impl KernelWise {

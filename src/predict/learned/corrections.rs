@@ -13,7 +13,7 @@ use crate::predict::gaussian::{Prior, Process};
 use crate::predict::rate::LONGEST_LAUNCH_US;
 use crate::units::{GpuSlug, Micros};
 
-/// What measurements on one board say of one model in one kind of arithmetic.
+/// What measurements on one GPU say of one model in one kind of arithmetic.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::predict) struct Correction {
     pub(in crate::predict) model: OperatorModel,
@@ -29,7 +29,7 @@ pub(in crate::predict) struct Corrections {
     pub(in crate::predict) counts: BTreeMap<GpuSlug, Counts>,
 }
 
-/// Operators measured on a board.
+/// Operators measured on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// That correct the models.
@@ -55,7 +55,7 @@ type Arithmetic = [u64; 2];
 
 /// Standard deviations from the middle to either end of an 80 % range.
 pub(in crate::predict) const DEVIATIONS: f64 = 1.2816;
-/// Share of the prior variance that is the board's, the same for all sizes. This and the
+/// Share of the prior variance that is the GPU's, the same for all sizes. This and the
 /// next two were tried on `NeuSight`'s tables (0.3 to 0.5, 0.01 to 0.5, 1 to 4), where they
 /// made little difference.
 const BOARD_SHARE: f64 = 0.5;
@@ -65,7 +65,7 @@ const LOCAL_SHARE: f64 = 0.3;
 const LENGTH: f64 = 2.0;
 /// Below this multiple of the host's launch an operator tells nothing of the device.
 const HOST_BOUND: f64 = 1.3;
-/// Before anything was measured on a board, by what the models get wrong on such boards.
+/// Before anything was measured on a GPU, by what the models get wrong on such GPUs.
 pub(in crate::predict) fn prior(facts: &ModelFacts, gpu: &GpuSpec) -> Prior {
     let seen = facts.boards.contains_key(gpu.slug.as_str());
     let Spread { low, high, .. } = if seen { facts.seen } else { facts.unseen }.unwrap_or(WIDE);
@@ -96,7 +96,7 @@ pub(in crate::predict) fn arithmetic(query: &Query<'_>) -> Arithmetic {
 }
 
 impl Corrections {
-    /// The process of a query's model on its board; `None` where nothing was measured.
+    /// The process of a query's model on its GPU; `None` where nothing was measured.
     pub(in crate::predict) fn process(&self, model: OperatorModel, query: &Query<'_>) -> Option<&Process> {
         if self.all.is_empty() {
             return None;

@@ -27,7 +27,7 @@ pub struct Ensemble {
 }
 
 impl Corrected {
-    /// The 80 % range of what is left, no narrower at either end than on boards of the
+    /// The 80 % range of what is left, no narrower at either end than on GPUs of the
     /// training data.
     fn spread(self, seen: Spread) -> Spread {
         let half = DEVIATIONS * self.deviation;
@@ -57,7 +57,7 @@ impl Ensemble {
         Ok(logs.iter().map(|log| (log / self.networks.len() as f64).exp()).collect())
     }
 
-    /// The board's offset: of itself, else of its maker, else none.
+    /// The GPU's offset: of itself, else of its maker, else none.
     pub fn offset(&self, gpu: &GpuSpec) -> f64 {
         let maker = || self.facts.makers.get(maker(gpu.vendor));
         self.facts.boards.get(gpu.slug.as_str()).or_else(maker).copied().unwrap_or(0.0)
@@ -83,7 +83,7 @@ impl Ensemble {
             if spread.high / spread.low < with_origin.high / with_origin.low {
                 with_origin = spread;
             }
-            // What the board's own measurements explain, an origin's need not.
+            // What the GPU's own measurements explain, an origin's need not.
             shared_deviation *= corrected.left;
         }
         let distance = self.distance(features);

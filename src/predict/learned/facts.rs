@@ -21,21 +21,21 @@ pub struct Facts {
 /// One model's.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ModelFacts {
-    /// Log of how much faster a measured board is than the networks say, by slug.
+    /// Log of how much faster a measured GPU is than the networks say, by slug.
     pub boards: BTreeMap<String, f64>,
-    /// The same for unmeasured boards of a maker whose boards differ from the others.
+    /// The same for unmeasured GPUs of a maker whose GPUs differ from the others.
     pub makers: BTreeMap<String, f64>,
     /// What an operator takes at least where it is measured by itself: the host's launch.
     pub host_us: f64,
     /// Ends of what nearly all values of every feature lie between in training.
     pub ranges: Vec<[f64; 2]>,
-    /// Measured over predicted on boards among the training data.
+    /// Measured over predicted on GPUs among the training data.
     pub seen: Option<Spread>,
-    /// On boards that were left out of it.
+    /// On GPUs that were left out of it.
     pub unseen: Option<Spread>,
     /// How much of an origin's deviation from its prediction a destination shares, 0 to 1.
     pub shared_deviation: f64,
-    /// Measured over predicted with an origin's help, board left out.
+    /// Measured over predicted with an origin's help, GPU left out.
     pub with_origin: Option<Spread>,
 }
 
@@ -46,17 +46,17 @@ pub struct StepFacts {
     pub typical: f64,
     /// The same of training steps over that of inference.
     pub training: f64,
-    /// By slug, for boards with measured steps.
+    /// By slug, for GPUs with measured steps.
     pub boards: BTreeMap<String, f64>,
-    /// By maker, for its other boards.
+    /// By maker, for its other GPUs.
     pub makers: BTreeMap<String, f64>,
-    /// Measured over predicted, boards among the training data.
+    /// Measured over predicted, GPUs among the training data.
     pub seen: Option<Spread>,
-    /// Boards that were left out.
+    /// GPUs that were left out.
     pub unseen: Option<Spread>,
     /// How much of an origin's deviation a destination's step shares, 0 to 1.
     pub shared_deviation: f64,
-    /// Measured over predicted from an origin's step, board left out.
+    /// Measured over predicted from an origin's step, GPU left out.
     pub with_origin: Option<Spread>,
 }
 

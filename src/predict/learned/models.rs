@@ -47,12 +47,12 @@ impl Models {
         Self { corrections, cache: Mutex::default(), ..self }
     }
 
-    /// What was measured on boards of the user's.
+    /// What was measured on GPUs of the user's.
     pub(in crate::predict) const fn corrections(&self) -> &Corrections {
         &self.corrections
     }
 
-    /// How many operators measured on a board correct the models for it; `None` where none
+    /// How many operators measured on a GPU correct the models for it; `None` where none
     /// was measured.
     pub fn measured_on(&self, gpu: &GpuSpec) -> Option<Counts> {
         self.corrections.counts(&gpu.slug)
@@ -68,7 +68,7 @@ impl Models {
         &self.ensembles
     }
 
-    /// Whether steps were measured on the board.
+    /// Whether steps were measured on the GPU.
     pub fn has_seen(&self, gpu: &GpuSpec) -> bool {
         self.steps.boards.contains_key(gpu.slug.as_str())
             || self.ensembles.values().any(|ensemble| ensemble.facts.boards.contains_key(gpu.slug.as_str()))
@@ -234,7 +234,7 @@ pub struct Run<'a> {
     pub operation: &'a Operation,
     /// The precision, where the element type does not tell (TF32).
     pub precision: Option<Precision>,
-    /// On which board.
+    /// On which GPU.
     pub gpu: &'a GpuSpec,
     /// Whether calls were queued ahead of it.
     pub queued: bool,

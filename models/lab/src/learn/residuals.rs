@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use habitat_tui::catalog::Catalog;
-use habitat_tui::learn::ranges::{few_boards, quantile, spread};
+use habitat_tui::learn::ranges::{few_gpus, quantile, spread};
 use habitat_tui::predict::features::OperatorModel;
 use habitat_tui::predict::learned::{Ensemble, Models, StepFacts};
 use habitat_tui::predict::mlp::ModelError;
@@ -198,7 +198,7 @@ pub fn step_facts(
     }
     let (shared, left) = shared_deviation(&pairs);
     facts.shared_deviation = shared;
-    facts.with_origin = spread(&left).map(|spread| spread.widened(few_boards(&left)));
+    facts.with_origin = spread(&left).map(|spread| spread.widened(few_gpus(&left)));
     facts
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use habitat_tui::catalog::{Catalog, GpuSpec};
-use habitat_tui::learn::ranges::{few_boards, spread};
+use habitat_tui::learn::ranges::{few_gpus, spread};
 use habitat_tui::predict::PredictError;
 use habitat_tui::predict::features::OperatorModel;
 use habitat_tui::predict::learned::{Ensemble, Models, StepFacts};
@@ -193,7 +193,7 @@ impl OperatorResiduals {
         let facts = &mut ensemble.facts;
         facts.seen = spread(&logs(&self.seen)).map(|spread| spread.widened(super::residuals::SEEN_WIDENING));
         let unseen = logs(&self.unseen);
-        facts.unseen = spread(&unseen).map(|spread| spread.widened(few_boards(&unseen)));
+        facts.unseen = spread(&unseen).map(|spread| spread.widened(few_gpus(&unseen)));
         let pairs: Vec<(f64, usize, f64)> = self
             .pairs
             .iter()
@@ -202,7 +202,7 @@ impl OperatorResiduals {
             .collect();
         let (shared, left) = shared_deviation(&pairs);
         facts.shared_deviation = shared;
-        facts.with_origin = spread(&left).map(|spread| spread.widened(few_boards(&left)));
+        facts.with_origin = spread(&left).map(|spread| spread.widened(few_gpus(&left)));
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::across::{Measured, fill};
 use super::{Data, FitError, Recipe, gpu_lines};
 use crate::catalog::{Catalog, GpuSpec};
-use crate::learn::ranges::{few_boards, spread};
+use crate::learn::ranges::{few_gpus, spread};
 use crate::predict::Method;
 use crate::predict::decoded::{Decoded, step_operations};
-use crate::predict::kernelwise::{Across, Judged, KernelWise, Level, Lines, Ranges};
+use crate::predict::kernelwise::{Across, Evaluated, KernelWise, Level, Lines, Ranges};
 use crate::predict::learned::Spread;
 use crate::profile::{Mode, Profile};
 use crate::units::{GpuSlug, Micros};
@@ -82,7 +82,7 @@ pub fn held_out(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Held, 
         let lines = model.across_to(gpu, across);
         for (step, (of, profile)) in data.steps.iter().enumerate() {
             if of == slug {
-                held.gpus.extend(judged(&lines, gpu, step, profile));
+                held.gpus.extend(evaluated(&lines, gpu, step, profile));
                 held.operations_elsewhere.extend(operations(&lines, profile).into_iter().map(|log| (index, log)));
             }
         }
@@ -108,7 +108,7 @@ fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, Fit
             model.gpus.insert(slug.clone(), gpu_lines(data, gpu, recipe, &|network| network != *name));
             let lines = model.on(gpu);
             for (step, (_, profile)) in own().filter(|(_, (_, profile))| profile.workload.name == *name) {
-                steps.extend(judged(&lines, gpu, step, profile));
+                steps.extend(evaluated(&lines, gpu, step, profile));
                 logs.extend(operations(&lines, profile).into_iter().map(|log| (index, log)));
             }
         }
@@ -117,7 +117,7 @@ fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, Fit
 }
 
 /// One step by each of the three methods.
-fn judged(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -> Vec<HeldOut> {
+fn evaluated(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -> Vec<HeldOut> {
     let Some(measured) = profile.measured_step() else { return Vec::new() };
     [
         (Method::KernelWise, Some(lines.step(profile, Level::Kernels))),
@@ -184,21 +184,21 @@ impl Held {
     }
 
     /// Mean errors: on each measured GPU, and on GPUs left out.
-    pub(super) fn errors(&self) -> Vec<Judged> {
-        let mut groups: Vec<(Judged, f64)> = Vec::new();
+    pub(super) fn errors(&self) -> Vec<Evaluated> {
+        let mut groups: Vec<(Evaluated, f64)> = Vec::new();
         let within = self.networks.iter().map(|step| (Some(&step.gpu), step));
         for (gpu, step) in within.chain(self.gpus.iter().map(|step| (None, step))) {
             let is_of =
-                |(of, _): &(Judged, f64)| (of.gpu.as_ref(), of.method, of.mode) == (gpu, step.method, step.mode);
+                |(of, _): &(Evaluated, f64)| (of.gpu.as_ref(), of.method, of.mode) == (gpu, step.method, step.mode);
             let index = groups.iter().position(is_of).unwrap_or_else(|| {
                 let (method, mode) = (step.method, step.mode);
-                groups.push((Judged { gpu: gpu.cloned(), method, mode, error: 0.0, steps: 0 }, 0.0));
+                groups.push((Evaluated { gpu: gpu.cloned(), method, mode, error: 0.0, steps: 0 }, 0.0));
                 groups.len() - 1
             });
             groups[index].0.steps += 1;
             groups[index].1 += step.error();
         }
-        groups.into_iter().map(|(of, sum)| Judged { error: sum / f64::from(of.steps), ..of }).collect()
+        groups.into_iter().map(|(of, sum)| Evaluated { error: sum / f64::from(of.steps), ..of }).collect()
     }
 }
 
@@ -211,8 +211,8 @@ fn range(steps: &[HeldOut], operations: &[(usize, f64)], left_out: LeftOut) -> R
             .map(|step| (gpus.iter().position(|gpu| **gpu == step.gpu).unwrap_or(0), step.log()))
             .collect();
         let spread = spread(&logs)?;
-        // Another network on a board that is known varies less than a board that is not.
-        let widening = if left_out == LeftOut::Gpu { few_boards(&logs) } else { 1.0 };
+        // Another network on a GPU that is known varies less than a GPU that is not.
+        let widening = if left_out == LeftOut::Gpu { few_gpus(&logs) } else { 1.0 };
         Some(around_one(spread.widened(widening)))
     };
     Ranges {
