@@ -444,7 +444,7 @@ mod tests {
     /// The share of a GPU is in its file, whatever the GPU is called.
     #[test]
     fn the_streaming_share_is_data_of_the_catalog() {
-        let mut consumer = spec("rtx-2070");
+        let mut consumer = spec("rtx-2080");
         let share = |gpu: &GpuSpec| Rates::new(gpu).streaming.value / gpu.memory_bandwidth;
         assert!(consumer.measured_bandwidth.is_none() && (share(&consumer) - 0.86).abs() < 1e-12);
         consumer.slug = crate::units::GpuSlug::new("anything").unwrap();
@@ -480,9 +480,9 @@ mod tests {
 
     #[test]
     fn every_figure_has_its_source() {
-        let (v100, t4) = (spec("v100-sxm2-16gb"), spec("rtx-2070"));
+        let (v100, unmeasured) = (spec("v100-sxm2-16gb"), spec("rtx-2080"));
         let sources = |gpu: &GpuSpec| (Rates::new(gpu).bandwidth.source, Rates::new(gpu).vector.source);
         assert_eq!(sources(&v100), (Source::Published, Source::Specified));
-        assert_eq!(sources(&t4).0.to_string(), "83 % of the specification");
+        assert_eq!(sources(&unmeasured).0.to_string(), "83 % of the specification");
     }
 }
