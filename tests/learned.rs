@@ -162,7 +162,7 @@ fn operators_measured_apart_move_the_step_by_the_shared_power_of_its_deviation()
 fn ranges_hold_the_middle_on_every_gpu() {
     let shapes = profile("training", "", &[two(), vec![product(100, "float16", "")]].concat());
     for prediction in answers(&shapes, &[], MethodChoice::Auto, &MODELS).predictions {
-        let operations = prediction.operations.iter().filter_map(|operation| operation.time.clone());
+        let operations = prediction.operations.iter().filter_map(|operation| operation.time);
         for estimate in operations.chain([prediction.step.as_estimate()]) {
             let ends = [estimate.range.low.get(), estimate.range.mid.get(), estimate.range.high.get()];
             assert!(ends.is_sorted() && ends[0] > 0.0 && ends[2].is_finite(), "{}: {ends:?}", prediction.gpu.slug);

@@ -182,7 +182,7 @@ fn method_options(method: MethodChoice, options: &Options) -> Options {
 
 fn answer(prediction: &Prediction, validated: Option<Validated>) -> Option<Answer> {
     let StepTime::Predicted(step) = &prediction.step else { return None };
-    (step.range.mid.get() > 0.0 && !prediction.step.is_of_origin()).then(|| Answer { step: *step, validated })
+    (step.range.mid.get() > 0.0 && !prediction.step.is_of_origin()).then_some(Answer { step: *step, validated })
 }
 
 /// Which answer to take, and why.
@@ -268,7 +268,7 @@ fn groups(mut all: Vec<(usize, &Estimate)>) -> Vec<Vec<(usize, &Estimate)>> {
     for one in all {
         match groups.last_mut() {
             Some(group) if group.iter().all(|(_, step)| step.range.high.get() >= one.1.range.low.get()) => {
-                group.push(one)
+                group.push(one);
             }
             _ => groups.push(vec![one]),
         }
