@@ -1,127 +1,32 @@
 //! The screens. What belongs to one is in one file here: its state, what its keys do, when they
 //! work, and what it shows as text and meaning. The file of the same name in `tui/view` draws it.
 
+mod behaviour;
 pub mod job;
 pub mod overview;
 pub mod plan;
 pub mod predict;
 pub mod profile;
 
-use crate::action::{Action, Needs};
-use crate::app::App;
-use crate::app::list::ListState;
-use crate::app::msg::Effect;
-use crate::report::Table;
+pub use behaviour::Behaviour;
 
-/// What the app asks of every screen. The state is in a field of [`App`], so that the screens
-/// can show parts of one another.
-pub trait Behaviour {
-    /// The action that goes there.
-    fn action(&self) -> Action;
-
-    /// What it shows, for the time before there is a profile; `None` where it needs none.
-    fn awaits(&self) -> Option<&'static str>;
-
-    /// Whether it has what some actions need.
-    fn gives(&self, _app: &App, _needs: Needs) -> bool {
-        false
-    }
-
-    /// Does an action in its own way; `false` leaves it to the app.
-    fn act(&self, _app: &mut App, _action: Action, _effects: &mut Vec<Effect>) -> bool {
-        false
-    }
-
-    /// The table in focus, as it is shown and copied.
-    fn table(&self, _app: &App) -> Option<Table> {
-        None
-    }
-
-    /// Selection, filter and order of the list in focus.
-    fn list<'a>(&self, _app: &'a App) -> Option<&'a ListState> {
-        None
-    }
-
-    /// The same, to be changed.
-    fn list_mut<'a>(&self, _app: &'a mut App) -> Option<&'a mut ListState> {
-        None
-    }
-
-    /// What the list can be sorted by, in the order of the key.
-    fn sorts(&self, _app: &App) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Gives the keys to the list, as a click on a row does.
-    fn focus_list(&self, _app: &mut App) {}
-
-    /// Moves what the keys are on by so many rows.
-    fn step(&self, app: &mut App, by: isize) {
-        self.move_selection(app, by);
-    }
-
-    /// Moves the selection of the list by so many rows.
-    fn move_selection(&self, app: &mut App, by: isize) {
-        let rows = self.table(app).map_or(0, |table| table.len());
-        if let Some(list) = self.list_mut(app) {
-            list.step(by, rows);
-        }
-    }
-
-    /// Turns the wheel by so many rows.
-    fn wheel(&self, app: &mut App, by: isize) {
-        self.step(app, by);
-    }
-
-    /// Whether something is open that Esc closes before it clears a filter.
-    fn is_open(&self, _app: &App) -> bool {
-        false
-    }
-
-    /// Closes the innermost thing open; `false` if there is none.
-    fn close(&self, _app: &mut App) -> bool {
-        false
-    }
-}
-
-/// The list of screens, in the order of their numbers.
-macro_rules! screens {
-    ($($(#[$attribute:meta])* $screen:ident: $behaviour:expr;)*) => {
-        /// The screens.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-        pub enum Screen {
-            $($(#[$attribute])* $screen,)*
-        }
-
-        impl Screen {
-            /// All, in the order of their numbers.
-            pub const ALL: &[Self] = &[$(Self::$screen,)*];
-
-            /// What it is and does.
-            pub const fn behaviour(self) -> &'static dyn Behaviour {
-                match self {
-                    $(Self::$screen => &$behaviour,)*
-                }
-            }
-        }
-    };
-}
-
-screens! {
-    /// What was recorded and the recommendation.
-    #[default]
-    Overview: overview::OverviewScreen;
-    /// Where the time goes.
-    Profile: profile::ProfileScreen;
-    /// Every GPU.
-    Predict: predict::PredictScreen;
-    /// Which offer.
-    Plan: plan::PlanScreen;
-    /// The job that runs, where one was started.
-    Job: job::JobScreen;
-}
+use crate::app::msg::Screen;
 
 impl Screen {
+    /// All, in the order of their numbers.
+    pub const ALL: &[Self] = &[Self::Overview, Self::Profile, Self::Predict, Self::Plan, Self::Job];
+
+    /// What it is and does.
+    pub const fn behaviour(self) -> &'static dyn Behaviour {
+        match self {
+            Self::Overview => &overview::OverviewScreen,
+            Self::Profile => &profile::ProfileScreen,
+            Self::Predict => &predict::PredictScreen,
+            Self::Plan => &plan::PlanScreen,
+            Self::Job => &job::JobScreen,
+        }
+    }
+
     /// Its name on screen and on the command line.
     pub fn name(self) -> &'static str {
         let name = self.behaviour().action().name();

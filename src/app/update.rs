@@ -3,8 +3,9 @@
 use crate::action::Action;
 use crate::app::input::Input;
 use crate::app::modal::Modal;
+use crate::app::msg::Screen;
 use crate::app::msg::{Effect, Msg, Target};
-use crate::app::screen::{Screen, plan, predict};
+use crate::app::screen::{plan, predict};
 use crate::app::{App, Tone};
 use crate::settings::keymap::Key;
 

@@ -3,7 +3,8 @@
 use crate::action::{Action, Needs};
 use crate::app::App;
 use crate::app::live::Live;
-use crate::app::screen::{Behaviour, overview};
+use crate::app::screen::behaviour::Behaviour;
+use crate::app::screen::overview;
 use crate::live::{Snapshot, State, StopSignal, Wanted};
 use crate::report::format;
 use crate::settings::theme::Role;

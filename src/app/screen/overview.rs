@@ -1,8 +1,9 @@
 //! First screen: what was recorded, where its time goes and the recommendation.
 
 use crate::action::Action;
+use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::profile::{self, Row};
-use crate::app::screen::{Behaviour, plan, predict};
+use crate::app::screen::{plan, predict};
 use crate::app::{App, Tone};
 use crate::plan::Plan;
 use crate::predict::{Method, communicates};

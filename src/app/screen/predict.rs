@@ -13,7 +13,7 @@ use crate::app::job::JobState;
 use crate::app::list::ListState;
 use crate::app::modal::Modal;
 use crate::app::msg::Effect;
-use crate::app::screen::Behaviour;
+use crate::app::screen::behaviour::Behaviour;
 use crate::plan::value::best_value as value_of;
 use crate::predict::{Estimate, Fits, Method, Prediction, Warning};
 use crate::pricing::Tier;

@@ -9,7 +9,7 @@ use crate::action::{Action, Needs};
 use crate::app::App;
 use crate::app::list::ListState;
 use crate::app::msg::Effect;
-use crate::app::screen::Behaviour;
+use crate::app::screen::behaviour::Behaviour;
 use crate::op;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
 use crate::profile::{Kernel, Operation, Phase, Profile};
