@@ -210,6 +210,44 @@ impl Action {
     }
 }
 
+/// The screens, in the order of their numbers. What each is and does: `app/screen.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Screen {
+    /// What was recorded and the recommendation.
+    #[default]
+    Overview,
+    /// Where the time goes.
+    Profile,
+    /// Every GPU.
+    Predict,
+    /// Which offer.
+    Plan,
+    /// The job that runs, where one was started.
+    Job,
+}
+
+impl Screen {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Overview, Self::Profile, Self::Predict, Self::Plan, Self::Job];
+
+    /// The action that goes there.
+    pub const fn action(self) -> Action {
+        match self {
+            Self::Overview => Action::Overview,
+            Self::Profile => Action::Profile,
+            Self::Predict => Action::Predict,
+            Self::Plan => Action::Plan,
+            Self::Job => Action::Job,
+        }
+    }
+
+    /// Its name on screen and on the command line.
+    pub fn name(self) -> &'static str {
+        let name = self.action().name();
+        name.rsplit_once('.').map_or(name, |(_, name)| name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,13 +20,13 @@ pub use engine::{Engine, SaveOutcome, Solved};
 use job::Job;
 use live::Live;
 use modal::Modal;
-pub use msg::Screen;
 pub use msg::{Effect, Msg, Target};
 use screen::overview::OverviewState;
 use screen::plan::PlanState;
 use screen::predict::PredictState;
 use screen::profile::ProfileState;
 
+use crate::action::Screen;
 use crate::catalog::Catalog;
 use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::batches::Sweep;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{keys, launch, text};
+use habitat_tui::action::Screen;
 use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
-use habitat_tui::app::{App, Effect, Msg, Screen, Source};
+use habitat_tui::app::{App, Effect, Msg, Source};
 use habitat_tui::live::{Job, Kernels, Process, Snapshot, State, StopSignal, Times, Update, Wanted, Wish};
 use habitat_tui::predict::{Estimate, Method, Prediction, StepTime, Warning, WarningKind};
 use habitat_tui::profile::Profile;

@@ -5,11 +5,12 @@ mod common;
 use std::sync::Arc;
 
 use common::{keys, launch};
+use habitat_tui::action::Screen;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::screen::plan::{Lower, Pane};
 use habitat_tui::app::screen::predict;
 use habitat_tui::app::slider::Knob;
-use habitat_tui::app::{App, Effect, Msg, SaveOutcome, Screen, Target};
+use habitat_tui::app::{App, Effect, Msg, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::plan::PlanStatus;
 use habitat_tui::predict::{Fits, MethodChoice};

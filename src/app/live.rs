@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::action::Action;
+use crate::action::Screen;
 use crate::app::modal::Modal;
 use crate::app::msg::Effect;
 use crate::app::screen::overview::OverviewState;
-use crate::app::{App, Screen, Source, Tone};
+use crate::app::{App, Source, Tone};
 use crate::live::{Job, Snapshot, Update, Wish};
 use crate::profile::Profile;
 use crate::settings::keymap::{Code, Key};

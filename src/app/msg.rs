@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::action::Action;
+use crate::action::{Action, Screen};
 use crate::app::engine::{SaveOutcome, Solved};
 use crate::app::slider::Knob;
 use crate::live;
@@ -13,22 +13,6 @@ use crate::predict::{MethodChoice, Predictions};
 use crate::profile::Profile;
 use crate::settings::keymap::Key;
 use crate::units::GpuSlug;
-
-/// The screens, in the order of their numbers. What each is and does: `app/screen.rs`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Screen {
-    /// What was recorded and the recommendation.
-    #[default]
-    Overview,
-    /// Where the time goes.
-    Profile,
-    /// Every GPU.
-    Predict,
-    /// Which offer.
-    Plan,
-    /// The job that runs, where one was started.
-    Job,
-}
 
 /// What can be under the mouse.
 #[derive(Debug, Clone, Copy, PartialEq)]

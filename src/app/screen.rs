@@ -10,12 +10,9 @@ pub mod profile;
 
 pub use behaviour::Behaviour;
 
-use crate::app::msg::Screen;
+use crate::action::Screen;
 
 impl Screen {
-    /// All, in the order of their numbers.
-    pub const ALL: &[Self] = &[Self::Overview, Self::Profile, Self::Predict, Self::Plan, Self::Job];
-
     /// What it is and does.
     pub const fn behaviour(self) -> &'static dyn Behaviour {
         match self {
@@ -25,16 +22,5 @@ impl Screen {
             Self::Plan => &plan::PlanScreen,
             Self::Job => &job::JobScreen,
         }
-    }
-
-    /// Its name on screen and on the command line.
-    pub fn name(self) -> &'static str {
-        let name = self.behaviour().action().name();
-        name.rsplit_once('.').map_or(name, |(_, name)| name)
-    }
-
-    /// The screen of that name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|screen| screen.name() == name)
     }
 }

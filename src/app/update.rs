@@ -1,9 +1,8 @@
 //! How the state changes: one message in, effects out.
 
-use crate::action::Action;
+use crate::action::{Action, Screen};
 use crate::app::input::Input;
 use crate::app::modal::Modal;
-use crate::app::msg::Screen;
 use crate::app::msg::{Effect, Msg, Target};
 use crate::app::screen::{plan, predict};
 use crate::app::{App, Tone};
@@ -101,7 +100,7 @@ impl App {
         if screen.act(self, action, effects) {
             return;
         }
-        if let Some(there) = Screen::ALL.iter().find(|screen| screen.behaviour().action() == action) {
+        if let Some(there) = Screen::ALL.iter().find(|screen| screen.action() == action) {
             self.screen = *there;
             return;
         }

@@ -18,7 +18,7 @@ pub use predict::{BatchesArgs, ExportArgs, PlanArgs, PredictArgs, SweepArgs, Swe
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
 pub use run::RunArgs;
-pub use screens::{ScreenArg, ScreensArgs};
+pub use screens::ScreensArgs;
 
 use clap::{Parser, Subcommand};
 
@@ -108,6 +108,7 @@ pub enum Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::action::Screen;
     use crate::pricing::Tier;
     use crate::units::{Hours, Samples, Usd};
     use clap::CommandFactory;
@@ -132,7 +133,7 @@ mod tests {
     fn one_line_a_flag() {
         assert_eq!(screens("habitat-tui").input.file, None);
         assert_eq!(screens("habitat-tui a.json").input.file, Some("a.json".into()));
-        assert_eq!(screens("habitat-tui --screen plan").screen, ScreenArg::Plan);
+        assert_eq!(screens("habitat-tui --screen plan").screen, Screen::Plan);
         assert_eq!(screens("habitat-tui --size 80x24").size, (80, 24));
         assert_eq!(plan("habitat-tui plan f --samples 1.2M").wish.samples, Samples::new(1.2e6).ok());
         assert_eq!(plan("habitat-tui plan f --deadline 24h").wish.deadline, Hours::new(24.0).ok());

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
+use crate::action::Screen;
 use crate::plan::{Confidence, Objective};
 use crate::predict::{MethodChoice, Mode, Precision, WaveForm};
 use crate::pricing::Tier;
@@ -43,6 +44,12 @@ macro_rules! described {
 }
 
 named!(Mode, Precision, Tier, TimeUnit);
+described!(Screen {
+    Overview "overview" "What was recorded, and the recommendation",
+    Profile "profile" "Operation by operation",
+    Predict "predict" "GPU by GPU",
+    Plan "plan" "The plan"
+});
 described!(Objective { Cost "cost" "Lowest cost", Time "time" "Earliest finish" });
 described!(Confidence {
     Expected "expected" "The expected time meets the deadline",

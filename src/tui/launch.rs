@@ -5,12 +5,11 @@ use std::env;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clap::ValueEnum as _;
-
 use super::runner::Line;
 use super::{Launch, TuiError, follow, run, screenshot};
+use crate::action::Screen;
 use crate::app::engine::Solved;
-use crate::app::{Engine, SaveOutcome, Screen, Setup, Source};
+use crate::app::{Engine, SaveOutcome, Setup, Source};
 use crate::catalog::Catalog;
 use crate::cli::Screens;
 use crate::live::Session;
@@ -115,7 +114,7 @@ impl Launch {
             colours,
             glyphs: GlyphSet::resolve(asked, locale.as_deref(), term.as_deref()),
             mouse: !args.no_mouse && settings.mouse != Some(false),
-            screen: args.screen.to_possible_value().and_then(|it| Screen::by_name(it.get_name())).unwrap_or_default(),
+            screen: args.screen,
             gpu,
             filter: args.filter,
         };

@@ -11,8 +11,9 @@ mod profile;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
+use crate::action::Screen;
 use crate::app::list::ListState;
-use crate::app::{App, SMALLEST, Screen};
+use crate::app::{App, SMALLEST};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Memory, Painter};

@@ -3,7 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use habitat_tui::app::Screen;
+use habitat_tui::action::Screen;
 use habitat_tui::tui::{draw, render};
 
 fn main() {

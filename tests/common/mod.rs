@@ -4,7 +4,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use habitat_tui::app::{Engine, SaveOutcome, Screen, Setup, Source};
+use habitat_tui::action::Screen;
+use habitat_tui::app::{Engine, SaveOutcome, Setup, Source};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::plan::{Goal, Work};
 use habitat_tui::predict::Options;

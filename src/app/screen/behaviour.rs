@@ -9,9 +9,6 @@ use crate::report::Table;
 /// What the app asks of every screen. The state is in a field of [`App`], so that the screens
 /// can show parts of one another.
 pub trait Behaviour {
-    /// The action that goes there.
-    fn action(&self) -> Action;
-
     /// What it shows, for the time before there is a profile; `None` where it needs none.
     fn awaits(&self) -> Option<&'static str>;
 

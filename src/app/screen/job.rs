@@ -15,10 +15,6 @@ use crate::units::Micros;
 pub struct JobScreen;
 
 impl Behaviour for JobScreen {
-    fn action(&self) -> Action {
-        Action::Job
-    }
-
     fn awaits(&self) -> Option<&'static str> {
         None
     }

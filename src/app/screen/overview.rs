@@ -1,6 +1,5 @@
 //! First screen: what was recorded, where its time goes and the recommendation.
 
-use crate::action::Action;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::profile::{self, Row};
 use crate::app::screen::{plan, predict};
@@ -33,10 +32,6 @@ impl OverviewState {
 pub struct OverviewScreen;
 
 impl Behaviour for OverviewScreen {
-    fn action(&self) -> Action {
-        Action::Overview
-    }
-
     fn awaits(&self) -> Option<&'static str> {
         Some("what was recorded, where its time goes and the recommendation")
     }

@@ -77,10 +77,6 @@ pub struct PlanState {
 pub struct PlanScreen;
 
 impl Behaviour for PlanScreen {
-    fn action(&self) -> Action {
-        Action::Plan
-    }
-
     fn awaits(&self) -> Option<&'static str> {
         Some("the offers that do the work best")
     }

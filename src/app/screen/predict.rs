@@ -90,10 +90,6 @@ pub struct Row {
 pub struct PredictScreen;
 
 impl Behaviour for PredictScreen {
-    fn action(&self) -> Action {
-        Action::Predict
-    }
-
     fn awaits(&self) -> Option<&'static str> {
         Some("the step on every GPU of the catalog")
     }

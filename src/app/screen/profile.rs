@@ -25,10 +25,6 @@ const SORTS: [&str; 4] = ["time", "count", "time per call", "name"];
 pub struct ProfileScreen;
 
 impl Behaviour for ProfileScreen {
-    fn action(&self) -> Action {
-        Action::Profile
-    }
-
     fn awaits(&self) -> Option<&'static str> {
         Some("the operations of the step and where its time goes")
     }

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::InputArgs;
+use crate::action::Screen;
 use crate::settings::theme::{ColourChoice, ColourLevel};
 use crate::settings::values;
 use crate::settings::wish::Wish;
@@ -19,8 +20,8 @@ pub struct ScreensArgs {
     #[command(flatten)]
     pub wish: Wish,
     /// Screen to open.
-    #[arg(long, value_enum, default_value_t = ScreenArg::Overview, help_heading = "Screens")]
-    pub screen: ScreenArg,
+    #[arg(long, value_enum, default_value_t = Screen::Overview, help_heading = "Screens")]
+    pub screen: Screen,
     /// GPU to select.
     #[arg(long, help_heading = "Screens")]
     pub gpu: Option<String>,
@@ -52,18 +53,4 @@ pub struct ScreensArgs {
     /// Replace the file if it is there.
     #[arg(long, help_heading = "Picture")]
     pub force: bool,
-}
-
-/// `--screen`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum ScreenArg {
-    /// What was recorded, and the recommendation.
-    #[default]
-    Overview,
-    /// Operation by operation.
-    Profile,
-    /// GPU by GPU.
-    Predict,
-    /// The plan.
-    Plan,
 }

@@ -3,9 +3,10 @@
 use ratatui::layout::{Constraint, Layout, Rect};
 use unicode_width::UnicodeWidthStr;
 
+use crate::action::Screen;
 use crate::app::available::Hint;
 use crate::app::screen::{job, plan, predict};
-use crate::app::{SMALLEST, Screen, Source, Target, Tone};
+use crate::app::{SMALLEST, Source, Target, Tone};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Painter, wrap};
@@ -36,7 +37,7 @@ fn bar(painter: &mut Painter<'_>, area: Rect) {
     }
     let app = painter.app;
     for (index, &screen) in Screen::ALL.iter().enumerate() {
-        if app.unavailable(screen.behaviour().action()).is_some() {
+        if app.unavailable(screen.action()).is_some() {
             continue;
         }
         let text = format!(" {} {} ", index + 1, screen.name());
