@@ -15,7 +15,7 @@ use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
 use crate::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
-use crate::units::{GIB, GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour, most};
+use crate::units::{GIB, GpuSlug, Hours, Micros, Range, SHORTEST_STEP_US, Samples, Usd, UsdPerHour, most};
 
 /// Dollars an hour above which a number is no price.
 const MOST_PRICE: f64 = 1e9;
@@ -213,7 +213,7 @@ fn configuration<'p>(
         }
     }
     let single = prediction.planning_step();
-    if single.range.mid.get() <= 0.0 {
+    if single.range.mid.get() < SHORTEST_STEP_US {
         return Err((Kind::NoPrediction, format!("the predicted step on {gpu} takes no time"), None));
     }
     let bandwidth = goal.assumptions.allreduce_bandwidth;

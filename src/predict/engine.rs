@@ -21,7 +21,7 @@ use super::warning::Warning;
 use crate::catalog::{Catalog, GpuSpec};
 use crate::profile::Profile;
 use crate::text;
-use crate::units::{GpuSlug, Micros};
+use crate::units::{GpuSlug, Micros, SHORTEST_STEP_US};
 
 /// A profile whose operations are decoded, for predictions by several methods.
 pub(super) struct Prepared<'a> {
@@ -45,8 +45,8 @@ impl<'a> Prepared<'a> {
             return by_totals(self.recorded, catalog, options);
         }
         let Self { profile, decoded, .. } = self;
-        if profile.measured_step() == Some(Micros::ZERO) {
-            return Err(PredictError::NoTime { workload: text::clean(&profile.workload.name, 60) });
+        if let Some(step) = profile.measured_step().filter(|step| step.get() < SHORTEST_STEP_US) {
+            return Err(PredictError::NoTime { workload: text::clean(&profile.workload.name, 60), step });
         }
         let origin = origin(profile, catalog, options)?.map(Rates::new);
         let origin = origin.as_ref();

@@ -2,9 +2,10 @@
 
 use super::candidates::{self, Candidates};
 use super::{blackbox, mlp};
+use crate::units::Micros;
 
 /// Why nothing can be predicted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PredictError {
     /// Measured times without a GPU that the catalog knows.
     #[error(
@@ -34,13 +35,15 @@ pub enum PredictError {
         /// The workload.
         workload: String,
     },
-    /// A recorded step of no length.
+    /// A recorded step of no length, or one below [`SHORTEST_STEP_US`](crate::units::SHORTEST_STEP_US).
     #[error(
-        "the recorded step of {workload:?} takes 0 ms, as no step does; record it again, correct step.duration_us, or drop what was measured with --ignore-origin"
+        "the recorded step of {workload:?} takes {} µs, as no step does; record it again, correct step.duration_us, or drop what was measured with --ignore-origin", .step.get()
     )]
     NoTime {
         /// The workload.
         workload: String,
+        /// The time recorded.
+        step: Micros,
     },
     /// Habitat's networks asked for, but none given.
     #[error(

@@ -84,7 +84,7 @@ fn what_is_wrong_before_pytorch_is_told(python: &str) {
     let told = |target: &str, python: &str, more: &[&str]| place.refused(python, target, more);
     assert!(told(&mlp, python, &[]).contains("names no function; write the file or module"));
     assert!(told("nowhere.py:build", python, &[]).contains("nowhere.py: no such file"));
-    assert!(told(&format!("{mlp}:build"), python, &["--batch-sizes", "8,0"]).contains("--batch-sizes: 0"));
+    assert!(told(&format!("{mlp}:build"), python, &["--batch-sizes", "8,0"]).contains("'0' for '--batch-sizes"));
     let gone = told(&format!("{mlp}:build"), "/nowhere/python", &[]);
     assert!(gone.contains("/nowhere/python: ") && gone.contains("--python"), "{gone}");
     let no_python = told(&format!("{mlp}:build"), "/bin/false", &[]);
