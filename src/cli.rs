@@ -1,6 +1,6 @@
 //! The commands: everything the screens show, without a terminal.
 //!
-//! [`run`] answers with an exit code, or with the order to open the screens, which is the
+//! `run` answers with an exit code, or with the order to open the screens, which is the
 //! binary's business.
 
 mod answer;

@@ -165,10 +165,9 @@ pub fn element_type(operation: &Operation, precision: Option<Precision>) -> Opti
         Some(match precision? {
             Precision::Fp32 | Precision::Tf32 => DType::Float32,
             Precision::AmpFp16 | Precision::Fp16 => DType::Float16,
-            Precision::AmpBf16 | Precision::Bf16 => DType::Bfloat16,
-            // Products alone run in 8 bits.
+            // Products alone run in 8 bits, the rest in BF16.
             Precision::Fp8 if family(operation) == Family::Gemm => DType::Float8E4m3,
-            Precision::Fp8 => DType::Bfloat16,
+            Precision::AmpBf16 | Precision::Bf16 | Precision::Fp8 => DType::Bfloat16,
         })
     })
 }

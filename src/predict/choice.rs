@@ -136,8 +136,8 @@ pub(super) fn gives_way(default: Option<&Validated>, other: &Validated) -> bool 
 /// The step of `profile` on every GPU asked for.
 ///
 /// A GPU that is the origin of a profile with a measured step gets the measurement. With
-/// [`MethodChoice::Auto`], fitted lines take the default method's place on GPUs where they
-/// were found to err clearly less ([`compare`](mod@compare)).
+/// [`MethodChoice::Auto`], linear models take the default method's place on GPUs where they
+/// were found to err clearly less ([`compare`](super::compare)).
 ///
 /// # Errors
 /// [`PredictError`] where the origin or a target is not in the catalog, or nothing is
