@@ -2,7 +2,7 @@
 //! at full rates, `use` from an ensemble of small networks over scale-free features
 //! ([`super::features`]), and `gpu` what is peculiar to a GPU that was measured.
 //!
-//! Trained by `learn` on measured operators; `models/README.md` describes the shipped ones.
+//! Trained by `models/lab` on measured operators; `models/README.md` describes the shipped ones.
 
 mod corrections;
 mod ensemble;
