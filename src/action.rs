@@ -259,4 +259,12 @@ mod tests {
             assert_eq!(Action::by_name(spec.name), Some(spec.action), "{} is there twice", spec.name);
         }
     }
+
+    /// A screen that its list forgets could be reached by no key.
+    #[test]
+    fn every_action_that_goes_to_a_screen_has_its_screen() {
+        let there: Vec<Action> =
+            ACTIONS.iter().filter(|spec| spec.name.starts_with("screen.")).map(|spec| spec.action).collect();
+        assert_eq!(there, Screen::ALL.map(Screen::action));
+    }
 }

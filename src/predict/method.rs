@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Fitted lines answer for a step where they know this much of its device time: what they
+/// Linear models answer for a step where they know this much of its device time: what they
 /// were found to err by says nothing of the rooflines that fill in.
 pub const COVERED: f64 = 0.9;
 /// The methods a time can come from.
@@ -32,9 +32,9 @@ pub enum Method {
     Roofline,
     /// Habitat's network of the operator, from shapes and four figures of the GPU.
     HabitatMlp,
-    /// Lines of kernels measured on GPUs, in what drives each of them (Li et al.).
+    /// Linear models of kernels measured on GPUs, in what drives each of them (Li et al.).
     KernelWise,
-    /// A line a kind of layer, in its operations (Li et al.; Gianniti et al.).
+    /// A linear model for each kind of layer, in its operations (Li et al.; Gianniti et al.).
     LayerWise,
     /// One line in the operations of the whole step (Li et al.).
     EndToEnd,
@@ -136,11 +136,11 @@ pub enum MethodChoice {
     Roofline,
     /// Habitat's networks for products and convolutions, the rest as `Auto`.
     HabitatMlp,
-    /// Fitted lines of kernels, on shapes, even where times were measured.
+    /// Linear models of kernels, on shapes, even where times were measured.
     KernelWise,
-    /// Fitted lines of kinds of layers, likewise.
+    /// Linear models of kinds of layers, likewise.
     LayerWise,
-    /// The fitted line of whole steps, likewise.
+    /// The linear model of whole steps, likewise.
     EndToEnd,
     /// The black-box model, from the totals of operator kinds (PROFET); only on its GPUs.
     BlackBox,
