@@ -1,0 +1,406 @@
+"""The steps of modern/steps.csv.gz on one GPU, built as the published row ran them.
+
+A function for each model makes one step on `batch` samples of `size` in a precision; MODELS
+lists them. Shapes are from the repositories that the rows name, as far as the README beside
+the table and the papers tell them.
+"""
+
+import functools
+import re
+
+import torch
+import torch.nn.functional as F
+
+import networks
+
+# Precisions by what is traced: TF32 changes no shape and no type.
+KINDS = {
+    "fp32": "fp32",
+    "tf32": "fp32",
+    "amp-fp16": "amp-fp16",
+    "bf16": "bf16",
+    "fp16-pure": "fp16-pure",
+    "bf16-pure": "bf16-pure",
+}
+AUTOCAST = {"amp-fp16": torch.float16, "bf16": torch.bfloat16}
+PURE = {"fp16-pure": torch.float16, "bf16-pure": torch.bfloat16}
+
+
+class Lamb(torch.optim.Optimizer):
+    """LAMB (You et al. 2020) in the passes that a fused one makes: one as Adam's over
+    parameter, gradient and both moments, a norm of each parameter and of its update, and the
+    scaled update."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    def step(self):
+        for group in self.param_groups:
+            given = [parameter for parameter in group["params"] if parameter.grad is not None]
+            grads = [parameter.grad for parameter in given]
+            for parameter in given:
+                if not self.state[parameter]:
+                    for name in ("first", "second"):
+                        self.state[parameter][name] = torch.zeros_like(parameter)
+                    self.state[parameter]["step"] = torch.zeros(())
+            first, second, steps = ([self.state[p][name] for p in given] for name in ("first", "second", "step"))
+            with torch.no_grad():
+                torch._fused_adamw_(
+                    given, grads, first, second, [], steps, lr=0.0, beta1=0.9, beta2=0.999,
+                    weight_decay=0.0, eps=1e-6, amsgrad=False, maximize=False,
+                )  # fmt: skip
+                torch._foreach_norm(given)
+                torch._foreach_norm(first)
+                torch._foreach_add_(given, first, alpha=-1e-3)
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=1e-4, fused=True)
+
+
+# Until PyTorch 2.0, whose containers made nearly all rows, these took parameters one by one.
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4, foreach=False)
+
+
+def rmsprop(parameters):
+    return torch.optim.RMSprop(parameters, lr=0.1, momentum=0.9, weight_decay=1e-5, eps=0.01, foreach=False)
+
+
+def plain_sgd(parameters):
+    return torch.optim.SGD(parameters, lr=1e-4)
+
+
+def step(network, loss, optimizer, kind, clip=None):
+    """One step: `loss()`, backward and the update, in FP16 with its loss scaled."""
+    if kind in PURE:
+        network.to(PURE[kind])
+    parameters = list(network.parameters())
+    optimizer = optimizer(parameters)
+    scale, found, inverse = torch.ones(()), torch.zeros(()), torch.ones(())
+
+    def train():
+        optimizer.zero_grad()
+        with torch.autocast("cuda", AUTOCAST.get(kind), enabled=kind in AUTOCAST):
+            value = loss()
+        if kind == "amp-fp16":
+            (value * scale).backward()
+            grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+            torch._amp_foreach_non_finite_check_and_unscale_(grads, found, inverse)
+        else:
+            value.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(parameters, clip)
+        optimizer.step()
+
+    return train
+
+
+def step_in_half(network, loss, optimizer, kind, clip=None):
+    """The same as apex makes it at its level O2, for FP16: weights, norms and losses in 16
+    bits, and a copy of the weights in 32 for the optimizer."""
+    if kind != "amp-fp16":
+        return step(network, loss, optimizer, kind, clip)
+    network.half()
+    halves = list(network.parameters())
+    masters = [torch.nn.Parameter(half.detach().float()) for half in halves]
+    for master in masters:
+        master.grad = torch.zeros_like(master)
+    optimizer = optimizer(masters)
+    scale, found, inverse = torch.ones(()), torch.zeros(()), torch.ones(())
+
+    def train():
+        for half in halves:
+            half.grad = None
+        (loss() * scale).backward()
+        used = [(half, master) for half, master in zip(halves, masters) if half.grad is not None]
+        grads = [master.grad for _, master in used]
+        with torch.no_grad():
+            torch._foreach_copy_(grads, [half.grad for half, _ in used])
+            torch._amp_foreach_non_finite_check_and_unscale_(grads, found, inverse)
+        if clip:
+            torch.nn.utils.clip_grad_norm_(masters, clip)
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_copy_([half for half, _ in used], [master for _, master in used])
+
+    return train
+
+
+def images(batch, channels, *size, kind="fp32"):
+    return torch.randn(batch, channels, *size, device="cuda", dtype=PURE.get(kind))
+
+
+def tokens(count, *shape):
+    return torch.randint(0, count, shape, device="cuda")
+
+
+def classes(network, optimizer, batch, size, kind):
+    """A step of a network that classifies pictures into the 1,000 classes of ImageNet."""
+    x, labels = images(batch, 3, size, size), tokens(1000, batch)
+    return step(network, lambda: F.cross_entropy(network(x), labels), optimizer, kind)
+
+
+def resnet50(batch, size, kind):
+    """Version 1.5, with the stride in the 3 x 3 convolution, as torchvision has it."""
+    from torchvision.models import resnet50
+
+    return classes(resnet50(), sgd, batch, size, kind)
+
+
+def resnext101(batch, size, kind):
+    from torchvision.models.resnet import Bottleneck, ResNet
+
+    return classes(ResNet(Bottleneck, [3, 4, 23, 3], groups=32, width_per_group=4), sgd, batch, size, kind)
+
+
+def efficientnet(batch, size, kind, wide=False):
+    """EfficientNet-B0; `wide` takes the width of squeeze and excitation from the expanded
+    side of a block instead of from its input."""
+    import timm
+    from timm.models._efficientnet_blocks import SqueezeExcite
+
+    network = timm.create_model("efficientnet_b0", pretrained=False, drop_path_rate=0.2)
+    for module in network.modules() if wide else ():
+        if isinstance(getattr(module, "se", None), SqueezeExcite):
+            expanded = module.se.conv_expand.out_channels
+            act = type(module.se.act1)
+            module.se = SqueezeExcite(expanded, rd_channels=expanded // 4, act_layer=act)
+    return classes(network, rmsprop, batch, size, kind)
+
+
+def no_update(name, batch, size, kind, training):
+    """The script of u39kun: one pass in eval mode, or forward and backward of the sum of the
+    outputs down to the pictures. No optimizer."""
+    import torchvision
+
+    network = getattr(torchvision.models, name)()
+    network.to(PURE.get(kind)).train(training)
+    x = images(batch, 3, size, size, kind=kind).requires_grad_(training)
+    if not training:
+
+        def infer():
+            with torch.no_grad():
+                network(x)
+
+        return infer
+
+    def train():
+        network.zero_grad()
+        x.grad = None
+        network(x).sum().backward()
+
+    return train
+
+
+def bert(head, batch, size, kind, **config):
+    """A model of transformers' BERT kind with a head, fine-tuned. Attention is not fused
+    in the repositories of these rows, and their FP16 is apex O2."""
+    import transformers
+
+    base = head.split("For")[0]
+    config = getattr(transformers, base + "Config")(
+        max_position_embeddings=512, attn_implementation="eager", **config
+    )
+    network = getattr(transformers, head)(config).train()
+    given = {
+        "input_ids": tokens(config.vocab_size, batch, size),
+        "attention_mask": torch.ones(batch, size, dtype=torch.long, device="cuda"),
+        "token_type_ids": tokens(2, batch, size),
+    }
+    if head.endswith("QuestionAnswering"):
+        given.update(start_positions=tokens(size, batch), end_positions=tokens(size, batch))
+    else:
+        given.update(labels=tokens(config.num_labels, batch, size))
+    return step_in_half(network, lambda: network(**given).loss, adam, kind, clip=1.0)
+
+
+# Vocabularies padded to a multiple of 8 in bert; BioBERT keeps that of cased BERT.
+bert_squad = functools.partial(bert, "BertForQuestionAnswering", vocab_size=30528)
+electra_squad = functools.partial(
+    bert, "ElectraForQuestionAnswering", vocab_size=30522,
+    embedding_size=768, hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
+)  # fmt: skip
+# Named entities: beginning, inside, outside and three marks.
+biobert = functools.partial(bert, "BertForTokenClassification", vocab_size=28996, num_labels=6)
+
+
+def transformer_xl(batch, size, kind):
+    """The base model; text and memory of `size` words each, memory kept as the weights are."""
+    network = networks.TransformerXL()
+    memory = [
+        torch.zeros(size, batch, network.width, dtype=torch.float16 if kind == "amp-fp16" else None)
+        for _ in range(network.layers)
+    ]
+    words, targets = tokens(network.embedding.num_embeddings, size, batch), tokens(1000, size, batch)
+    return step_in_half(network, lambda: network(words, targets, memory), Lamb, kind, clip=0.25)
+
+
+def neumf(batch, size, kind):
+    network = networks.NeuMF()
+    users, items = tokens(network.USERS, batch), tokens(network.ITEMS, batch)
+    clicked = torch.zeros(batch, 1)
+    return step(network, lambda: F.binary_cross_entropy_with_logits(network(users, items), clicked), adam, kind)
+
+
+def nnunet(batch, size, kind):
+    network = networks.NnUnet()
+    x, labels = images(batch, 4, *size), tokens(4, batch, *size)
+    return step(network, lambda: networks.dice_and_cross_entropy(network(x), labels), adam, kind)
+
+
+def unet(batch, size, kind):
+    network = networks.Unet()
+    x, labels = images(batch, 1, size, size), tokens(2, batch, network.OUT, network.OUT)
+    return step(network, lambda: networks.dice_and_cross_entropy(network(x), labels), adam, kind)
+
+
+def llama(batch, size, kind, flash=True):
+    """Llama 3.2 1B from embeddings, so without their look-up; scores of all positions. Keys and
+    values are repeated for the heads, as the transformers of then did."""
+    import transformers
+    from transformers.integrations import sdpa_attention
+
+    sdpa_attention.use_gqa_in_sdpa = lambda *args: False
+    torch.backends.cuda.enable_flash_sdp(flash)
+    config = transformers.LlamaConfig(
+        vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
+        num_attention_heads=32, num_key_value_heads=8, head_dim=64, max_position_embeddings=131072,
+        tie_word_embeddings=True, attn_implementation="sdpa", use_cache=False,
+    )  # fmt: skip
+    network = transformers.LlamaForCausalLM(config).train()
+    x, labels = torch.randn(batch, size, 2048, dtype=PURE[kind]), tokens(128256, batch, size)
+    return step(network, lambda: network(inputs_embeds=x, labels=labels).loss, plain_sgd, kind)
+
+
+# Name in the table: (function, family, side of a picture or length for the function).
+side = int
+both = lambda text: tuple(int(part) for part in text.split("x"))
+MODELS = {
+    "resnet50-v1.5": (resnet50, "cnn", side),
+    "resnext101-32x4d": (resnext101, "cnn", side),
+    "efficientnet-b0": (efficientnet, "cnn", side),
+    "efficientnet-widese-b0": (functools.partial(efficientnet, wide=True), "cnn", side),
+    "vgg16": (functools.partial(no_update, "vgg16"), "cnn", side),
+    "resnet152": (functools.partial(no_update, "resnet152"), "cnn", side),
+    "densenet161": (functools.partial(no_update, "densenet161"), "cnn", side),
+    "nnunet-2d": (nnunet, "segmentation", both),
+    "unet-medical": (unet, "segmentation", side),
+    "bert-base": (bert_squad, "transformer", int),
+    "electra-base": (electra_squad, "transformer", int),
+    "biobert-base": (biobert, "transformer", int),
+    "transformer-xl-base": (transformer_xl, "transformer", int),
+    "llama-3.2-1b": (llama, "transformer", int),
+    "ncf-neumf-ml20m": (neumf, "recommender", lambda text: 0),
+}
+
+# Parameters, where a source gives them to four digits: torchvision, timm and the models' cards.
+PARAMETERS = {
+    "resnet50-v1.5": 25.557e6,
+    "resnext101-32x4d": 44.178e6,
+    "efficientnet-b0": 5.289e6,
+    "vgg16": 138.358e6,
+    "resnet152": 60.193e6,
+    "densenet161": 28.681e6,
+    # 108.31 million of BERT base uncased and six rows of padding, without the pooler.
+    "bert-base": 108.90e6,
+    "llama-3.2-1b": 1235.8e6,
+    # The README's 31.8 million.
+    "ncf-neumf-ml20m": 31.8e6,
+}
+
+
+def usable(row):
+    """Whether a row is one step on one GPU that a recipe here makes."""
+    return (
+        row["gpus"] == "1"
+        and row["quality"] in ("A", "B")
+        and row["model"] in MODELS
+        and row["precision"] in KINDS
+        and bool(row["batch_per_gpu"] and row["step_ms"])
+        # Steps of many micro batches: what is traced updates after each.
+        and row["grad_accum"] in ("", "1")
+        # Weights in FP16 beside master copies: rows of the same set-up with autocast are there.
+        and "static FP16 weights" not in row["notes"]
+        # Two of its three frameworks are no longer made; PyTorch has all its shapes.
+        and not (row["source"] == "u39kun" and not row["framework"].startswith("PyTorch"))
+    )
+
+
+def newest(rows):
+    """The newest row of each configuration: speeds of one differ by software age."""
+    found = {}
+    for row in rows:
+        key = tuple(
+            row[name]
+            for name in "source model batch_per_gpu seq_len_or_image precision gpu mode compiled_or_fused".split()
+        ) + (re.sub(r"[ \d.]+$", "", row["framework"]),)
+        if key not in found or age(row) > age(found[key]):
+            found[key] = row
+    return list(found.values())
+
+
+def age(row):
+    """Orders rows: by date, then by the version that the software names first."""
+    return row["date"], [int(part) for part in re.findall(r"\d+", row["software"])[:2]]
+
+
+def quality(row):
+    """The row's; at most B where something beside the GPU's work may count, or where another
+    framework ran what is traced here as PyTorch's operators."""
+    other = not row["framework"].startswith("PyTorch")
+    return "B" if other or "may be limited by the host" in row["notes"] else row["quality"]
+
+
+def layout(row, family):
+    """NHWC where convolutions ran in it: automatic mixed precision of NVIDIA's repositories
+    says so in the row's notes; its MXNet and TensorFlow run FP16 in it."""
+    if family not in ("cnn", "segmentation") or row["source"] != "nvidia-dle":
+        return "nchw"
+    other = not row["framework"].startswith("PyTorch")
+    return "nhwc" if "AMP uses NHWC" in row["notes"] or other and row["precision"] == "amp-fp16" else "nchw"
+
+
+def software(row):
+    """What the source tells of the software, and of clocks that were locked."""
+    told = [row["framework"]] if row["source"] != "u39kun" else []
+    told += [row["software"]] if row["software"] else []
+    told += re.findall(r"container [\d.,]+|clock locked at \d+ MHz", row["notes"])
+    return ", ".join(told)
+
+
+def case(row):
+    """What trace.py takes for one row."""
+    function, family, read = MODELS[row["model"]]
+    kind, batch, size = KINDS[row["precision"]], int(row["batch_per_gpu"]), read(row["seq_len_or_image"])
+    parts, more = [row["model"]], {}
+    training = row["mode"] != "fwd"
+    if row["source"] == "u39kun":
+        parts.append("forward-backward" if training else "forward")
+        more["training"] = training
+    if row["model"] == "llama-3.2-1b":
+        # cuDNN's attention takes the shapes of flash attention.
+        more["flash"] = "efficient" not in row["compiled_or_fused"]
+        parts.append("flash" if more["flash"] else "efficient")
+    parts += ["b%d" % batch] + ([row["seq_len_or_image"]] if row["seq_len_or_image"] else []) + [kind]
+    return {
+        "case": "-".join(parts),
+        "build": lambda batch_size=batch: function(batch_size, size, kind, **more),
+        "network": row["model"],
+        "family": family,
+        "mode": "training" if training else "inference",
+        "gpu": row["gpu"],
+        "precision": row["precision"],
+        "layout": layout(row, family),
+        "step_ms": row["step_ms"],
+        "source": row["source"],
+        "software": software(row),
+        "compiled": row["compiled_or_fused"],
+        "quality": quality(row),
+        "parameters": PARAMETERS.get(row["model"]),
+    }
+
+
+def cases(rows):
+    """The cases of the rows of steps.csv.gz, in its order."""
+    return [case(row) for row in newest(row for row in rows if usable(row))]
