@@ -10,6 +10,7 @@ mod convolution;
 mod family;
 mod kind;
 mod lookup;
+mod moved;
 pub mod name;
 mod parameters;
 mod primitive;

@@ -11,6 +11,7 @@ mod kernel;
 pub mod op_list;
 mod operation;
 mod read;
+pub mod tensors;
 mod workload;
 
 use schemars::JsonSchema;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Arithmetic, Pass, Primitive, Work, elements};
+use crate::profile::tensors::{CHANNELS_LAST, MEMORY_FORMAT};
 use crate::profile::{Attribute, Operation, Shape};
 use crate::units::{Bytes, Flops};
 
@@ -34,6 +35,8 @@ pub struct Convolution {
     pub transposed: bool,
     /// Whether gradients are formed, and of what: the data, the weight.
     pub gradients: Option<[bool; 2]>,
+    /// Whether the channels of a pixel lie side by side in memory (NHWC), as far as was recorded.
+    pub channels_last: bool,
 }
 
 impl Convolution {
@@ -95,6 +98,7 @@ impl Convolution {
             out_image: None,
             transposed,
             gradients,
+            channels_last: matches!(attributes.get(MEMORY_FORMAT), Some(Attribute::Text(format)) if format == CHANNELS_LAST),
         };
         let is_same = matches!(attributes.get("padding"), Some(Attribute::Text(word)) if word == "same");
         if is_same {
@@ -189,4 +193,26 @@ pub(super) fn extent(size: u64, kernel: u64, stride: u64, padding: u64, dilation
     let reach = dilation.checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?;
     let padded = size.checked_add(padding.checked_mul(2)?)?.checked_sub(reach)?;
     padded.checked_div(stride)?.checked_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::op::{Op, Sizes};
+    use crate::profile::Operation;
+
+    #[test]
+    fn the_order_in_memory_is_read_off_the_attribute() {
+        let channels_last = |attributes: &str| {
+            let json = format!(
+                r#"{{"name": "aten::convolution", "phase": "forward", "dtype": "float16",
+                "inputs": [[8, 64, 16, 16], [64, 64, 3, 3]], "attributes": {attributes}}}"#
+            );
+            let operation: Operation = serde_json::from_str(&json).unwrap();
+            let Some(Sizes::Convolution(convolution)) = Op::of(&operation).sizes else { return None };
+            Some(convolution.channels_last)
+        };
+        assert_eq!(channels_last("{}"), Some(false));
+        assert_eq!(channels_last(r#"{"memory_format": "channels_last"}"#), Some(true));
+        assert_eq!(channels_last(r#"{"memory_format": "contiguous"}"#), Some(false));
+    }
 }

@@ -22,8 +22,8 @@ pub use results::{ResultForm, result};
 
 use super::Family;
 use tables::{
-    ATTENTION, CELLS, COLLECTIVES, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS, REARRANGEMENTS,
-    RECURRENT, REDUCTION_PARTS, REDUCTIONS, SPLIT, VIEWS, WIDE,
+    ATTENTION, CELLS, COLLECTIVES, COMPARISONS, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS,
+    REARRANGEMENTS, RECURRENT, REDUCTION_PARTS, REDUCTIONS, SPLIT, VIEWS, WIDE,
 };
 
 /// What the name of an operator says of it.
@@ -196,6 +196,8 @@ pub enum StreamForm {
         /// How many of them are overwritten without being read.
         unread: f64,
     },
+    /// Arithmetic with truth values as its result, of one byte each.
+    Comparison,
     /// Arithmetic with a mask of one byte an element, which is this input.
     Masked(usize),
     /// Dropout, which writes such a mask.
@@ -323,7 +325,7 @@ fn form(full: &str, bare: &str) -> Form {
     } else if has(&["softmax"]) {
         Form::Softmax
     } else if has(NORMALISATIONS) {
-        Form::Normalisation(if full.contains("no_training") {
+        Form::Normalisation(if full.contains("no_training") || full.contains("norm_no_update") {
             NormalisationForm::ChannelWithStatistics
         } else if ["batch_norm", "batchnorm", "instance_norm"].iter().any(|part| full.contains(part)) {
             NormalisationForm::Channel
@@ -408,6 +410,8 @@ fn stream(bare: &str) -> StreamForm {
         StreamForm::Fill
     } else if REARRANGEMENTS.contains(&stem) {
         StreamForm::Rearrangement
+    } else if COMPARISONS.contains(&bare) {
+        StreamForm::Comparison
     } else {
         match stem {
             "copy" => StreamForm::Copy,

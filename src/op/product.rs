@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::moved::Moved;
 use super::name::ProductForm;
 use super::results::broadcast;
 use super::{Arithmetic, Primitive, Work, elements, total, volume};
@@ -21,10 +22,10 @@ pub struct Product {
     /// Whether it is the backward pass of a linear layer: the gradients of its input
     /// (`rows × reduction`) and of its weight, each as much arithmetic as its forward pass.
     pub is_backward: bool,
-    /// Elements read and written.
+    /// Elements of the operation's own type read and written.
     pub moved: f64,
-    /// Bytes read of a factor whose elements are smaller than those of the operation.
-    pub packed_bytes: f64,
+    /// Bytes read and written of elements of other types, such as a packed factor.
+    pub other_bytes: f64,
 }
 
 impl Product {
@@ -38,7 +39,7 @@ impl Product {
                 let (reduction, columns) = (*input.last()? as f64, *gradient.last()? as f64);
                 let moved = 2.0 * read + volume(input) + volume(weight);
                 let rows = volume(input) / reduction;
-                let sizes = Self { batch: 1.0, rows, columns, reduction, is_backward: true, moved, packed_bytes: 0.0 };
+                let sizes = Self { batch: 1.0, rows, columns, reduction, is_backward: true, moved, other_bytes: 0.0 };
                 return Some(sizes);
             }
             ProductForm::Packed { word } => return packed(operation, word),
@@ -65,10 +66,11 @@ impl Product {
         // What `beta` times 0 is added of is not read.
         let ignores_first = form == ProductForm::BiasFirst
             && operation.attributes.get("beta").is_some_and(|beta| matches!(beta, Attribute::Int(0)));
-        let ignored = if ignores_first { volume(&operation.inputs[0]) } else { 0.0 };
-        let moved = read - ignored + batch * rows * columns;
-        let reduction = reduction as f64;
-        Some(Self { batch, rows, columns, reduction, is_backward: false, moved, packed_bytes: 0.0 })
+        let from: Moved = Moved::inputs(operation).into_iter().skip(usize::from(ignores_first)).sum();
+        let result = Moved::outputs(operation).first().copied().filter(|result| result.other_bytes > 0.0);
+        let moved = from + result.unwrap_or(Moved::own(batch * rows * columns));
+        let (reduction, other_bytes) = (reduction as f64, moved.other_bytes);
+        Some(Self { batch, rows, columns, reduction, is_backward: false, moved: moved.elements, other_bytes })
     }
 
     /// Floating-point operations.
@@ -79,7 +81,7 @@ impl Product {
 
     /// Empty tensors do nothing.
     pub(super) fn work(&self, element: f64) -> Option<Work> {
-        Work::of_products(self.flops(), self.moved * element + self.packed_bytes, Arithmetic::Product)
+        Work::of_products(self.flops(), self.moved * element + self.other_bytes, Arithmetic::Product)
     }
 
     pub(super) fn primitives(&self) -> Vec<(Primitive, f64)> {
@@ -124,9 +126,9 @@ fn packed(operation: &Operation, word: u64) -> Option<Product> {
     let result = operation.outputs.first().and_then(|result| result.last());
     let columns = result.copied().unwrap_or(weight.first()?.saturating_mul(word)) as f64;
     // Eight numbers of four bits to a word of four bytes, else one byte each.
-    let packed_bytes = volume(weight) * if word > 1 { 4.0 } else { 1.0 };
+    let other_bytes = volume(weight) * if word > 1 { 4.0 } else { 1.0 };
     let moved = total(&operation.inputs) - volume(weight) + rows * columns;
-    Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, packed_bytes })
+    Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, other_bytes })
 }
 
 /// A product with a factor of which two of four numbers are kept: the operations that are done,
@@ -142,7 +144,7 @@ fn sparse(operation: &Operation, linear: bool, read: f64) -> Option<Product> {
         (kept[0] as f64, right[1] as f64, kept[1] as f64)
     };
     let moved = read + rows * columns;
-    Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, packed_bytes: 0.0 })
+    Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, other_bytes: 0.0 })
 }
 
 /// `einsum` of two factors, where its equation was recorded without an ellipsis. Indices of
@@ -176,5 +178,5 @@ fn einsum(operation: &Operation, read: f64) -> Option<Product> {
     let columns = over(&|left, _, result| !left && result);
     let reduction = over(&|_, _, result| !result);
     let moved = read + batch * rows * columns;
-    Some(Product { batch, rows, columns, reduction, is_backward: false, moved, packed_bytes: 0.0 })
+    Some(Product { batch, rows, columns, reduction, is_backward: false, moved, other_bytes: 0.0 })
 }

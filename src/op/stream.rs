@@ -1,17 +1,19 @@
 //! Operators that pass over memory: one result an element, parameter updates, copies.
 
+use super::moved::Moved;
 use super::name::StreamForm;
-use super::{Arithmetic, Work, largest, total, volume};
+use super::{Arithmetic, Work, largest, total};
+use crate::profile::tensors::OUTPUT_DTYPES;
 use crate::profile::{Attribute, Operation, Shape};
 use crate::units::{Bytes, Flops};
 
 /// Elements read and written in passing.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Stream {
-    /// Elements read and written.
+    /// Elements of the operation's own type read and written.
     pub moved: f64,
-    /// Elements of masks read and written, of one byte.
-    pub masks: f64,
+    /// Bytes read and written of elements of other types, such as masks.
+    pub other_bytes: f64,
     /// Floating-point operations.
     pub flops: f64,
 }
@@ -28,41 +30,53 @@ impl Stream {
         if inputs.is_empty() && outputs.is_empty() {
             return None;
         }
-        let read = total(inputs);
-        let largest = largest(inputs);
+        let (read, largest) = (total(inputs), largest(inputs));
+        let mut each = Moved::inputs(operation);
+        if let StreamForm::Masked(mask) = form
+            && let Some(mask) = each.get_mut(mask)
+        {
+            // One byte an element, told or not.
+            *mask = Moved::other(mask.elements + mask.other_bytes);
+        }
+        let from: Moved = each.iter().copied().sum();
         let is_known = !outputs.is_empty();
         let written = if is_known { total(outputs) } else { largest };
-        let masks = match form {
-            StreamForm::Masked(mask) => inputs.get(mask).map_or(0.0, volume),
-            StreamForm::Dropout => largest,
-            _ => 0.0,
+        let to: Moved = match form {
+            StreamForm::Comparison if !operation.attributes.contains_key(OUTPUT_DTYPES) => Moved::other(written),
+            _ if is_known => Moved::outputs(operation).into_iter().sum(),
+            _ => Moved::own(largest),
         };
         let (moved, flops) = match form {
-            StreamForm::Update(most) => (read * (2.0 - 1.0 / lists(inputs, most)), per_element * read),
+            StreamForm::Update(most) => (from * (2.0 - 1.0 / lists(inputs, most)), per_element * read),
             StreamForm::Foreach { lists: most, unread } => {
-                let written = if is_known { written } else { read / lists(inputs, most) };
-                (read + (1.0 - unread) * written, per_element * read)
+                let to = if is_known { to } else { from * (1.0 / lists(inputs, most)) };
+                (from + to * (1.0 - unread), per_element * read)
             }
             // What is overwritten is not read.
-            StreamForm::Fill => (written.max(largest), 0.0),
-            StreamForm::Copy => (2.0 * largest, 0.0),
-            StreamForm::Concatenation => (read + written.max(read), 0.0),
+            StreamForm::Fill => (if written < largest { Moved::own(largest) } else { to }, 0.0),
+            StreamForm::Copy => match each[..] {
+                // Where to, and from where: what is spread over the whole is read once.
+                [to, from, ..] => (from + to, 0.0),
+                _ => (Moved::own(2.0 * largest), 0.0),
+            },
+            StreamForm::Concatenation => (from + if written < read { from } else { to }, 0.0),
             StreamForm::SliceGradient => {
                 let sizes = operation.attributes.get("input_sizes").and_then(Attribute::as_ints);
                 let whole = sizes.map_or(0.0, |sizes| sizes.iter().map(|&size| size.max(0) as f64).product());
-                (read + if is_known { written } else { written.max(whole) }, 0.0)
+                (from + if is_known { to } else { Moved::own(written.max(whole)) }, 0.0)
             }
-            StreamForm::Dropout => (read + largest, per_element * largest),
-            StreamForm::Plain | StreamForm::Rearrangement | StreamForm::Masked(_) => {
-                (read - masks + written, per_element * written.max(largest))
+            // A mask of one byte an element is written beside the result.
+            StreamForm::Dropout => (from + Moved::own(largest) + Moved::other(largest), per_element * largest),
+            StreamForm::Plain | StreamForm::Rearrangement | StreamForm::Comparison | StreamForm::Masked(_) => {
+                (from + to, per_element * written.max(largest))
             }
         };
-        Some(Self { moved, masks, flops })
+        Some(Self { moved: moved.elements, other_bytes: moved.other_bytes, flops })
     }
 
     /// Elements of `element` bytes that are as much traffic.
     pub(super) fn elements(&self, element: f64) -> f64 {
-        self.moved + self.masks / element
+        self.moved + self.other_bytes / element
     }
 
     pub(super) fn work(&self, element: f64) -> Work {

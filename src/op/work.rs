@@ -396,6 +396,85 @@ pub(super) mod tests {
         assert_eq!(work(&eight, Some(Precision::Fp8)).unwrap().bytes.get(), 3.0 * 64.0 * 2.0);
     }
 
+    /// An operation with the type of each input and result told.
+    fn typed(name: &str, inputs: &[(&[u64], &str)], outputs: &[(&[u64], &str)], own: DType) -> Operation {
+        let shapes = |tensors: &[(&[u64], &str)]| tensors.iter().map(|(shape, _)| shape.to_vec()).collect();
+        let types = |tensors: &[(&[u64], &str)]| {
+            Attribute::List(tensors.iter().map(|(_, name)| Attribute::Text((*name).to_owned())).collect())
+        };
+        let told = [("input_dtypes".to_owned(), types(inputs)), ("output_dtypes".to_owned(), types(outputs))];
+        let (inputs, outputs) = (shapes(inputs), shapes(outputs));
+        Operation { inputs, outputs, attributes: told.into(), dtype: Some(own), ..operation(name, &[], &[]) }
+    }
+
+    #[test]
+    fn every_tensor_is_counted_by_its_own_type() {
+        let (half, single, long) = ("float16", "float32", "int64");
+        let (row, image, scale): (&[u64], &[u64], &[u64]) = (&[100], &[8, 64, 16, 16], &[64]);
+        let cast = typed("aten::_to_copy", &[(row, single)], &[(row, half)], DType::Float32);
+        assert_eq!(bytes(&cast), 600.0);
+        let back = typed("aten::_to_copy", &[(row, half)], &[(row, single)], DType::Float16);
+        assert_eq!(bytes(&back), 600.0);
+        // Where to, from where: the result is the first of them.
+        let copy = typed("aten::copy_", &[(row, half), (row, single)], &[(row, half)], DType::Float16);
+        assert_eq!(bytes(&copy), 600.0);
+        assert_eq!(bytes(&operation("aten::copy_", &[row, &[]], &[row])), 404.0);
+        // Read and written in 16 bits, with six rows of 64 statistics in 32.
+        let inputs = [(image, half), (scale, single), (scale, single), (scale, single), (scale, single)];
+        let outputs = [(image, half), (scale, single), (scale, single)];
+        let norm = typed("aten::native_batch_norm", &inputs, &outputs, DType::Float16);
+        assert_eq!(bytes(&norm), 2.0 * 2.0 * 131_072.0 + 4.0 * 6.0 * 64.0);
+        let pooled: &[u64] = &[8, 64, 8, 8];
+        let pool = "aten::max_pool2d_with_indices";
+        let pool = typed(pool, &[(image, half)], &[(pooled, half), (pooled, long)], DType::Float16);
+        assert_eq!(bytes(&pool), 2.0 * 131_072.0 + 10.0 * 32_768.0);
+        // Weights in 32 bits copied to those in 16; an update of the former by gradients in the latter.
+        let copies = [(row, half), (scale, half), (row, single), (scale, single)];
+        let copied = typed("aten::_foreach_copy_", &copies, &copies[..2], DType::Float16);
+        assert_eq!(bytes(&copied), 6.0 * 164.0);
+        let lists = [(row, single), (scale, single), (row, half), (scale, half)];
+        let added = typed("aten::_foreach_add_", &lists, &lists[..2], DType::Float32);
+        assert_eq!(bytes(&added), (4.0 + 4.0 + 2.0) * 164.0);
+        let test = typed("aten::gt", &[(row, half)], &[(row, "bool")], DType::Float16);
+        assert_eq!((bytes(&test), bytes(&operation("aten::gt", &[row], &[]))), (300.0, 500.0));
+        assert_eq!(bytes(&operation("aten::gt_", &[row], &[row])), 800.0);
+        let filled = typed("aten::masked_fill", &[(row, half), (row, "bool")], &[(row, half)], DType::Float16);
+        assert_eq!(bytes(&filled), 500.0);
+        let rows: &[u64] = &[32, 1000];
+        let loss = typed("aten::nll_loss_forward", &[(rows, single), (&[32], long)], &[(&[], single)], DType::Float32);
+        assert_eq!(bytes(&loss), 256.0);
+        // Factors in 8 bits, their product in 16.
+        let factors: [(&[u64], &str); 2] = [(&[32, 64], "float8_e4m3"), (&[64, 16], "float8_e4m3")];
+        let product = typed("aten::_scaled_mm", &factors, &[(&[32, 16], "bfloat16")], DType::Float8E4m3);
+        assert_eq!(bytes(&product), 2048.0 + 1024.0 + 2.0 * 512.0);
+        // A list that does not fit the tensors says nothing.
+        let broken = Operation { inputs: vec![vec![100]; 2], ..cast };
+        assert_eq!(bytes(&broken), 1000.0);
+    }
+
+    /// With statistics of earlier steps: one read, one write.
+    #[test]
+    fn normalisation_in_evaluation_passes_once() {
+        let image: &[u64] = &[8, 64, 16, 16];
+        let moved = |name: &str, attributes: &str| {
+            let found =
+                parts(&Operation { outputs: vec![image.to_vec()], ..with(name, &[image, &[64]], attributes) }, None);
+            match found[0].primitive {
+                crate::op::Primitive::Stream { moved } => moved / 131_072.0,
+                _ => 0.0,
+            }
+        };
+        for name in ["native", "cudnn", "miopen"].map(|library| format!("aten::{library}_batch_norm")) {
+            assert_eq!(moved(&name, r#"{"training": false}"#), 2.0, "{name}");
+            assert_eq!(moved(&name, r#"{"training": true}"#), 3.0, "{name}");
+        }
+        assert_eq!(moved("aten::_native_batch_norm_legit_no_training", "{}"), 2.0);
+        assert_eq!(moved("aten::_native_batch_norm_legit", r#"{"training": false}"#), 2.0);
+        assert_eq!(moved("aten::_batch_norm_no_update", "{}"), 2.0);
+        assert_eq!(moved("aten::batch_norm", r#"{"training": false}"#), 2.0);
+        assert_eq!(moved("aten::native_batch_norm_backward", r#"{"training": false}"#), 3.0);
+    }
+
     #[test]
     fn weights_and_biases_are_parameters() {
         let held = |name, inputs: &[&[u64]]| parameters(&operation(name, inputs, &[]));

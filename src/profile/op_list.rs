@@ -3,7 +3,8 @@
 //! The form: one JSON object of `info` (what was traced) and `ops`, one record for every
 //! distinct `ATen` call with its phase, arguments, results and count, as a
 //! `TorchDispatchMode` under `FakeTensorMode` sees them. A tensor is `{"shape": […],
-//! "dtype": "float32"}`; everything else among the arguments is a plain value. Calls that
+//! "dtype": "float32"}`, with `"layout": "channels_last"` where channels come last in memory and
+//! the usual order does not hold as well; everything else among the arguments is a plain value. Calls that
 //! only view a tensor (`"view": true`) are left out. `habitat-tui trace-shapes` makes
 //! version 1 of it with `"format": "habitat-op-list"` (`profiler/shapes/README.md` has every
 //! field); lists without a format are those of older scripts.
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::read::json_error;
+use super::tensors::{CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, note_channels_last, note_dtypes};
 use super::{
     Attribute, DType, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape,
     Step, Workload,
@@ -248,26 +250,31 @@ fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
 
 fn operation(record: &Record) -> Operation {
     let name = name(&record.op);
-    let mut tensors = Vec::new();
-    record.inputs.iter().for_each(|value| collect(value, &mut tensors));
-    record.kwargs.iter().flatten().for_each(|(_, value)| collect(value, &mut tensors));
+    let mut given = Vec::new();
+    record.inputs.iter().for_each(|value| collect(value, &mut given));
+    record.kwargs.iter().flatten().for_each(|(_, value)| collect(value, &mut given));
     let mut results = Vec::new();
     record.outputs.iter().for_each(|value| collect(value, &mut results));
-    let dtype = dtype(&tensors).or_else(|| dtype(&results));
-    let mut outputs: Vec<Shape> = results.into_iter().map(|(shape, _)| shape).collect();
-    if outputs.is_empty() && op::name::is_foreach(&name) && op::name::is_in_place(&name) {
+    let dtype = dtype(&given).or_else(|| dtype(&results));
+    if results.is_empty() && op::name::is_foreach(&name) && op::name::is_in_place(&name) {
         // In place: the first list is the result.
-        let mut first = Vec::new();
-        record.inputs.iter().take(1).for_each(|value| collect(value, &mut first));
-        outputs = first.into_iter().map(|(shape, _)| shape).collect();
+        record.inputs.iter().take(1).for_each(|value| collect(value, &mut results));
     }
-    let attributes = op::name::positions(&name)
+    let mut attributes: BTreeMap<String, Attribute> = op::name::positions(&name)
         .iter()
         .filter_map(|(place, key)| {
             let value = record.inputs.get(*place).or_else(|| record.kwargs.as_ref()?.get(*key))?;
             Some(((*key).to_owned(), attribute(value)?))
         })
         .collect();
+    for (key, listed) in [(INPUT_DTYPES, &given), (OUTPUT_DTYPES, &results)] {
+        let typed = listed.iter().map(|tensor| (&tensor.shape, tensor.dtype.as_ref()));
+        note_dtypes(&mut attributes, key, dtype.as_ref(), typed);
+    }
+    // The lists of an update hold parameters in every order.
+    if !op::name::takes_lists(&name) && given.iter().any(|tensor| tensor.channels_last) {
+        note_channels_last(&mut attributes);
+    }
     Operation {
         name,
         module: record.module.as_ref().map(|module| text::clean(module, MODULE)).filter(|module| !module.is_empty()),
@@ -281,8 +288,8 @@ fn operation(record: &Record) -> Operation {
             _ => Phase::Other,
         },
         count: record.count,
-        inputs: tensors.into_iter().map(|(shape, _)| shape).collect(),
-        outputs,
+        inputs: given.into_iter().map(|tensor| tensor.shape).collect(),
+        outputs: results.into_iter().map(|tensor| tensor.shape).collect(),
         dtype,
         attributes,
         device_time: None,
@@ -299,15 +306,23 @@ fn name(op: &str) -> String {
     }
 }
 
+/// A tensor as the list has it.
+struct Tensor {
+    shape: Shape,
+    dtype: Option<DType>,
+    channels_last: bool,
+}
+
 /// The tensors of a value: itself, or those of a list.
-fn collect(value: &Value, tensors: &mut Vec<(Shape, Option<DType>)>) {
+fn collect(value: &Value, tensors: &mut Vec<Tensor>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, tensors)),
         Value::Object(fields) => {
             let shape = fields.get("shape").and_then(Value::as_array);
             if let Some(shape) = shape.and_then(|shape| shape.iter().map(Value::as_u64).collect()) {
                 let dtype = fields.get("dtype").and_then(|dtype| DType::deserialize(dtype).ok());
-                tensors.push((shape, dtype));
+                let channels_last = fields.get("layout").and_then(Value::as_str) == Some(CHANNELS_LAST);
+                tensors.push(Tensor { shape, dtype, channels_last });
             }
         }
         _ => {}
@@ -316,9 +331,9 @@ fn collect(value: &Value, tensors: &mut Vec<(Shape, Option<DType>)>) {
 
 /// The element type of an operation: that of its first floating-point tensor with an
 /// extent, else of its first tensor.
-fn dtype(tensors: &[(Shape, Option<DType>)]) -> Option<DType> {
+fn dtype(tensors: &[Tensor]) -> Option<DType> {
     let floating = |dtype: &DType| dtype.name().starts_with("float") || *dtype == DType::Bfloat16;
-    let known = || tensors.iter().filter_map(|(shape, dtype)| Some((shape.is_empty(), dtype.as_ref()?)));
+    let known = || tensors.iter().filter_map(|tensor| Some((tensor.shape.is_empty(), tensor.dtype.as_ref()?)));
     known()
         .find(|(scalar, dtype)| !scalar && floating(dtype))
         .or_else(|| known().find(|(scalar, _)| !scalar))

@@ -34,7 +34,8 @@ pub struct Operation {
     /// Element type of the (first floating-point) input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<DType>,
-    /// Non-tensor arguments by name, such as `stride` or `groups`.
+    /// Non-tensor arguments by name, such as `stride` or `groups`; `memory_format`,
+    /// `input_dtypes` and `output_dtypes` say what differs from tensor to tensor.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Attribute>,
     /// Device time of one occurrence on the origin GPU, mean over occurrences and steps.
@@ -215,6 +216,27 @@ pub enum DType {
 }
 
 impl DType {
+    /// The type of a name, as [`DType::name`] has it.
+    pub fn named(name: &str) -> Self {
+        Self::KNOWN.into_iter().find(|dtype| dtype.name() == name).unwrap_or_else(|| Self::Other(name.to_owned()))
+    }
+
+    /// The types known here.
+    const KNOWN: [Self; 12] = [
+        Self::Float64,
+        Self::Float32,
+        Self::Float16,
+        Self::Bfloat16,
+        Self::Float8E4m3,
+        Self::Float8E5m2,
+        Self::Int64,
+        Self::Int32,
+        Self::Int16,
+        Self::Int8,
+        Self::Uint8,
+        Self::Bool,
+    ];
+
     /// Bytes of one element; `None` for a type not known here.
     pub const fn size_bytes(&self) -> Option<u64> {
         match self {

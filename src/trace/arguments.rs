@@ -17,6 +17,10 @@ pub(crate) struct Tensors {
     pub(crate) shapes: Vec<Shape>,
     /// That of the first floating-point tensor (wrapped numbers last), else of the first.
     pub(crate) dtype: Option<DType>,
+    /// That of each shape, where it is known.
+    pub(crate) dtypes: Vec<Option<DType>>,
+    /// Whether one of them has channels last and is not in the usual order of memory as well.
+    pub(crate) channels_last: bool,
 }
 
 impl Tensors {
@@ -25,55 +29,82 @@ impl Tensors {
         self.shapes.iter().any(|shape| !shape.is_empty())
     }
 
+    /// From tensors one by one.
+    pub(crate) fn new(tensors: impl IntoIterator<Item = (Shape, Option<DType>)>) -> Self {
+        let (shapes, dtypes): (Vec<Shape>, Vec<Option<DType>>) = tensors.into_iter().unzip();
+        let dtype = leading(&shapes, &dtypes);
+        Self { shapes, dtype, dtypes, channels_last: false }
+    }
+
     /// From PyTorch's `Input Dims` and `Input type`, two JSON lists by position.
     pub(super) fn from_pytorch(dims: &[u8], types: &[u8]) -> Self {
         let dims: Vec<Value> = serde_json::from_slice(dims).unwrap_or_default();
         let types: Vec<Value> = serde_json::from_slice(types).unwrap_or_default();
-        let mut shapes: Vec<Shape> = Vec::new();
-        let mut dtypes: Vec<(bool, DType)> = Vec::new();
+        let mut tensors: Vec<(Shape, Option<DType>)> = Vec::new();
         for (index, dim) in dims.iter().enumerate() {
             let Value::Array(extents) = dim else { continue };
             let kind = types.get(index).and_then(Value::as_str);
             if extents.iter().any(Value::is_array) {
-                dtypes.extend(kind.and_then(|kind| tensor_type(kind, false)).map(|dtype| (false, dtype)));
-                shapes.extend(extents.iter().filter_map(shape));
+                let dtype = kind.and_then(|kind| tensor_type(kind, false));
+                tensors.extend(extents.iter().filter_map(shape).map(|shape| (shape, dtype.clone())));
             } else if let Some(shape) = shape(dim) {
                 let dtype = kind.and_then(|kind| tensor_type(kind, !shape.is_empty()));
-                if let Some(dtype) = dtype {
-                    dtypes.push((shape.is_empty(), dtype));
-                    shapes.push(shape);
-                } else if !shape.is_empty() {
-                    shapes.push(shape);
+                if dtype.is_some() || !shape.is_empty() {
+                    tensors.push((shape, dtype));
                 }
             }
-            if shapes.len() >= TENSORS {
-                shapes.truncate(TENSORS);
+            if tensors.len() >= TENSORS {
+                tensors.truncate(TENSORS);
                 break;
             }
         }
-        Self { shapes, dtype: leading(&dtypes) }
-    }
-
-    /// From shapes with their element types, where these are known.
-    pub(super) fn new(tensors: impl IntoIterator<Item = (Shape, Option<DType>)>) -> Self {
-        let mut dtypes = Vec::new();
-        let shapes = tensors.into_iter().map(|(shape, dtype)| {
-            dtypes.extend(dtype.map(|dtype| (shape.is_empty(), dtype)));
-            shape
-        });
-        let shapes = shapes.collect();
-        Self { shapes, dtype: leading(&dtypes) }
+        Self::new(tensors)
     }
 }
 
-/// The element type of a call, from those of its tensors and whether each is a wrapped number.
-fn leading(dtypes: &[(bool, DType)]) -> Option<DType> {
-    dtypes
-        .iter()
-        .find(|(scalar, dtype)| !scalar && dtype.is_floating())
-        .or_else(|| dtypes.iter().find(|(scalar, _)| !scalar))
-        .or_else(|| dtypes.first())
+/// The element type of a call, from those of its tensors; numbers wrapped in tensors come last.
+fn leading(shapes: &[Shape], dtypes: &[Option<DType>]) -> Option<DType> {
+    let known = || shapes.iter().zip(dtypes).filter_map(|(shape, dtype)| Some((shape, dtype.as_ref()?)));
+    known()
+        .find(|(shape, dtype)| !shape.is_empty() && dtype.is_floating())
+        .or_else(|| known().find(|(shape, _)| !shape.is_empty()))
+        .or_else(|| known().next())
         .map(|(_, dtype)| dtype.clone())
+}
+
+/// Whether one of the tensors in PyTorch's `Input Dims` has channels last, by its `Input Strides`,
+/// and is not in the usual order of memory as well; lists of tensors are passed over.
+pub(super) fn channels_last_from_pytorch(dims: &[u8], strides: &[u8]) -> bool {
+    // Nearly all calls are told apart without reading them: a stride of 1 comes before others.
+    let is_inner = |part: &[u8]| part.starts_with(b"1") && matches!(part.get(1), Some(b','));
+    let may_be = strides
+        .split(|&byte| byte == b'[')
+        .any(|list| list.split_inclusive(|&byte| byte == b',').skip(1).any(|part| is_inner(part.trim_ascii_start())));
+    if !may_be {
+        return false;
+    }
+    let read = |text: &[u8]| serde_json::from_slice::<Vec<Value>>(text).unwrap_or_default();
+    let (dims, strides) = (read(dims), read(strides));
+    let both = |(dim, strides): (&Value, &Value)| Some((shape(dim)?, shape(strides)?));
+    dims.iter().zip(&strides).filter_map(both).any(|(shape, strides)| has_channels_last(&shape, &strides))
+}
+
+/// Whether channels come last, and the usual order does not hold as well, by the extents of a
+/// tensor and how many elements lie from one to the next in each dimension.
+fn has_channels_last(shape: &[u64], strides: &[u64]) -> bool {
+    let rank = shape.len();
+    if !(4..=5).contains(&rank) || strides.len() != rank || shape.contains(&0) {
+        return false;
+    }
+    let is_packed = |order: &mut dyn Iterator<Item = usize>| {
+        let mut expected = 1_u64;
+        order.filter(|dim| shape[*dim] > 1).all(|dim| {
+            let fits = strides[dim] == expected;
+            expected = expected.saturating_mul(shape[dim]);
+            fits
+        })
+    };
+    is_packed(&mut std::iter::once(1).chain((2..rank).rev()).chain([0])) && !is_packed(&mut (0..rank).rev())
 }
 
 fn shape(value: &Value) -> Option<Shape> {
@@ -153,6 +184,32 @@ mod tests {
         assert_eq!(tensors("[[[2, 3], [4]], []]", r#"["TensorList", "Scalar"]"#).0, [vec![2, 3], vec![4]]);
         assert_eq!(tensors("[[2, 3], []]", "[]"), (vec![vec![2, 3]], None));
         assert_eq!(tensors("nonsense", "{}"), (vec![], None));
+    }
+
+    #[test]
+    fn every_tensor_has_its_type() {
+        let tensors = Tensors::from_pytorch(b"[[4, 4], [], [2], [[3], [5]]]", br#"["c10::Half", "double", "", ""]"#);
+        assert_eq!(tensors.dtypes, [Some(DType::Float16), Some(DType::Float64), None, None, None]);
+        assert_eq!(tensors.dtype, Some(DType::Float16));
+    }
+
+    #[test]
+    fn channels_last_by_strides() {
+        assert!(has_channels_last(&[8, 64, 16, 16], &[16384, 1, 1024, 64]));
+        assert!(has_channels_last(&[2, 8, 4, 5, 6], &[960, 1, 240, 48, 8]));
+        assert!(!has_channels_last(&[8, 64, 16, 16], &[16384, 256, 16, 1]));
+        // One channel, or one pixel: both orders at once.
+        assert!(!has_channels_last(&[8, 1, 16, 16], &[256, 1, 16, 1]));
+        assert!(!has_channels_last(&[8, 64, 1, 1], &[64, 1, 64, 64]));
+        // Neither: part of a larger tensor, and heads of attention.
+        assert!(!has_channels_last(&[8, 64, 16, 16], &[32768, 1, 2048, 128]));
+        assert!(!has_channels_last(&[8, 12, 128, 64], &[98304, 64, 768, 1]));
+        assert!(!has_channels_last(&[64, 16], &[1, 64]));
+        let told = |dims: &str, strides: &str| channels_last_from_pytorch(dims.as_bytes(), strides.as_bytes());
+        assert!(told("[[8, 64, 16, 16], [], [64]]", "[[16384, 1, 1024, 64], [], [1]]"));
+        assert!(told("[[64],[8,64,16,16]]", "[[1],[16384,1,1024,64]]"));
+        assert!(!told("[[8, 64, 16, 16], [64, 16]]", "[[16384, 256, 16, 1], [1, 64]]"));
+        assert!(!told("nonsense", "[[16384, 1, 1024, 64]]"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Internable for Box<str> {
 
 impl Internable for Tensors {
     fn bytes(&self) -> usize {
-        self.shapes.iter().map(|shape| 24 + 8 * shape.len()).sum()
+        self.shapes.iter().map(|shape| 48 + 8 * shape.len()).sum()
     }
 }
 

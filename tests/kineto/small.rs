@@ -93,6 +93,40 @@ fn a_call_is_one_operation_though_its_result_is_not_always_known() {
     }
 }
 
+/// A normalisation of an image in 16 bits with channels last, and the cast before it.
+#[test]
+fn tensors_have_their_own_types_and_order_in_memory() {
+    let traced = |strides: &str| {
+        let mut trace = Trace::default();
+        for step in 0..2 {
+            let t = 1000.0 + 100.0 * f64::from(step);
+            trace.mark(&format!("ProfilerStep#{step}"), t, 90.0);
+            let arguments = format!(
+                r#""Input Dims": [[8, 64, 16, 16], [64], [64]], "Input type": ["c10::Half", "float", "float"], "Input Strides": [{strides}, [1], [1]]"#
+            );
+            let copied = r#""Input Dims": [[64, 64], [64, 64], []], "Input type": ["c10::Half", "float", "Scalar"], "Input Strides": [[64, 1], [64, 1], []]"#;
+            trace.operator(MAIN, "aten::copy_", t + 1.0, 3.0, copied);
+            trace.kernel(MAIN, t + 2.0, "elementwise_kernel", t + 5.0, 2.0);
+            trace.operator(MAIN, "aten::native_batch_norm", t + 5.0, 10.0, &arguments);
+            trace.kernel(MAIN, t + 6.0, "batch_norm", t + 10.0, 4.0);
+        }
+        trace.import().unwrap().profile
+    };
+    let types =
+        |names: &[&str]| Attribute::List(names.iter().map(|name| Attribute::Text((*name).to_owned())).collect());
+    let profile = traced("[16384, 1, 1024, 64]");
+    let norm = operation(&profile, "aten::native_batch_norm", Phase::Forward);
+    assert_eq!(norm.attributes["memory_format"], Attribute::Text("channels_last".to_owned()));
+    assert_eq!(norm.attributes["input_dtypes"], types(&["float16", "float32", "float32"]));
+    let copy = operation(&profile, "aten::copy_", Phase::Forward);
+    assert_eq!(copy.attributes["input_dtypes"], types(&["float16", "float32"]));
+    assert!(!copy.attributes.contains_key("memory_format"));
+    assert_eq!(habitat_tui::op::work(copy, None).unwrap().bytes.get(), 6.0 * 4096.0);
+    let usual = traced("[16384, 256, 16, 1]");
+    let norm = operation(&usual, "aten::native_batch_norm", Phase::Forward);
+    assert!(!norm.attributes.contains_key("memory_format"));
+}
+
 #[test]
 fn work_belongs_to_the_step_that_launched_it() {
     // The device is a step behind: kernels of the first step run while the second is

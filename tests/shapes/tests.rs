@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use habitat_tui::profile::{Attribute, MemorySource, Mode, Operation, Phase, Precision, Profile};
+use habitat_tui::profile::{Attribute, DType, MemorySource, Mode, Operation, Phase, Precision, Profile};
 use serde_json::Value;
 
 #[path = "../common/place.rs"]
@@ -21,6 +21,7 @@ trials! {
         what_is_traced_is_predicted_and_told_as_computed,
         mixed_precision_is_seen_and_prints_stay_apart,
         inference_and_functions_that_make_the_step,
+        channels_last_and_types_of_tensors_are_kept,
         attention_is_the_gpus,
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
@@ -225,6 +226,39 @@ fn inference_and_functions_that_make_the_step(python: &str) {
         .unwrap();
     assert!(output.status.success(), "{}", err(&output));
     assert_eq!(place.read("x.habitat.json").workload.name, "mlp-build");
+}
+
+fn channels_last_and_types_of_tensors_are_kept(python: &str) {
+    let place = Place::new();
+    let profile = place.profile(python, "layers.py:pixels", &[]);
+    let last = |operation: &&Operation| {
+        operation.attributes.get("memory_format") == Some(&Attribute::Text("channels_last".to_owned()))
+    };
+    let kinds = ["convolution", "convolution_backward", "native_batch_norm", "native_batch_norm_backward", "add"];
+    let more = ["max_pool2d_with_indices", "max_pool2d_with_indices_backward", "relu", "threshold_backward"];
+    for name in kinds.into_iter().chain(more) {
+        let found = named(&profile, &format!("aten::{name}"));
+        let images: Vec<_> = found.into_iter().filter(|operation| operation.inputs[0].len() == 4).collect();
+        assert!(!images.is_empty() && images.iter().all(last), "{name}");
+        assert!(images.iter().all(|operation| operation.dtype == Some(DType::Float16)), "{name}");
+    }
+    assert!(!profile.operations.iter().filter(|operation| operation.phase == Phase::Optimizer).any(|one| last(&one)));
+    let bytes = |operation: &Operation| habitat_tui::op::work(operation, None).unwrap().bytes.get();
+    // Weights in 32 bits, read once and written in 16.
+    let casts = named(&profile, "aten::_to_copy");
+    let weight = casts.iter().find(|cast| cast.phase == Phase::Forward && cast.inputs[0] == [16, 16, 3, 3]).unwrap();
+    assert_eq!(bytes(weight), 6.0 * 2304.0);
+    // Where a maximum was is kept in eight bytes.
+    let pool = named(&profile, "aten::max_pool2d_with_indices")[0];
+    assert_eq!(bytes(pool), 2.0 * 131_072.0 + 10.0 * 32_768.0);
+
+    let usual = place.profile(python, "layers.py:pixels", &["--arg", "channels_last=False"]);
+    assert!(!usual.operations.iter().any(|one| last(&one)));
+    let inference = place.profile(python, "layers.py:pixels", &["--arg", "train=False"]);
+    assert!(named(&inference, "aten::convolution").iter().all(last));
+    let norm = named(&inference, "aten::native_batch_norm")[0];
+    assert_eq!(norm.attributes["training"], Attribute::Bool(false));
+    assert_eq!(bytes(norm), 4.0 * (2.0 * 32_768.0 + 4.0 * 16.0));
 }
 
 fn attention_is_the_gpus(python: &str) {

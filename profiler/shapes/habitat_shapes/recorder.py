@@ -24,10 +24,23 @@ ANSWER = 1.0
 NUMBER = re.compile(r"(^|[._])\d+(?=\.|$)")
 
 
+# Where the channels of a pixel lie side by side (NHWC, NDHWC), by dimensions.
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def has_channels_last(tensor):
+    """Whether it has, and is not in the usual order of memory as well, as with one channel."""
+    form = CHANNELS_LAST.get(tensor.dim()) if tensor.layout is torch.strided else None
+    return form is not None and tensor.is_contiguous(memory_format=form) and not tensor.is_contiguous()
+
+
 def short(value):
     """An argument as the op list has it."""
     if isinstance(value, torch.Tensor):
-        return {"shape": [int(size) for size in value.shape], "dtype": str(value.dtype)[6:]}
+        told = {"shape": [int(size) for size in value.shape], "dtype": str(value.dtype)[6:]}
+        if has_channels_last(value):
+            told["layout"] = "channels_last"
+        return told
     if isinstance(value, (list, tuple)):
         return [short(item) for item in value]
     if isinstance(value, float):
@@ -40,7 +53,7 @@ def short(value):
 
 def frozen(value):
     if isinstance(value, torch.Tensor):
-        return (value.shape, value.dtype)
+        return (value.shape, value.dtype, has_channels_last(value))
     if isinstance(value, (list, tuple)):
         return tuple([frozen(item) for item in value])
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)

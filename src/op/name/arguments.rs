@@ -36,9 +36,12 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
             (9, "groups"),
             (10, "output_mask"),
         ],
-        "aten::native_batch_norm" | "aten::cudnn_batch_norm" | "aten::miopen_batch_norm" => {
-            &[(5, "training"), (6, "momentum"), (7, "eps")]
-        }
+        "aten::native_batch_norm"
+        | "aten::cudnn_batch_norm"
+        | "aten::miopen_batch_norm"
+        | "aten::_native_batch_norm_legit"
+        | "aten::_batch_norm_impl_index"
+        | "aten::batch_norm" => &[(5, "training"), (6, "momentum"), (7, "eps")],
         "aten::native_layer_norm" => &[(1, "normalized_shape"), (4, "eps")],
         "aten::native_group_norm" => &[(6, "groups"), (7, "eps")],
         "aten::_softmax_backward_data" | "aten::_log_softmax_backward_data" => &[(2, "dim")],
@@ -62,7 +65,7 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::slice_backward" | "aten::select_backward" | "aten::diagonal_backward" | "aten::unfold_backward" => {
             &[(1, "input_sizes")]
         }
-        "aten::native_batch_norm_backward" => &[(7, "training")],
+        "aten::native_batch_norm_backward" | "aten::batch_norm_backward" => &[(7, "training")],
         "aten::max_pool2d_with_indices" => {
             &[(1, "kernel_size"), (2, "stride"), (3, "padding"), (4, "dilation"), (5, "ceil_mode")]
         }

@@ -123,6 +123,13 @@ pub(super) const REARRANGEMENTS: &[&str] = &[
     "contiguous", "clone", "constant_pad_nd", "pad", "repeat", "flip", "roll",
 ];
 
+/// Operators whose results are truth values; in place they are written as what is compared.
+#[rustfmt::skip]
+pub(super) const COMPARISONS: &[&str] = &[
+    "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "isfinite", "isin", "logical_and", "logical_or",
+    "logical_xor", "logical_not",
+];
+
 /// Element-wise operators that autocast keeps in 32 bits, by the beginnings of their names.
 #[rustfmt::skip]
 pub(super) const WIDE: &[&str] = &[

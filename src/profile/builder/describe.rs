@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::op::{convolution_geometry, name, results};
+use crate::profile::tensors::{INPUT_DTYPES, note_channels_last, note_dtypes};
 use crate::profile::{Attribute, DType, Shape};
 use crate::trace::{Scalars, TENSORS, Tensors};
 
@@ -30,21 +31,36 @@ pub(super) fn describe(operator: &str, tensors: &Tensors, scalars: &Scalars, kno
         attributes: name::positions(operator).iter().filter_map(attribute).collect(),
         ..Description::default()
     };
+    let mut dtypes = tensors.dtypes.clone();
     // With `out=` the result is an argument too.
     description.inputs.truncate(name::tensors(operator).unwrap_or(TENSORS));
-    present_name(&mut description);
+    present_name(&mut description, &mut dtypes);
     complete(&mut description, known_outputs);
+    note_tensors(&mut description, &dtypes, tensors.channels_last);
     description
+}
+
+/// Notes what is said of single tensors, after all that looks at the arguments of the call.
+fn note_tensors(call: &mut Description, dtypes: &[Option<DType>], channels_last: bool) {
+    let Description { inputs, dtype, attributes, .. } = call;
+    let typed = inputs.iter().zip(dtypes.iter().map(Option::as_ref).chain(std::iter::repeat(None)));
+    note_dtypes(attributes, INPUT_DTYPES, dtype.as_ref(), typed);
+    if channels_last {
+        note_channels_last(attributes);
+    }
 }
 
 /// Operators that PyTorch has renamed are written with their present name and argument
 /// order, so that predictors know one of them.
-fn present_name(description: &mut Description) {
+fn present_name(description: &mut Description, dtypes: &mut [Option<DType>]) {
     if let Some(name) = name::gradients_since(&description.name)
         && description.inputs.len() >= 3
     {
         name.clone_into(&mut description.name);
         description.inputs.swap(0, 1);
+        if dtypes.len() >= 2 {
+            dtypes.swap(0, 1);
+        }
     }
 }
 
@@ -72,6 +88,7 @@ fn complete(call: &mut Description, known: &[Shape]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::tensors::MEMORY_FORMAT;
 
     fn call(name: &str, inputs: &[&[u64]]) -> Description {
         let inputs = inputs.iter().map(|shape| shape.to_vec()).collect();
@@ -114,7 +131,7 @@ mod tests {
 
     fn shapes(shapes: &[&[u64]]) -> Tensors {
         let shapes = shapes.iter().map(|shape| shape.to_vec()).collect();
-        Tensors { shapes, dtype: Some(DType::Float32) }
+        Tensors { shapes, dtype: Some(DType::Float32), ..Tensors::default() }
     }
 
     #[test]
@@ -127,6 +144,24 @@ mod tests {
         assert_eq!(call.attributes["stride"].as_ints(), Some(vec![1, 1]));
         assert_eq!(call.attributes["groups"], Attribute::Int(1));
         assert_eq!(call.attributes["transposed"], Attribute::Bool(false));
+    }
+
+    #[test]
+    fn what_is_said_of_single_tensors_is_noted() {
+        let half = |shape: &[u64]| (shape.to_vec(), Some(DType::Float16));
+        let single = |shape: &[u64]| (shape.to_vec(), Some(DType::Float32));
+        let image: &[u64] = &[8, 64, 16, 16];
+        let tensors = Tensors { channels_last: true, ..Tensors::new([half(image), single(&[64]), single(&[64])]) };
+        let call = describe("aten::native_batch_norm", &tensors, &Scalars::new(), &[]);
+        assert_eq!(call.attributes[MEMORY_FORMAT], Attribute::Text("channels_last".to_owned()));
+        let named = ["float16", "float32", "float32"].map(|name| Attribute::Text(name.to_owned()));
+        assert_eq!(call.attributes[INPUT_DTYPES], Attribute::List(named.to_vec()));
+        // Before PyTorch 1.10 the gradient of the result came second.
+        let tensors = Tensors::new([half(image), single(image), half(&[64, 64, 1, 1])]);
+        let call = describe("aten::cudnn_convolution_backward", &tensors, &Scalars::new(), &[]);
+        let named = ["float32", "float16", "float16"].map(|name| Attribute::Text(name.to_owned()));
+        assert_eq!(call.attributes[INPUT_DTYPES], Attribute::List(named.to_vec()));
+        assert!(!call.attributes.contains_key(MEMORY_FORMAT) && call.inferred);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use super::nest::{makers, passes, updates};
 use crate::op::name;
+use crate::profile::tensors::{INPUT_DTYPES, MEMORY_FORMAT, OUTPUT_DTYPES};
 use crate::profile::{DType, Operation, Phase, Shape};
 use crate::trace::{Range, RangeKind, Span, Tensors, Trace};
 
@@ -52,20 +53,20 @@ pub(super) fn fill_lists(trace: &mut Trace) {
                 gradients.reverse();
                 let dtype = gradients.first()?.dtype.clone();
                 let list: Vec<Shape> = gradients.iter().map(|tensors| tensors.shapes[0].clone()).collect();
-                Some(Tensors { shapes: vec![bounded(list); lists].concat(), dtype })
+                Some(Tensors { shapes: vec![bounded(list); lists].concat(), dtype, ..Tensors::default() })
             }),
         };
         filled.extend(tensors.map(|tensors| (index, tensors)));
     }
-    for (index, Tensors { shapes, dtype }) in filled {
-        let tensors = Tensors { shapes, dtype: dtype.filter(DType::is_floating) };
+    for (index, tensors) in filled {
+        let tensors = Tensors { dtype: tensors.dtype.filter(DType::is_floating), ..tensors };
         trace.ranges[index].tensors = trace.tensors.value(tensors);
     }
 }
 
 /// The lists of an operator that calls another one for each tensor.
 fn each_call(trace: &Trace, range: &Range, each: &str, within: impl Iterator<Item = usize>) -> Option<Tensors> {
-    let mut lists: Vec<Vec<Shape>> = Vec::new();
+    let mut lists: Vec<(Vec<Shape>, Option<DType>)> = Vec::new();
     let (mut dtype, mut end) = (None, f64::NEG_INFINITY);
     for index in within {
         let call = &trace.ranges[index];
@@ -76,14 +77,20 @@ fn each_call(trace: &Trace, range: &Range, each: &str, within: impl Iterator<Ite
         end = call.end;
         let tensors = trace.tensors(call);
         dtype = dtype.or_else(|| tensors.dtype.clone());
-        for (at, shape) in tensors.shapes.iter().filter(|shape| !shape.is_empty()).enumerate() {
+        let types = tensors.dtypes.iter().cloned().chain(std::iter::repeat(None));
+        let given = tensors.shapes.iter().zip(types).filter(|(shape, _)| !shape.is_empty());
+        for (at, (shape, own)) in given.enumerate() {
             match lists.get_mut(at) {
-                Some(list) => list.push(shape.clone()),
-                None => lists.push(vec![shape.clone()]),
+                Some((list, _)) => list.push(shape.clone()),
+                None => lists.push((vec![shape.clone()], own)),
             }
         }
     }
-    (!lists.is_empty()).then(|| Tensors { shapes: lists.into_iter().flat_map(bounded).collect(), dtype })
+    // All tensors of a list are taken to have the type of its first.
+    let typed = |(list, own): (Vec<Shape>, Option<DType>)| {
+        bounded(list).into_iter().map(move |shape| (shape, own.clone())).collect::<Vec<_>>()
+    };
+    (!lists.is_empty()).then(|| Tensors { dtype, ..Tensors::new(lists.into_iter().flat_map(typed)) })
 }
 
 /// A long list as one tensor.
@@ -146,7 +153,12 @@ pub(super) fn with_lists(
         calls += total;
         with_lists += count;
         let name = name::with_lists(name);
-        others.push(Operation { name, inputs, outputs: Vec::new(), count, ..(*first).clone() });
+        let mut operation = Operation { name, inputs, outputs: Vec::new(), count, ..(*first).clone() };
+        // What is said of the tensors of one call does not fit the lists.
+        for told in [MEMORY_FORMAT, INPUT_DTYPES, OUTPUT_DTYPES] {
+            operation.attributes.remove(told);
+        }
+        others.push(operation);
     }
     if calls > with_lists {
         notes.push(format!(

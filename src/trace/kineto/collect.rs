@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::demangle;
 use super::event::{Event, extents, fields, number, unescape, unquote, whole};
 use crate::profile::DeviceInfo;
-use crate::trace::arguments::scalars_from_pytorch;
+use crate::trace::arguments::{channels_last_from_pytorch, scalars_from_pytorch};
 use crate::trace::intern::NAME_BYTES;
 use crate::trace::steps::{is_named, may_mark, stem};
 use crate::trace::{
@@ -204,11 +204,12 @@ impl Collector {
     }
 
     fn arguments(&mut self, event: &Event<'_>, range: &mut Range) {
-        let (mut dims, mut types, mut values) = (&b""[..], &b""[..], &b""[..]);
+        let [mut dims, mut types, mut strides, mut values] = [&b""[..]; 4];
         // A malformed `args` leaves what was read before the fault.
         let _ = fields(event.args, |key, value| match key {
             b"Input Dims" | b"Input dims" => dims = kept(value),
             b"Input type" | b"Input Types" => types = kept(value),
+            b"Input Strides" => strides = kept(value),
             b"Concrete Inputs" => values = kept(value),
             b"Sequence number" => {
                 range.sequence = whole(value).and_then(|number| i64::try_from(number).ok()).unwrap_or(-1);
@@ -220,7 +221,11 @@ impl Collector {
             self.key.clear();
             self.key.extend_from_slice(dims);
             self.key.extend_from_slice(types);
-            range.tensors = self.trace.tensors.number(&self.key, |_| Tensors::from_pytorch(dims, types));
+            // Other strides make no other call.
+            let channels_last = channels_last_from_pytorch(dims, strides);
+            self.key.push(u8::from(channels_last));
+            let read = |_: &[u8]| Tensors { channels_last, ..Tensors::from_pytorch(dims, types) };
+            range.tensors = self.trace.tensors.number(&self.key, read);
         }
         range.scalars = self.trace.scalars.number(values, scalars_from_pytorch);
     }

@@ -1,0 +1,65 @@
+//! What the attributes of an operation say of its tensors: their order in memory, and the types
+//! of elements that are not the operation's own.
+//!
+//! `memory_format` is [`CHANNELS_LAST`] where a tensor of four or five dimensions has the
+//! channels of a pixel side by side (NHWC, NDHWC) and is not in the usual order as well.
+//! `input_dtypes` and `output_dtypes` name the type of each tensor, and are there only where a
+//! tensor with an extent has another type than the operation.
+
+use std::collections::BTreeMap;
+
+use super::{Attribute, DType, Shape};
+
+/// The attribute with the order in memory.
+pub const MEMORY_FORMAT: &str = "memory_format";
+/// Its value where channels come last.
+pub const CHANNELS_LAST: &str = "channels_last";
+/// The attribute with the type of each input.
+pub const INPUT_DTYPES: &str = "input_dtypes";
+/// The attribute with the type of each result.
+pub const OUTPUT_DTYPES: &str = "output_dtypes";
+
+type Attributes = BTreeMap<String, Attribute>;
+
+/// Notes that channels come last.
+pub(super) fn note_channels_last(attributes: &mut Attributes) {
+    attributes.insert(MEMORY_FORMAT.to_owned(), Attribute::Text(CHANNELS_LAST.to_owned()));
+}
+
+/// Notes the types of tensors under `name`, where one with an extent has another than `own`; a
+/// type that is not known is taken to be `own`.
+pub(super) fn note_dtypes<'a>(
+    attributes: &mut Attributes,
+    name: &str,
+    own: Option<&DType>,
+    tensors: impl Iterator<Item = (&'a Shape, Option<&'a DType>)> + Clone,
+) {
+    let Some(own) = own else { return };
+    if tensors.clone().all(|(shape, dtype)| shape.is_empty() || dtype.is_none_or(|dtype| dtype == own)) {
+        return;
+    }
+    let names = tensors.map(|(_, dtype)| Attribute::Text(dtype.unwrap_or(own).name().to_owned()));
+    attributes.insert(name.to_owned(), Attribute::List(names.collect()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_noted_only_where_they_differ() {
+        let (matrix, number): (Shape, Shape) = (vec![4, 4], Vec::new());
+        let (half, single, double) = (DType::Float16, DType::Float32, DType::Float64);
+        let noted = |tensors: &[(&Shape, Option<&DType>)]| {
+            let mut attributes = Attributes::new();
+            note_dtypes(&mut attributes, INPUT_DTYPES, Some(&half), tensors.iter().copied());
+            attributes.remove(INPUT_DTYPES)
+        };
+        assert_eq!(noted(&[(&matrix, Some(&half)), (&matrix, None)]), None);
+        // A number wrapped in a tensor is a number.
+        assert_eq!(noted(&[(&matrix, Some(&half)), (&number, Some(&double))]), None);
+        let named = ["float16", "float32", "float16"].map(|name| Attribute::Text(name.to_owned()));
+        let mixed = noted(&[(&matrix, Some(&half)), (&matrix, Some(&single)), (&matrix, None)]);
+        assert_eq!(mixed, Some(Attribute::List(named.to_vec())));
+    }
+}
