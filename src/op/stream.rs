@@ -56,7 +56,7 @@ impl Stream {
             StreamForm::Fill => (if written < largest { Moved::own(largest) } else { to }, 0.0),
             StreamForm::Copy => match each[..] {
                 // Where to, and from where: what is spread over the whole is read once.
-                [to, from, ..] => (from + to, 0.0),
+                [to, from] if outputs.first().is_none_or(|result| result == &inputs[0]) => (from + to, 0.0),
                 _ => (Moved::own(2.0 * largest), 0.0),
             },
             StreamForm::Concatenation => (from + if written < read { from } else { to }, 0.0),

@@ -419,6 +419,8 @@ pub(super) mod tests {
         let copy = typed("aten::copy_", &[(row, half), (row, single)], &[(row, half)], DType::Float16);
         assert_eq!(bytes(&copy), 600.0);
         assert_eq!(bytes(&operation("aten::copy_", &[row, &[]], &[row])), 404.0);
+        // No copy of one tensor into another, whatever its name says.
+        assert_eq!(bytes(&operation("aten::copy_", &[row, &[]], &[&[]])), 800.0);
         // Read and written in 16 bits, with six rows of 64 statistics in 32.
         let inputs = [(image, half), (scale, single), (scale, single), (scale, single), (scale, single)];
         let outputs = [(image, half), (scale, single), (scale, single)];
