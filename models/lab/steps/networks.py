@@ -108,12 +108,25 @@ class AdaptiveSoftmax(nn.Module):
         return losses
 
 
+class FullSoftmax(nn.Module):
+    """The loss over the same vocabulary with scores of every word."""
+
+    def __init__(self, width, embedding):
+        super().__init__()
+        self.embedding = embedding
+        self.bias = nn.Parameter(torch.zeros(embedding.num_embeddings))
+
+    def forward(self, hidden, targets):
+        scores = F.log_softmax(F.linear(hidden, self.embedding.weight, self.bias), dim=1)
+        return -scores.gather(1, targets[:, None])[:, 0]
+
+
 class TransformerXL(nn.Module):
     """Transformer-XL on WikiText-103 (Dai et al. 2019; base sizes of NVIDIA's
     DeepLearningExamples, PyTorch/LanguageModeling/Transformer-XL): norms after each block, no
     dropout of attention weights, one embedding for words in and out."""
 
-    def __init__(self, layers=16, width=512, heads=8, inner=2048, dropout=0.1):
+    def __init__(self, layers=16, width=512, heads=8, inner=2048, dropout=0.1, clusters=True):
         super().__init__()
         self.width, self.layers = width, layers
         self.embedding = nn.Embedding(AdaptiveSoftmax.CUTOFFS[-1], width)
@@ -132,7 +145,7 @@ class TransformerXL(nn.Module):
         self.content_bias = nn.Parameter(torch.zeros(heads, width // heads))
         self.position_bias = nn.Parameter(torch.zeros(heads, width // heads))
         self.dropout = nn.Dropout(dropout)
-        self.softmax = AdaptiveSoftmax(width, self.embedding)
+        self.softmax = (AdaptiveSoftmax if clusters else FullSoftmax)(width, self.embedding)
 
     def forward(self, words, targets, memory):
         target, keys = len(words), len(words) + memory[0].shape[0]
