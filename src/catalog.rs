@@ -186,24 +186,31 @@ fn words(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// `32gb` says nothing that the memory size does not; `sxm2`, `sxm4` and `sxm5` are one word.
+/// `32gb` says nothing that the memory size does not; `sxm2`, `sxm4` and `sxm5` are one word, but
+/// `sxm3` is another: the V100 exists as SXM2 and as SXM3.
 fn split_memory(word: &str) -> Option<String> {
     if word.strip_suffix("gb").is_some_and(|digits| digits.chars().all(|c| c.is_ascii_digit())) {
         return None;
     }
     Some(match word {
-        "sxm2" | "sxm3" | "sxm4" | "sxm5" | "dgxs" | "dgx" | "hbm3" => "sxm".to_owned(),
+        "sxm2" | "sxm4" | "sxm5" | "dgxs" | "dgx" | "hbm3" => "sxm".to_owned(),
         "pcie" | "pci" => "pcie".to_owned(),
         _ => word.to_owned(),
     })
 }
 
+/// Words that make a board another one than that without them: an `RTX 2060 SUPER` is no `RTX
+/// 2060`, and no desktop board is a `Laptop GPU`.
+const VARIANTS: [&str; 9] = ["ti", "super", "laptop", "mobile", "max", "sff", "server", "workstation", "d"];
+
 /// Shared words count for, words of either name alone against; `None` when the model
-/// (the first word with a digit) is not among the catalog's words.
+/// (the first word with a digit) is not among the catalog's words, or the name has a word of
+/// another variant.
 fn name_score(wanted: &[String], gpu: &GpuSpec) -> Option<i32> {
     let own: Vec<String> = words(&gpu.name).into_iter().chain(words(gpu.slug.as_str())).collect();
     let model = wanted.iter().find(|word| word.chars().any(|c| c.is_ascii_digit()))?;
-    if !own.contains(model) {
+    let is_another = wanted.iter().any(|word| VARIANTS.contains(&word.as_str()) && !own.contains(word));
+    if is_another || !own.contains(model) {
         return None;
     }
     let shared = wanted.iter().filter(|word| own.contains(word)).count() as i32;

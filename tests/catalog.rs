@@ -24,7 +24,12 @@ fn names_that_drivers_give() {
         ("NVIDIA H100 80GB HBM3", (9, 0), 132, 79.1, "h100-sxm5-80gb"),
         ("NVIDIA H100 PCIe", (9, 0), 114, 79.1, "h100-pcie-80gb"),
         ("NVIDIA H200", (9, 0), 132, 139.8, "h200-sxm-141gb"),
+        ("NVIDIA H200 NVL", (9, 0), 132, 139.8, "h200-nvl-141gb"),
+        ("NVIDIA H20", (9, 0), 78, 95.6, "h20"),
         ("NVIDIA B200", (10, 0), 148, 178.4, "b200"),
+        ("NVIDIA B300 SXM6 AC", (10, 3), 148, 268.6, "b300"),
+        ("NVIDIA GB200", (10, 0), 152, 184.0, "gb200"),
+        ("NVIDIA GB300", (10, 3), 152, 277.5, "gb300"),
         ("NVIDIA A100-SXM4-80GB", (8, 0), 108, 79.2, "a100-sxm4-80gb"),
         ("NVIDIA A100-SXM4-40GB", (8, 0), 108, 39.4, "a100-sxm4-40gb"),
         ("NVIDIA A100 80GB PCIe", (8, 0), 108, 79.2, "a100-pcie-80gb"),
@@ -37,15 +42,33 @@ fn names_that_drivers_give() {
         ("Tesla V100-SXM2-16GB", (7, 0), 80, 15.8, "v100-sxm2-16gb"),
         ("Tesla V100-SXM2-32GB", (7, 0), 80, 31.7, "v100-sxm2-32gb"),
         ("Tesla V100-DGXS-32GB", (7, 0), 80, 31.7, "v100-sxm2-32gb"),
+        ("Tesla V100-SXM3-32GB", (7, 0), 80, 31.7, "v100-sxm3-32gb"),
+        ("Tesla V100-SXM3-32GB-H", (7, 0), 80, 31.7, "v100-sxm3-32gb-450w"),
         ("Tesla V100-PCIE-16GB", (7, 0), 80, 15.8, "v100-pcie-16gb"),
         ("Tesla P100-PCIE-16GB", (6, 0), 56, 15.9, "p100-pcie-16gb"),
         ("Tesla K80", (3, 7), 13, 11.2, "k80"),
         ("NVIDIA GeForce RTX 2080 Ti", (7, 5), 68, 10.8, "rtx-2080-ti"),
+        ("NVIDIA GeForce RTX 2070 with Max-Q Design", (7, 5), 36, 7.8, "rtx-2070-max-q"),
+        ("NVIDIA GeForce RTX 2080 SUPER", (7, 5), 48, 7.8, "rtx-2080-super"),
+        ("NVIDIA GeForce RTX 2080 Super with Max-Q Design", (7, 5), 48, 7.8, "rtx-2080-super-max-q"),
+        ("NVIDIA GeForce RTX 3080 Laptop GPU", (8, 6), 48, 15.7, "rtx-3080-laptop"),
+        ("NVIDIA GeForce RTX 3080 Ti", (8, 6), 80, 11.8, "rtx-3080-ti"),
+        ("NVIDIA GeForce RTX 4060", (8, 9), 24, 7.6, "rtx-4060"),
+        ("NVIDIA GeForce RTX 4060 Ti", (8, 9), 34, 7.6, "rtx-4060-ti-8gb"),
+        ("NVIDIA GeForce RTX 4060 Ti", (8, 9), 34, 15.6, "rtx-4060-ti-16gb"),
+        ("NVIDIA GeForce RTX 4070 SUPER", (8, 9), 56, 11.6, "rtx-4070-super"),
+        ("NVIDIA GeForce RTX 5070 Ti", (12, 0), 70, 15.5, "rtx-5070-ti"),
+        ("NVIDIA RTX PRO 4500 Blackwell", (12, 0), 82, 31.3, "rtx-pro-4500-blackwell"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", (12, 0), 188, 94.9, "rtx-pro-6000-blackwell"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", (12, 0), 188, 94.9, "rtx-pro-6000-blackwell-max-q"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", (12, 0), 188, 94.9, "rtx-pro-6000-blackwell-server"),
+        ("NVIDIA RTX 5000 Ada Generation", (8, 9), 100, 31.5, "rtx-5000-ada"),
         ("NVIDIA GeForce RTX 3090", (8, 6), 82, 23.7, "rtx-3090"),
         ("NVIDIA GeForce RTX 4090", (8, 9), 128, 23.6, "rtx-4090"),
         ("NVIDIA GeForce RTX 5090", (12, 0), 170, 31.4, "rtx-5090"),
         ("NVIDIA RTX A6000", (8, 6), 84, 47.5, "rtx-a6000"),
         ("NVIDIA RTX 6000 Ada Generation", (8, 9), 142, 47.5, "rtx-6000-ada"),
+        ("Quadro RTX 5000", (7, 5), 48, 15.7, "quadro-rtx-5000"),
         ("Quadro RTX 6000", (7, 5), 72, 23.6, "quadro-rtx-6000"),
     ] {
         assert_eq!(identify(name, capability, sms, gib).as_deref(), Some(slug), "{name}");
@@ -60,6 +83,9 @@ fn what_is_not_certain_is_left_open() {
     assert_eq!(identify("NVIDIA A100-PG509-200", (8, 0), 108, 39.4), None);
     assert_eq!(identify("NVIDIA X999", (9, 9), 1, 1.0), None);
     assert_eq!(identify("AMD Radeon Graphics", (9, 0), 104, 63.9), None);
+    // Another board of the same chip and memory.
+    assert_eq!(identify("NVIDIA GeForce RTX 4060 Laptop GPU", (8, 9), 24, 7.6), None);
+    assert_eq!(identify("NVIDIA RTX 4000 SFF Ada Generation", (8, 9), 48, 19.5), None);
     // A name alone, without a board variant, fits several.
     let bare = DeviceIdentity { name: "NVIDIA A100".to_owned(), ..DeviceIdentity::default() };
     assert_eq!(Catalog::new(bundled::gpus()).identify(&bare), None);

@@ -92,7 +92,7 @@ fn predictions_as_json() {
     let profile = bench.file("p.habitat.json", PROFILE);
     let all = bench.json(&["predict", path(&profile), "--json"]);
     assert_eq!((all["format"].as_str(), all["version"].as_u64()), (Some("habitat-predictions"), Some(1)));
-    assert_eq!(all["predictions"].as_array().unwrap().len(), 64);
+    assert_eq!(all["predictions"].as_array().unwrap().len(), 108);
     assert_eq!(all["origin"]["gpu"], "v100-sxm2-16gb");
     let one =
         bench.json(&["predict", path(&profile), "--to", "h100-sxm5-80gb,v100-sxm2-16gb", "--json", "--operations"]);
@@ -383,7 +383,7 @@ fn the_users_own_gpu_and_price_count() {
         "config/pricing/lab.toml",
         "schema = 1\nprovider = \"lab\"\n[[offer]]\nregion = \"here\"\ninstance_type = \"box\"\ngpu_name = \"H100\"\ngpu = \"my-h100\"\ngpu_count = 1\non_demand_usd_per_hour = 0.001\nscope = \"instance_total\"\nas_of = \"2026-11-01\"\nsource = \"contract\"\n",
     );
-    assert_eq!(bench.json(&["gpus", "--json"])["gpus"].as_array().unwrap().len(), 65);
+    assert_eq!(bench.json(&["gpus", "--json"])["gpus"].as_array().unwrap().len(), 109);
     let plan = bench.json(&["plan", path(&profile), "--samples", "1e9", "--json"]);
     assert_eq!(
         (plan["parts"][0]["provider"].as_str(), plan["parts"][0]["price_as_of"].as_str()),

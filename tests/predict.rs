@@ -277,7 +277,7 @@ fn a_throughput_without_an_upper_end_has_none() {
 #[test]
 fn every_prediction_of_the_sample_has_its_range_its_method_and_its_memory() {
     let answers = predict(&bundled::sample(), &catalog(), &Options::default()).unwrap();
-    assert_eq!(answers.predictions.len(), 64);
+    assert_eq!(answers.predictions.len(), 108);
     for prediction in &answers.predictions {
         let step = prediction.step.as_estimate();
         assert!(

@@ -6,7 +6,7 @@ use super::GpuSpec;
 use crate::units::GIB;
 
 /// Words that do not tell one board from another.
-const SILENT: [&str; 18] = [
+const SILENT: [&str; 21] = [
     "nvidia",
     "amd",
     "tesla",
@@ -17,6 +17,9 @@ const SILENT: [&str; 18] = [
     "gpu",
     "graphics",
     "generation",
+    "edition",
+    "with",
+    "design",
     "memory",
     "hbm2",
     "hbm2e",
@@ -29,8 +32,8 @@ const SILENT: [&str; 18] = [
 /// Names of boards are shorter.
 const LONGEST: usize = 60;
 
-/// The GPUs that a name fits, in their order: every word of it is made of words of the slug,
-/// in any order and with or without what separates them. Of two GPUs of which one has all
+/// The GPUs that a name fits, in their order: every word of it is made of words of the slug
+/// or of the board's name, in any order and with or without what separates them. Of two GPUs of which one has all
 /// the words of the other and more, the one with fewer is meant: `2080` is no `2080 Ti`.
 pub(super) fn fitting<'a>(name: &str, gpus: &(impl Iterator<Item = &'a GpuSpec> + Clone)) -> Vec<&'a GpuSpec> {
     let name = name.to_lowercase();
@@ -42,25 +45,39 @@ pub(super) fn fitting<'a>(name: &str, gpus: &(impl Iterator<Item = &'a GpuSpec> 
     [typed, telling]
         .into_iter()
         .map(|words| {
-            let fits: Vec<(BTreeSet<&str>, &GpuSpec)> =
+            let fits: Vec<(BTreeSet<String>, &GpuSpec)> =
                 gpus.clone().filter_map(|gpu| Some((unsaid(&words, gpu)?, gpu))).collect();
             let says_more =
-                |own: &BTreeSet<&str>| fits.iter().any(|(other, _)| other.len() < own.len() && other.is_subset(own));
+                |own: &BTreeSet<String>| fits.iter().any(|(other, _)| other.len() < own.len() && other.is_subset(own));
             fits.iter().filter(|(own, _)| !says_more(own)).map(|(_, gpu)| *gpu).collect::<Vec<_>>()
         })
         .find(|found| !found.is_empty())
         .unwrap_or_default()
 }
 
-/// The words of the slug that are not among those typed; `None` where the name is not this
+/// The words that tell a GPU: those of its slug, then those that only its name has
+/// (`workstation`, `sxm`), without remarks in brackets.
+fn own_words(gpu: &GpuSpec) -> Vec<String> {
+    let mut own: Vec<String> = gpu.slug.as_str().split('-').map(str::to_owned).collect();
+    let name = gpu.name.split('(').next().unwrap_or_default().to_lowercase();
+    for word in name.split(|c: char| !c.is_ascii_alphanumeric()) {
+        let tells = word.len() > 1 && !is_memory(word) && !SILENT.contains(&word);
+        if tells && !own.iter().any(|known| known == word) {
+            own.push(word.to_owned());
+        }
+    }
+    own
+}
+
+/// The words of the GPU that are not among those typed; `None` where the name is not this
 /// GPU's.
-fn unsaid<'a>(words: &[&str], gpu: &'a GpuSpec) -> Option<BTreeSet<&'a str>> {
-    let own: Vec<&str> = gpu.slug.as_str().split('-').collect();
+fn unsaid(words: &[&str], gpu: &GpuSpec) -> Option<BTreeSet<String>> {
+    let own = own_words(gpu);
     let size = format!("{:.0}", gpu.memory.get() / GIB);
     // Each form in which a word of the slug is typed; memory that the slug leaves out counts too.
     let mut forms: Vec<(String, usize)> = Vec::new();
     for (place, word) in own.iter().enumerate() {
-        forms.push(((*word).to_owned(), place));
+        forms.push((word.clone(), place));
         if word.starts_with("sxm") {
             forms.push(("sxm".to_owned(), place));
         }
@@ -74,9 +91,9 @@ fn unsaid<'a>(words: &[&str], gpu: &'a GpuSpec) -> Option<BTreeSet<&'a str>> {
     }
     // Memory or a form factor alone names no board.
     let names = |place: &usize| own.get(*place).is_some_and(|word| !is_memory(word) && !is_form(word));
-    said.iter()
-        .any(names)
-        .then(|| own.iter().enumerate().filter(|(place, _)| !said.contains(place)).map(|(_, word)| *word).collect())
+    said.iter().any(names).then(|| {
+        own.iter().enumerate().filter(|(place, _)| !said.contains(place)).map(|(_, word)| word.clone()).collect()
+    })
 }
 
 fn is_memory(word: &str) -> bool {
@@ -131,7 +148,28 @@ mod tests {
             ("a100-pcie-80", "a100-pcie-80gb"),
             ("A100-SXM4-40GB", "a100-sxm4-40gb"),
             ("v100 sxm2 32", "v100-sxm2-32gb"),
-            ("H200", "h200-sxm-141gb"),
+            ("H200 SXM", "h200-sxm-141gb"),
+            ("h200 nvl", "h200-nvl-141gb"),
+            ("h100 sxm", "h100-sxm5-80gb"),
+            ("B200 SXM", "b200"),
+            ("b300", "b300"),
+            ("GB200", "gb200"),
+            ("v100 sxm3", "v100-sxm3-32gb"),
+            ("pro 6000 server", "rtx-pro-6000-blackwell-server"),
+            ("rtx pro 6000 workstation", "rtx-pro-6000-blackwell"),
+            ("rtx pro 6000 max-q", "rtx-pro-6000-blackwell-max-q"),
+            ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "rtx-pro-6000-blackwell-max-q"),
+            ("pro 5000", "rtx-pro-5000-blackwell"),
+            ("4060", "rtx-4060"),
+            ("4060 ti 16gb", "rtx-4060-ti-16gb"),
+            ("4070ti super", "rtx-4070-ti-super"),
+            ("4070 super", "rtx-4070-super"),
+            ("2080 max-q", "rtx-2080-max-q"),
+            ("2080 super maxq", "rtx-2080-super-max-q"),
+            ("3080 laptop", "rtx-3080-laptop"),
+            ("RTX 3080 Laptop GPU", "rtx-3080-laptop"),
+            ("Quadro RTX 5000", "quadro-rtx-5000"),
+            ("5000 ada", "rtx-5000-ada"),
             ("gh200", "gh200-96gb"),
             ("l40", "l40"),
             ("a10", "a10"),
@@ -144,12 +182,47 @@ mod tests {
 
     #[test]
     fn a_name_of_several_boards_is_all_of_them() {
-        assert_eq!(named("h100"), ["h100-nvl", "h100-pcie-80gb", "h100-sxm5-80gb"]);
+        assert_eq!(named("h100"), ["h100-96gb-hbm2e-500w", "h100-nvl", "h100-pcie-80gb", "h100-sxm5-80gb"]);
+        assert_eq!(named("H200"), ["h200-nvl-141gb", "h200-sxm-141gb"]);
+        assert_eq!(named("pro 6000"), ["rtx-pro-6000-blackwell", "rtx-pro-6000-blackwell-server"]);
+        assert_eq!(named("4060 ti"), ["rtx-4060-ti-16gb", "rtx-4060-ti-8gb"]);
+        assert_eq!(named("v100").len(), 5);
         for name in ["a100-80", "A100 80GB", "a10080gb", "NVIDIA A100 80G"] {
             assert_eq!(named(name), ["a100-pcie-80gb", "a100-sxm4-80gb"], "{name}");
         }
         assert_eq!(named("a100").len(), 4);
         assert_eq!(named("titan"), ["titan-rtx", "titan-v", "titan-xp"]);
+    }
+
+    /// What the program prints, anything that takes a name takes.
+    #[test]
+    fn every_slug_and_every_full_name_is_its_own() {
+        let catalog = Catalog::new(bundled::gpus());
+        for gpu in catalog.iter() {
+            let (slug, name) = (gpu.slug.as_str(), gpu.name.as_str());
+            for typed in [slug, &slug.to_uppercase(), name, &name.to_lowercase()] {
+                let found: Vec<&str> = catalog.named(typed).into_iter().map(|gpu| gpu.slug.as_str()).collect();
+                assert_eq!(found, [slug], "{typed}");
+            }
+            // In words it may be the beginning of another's name as well.
+            assert!(catalog.named(&slug.replace('-', " ")).contains(&gpu), "{slug}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_fits_none_has_near_ones() {
+        let catalog = Catalog::new(bundled::gpus());
+        for (name, near) in [
+            ("h1000", "h100-nvl"),
+            ("rtx 4091", "rtx-4090"),
+            ("rtx4095", "rtx-4090"),
+            ("a100-81", "a100-pcie-80gb"),
+            ("4080 sper", "rtx-4080-super"),
+            ("mi300", "mi300x"),
+        ] {
+            let found = catalog.find(name).unwrap_err().near;
+            assert!(found.iter().any(|slug| slug == near), "{name}: {found:?}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! - matrix cores reach 80 % of their peak (77–87 % on NVIDIA GPUs measured);
 //! - FP32 on the vector units reaches the peak, but 70 % of it on multiprocessors with 128
 //!   lanes from compute capability 8.6 on, which cannot issue to all of them in long
-//!   sequences, and half of it on CDNA 3, whose figure counts packed arithmetic;
+//!   sequences, and half of it on CDNA 3 and 4, whose figure counts packed arithmetic;
 //! - long FP32 products run at the lowest of issue and power. Issue: 95 % of the FP32 peak;
 //!   77 % on multiprocessors with 128 lanes from compute capability 8.6 on (50.9 of
 //!   66.9 TFLOP/s on an H100 in `NeuSight`'s operator tables); on AMD's CDNA 1 and 2 60 % of the
@@ -39,10 +39,10 @@ const STREAM_OVER_PUBLISHED: f64 = 1.1;
 const TYPICAL_MATRIX_SHARE: f64 = 0.80;
 /// Share of the FP32 peak on multiprocessors with 128 lanes (8.6 and later).
 const WIDE_SM_SHARE: f64 = 0.70;
-/// The architecture whose FP32 figure counts packed or matrix arithmetic, which kernels
+/// The architectures whose FP32 figure counts packed or matrix arithmetic, which kernels
 /// written for plain FP32 do not reach.
-const PACKED_ARCHITECTURE: &str = "CDNA 3";
-/// Its rate without; also the share of its BF16 peak that a MI300X was measured to reach.
+const PACKED_ARCHITECTURES: [&str; 2] = ["CDNA 3", "CDNA 4"];
+/// Their rate without; also the share of its BF16 peak that a MI300X was measured to reach.
 const PACKED_SHARE: f64 = 0.5;
 /// Share of the FP32 peak that long products reach on multiprocessors of 64 lanes.
 const ISSUE_SHARE: f64 = 0.95;
@@ -304,7 +304,7 @@ fn is_wide(gpu: &GpuSpec) -> bool {
 
 fn vector_by_rule(gpu: &GpuSpec) -> Figure<FlopsPerSecond> {
     let peak = gpu.peak.fp32;
-    if gpu.architecture == PACKED_ARCHITECTURE {
+    if PACKED_ARCHITECTURES.contains(&gpu.architecture.as_str()) {
         Figure::new(peak * PACKED_SHARE, Source::Rule("half of a peak that counts packed arithmetic"))
     } else if is_wide(gpu) {
         Figure::new(peak * WIDE_SM_SHARE, Source::Rule("70 % of the peak on multiprocessors with 128 lanes"))
@@ -335,7 +335,7 @@ fn fp32_by_rule(gpu: &GpuSpec) -> ProductRate {
     let issue = match gpu.architecture.as_str() {
         "CDNA 1" | "CDNA 2" => 2.0 * CDNA_SHARE,
         // The catalog's figure counts packed arithmetic; BF16 products reached 51 % too.
-        PACKED_ARCHITECTURE => PACKED_SHARE,
+        packed if PACKED_ARCHITECTURES.contains(&packed) => PACKED_SHARE,
         _ if is_wide(gpu) => WIDE_ISSUE_SHARE,
         _ => ISSUE_SHARE,
     };

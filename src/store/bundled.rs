@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn everything_shipped_is_valid() {
-        assert_eq!(gpus().len(), 64);
+        assert_eq!(gpus().len(), 108);
         assert!(offers().len() > 500);
         assert!(sample().operations.len() > 10);
         assert!(sample().measured_step().is_some());

@@ -140,7 +140,15 @@ fn of_head(head: Head, catalog: &Catalog) -> Result<GpuSlug, String> {
         return Err("made with --tiny: such rows check the program; collect again without".to_owned());
     }
     if let Some(name) = &head.gpu {
-        return catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(|error| error.to_string());
+        return match catalog.named(name)[..] {
+            [gpu] => Ok(gpu.slug.clone()),
+            [] => catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(|error| error.to_string()),
+            ref several => {
+                let slugs: Vec<&str> = several.iter().map(|gpu| gpu.slug.as_str()).collect();
+                let name = crate::text::clean(name, 60);
+                Err(format!("several GPUs are called {name:?}; write one of {}", slugs.join(", ")))
+            }
+        };
     }
     let capability = head.compute_capability.as_deref().and_then(|text| {
         let (major, minor) = text.split_once('.')?;

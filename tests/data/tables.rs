@@ -35,13 +35,16 @@ fn close(a: Option<f64>, b: Option<f64>) -> bool {
 fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts(path: &Path) {
     let rows = table(path);
     let gpus: BTreeMap<String, _> = bundled::gpus().into_iter().map(|gpu| (gpu.slug.to_string(), gpu)).collect();
-    assert_eq!(rows.len(), gpus.len());
+    assert!(rows.len() <= gpus.len());
     for row in rows {
         let gpu = &gpus[&row["slug"]];
         let check = |key: &str, ours: Option<f64>| {
             assert!(close(ours, number(&row, key)), "{} {key}: {ours:?} {}", row["slug"], row[key]);
         };
-        assert_eq!((&gpu.name, &gpu.architecture), (&row["name"], &row["architecture"]));
+        // The table has one row for boards that are several entries by now.
+        let is_split = row["slug"] == "rtx-pro-6000-blackwell";
+        assert!(gpu.name == row["name"] || is_split, "{}", gpu.name);
+        assert_eq!(gpu.architecture, row["architecture"]);
         assert_eq!(
             gpu.compute_capability.map_or(String::new(), |(major, minor)| format!("{major}.{minor}")),
             row["compute_capability"]
