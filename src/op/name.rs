@@ -285,6 +285,11 @@ pub fn is_kept_wide(name: &str) -> bool {
     WIDE.iter().any(|start| bare.starts_with(start))
 }
 
+/// Whether a reduction is a mean, which autocast leaves in the type that comes in.
+pub fn is_averaged(name: &str) -> bool {
+    name == "aten::mean"
+}
+
 /// The collective of a model split over GPUs, in words.
 pub fn split_collective(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase().replace('_', "");

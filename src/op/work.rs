@@ -431,8 +431,8 @@ pub(super) mod tests {
         let pool = typed(pool, &[(image, half)], &[(pooled, half), (pooled, long)], DType::Float16);
         assert_eq!(bytes(&pool), 2.0 * 131_072.0 + 10.0 * 32_768.0);
         // Weights in 32 bits copied to those in 16; an update of the former by gradients in the latter.
-        let copies = [(row, half), (scale, half), (row, single), (scale, single)];
-        let copied = typed("aten::_foreach_copy_", &copies, &copies[..2], DType::Float16);
+        let weights = [(row, half), (scale, half), (row, single), (scale, single)];
+        let copied = typed("aten::_foreach_copy_", &weights, &weights[..2], DType::Float16);
         assert_eq!(bytes(&copied), 6.0 * 164.0);
         let lists = [(row, single), (scale, single), (row, half), (scale, half)];
         let added = typed("aten::_foreach_add_", &lists, &lists[..2], DType::Float32);

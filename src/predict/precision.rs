@@ -12,16 +12,18 @@
 //! in 16 bits; layer, group and RMS norms, softmax, losses, sums and some functions stay in
 //! 32 bits, as do table look-ups and the optimizer. Batch norm follows its input.
 
+mod casts;
+
 use crate::catalog::GpuSpec;
 use crate::profile::{DType, Operation, Phase, Precision, Profile, is_host_transfer};
-use crate::units::{Bytes, Micros, Range};
+use crate::units::{Bytes, Flops, Micros, Range};
 
 use super::decoded::Decoded;
 use super::estimate::{Estimate, OperationPrediction};
 use super::rate::Rates;
 use super::roofline::roofline;
 use crate::op::name::{self, Form, Name, NormalisationForm};
-use crate::op::{Family, Work};
+use crate::op::{Arithmetic, Family, Work};
 
 /// Mean error of whole steps predicted so, from another GPU (Habitat section 6.1.2).
 const CHANGED_STEP_ERROR: f64 = 0.161;
@@ -38,9 +40,19 @@ pub(super) struct Change {
     to: Precision,
     /// Whether the profile says what it was recorded in.
     recorded: bool,
-    /// By operation: its element type and its work in the precision asked for; `None` where
-    /// neither changes.
-    operations: Vec<Option<(DType, Work)>>,
+    /// By operation; `None` where nothing changes.
+    operations: Vec<Option<Changed>>,
+}
+
+/// An operation in the precision asked for.
+#[derive(Debug, Clone, PartialEq)]
+struct Changed {
+    dtype: DType,
+    work: Work,
+    /// Elements of each cast that comes with it.
+    casts: Vec<f64>,
+    /// Whether it is itself a cast that is not needed.
+    is_gone: bool,
 }
 
 impl Change {
@@ -54,6 +66,14 @@ impl Change {
         }
         let mut change = Self { from, to, recorded: recorded.is_some(), operations: Vec::new() };
         change.operations = decoded.iter().map(|one| change.changed(one)).collect();
+        if autocasts(to) && is_wide(from) {
+            let added = casts::added(decoded, profile.workload.parameter_count);
+            for (changed, casts) in change.operations.iter_mut().zip(added) {
+                if let Some(changed) = changed {
+                    changed.casts = casts;
+                }
+            }
+        }
         Some(change)
     }
 
@@ -80,17 +100,30 @@ impl Change {
             "precision changed from {from} ({source}) to {to} by the rates and element sizes of both on each GPU (Daydream's rule; Habitat found {:.1} % mean error with it), ranges widened for it",
             CHANGED_STEP_ERROR * 100.0
         )];
-        let casts: u64 = decoded
-            .iter()
-            .filter(|decoded| name::is_cast(&decoded.operation.name))
-            .map(|decoded| u64::from(decoded.operation.count))
-            .sum();
-        if mixes(from) && !mixes(to) && casts > 0 {
-            notes.push(format!(
-                "{casts} casts of the recording would not be needed in {to}; they are counted all the same"
-            ));
+        let casts = |told: bool| -> u64 {
+            let of = |one: &&Decoded<'_>| name::is_cast(&one.operation.name) && casts::is_told(one) == told;
+            decoded.iter().filter(of).map(|one| u64::from(one.operation.count)).sum()
+        };
+        if mixes(from) && !mixes(to) {
+            match (casts(true), casts(false)) {
+                (0, 0) => {}
+                (0, untold) => notes.push(format!(
+                    "{untold} copies of the recording may be casts, which {to} would not need; they are counted all the same"
+                )),
+                (told, _) => notes.push(format!("{told} casts of the recording, which {to} does not need, are left out")),
+            }
         }
-        if mixes(to) && !mixes(from) {
+        if autocasts(to) && is_wide(from) {
+            let counted = decoded.iter().zip(&self.operations);
+            let elements = counted.map(|(one, changed)| {
+                let casts = changed.as_ref().map_or(0.0, |changed| changed.casts.iter().sum());
+                casts * f64::from(one.operation.count)
+            });
+            let moved = elements.sum::<f64>() * casts::BYTES / 1e6;
+            notes.push(format!(
+                "casts that {to} adds are not in the recording; they follow from its operations by the rules of PyTorch's autocast and move {moved:.1} MB, counted with the operations that need them"
+            ));
+        } else if mixes(to) && !mixes(from) {
             notes.push(format!("casts that {to} would add are not in the recording and are not counted"));
         }
         notes
@@ -152,24 +185,33 @@ impl Change {
     }
 
     /// Time in the precision asked for over time in the recorded one.
-    fn factor(&self, rates: &Rates<'_>, decoded: &Decoded<'_>, work: &Work, (after, changed): &(DType, Work)) -> f64 {
+    fn factor(&self, rates: &Rates<'_>, decoded: &Decoded<'_>, work: &Work, changed: &Changed) -> f64 {
+        if changed.is_gone {
+            return 0.0;
+        }
         let (here, _) = roofline(rates, work, decoded.dtype.as_ref(), Some(self.from));
-        let (there, _) = roofline(rates, changed, Some(after), Some(self.to));
-        there / here
+        let (there, _) = roofline(rates, &changed.work, Some(&changed.dtype), Some(self.to));
+        let cast = |elements: &f64| {
+            let bytes = Bytes::known(elements * casts::BYTES);
+            let work = Work { flops: Flops::known(0.0), bytes, arithmetic: Arithmetic::Vector };
+            roofline(rates, &work, Some(&DType::Float32), Some(self.to)).0
+        };
+        (there + changed.casts.iter().map(cast).fold(Micros::ZERO, |all, one| all + one)) / here
     }
 
-    /// Element type and work of an operation in the precision asked for; `None` where neither
-    /// is known to change.
-    fn changed(&self, decoded: &Decoded<'_>) -> Option<(DType, Work)> {
+    /// An operation in the precision asked for; `None` where nothing is known to change.
+    fn changed(&self, decoded: &Decoded<'_>) -> Option<Changed> {
         let before = decoded.dtype.as_ref().filter(|before| is_floating(before))?;
         let (size, work, operation) = (before.size_bytes()?, decoded.work?, decoded.operation);
         if is_host_transfer(&operation.name) || operation.kernels.iter().any(|kernel| is_host_transfer(&kernel.name)) {
             return None;
         }
-        let after = self.element(operation, decoded.family, before);
-        let scale = after.size_bytes().unwrap_or(size) as f64 / size as f64;
-        let bytes = Bytes::known(work.bytes.get() * scale);
-        Some((after, Work { bytes, ..work }))
+        let is_gone = mixes(self.from) && !mixes(self.to) && casts::is_told(decoded);
+        let dtype = self.element(operation, decoded.family, before);
+        let element = dtype.size_bytes().unwrap_or(size) as f64;
+        // Tensors of other types, such as masks and statistics, keep theirs.
+        let work = if element == size as f64 { work } else { decoded.op.work(element)? };
+        Some(Changed { dtype, work, casts: Vec::new(), is_gone })
     }
 
     /// The element type of an operation in the precision asked for.
@@ -210,6 +252,11 @@ fn infer(operations: &[Operation]) -> Precision {
 
 const fn is_wide(precision: Precision) -> bool {
     matches!(precision, Precision::Fp32 | Precision::Tf32)
+}
+
+/// Whether autocast chooses the types.
+const fn autocasts(precision: Precision) -> bool {
+    matches!(precision, Precision::AmpFp16 | Precision::AmpBf16)
 }
 
 /// Whether some operations run in 16 bits or less and others in 32.
