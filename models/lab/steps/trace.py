@@ -1,0 +1,135 @@
+"""Traces the steps of published training tables: python trace.py --data DIR --out DIR.
+
+Each case (a network, batch, picture or length, mode, precision) becomes one op list,
+OUT/CASE.json.gz, by the same code as `habitat-tui trace-shapes`. Cases that are there already
+are kept, so that an interrupted run goes on. In the end OUT/steps.jsonl.zst has a line for each
+case, its operators and the times measured, which `habitat-lab` reads.
+Needs PyTorch, timm, torchvision, transformers and zstandard, no GPU and no download.
+"""
+
+import argparse
+import collections
+import csv
+import gzip
+import json
+import os
+import signal
+import sys
+import zlib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[2] / "profiler" / "shapes"))
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What is told of a measured time.
+MEASURED = "gpu precision layout step_ms source software compiled quality".split()
+# A trace that takes longer is given up, in seconds.
+LONGEST = 180
+# A network whose parameter count differs from the published one by more than this part is another.
+SAME_PARAMETERS = 0.01
+
+
+def trace(build, case):
+    """The op list of the step that `build` makes."""
+    import torch
+    from habitat_shapes import as_on_gpu, drive, recorder
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    step = recorder.Step()
+    mode = recorder.Recorder(step)
+    request = {"name": case, "args": {}, "target": {"place": "published", "function": case}}
+    with FakeTensorMode(allow_non_fake_inputs=True), as_on_gpu.patched(step), as_on_gpu.Devices(), step.watched(), mode:
+        return drive.one(torch, mode, build, request, None)
+
+
+def child(case, out):
+    """Traces one case and ends the process."""
+    code = 1
+    signal.alarm(LONGEST)
+    try:
+        traced = trace(case["build"], case["case"])
+        published, found = case.get("parameters"), traced["info"]["params"]
+        if published and abs(found / published - 1) > SAME_PARAMETERS:
+            raise ValueError("%.2f million parameters, published are %.2f" % (found / 1e6, published / 1e6))
+        part = out / (case["case"] + ".part")
+        with gzip.GzipFile(part, "wb", mtime=0) as file:
+            file.write(json.dumps(traced, separators=(",", ":")).encode())
+        os.replace(part, out / (case["case"] + ".json.gz"))
+        code = 0
+    except BaseException as error:
+        print("%s: %s: %s" % (case["case"], type(error).__name__, str(error).split("\n")[0][:200]), file=sys.stderr)
+    finally:
+        os._exit(code)
+
+
+def trace_all(cases, out, jobs):
+    """Traces what is not there yet, so many at a time, each in a process of its own."""
+    waiting = {case["case"]: case for case in cases if not (out / (case["case"] + ".json.gz")).exists()}
+    # In an order that has nothing to do with the tables', so that a part of it is a fair sample.
+    waiting = dict(sorted(waiting.items(), key=lambda item: zlib.crc32(item[1]["network"].encode())))
+    print("%d cases to trace" % len(waiting), file=sys.stderr)
+    running = 0
+    for case in waiting.values():
+        if running >= jobs:
+            os.wait()
+            running -= 1
+        if os.fork() == 0:
+            child(case, out)
+        running += 1
+    while running:
+        os.wait()
+        running -= 1
+
+
+def pack(cases, out):
+    """One file of all cases that were traced, with their measured times."""
+    import zstandard
+
+    by_case = collections.defaultdict(list)
+    for case in cases:
+        by_case[case["case"]].append(case)
+    lines = []
+    for name, measured in sorted(by_case.items()):
+        path = out / (name + ".json.gz")
+        if path.exists():
+            line = {key: measured[0][key] for key in ("case", "network", "family", "mode")}
+            line["measured"] = [{key: case[key] for key in MEASURED} for case in measured]
+            line["operators"] = json.loads(gzip.open(path).read())
+            lines.append(json.dumps(line, separators=(",", ":")))
+    # A window as long as the whole: networks have much in common.
+    parameters = zstandard.ZstdCompressionParameters.from_level(19, window_log=27, enable_ldm=True)
+    text = "".join(line + "\n" for line in lines).encode()
+    (out / "steps.jsonl.zst").write_bytes(zstandard.ZstdCompressor(compression_params=parameters).compress(text))
+
+
+def rows(path):
+    with gzip.open(path, "rt") as file:
+        return list(csv.DictReader(file))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder with timm/ and modern/")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", default="", help="cases whose name has this text")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+
+    import published
+    import timm_tables
+
+    cases = []
+    for path in sorted((args.data / "timm").glob("*.csv.gz"), reverse=True):
+        cases += timm_tables.cases(path.name, rows(path))
+    cases += published.cases(rows(args.data / "modern" / "steps.csv.gz"))
+    cases = [case for case in cases if args.only in case["case"]]
+    trace_all(cases, args.out, args.jobs)
+    pack(cases, args.out)
+
+
+if __name__ == "__main__":
+    main()
