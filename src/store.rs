@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use crate::catalog::{Calibration, Catalog, GpuSpec, Layer};
 use crate::predict::blackbox::{BlackBoxModel, OperatorTotals};
+use crate::predict::efficiency::Efficiency;
 use crate::predict::kernelwise::KernelWise;
 use crate::predict::learned::Models;
 use crate::pricing::{PriceBook, Snapshot};
@@ -74,11 +75,20 @@ pub const WEIGHTS: &str = "operators.safetensors";
 /// [`StoreError`] naming the file that is not one of weights.
 pub fn models(folder: &Path) -> Result<Models, StoreError> {
     let path = folder.join(WEIGHTS);
-    there(read(&path, Limit::WEIGHTS))?.map_or_else(
+    let models = there(read(&path, Limit::WEIGHTS))?.map_or_else(
         || Ok(bundled::models()),
         |bytes| Models::from_bytes(&bytes).map_err(|error| StoreError::content(&path, error)),
-    )
+    )?;
+    let path = folder.join(EFFICIENCY);
+    let efficiency = there(read(&path, Limit::MODEL))?.map_or_else(
+        || Ok(bundled::efficiency()),
+        |json| Efficiency::from_json(&json).map_err(|error| StoreError::content(&path, error)),
+    )?;
+    Ok(models.with_efficiency(efficiency))
 }
+
+/// The file of the efficiency model in `models/`.
+pub const EFFICIENCY: &str = "efficiency.json";
 
 /// The black-box model's file in `models/`.
 pub const BLACK_BOX: &str = "blackbox.json";

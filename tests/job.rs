@@ -302,7 +302,7 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
     };
     for size in [(80, 24), (120, 40)] {
         let drawn = with(short)(recorded().without_origin(), size);
-        assert!(drawn.contains("step, µs") && drawn.contains("2.4–3.0"), "{drawn}");
+        assert!(drawn.contains("step, µs") && drawn.contains("2.9–3.6"), "{drawn}");
         let waiting = |prediction: &mut Prediction| {
             let text = "bound by the host: it waits".to_owned();
             prediction.warnings = vec![Warning { kind: WarningKind::HostBound, text }];

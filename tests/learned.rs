@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use habitat_tui::catalog::{Calibration, Catalog};
 use habitat_tui::predict::decoded::Decoded;
+use habitat_tui::predict::host::{LAUNCH_US, with_host};
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::{Method, MethodChoice, Mode, Options, Prediction, Predictions, predict};
@@ -103,10 +104,13 @@ fn the_step_is_its_operators_times_what_steps_take_of_them() {
         for (profile, mode) in [(&training, Mode::Training), (&inference, Mode::Inference)] {
             let found = on(profile, gpu);
             let sum = time(&found, 0) + time(&found, 1);
-            assert!((step(&found) / sum / MODELS.step_factor(spec, mode) - 1.0).abs() < 1e-9, "{gpu}");
+            let models = MODELS.answering(&Decoded::all(profile), profile.workload.precision);
+            // The host keeps up, but not wholly unseen.
+            let (expected, _) = with_host(sum * models.step_factor(spec, mode), 2.0 * LAUNCH_US);
+            assert!((step(&found) / expected - 1.0).abs() < 1e-9, "{gpu}");
         }
         let ratio = step(&on(&training, gpu)) / step(&on(&inference, gpu));
-        assert!((ratio - MODELS.steps().training).abs() < 1e-9, "{gpu}: {ratio}");
+        assert!((ratio / MODELS.steps().training - 1.0).abs() < 1e-3, "{gpu}: {ratio}");
     }
 }
 
@@ -145,15 +149,17 @@ fn operators_measured_apart_move_the_step_by_the_shared_power_of_its_deviation()
     let expected = step(&on(&profile("training", "", &two()), V100));
     for factor in [0.5, 1.0, 3.0] {
         let found = answers(&recorded(V100, factor * expected), &[H100], MethodChoice::Auto, &MODELS);
+        // Alone, the host's part is in it, which a measured step holds already.
         let moved = step(&found.predictions[0]) / step(&alone);
-        assert!((moved / f64::powf(factor, shared) - 1.0).abs() < 1e-9, "{factor}: {moved}");
-        assert!(found.notes[0].contains(&format!("times {moved:.3} everywhere")), "{:?}", found.notes);
+        let expected = f64::powf(factor, shared);
+        assert!((moved / expected - 1.0).abs() < 1e-3, "{factor}: {moved}");
+        assert!(found.notes[0].contains(&format!("times {expected:.3} everywhere")), "{:?}", found.notes);
         assert_eq!(found.predictions[0].step.as_estimate().method, Method::LearnedRatio);
     }
     // A T4 is short of power: how far it slows down is its own.
     for duration in [5000.0, 50_000.0] {
         let found = answers(&recorded("t4", duration), &[H100], MethodChoice::Auto, &MODELS);
-        assert_eq!(step(&found.predictions[0]), step(&alone));
+        assert!((step(&found.predictions[0]) / step(&alone) - 1.0).abs() < 1e-3);
         assert!(found.notes[0].contains("not carried over, as that GPU is limited by its power"), "{:?}", found.notes);
     }
 }
@@ -224,6 +230,8 @@ fn models_survive_their_file() {
     let metadata = BTreeMap::from([("seed".to_owned(), "7".to_owned())]);
     let bytes = MODELS.to_bytes(metadata.clone()).unwrap();
     let read = Models::from_bytes(&bytes).unwrap();
+    // Another file holds this part.
+    let read = read.with_efficiency(MODELS.efficiency().unwrap().clone());
     assert_eq!(read, **MODELS);
     assert_eq!(read.to_bytes(metadata.clone()).unwrap(), bytes);
     assert!(Models::is_of(&bytes, &metadata));

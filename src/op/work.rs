@@ -432,8 +432,8 @@ pub(super) mod tests {
         assert_eq!(bytes(&pool), 2.0 * 131_072.0 + 10.0 * 32_768.0);
         // Weights in 32 bits copied to those in 16; an update of the former by gradients in the latter.
         let weights = [(row, half), (scale, half), (row, single), (scale, single)];
-        let copied = typed("aten::_foreach_copy_", &weights, &weights[..2], DType::Float16);
-        assert_eq!(bytes(&copied), 6.0 * 164.0);
+        let narrowed = typed("aten::_foreach_copy_", &weights, &weights[..2], DType::Float16);
+        assert_eq!(bytes(&narrowed), 6.0 * 164.0);
         let lists = [(row, single), (scale, single), (row, half), (scale, half)];
         let added = typed("aten::_foreach_add_", &lists, &lists[..2], DType::Float32);
         assert_eq!(bytes(&added), (4.0 + 4.0 + 2.0) * 164.0);

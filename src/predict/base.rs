@@ -4,7 +4,7 @@
 use super::communication::{Communication, Doubt};
 use super::decoded::Decoded;
 use super::estimate::OperationPrediction;
-use super::learned::Models;
+use super::learned::Answering;
 use super::route::Route;
 use super::shares::{device_time, shares};
 use super::warning::Warning;
@@ -29,7 +29,12 @@ pub(super) struct Base {
 }
 
 impl Base {
-    pub(super) fn new(profile: &Profile, route: &Route<'_>, decoded: &[Decoded<'_>], models: Option<&Models>) -> Self {
+    pub(super) fn new(
+        profile: &Profile,
+        route: &Route<'_>,
+        decoded: &[Decoded<'_>],
+        models: Option<Answering<'_>>,
+    ) -> Self {
         let communication = Communication::of(decoded, profile.workload.mode);
         // What the models say of a step on one GPU is not to be compared with one that communicates.
         if communication.is_none()
@@ -92,7 +97,7 @@ impl Base {
     /// Operators that were measured apart from the step (their sum differs from it by the
     /// launches and, where the GPU heats up, the clock) say less of a destination than
     /// the step itself: step over what the models say of it on the origin.
-    fn by_models(profile: &Profile, route: &Route<'_>, decoded: &[Decoded<'_>], models: &Models) -> Option<Self> {
+    fn by_models(profile: &Profile, route: &Route<'_>, decoded: &[Decoded<'_>], models: Answering<'_>) -> Option<Self> {
         let (learned, step, origin) = (route.learned?, profile.measured_step()?, route.destination);
         if learned.here.is_some() || !route.choice.is_learned() {
             return None;
@@ -104,7 +109,7 @@ impl Base {
         }
         // How far a GPU slows down at its power limit is its own.
         let limited = origin.trained_fp32.is_power_limited();
-        let shared = if limited { 0.0 } else { models.steps().shared_deviation };
+        let shared = if limited { 0.0 } else { models.steps(origin.gpu).shared_deviation };
         let deviation = (step / expected).powf(shared);
         let mut note = format!(
             "the models say {:.2} ms of the origin's {:.2} ms step: times {deviation:.3} everywhere",

@@ -15,7 +15,7 @@ use super::options::Options;
 use super::origin::origin;
 use super::unshaped::Unshaped;
 use crate::catalog::{Catalog, GpuSpec};
-use crate::profile::{Mode, Profile};
+use crate::profile::{Mode, Precision, Profile};
 use crate::units::GpuSlug;
 
 /// Fewer judged steps do not move the choice away from the default method.
@@ -94,9 +94,14 @@ pub(super) static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
 
 /// What the shipped models and rules were found to err by on GPUs they had not seen; `None`
 /// where that was not judged. Fitted lines carry their own errors.
-pub fn validated(method: MethodChoice, known: Known, mode: Mode) -> Option<Validated> {
+pub fn validated(method: MethodChoice, known: Known, mode: Mode, precision: Option<Precision>) -> Option<Validated> {
     let (group, what) = match known {
-        Known::Shapes => (format!("{mode}, shapes alone"), format!("{mode} steps")),
+        Known::Shapes => match precision.and_then(precisions) {
+            Some(precisions) => {
+                (format!("{mode}, {precisions}, shapes alone"), format!("{mode} steps in {precisions}"))
+            }
+            None => (format!("{mode}, shapes alone"), format!("{mode} steps")),
+        },
         Known::Step => (format!("{mode}, measured elsewhere"), format!("{mode} steps")),
         Known::Trace => ("trace, recorded elsewhere".to_owned(), "steps".to_owned()),
         Known::Unshaped => return None,
@@ -104,6 +109,17 @@ pub fn validated(method: MethodChoice, known: Known, mode: Mode) -> Option<Valid
     let Figure { pairs, mean_absolute_error, .. } =
         FIGURES.iter().find(|figure| figure.group == group && figure.method == method.name())?;
     Some(Validated { error: *mean_absolute_error, steps: *pairs, on: format!("{what} {}", known.words()) })
+}
+
+/// The precisions that were judged together with this one; `None` of FP32, which most steps
+/// were judged in.
+pub fn precisions(precision: Precision) -> Option<&'static str> {
+    match precision {
+        Precision::Fp32 => None,
+        Precision::Tf32 => Some("TF32"),
+        Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp16 | Precision::Bf16 => Some("16 bits"),
+        Precision::Fp8 => Some("8 bits"),
+    }
 }
 
 /// What fitted lines were found to err by: where the GPU is among those measured, on its own
@@ -189,7 +205,7 @@ fn lines_instead(
         return Vec::new();
     }
     let mode = profile.workload.mode;
-    let default = validated(MethodChoice::Auto, known, mode);
+    let default = validated(MethodChoice::Auto, known, mode, profile.workload.precision);
     targets
         .iter()
         .filter_map(|gpu| {

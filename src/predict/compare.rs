@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-pub use super::choice::{ENOUGH, Known, MARGIN, Validated, validated};
+pub use super::choice::{ENOUGH, Known, MARGIN, Validated, precisions, validated};
 use super::choice::{gives_way, percent, validated_lines};
 use super::engine::Prepared;
 use super::error::PredictError;
@@ -151,7 +151,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
             let found = answers.iter().find(|prediction| prediction.gpu.slug == on.gpu.slug);
             let validated = match &options.kernel_wise {
                 Some(lines) if method.is_fitted() => validated_lines(method, lines, &on.gpu.slug, mode),
-                _ => validated(method, known, mode),
+                _ => validated(method, known, mode, profile.workload.precision),
             };
             let covered = |prediction: &&Prediction| !method.is_fitted() || prediction.by_fitted_lines() >= COVERED;
             on.answers.push(found.filter(covered).and_then(|prediction| answer(prediction, validated)));
@@ -282,7 +282,7 @@ mod tests {
     use crate::catalog::{GpuSpec, Layer};
     use crate::predict::choice::FIGURES;
     use crate::predict::method::Method;
-    use crate::profile::Mode;
+    use crate::profile::{Mode, Precision};
 
     fn on(answers: Vec<Option<(f64, f64, u32)>>) -> (Vec<Compared>, OnGpu) {
         let path = format!("{}/catalog/t4.toml", env!("CARGO_MANIFEST_DIR"));
@@ -339,7 +339,9 @@ mod tests {
         }
         for known in [Known::Shapes, Known::Step, Known::Trace] {
             for mode in [Mode::Training, Mode::Inference] {
-                assert!(validated(MethodChoice::Auto, known, mode).is_some(), "{known:?}, {mode}");
+                assert!(validated(MethodChoice::Auto, known, mode, None).is_some(), "{known:?}, {mode}");
+                let amp = Some(Precision::AmpBf16);
+                assert!(validated(MethodChoice::Auto, Known::Shapes, mode, amp).is_some(), "{mode}");
             }
         }
     }

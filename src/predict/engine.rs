@@ -7,7 +7,7 @@ use super::decoded::{Decoded, step_operations};
 use super::error::PredictError;
 use super::estimate::{Prediction, Predictions};
 use super::habitat::HabitatTimes;
-use super::learned::LearnedTime;
+use super::learned::{LearnedTime, Models};
 use super::memory::MemoryNeed;
 use super::method::MethodChoice;
 use super::options::Options;
@@ -70,9 +70,11 @@ impl<'a> Prepared<'a> {
             _ => None,
         };
         let operations = step_operations(decoded);
-        let change = Change::asked(profile, options.precision, decoded);
+        let efficiency = options.models.as_deref().and_then(Models::efficiency);
+        let change = Change::asked(profile, options.precision, decoded, efficiency);
         let learned =
             if fitted.is_some() { None } else { LearnedTable::new(profile, decoded, origin, &targets, options)? };
+        let answering = options.models.as_deref().map(|models| models.answering(decoded, profile.workload.precision));
         let route = |destination, learned| Route {
             origin,
             destination,
@@ -92,19 +94,13 @@ impl<'a> Prepared<'a> {
         let needs_base = fitted.is_none() || host_known || communication.is_some();
         let base = origin.filter(|_| needs_base).map(|origin| {
             let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
-            Base::new(profile, &route, decoded, options.models.as_deref())
+            Base::new(profile, &route, decoded, answering)
         });
         let unshaped = origin.and_then(|_| Unshaped::of(decoded));
         let warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
         let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
-        let context = Context {
-            profile,
-            base: base.as_ref(),
-            decoded,
-            need: &need,
-            models: options.models.as_deref(),
-            warnings: &warnings,
-        };
+        let context =
+            Context { profile, base: base.as_ref(), decoded, need: &need, models: answering, warnings: &warnings };
         let mut keeping: Vec<&GpuSpec> = Vec::new();
         let predictions: Vec<Prediction> = targets
             .iter()

@@ -1,10 +1,10 @@
 //! Steps that the host bounds: it launches operations more slowly than the GPU runs them.
 //!
-//! The host's time is not modelled here. A step that waited for it is predicted as the
+//! A step that waited for it is predicted as the
 //! device's time plus the recorded waiting, and its range reaches from the device's time
 //! alone (a host that waits for nothing) to the recorded step (a host that is as slow as it
-//! was). Where no step was recorded, the number of operations tells at least that a host
-//! may need longer than the device.
+//! was). Where no step was recorded, the host is taken to need [`LAUNCH_US`] for each operation,
+//! and the step takes the longer of both times ([`with_host`]).
 
 use super::base::Base;
 use super::estimate::{Estimate, OperationPrediction, StepTime};
@@ -13,6 +13,19 @@ use super::warning::{Warning, WarningKind};
 use crate::profile::{Phase, Profile};
 use crate::text;
 use crate::units::{Micros, Range};
+
+/// What a host takes for one operation of eager `PyTorch`, in microseconds, where no profiler
+/// slows it down.
+pub const LAUNCH_US: f64 = 6.0;
+/// How sharply a step turns from being bound by the device to being bound by the host.
+const TURN: f64 = 4.0;
+
+/// A step of so many microseconds for the device and for the host, and its derivative by the
+/// device's: the longer one, and some more where they are alike.
+pub fn with_host(device_us: f64, host_us: f64) -> (f64, f64) {
+    let step = (device_us.powf(TURN) + host_us.powf(TURN)).powf(1.0 / TURN);
+    (step, if step > 0.0 { (device_us / step).powf(TURN - 1.0) } else { 1.0 })
+}
 
 /// Share of a step from which on waiting for the host is most of it.
 const WAITING: f64 = 0.5;
@@ -80,6 +93,11 @@ fn warning(profile: &Profile, base: &Base) -> Option<Warning> {
 
 /// From shapes alone nothing is known of the host but what it has to launch.
 fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Estimate, Option<Warning>) {
+    // The step takes the longer of both; a host that keeps up stays in the range.
+    let (paced, _) = with_host(step.range.mid.get(), launches * LAUNCH_US);
+    let longer = if step.range.mid.get() > 0.0 { paced / step.range.mid.get() } else { 1.0 };
+    let Range { low, mid, high } = step.range;
+    let step = Estimate { range: Range { low, mid: mid * longer, high: high * longer }, ..step };
     if step.range.mid.get() <= 0.0 || step.range.mid.get() >= SHORT_US * launches {
         return (step, None);
     }

@@ -76,6 +76,10 @@ impl Models {
     /// [`ModelError`] where a network cannot be computed.
     pub fn with_measured(&self, measured: &[Measurement<'_>]) -> Result<Self, ModelError> {
         let plain = Self::new(self.ensembles().clone(), self.steps().clone());
+        let plain = match self.efficiency() {
+            Some(efficiency) => plain.with_efficiency(efficiency.clone()),
+            None => plain,
+        };
         let mut corrections = Corrections::default();
         let (mut queries, mut times) = (Vec::new(), Vec::new());
         let rates: Vec<Rates<'_>> = measured.iter().map(|one| Rates::new(one.gpu)).collect();

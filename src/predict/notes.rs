@@ -2,7 +2,7 @@
 
 use super::base::Base;
 use super::estimate::{MethodShare, OperationPrediction};
-use super::learned::Models;
+use super::learned::Answering;
 use super::method::Method;
 use super::rate::{Rates, Source};
 use super::route::Fitted;
@@ -36,7 +36,7 @@ pub(super) fn of_models(
     operations: &[OperationPrediction],
     shares: &[MethodShare],
     base: Option<&Base>,
-    models: Option<&Models>,
+    models: Option<Answering<'_>>,
 ) -> Vec<String> {
     let (mut notes, gpu) = (Vec::new(), rates.gpu);
     let is_learned = |share: &MethodShare| matches!(share.method, Method::Learned | Method::LearnedRatio);
@@ -45,17 +45,17 @@ pub(super) fn of_models(
         notes.push(format!(
             "steps take {:.2} times the sum of their operators by the models{}",
             models.step_factor(gpu, mode),
-            if models.steps().boards.contains_key(gpu.slug.as_str()) { ", as measured on this GPU" } else { "" }
+            if models.steps(gpu).boards.contains_key(gpu.slug.as_str()) { ", as measured on this GPU" } else { "" }
         ));
     }
-    if let Some(counts) = models.measured_on(gpu) {
+    if let Some(counts) = models.models.measured_on(gpu) {
         let over =
             if counts.passed_over > 0 { format!(" ({} more tell nothing)", counts.passed_over) } else { String::new() };
         notes.push(format!("corrected by {} operators measured on this GPU{over}", counts.used));
     } else if !models.has_seen(gpu) {
         notes.push("never measured here: ranges come from GPUs that the models had not seen".to_owned());
     }
-    let rate = models.on(rates).rate(None, None);
+    let rate = models.models.on(rates).rate(None, None);
     if rate.is_power_limited() {
         notes.push(format!(
             "power-limited to {:.1} of {:.1} TFLOP/s (FP32)",

@@ -5,7 +5,8 @@
 //! operation is scaled by what the other precision changes on that GPU. Where those papers
 //! take fixed factors, the ratio of two rooflines of the same GPU is taken here: products
 //! by the sustained rates of the two precisions unless memory bounds them, operations bound
-//! by memory by the bytes of their elements.
+//! by memory by the bytes of their elements. The efficiency model, where it is there, says both
+//! more closely.
 //!
 //! Which elements change under automatic mixed precision follows PyTorch's autocast:
 //! products, convolutions, attention, recurrent layers and what works on their results run
@@ -19,6 +20,7 @@ use crate::profile::{DType, Operation, Phase, Precision, Profile, is_host_transf
 use crate::units::{Bytes, Flops, Micros, Range};
 
 use super::decoded::Decoded;
+use super::efficiency::{Asked, Board, Efficiency, demands};
 use super::estimate::{Estimate, OperationPrediction};
 use super::rate::Rates;
 use super::roofline::roofline;
@@ -53,11 +55,18 @@ struct Changed {
     casts: Vec<f64>,
     /// Whether it is itself a cast that is not needed.
     is_gone: bool,
+    /// What the efficiency model takes it for, as recorded and as asked for.
+    asked: Option<[Vec<Asked>; 2]>,
 }
 
 impl Change {
     /// What is to be changed; `None` where nothing is.
-    pub(super) fn asked(profile: &Profile, to: Option<Precision>, decoded: &[Decoded<'_>]) -> Option<Self> {
+    pub(super) fn asked(
+        profile: &Profile,
+        to: Option<Precision>,
+        decoded: &[Decoded<'_>],
+        efficiency: Option<&Efficiency>,
+    ) -> Option<Self> {
         let to = to?;
         let recorded = profile.workload.precision;
         let from = recorded.unwrap_or_else(|| infer(&profile.operations));
@@ -65,7 +74,7 @@ impl Change {
             return None;
         }
         let mut change = Self { from, to, recorded: recorded.is_some(), operations: Vec::new() };
-        change.operations = decoded.iter().map(|one| change.changed(one)).collect();
+        change.operations = decoded.iter().map(|one| change.changed(one, efficiency)).collect();
         if autocasts(to) && is_wide(from) {
             let added = casts::added(decoded, profile.workload.parameter_count);
             for (changed, casts) in change.operations.iter_mut().zip(added) {
@@ -158,9 +167,10 @@ impl Change {
     pub(super) fn apply(
         &self,
         rates: &Rates<'_>,
-        decoded: &[Decoded<'_>],
+        (decoded, efficiency): (&[Decoded<'_>], Option<&Efficiency>),
         operations: &mut [OperationPrediction],
     ) -> Option<String> {
+        let boards = efficiency.map(|model| [self.from, self.to].map(|precision| model.board(rates, Some(precision))));
         let (mut all, mut unknown) = (Micros::ZERO, Micros::ZERO);
         for ((decoded, changed), prediction) in decoded.iter().zip(&self.operations).zip(operations) {
             let Some(time) = &mut prediction.time else { continue };
@@ -170,7 +180,8 @@ impl Change {
                 unknown += if decoded.family == Family::View { Micros::ZERO } else { total };
                 continue;
             };
-            let factor = changed.as_ref().map_or(1.0, |changed| self.factor(rates, decoded, work, changed));
+            let factor =
+                changed.as_ref().map_or(1.0, |changed| self.factor((rates, boards.as_ref()), decoded, work, changed));
             if (factor - 1.0).abs() > 1e-9 {
                 let range = time.range.map(|time| time * factor);
                 *time = widened(Estimate { range, ..*time });
@@ -185,12 +196,22 @@ impl Change {
     }
 
     /// Time in the precision asked for over time in the recorded one.
-    fn factor(&self, rates: &Rates<'_>, decoded: &Decoded<'_>, work: &Work, changed: &Changed) -> f64 {
+    fn factor(
+        &self,
+        (rates, boards): (&Rates<'_>, Option<&[Board<'_>; 2]>),
+        decoded: &Decoded<'_>,
+        work: &Work,
+        changed: &Changed,
+    ) -> f64 {
         if changed.is_gone {
             return 0.0;
         }
-        let (here, _) = roofline(rates, work, decoded.dtype.as_ref(), Some(self.from));
-        let (there, _) = roofline(rates, &changed.work, Some(&changed.dtype), Some(self.to));
+        let here = roofline(rates, work, decoded.dtype.as_ref(), Some(self.from)).0;
+        let there = roofline(rates, &changed.work, Some(&changed.dtype), Some(self.to)).0;
+        let learned = changed.asked.as_ref().zip(boards).and_then(|([before, after], [from, to])| {
+            Some([from.time(before, decoded.dtype.as_ref())?, to.time(after, Some(&changed.dtype))?])
+        });
+        let [here, there] = learned.unwrap_or([here, there]);
         let cast = |elements: &f64| {
             let bytes = Bytes::known(elements * casts::BYTES);
             let work = Work { flops: Flops::known(0.0), bytes, arithmetic: Arithmetic::Vector };
@@ -200,7 +221,7 @@ impl Change {
     }
 
     /// An operation in the precision asked for; `None` where nothing is known to change.
-    fn changed(&self, decoded: &Decoded<'_>) -> Option<Changed> {
+    fn changed(&self, decoded: &Decoded<'_>, efficiency: Option<&Efficiency>) -> Option<Changed> {
         let before = decoded.dtype.as_ref().filter(|before| is_floating(before))?;
         let (size, work, operation) = (before.size_bytes()?, decoded.work?, decoded.operation);
         if is_host_transfer(&operation.name) || operation.kernels.iter().any(|kernel| is_host_transfer(&kernel.name)) {
@@ -211,7 +232,13 @@ impl Change {
         let element = dtype.size_bytes().unwrap_or(size) as f64;
         // Tensors of other types, such as masks and statistics, keep theirs.
         let work = if element == size as f64 { work } else { decoded.op.work(element)? };
-        Some(Changed { dtype, work, casts: Vec::new(), is_gone })
+        let asked = efficiency.map(|model| {
+            let recorded = model.asked(&demands(decoded, Some(self.from)));
+            let operation = Operation { dtype: Some(dtype.clone()), ..operation.clone() };
+            let after = Decoded::new(decoded.index, &operation, Some(self.to));
+            [recorded, model.asked(&demands(&after, Some(self.to)))]
+        });
+        Some(Changed { dtype, work, casts: Vec::new(), is_gone, asked })
     }
 
     /// The element type of an operation in the precision asked for.

@@ -10,7 +10,9 @@
 //!   correction (`NeuSight`'s elementwise tables: V100 92 %, A100 87 %, P100 76 %, T4 and P4
 //!   75 %; MI100 80 %), or what the catalog's `[streaming]` states. Where a measurement was
 //!   published, the geometric mean of that share and 1.1 times the measurement;
-//! - matrix cores reach 80 % of their peak (77–87 % on NVIDIA GPUs measured);
+//! - matrix cores reach 80 % of their peak (77–87 % on NVIDIA GPUs measured), or what the
+//!   GPU's power allows, whichever is less: small boards and those of low power do not hold
+//!   the former;
 //! - FP32 on the vector units reaches the peak, but 70 % of it on multiprocessors with 128
 //!   lanes from compute capability 8.6 on, which cannot issue to all of them in long
 //!   sequences, and half of it on CDNA 3 and 4, whose figure counts packed arithmetic;
@@ -223,10 +225,7 @@ impl<'a> Rates<'a> {
         let peaks = [gpu.peak.tf32_tensor, gpu.peak.fp16_tensor, gpu.peak.bf16_tensor, gpu.peak.fp8_tensor];
         let mut matrix = [None; 4];
         for ((rate, peak), name) in matrix.iter_mut().zip(peaks).zip(MATRIX_TYPES) {
-            let by_rule = |peak: FlopsPerSecond| {
-                Figure::new(peak * TYPICAL_MATRIX_SHARE, Source::Rule("80 % of the matrix peak"))
-            };
-            *rate = peak.map(|peak| measured(gpu, name).unwrap_or_else(|| by_rule(peak)));
+            *rate = peak.map(|peak| measured(gpu, name).unwrap_or_else(|| matrix_by_rule(gpu, peak)));
         }
         Self {
             gpu,
@@ -327,6 +326,38 @@ fn watts_per_tflop(gpu: &GpuSpec) -> Option<f64> {
         "Hopper" => Some(10.0),
         "Ada Lovelace" | "Blackwell" => Some(6.5),
         _ => None,
+    }
+}
+
+/// Watts that a sustained TFLOP/s of FP16 products on matrix cores takes, by architecture.
+///
+/// An H100 of 700 W holds 798 TFLOP/s of its 989 (its catalog file has the source), so Hopper
+/// takes 0.88 at most. The others are estimated from it and from FP32 ([`watts_per_tflop`]),
+/// with a spread of a quarter. `None` where nothing is known.
+fn watts_per_matrix_tflop(gpu: &GpuSpec) -> Option<f64> {
+    match gpu.architecture.as_str() {
+        "Volta" | "Turing" => Some(2.25),
+        "Ampere" if gpu.compute_capability == Some((8, 0)) => Some(1.3),
+        "Ampere" => Some(2.0),
+        "Hopper" => Some(0.88),
+        "Ada Lovelace" => Some(1.0),
+        "Blackwell" if gpu.compute_capability.is_some_and(|capability| capability >= (12, 0)) => Some(1.0),
+        "Blackwell" => Some(0.6),
+        _ => None,
+    }
+}
+
+/// Long products on matrix cores with this peak. Types of a higher peak take less energy.
+fn matrix_by_rule(gpu: &GpuSpec, peak: FlopsPerSecond) -> Figure<FlopsPerSecond> {
+    let share = peak * TYPICAL_MATRIX_SHARE;
+    let (Some(power), Some(watts), Some(fp16)) = (gpu.power, watts_per_matrix_tflop(gpu), gpu.peak.fp16_tensor) else {
+        return Figure::new(share, Source::Rule("80 % of the matrix peak"));
+    };
+    let limit = FlopsPerSecond::known(power.get() / watts * 1e12) * (peak / fp16);
+    if limit.get() < share.get() {
+        Figure::new(limit, Source::Rule("the power limit"))
+    } else {
+        Figure::new(share, Source::Rule("80 % of the matrix peak"))
     }
 }
 

@@ -4,7 +4,7 @@ use super::base::Base;
 use super::decoded::Decoded;
 use super::estimate::{Estimate, Fits, GpuFacts, MethodShare, OperationPrediction, Prediction, StepTime};
 use super::host::{Paced, paced};
-use super::learned::{self, Models};
+use super::learned::{self, Answering};
 use super::memory::MemoryNeed;
 use super::method::{Method, MethodChoice};
 use super::notes;
@@ -22,7 +22,7 @@ pub(super) struct Context<'a> {
     pub(super) base: Option<&'a Base>,
     pub(super) decoded: &'a [Decoded<'a>],
     pub(super) need: &'a MemoryNeed,
-    pub(super) models: Option<&'a Models>,
+    pub(super) models: Option<Answering<'a>>,
     /// What is to be shown with the times of every GPU.
     pub(super) warnings: &'a [Warning],
 }
@@ -33,7 +33,10 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     let gpu = rates.gpu;
     let is_origin = route.origin.is_some_and(|origin| origin.gpu.slug == gpu.slug);
     let mut operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| route.predict(decoded)).collect();
-    let taken_over = change.and_then(|change| change.apply(rates, decoded, &mut operations));
+    let taken_over = change.and_then(|change| {
+        let efficiency = models.and_then(|models| models.models.efficiency());
+        change.apply(rates, (decoded, efficiency), &mut operations)
+    });
     let measured =
         profile.measured_step().filter(|_| is_origin && route.choice != MethodChoice::Roofline && change.is_none());
     if measured.is_some() {
@@ -101,13 +104,13 @@ fn step_estimate(
     operations: &[OperationPrediction],
     base: Option<&Base>,
     (gpu, mode): (&GpuSpec, Mode),
-    models: Option<&Models>,
+    models: Option<Answering<'_>>,
 ) -> Estimate {
     let (overlap, idle) = base.map_or((1.0, Micros::ZERO), |base| (base.overlap, base.host_idle));
     let deviation = base.map_or(1.0, |base| base.deviation);
     let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu, mode)));
     let spread = models.map_or((0.0, 0.0), |models| {
-        let steps = models.steps();
+        let steps = models.steps(gpu);
         let from_shapes = if models.has_seen(gpu) { steps.seen } else { steps.unseen };
         let spread = if base.is_some() { steps.with_origin } else { from_shapes }.unwrap_or(learned::WIDE);
         let spread = spread.widened(1.0 + far_share(operations));

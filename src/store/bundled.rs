@@ -4,6 +4,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::catalog::{GpuSpec, Layer};
 use crate::predict::blackbox::BlackBoxModel;
+use crate::predict::efficiency::Efficiency;
 use crate::predict::kernelwise::KernelWise;
 use crate::predict::learned::Models;
 use crate::pricing::{Offer, Snapshot};
@@ -13,6 +14,7 @@ use crate::units::GpuSlug;
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
 static PRICING: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pricing");
 static WEIGHTS: &[u8] = include_bytes!("../../models/operators.safetensors");
+static EFFICIENCY: &[u8] = include_bytes!("../../models/efficiency.json");
 static BLACK_BOX: &[u8] = include_bytes!("../../models/blackbox.json");
 static KERNEL_WISE: &[u8] = include_bytes!("../../models/kernelwise.json.zst");
 static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
@@ -59,7 +61,15 @@ pub fn offers() -> Vec<Offer> {
 /// # Panics
 /// If the shipped file is not valid, which a test rules out.
 pub fn models() -> Models {
-    Models::from_bytes(WEIGHTS).expect("the shipped weights are checked by a test")
+    Models::from_bytes(WEIGHTS).expect("the shipped weights are checked by a test").with_efficiency(efficiency())
+}
+
+/// The shipped efficiency model.
+///
+/// # Panics
+/// If the shipped file is not valid, which a test rules out.
+pub fn efficiency() -> Efficiency {
+    Efficiency::from_json(EFFICIENCY).expect("the shipped efficiency model is checked by a test")
 }
 
 /// The shipped black-box model.

@@ -54,7 +54,7 @@ pub struct TrainArgs {
     pub habitat: bool,
     /// Folder with neusight/ops, neusight/steps and mlpredict; with --habitat a folder of
     /// operator tables (linear, bmm, conv2d; or conv, dense: .csv or .csv.gz).
-    #[arg(long, value_name = "DIR", required_unless_present = "black_box")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["black_box", "efficiency"])]
     pub data: Option<PathBuf>,
     /// What `habitat-tui collect` wrote, to train on as well; of each GPU its own file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "black_box"])]
@@ -62,6 +62,10 @@ pub struct TrainArgs {
     /// The black-box model, from a folder with anchor_*.csv and latencies.csv of PROFET's form.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["habitat", "data"])]
     pub black_box: Option<PathBuf>,
+    /// The efficiency model of mixed and reduced precision, from published steps
+    /// (steps.jsonl.zst of models/lab/steps/trace.py).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "data", "black_box"])]
+    pub efficiency: Option<PathBuf>,
     /// Folder to write weights and cards to (default: where predictions look for them).
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -123,6 +127,12 @@ pub enum EvaluateOn {
         #[arg(long, value_name = "FOLDER")]
         origin: Option<PathBuf>,
     },
+    /// Published steps (steps.jsonl.zst of models/lab/steps/trace.py), each by an efficiency model
+    /// that was fitted without its GPU, without its family of networks, and without both.
+    Published {
+        /// The file.
+        file: PathBuf,
+    },
     /// Profiler traces named `gpu_workload.json…`: each workload that was recorded on two
     /// GPUs, in both directions, by kind of operator.
     Traces {
@@ -146,6 +156,9 @@ pub enum EvaluateOn {
     Methods {
         /// Folder with neusight/steps and traces/gpu.
         dir: PathBuf,
+        /// Also published steps in mixed and reduced precision (minutes).
+        #[arg(long, value_name = "FILE")]
+        published: Option<PathBuf>,
     },
     /// Linear models of kernels, layers and steps (Li et al.): within a GPU, onto a GPU left
     /// out, the faster of two GPUs, a queue of networks on two GPUs.

@@ -14,6 +14,7 @@ mod kernelwise;
 mod logs;
 mod methods;
 mod ops;
+pub(crate) mod published;
 mod scaled;
 mod steps;
 mod tally;
@@ -39,6 +40,9 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
     if let Some(EvaluateOn::BlackBox(black_box)) = &args.on {
         return tally::print(&black_box::evaluate(black_box, &catalog)?, args.json, out);
     }
+    if let Some(EvaluateOn::Published { file }) = &args.on {
+        return tally::print(&published::evaluate(file, &catalog)?, args.json, out);
+    }
     let mut models = match (&args.models, &args.data) {
         (Some(folder), _) => ModelsByGpu::open(folder)?,
         (None, Some(data)) if !args.seen && args.on.is_none() => operators::trained(data, &catalog)?,
@@ -58,6 +62,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         }
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
+        (Some(EvaluateOn::Published { file }), _) => published::evaluate(file, &catalog)?,
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::Batches { dir, steps }), _) => {
             let mut found = batches::evaluate(dir)?;
@@ -67,7 +72,9 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
             found.push(scaled::samples(&catalog, &models)?);
             found
         }
-        (Some(EvaluateOn::Methods { dir }), _) => vec![methods::evaluate(dir, &catalog, &models)?],
+        (Some(EvaluateOn::Methods { dir, published }), _) => {
+            vec![methods::evaluate(dir, published.as_deref(), &catalog, &models)?]
+        }
         (Some(EvaluateOn::Logs { logs }), _) => vec![logs::evaluate(logs)?],
         (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &models)?,
         (None, Some(data)) => all(data, &catalog, &models)?,

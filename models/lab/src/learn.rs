@@ -6,6 +6,7 @@
 
 pub mod black_box;
 pub mod data;
+pub mod efficiency;
 pub mod fit;
 pub mod habitat;
 pub mod operators;

@@ -7,6 +7,7 @@ pub mod args;
 mod evaluate;
 pub mod learn;
 mod models;
+pub mod published;
 mod train;
 
 use std::io::Write;

@@ -3,6 +3,7 @@
 //! Each writes weights and a card that says what they were made from and what they err by.
 
 mod black_box;
+mod efficiency;
 mod habitat;
 pub(crate) mod operators;
 
@@ -22,6 +23,9 @@ pub(crate) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
     std::fs::create_dir_all(&dir).map_err(|source| StoreError::Write { path: dir.clone(), source })?;
     if let Some(tables) = &args.black_box {
         return black_box::run(tables, &dir, args.force, &catalog, out);
+    }
+    if let Some(steps) = &args.efficiency {
+        return efficiency::run(steps, &dir, args.force, &catalog, out);
     }
     let Some(data) = &args.data else {
         return Err(CliError::Refused("missing data: give --data DIR or --black-box DIR".to_owned()));

@@ -7,6 +7,12 @@
 #[path = "../../../tests/common/program.rs"]
 mod program;
 
+use std::path::Path;
+
+use habitat_tui::catalog::Catalog;
+use habitat_tui::store::bundled;
+use habitat_tui_lab::learn::efficiency::Design;
+use habitat_tui_lab::published::{PublishedStep, read};
 use program::{Folder, row};
 use serde_json::Value;
 
@@ -60,4 +66,26 @@ fn linear_models_of_networks_and_gpus_left_out() {
     let [_, networks, gpus, ..] = &found.as_array().unwrap()[..] else { panic!("{found}") };
     check(networks, &[("all", "kernel-wise", 61, 0.077, 0.86), ("all", "layer-wise", 61, 0.082, 0.90)]);
     check(gpus, &[("all", "kernel-wise", 61, 0.102, 0.82), ("all", "layer-wise", 61, 0.107, 0.90)]);
+}
+
+/// Published steps by efficiency models that were fitted without their networks, or their GPU.
+#[test]
+fn published_steps_of_networks_and_gpus_left_out() {
+    let catalog = Catalog::new(bundled::gpus());
+    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/samples/published/steps.jsonl.zst"));
+    let steps = read(file, &catalog).unwrap();
+    assert!(steps.len() > 1000, "{}", steps.len());
+    let design = Design::new(&steps, &catalog);
+    let judge = |is_out: &dyn Fn(&PublishedStep) -> bool, most: f64| {
+        let model = design.fit(&|row| !is_out(&steps[row]));
+        let rows = (0..steps.len()).filter(|&row| is_out(&steps[row]));
+        let errors: Vec<f64> = rows.map(|row| (design.residual(row, &model).exp() - 1.0).abs()).collect();
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        assert!(mean <= most, "{mean} of {} steps: at most {most}", errors.len());
+    };
+    let is_timm = |step: &PublishedStep| step.source == "timm";
+    judge(&|step| is_timm(step) && step.family.starts_with("res"), 0.2);
+    judge(&|step| is_timm(step) && step.family.starts_with("vit"), 0.2);
+    judge(&|step| step.gpu.as_str() == "rtx-5090", 0.2);
+    judge(&|step| step.gpu.as_str().starts_with("a100"), 0.2);
 }

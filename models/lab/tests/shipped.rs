@@ -63,7 +63,7 @@ fn the_errors_told_are_those_found(data: &Path) {
     for (group, known, mode) in situations {
         // Linear models are evaluated by `evaluate kernelwise`.
         for method in MethodChoice::ALL.into_iter().filter(|method| !method.is_fitted()) {
-            let Some(told) = validated(method, known, mode) else { continue };
+            let Some(told) = validated(method, known, mode, None) else { continue };
             let row = row(&found, group, method.name());
             let error = row["mean_absolute_error"].as_f64().unwrap();
             // Other processors may round the last digits otherwise.
@@ -117,7 +117,7 @@ fn larger_batches_on_measured_steps(data: &Path) {
     }
     assert_eq!(rows(samples).len(), 4);
     // Scaled shapes are those of the profile held out.
-    assert!(row(samples, "gnmt, batch 48", "shapes scaled")["worst_absolute_error"].as_f64().unwrap() < 1e-9);
+    assert!(row(samples, "gnmt, batch 48", "shapes scaled")["worst_absolute_error"].as_f64().unwrap() < 1e-6);
 }
 
 /// The paper's 7 % within a GPU and 15.2 % onto another.

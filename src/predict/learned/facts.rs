@@ -77,7 +77,7 @@ impl ModelFacts {
 
 impl StepFacts {
     /// Whether steps can be computed from it.
-    pub(super) fn check(&self) -> Result<(), ModelError> {
+    pub(in crate::predict) fn check(&self) -> Result<(), ModelError> {
         let mut factors = self.boards.values().chain(self.makers.values()).chain([&self.typical, &self.training]);
         let spreads = [self.seen, self.unseen, self.with_origin];
         let sound = factors.all(|factor| factor.is_finite() && *factor > 0.0)

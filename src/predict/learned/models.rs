@@ -11,10 +11,11 @@ use super::time::{LearnedTime, sum};
 use crate::catalog::GpuSpec;
 use crate::op::{element_type, parts};
 use crate::predict::decoded::Decoded;
+use crate::predict::efficiency::Efficiency;
 use crate::predict::features::{Features, Load, OperatorModel, features};
 use crate::predict::mlp::ModelError;
 use crate::predict::rate::Rates;
-use crate::profile::{Mode, Operation, Precision};
+use crate::profile::{DType, Mode, Operation, Precision};
 use crate::units::{GpuSlug, Micros};
 
 /// Entries after which the cache is emptied.
@@ -25,6 +26,7 @@ const MOST_CACHED: usize = 1 << 16;
 pub struct Models {
     ensembles: BTreeMap<OperatorModel, Ensemble>,
     steps: StepFacts,
+    efficiency: Option<Efficiency>,
     corrections: Corrections,
     cache: Mutex<HashMap<Key, LearnedTime>>,
 }
@@ -32,14 +34,33 @@ pub struct Models {
 /// Two are equal where they answer alike; what they remember does not count.
 impl PartialEq for Models {
     fn eq(&self, other: &Self) -> bool {
-        (&self.ensembles, &self.steps, &self.corrections) == (&other.ensembles, &other.steps, &other.corrections)
+        (&self.ensembles, &self.steps, &self.efficiency, &self.corrections)
+            == (&other.ensembles, &other.steps, &other.efficiency, &other.corrections)
     }
 }
 
 impl Models {
     /// Of ensembles and what was learned of steps.
     pub fn new(ensembles: BTreeMap<OperatorModel, Ensemble>, steps: StepFacts) -> Self {
-        Self { ensembles, steps, corrections: Corrections::default(), cache: Mutex::default() }
+        Self { ensembles, steps, efficiency: None, corrections: Corrections::default(), cache: Mutex::default() }
+    }
+
+    /// With a model of steps that do not run in FP32.
+    #[must_use]
+    pub fn with_efficiency(self, efficiency: Efficiency) -> Self {
+        Self { efficiency: Some(efficiency), ..self }
+    }
+
+    /// The model of steps that do not run in FP32.
+    pub const fn efficiency(&self) -> Option<&Efficiency> {
+        self.efficiency.as_ref()
+    }
+
+    /// These models as they answer for a step: by [`Efficiency`] or by the ensembles
+    /// ([`is_by_efficiency`]).
+    pub fn answering(&self, operations: &[Decoded<'_>], precision: Option<Precision>) -> Answering<'_> {
+        let efficiency = self.efficiency.as_ref().filter(|_| is_by_efficiency(operations, precision));
+        Answering { models: self, efficiency }
     }
 
     /// With corrections, and nothing remembered from before them.
@@ -79,14 +100,6 @@ impl Models {
         ModelGpu::new(rates, self.has_seen(rates.gpu))
     }
 
-    /// Step over sum of operators on `gpu`.
-    pub fn step_factor(&self, gpu: &GpuSpec, mode: Mode) -> f64 {
-        let steps = &self.steps;
-        let maker = || steps.makers.get(maker(gpu.vendor));
-        let board = *steps.boards.get(gpu.slug.as_str()).or_else(maker).unwrap_or(&steps.typical);
-        board * if mode == Mode::Training { steps.training } else { 1.0 }
-    }
-
     /// One occurrence of every operation on each of `gpus`, in one pass through each network:
     /// a row a GPU, a column an operation; `None` where the models do not know the operator.
     ///
@@ -98,15 +111,21 @@ impl Models {
         precision: Option<Precision>,
         gpus: impl Iterator<Item = &'a Rates<'a>>,
     ) -> Result<Vec<Vec<Option<LearnedTime>>>, ModelError> {
+        let answering = self.answering(operations, precision);
+        let efficient = answering.efficiency.map(|efficiency| efficiency.columns(operations, precision));
         let mut queries = Vec::new();
-        let mut count = 0;
+        let mut rows = Vec::new();
         for rates in gpus {
+            if let Some(columns) = efficient.as_ref().filter(|_| answering.on(rates.gpu).is_some()) {
+                rows.push(Some(columns.on(rates)));
+                continue;
+            }
+            rows.push(None);
             let gpu = self.on(rates);
             for Decoded { parts, dtype, .. } in operations {
                 let rate = gpu.rate(dtype.as_ref(), precision);
                 queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Step }));
             }
-            count += 1;
         }
         let times = self.times(&queries)?;
         let mut rest = &times[..];
@@ -115,7 +134,7 @@ impl Models {
             rest = after;
             sum(own, &decoded.parts)
         };
-        Ok((0..count).map(|_| operations.iter().map(&mut column).collect()).collect())
+        Ok(rows.into_iter().map(|row| row.unwrap_or_else(|| operations.iter().map(&mut column).collect())).collect())
     }
 
     /// Operators measured each by itself, as tables of operators are: an operation on each GPU
@@ -224,6 +243,56 @@ impl Models {
             }
         }
         Ok(answers)
+    }
+}
+
+/// Whether [`Efficiency`] answers for a step: where it does not run in FP32, which the ensembles
+/// were trained on.
+pub fn is_by_efficiency(operations: &[Decoded<'_>], precision: Option<Precision>) -> bool {
+    let narrow = |decoded: &Decoded<'_>| {
+        decoded.family.varies_kernels()
+            && decoded.dtype.as_ref().and_then(DType::size_bytes).is_some_and(|size| size < 4)
+    };
+    match precision {
+        Some(precision) => precision != Precision::Fp32,
+        None => operations.iter().any(narrow),
+    }
+}
+
+/// Models as they answer for one step.
+#[derive(Debug, Clone, Copy)]
+pub struct Answering<'a> {
+    /// All of them.
+    pub models: &'a Models,
+    efficiency: Option<&'a Efficiency>,
+}
+
+impl<'a> Answering<'a> {
+    /// The efficiency model, where it answers on `gpu`; where operators were measured, the
+    /// ensembles that these correct do.
+    pub fn on(&self, gpu: &GpuSpec) -> Option<&'a Efficiency> {
+        self.efficiency.filter(|_| self.models.measured_on(gpu).is_none())
+    }
+
+    /// What was learned of steps like this one.
+    pub fn steps(&self, gpu: &GpuSpec) -> &'a StepFacts {
+        self.on(gpu).map_or(&self.models.steps, |efficiency| &efficiency.steps)
+    }
+
+    /// Whether such steps or their operators were measured on the GPU.
+    pub fn has_seen(&self, gpu: &GpuSpec) -> bool {
+        match self.on(gpu) {
+            Some(efficiency) => efficiency.steps.boards.contains_key(gpu.slug.as_str()),
+            None => self.models.has_seen(gpu),
+        }
+    }
+
+    /// Step over sum of operators on `gpu`.
+    pub fn step_factor(&self, gpu: &GpuSpec, mode: Mode) -> f64 {
+        let steps = self.steps(gpu);
+        let maker = || steps.makers.get(maker(gpu.vendor));
+        let board = *steps.boards.get(gpu.slug.as_str()).or_else(maker).unwrap_or(&steps.typical);
+        board * if mode == Mode::Training { steps.training } else { 1.0 }
     }
 }
 

@@ -11,6 +11,7 @@ use habitat_tui::predict::{MethodChoice, Options, predict};
 use habitat_tui::profile::Profile;
 use habitat_tui::units::GpuSlug;
 
+use super::published;
 use super::steps::{bare, read};
 use super::tally::{Evaluation, Groups, Predicted};
 use super::traces;
@@ -32,8 +33,16 @@ struct Case<'a> {
 }
 
 /// The steps under `data/neusight/steps` and the traces under `data/traces/gpu`.
-pub(super) fn evaluate(data: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Evaluation, CliError> {
+pub(super) fn evaluate(
+    data: &Path,
+    published: Option<&Path>,
+    catalog: &Catalog,
+    models: &ModelsByGpu,
+) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
+    if let Some(file) = published {
+        published::by_methods(&mut groups, file, catalog)?;
+    }
     let steps = read(&data.join("neusight/steps"))?;
     for (name, by_gpu) in &steps {
         for (gpu, measured) in by_gpu {

@@ -153,7 +153,7 @@ pub(super) fn percent(share: f64) -> Cell {
 }
 
 /// One table with what it is of.
-pub(super) struct Evaluation {
+pub(crate) struct Evaluation {
     protocol: String,
     notes: Vec<String>,
     table: Table,
@@ -170,7 +170,7 @@ impl Evaluation {
 
 impl Evaluation {
     /// The protocol and the rows of the methods that `keep` picks, as Markdown.
-    pub(super) fn write_markdown(&self, keep: &dyn Fn(&str) -> bool, out: &mut dyn Write) -> Result<(), CliError> {
+    pub(crate) fn write_markdown(&self, keep: &dyn Fn(&str) -> bool, out: &mut dyn Write) -> Result<(), CliError> {
         writeln!(out, "{}. {}.\n", self.protocol, self.notes.join(". "))?;
         writeln!(out, "| group | method | cases | mean | median | 90 % | worst | in range |")?;
         writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")?;

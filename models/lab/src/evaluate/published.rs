@@ -1,0 +1,191 @@
+//! Published steps from their shapes, by models that did not see their GPU, their family of
+//! networks, or either, beside the rules of thumb that they have to beat.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use habitat_tui::catalog::{Catalog, GpuSpec};
+use habitat_tui::cli::CliError;
+use habitat_tui::predict::compare::precisions;
+use habitat_tui::predict::efficiency::Efficiency;
+use habitat_tui::predict::learned::Models;
+use habitat_tui::predict::{MethodChoice, Options, predict};
+use habitat_tui::store::bundled;
+
+use super::tally::{Evaluation, Groups, Predicted};
+use crate::learn::efficiency::folds::Folds;
+use crate::published::{PublishedStep, read};
+
+/// GPUs whose times differ by this part have a faster one.
+const FASTER: f64 = 0.10;
+
+pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
+    let steps = read(file, catalog)?;
+    evaluations(&steps, &Folds::new(&steps, catalog), catalog)
+}
+
+/// Steps in mixed and reduced precision by the methods that shapes suffice for, each without its
+/// GPU and its family of networks.
+pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) -> Result<(), CliError> {
+    let steps = read(file, catalog)?;
+    let folds = Folds::new(&steps, catalog);
+    let judge = Judge { models: bundled::models(), catalog };
+    for step in &steps {
+        let workload = &step.profile.workload;
+        let Some(precisions) = workload.precision.and_then(precisions) else { continue };
+        let group = format!("{}, {precisions}, shapes alone", workload.mode);
+        for method in [MethodChoice::Auto, MethodChoice::Learned, MethodChoice::Roofline] {
+            let predicted = judge.predict(step, folds.without_both(step), method)?;
+            let label = || format!("{} on {}", workload.name, step.gpu);
+            groups.add(&group, method.name(), predicted, step.time.as_millis(), &label);
+        }
+    }
+    Ok(())
+}
+
+/// A step predicted in every way; milliseconds.
+struct Judged {
+    network_out: Predicted,
+    gpu_out: Predicted,
+    both_out: Predicted,
+    roofline: Predicted,
+}
+
+/// The tables: whole steps, and ratios of two GPUs.
+pub(crate) fn evaluations(
+    steps: &[PublishedStep],
+    folds: &Folds,
+    catalog: &Catalog,
+) -> Result<Vec<Evaluation>, CliError> {
+    let judge = Judge { models: bundled::models(), catalog };
+    let mut judged = Vec::new();
+    for step in steps {
+        let learned = |efficiency: &Efficiency| judge.predict(step, efficiency, MethodChoice::Learned);
+        judged.push(Judged {
+            network_out: learned(folds.without_family(step))?,
+            gpu_out: learned(folds.without_gpu(step))?,
+            both_out: learned(folds.without_both(step))?,
+            roofline: judge.predict(step, &folds.all, MethodChoice::Roofline)?,
+        });
+    }
+    let mut groups = Groups::default();
+    // One factor a mode and precision, the best that can be told in hindsight.
+    let mut factors: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (step, judged) in steps.iter().zip(&judged) {
+        factors.entry(kind(step)).or_default().push(step.time.as_millis() / judged.roofline.mid);
+    }
+    for factors in factors.values_mut() {
+        factors.sort_by(f64::total_cmp);
+    }
+    for (step, judged) in steps.iter().zip(&judged) {
+        let measured = step.time.as_millis();
+        let all = &factors[&kind(step)];
+        let constant = all[all.len() / 2];
+        let with_constant = Predicted { mid: judged.roofline.mid * constant, range: None };
+        let label = || format!("{} on {}", step.profile.workload.name, step.gpu);
+        let what = kind(step);
+        for group in [
+            what.clone(),
+            format!("{what}: {}", step.family),
+            format!("{what} → {}", step.gpu),
+            format!("{what}, {}", step.source),
+        ] {
+            groups.add(&group, "learned, network left out", judged.network_out, measured, &label);
+            groups.add(&group, "learned, GPU left out", judged.gpu_out, measured, &label);
+            groups.add(&group, "learned, both left out", judged.both_out, measured, &label);
+            groups.add(&group, "roofline", judged.roofline, measured, &label);
+            groups.add(&group, "roofline times one constant", with_constant, measured, &label);
+        }
+    }
+    let protocol = "absolute relative errors of whole published steps from their shapes; networks are left out by families, in six parts; \"one constant\" is the median of measured over roofline of the same mode and precision, all steps seen; FP32 is answered by the operator models";
+    let whole = groups.evaluation(protocol.to_owned(), Vec::new());
+    Ok(vec![whole, ratios(steps, &judged, (folds, &judge))?])
+}
+
+fn kind(step: &PublishedStep) -> String {
+    let workload = &step.profile.workload;
+    let precision = workload.precision.map_or_else(String::new, |precision| format!(", {precision}"));
+    format!("{}{precision}", workload.mode)
+}
+
+/// The same step on two GPUs: how much faster the second is.
+fn ratios(
+    steps: &[PublishedStep],
+    judged: &[Judged],
+    (folds, judge): (&Folds, &Judge<'_>),
+) -> Result<Evaluation, CliError> {
+    let catalog = judge.catalog;
+    let mut groups = Groups::default();
+    let mut by_case: BTreeMap<(String, &str, &str), Vec<usize>> = BTreeMap::new();
+    for (at, step) in steps.iter().enumerate() {
+        by_case.entry((kind(step), &step.profile.workload.name, &step.source)).or_default().push(at);
+    }
+    let (mut named, mut told) = (0_usize, 0_usize);
+    for ((kind, name, _), places) in by_case {
+        for (number, &here) in places.iter().enumerate() {
+            for &there in &places[number + 1..] {
+                let (a, b) = (&steps[here], &steps[there]);
+                let (Some(first), Some(second)) = (catalog.get(&a.gpu), catalog.get(&b.gpu)) else { continue };
+                if a.gpu == b.gpu {
+                    continue;
+                }
+                let measured = a.time / b.time;
+                let label = || format!("{name}, {} → {}", a.gpu, b.gpu);
+                let mut add = |method: &str, mid: f64| {
+                    for group in [kind.clone(), format!("{kind}: {} and {}", a.gpu, b.gpu)] {
+                        groups.add(&group, method, Predicted { mid, range: None }, measured, &label);
+                    }
+                };
+                // The first GPU is known, the second and the network are not.
+                let from = judge.predict(a, folds.without_both(b), MethodChoice::Learned)?;
+                let ours = from.mid / judged[there].both_out.mid;
+                let bandwidths = second.memory_bandwidth / first.memory_bandwidth;
+                let peaks = peak(second) / peak(first);
+                add("learned, second GPU and network left out", ours);
+                add("roofline", judged[here].roofline.mid / judged[there].roofline.mid);
+                add("ratio of bandwidths", bandwidths);
+                add("ratio of peaks", peaks);
+                add("√(bandwidths × peaks)", (bandwidths * peaks).sqrt());
+                if measured.max(1.0 / measured) >= 1.0 + FASTER {
+                    told += 1;
+                    named += usize::from((ours > 1.0) == (measured > 1.0));
+                }
+            }
+        }
+    }
+    let note =
+        format!("the GPU that is faster by {:.0} % or more is named right in {named} of {told} pairs", FASTER * 100.0);
+    Ok(groups.evaluation("relative errors of the ratio of the same step's times on two GPUs".to_owned(), vec![note]))
+}
+
+/// Dense FP16 peak on matrix units, else that of FP32, in FLOP/s.
+fn peak(gpu: &GpuSpec) -> f64 {
+    gpu.peak.fp16_tensor.unwrap_or(gpu.peak.fp32).get()
+}
+
+struct Judge<'a> {
+    models: Models,
+    catalog: &'a Catalog,
+}
+
+impl Judge<'_> {
+    fn predict(
+        &self,
+        step: &PublishedStep,
+        efficiency: &Efficiency,
+        method: MethodChoice,
+    ) -> Result<Predicted, CliError> {
+        let models = Models::new(self.models.ensembles().clone(), self.models.steps().clone());
+        let options = Options {
+            targets: vec![step.gpu.clone()],
+            method,
+            models: Some(Arc::new(models.with_efficiency(efficiency.clone()))),
+            ..Options::default()
+        };
+        let answer = predict(&step.profile, self.catalog, &options).map_err(CliError::other)?;
+        let range = answer.predictions.first().map(|prediction| prediction.step.as_estimate().range);
+        let range = range.ok_or_else(|| CliError::Refused(format!("{}: not predicted", step.gpu)))?;
+        Ok(Predicted { mid: range.mid.as_millis(), range: Some([range.low.as_millis(), range.high.as_millis()]) })
+    }
+}

@@ -1,0 +1,350 @@
+//! The terms of [`Efficiency`] from whole published steps.
+//!
+//! The sum of a step's operators is a smooth function of the terms, so the error of the step
+//! reaches each of them. What is made small is Σ ρ(ln(predicted / measured) / σ), with ρ a
+//! parabola that goes on as a line, plus the squares of the terms over their priors'
+//! deviations: a term that few steps tell of stays near 0. Minimised by Levenberg's and
+//! Marquardt's method; the same steps give the same bits.
+
+pub mod folds;
+
+use std::collections::BTreeMap;
+
+use habitat_tui::catalog::{Catalog, GpuSpec};
+use habitat_tui::predict::decoded::Decoded;
+use habitat_tui::predict::efficiency::{
+    Demand, Efficiency, FEW_TILES, FORMAT, Factors, Sides, VERSION, demands, few_tiles, gpu_terms,
+};
+use habitat_tui::predict::host::{LAUNCH_US, with_host};
+use habitat_tui::predict::rate::{Rates, STEP_LAUNCH_US};
+
+use crate::published::PublishedStep;
+
+/// Standard deviation of a step's log that the terms are not to explain.
+const SIGMA: f64 = 0.06;
+/// Deviations, in units of [`SIGMA`], from which on an error counts by its size.
+const ROBUST: f64 = 2.0;
+/// Passes over the steps.
+const PASSES: usize = 25;
+
+/// What is known of a term before any step: mean and standard deviation.
+fn prior(side: Side, name: &str) -> (f64, f64) {
+    let depth = name.matches(", ").count();
+    let is_amount =
+        ["narrow", "short sums", "few tiles", "taps", "large filter", "width"].iter().any(|end| name.contains(end));
+    let is_kind = matches!(name, "convolution" | "product" | "batched product" | "attention");
+    match side {
+        Side::Compute if is_kind => (0.2, 0.5),
+        _ if is_amount => (0.0, 0.2),
+        _ if name.starts_with("compute capability") => (0.0, 0.15),
+        _ if name.starts_with(GPU) => (0.0, 0.06),
+        _ if name.ends_with("fp32") || name.ends_with("tf32") => (0.0, 0.5),
+        _ => (0.0, [0.4, 0.3, 0.2][depth.min(2)]),
+    }
+}
+
+/// Marks the names of GPUs among the terms.
+const GPU: &str = "gpu ";
+
+/// Whether a term can only make a part slower.
+fn only_slows(name: &str) -> bool {
+    ["narrow", "short sums", "few tiles", "odd", "large filter"].iter().any(|end| name.ends_with(end))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Compute,
+    Memory,
+}
+
+/// A part of a step at full rates, and the terms of both sides by index.
+struct Part {
+    full: Sides,
+    times: f64,
+    compute: Vec<(usize, f64)>,
+    memory: Vec<(usize, f64)>,
+}
+
+/// A step as a function of the terms.
+pub struct Row {
+    parts: Vec<Part>,
+    host_us: f64,
+    log: f64,
+    weight: f64,
+}
+
+/// Steps prepared for fitting.
+pub struct Design {
+    terms: Vec<(Side, String)>,
+    /// One a step, in their order.
+    pub rows: Vec<Row>,
+}
+
+impl Design {
+    /// Of steps on GPUs of the catalog.
+    pub fn new(steps: &[PublishedStep], catalog: &Catalog) -> Self {
+        let mut indices: BTreeMap<(Side, String), usize> = BTreeMap::new();
+        let mut index = |side, name: String| {
+            let next = indices.len();
+            *indices.entry((side, name)).or_insert(next)
+        };
+        let mut rows = Vec::new();
+        for step in steps {
+            let Some(gpu) = catalog.get(&step.gpu) else { continue };
+            rows.push(row(step, gpu, &mut index));
+        }
+        let mut terms = vec![(Side::Compute, String::new()); indices.len()];
+        for (term, at) in indices {
+            terms[at] = term;
+        }
+        Self { terms, rows }
+    }
+
+    /// The model fitted to the rows for which `is_in` holds.
+    pub fn fit(&self, is_in: &dyn Fn(usize) -> bool) -> Efficiency {
+        let rows: Vec<&Row> =
+            self.rows.iter().enumerate().filter(|(index, _)| is_in(*index)).map(|(_, row)| row).collect();
+        let priors: Vec<(f64, f64)> = self.terms.iter().map(|(side, name)| prior(*side, name)).collect();
+        let slows: Vec<bool> = self.terms.iter().map(|(_, name)| only_slows(name)).collect();
+        let mut values: Vec<f64> = priors.iter().map(|(mean, _)| *mean).collect();
+        let mut damping = 1e-3;
+        let mut cost = objective(&rows, &values, &priors);
+        for _ in 0..PASSES {
+            let (normal, gradient) = normal_equations(&rows, &values, &priors);
+            let mut improved = false;
+            for _ in 0..8 {
+                let step = solve(&normal, &gradient, damping);
+                let next: Vec<f64> = values
+                    .iter()
+                    .zip(&step)
+                    .zip(&slows)
+                    .map(|((value, step), slows)| if *slows { (value - step).max(0.0) } else { value - step })
+                    .collect();
+                let found = objective(&rows, &next, &priors);
+                if found < cost {
+                    improved = cost - found > 1e-6 * cost;
+                    (values, cost, damping) = (next, found, damping * 0.3);
+                    break;
+                }
+                damping *= 5.0;
+            }
+            if !improved {
+                break;
+            }
+        }
+        // A term that no step of these had is not known.
+        let mut used = vec![false; values.len()];
+        for row in &rows {
+            for part in &row.parts {
+                for &(at, _) in part.compute.iter().chain(&part.memory) {
+                    used[at] = true;
+                }
+            }
+        }
+        let of = |wanted: Side| -> Factors {
+            let all = self.terms.iter().zip(values.iter().zip(&used));
+            all.filter(|((side, _), (_, used))| *side == wanted && **used)
+                .map(|((_, name), (value, _))| (name.trim_start_matches(GPU).to_owned(), (value * 1e4).round() / 1e4))
+                .collect()
+        };
+        Efficiency {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            compute: of(Side::Compute),
+            memory: of(Side::Memory),
+            ..Efficiency::default()
+        }
+    }
+
+    /// ln(predicted / measured) of a row by a model.
+    pub fn residual(&self, row: usize, model: &Efficiency) -> f64 {
+        let value = |(side, name): &(Side, String)| {
+            let factors = if *side == Side::Compute { &model.compute } else { &model.memory };
+            factors.get(name.trim_start_matches(GPU)).copied().unwrap_or(0.0)
+        };
+        let values: Vec<f64> = self.terms.iter().map(value).collect();
+        self.rows[row].residual(&values, None)
+    }
+}
+
+fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) -> usize) -> Row {
+    let rates = Rates::new(gpu);
+    let precision = step.profile.workload.precision;
+    let board = Efficiency::default().board(&rates, precision);
+    let [generation, slug] = gpu_terms(gpu);
+    let slug = format!("{GPU}{slug}");
+    let (mut parts, mut launches) = (Vec::new(), 0.0);
+    for decoded in Decoded::all(&step.profile) {
+        let count = f64::from(decoded.operation.count);
+        let asked = demands(&decoded, precision);
+        if !asked.is_empty() {
+            launches += count;
+        }
+        for Demand { flops, bytes, times, units, tiles, compute, memory } in asked {
+            let full = Sides::at_full_rate((flops, bytes), units, &board, decoded.dtype.as_ref());
+            let mut indexed = |side, terms: Vec<(String, f64)>| -> Vec<(usize, f64)> {
+                let own = [(generation.clone(), 1.0), (slug.clone(), 1.0)];
+                let has_some = side == Side::Memory || flops > 0.0;
+                let all = terms.into_iter().chain(own).filter(|_| has_some);
+                all.map(|(name, amount)| (index(side, name), amount)).collect()
+            };
+            let few = few_tiles(tiles, gpu);
+            let compute = compute.into_iter().chain((few > 0.0).then(|| (FEW_TILES.to_owned(), few))).collect();
+            parts.push(Part {
+                full,
+                times: times * count,
+                compute: indexed(Side::Compute, compute),
+                memory: indexed(Side::Memory, memory),
+            });
+        }
+    }
+    let host_us = if step.is_compiled { 0.0 } else { launches * LAUNCH_US };
+    let weight = if step.is_exact { 1.0 } else { 0.5 };
+    Row { parts, host_us, log: step.time.get().ln(), weight }
+}
+
+impl Row {
+    /// ln(predicted / measured), and its derivatives by term where asked for.
+    fn residual(&self, values: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
+        let mut total = 0.0;
+        for part in &self.parts {
+            let sum = |terms: &[(usize, f64)]| -> f64 { terms.iter().map(|&(at, amount)| values[at] * amount).sum() };
+            let compute = part.full.compute_us * sum(&part.compute).exp();
+            let memory = part.full.memory_us * sum(&part.memory).exp();
+            let time = compute.hypot(memory);
+            total += part.times * (time + STEP_LAUNCH_US);
+            if let Some(slopes) = slopes.as_deref_mut().filter(|_| time > 0.0) {
+                for (terms, side) in [(&part.compute, compute), (&part.memory, memory)] {
+                    for &(at, amount) in terms {
+                        slopes[at] += part.times * side * side / time * amount;
+                    }
+                }
+            }
+        }
+        let (step, by_device) = with_host(total, self.host_us);
+        if let Some(slopes) = slopes {
+            for slope in slopes {
+                *slope *= by_device / step;
+            }
+        }
+        step.ln() - self.log
+    }
+}
+
+/// The weight of a residual by its size, and what it costs (Huber 1964, in units of σ).
+fn robust(residual: f64) -> (f64, f64) {
+    let size = (residual / SIGMA).abs();
+    if size <= ROBUST { (1.0, size * size / 2.0) } else { (ROBUST / size, ROBUST * size - ROBUST * ROBUST / 2.0) }
+}
+
+fn objective(rows: &[&Row], values: &[f64], priors: &[(f64, f64)]) -> f64 {
+    let steps: f64 = rows.iter().map(|row| row.weight * robust(row.residual(values, None)).1).sum();
+    let terms = values.iter().zip(priors).map(|(value, (mean, deviation))| ((value - mean) / deviation).powi(2) / 2.0);
+    steps + terms.sum::<f64>()
+}
+
+/// `JᵀWJ` and `Jᵀwr` of steps and priors.
+fn normal_equations(rows: &[&Row], values: &[f64], priors: &[(f64, f64)]) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let count = values.len();
+    let mut normal = vec![vec![0.0; count]; count];
+    let mut gradient = vec![0.0; count];
+    let mut slopes = vec![0.0; count];
+    for row in rows {
+        slopes.fill(0.0);
+        let residual = row.residual(values, Some(&mut slopes));
+        let weight = row.weight * robust(residual).0 / (SIGMA * SIGMA);
+        let present: Vec<usize> = (0..count).filter(|&at| slopes[at] != 0.0).collect();
+        for &i in &present {
+            gradient[i] += weight * slopes[i] * residual;
+            for &j in &present {
+                normal[i][j] += weight * slopes[i] * slopes[j];
+            }
+        }
+    }
+    for (at, (value, (mean, deviation))) in values.iter().zip(priors).enumerate() {
+        normal[at][at] += 1.0 / (deviation * deviation);
+        gradient[at] += (value - mean) / (deviation * deviation);
+    }
+    (normal, gradient)
+}
+
+/// The step of the damped normal equations, by Cholesky's decomposition.
+fn solve(normal: &[Vec<f64>], gradient: &[f64], damping: f64) -> Vec<f64> {
+    let count = gradient.len();
+    let mut lower = vec![vec![0.0; count]; count];
+    for i in 0..count {
+        for j in 0..=i {
+            let own = if i == j { normal[i][i] * (1.0 + damping) } else { normal[i][j] };
+            let rest = own - (0..j).map(|k| lower[i][k] * lower[j][k]).sum::<f64>();
+            lower[i][j] = if i == j { rest.max(f64::MIN_POSITIVE).sqrt() } else { rest / lower[j][j] };
+        }
+    }
+    let mut answer = gradient.to_vec();
+    for i in 0..count {
+        answer[i] = (answer[i] - (0..i).map(|k| lower[i][k] * answer[k]).sum::<f64>()) / lower[i][i];
+    }
+    for i in (0..count).rev() {
+        answer[i] = (answer[i] - (i + 1..count).map(|k| lower[k][i] * answer[k]).sum::<f64>()) / lower[i][i];
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use habitat_tui::profile::Profile;
+    use habitat_tui::store::bundled;
+    use habitat_tui::units::{GpuSlug, Micros};
+
+    fn step(slug: &str, rows: u64, product_factor: f64, stream_factor: f64) -> PublishedStep {
+        let json = format!(
+            r#"{{"format": "habitat-profile", "version": 1,
+                "workload": {{"name": "w{rows}", "mode": "training", "precision": "amp-fp16"}},
+                "operations": [
+                  {{"name": "aten::mm", "phase": "forward", "count": 4, "inputs": [[{rows}, 4096], [4096, 4096]], "dtype": "float16"}},
+                  {{"name": "aten::relu", "phase": "forward", "count": 40, "inputs": [[{rows}, 4096]], "dtype": "float16"}}]}}"#
+        );
+        let profile = Profile::from_json(json.as_bytes()).unwrap().0;
+        let catalog = Catalog::new(bundled::gpus());
+        let mut step = PublishedStep {
+            network: "w".to_owned(),
+            family: "w".to_owned(),
+            source: "made".to_owned(),
+            gpu: GpuSlug::new(slug).unwrap(),
+            is_compiled: true,
+            is_exact: true,
+            time: Micros::new(1.0).unwrap(),
+            profile,
+        };
+        let made = Design::new(std::slice::from_ref(&step), &catalog);
+        let known = Efficiency {
+            compute: [("product".to_owned(), product_factor)].into(),
+            memory: [("elementwise".to_owned(), stream_factor)].into(),
+            ..Efficiency::default()
+        };
+        step.time = Micros::new(made.residual(0, &known).exp()).unwrap();
+        step
+    }
+
+    /// Steps made by known terms: what they predict is found again, on a GPU that was not there
+    /// too, and twice the same.
+    #[test]
+    fn terms_that_steps_were_made_by_are_found() {
+        let catalog = Catalog::new(bundled::gpus());
+        let steps: Vec<PublishedStep> = ["v100-sxm2-16gb", "a100-sxm4-80gb", "rtx-3090", "t4"]
+            .into_iter()
+            .flat_map(|slug| [64, 256, 1024, 4096, 16_384].map(|rows| step(slug, rows, 0.5, -0.2)))
+            .collect();
+        let design = Design::new(&steps, &catalog);
+        let is_seen = |row: usize| steps[row].gpu.as_str() != "t4";
+        let found = design.fit(&is_seen);
+        for (row, step) in steps.iter().enumerate() {
+            let limit = if is_seen(row) { 0.02 } else { 0.06 };
+            let residual = design.residual(row, &found);
+            assert!(residual.abs() < limit, "{}: {residual}", step.gpu);
+        }
+        assert_eq!(found, design.fit(&is_seen));
+        // Nothing is said of a GPU that was not there.
+        assert!(!found.compute.contains_key("t4") && found.compute.contains_key("rtx-3090"));
+    }
+}

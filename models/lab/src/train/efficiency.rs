@@ -1,0 +1,65 @@
+//! `habitat-lab train --efficiency`: the efficiency model, with a card of its errors.
+
+use std::io::Write;
+use std::path::Path;
+
+use habitat_tui::catalog::Catalog;
+use habitat_tui::cli::CliError;
+use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
+
+use super::sha256;
+use crate::evaluate::published;
+use crate::learn::efficiency::folds::Folds;
+use crate::published::read;
+
+/// The card beside the model.
+const CARD: &str = "efficiency.md";
+
+pub(super) fn run(
+    file: &Path,
+    dir: &Path,
+    force: bool,
+    catalog: &Catalog,
+    out: &mut dyn Write,
+) -> Result<u8, CliError> {
+    let path = dir.join(EFFICIENCY);
+    if path.exists() && !force {
+        return Err(StoreError::Exists { path }.into());
+    }
+    let steps = read(file, catalog)?;
+    let folds = Folds::new(&steps, catalog);
+    let mut json = serde_json::to_vec_pretty(&folds.all).map_err(CliError::other)?;
+    json.push(b'\n');
+    store::save_atomically(&path, &json, true)?;
+    let mut card = Vec::new();
+    writeln!(
+        card,
+        "# Efficiency in mixed and reduced precision\n\n\
+         Written by `habitat-lab train --efficiency steps.jsonl.zst --force --out models` with `{EFFICIENCY}`; the same\n\
+         steps and catalog give the same bytes. What the terms stand for is in `src/predict/efficiency/terms.rs`.\n\n\
+         {} terms of arithmetic and {} of traffic, fitted to {} published steps on {} GPUs:\n\
+         DeepLearningExamples, Lambda's logs, timm's tables and others (`models/lab/steps/README.md` names them).\n\
+         SHA-256 of the file `{}`.\n\n\
+         ## Errors\n",
+        folds.all.compute.len(),
+        folds.all.memory.len(),
+        steps.len(),
+        folds.all.steps.boards.len(),
+        sha256(&store::read_as_it_is(file, Limit::WEIGHTS)?),
+    )?;
+    for (index, evaluation) in published::evaluations(&steps, &folds, catalog)?.iter().enumerate() {
+        if index > 0 {
+            writeln!(card)?;
+        }
+        evaluation.write_markdown(&|_| true, &mut card)?;
+    }
+    store::save_atomically(&dir.join(CARD), &card, true)?;
+    writeln!(
+        out,
+        "{} steps on {} GPUs; {EFFICIENCY} and {CARD} in {}",
+        steps.len(),
+        folds.all.steps.boards.len(),
+        dir.display()
+    )?;
+    Ok(0)
+}

@@ -1,0 +1,363 @@
+//! How much of a GPU's rates operators reach in mixed and reduced precision.
+//!
+//! An operator takes the time of its arithmetic and that of its traffic, each stretched by a
+//! factor whose logarithm is a sum of terms: what kind of operator it is, in which direction
+//! it goes, in which layout, how narrow its result is, on which GPU it runs:
+//!
+//! `time = launch + √((e^Σc · flops / rate)² + (e^Σm · bytes / bandwidth)²)`
+//!
+//! The rates are those that the GPU sustains ([`super::rate`]). Terms are learned from whole
+//! published training steps, with a prior that draws them to 0, so that a kind of operator or
+//! GPU that was never seen is predicted at the rates of its like (`models/lab`).
+
+mod terms;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use terms::{Demand, Term, Units, demands};
+
+use super::decoded::Decoded;
+use super::learned::{LearnedTime, Spread, StepFacts, WIDE};
+use super::rate::{Rates, STEP_LAUNCH_US};
+use crate::catalog::{GpuSpec, Vendor};
+use crate::op::Arithmetic;
+use crate::profile::{DType, Precision};
+use crate::units::Micros;
+
+/// Terms of arithmetic or of traffic by name: natural logarithms of factors of time.
+pub type Factors = BTreeMap<String, f64>;
+
+/// The term of how much fewer tiles than multiprocessors there are.
+pub const FEW_TILES: &str = "few tiles";
+/// Factors beyond e to this are damage.
+const LARGEST: f64 = 10.0;
+
+/// The model as it stands in `models/efficiency.json`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Efficiency {
+    /// Form of the file.
+    pub format: String,
+    /// Its version.
+    pub version: u32,
+    /// Terms of arithmetic.
+    pub compute: Factors,
+    /// Terms of traffic.
+    pub memory: Factors,
+    /// Single operators: measured over predicted.
+    pub operators: Option<Spread>,
+    /// Whole steps: how far they deviate, and the GPUs they were measured on.
+    pub steps: StepFacts,
+}
+
+/// Why a file holds no model.
+#[derive(Debug, thiserror::Error)]
+pub enum EfficiencyError {
+    /// It is no JSON of this form.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// It is of another kind or version.
+    #[error("format {format:?} version {version} is not {FORMAT:?} version {VERSION}")]
+    Version {
+        /// As it stands there.
+        format: String,
+        /// As it stands there.
+        version: u32,
+    },
+    /// A factor is damaged.
+    #[error("the factor of {0:?} is beyond all bounds")]
+    Factor(String),
+    /// A figure of steps is damaged.
+    #[error("a figure of steps or operators cannot be")]
+    Steps,
+}
+
+/// What stands in the file as its format.
+pub const FORMAT: &str = "habitat-efficiency";
+/// The version that is read and written.
+pub const VERSION: u32 = 1;
+
+impl Efficiency {
+    /// From the text of a file.
+    ///
+    /// # Errors
+    /// [`EfficiencyError`] where it is of another form or damaged.
+    pub fn from_json(json: &[u8]) -> Result<Self, EfficiencyError> {
+        let model: Self = serde_json::from_slice(json)?;
+        if model.format != FORMAT || model.version != VERSION {
+            return Err(EfficiencyError::Version { format: model.format, version: model.version });
+        }
+        let damaged = model.compute.iter().chain(&model.memory).find(|(_, factor)| factor.abs() > LARGEST);
+        if let Some((name, _)) = damaged {
+            return Err(EfficiencyError::Factor(name.clone()));
+        }
+        if model.steps.check().is_err() || !model.operators.is_none_or(Spread::is_sound) {
+            return Err(EfficiencyError::Steps);
+        }
+        Ok(model)
+    }
+
+    /// The operations of a step in `precision` with their terms added up.
+    pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>], precision: Option<Precision>) -> Columns<'a> {
+        let asked = |decoded: &'a Decoded<'a>| (self.asked(&demands(decoded, precision)), decoded.dtype.as_ref());
+        Columns { model: self, precision, asked: operations.iter().map(asked).collect() }
+    }
+
+    /// The time of an operation on a GPU; `None` of one that asks for nothing.
+    fn time(&self, asked: &[Asked], gpu: &Board<'_>, dtype: Option<&DType>) -> Option<LearnedTime> {
+        let spread = self.operators.unwrap_or(WIDE);
+        Some(LearnedTime {
+            time: gpu.time(asked, dtype)?,
+            spread,
+            with_origin: spread,
+            shared_deviation: self.steps.shared_deviation,
+            is_far: gpu.is_far || asked.iter().any(|asked| asked.is_far),
+        })
+    }
+
+    /// An operation's parts with their terms added up.
+    pub fn asked(&self, demands: &[Demand]) -> Vec<Asked> {
+        let sum = |factors: &Factors, terms: &[Term]| -> f64 {
+            terms.iter().map(|(name, amount)| factors.get(name).copied().unwrap_or(0.0) * amount).sum()
+        };
+        let is_new =
+            |factors: &Factors, terms: &[Term]| terms.first().is_some_and(|(name, _)| !factors.contains_key(name));
+        demands
+            .iter()
+            .map(|demand| Asked {
+                flops: demand.flops,
+                bytes: demand.bytes,
+                times: demand.times,
+                units: demand.units,
+                tiles: demand.tiles,
+                compute: sum(&self.compute, &demand.compute),
+                memory: sum(&self.memory, &demand.memory),
+                few_tiles: self.compute.get(FEW_TILES).copied().unwrap_or(0.0),
+                is_far: is_new(&self.compute, &demand.compute) || is_new(&self.memory, &demand.memory),
+            })
+            .collect()
+    }
+
+    /// A GPU as this model sees it.
+    pub fn board<'a>(&self, rates: &'a Rates<'a>, precision: Option<Precision>) -> Board<'a> {
+        let sum = |factors: &Factors| -> f64 {
+            gpu_terms(rates.gpu).iter().map(|name| factors.get(name).copied().unwrap_or(0.0)).sum()
+        };
+        Board {
+            rates,
+            precision,
+            compute: sum(&self.compute),
+            memory: sum(&self.memory),
+            is_far: rates.gpu.vendor != Vendor::Nvidia,
+        }
+    }
+}
+
+/// The operations of a step as this model sees them.
+#[derive(Debug, Clone)]
+pub struct Columns<'a> {
+    model: &'a Efficiency,
+    precision: Option<Precision>,
+    asked: Vec<(Vec<Asked>, Option<&'a DType>)>,
+}
+
+impl Columns<'_> {
+    /// One occurrence of each on a GPU; `None` of operations that do nothing on the device or
+    /// whose shapes do not tell.
+    pub fn on(&self, rates: &Rates<'_>) -> Vec<Option<LearnedTime>> {
+        let board = self.model.board(rates, self.precision);
+        self.asked.iter().map(|(asked, dtype)| self.model.time(asked, &board, *dtype)).collect()
+    }
+}
+
+/// The terms of a GPU: its generation, and itself.
+pub fn gpu_terms(gpu: &GpuSpec) -> [String; 2] {
+    let generation = match gpu.compute_capability {
+        Some((major, minor)) => format!("compute capability {major}.{minor}"),
+        None => gpu.architecture.clone(),
+    };
+    [generation, gpu.slug.to_string()]
+}
+
+/// A GPU with its terms added up.
+#[derive(Debug, Clone, Copy)]
+pub struct Board<'a> {
+    /// What it sustains.
+    pub rates: &'a Rates<'a>,
+    /// Of the workload.
+    pub precision: Option<Precision>,
+    compute: f64,
+    memory: f64,
+    is_far: bool,
+}
+
+impl Board<'_> {
+    /// The time of an operation; `None` of one that asks for nothing.
+    pub fn time(&self, asked: &[Asked], dtype: Option<&DType>) -> Option<Micros> {
+        let time: f64 = asked.iter().map(|asked| asked.times * asked.on(self, dtype).time_us()).sum();
+        Micros::checked(time).filter(|_| !asked.is_empty())
+    }
+}
+
+/// A part of an operation with its terms added up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Asked {
+    flops: f64,
+    bytes: f64,
+    times: f64,
+    units: Units,
+    tiles: f64,
+    compute: f64,
+    memory: f64,
+    few_tiles: f64,
+    is_far: bool,
+}
+
+/// Microseconds of arithmetic and of traffic.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sides {
+    /// Of arithmetic.
+    pub compute_us: f64,
+    /// Of traffic.
+    pub memory_us: f64,
+}
+
+impl Sides {
+    /// Microseconds at the GPU's rates, no factor applied.
+    pub fn at_full_rate((flops, bytes): (f64, f64), units: Units, board: &Board<'_>, dtype: Option<&DType>) -> Self {
+        let rates = board.rates;
+        let rate = match units {
+            Units::Matrix => rates.product(dtype, board.precision, true).sustained,
+            Units::Vector => rates.arithmetic(Arithmetic::Vector, dtype, board.precision).0,
+        };
+        Self { compute_us: flops / rate.get() * 1e6, memory_us: bytes / rates.streaming.value.get() * 1e6 }
+    }
+
+    /// The launch, and the larger of both as far as the smaller hides behind it.
+    pub fn time_us(self) -> f64 {
+        STEP_LAUNCH_US + self.compute_us.hypot(self.memory_us)
+    }
+}
+
+/// How much fewer tiles than multiprocessors there are, in powers of two.
+pub fn few_tiles(tiles: f64, gpu: &GpuSpec) -> f64 {
+    if tiles > 0.0 { (f64::from(gpu.sm_count) / tiles).log2().max(0.0) } else { 0.0 }
+}
+
+impl Asked {
+    fn on(&self, board: &Board<'_>, dtype: Option<&DType>) -> Sides {
+        let full = Sides::at_full_rate((self.flops, self.bytes), self.units, board, dtype);
+        let few = self.few_tiles * few_tiles(self.tiles, board.rates.gpu);
+        Sides {
+            compute_us: full.compute_us * (self.compute + few + board.compute).exp(),
+            memory_us: full.memory_us * (self.memory + board.memory).exp(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Layer;
+    use crate::profile::Operation;
+
+    fn spec(slug: &str) -> GpuSpec {
+        let path = format!("{}/catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
+        GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap()
+    }
+
+    fn operation(name: &str, phase: &str, inputs: &str, rest: &str) -> Operation {
+        let json =
+            format!(r#"{{"name": "aten::{name}", "phase": "{phase}", "inputs": {inputs}, "dtype": "float16"{rest}}}"#);
+        serde_json::from_str(&json).unwrap()
+    }
+
+    fn asked(name: &str, phase: &str, inputs: &str, rest: &str) -> Vec<Demand> {
+        let operation = operation(name, phase, inputs, rest);
+        demands(&Decoded::new(0, &operation, Some(Precision::AmpFp16)), Some(Precision::AmpFp16))
+    }
+
+    fn model(compute: &[(&str, f64)], memory: &[(&str, f64)]) -> Efficiency {
+        let factors = |terms: &[(&str, f64)]| terms.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        Efficiency {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            compute: factors(compute),
+            memory: factors(memory),
+            ..Efficiency::default()
+        }
+    }
+
+    fn time(model: &Efficiency, operation: &Operation, gpu: &GpuSpec) -> LearnedTime {
+        let decoded = [Decoded::new(0, operation, Some(Precision::AmpFp16))];
+        model.columns(&decoded, Some(Precision::AmpFp16)).on(&Rates::new(gpu))[0].unwrap()
+    }
+
+    /// 4096 × 4096 × 4096 in FP16 on a V100: 137.4 GFLOP at 80 % of 125 TFLOP/s, 100.7 MB.
+    #[test]
+    fn a_product_by_hand() {
+        let (v100, product) = (spec("v100-sxm2-16gb"), operation("mm", "forward", "[[4096, 4096], [4096, 4096]]", ""));
+        let rates = Rates::new(&v100);
+        let compute = 2.0 * 4096_f64.powi(3) / 100e12 * 1e6;
+        let memory = 3.0 * 4096.0 * 4096.0 * 2.0 / rates.streaming.value.get() * 1e6;
+        let plain = time(&Efficiency::default(), &product, &v100);
+        let expected = STEP_LAUNCH_US + compute.hypot(memory);
+        assert!((plain.time.get() / expected - 1.0).abs() < 1e-9, "{plain:?} {expected}");
+        // A kind of operator that no step had is far from the training data.
+        assert!(plain.is_far);
+        let learned = model(&[("product", 2_f64.ln())], &[("product", 0.0)]);
+        let slower = time(&learned, &product, &v100);
+        assert!((slower.time.get() - STEP_LAUNCH_US - (2.0 * compute).hypot(memory)).abs() < 1e-6);
+        assert!(!slower.is_far);
+        // AMD's GPUs were never among the steps.
+        assert!(time(&learned, &product, &spec("mi300x")).is_far);
+    }
+
+    #[test]
+    fn terms_name_kind_direction_and_layout() {
+        let names = |terms: &[Term]| terms.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let inputs = "[[8, 64, 56, 56], [64, 64, 3, 3]]";
+        let [first] = &asked("convolution", "forward", inputs, r#", "attributes": {"padding": [1, 1]}"#)[..] else {
+            panic!("one part")
+        };
+        assert_eq!(names(&first.memory), ["dense", "convolution", "channels first", "dense, channels first"]);
+        assert_eq!(first.tiles, (8.0_f64 * 3136.0 / 128.0).ceil());
+        assert!(first.compute.contains(&("dense, narrow".to_owned(), 1.0)), "{:?}", first.compute);
+        let last = r#", "attributes": {"padding": [1, 1], "memory_format": "channels_last"}"#;
+        assert_eq!(names(&asked("convolution", "forward", inputs, last)[0].memory), ["dense", "convolution"]);
+        let backward = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 1, 3, 3]]";
+        let [data, weight] = &asked("convolution_backward", "backward", backward, last)[..] else {
+            panic!("two parts")
+        };
+        assert_eq!((data.units, data.flops), (Units::Vector, weight.flops));
+        assert_eq!(names(&data.memory)[3], "depthwise, data");
+        assert_eq!(names(&weight.memory)[3], "depthwise, weight");
+    }
+
+    #[test]
+    fn what_passes_over_memory_has_its_own_names() {
+        let name = |name: &str, phase: &str, rest: &str| {
+            asked(name, phase, "[[8, 64, 56, 56], [64], [64]]", rest)[0].memory.last().unwrap().0.clone()
+        };
+        assert_eq!(name("native_batch_norm", "forward", ""), "batch norm");
+        let evaluated = r#", "attributes": {"training": false}"#;
+        assert_eq!(name("native_batch_norm", "forward", evaluated), "batch norm, evaluation");
+        assert_eq!(name("native_batch_norm_backward", "backward", ""), "batch norm, backward");
+        assert_eq!(name("relu", "forward", ""), "elementwise");
+        assert_eq!(name("threshold_backward", "backward", ""), "elementwise, backward");
+        assert_eq!(name("_to_copy", "forward", ""), "cast");
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let good = serde_json::to_string(&model(&[("product", 0.5)], &[])).unwrap();
+        let steps = good.replace("\"typical\":0.0,\"training\":0.0", "\"typical\":1.0,\"training\":1.0");
+        assert_eq!(Efficiency::from_json(steps.as_bytes()).unwrap().compute["product"], 0.5);
+        let error = |text: &str| Efficiency::from_json(text.as_bytes()).unwrap_err().to_string();
+        assert!(error(&good).contains("a figure of steps"));
+        assert!(error(&steps.replace("0.5", "99.0")).contains("\"product\""));
+        assert!(error(&steps.replace(FORMAT, "other")).contains("format \"other\""));
+        assert!(error("{").contains("EOF"));
+    }
+}

@@ -1,0 +1,238 @@
+//! What an operation asks of a GPU, and the terms by which it falls short of the GPU's rates.
+
+use crate::op::name::{Form, NormalisationForm, is_cast};
+use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes};
+use crate::predict::decoded::Decoded;
+use crate::profile::{Attribute, DType, Phase, Precision};
+
+/// Side of the tiles that libraries compute a result in.
+const TILE: f64 = 128.0;
+/// Sums of products that a block of a weight's gradient adds up by itself.
+const CHUNK: f64 = 4096.0;
+/// Channels below which a convolution of the first layer is thin.
+const THIN: f64 = 8.0;
+
+/// A term's name, and how much of it there is.
+pub type Term = (String, f64);
+
+/// Which units do the arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Units {
+    /// Matrix units, where the GPU has some for the element type.
+    Matrix,
+    /// The vector units.
+    Vector,
+}
+
+/// One part of an operation: arithmetic, traffic, and what slows each down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Demand {
+    /// Floating-point operations.
+    pub flops: f64,
+    /// Bytes read and written.
+    pub bytes: f64,
+    /// How often the operation does it.
+    pub times: f64,
+    /// What does the arithmetic.
+    pub units: Units,
+    /// Tiles of the result, which the multiprocessors share; 0 where that does not matter.
+    pub tiles: f64,
+    /// Terms of the arithmetic; the first is what the part is.
+    pub compute: Vec<Term>,
+    /// Terms of the traffic; the first is what the part is.
+    pub memory: Vec<Term>,
+}
+
+/// How far `value` is below `limit`, in powers of two.
+fn below(limit: f64, value: f64) -> f64 {
+    (limit / value.max(1.0)).log2().max(0.0)
+}
+
+struct Terms {
+    compute: Vec<Term>,
+    memory: Vec<Term>,
+}
+
+impl Terms {
+    /// The same names for arithmetic and traffic.
+    fn of(names: impl IntoIterator<Item = String>) -> Self {
+        let both: Vec<Term> = names.into_iter().map(|name| (name, 1.0)).collect();
+        Self { compute: both.clone(), memory: both }
+    }
+
+    fn compute(&mut self, name: impl Into<String>, amount: f64) {
+        if amount != 0.0 {
+            self.compute.push((name.into(), amount));
+        }
+    }
+
+    fn memory(&mut self, name: impl Into<String>, amount: f64) {
+        if amount != 0.0 {
+            self.memory.push((name.into(), amount));
+        }
+    }
+}
+
+/// The parts of an operation; empty of what does nothing on the device, and where the shapes
+/// do not tell.
+pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Demand> {
+    let wide = matches!(decoded.dtype, None | Some(DType::Float32));
+    let arithmetic = match precision {
+        _ if !wide => None,
+        Some(Precision::Tf32) => Some("tf32"),
+        _ => Some("fp32"),
+    };
+    let mut gradients = match &decoded.op.sizes {
+        Some(Sizes::Convolution(Convolution { gradients: Some([data, weight]), .. })) => {
+            [data.then_some("data"), weight.then_some("weight")].into_iter().flatten().collect::<Vec<_>>().into_iter()
+        }
+        _ => Vec::new().into_iter(),
+    };
+    let of = |part: &crate::op::Part| {
+        let (primitive, bytes) = (&part.primitive, part.primitive.moved() * part.element_bytes);
+        let plain = |terms: Terms, tiles: f64| Demand {
+            flops: primitive.flops(),
+            bytes,
+            times: part.times,
+            units: Units::Matrix,
+            tiles,
+            compute: terms.compute,
+            memory: terms.memory,
+        };
+        match *primitive {
+            Primitive::Convolution { batch, groups, in_channels, out_channels, taps, in_places, out_places } => {
+                let sizes = [batch, groups, in_channels, out_channels, taps, in_places, out_places];
+                convolution(decoded, sizes, gradients.next(), arithmetic, &plain)
+            }
+            Primitive::Product { batch, rows, columns, reduction } => {
+                let kind = if batch > 1.0 { "batched product" } else { "product" };
+                let backward = decoded.operation.phase == Phase::Backward;
+                let mut terms =
+                    Terms::of(std::iter::once(kind.to_owned()).chain(backward.then(|| format!("{kind}, backward"))));
+                terms.compute("product, narrow", below(TILE, rows.min(columns)));
+                terms.compute("product, short sums", below(256.0, reduction));
+                terms.compute("product, odd", f64::from(u8::from(columns % 8.0 != 0.0 || reduction % 8.0 != 0.0)));
+                if let Some(arithmetic) = arithmetic {
+                    terms.compute(format!("product, {arithmetic}"), 1.0);
+                }
+                plain(terms, batch * (rows / TILE).ceil() * (columns / TILE).ceil())
+            }
+            Primitive::Fused { .. } => {
+                let backward = decoded.op.name.pass.is_backward().then(|| "attention, backward".to_owned());
+                plain(Terms::of(std::iter::once("attention".to_owned()).chain(backward)), 0.0)
+            }
+            Primitive::Rows { .. } | Primitive::Stream { .. } => {
+                let name = stream(decoded, primitive);
+                let group = name.split(',').next().unwrap_or_default().to_owned();
+                let mut terms = Terms { compute: Vec::new(), memory: vec![(group, 1.0)] };
+                if terms.memory[0].0 != name {
+                    terms.memory(name, 1.0);
+                }
+                if wide {
+                    terms.memory("stream, 32 bits", 1.0);
+                }
+                plain(terms, 0.0)
+            }
+        }
+    };
+    let found: Vec<Demand> = decoded.parts.iter().map(of).collect();
+    match (&found[..], &decoded.work) {
+        // An operator that is not known passes over its tensors.
+        ([], Some(work)) => vec![Demand {
+            flops: 0.0,
+            bytes: work.bytes.get(),
+            times: 1.0,
+            units: Units::Vector,
+            tiles: 0.0,
+            compute: Vec::new(),
+            memory: vec![("other".to_owned(), 1.0)],
+        }],
+        _ => found,
+    }
+}
+
+fn convolution(
+    decoded: &Decoded<'_>,
+    [batch, groups, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
+    gradient: Option<&'static str>,
+    arithmetic: Option<&'static str>,
+    plain: &dyn Fn(Terms, f64) -> Demand,
+) -> Demand {
+    let (inside, outside) = (in_channels / groups, out_channels / groups);
+    let kind = match () {
+        () if groups > 1.0 && inside == 1.0 && outside <= 2.0 => "depthwise",
+        () if groups > 1.0 => "grouped",
+        () if inside.min(outside) < THIN => "thin",
+        () if taps == 1.0 => "pointwise",
+        () => "dense",
+    };
+    let channels_last = matches!(&decoded.op.sizes, Some(Sizes::Convolution(convolution)) if convolution.channels_last);
+    let mut names = vec![kind.to_owned(), "convolution".to_owned()];
+    if let Some(gradient) = gradient {
+        names.extend([format!("convolution, {gradient}"), format!("{kind}, {gradient}")]);
+    }
+    // Without matrix units, channels first is what libraries work in.
+    if !channels_last && arithmetic != Some("fp32") {
+        names.extend(["channels first".to_owned(), format!("{kind}, channels first")]);
+        names.extend(gradient.map(|gradient| format!("{kind}, {gradient}, channels first")));
+    }
+    let mut terms = Terms::of(names);
+    let strided = out_places < 0.6 * in_places;
+    if let Some(arithmetic) = arithmetic {
+        terms.compute(format!("convolution, {arithmetic}"), 1.0);
+        terms.compute(format!("{kind}, {arithmetic}"), 1.0);
+    }
+    if kind == "depthwise" {
+        terms.compute("depthwise, taps", (taps / 9.0).log2());
+        terms.memory("depthwise, taps", (taps / 9.0).log2());
+        terms.compute("depthwise, large filter", (taps / 49.0).log2().max(0.0));
+        if strided {
+            terms.compute("depthwise, strided", 1.0);
+            terms.memory("depthwise, strided", 1.0);
+        }
+        return Demand { units: Units::Vector, ..plain(terms, 0.0) };
+    }
+    let (sums, is_weight) = (inside * taps, gradient == Some("weight"));
+    terms.compute(format!("{kind}, narrow"), below(TILE, outside));
+    terms.compute(
+        if is_weight { "convolution, weight, short sums" } else { "convolution, short sums" },
+        below(if is_weight { TILE } else { 2.0 * TILE }, sums),
+    );
+    if kind == "grouped" {
+        terms.compute("grouped, width", below(64.0, inside));
+        if !channels_last && arithmetic != Some("fp32") {
+            terms.compute("grouped, width, channels first", below(64.0, inside));
+        }
+    }
+    terms.compute("convolution, odd", f64::from(u8::from(inside % 8.0 != 0.0 || outside % 8.0 != 0.0)));
+    terms.compute("convolution, strided", f64::from(u8::from(strided)));
+    let across = (outside / TILE).ceil() * groups;
+    let places = batch * out_places;
+    let tiles = if is_weight {
+        (sums / TILE).ceil() * across * (places / CHUNK).max(1.0)
+    } else {
+        (places / TILE).ceil() * across
+    };
+    plain(terms, tiles)
+}
+
+/// What an operation that passes over memory is called: its group, and what of it.
+fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> String {
+    let op = &decoded.op;
+    let backward = op.name.pass != Pass::Forward || decoded.operation.phase == Phase::Backward;
+    let direction = |name: &str| format!("{name}{}", if backward { ", backward" } else { "" });
+    match (primitive, op.name.form) {
+        (Primitive::Rows { kind: RowsKind::Softmax, .. }, _) => direction("softmax"),
+        (Primitive::Rows { kind: RowsKind::Normalisation, .. }, _) => direction("layer norm"),
+        (_, Form::Normalisation(form)) => {
+            let name = if form == NormalisationForm::Group { "group norm" } else { "batch norm" };
+            let evaluated = form == NormalisationForm::ChannelWithStatistics
+                || decoded.operation.attributes.get("training") == Some(&Attribute::Bool(false));
+            if evaluated && !backward { format!("{name}, evaluation") } else { direction(name) }
+        }
+        (_, Form::Convolution { .. } | Form::Product(_) | Form::Recurrent { .. }) => "gates".to_owned(),
+        _ if is_cast(&decoded.operation.name) => "cast".to_owned(),
+        _ => OperatorKind::of_operation(decoded.operation)
+            .map_or_else(|| "other".to_owned(), |kind| kind.name().replace("-backward", ", backward")),
+    }
+}
