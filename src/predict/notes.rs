@@ -41,10 +41,11 @@ pub(super) fn of_models(
     let (mut notes, gpu) = (Vec::new(), rates.gpu);
     let is_learned = |share: &MethodShare| matches!(share.method, Method::Learned | Method::LearnedRatio);
     let Some(models) = models.filter(|_| shares.iter().any(is_learned)) else { return notes };
-    if shares.iter().any(|share| share.method == Method::Learned) && base.is_none_or(|base| base.deviation != 1.0) {
+    let factor = models.step_factor(gpu, mode);
+    let is_step = shares.iter().any(|share| share.method == Method::Learned);
+    if is_step && (factor - 1.0).abs() > 0.005 && base.is_none_or(|base| base.deviation != 1.0) {
         notes.push(format!(
-            "steps take {:.2} times the sum of their operators by the models{}",
-            models.step_factor(gpu, mode),
+            "steps take {factor:.2} times the sum of their operators by the models{}",
             if models.steps(gpu).boards.contains_key(gpu.slug.as_str()) { ", as measured on this GPU" } else { "" }
         ));
     }
