@@ -24,7 +24,7 @@ use super::rate::{Rates, STEP_LAUNCH_US};
 use crate::catalog::{GpuSpec, Vendor};
 use crate::op::Arithmetic;
 use crate::profile::{DType, Precision};
-use crate::units::Micros;
+use crate::units::{BytesPerSecond, Micros};
 
 /// Terms of arithmetic or of traffic by name: natural logarithms of factors of time.
 pub type Factors = BTreeMap<String, f64>;
@@ -149,6 +149,12 @@ impl Efficiency {
             precision,
             compute: sum(&self.compute),
             memory: sum(&self.memory),
+            // The terms of a GPU with measured steps are relative to the rules, as those were fitted.
+            bandwidth: if self.steps.boards.contains_key(rates.gpu.slug.as_str()) {
+                rates.trained_streaming.value
+            } else {
+                rates.streaming.value
+            },
             is_far: rates.gpu.vendor != Vendor::Nvidia,
         }
     }
@@ -189,6 +195,7 @@ pub struct Board<'a> {
     pub precision: Option<Precision>,
     compute: f64,
     memory: f64,
+    bandwidth: BytesPerSecond,
     is_far: bool,
 }
 
@@ -231,7 +238,7 @@ impl Sides {
             Units::Matrix => rates.product(dtype, board.precision, true).sustained,
             Units::Vector => rates.arithmetic(Arithmetic::Vector, dtype, board.precision).0,
         };
-        Self { compute_us: flops / rate.get() * 1e6, memory_us: bytes / rates.streaming.value.get() * 1e6 }
+        Self { compute_us: flops / rate.get() * 1e6, memory_us: bytes / board.bandwidth.get() * 1e6 }
     }
 
     /// The launch, and the larger of both as far as the smaller hides behind it.
@@ -312,6 +319,22 @@ mod tests {
         assert!(!slower.is_far);
         // AMD's GPUs were never among the steps.
         assert!(time(&learned, &product, &spec("mi300x")).is_far);
+    }
+
+    /// What was learned of a GPU is relative to the rules; a calibration serves the others.
+    #[test]
+    fn a_calibrated_bandwidth_serves_gpus_without_steps() {
+        let (v100, relu) = (spec("v100-sxm2-16gb"), operation("relu", "forward", "[[4096, 40960]]", ""));
+        let mut rates = Rates::new(&v100);
+        rates.streaming.value = rates.trained_streaming.value * 0.5;
+        let decoded = [Decoded::new(0, &relu, Some(Precision::AmpFp16))];
+        let time = |model: &Efficiency| {
+            model.columns(&decoded, Some(Precision::AmpFp16)).on(&rates)[0].unwrap().time.get() - STEP_LAUNCH_US
+        };
+        let unseen = model(&[], &[("elementwise", 0.0)]);
+        let mut seen = unseen.clone();
+        seen.steps.boards.insert(v100.slug.to_string(), 1.0);
+        assert!((time(&unseen) / time(&seen) - 2.0).abs() < 1e-9);
     }
 
     #[test]
