@@ -16,10 +16,14 @@ pub enum OperatorKind {
     Normalisation,
     /// Its gradient.
     NormalisationBackward,
-    /// Windows over pixels with next to no arithmetic: pooling and depthwise convolution.
+    /// Windows over pixels with next to no arithmetic: pooling.
     Window,
     /// Its gradient.
     WindowBackward,
+    /// Convolutions of one channel each.
+    Depthwise,
+    /// Their gradients, by input and by weight.
+    DepthwiseBackward,
     /// Matrix products, forward and backward; recurrent cells and attention by libraries.
     MatrixProduct,
     /// Element by element: activations, sums, bias, dropout.
@@ -42,13 +46,15 @@ pub enum OperatorKind {
 
 impl OperatorKind {
     /// All kinds, in the order of a step.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Convolution,
         Self::ConvolutionBackward,
         Self::Normalisation,
         Self::NormalisationBackward,
         Self::Window,
         Self::WindowBackward,
+        Self::Depthwise,
+        Self::DepthwiseBackward,
         Self::MatrixProduct,
         Self::Elementwise,
         Self::ElementwiseBackward,
@@ -69,6 +75,8 @@ impl OperatorKind {
             Self::NormalisationBackward => "normalisation-backward",
             Self::Window => "window",
             Self::WindowBackward => "window-backward",
+            Self::Depthwise => "depthwise",
+            Self::DepthwiseBackward => "depthwise-backward",
             Self::MatrixProduct => "matrix-product",
             Self::Elementwise => "elementwise",
             Self::ElementwiseBackward => "elementwise-backward",
@@ -96,7 +104,7 @@ impl OperatorKind {
             (Form::Communication, _) => None,
             (_, Phase::Optimizer) => Some(Self::Optimizer),
             (_, Phase::Copy) => Some(Self::Transfer),
-            (Form::Convolution { .. }, _) if op.is_depthwise() => either(Self::Window, Self::WindowBackward),
+            (Form::Convolution { .. }, _) if op.is_depthwise() => either(Self::Depthwise, Self::DepthwiseBackward),
             (Form::Convolution { .. }, _) => either(Self::Convolution, Self::ConvolutionBackward),
             (Form::Normalisation(_), _) => either(Self::Normalisation, Self::NormalisationBackward),
             (Form::Pooling, _) => either(Self::Window, Self::WindowBackward),
@@ -132,7 +140,7 @@ mod tests {
         assert_eq!(kind("aten::cudnn_convolution", "forward", dense), Some(OperatorKind::Convolution));
         assert_eq!(kind("aten::convolution_backward", "backward", dense), Some(OperatorKind::ConvolutionBackward));
         let depthwise = "[[8, 64, 56, 56], [64, 1, 3, 3]]";
-        assert_eq!(kind("aten::cudnn_convolution", "forward", depthwise), Some(OperatorKind::Window));
+        assert_eq!(kind("aten::cudnn_convolution", "forward", depthwise), Some(OperatorKind::Depthwise));
         // One channel in, as in a first layer on grey pictures, is an ordinary convolution.
         let grey = "[[8, 1, 28, 28], [32, 1, 5, 5]]";
         assert_eq!(kind("aten::cudnn_convolution", "forward", grey), Some(OperatorKind::Convolution));

@@ -146,6 +146,13 @@ pub(super) fn predict_within(
     let mut notes = vec![format!("black box: fitted on {}", model.trained_on())];
     notes.extend(anchor_slug.filter(|slug| *slug != totals.gpu).map(|slug| alike(&totals.gpu, &slug)));
     notes.extend(anatomy.notes());
+    notes.extend(anchor.unseen(&anatomy).iter().map(|(kind, share)| {
+        format!(
+            "{} takes {:.0} % of the device time, and the black-box model was fitted on no step that has it: taken between the ratio of arithmetic and that of bandwidths",
+            kind.name(),
+            share * 100.0
+        )
+    }));
     Ok(Predictions { workload: workload(totals), origin: Some(origin(&totals.gpu)), predictions, notes })
 }
 

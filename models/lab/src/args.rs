@@ -192,6 +192,9 @@ pub struct BlackBoxArgs {
     /// Also leave out whole families of networks (as the VGGs).
     #[arg(long)]
     pub families: bool,
+    /// Also leave out kinds of operators (as normalisation).
+    #[arg(long)]
+    pub kinds: bool,
     /// Also fit and evaluate PROFET's predictor as published: least squares, forest, network and
     /// their median (minutes).
     #[arg(long)]

@@ -2,7 +2,7 @@
 
 Each case (a network, batch, picture or length, mode, precision) becomes one op list,
 OUT/CASE.json.gz, by the same code as `habitat-tui trace-shapes`. Cases that are there already
-are kept, so that an interrupted run goes on. In the end OUT/steps.jsonl.zst has a line for each
+are kept, so that an interrupted run goes on; --kept takes those of a finished file over. In the end OUT/steps.jsonl.zst has a line for each
 case, its operators and the times measured, which `habitat-lab` reads.
 Needs PyTorch, timm, torchvision, transformers and zstandard, no GPU and no download.
 """
@@ -54,10 +54,7 @@ def child(case, out):
         published, found = case.get("parameters"), traced["info"]["params"]
         if published and abs(found / published - 1) > SAME_PARAMETERS:
             raise ValueError("%.2f million parameters, published are %.2f" % (found / 1e6, published / 1e6))
-        part = out / (case["case"] + ".part")
-        with gzip.GzipFile(part, "wb", mtime=0) as file:
-            file.write(json.dumps(traced, separators=(",", ":")).encode())
-        os.replace(part, out / (case["case"] + ".json.gz"))
+        write(out, case["case"], traced)
         code = 0
     except BaseException as error:
         print("%s: %s: %s" % (case["case"], type(error).__name__, str(error).split("\n")[0][:200]), file=sys.stderr)
@@ -82,6 +79,23 @@ def trace_all(cases, out, jobs):
     while running:
         os.wait()
         running -= 1
+
+
+def write(out, case, traced):
+    part = out / (case + ".part")
+    with gzip.GzipFile(part, "wb", mtime=0) as file:
+        file.write(json.dumps(traced, separators=(",", ":")).encode())
+    os.replace(part, out / (case + ".json.gz"))
+
+
+def unpack(path, out):
+    """The op lists of a file that `pack` wrote."""
+    import zstandard
+
+    text = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj().decompress(path.read_bytes())
+    for line in map(json.loads, text.splitlines()):
+        if not (out / (line["case"] + ".json.gz")).exists():
+            write(out, line["case"], line["operators"])
 
 
 def pack(cases, out):
@@ -114,6 +128,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with timm/ and modern/")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="cases whose name has this text")
     args = parser.parse_args()
@@ -127,6 +142,8 @@ def main():
         cases += timm_tables.cases(path.name, rows(path))
     cases += published.cases(rows(args.data / "modern" / "steps.csv.gz"))
     cases = [case for case in cases if args.only in case["case"]]
+    if args.kept:
+        unpack(args.kept, args.out)
     trace_all(cases, args.out, args.jobs)
     pack(cases, args.out)
 

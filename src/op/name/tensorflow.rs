@@ -18,11 +18,16 @@ const TYPES: &[(OperatorKind, &[&str])] = &[
         "FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3", "LRNGrad",
     ]),
     (OperatorKind::Window, &[
-        "MaxPool", "MaxPoolV2", "AvgPool", "DepthwiseConv2dNative", "_FusedDepthwiseConv2dNative",
+        "MaxPool", "MaxPoolV2", "AvgPool",
     ]),
     (OperatorKind::WindowBackward, &[
-        "MaxPoolGrad", "MaxPoolGradV2", "AvgPoolGrad", "DepthwiseConv2dNativeBackpropInput",
-        "DepthwiseConv2dNativeBackpropFilter",
+        "MaxPoolGrad", "MaxPoolGradV2", "AvgPoolGrad",
+    ]),
+    (OperatorKind::Depthwise, &[
+        "DepthwiseConv2dNative", "_FusedDepthwiseConv2dNative",
+    ]),
+    (OperatorKind::DepthwiseBackward, &[
+        "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter",
     ]),
     (OperatorKind::MatrixProduct, &[
         "MatMul", "_FusedMatMul", "BatchMatMul", "BatchMatMulV2", "Einsum", "CudnnRNN", "CudnnRNNV3",
@@ -68,7 +73,9 @@ pub fn kind(op: &str) -> OperatorKind {
     let either = |forward, back| if backward { back } else { forward };
     if op.starts_with("ResourceApply") || op.starts_with("ResourceSparseApply") || op.starts_with("Apply") {
         OperatorKind::Optimizer
-    } else if op.contains("Depthwise") || op.contains("Pool") {
+    } else if op.contains("Depthwise") {
+        either(OperatorKind::Depthwise, OperatorKind::DepthwiseBackward)
+    } else if op.contains("Pool") {
         either(OperatorKind::Window, OperatorKind::WindowBackward)
     } else if op.contains("Conv") {
         either(OperatorKind::Convolution, OperatorKind::ConvolutionBackward)
@@ -97,7 +104,7 @@ mod tests {
             ("Conv2D", OperatorKind::Convolution),
             ("_FusedConv2D", OperatorKind::Convolution),
             ("Conv2DBackpropFilter", OperatorKind::ConvolutionBackward),
-            ("DepthwiseConv2dNativeBackpropFilter", OperatorKind::WindowBackward),
+            ("DepthwiseConv2dNativeBackpropFilter", OperatorKind::DepthwiseBackward),
             ("FusedBatchNormGradV3", OperatorKind::NormalisationBackward),
             ("ResourceApplyGradientDescent", OperatorKind::Optimizer),
             ("ResourceApplyAdam", OperatorKind::Optimizer),

@@ -63,6 +63,12 @@ impl Anatomy {
         self.step
     }
 
+    /// Shares of the device time by kind.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = f64> {
+        let device: f64 = self.kinds.iter().sum();
+        self.kinds.iter().map(move |time| time / device)
+    }
+
     /// Columns of the mean: device time by kind, waiting, recorded idle time, a millisecond.
     pub(crate) fn columns(&self) -> Vec<f64> {
         self.kinds.iter().copied().chain([self.waits, self.idle, 1e3]).collect()
@@ -73,9 +79,8 @@ impl Anatomy {
     /// the step (in ms), the batch size, the busy share and the idle share.
     pub(crate) fn coordinates(&self) -> Vec<f64> {
         let device: f64 = self.kinds.iter().sum();
-        self.kinds
-            .iter()
-            .map(|time| 2.0 * (time / device).sqrt())
+        self.shares()
+            .map(|share| 2.0 * share.sqrt())
             .chain([(self.step / 1e3).ln(), self.batch.ln(), (device / self.step).ln(), (self.idle / self.step).ln()])
             .collect()
     }
@@ -133,9 +138,9 @@ mod tests {
     #[test]
     fn coordinates_by_hand() {
         let at = anatomy(500.0, Some(100.0), &TWO).coordinates();
-        assert_eq!(at.len(), 19);
+        assert_eq!(at.len(), 21);
         assert!((at[0] - 2.0 * 0.75_f64.sqrt()).abs() < 1e-12 && (at[2] - 1.0).abs() < 1e-12);
         let tail = [0.5_f64.ln(), 32.0_f64.ln(), 0.8_f64.ln(), 0.2_f64.ln()];
-        assert!(at[15..].iter().zip(tail).all(|(a, b)| (a - b).abs() < 1e-12), "{at:?}");
+        assert!(at[17..].iter().zip(tail).all(|(a, b)| (a - b).abs() < 1e-12), "{at:?}");
     }
 }

@@ -25,6 +25,8 @@ pub(crate) const COLUMNS: usize = OperatorKind::ALL.len() + 3;
 const COORDINATES: usize = OperatorKind::ALL.len() + 4;
 /// A mean below this share of the anchor's step is raised to it.
 const FLOOR: f64 = 1e-3;
+/// Share of the device time below which a kind of operators does not matter.
+const TRIFLE: f64 = 0.02;
 /// Part of a range's width that is there however near the fitted steps are.
 const NEAR: f64 = 0.1;
 
@@ -153,6 +155,15 @@ impl Anchor {
     /// The factors by which the mean scales each column, by target.
     pub fn factors(&self) -> impl Iterator<Item = (&GpuSlug, &[f64])> {
         self.targets.iter().map(|target| (&target.gpu, target.factors.as_slice()))
+    }
+
+    /// Kinds that take more than [`TRIFLE`] of the device time and that no fitted step has, with
+    /// their shares: their factors are from data sheets alone.
+    pub fn unseen(&self, anatomy: &Anatomy) -> Vec<(OperatorKind, f64)> {
+        let is_seen = |column: usize| self.places.iter().any(|place| place.get(column).is_some_and(|x| *x > 0.0));
+        let shares = OperatorKind::ALL.into_iter().zip(anatomy.shares()).enumerate();
+        let unseen = shares.filter(|(column, (_, share))| *share > TRIFLE && !is_seen(*column));
+        unseen.map(|(_, of)| of).collect()
     }
 
     /// The model ready to predict.
@@ -358,7 +369,7 @@ mod tests {
     /// one place that is known.
     fn model() -> BlackBoxModel {
         let mut factors = vec![0.0; COLUMNS];
-        (factors[0], factors[2], factors[15]) = (0.5, 1.0 / 3.0, 1.0);
+        (factors[0], factors[2], factors[17]) = (0.5, 1.0 / 3.0, 1.0);
         let target = Target {
             gpu: slug("v100-sxm2-16gb"),
             factors,
@@ -392,6 +403,11 @@ mod tests {
         assert!((far.time.range.mid.get() - 40_000_100.0).abs() < 1.0 && far.unfamiliar > 0.999, "{far:?}");
         assert!((far.time.range.high.get() / far.time.range.mid.get() - (0.33_f64).exp()).abs() < 1e-3);
         assert_eq!(fitted.predict(&Anatomy::of(&totals(1.0, 1.0)), &slug("k80")), None);
+        let micros = |value: f64| Micros::new(value).unwrap();
+        let kinds = [(OperatorKind::Convolution, micros(300.0)), (OperatorKind::Depthwise, micros(100.0))];
+        let depthwise = OperatorTotals::new(slug("t4"), micros(400.0), 32, None, kinds.into()).unwrap();
+        assert_eq!(anchor.unseen(&Anatomy::of(&depthwise)), [(OperatorKind::Depthwise, 0.25)]);
+        assert_eq!(anchor.unseen(&Anatomy::of(&totals(600.0, 300.0))), []);
     }
 
     #[test]

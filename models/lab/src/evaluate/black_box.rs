@@ -37,6 +37,9 @@ pub(super) fn within(
         let family = |network: &str| network_family(network).to_owned();
         evaluations.push(left_out(rows, "family", &family, args, catalog)?);
     }
+    if args.kinds {
+        evaluations.push(without_kinds(rows, catalog)?);
+    }
     if habitat_tui::store::operator_tables::find(dir, "latencies").is_some() {
         evaluations.push(interpolated(dir)?);
     }
@@ -73,6 +76,23 @@ fn left_out(
         chosen.join(", ")
     )];
     Ok(groups.evaluation(protocol, notes))
+}
+
+/// Kinds of operators left out one after the other.
+fn without_kinds(rows: &[Recorded], catalog: &Catalog) -> Result<Evaluation, CliError> {
+    let mut groups = Groups::default();
+    for (kind, evaluated) in black_box::kinds_left_out(rows, catalog).map_err(CliError::other)? {
+        for Evaluated { row, target, predicted: [low, mid, high], measured } in evaluated {
+            let predicted = Predicted { mid, range: Some([low, high]) };
+            let anchor = &row.totals.gpu;
+            let label = || format!("{}, {anchor} → {target}", row.label());
+            for group in ["all".to_owned(), format!("without {kind}"), format!("from {anchor}")] {
+                groups.add(&group, OURS, predicted, measured, &label);
+            }
+        }
+    }
+    let protocol = "black box, leave one kind of operator out: fitted on the networks in which it takes under 3 % of the device time, these operators taken out, and evaluated on the others; absolute relative errors of the step on another GPU, every row and ordered pair pooled";
+    Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
 }
 
 /// Fitted on one folder, evaluated on another.

@@ -1,10 +1,10 @@
 //! The black-box model on networks that it was not fitted on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::learn::blackbox::{BlackBoxFitError, fit};
-use habitat_tui::predict::blackbox::{Anatomy, BlackBoxModel, Recorded, Settings};
+use habitat_tui::predict::blackbox::{Anatomy, BlackBoxModel, OperatorKind, Recorded, Settings};
 use habitat_tui::units::{GpuSlug, Micros};
 
 /// A row with what was predicted of it on one GPU.
@@ -58,4 +58,53 @@ pub fn cross_validate<'a>(
         on_group(&name, model.settings());
     }
     Ok(evaluated)
+}
+
+/// Kinds of operators that networks do without, each with its gradient.
+const KINDS: [&[OperatorKind]; 5] = [
+    &[OperatorKind::Normalisation, OperatorKind::NormalisationBackward],
+    &[OperatorKind::Window, OperatorKind::WindowBackward],
+    &[OperatorKind::MatrixProduct],
+    &[OperatorKind::Optimizer],
+    &[OperatorKind::Transfer],
+];
+/// A network has a kind that takes this share of its device time, and has none below.
+const HAS: f64 = 0.03;
+
+/// Leaves out every kind of operators in turn: fits on the networks that hardly have it, its
+/// times taken out of them, and predicts the networks that have it. Kinds with fewer than four
+/// networks to fit on are passed over.
+///
+/// # Errors
+/// As [`fit`].
+pub fn kinds_left_out<'a>(
+    rows: &'a [Recorded],
+    catalog: &Catalog,
+) -> Result<Vec<(&'static str, Vec<Evaluated<'a>>)>, BlackBoxFitError> {
+    let mut found = Vec::new();
+    for kinds in KINDS {
+        let mut shares: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for row in rows {
+            let of: f64 = kinds.iter().filter_map(|kind| row.totals.kinds.get(kind)).map(|time| time.get()).sum();
+            let share = shares.entry(&row.network).or_default();
+            *share = (share.0 + of / row.totals.device_time().get(), share.1 + 1.0);
+        }
+        let has = |row: &Recorded| shares.get(&*row.network).is_some_and(|(sum, rows)| sum / rows >= HAS);
+        let fitted: Vec<Recorded> = rows
+            .iter()
+            .filter(|row| !has(row))
+            .map(|row| {
+                let mut row = row.clone();
+                row.totals.kinds.retain(|kind, _| !kinds.contains(kind));
+                row
+            })
+            .collect();
+        let networks: BTreeSet<&str> = fitted.iter().map(|row| &*row.network).collect();
+        let held: Vec<&Recorded> = rows.iter().filter(|row| has(row)).collect();
+        if let (Some(kind), false, 4..) = (kinds.first(), held.is_empty(), networks.len()) {
+            let model = fit(&fitted.iter().collect::<Vec<_>>(), catalog, "", Vec::new())?;
+            found.push((kind.name(), evaluate(&model, &held)));
+        }
+    }
+    Ok(found)
 }

@@ -59,7 +59,7 @@ fn text(data: &Path, model: &BlackBoxModel, rows: &[Recorded], catalog: &Catalog
          ## Errors\n",
         settings.ridge, settings.length, settings.noise
     )?;
-    let args = BlackBoxArgs { families: true, ..BlackBoxArgs::default() };
+    let args = BlackBoxArgs { families: true, kinds: true, ..BlackBoxArgs::default() };
     card::write_black_box(data, rows, &args, catalog, &mut text)?;
     writeln!(
         text,
