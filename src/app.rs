@@ -16,7 +16,7 @@ mod update;
 
 use std::sync::Arc;
 
-pub use engine::{Engine, SaveOutcome, Solved};
+pub use engine::{Chosen, Engine, SaveOutcome, Solved};
 use job::Job;
 use live::Live;
 use modal::Modal;
@@ -29,10 +29,10 @@ use screen::profile::ProfileState;
 use crate::action::Screen;
 use crate::catalog::Catalog;
 use crate::plan::{FrontierPoint, Goal, Plan};
+use crate::predict::Predictions;
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
 use crate::predict::origin::{Candidates, candidates};
-use crate::predict::{MethodChoice, Predictions};
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
 use crate::settings::keymap::Keymap;
@@ -127,8 +127,8 @@ pub struct App {
     pub comparison: Job<Comparison>,
     /// The step at other batch sizes on a GPU, for the dialog.
     pub sweep: Job<Sweep>,
-    /// The method chosen on screen, in place of the one asked for at the start.
-    pub method: Option<MethodChoice>,
+    /// The method and the host chosen on screen, in place of those asked for at the start.
+    pub chosen: Chosen,
     /// The plan.
     pub plan: Job<Plan>,
     /// The plans there would be without deadline and budget, from the fastest to the cheapest.
@@ -164,7 +164,7 @@ impl App {
             predictions: Job::default(),
             comparison: Job::default(),
             sweep: Job::default(),
-            method: None,
+            chosen: Chosen::default(),
             plan: Job::default(),
             frontier: Arc::default(),
             overview: OverviewState::new(&setup.profile),

@@ -34,7 +34,7 @@ pub use goal::{Amount, Assumptions, Confidence, Goal, Limits, Objective, Work};
 pub use answer::plan;
 pub use prepared::Prepared;
 
-use crate::predict::Warning;
+use crate::predict::{Host, Warning};
 use crate::pricing::{OfferId, Tier, Trust};
 use crate::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 
@@ -59,6 +59,8 @@ pub struct Plan {
     pub goal: Goal,
     /// How it was solved.
     pub solver: SolverReport,
+    /// Whether the device waits for the host in the steps, as in the predictions they rest on.
+    pub host: Host,
     /// What is to be shown with the times and costs, as with the predictions they rest on.
     pub warnings: Vec<Warning>,
     /// Fall-backs and assumptions the reader should know.

@@ -2,7 +2,7 @@
 //!
 //! Step = device time of the operations on the destination, less what overlaps as it did
 //! on the origin, plus the time in which the device waits for the host, which is taken
-//! over unchanged. Operations of a multi-GPU recording that communicate are left out, on
+//! over unchanged unless [`Host`] says otherwise. Operations of a multi-GPU recording that communicate are left out, on
 //! the GPU of the recording too: a time is of one GPU, [`scale`] adds the others.
 
 mod base;
@@ -52,6 +52,7 @@ pub use error::PredictError;
 pub use estimate::{
     Estimate, Fits, GpuFacts, MemoryFit, MethodShare, OperationPrediction, Prediction, Predictions, StepTime,
 };
+pub use host::Host;
 pub use method::{Method, MethodChoice};
 pub use options::Options;
 pub use origin::origin;

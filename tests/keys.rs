@@ -10,10 +10,10 @@ use habitat_tui::app::modal::Modal;
 use habitat_tui::app::screen::plan::{Lower, Pane};
 use habitat_tui::app::screen::predict;
 use habitat_tui::app::slider::Knob;
-use habitat_tui::app::{App, Effect, Msg, SaveOutcome, Target};
+use habitat_tui::app::{App, Chosen, Effect, Msg, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::plan::PlanStatus;
-use habitat_tui::predict::{Fits, MethodChoice};
+use habitat_tui::predict::{Fits, Host, MethodChoice};
 use habitat_tui::pricing::Tier;
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::store::bundled;
@@ -247,15 +247,35 @@ fn a_method_is_chosen_for_all_gpus() {
     // j and k move; what is chosen is predicted with.
     let mut app = after("3 w j j j");
     let chosen = effects(&mut app, "enter");
-    assert_eq!(app.method, Some(MethodChoice::Roofline));
-    assert!(matches!(chosen[..], [Effect::Predict { method: Some(MethodChoice::Roofline), .. }]), "{chosen:?}");
+    assert_eq!(app.chosen.method, Some(MethodChoice::Roofline));
+    assert!(matches!(&chosen[..], [Effect::Predict { chosen, .. }] if *chosen == app.chosen), "{chosen:?}");
     // A method without an answer is not.
     let refused = after("3 w j enter");
-    assert_eq!(refused.method, None);
+    assert_eq!(refused.chosen.method, None);
     assert!(matches!(refused.modal, Some(Modal::Methods { selected: 1, .. })));
     assert!(refused.message.unwrap().1.contains("no learned models were given"));
     // Elsewhere there is nothing to compare.
     assert_eq!(after("2 w").modal, None);
+}
+
+#[test]
+fn the_host_is_waited_for_or_keeps_up_on_every_screen() {
+    let app = after("3 W");
+    assert_eq!((app.chosen.host, app.predictions.value().unwrap().host), (Some(Host::KeepsUp), Host::KeepsUp));
+    assert_eq!(app.plan.value().unwrap().host, Host::KeepsUp);
+    assert_eq!(after("3 W B").sweep.value().unwrap().host, Host::KeepsUp);
+    assert_eq!(after("3 W w").comparison.value().unwrap().host, Host::KeepsUp);
+    assert_eq!(after("3 W W").predictions.value().unwrap().host, Host::AsRecorded);
+    // What was asked for at the start is turned off by the same key.
+    let mut launch = launch();
+    let from_start = launch.engine.predict.clone();
+    launch.engine.predict = Arc::new(move |profile, chosen| {
+        from_start(profile, Chosen { host: chosen.host.or(Some(Host::KeepsUp)), ..chosen })
+    });
+    let (app, _) = render(&launch, &keys("3 W"), (80, 24));
+    assert_eq!(app.predictions.value().unwrap().host, Host::AsRecorded);
+    // The list of GPUs has it, the plan has not.
+    assert_eq!(after("4 W").chosen.host, None);
 }
 
 #[test]

@@ -155,43 +155,6 @@ fn without_shapes_the_range_holds_both_ratios() {
     assert_eq!(followed.step.as_estimate().method, Method::WaveScaling);
 }
 
-/// 92 of 920 ms on the device: the host may be as slow on another GPU, or wait for nothing.
-#[test]
-fn the_range_of_a_step_bound_by_the_host_reaches_from_the_device_to_the_recorded_step() {
-    let step = r#"{"duration_us": 920000, "device_busy_us": 92000}"#;
-    let recorded = profile("v100-sxm2-16gb", step, PRODUCT);
-    let h100 = on(&recorded, "h100-sxm5-80gb");
-    let [low, mid, high] = ends(&h100);
-    assert!(low < 92.0 && mid > 828.0 && high >= 920.0, "{low}–{mid}–{high}");
-    assert_eq!(kinds(&h100), [WarningKind::HostBound]);
-    let v100 = on(&recorded, "v100-sxm2-16gb");
-    assert_eq!((ends(&v100), kinds(&v100)), ([920.0; 3], vec![WarningKind::HostBound]));
-    // A GPU so slow that the host waits for it.
-    let busy = profile("b200", step, PRODUCT);
-    let t4 = on(&busy, "t4");
-    assert!(kinds(&t4).is_empty() && t4.host_idle.get() > 0.0, "{:?}", ends(&t4));
-    let quick = profile("v100-sxm2-16gb", r#"{"duration_us": 93000, "device_busy_us": 92000}"#, PRODUCT);
-    assert!(kinds(&on(&quick, "h100-sxm5-80gb")).is_empty());
-}
-
-/// 10,000 additions of four numbers: no GPU takes a microsecond for one, no host launches
-/// one so soon.
-#[test]
-fn shapes_alone_of_many_small_operations_have_a_floor_by_their_number() {
-    let small =
-        r#"{"name": "aten::add", "phase": "forward", "count": 10000, "inputs": [[4], [4]], "dtype": "float32"}"#;
-    let mut shapes = profile("v100-sxm2-16gb", "{}", small);
-    shapes.origin = None;
-    let h100 = on(&shapes, "h100-sxm5-80gb");
-    let [low, mid, high] = ends(&h100);
-    assert!(low < 20.0 && (60.0..60.1).contains(&mid) && high == 500.0, "{low}–{mid}–{high}");
-    assert_eq!(kinds(&h100), [WarningKind::HostBound]);
-    assert!(h100.warnings[0].text.contains("10,000 operations") && h100.warnings[0].text.contains("floor"));
-    let mut large = profile("v100-sxm2-16gb", "{}", &PRODUCT.replace(r#", "device_time_us": 92000"#, ""));
-    large.origin = None;
-    assert!(kinds(&on(&large, "h100-sxm5-80gb")).is_empty());
-}
-
 #[test]
 fn a_measured_step_stands_for_itself_in_plans() {
     let recorded = profile(

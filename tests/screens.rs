@@ -169,6 +169,20 @@ fn warnings_stand_wherever_a_time_does() {
     assert!(picture(&launch, "3", (120, 40)).contains("whole sentences"));
 }
 
+/// The host is waited for as recorded, or taken to keep up, on all screens alike.
+#[test]
+fn every_screen_says_that_the_host_keeps_up() {
+    for size in [(50, 15), (80, 24), (120, 40)] {
+        for pressed in ["3 W", "3 W 1", "3 W enter", "3 W w", "3 W B", "3 W 4"] {
+            let drawn = picture(&launch(), pressed, size);
+            let is_said =
+                ["as if the host kept up", "the host is taken to keep up"].iter().any(|it| drawn.contains(it));
+            assert!(is_said, "{pressed} {size:?}\n{drawn}");
+        }
+        assert!(!picture(&launch(), "3 W W", size).contains("as if the host kept up"));
+    }
+}
+
 #[test]
 fn screenshots_are_whole_and_titled() {
     let svg = screenshot(&launch(), &keys("4"), (80, 24));

@@ -194,7 +194,7 @@ impl App {
                 self.modal = Some(Modal::Methods { gpu, selected });
             }
             Some(Compared { method, missing: None }) => {
-                self.method = Some(method);
+                self.chosen.method = Some(method);
                 self.tell(Tone::Good, format!("method {} everywhere", method.name()));
                 self.start_predict(effects);
             }

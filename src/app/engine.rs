@@ -9,17 +9,34 @@ use crate::app::msg::{Effect, Msg};
 use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
-use crate::predict::{MethodChoice, Predictions};
+use crate::predict::{Host, MethodChoice, Options, Predictions};
 use crate::profile::Profile;
 use crate::units::GpuSlug;
 
-/// Predicts every GPU of the catalog, by the method given in place of the one asked for at
-/// the start.
-pub type PredictFn = dyn Fn(&Profile, Option<MethodChoice>) -> Result<Predictions, String> + Send + Sync;
+/// What was chosen on screen in place of what was asked for at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Chosen {
+    /// The method.
+    pub method: Option<MethodChoice>,
+    /// The host.
+    pub host: Option<Host>,
+}
+
+impl Chosen {
+    /// What was asked for at the start, changed as chosen since.
+    #[must_use]
+    pub fn applied(self, asked: &Options) -> Options {
+        let (method, host) = (self.method.unwrap_or(asked.method), self.host.unwrap_or(asked.host));
+        Options { method, host, ..asked.clone() }
+    }
+}
+
+/// Predicts every GPU of the catalog.
+pub type PredictFn = dyn Fn(&Profile, Chosen) -> Result<Predictions, String> + Send + Sync;
 /// What every method says of one GPU.
-pub type CompareFn = dyn Fn(&Profile, &GpuSlug, Option<MethodChoice>) -> Result<Comparison, String> + Send + Sync;
+pub type CompareFn = dyn Fn(&Profile, &GpuSlug, Chosen) -> Result<Comparison, String> + Send + Sync;
 /// The step at other batch sizes on one GPU.
-pub type BatchesFn = dyn Fn(&Profile, &GpuSlug, Option<MethodChoice>) -> Result<Sweep, String> + Send + Sync;
+pub type BatchesFn = dyn Fn(&Profile, &GpuSlug, Chosen) -> Result<Sweep, String> + Send + Sync;
 /// Answers a goal.
 pub type PlanFn = dyn Fn(&Arc<Predictions>, &Goal) -> Result<Solved, String> + Send + Sync;
 /// Writes a plan as TOML text.
@@ -75,16 +92,16 @@ impl Engine {
     /// for the others, which are the terminal's. A panic is a failed computation.
     pub fn answer(&self, effect: &Effect) -> Option<Msg> {
         Some(match effect {
-            Effect::Predict { generation, profile, method } => {
-                let result = guarded(|| (self.predict)(profile, *method)).map(Arc::new);
+            Effect::Predict { generation, profile, chosen } => {
+                let result = guarded(|| (self.predict)(profile, *chosen)).map(Arc::new);
                 Msg::Predicted { generation: *generation, result }
             }
-            Effect::Compare { generation, profile, gpu, method } => {
-                let result = guarded(|| (self.compare)(profile, gpu, *method)).map(Arc::new);
+            Effect::Compare { generation, profile, gpu, chosen } => {
+                let result = guarded(|| (self.compare)(profile, gpu, *chosen)).map(Arc::new);
                 Msg::Compared { generation: *generation, result }
             }
-            Effect::Batches { generation, profile, gpu, method } => {
-                let result = guarded(|| (self.batches)(profile, gpu, *method)).map(Arc::new);
+            Effect::Batches { generation, profile, gpu, chosen } => {
+                let result = guarded(|| (self.batches)(profile, gpu, *chosen)).map(Arc::new);
                 Msg::Swept { generation: *generation, result }
             }
             Effect::Solve { generation, predictions, goal } => {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::action::{Action, Screen};
-use crate::app::engine::{SaveOutcome, Solved};
+use crate::app::engine::{Chosen, SaveOutcome, Solved};
 use crate::app::slider::Knob;
 use crate::live;
 use crate::plan::{Goal, Plan};
+use crate::predict::Predictions;
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
-use crate::predict::{MethodChoice, Predictions};
 use crate::profile::Profile;
 use crate::settings::keymap::Key;
 use crate::units::GpuSlug;
@@ -97,8 +97,8 @@ pub enum Effect {
         generation: u64,
         /// The profile.
         profile: Arc<Profile>,
-        /// The method chosen on screen, if any.
-        method: Option<MethodChoice>,
+        /// What was chosen on screen.
+        chosen: Chosen,
     },
     /// Compare the methods on one GPU, and answer with [`Msg::Compared`].
     Compare {
@@ -108,8 +108,8 @@ pub enum Effect {
         profile: Arc<Profile>,
         /// The GPU.
         gpu: GpuSlug,
-        /// The method chosen on screen, if any.
-        method: Option<MethodChoice>,
+        /// What was chosen on screen.
+        chosen: Chosen,
     },
     /// Predict other batch sizes on one GPU, and answer with [`Msg::Swept`].
     Batches {
@@ -119,8 +119,8 @@ pub enum Effect {
         profile: Arc<Profile>,
         /// The GPU.
         gpu: GpuSlug,
-        /// The method chosen on screen, if any.
-        method: Option<MethodChoice>,
+        /// What was chosen on screen.
+        chosen: Chosen,
     },
     /// Plan, and answer with [`Msg::Planned`].
     Solve {

@@ -66,7 +66,7 @@ impl App {
             return;
         }
         let generation = self.predictions.start();
-        effects.push(Effect::Predict { generation, profile: self.setup.profile.clone(), method: self.method });
+        effects.push(Effect::Predict { generation, profile: self.setup.profile.clone(), chosen: self.chosen });
     }
 
     pub(super) fn start_plan(&mut self, effects: &mut Vec<Effect>) {

@@ -47,6 +47,7 @@ pub(super) fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths
         ignore_origin: input.recorded.ignore_origin,
         origin: gpu::maybe(catalog, "--origin", input.recorded.origin.as_ref())?,
         method: input.method,
+        host: input.host,
         wave_form: input.waves,
         models: Some(Arc::new(models(&input.models, catalog, paths)?)),
         precision: input.precision,

@@ -15,7 +15,7 @@ use super::options::{kernel_wise, settings, weights_folder};
 use super::output::print_json;
 use crate::catalog::{Catalog, GpuSpec, Layer};
 use crate::predict::kernelwise::{Across, KernelWise, Level};
-use crate::predict::{MethodChoice, Options, predict};
+use crate::predict::{Host, MethodChoice, Options, predict};
 use crate::profile::Profile;
 use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
@@ -74,6 +74,8 @@ struct SweepJson<'a> {
     workload: &'a str,
     gpu: String,
     real_bandwidth_gbps: f64,
+    /// The host assumed for the roofline; the linear models are of the GPU alone.
+    host: &'static str,
     /// Share of the step in layers that have a line.
     answered_share: f64,
     knees: &'a [Knee],
@@ -101,7 +103,7 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
                 .to_owned(),
         ));
     }
-    let sweep = Sweep { profile: &loaded.profile, label: &loaded.label, gpu, model: &model };
+    let sweep = Sweep { profile: &loaded.profile, label: &loaded.label, gpu, model: &model, host: args.host };
     let count = ((args.to - args.from) / args.by + 1e-9).floor() as u32;
     let points: Vec<Point> =
         (0..=count).map(|index| sweep.point(f64::from(index).mul_add(args.by, args.from))).collect::<Result<_, _>>()?;
@@ -118,6 +120,7 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
             workload: &loaded.profile.workload.name,
             gpu: gpu.slug.to_string(),
             real_bandwidth_gbps: real,
+            host: args.host.name(),
             answered_share: answered,
             knees: &knees,
             points: &points,
@@ -134,10 +137,18 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
         format::percent(FLAT),
         format::percent(LEAST_GAIN)
     )?;
+    writeln!(out, "{}", host_words(args.host))?;
     if answered < 0.995 {
         writeln!(out, "{} of the step is in layers without a linear model: roofline", format::percent(1.0 - answered))?;
     }
     Ok(0)
+}
+
+const fn host_words(host: Host) -> &'static str {
+    match host {
+        Host::AsRecorded => "the linear models are of the GPU alone; the roofline counts the host's launches too",
+        Host::KeepsUp => "the GPU never waits for the host in any of these times",
+    }
 }
 
 struct Sweep<'a> {
@@ -145,6 +156,7 @@ struct Sweep<'a> {
     label: &'a str,
     gpu: &'a GpuSpec,
     model: &'a KernelWise,
+    host: Host,
 }
 
 impl Sweep<'_> {
@@ -176,6 +188,7 @@ impl Sweep<'_> {
             targets: vec![version.slug.clone()],
             ignore_origin: true,
             method: MethodChoice::Roofline,
+            host: self.host,
             ..Options::default()
         };
         let answer = predict(self.profile, &Catalog::new(vec![version]), &options).at(self.label)?;

@@ -113,6 +113,7 @@ impl Prepared {
             work: self.work,
             goal,
             solver: SolverReport { name: name.to_owned(), configurations: self.problem().choices.len(), gap: None },
+            host: self.host,
             warnings: Vec::new(),
             notes: Vec::new(),
         }

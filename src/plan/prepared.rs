@@ -6,7 +6,7 @@ use super::problem::{Choice, Limit, Problem};
 use super::search::{Found, best};
 use super::spot::Ladder;
 use super::{Amount, Confidence, Goal, Objective, Part, PlanError};
-use crate::predict::Predictions;
+use crate::predict::{Host, Predictions};
 use crate::pricing::{PriceBook, Tier};
 use crate::text::duration;
 use crate::units::{Hours, Usd};
@@ -17,6 +17,8 @@ use crate::units::{Hours, Usd};
 pub struct Prepared {
     pub(super) goal: Goal,
     pub(super) work: Amount,
+    /// As in the predictions.
+    pub(super) host: Host,
     pub(super) configurations: Vec<Configuration>,
     pub(super) excluded: Vec<Excluded>,
     /// Every configuration with all the work, in their order; one part.
@@ -52,7 +54,8 @@ impl Prepared {
             }
             mixed = mixed.only(&mixed.undominated());
         }
-        Ok(Self { goal: goal.clone(), work, configurations, excluded, singles, mixed })
+        let host = predictions.host;
+        Ok(Self { goal: goal.clone(), work, host, configurations, excluded, singles, mixed })
     }
 
     /// Choices of the model after dominated ones are left out.

@@ -4,6 +4,7 @@
 use super::communication::{Communication, Doubt};
 use super::decoded::Decoded;
 use super::estimate::OperationPrediction;
+use super::host::Host;
 use super::learned::Answering;
 use super::route::Route;
 use super::shares::{device_time, shares};
@@ -19,8 +20,10 @@ pub(super) struct Base {
     /// Where operators were measured apart: by how much the origin's step deviates from what
     /// the models say of it, as far as a destination shares that. 1 otherwise.
     pub(super) deviation: f64,
-    /// The device waits for the host.
+    /// The device waits for the host, as far as that is counted.
     pub(super) host_idle: Micros,
+    /// The same in the recorded step, as far as it is not to be counted.
+    pub(super) left_out: Micros,
     /// How far the step without its communication may be off, where it had any.
     pub(super) doubt: Option<Doubt>,
     /// What is to be shown with every time that starts from this step.
@@ -34,11 +37,12 @@ impl Base {
         route: &Route<'_>,
         decoded: &[Decoded<'_>],
         models: Option<Answering<'_>>,
+        host: Host,
     ) -> Self {
         let communication = Communication::of(decoded, profile.workload.mode);
         // What the models say of a step on one GPU is not to be compared with one that communicates.
         if communication.is_none()
-            && let Some(base) = models.and_then(|models| Self::by_models(profile, route, decoded, models))
+            && let Some(base) = models.and_then(|models| Self::by_models(profile, route, decoded, models, host))
         {
             return base;
         }
@@ -72,7 +76,8 @@ impl Base {
         let busy = profile.step.as_ref().and_then(|step| step.device_busy).unwrap_or(sum + communicating);
         let busy = profile.measured_step().map_or(busy, |step| busy.min(step));
         let overlap = if sum.get() > 0.0 { (busy / sum).min(1.0) } else { 1.0 };
-        let host_idle = profile.measured_step().map_or(Micros::ZERO, |step| step.checked_sub(busy).unwrap_or_default());
+        let waiting = profile.measured_step().map_or(Micros::ZERO, |step| step.checked_sub(busy).unwrap_or_default());
+        let (host_idle, left_out) = host.split(waiting);
         let exposed =
             if communicating.get() > 0.0 { busy.checked_sub(sum * overlap).unwrap_or_default() } else { Micros::ZERO };
         let exposed = profile.measured_step().map(|_| exposed);
@@ -82,22 +87,20 @@ impl Base {
             notes
                 .push(format!("operations overlap on the origin: their sum counts {:.0} %, as there", overlap * 100.0));
         }
-        if host_idle.get() > 0.0
-            && let Some(step) = profile.measured_step()
-        {
-            notes.push(format!(
-                "GPU idle, waiting for the CPU: {:.2} ms of each step ({:.0} %); taken over unchanged on every GPU",
-                host_idle.as_millis(),
-                host_idle / step * 100.0
-            ));
-        }
-        Self { overlap, deviation: 1.0, host_idle, doubt, warnings, notes }
+        notes.extend(host.note(profile, waiting));
+        Self { overlap, deviation: 1.0, host_idle, left_out, doubt, warnings, notes }
     }
 
     /// Operators that were measured apart from the step (their sum differs from it by the
     /// launches and, where the GPU heats up, the clock) say less of a destination than
     /// the step itself: step over what the models say of it on the origin.
-    fn by_models(profile: &Profile, route: &Route<'_>, decoded: &[Decoded<'_>], models: Answering<'_>) -> Option<Self> {
+    fn by_models(
+        profile: &Profile,
+        route: &Route<'_>,
+        decoded: &[Decoded<'_>],
+        models: Answering<'_>,
+        host: Host,
+    ) -> Option<Self> {
         let (learned, step, origin) = (route.learned?, profile.measured_step()?, route.destination);
         if learned.here.is_some() || !route.choice.is_learned() {
             return None;
@@ -127,9 +130,10 @@ impl Base {
             overlap: 1.0,
             deviation,
             host_idle: Micros::ZERO,
+            left_out: Micros::ZERO,
             doubt: None,
             warnings: Vec::new(),
-            notes: vec![note],
+            notes: std::iter::once(note).chain(host.note(profile, Micros::ZERO)).collect(),
         })
     }
 }

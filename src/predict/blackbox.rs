@@ -34,6 +34,7 @@ use crate::profile::{Mode, Origin, Workload};
 use crate::units::{Bytes, GpuSlug, Micros};
 
 use super::estimate::{Estimate, GpuFacts, MethodShare, Prediction, Predictions, StepTime};
+use super::host::Host;
 use super::memory::MemoryNeed;
 use super::method::Method;
 use super::rate::Rates;
@@ -153,7 +154,8 @@ pub(super) fn predict_within(
             share * 100.0
         )
     }));
-    Ok(Predictions { workload: workload(totals), origin: Some(origin(&totals.gpu)), predictions, notes })
+    let (workload, origin) = (workload(totals), Some(origin(&totals.gpu)));
+    Ok(Predictions { workload, origin, host: Host::AsRecorded, predictions, notes })
 }
 
 /// The GPU itself, or one of `known` that differs from it in memory size alone: steps that fit

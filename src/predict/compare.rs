@@ -13,6 +13,7 @@ use super::choice::{gives_way, percent, validated_lines};
 use super::engine::Prepared;
 use super::error::PredictError;
 use super::estimate::{Estimate, GpuFacts, Prediction, StepTime};
+use super::host::Host;
 use super::method::{COVERED, MethodChoice};
 use super::options::Options;
 use super::origin::origin;
@@ -85,6 +86,8 @@ pub struct Comparison {
     pub workload: Workload,
     /// Where it was recorded.
     pub origin: Option<Origin>,
+    /// Whether the device waits for the host in the steps.
+    pub host: Host,
     /// The methods.
     pub methods: Vec<Compared>,
     /// One a GPU, in the order asked for.
@@ -170,7 +173,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         on.disagreement = disagreement(&methods, on);
     }
     let warnings = auto.warnings();
-    Ok(Comparison { workload: auto.workload, origin: auto.origin, methods, gpus, warnings })
+    Ok(Comparison { workload: auto.workload, origin: auto.origin, host: auto.host, methods, gpus, warnings })
 }
 
 /// The black-box model knows a few GPUs only, and refuses others: it is asked for all of its

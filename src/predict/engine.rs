@@ -7,6 +7,7 @@ use super::decoded::{Decoded, step_operations};
 use super::error::PredictError;
 use super::estimate::{Prediction, Predictions};
 use super::habitat::HabitatTimes;
+use super::host::Host;
 use super::learned::{LearnedTime, Models};
 use super::memory::MemoryNeed;
 use super::method::MethodChoice;
@@ -94,13 +95,21 @@ impl<'a> Prepared<'a> {
         let needs_base = fitted.is_none() || host_known || communication.is_some();
         let base = origin.filter(|_| needs_base).map(|origin| {
             let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
-            Base::new(profile, &route, decoded, answering)
+            Base::new(profile, &route, decoded, answering, options.host)
         });
         let unshaped = origin.and_then(|_| Unshaped::of(decoded));
-        let warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
+        let mut warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
+        warnings.extend(options.host.warning());
         let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
-        let context =
-            Context { profile, base: base.as_ref(), decoded, need: &need, models: answering, warnings: &warnings };
+        let context = Context {
+            profile,
+            base: base.as_ref(),
+            host: options.host,
+            decoded,
+            need: &need,
+            models: answering,
+            warnings: &warnings,
+        };
         let mut keeping: Vec<&GpuSpec> = Vec::new();
         let predictions: Vec<Prediction> = targets
             .iter()
@@ -129,13 +138,16 @@ impl<'a> Prepared<'a> {
             notes.splice(0..0, change.notes(decoded).into_iter().chain(change.kept_on(&keeping)));
             workload.precision = Some(change.to());
         }
-        Ok(Predictions { workload, origin: origin_facts, predictions, notes })
+        Ok(Predictions { workload, origin: origin_facts, host: options.host, predictions, notes })
     }
 }
 
 /// The recorded step by its totals alone, on the GPUs asked for, or on all that the black-box
 /// model reaches. Its framework is not the one the model was fitted on.
 fn by_totals(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
+    if options.host == Host::KeepsUp {
+        return Err(PredictError::WholeSteps);
+    }
     let model = options.black_box.as_ref().ok_or(PredictError::NoBlackBox)?;
     let origin = origin(profile, catalog, options)?;
     let totals = OperatorTotals::of_profile(profile, origin.map(|gpu| &gpu.slug))?;

@@ -61,6 +61,11 @@ pub enum PredictError {
     /// A GPU that the black-box model does not know.
     #[error(transparent)]
     BlackBox(#[from] blackbox::BlackBoxError),
+    /// The black-box model asked for a step without its waiting for the host.
+    #[error(
+        "the black-box model knows whole steps, with their waiting for the host, and cannot leave that out; choose another method, or --host as-recorded"
+    )]
+    WholeSteps,
     /// The black-box model asked for, but none given.
     #[error("no black-box model was given; make one with `habitat-tui fit black-box DIR`")]
     NoBlackBox,

@@ -8,6 +8,7 @@ use crate::catalog::Vendor;
 use crate::profile::{Origin, Phase, Workload};
 use crate::units::{Bytes, GpuSlug, Micros, OpenRange, Range, SamplesPerSecond, Watts};
 
+use super::host::Host;
 use super::method::Method;
 use super::rate::{Link, Rates};
 use super::warning::{Warning, distinct};
@@ -48,6 +49,8 @@ pub struct Predictions {
     pub workload: Workload,
     /// Where that profile was measured, if it was.
     pub origin: Option<Origin>,
+    /// Whether the device waits for the host in them.
+    pub host: Host,
     /// One a GPU, in the order asked for.
     pub predictions: Vec<Prediction>,
     /// What the reader should know of all of them.
@@ -182,7 +185,7 @@ impl StepTime {
     /// Whether it comes from a step that was recorded on this very GPU: measured, or derived
     /// from a measurement.
     pub fn is_of_origin(&self) -> bool {
-        matches!(self.as_estimate().method, Method::Measured | Method::Derived)
+        self.as_estimate().method.is_of_origin()
     }
 }
 

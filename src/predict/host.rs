@@ -1,18 +1,103 @@
-//! Steps that the host bounds: it launches operations more slowly than the GPU runs them.
+//! What the host makes of a step: it may launch operations more slowly than the GPU runs them.
 //!
 //! A step that waited for the host is predicted as the device's time plus the recorded waiting,
-//! and its range reaches from the device's time alone (a host that waits for nothing) to the
-//! recorded step (a host that is as slow as it was). Where no step was recorded, the host is
-//! taken to need [`LAUNCH_US`] for each operation, and the step takes the longer of both times
-//! ([`with_host`]).
+//! and its range reaches down to the device's time alone (a host that waits for nothing); where
+//! the waiting is most of the step, it reaches up to the recorded step (a host that is as slow
+//! as it was). Where no step was recorded, the host is taken to need [`LAUNCH_US`] for each
+//! operation, and the step takes the longer of both times ([`with_host`]). [`Host::KeepsUp`]
+//! counts neither.
 
 use super::base::Base;
 use super::estimate::{Estimate, OperationPrediction, StepTime};
-use super::rate::HOST_LAUNCH_US;
+use super::method::Method;
+use super::rate::{HOST_LAUNCH_US, STEP_LAUNCH_US};
 use super::warning::{Warning, WarningKind};
 use crate::profile::{Phase, Profile};
 use crate::text;
 use crate::units::{Micros, Range};
+
+/// Whether the device waits for the host in a predicted step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Host {
+    /// As in the recorded step; from shapes alone, as eager `PyTorch` launches operations.
+    #[default]
+    AsRecorded,
+    /// Never, as with CUDA graphs or a data loader that is never late.
+    KeepsUp,
+}
+
+impl Host {
+    /// Both, the default first.
+    pub const ALL: [Self; 2] = [Self::AsRecorded, Self::KeepsUp];
+
+    /// The name in files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AsRecorded => "as-recorded",
+            Self::KeepsUp => "keeps-up",
+        }
+    }
+
+    /// What it means, in a few words.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::AsRecorded => {
+                "The GPU waits for the host as in the recorded step; from shapes alone, as for eager PyTorch"
+            }
+            Self::KeepsUp => {
+                "The GPU never waits for the host, as with CUDA graphs or a data loader that is never late"
+            }
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::AsRecorded => Self::KeepsUp,
+            Self::KeepsUp => Self::AsRecorded,
+        }
+    }
+
+    /// What is counted of the recorded waiting, and what is left out.
+    pub(super) const fn split(self, waiting: Micros) -> (Micros, Micros) {
+        match self {
+            Self::AsRecorded => (waiting, Micros::ZERO),
+            Self::KeepsUp => (Micros::ZERO, waiting),
+        }
+    }
+
+    /// What becomes of the recorded waiting, in words; `None` where there was none, unless
+    /// none is to be counted and the recording does not tell.
+    pub(super) fn note(self, profile: &Profile, waiting: Micros) -> Option<String> {
+        let step = profile.measured_step()?;
+        if waiting.get() <= 0.0 {
+            let is_told = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
+            let is_silent = self == Self::AsRecorded || is_told;
+            return (!is_silent).then(|| {
+                "the recording does not tell how long the GPU waited for the host: the step keeps what it has of it"
+                    .to_owned()
+            });
+        }
+        let (share, waiting) = (waiting / step * 100.0, waiting.as_millis());
+        let fate = match self {
+            Self::AsRecorded => "taken over unchanged on every GPU",
+            Self::KeepsUp => "left out on every GPU",
+        };
+        Some(format!("GPU idle, waiting for the CPU: {waiting:.2} ms of each step ({share:.0} %); {fate}"))
+    }
+
+    /// What is to be shown with every step that no host was waited for in.
+    pub(super) fn warning(self) -> Option<Warning> {
+        (self == Self::KeepsUp).then(|| Warning {
+            kind: WarningKind::HostKeepsUp,
+            text: "the host is taken to keep up, as with CUDA graphs or a data loader that is never late: steps are the GPU's work alone, without waiting for the host".to_owned(),
+        })
+    }
+}
+
+/// What is said of a recorded step whose waiting for the host is left out.
+pub(super) const DERIVED: &str = "derived, not measured: the time in which the GPU was busy in the step recorded here";
 
 /// What a host takes for one operation of eager `PyTorch`, in microseconds, where no profiler
 /// slows it down. An estimate just above the least of [`HOST_LAUNCH_US`]; no measurement
@@ -34,48 +119,67 @@ const WAITING: f64 = 0.5;
 /// Microseconds of device time a launch below which the host is likely to be the slower one.
 const SHORT_US: f64 = 20.0;
 
-/// A step with what the host may make of it.
-pub(super) struct Paced {
-    pub(super) step: StepTime,
-    pub(super) warning: Option<Warning>,
+/// The host's part of a step on one GPU.
+pub(super) struct Pace<'a> {
+    profile: &'a Profile,
+    base: Option<&'a Base>,
+    /// What the host launches in a step.
+    launches: f64,
+    /// Whether the profile was recorded on a GPU.
+    is_recorded: bool,
 }
 
-/// `step`, `waiting` of which the device waits for the host, as recorded where that is so.
-/// What was measured stays.
-pub(super) fn paced(
-    profile: &Profile,
-    (base, is_recorded): (Option<&Base>, bool),
-    operations: &[OperationPrediction],
-    step: StepTime,
-    waiting: Micros,
-) -> Paced {
-    let launches = launches(profile, operations);
-    let hosts = HOST_LAUNCH_US.map(|each| Micros::known(each * launches));
-    let is_bound = waiting.get() > 0.0 && waiting / step.mid() >= WAITING;
-    let predicted = match step {
-        StepTime::Predicted(estimate) => estimate,
-        StepTime::Measured { .. } => {
-            let warning = base.filter(|_| is_bound).and_then(|base| warning(profile, base));
-            return Paced { step, warning };
+impl<'a> Pace<'a> {
+    pub(super) fn new(
+        profile: &'a Profile,
+        base: Option<&'a Base>,
+        operations: &[OperationPrediction],
+        is_recorded: bool,
+    ) -> Self {
+        Self { profile, base, launches: launches(profile, operations), is_recorded }
+    }
+
+    /// A step of a host that keeps up. What was measured stays; kernels follow each other as
+    /// closely as they can, at most [`STEP_LAUNCH_US`] apart.
+    pub(super) fn kept_up(&self, step: StepTime) -> StepTime {
+        let StepTime::Predicted(estimate) = step else { return step };
+        let Range { low, mid, high } = estimate.range;
+        let mut apart = mid + Micros::known(STEP_LAUNCH_US * self.launches);
+        if estimate.method == Method::Derived {
+            apart = self.profile.measured_step().map_or(apart, |recorded| apart.min(recorded));
         }
-    };
-    let Some((base, recorded)) = base.zip(profile.measured_step()) else {
-        let (step, warning) = if is_recorded { (predicted, None) } else { unrecorded(predicted, launches, hosts) };
-        return Paced { step: StepTime::Predicted(step), warning };
-    };
-    let was_bound = base.host_idle / recorded >= WAITING;
-    let mut step = predicted;
-    if was_bound || is_bound {
-        let device = step.range.mid.checked_sub(waiting).unwrap_or_default() * (step.range.low / step.range.mid);
-        step.range.low = step.range.low.min(device);
+        StepTime::Predicted(Estimate { range: Range { low, mid, high: high.max(apart) }, ..estimate })
     }
-    if is_bound {
-        // Where the recorded step was not bound by the host, that pace is not known: it is at
-        // most that of the recorded step.
-        step.range.high = step.range.high.max(if was_bound { recorded } else { recorded.min(hosts[1]) });
+
+    /// A step in which the device waits for the host as recorded. What was measured stays.
+    pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Option<Warning>) {
+        let waiting = self.base.map_or(Micros::ZERO, |base| base.host_idle);
+        let is_bound = waiting.get() > 0.0 && waiting / step.mid() >= WAITING;
+        let hosts = HOST_LAUNCH_US.map(|each| Micros::known(each * self.launches));
+        let bound = || self.base.filter(|_| is_bound).and_then(|base| warning(self.profile, base));
+        let predicted = match step {
+            StepTime::Predicted(estimate) => estimate,
+            StepTime::Measured { .. } => return (step, bound()),
+        };
+        let Some((base, recorded)) = self.base.zip(self.profile.measured_step()) else {
+            let (step, warning) =
+                if self.is_recorded { (predicted, None) } else { unrecorded(predicted, self.launches, hosts) };
+            return (StepTime::Predicted(step), warning);
+        };
+        let mut step = predicted;
+        // On the GPU of the recording the waiting was measured.
+        if waiting.get() > 0.0 && step.method != Method::Derived {
+            let device = step.range.mid.checked_sub(waiting).unwrap_or_default() * (step.range.low / step.range.mid);
+            step.range.low = step.range.low.min(device);
+        }
+        if is_bound {
+            // Where the recorded step was not bound by the host, that pace is not known: it is at
+            // most that of the recorded step.
+            let was_bound = base.host_idle / recorded >= WAITING;
+            step.range.high = step.range.high.max(if was_bound { recorded } else { recorded.min(hosts[1]) });
+        }
+        (StepTime::Predicted(step), bound())
     }
-    let warning = if is_bound { warning(profile, base) } else { None };
-    Paced { step: StepTime::Predicted(step), warning }
 }
 
 fn warning(profile: &Profile, base: &Base) -> Option<Warning> {

@@ -13,7 +13,8 @@ pub const COVERED: f64 = 0.9;
 pub enum Method {
     /// Recorded on this very GPU: no prediction at all.
     Measured,
-    /// Recorded on this very GPU by one rank of several, its communication taken off.
+    /// Recorded on this very GPU, less what is not to be counted: communication with other
+    /// ranks, or waiting for the host.
     Derived,
     /// Habitat's wave scaling, kernel by kernel.
     WaveScaling,
@@ -74,6 +75,11 @@ impl Method {
 }
 
 impl Method {
+    /// Whether a time by it comes from a step that was recorded on this very GPU.
+    pub const fn is_of_origin(self) -> bool {
+        matches!(self, Self::Measured | Self::Derived)
+    }
+
     /// Half-width of the range of ONE operation, relative to its middle value, for methods
     /// that were not calibrated here (learned models and regressions carry their own ranges): the mean
     /// error published for the method. Habitat section 5.2.3 for wave scaling (29.8 %), also

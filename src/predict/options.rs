@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::blackbox::BlackBoxModel;
 use super::habitat::HabitatMlp;
+use super::host::Host;
 use super::kernelwise::KernelWise;
 use super::learned::Models;
 use super::method::MethodChoice;
@@ -22,6 +23,8 @@ pub struct Options {
     pub origin: Option<GpuSlug>,
     /// Which methods may be used.
     pub method: MethodChoice,
+    /// Whether the device waits for the host.
+    pub host: Host,
     /// Which equation wave scaling uses.
     pub wave_form: WaveForm,
     /// The learned models; without them rooflines take their place.

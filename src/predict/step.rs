@@ -3,7 +3,7 @@
 use super::base::Base;
 use super::decoded::Decoded;
 use super::estimate::{Estimate, Fits, GpuFacts, MethodShare, OperationPrediction, Prediction, StepTime};
-use super::host::{Paced, paced};
+use super::host::{self, Host, Pace};
 use super::learned::{self, Answering};
 use super::memory::MemoryNeed;
 use super::method::{Method, MethodChoice};
@@ -20,6 +20,7 @@ use crate::units::Micros;
 pub(super) struct Context<'a> {
     pub(super) profile: &'a Profile,
     pub(super) base: Option<&'a Base>,
+    pub(super) host: Host,
     pub(super) decoded: &'a [Decoded<'a>],
     pub(super) need: &'a MemoryNeed,
     pub(super) models: Option<Answering<'a>>,
@@ -28,7 +29,7 @@ pub(super) struct Context<'a> {
 }
 
 pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<&Change>) -> Prediction {
-    let Context { profile, base, decoded, need, models, .. } = *context;
+    let Context { profile, base, host, decoded, need, models, .. } = *context;
     let rates = route.destination;
     let gpu = rates.gpu;
     let is_origin = route.origin.is_some_and(|origin| origin.gpu.slug == gpu.slug);
@@ -49,10 +50,17 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     }
     let shares = shares(&operations);
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
+    let left_out = base.map_or(Micros::ZERO, |base| base.left_out);
     let doubt = base.and_then(|base| base.doubt);
     let mut warnings = context.warnings.to_vec();
     let step = match (measured, doubt) {
-        (Some(recorded), Some(doubt)) => StepTime::Predicted(doubt.derived(recorded)),
+        (Some(recorded), Some(doubt)) => {
+            StepTime::Predicted(doubt.derived(recorded.checked_sub(left_out).unwrap_or_default()))
+        }
+        (Some(recorded), None) if left_out.get() > 0.0 => {
+            let busy = recorded.checked_sub(left_out).unwrap_or_default();
+            StepTime::Predicted(Estimate::with_band(busy, 0.0, Method::Derived))
+        }
         (Some(median), None) => {
             StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
         }
@@ -65,7 +73,11 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
             StepTime::Predicted(doubt.map_or(step, |doubt| doubt.widened(step)))
         }
     };
-    let Paced { step, warning } = paced(profile, (base, route.origin.is_some()), &operations, step, host_idle);
+    let pace = Pace::new(profile, base, &operations, route.origin.is_some());
+    let (step, warning) = match host {
+        Host::AsRecorded => pace.as_recorded(step),
+        Host::KeepsUp => (pace.kept_up(step), None),
+    };
     warnings.extend(warning);
     let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));
     let mut notes = notes::of_gpu(rates, &operations, profile);
@@ -76,6 +88,9 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         notes.extend(notes::of_lines(fitted, &shares));
     }
     notes.splice(0..0, taken_over);
+    if measured.is_some() && left_out.get() > 0.0 {
+        notes.insert(0, host::DERIVED.to_owned());
+    }
     let mut memory = if change.is_some_and(Change::widens) { need.in_32_bits().fit(rates) } else { need.fit(rates) };
     if memory.fits == Fits::Yes && warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
         memory.fits = Fits::Unknown;

@@ -14,6 +14,8 @@ pub enum WarningKind {
     NoShapes,
     /// The host, not the GPU, sets the pace.
     HostBound,
+    /// The host is taken to keep up, whatever was recorded.
+    HostKeepsUp,
 }
 
 impl WarningKind {
@@ -24,6 +26,7 @@ impl WarningKind {
             Self::OneRank => "one rank of several: no communication",
             Self::NoShapes => "no shapes recorded: wide ranges",
             Self::HostBound => "bound by the host, not the GPU",
+            Self::HostKeepsUp => "as if the host kept up",
         }
     }
 }

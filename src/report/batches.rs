@@ -162,6 +162,7 @@ pub fn json(sweep: &Sweep) -> Value {
         "format": "habitat-batches",
         "version": 1,
         "workload": sweep.workload,
+        "host": sweep.host.name(),
         "basis": sweep.basis,
         "recorded_batch_sizes": sweep.recorded,
         "memory": sweep.memory.map(|line| json!({

@@ -27,6 +27,8 @@ pub struct ComparisonJson<'a> {
     /// Where it was measured; absent where it was not, or was ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<&'a Origin>,
+    /// Whether the device waits for the host in the steps: `as-recorded` or `keeps-up`.
+    pub host: &'static str,
     /// The methods.
     pub methods: Vec<MethodJson<'a>>,
     /// One a GPU.
@@ -56,8 +58,8 @@ pub struct GpuJson<'a> {
     /// The step as recorded on it; absent where it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_us: Option<f64>,
-    /// The step as recorded on it by one rank of several, without communication; absent
-    /// where it was not.
+    /// The step as recorded on it, less its communication with other ranks or its waiting for
+    /// the host; absent where it was not, or nothing is taken off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub derived_us: Option<Range<f64>>,
     /// The method to take; absent where the step was measured or nothing has an answer.
@@ -115,6 +117,7 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
         version: 1,
         workload: &comparison.workload,
         origin: comparison.origin.as_ref(),
+        host: comparison.host.name(),
         methods: comparison
             .methods
             .iter()

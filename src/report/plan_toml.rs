@@ -60,6 +60,7 @@ struct WorkloadTable<'a> {
     precision: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parameter_count: Option<u64>,
+    host: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded_on: Option<String>,
 }
@@ -105,6 +106,7 @@ pub fn toml(plan: &Plan, predictions: &Predictions, created: jiff::Timestamp) ->
             sequence_length: workload.sequence_length,
             precision: workload.precision.map(crate::predict::Precision::name),
             parameter_count: workload.parameter_count,
+            host: tree.host,
             recorded_on: predictions.origin.as_ref().and_then(|origin| origin.gpu.as_ref()).map(ToString::to_string),
         },
         limits: Limits {

@@ -43,6 +43,8 @@ pub struct PlanJson<'a, M = f64> {
     pub status: &'static str,
     /// Name of the workload.
     pub workload: &'a str,
+    /// Whether the device waits for the host in the steps: `as-recorded` or `keeps-up`.
+    pub host: &'static str,
     /// The work in samples; absent where nothing says how many a step has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_samples: Option<f64>,
@@ -233,6 +235,7 @@ pub(super) fn tree<'a, M: Money>(plan: &'a Plan, workload: &'a str) -> PlanJson<
         version: 1,
         status: status(plan.status),
         workload,
+        host: plan.host.name(),
         work_samples: plan.work.samples(),
         work_steps: plan.work.steps(),
         deadline_hours: plan.goal.deadline.map(Into::into),

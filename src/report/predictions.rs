@@ -28,6 +28,8 @@ pub struct PredictionsJson<'a> {
     /// Where it was measured; absent where it was not, or was ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<&'a Origin>,
+    /// Whether the device waits for the host in the steps: `as-recorded` or `keeps-up`.
+    pub host: &'static str,
     /// What is to be known of any of the times; absent where there is nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -47,9 +49,10 @@ pub struct PredictionJson<'a> {
     /// Time of one step on one GPU.
     pub step_time_us: Range<f64>,
     /// How it was obtained; `measured` where it was recorded on this very GPU, `derived`
-    /// where one rank of several recorded it there and its communication is taken off.
+    /// where it was recorded there and something is taken off: the communication of one rank
+    /// of several, or the waiting for the host.
     pub method: &'static str,
-    /// Part of the step in which the device waits for the host.
+    /// Part of the step in which the device waits for the host; 0 where it keeps up.
     pub host_idle_us: f64,
     /// Throughput; absent where the batch size is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,6 +137,7 @@ pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations:
         version: 1,
         workload: &predictions.workload,
         origin: predictions.origin.as_ref(),
+        host: predictions.host.name(),
         warnings: predictions.warnings().into_iter().map(|warning| warning.text).collect(),
         notes: &predictions.notes,
         predictions: predictions.predictions.iter().map(|prediction| one(prediction, prices, operations)).collect(),

@@ -5,7 +5,7 @@ use clap::builder::PossibleValue;
 
 use crate::action::Screen;
 use crate::plan::{Confidence, Objective};
-use crate::predict::{MethodChoice, Mode, Precision, WaveForm};
+use crate::predict::{Host, MethodChoice, Mode, Precision, WaveForm};
 use crate::pricing::Tier;
 use crate::units::TimeUnit;
 
@@ -55,6 +55,16 @@ described!(Confidence {
     Expected "expected" "The expected time meets the deadline",
     High "high" "The upper end of the range meets the deadline"
 });
+impl ValueEnum for Host {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.summary()))
+    }
+}
+
 described!(WaveForm { WholeWaves "whole" "Whole waves (equation 1)", ManyWaves "many" "Many waves (equation 2)" });
 
 impl ValueEnum for MethodChoice {

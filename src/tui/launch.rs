@@ -9,7 +9,7 @@ use super::runner::Line;
 use super::{Launch, TuiError, follow, run, screenshot};
 use crate::action::Screen;
 use crate::app::engine::Solved;
-use crate::app::{Engine, SaveOutcome, Setup, Source};
+use crate::app::{Chosen, Engine, SaveOutcome, Setup, Source};
 use crate::catalog::Catalog;
 use crate::cli::Screens;
 use crate::live::Session;
@@ -137,22 +137,21 @@ struct Kept {
 pub fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options) -> Engine {
     let (catalog, prices) = (catalog.clone(), prices.clone());
     let kept: Mutex<Option<Kept>> = Mutex::new(None);
-    let by = move |method: Option<MethodChoice>, targets: Vec<GpuSlug>| {
-        let method = method.unwrap_or(options.method);
+    let by = move |chosen: Chosen, targets: Vec<GpuSlug>| {
         let targets = if targets.is_empty() { options.targets.clone() } else { targets };
-        Options { targets, method, ..options.clone() }
+        Options { targets, ..chosen.applied(&options) }
     };
     let (catalog_too, by_too) = (catalog.clone(), by.clone());
     let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
     Engine {
-        predict: Arc::new(move |profile, method| {
-            predict(profile, &catalog, &by(method, Vec::new())).map_err(|error| error.to_string())
+        predict: Arc::new(move |profile, chosen| {
+            predict(profile, &catalog, &by(chosen, Vec::new())).map_err(|error| error.to_string())
         }),
-        compare: Arc::new(move |profile, gpu, method| {
-            compare(profile, &catalog_too, &by_too(method, vec![gpu.clone()])).map_err(|error| error.to_string())
+        compare: Arc::new(move |profile, gpu, chosen| {
+            compare(profile, &catalog_too, &by_too(chosen, vec![gpu.clone()])).map_err(|error| error.to_string())
         }),
-        batches: Arc::new(move |profile, gpu, method| {
-            let mut options = by_sweep(method, vec![gpu.clone()]);
+        batches: Arc::new(move |profile, gpu, chosen| {
+            let mut options = by_sweep(chosen, vec![gpu.clone()]);
             if options.method == MethodChoice::BlackBox {
                 // It has no shapes to scale.
                 options.method = MethodChoice::Auto;

@@ -3,7 +3,7 @@
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::{Assumptions, Confidence, Goal, Work};
 use habitat_tui::predict::rate::Link;
-use habitat_tui::predict::{Estimate, Fits, GpuFacts, MemoryFit, Method, Prediction, Predictions, StepTime};
+use habitat_tui::predict::{Estimate, Fits, GpuFacts, Host, MemoryFit, Method, Prediction, Predictions, StepTime};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::{Mode, Workload};
 use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour};
@@ -63,6 +63,7 @@ pub(crate) fn predictions(all: impl IntoIterator<Item = Prediction>) -> Predicti
             parameter_count: None,
         },
         origin: None,
+        host: Host::AsRecorded,
         predictions: all.into_iter().collect(),
         notes: Vec::new(),
     }

@@ -5,7 +5,7 @@ use crate::app::screen::profile::{self, Row};
 use crate::app::screen::{plan, predict};
 use crate::app::{App, Tone};
 use crate::plan::Plan;
-use crate::predict::{Method, communicates};
+use crate::predict::communicates;
 use crate::pricing::Tier;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy};
@@ -133,7 +133,7 @@ fn fastest(app: &App) -> Answer {
         return Answer { question, answer: None, detail: waiting(app), stale };
     };
     // The recorded step, without its communication where it had any.
-    let of_origin = |row: &&predict::Row| matches!(row.step.method, Method::Measured | Method::Derived);
+    let of_origin = |row: &&predict::Row| row.step.method.is_of_origin();
     let recorded = app.setup.profile.measured_step().and_then(|_| app.predict.rows.iter().find(of_origin));
     let times = recorded
         .filter(|recorded| recorded.slug != row.slug && row.step.range.mid.get() > 0.0)

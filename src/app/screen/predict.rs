@@ -8,14 +8,14 @@ use gpus::{MANY, per_usd};
 pub use operations::{table as operations_table, why};
 
 use crate::action::{Action, Needs};
-use crate::app::App;
 use crate::app::job::JobState;
 use crate::app::list::ListState;
 use crate::app::modal::Modal;
 use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
+use crate::app::{App, Tone};
 use crate::plan::value::best_value as value_of;
-use crate::predict::{Estimate, Fits, Method, Prediction, Warning};
+use crate::predict::{Estimate, Fits, Host, Method, Prediction, Warning};
 use crate::pricing::Tier;
 use crate::report::Table;
 use crate::report::format;
@@ -103,7 +103,7 @@ impl Behaviour for PredictScreen {
 
     fn act(&self, app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
         let gpu = selected_prediction(app).map(|prediction| prediction.gpu.slug.clone());
-        let (profile, method) = (app.setup.profile.clone(), app.method);
+        let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
         match (action, gpu) {
             (Action::Open, _) => {
                 app.predict.opened = selected(app).map(|row| row.slug.clone());
@@ -111,11 +111,12 @@ impl Behaviour for PredictScreen {
             }
             (Action::Methods, Some(gpu)) => {
                 app.modal = Some(Modal::Methods { gpu: gpu.clone(), selected: 0 });
-                effects.push(Effect::Compare { generation: app.comparison.start(), profile, gpu, method });
+                effects.push(Effect::Compare { generation: app.comparison.start(), profile, gpu, chosen });
             }
+            (Action::Host, _) => choose_host(app, effects),
             (Action::Batches, Some(gpu)) => {
                 app.modal = Some(Modal::Batches { gpu: gpu.clone() });
-                effects.push(Effect::Batches { generation: app.sweep.start(), profile, gpu, method });
+                effects.push(Effect::Batches { generation: app.sweep.start(), profile, gpu, chosen });
             }
             _ => return false,
         }
@@ -153,6 +154,21 @@ impl Behaviour for PredictScreen {
         }
         was_open
     }
+}
+
+/// Predicts every GPU with the other host.
+fn choose_host(app: &mut App, effects: &mut Vec<Effect>) {
+    let now = app.chosen.host.or_else(|| app.predictions.value().map(|all| all.host)).unwrap_or_default();
+    let host = now.other();
+    app.chosen.host = Some(host);
+    app.tell(
+        Tone::Good,
+        match host {
+            Host::AsRecorded => "the GPU waits for the host as recorded",
+            Host::KeepsUp => "as if the host kept up: the GPU never waits for it",
+        },
+    );
+    app.start_predict(effects);
 }
 
 /// Makes the rows anew from predictions and prices.
@@ -302,7 +318,7 @@ pub fn range_and_method(step: &Estimate) -> String {
 pub fn method_words(step: &Estimate) -> String {
     match step.method {
         Method::Measured => "measured".to_owned(),
-        Method::Derived => "derived from one rank of several".to_owned(),
+        Method::Derived => "derived from the step recorded here".to_owned(),
         method => format!("predicted, {method}"),
     }
 }

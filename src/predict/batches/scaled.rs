@@ -66,8 +66,8 @@ impl ScaledShapes {
         let (low, high) = (step.range.low / step.range.mid, step.range.high / step.range.mid);
         let method = match (step.method, after.step.as_estimate().method) {
             (recorded, of_shapes) if recorded == of_shapes => recorded,
-            (Method::Measured | Method::LearnedRatio, Method::Learned) => Method::LearnedRatio,
-            (Method::Measured | Method::RooflineRatio, Method::Roofline) => Method::RooflineRatio,
+            (Method::Measured | Method::Derived | Method::LearnedRatio, Method::Learned) => Method::LearnedRatio,
+            (Method::Measured | Method::Derived | Method::RooflineRatio, Method::Roofline) => Method::RooflineRatio,
             _ => Method::Mixed,
         };
         Estimate { range: Range { low: mid * low, mid, high: mid * high }, method }

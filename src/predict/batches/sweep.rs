@@ -16,8 +16,8 @@ use crate::op::{Family, family};
 use crate::predict::choice::predict;
 use crate::predict::error::PredictError;
 use crate::predict::estimate::{Estimate, GpuFacts, MemoryFit, Prediction};
+use crate::predict::host::Host;
 use crate::predict::memory::{MemoryLine, MemoryNeed};
-use crate::predict::method::Method;
 use crate::predict::options::Options;
 use crate::predict::origin::origin;
 use crate::predict::rate::Rates;
@@ -42,6 +42,8 @@ pub enum Basis {
 pub struct Sweep {
     /// The workload of the first profile.
     pub workload: Workload,
+    /// Whether the device waits for the host in the steps.
+    pub host: Host,
     /// What it rests on.
     pub basis: Basis,
     /// The recorded batch sizes, ascending.
@@ -81,7 +83,7 @@ pub struct GpuSweep {
 pub struct SweepRow {
     /// Samples in a step.
     pub batch: u64,
-    /// The step; of [`Method::Measured`] where it was recorded here.
+    /// The step; its method tells whether it was recorded here.
     pub step: Estimate,
     /// The 90 % range.
     pub wide: [Micros; 2],
@@ -170,7 +172,8 @@ pub fn sweep(
         notes.push(memory.to_string());
     }
     let shapes_only = first.origin.is_none();
-    Ok(Sweep { workload: first.workload.clone(), basis, recorded, shapes_only, gpus, memory, warnings, notes })
+    let (workload, host) = (first.workload.clone(), options.host);
+    Ok(Sweep { workload, host, basis, recorded, shapes_only, gpus, memory, warnings, notes })
 }
 
 /// Times the largest recorded batch from which on nothing seen says anything.
@@ -358,7 +361,7 @@ fn finish(sweep: &mut GpuSweep, memory: Option<&MemoryLine>, catalog: &Catalog, 
     let rates = Rates::new(gpu);
     for row in &mut sweep.rows {
         // What ran here says by itself what it needs, whatever a line says.
-        let ran = profiles.iter().find(|(batch, _)| row.step.method == Method::Measured && *batch == row.batch);
+        let ran = profiles.iter().find(|(batch, _)| row.step.method.is_of_origin() && *batch == row.batch);
         row.memory = match (ran, memory) {
             (Some((_, profile)), _) => MemoryNeed::of(profile, Some(gpu)).fit(&rates),
             (None, Some(memory)) => memory.need(row.batch).fit(&rates),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::predict::{MethodChoice, Mode, Precision, WaveForm};
+use crate::predict::{Host, MethodChoice, Mode, Precision, WaveForm};
 use crate::settings::values;
 use crate::units::Bytes;
 
@@ -30,6 +30,9 @@ pub struct InputArgs {
     /// Predict for another precision than the recorded one.
     #[arg(long, value_name = "PRECISION", value_enum, help_heading = "Prediction")]
     pub precision: Option<Precision>,
+    /// Whether the GPU waits for the host, which launches its operations and loads its data.
+    #[arg(long, value_enum, default_value_t = Host::AsRecorded, help_heading = "Prediction")]
+    pub host: Host,
     /// The models to predict with.
     #[command(flatten)]
     pub models: ModelArgs,
@@ -108,7 +111,7 @@ pub struct BlackBoxArgs {
         long,
         value_name = "FILE",
         help_heading = "Black box",
-        conflicts_with_all = ["file", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "method", "waves", "precision", "measured"]
+        conflicts_with_all = ["file", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "method", "waves", "precision", "host", "measured"]
     )]
     pub black_box: Option<PathBuf>,
     /// A second black box of the same program at its largest size: predict a size between the

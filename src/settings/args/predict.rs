@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, TableForm};
-use crate::predict::MethodChoice;
+use crate::predict::{Host, MethodChoice};
 use crate::settings::values;
 use crate::settings::wish::Wish;
 
@@ -84,6 +84,9 @@ pub struct BatchesArgs {
     /// How the steps at the recorded batch sizes are predicted on other GPUs.
     #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
     pub method: MethodChoice,
+    /// Whether the GPU waits for the host, which launches its operations and loads its data.
+    #[arg(long, value_enum, default_value_t = Host::AsRecorded, help_heading = "Prediction")]
+    pub host: Host,
     /// The models to predict with.
     #[command(flatten)]
     pub models: ModelArgs,
@@ -99,6 +102,7 @@ impl BatchesArgs {
             file: Some(file),
             recorded: self.recorded.clone(),
             method: self.method,
+            host: self.host,
             models: self.models.clone(),
             ..InputArgs::default()
         }
@@ -162,6 +166,9 @@ pub struct SweepBandwidthArgs {
     /// Steps between points, GB/s.
     #[arg(long, value_name = "GB/S", default_value = "100", value_parser = values::gigabytes)]
     pub by: f64,
+    /// Whether the GPU waits for the host, which launches its operations and loads its data.
+    #[arg(long, value_enum, default_value_t = Host::AsRecorded)]
+    pub host: Host,
     /// Linear models that `fit kernelwise` wrote (default: kernelwise.json in the folder of weights,
     /// else the shipped ones).
     #[arg(long, value_name = "FILE")]

@@ -26,7 +26,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     if app.predictions.is_stale() {
         title.push_str(" (stale)");
     }
-    if let Some(method) = app.method.filter(|method| *method != MethodChoice::Auto) {
+    if let Some(method) = app.chosen.method.filter(|method| *method != MethodChoice::Auto) {
         title = format!("{title}, by {}", method.name());
     }
     if painter.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {

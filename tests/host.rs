@@ -1,0 +1,235 @@
+//! What the host makes of predicted steps: waiting as it was recorded, or none.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::process::Command;
+
+use habitat_tui::catalog::Catalog;
+use habitat_tui::plan::{Goal, Work, plan};
+use habitat_tui::predict::batches::sweep;
+use habitat_tui::predict::compare::compare;
+use habitat_tui::predict::{
+    Host, Method, MethodChoice, Options, PredictError, Prediction, StepTime, WarningKind, predict,
+};
+use habitat_tui::pricing::PriceBook;
+use habitat_tui::profile::Profile;
+use habitat_tui::store::bundled;
+use habitat_tui::units::GpuSlug;
+
+fn catalog() -> Catalog {
+    Catalog::new(bundled::gpus())
+}
+
+/// A profile of these operations, recorded on `gpu`; times in microseconds.
+fn profile(gpu: &str, step: &str, operations: &str) -> Profile {
+    let json = format!(
+        r#"{{"format": "habitat-profile", "version": 1,
+        "workload": {{"name": "w", "mode": "training", "batch_size": 32, "precision": "fp32"}},
+        "origin": {{"gpu": "{gpu}"}}, "step": {step}, "operations": [{operations}]}}"#
+    );
+    Profile::from_json(json.as_bytes()).unwrap().0
+}
+
+fn with(gpu: &str, host: Host) -> Options {
+    Options { targets: vec![GpuSlug::new(gpu).unwrap()], host, ..Options::default() }
+}
+
+fn on_with(profile: &Profile, gpu: &str, host: Host) -> Prediction {
+    predict(profile, &catalog(), &with(gpu, host)).unwrap().predictions.remove(0)
+}
+
+fn on(profile: &Profile, gpu: &str) -> Prediction {
+    on_with(profile, gpu, Host::AsRecorded)
+}
+
+/// The step in milliseconds: low, mid, high.
+fn ends(prediction: &Prediction) -> [f64; 3] {
+    let range = prediction.step.as_estimate().range;
+    [range.low, range.mid, range.high].map(|end| end.as_millis())
+}
+
+fn kinds(prediction: &Prediction) -> Vec<WarningKind> {
+    prediction.warnings.iter().map(|warning| warning.kind).collect()
+}
+
+const PRODUCT: &str = r#"{"name": "aten::mm", "phase": "forward", "inputs": [[8192, 8192], [8192, 8192]], "dtype": "float32", "device_time_us": 92000}"#;
+const COLLECTIVE: &str =
+    r#"{"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "phase": "communication", "device_time_us": 80000}"#;
+
+/// 92 of 920 ms on the device: the host may be as slow on another GPU, or wait for nothing.
+#[test]
+fn the_range_of_a_step_bound_by_the_host_reaches_from_the_device_to_the_recorded_step() {
+    let step = r#"{"duration_us": 920000, "device_busy_us": 92000}"#;
+    let recorded = profile("v100-sxm2-16gb", step, PRODUCT);
+    let h100 = on(&recorded, "h100-sxm5-80gb");
+    let [low, mid, high] = ends(&h100);
+    assert!(low < 92.0 && mid > 828.0 && high >= 920.0, "{low}–{mid}–{high}");
+    assert_eq!(kinds(&h100), [WarningKind::HostBound]);
+    let v100 = on(&recorded, "v100-sxm2-16gb");
+    assert_eq!((ends(&v100), kinds(&v100)), ([920.0; 3], vec![WarningKind::HostBound]));
+    // A GPU so slow that the host waits for it.
+    let busy = profile("b200", step, PRODUCT);
+    let t4 = on(&busy, "t4");
+    assert!(kinds(&t4).is_empty() && t4.host_idle.get() > 0.0, "{:?}", ends(&t4));
+    let quick = profile("v100-sxm2-16gb", r#"{"duration_us": 93000, "device_busy_us": 92000}"#, PRODUCT);
+    assert!(kinds(&on(&quick, "h100-sxm5-80gb")).is_empty());
+}
+
+/// 10,000 additions of four numbers: no GPU takes a microsecond for one, no host launches
+/// one so soon.
+#[test]
+fn shapes_alone_of_many_small_operations_have_a_floor_by_their_number() {
+    let small =
+        r#"{"name": "aten::add", "phase": "forward", "count": 10000, "inputs": [[4], [4]], "dtype": "float32"}"#;
+    let mut shapes = profile("v100-sxm2-16gb", "{}", small);
+    shapes.origin = None;
+    let h100 = on(&shapes, "h100-sxm5-80gb");
+    let [low, mid, high] = ends(&h100);
+    assert!(low < 20.0 && (60.0..60.1).contains(&mid) && high == 500.0, "{low}–{mid}–{high}");
+    assert_eq!(kinds(&h100), [WarningKind::HostBound]);
+    assert!(h100.warnings[0].text.contains("10,000 operations") && h100.warnings[0].text.contains("floor"));
+    let mut large = profile("v100-sxm2-16gb", "{}", &PRODUCT.replace(r#", "device_time_us": 92000"#, ""));
+    large.origin = None;
+    assert!(kinds(&on(&large, "h100-sxm5-80gb")).is_empty());
+}
+
+/// 92 of 100 ms on the device: a host that is faster there may shorten the step by all of it.
+#[test]
+fn the_range_reaches_down_to_the_device_where_the_host_was_waited_for_at_all() {
+    let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 100000, "device_busy_us": 92000}"#, PRODUCT);
+    let quick = profile("v100-sxm2-16gb", r#"{"duration_us": 92000, "device_busy_us": 92000}"#, PRODUCT);
+    let ([low, mid, high], [device, ..]) = (ends(&on(&recorded, "t4")), ends(&on(&quick, "t4")));
+    assert!((low - device).abs() < 1e-6, "{low} {device}");
+    assert!(low < mid && mid < high);
+    assert_eq!(ends(&on(&recorded, "v100-sxm2-16gb")), [100.0; 3], "it was measured there");
+}
+
+/// 92 of 920 ms on the device, as with CUDA graphs.
+#[test]
+fn a_host_that_keeps_up_leaves_the_work_of_the_device() {
+    let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 920000, "device_busy_us": 92000}"#, PRODUCT);
+    let all_busy = profile("v100-sxm2-16gb", r#"{"duration_us": 92000, "device_busy_us": 92000}"#, PRODUCT);
+    let h100 = on_with(&recorded, "h100-sxm5-80gb", Host::KeepsUp);
+    assert_eq!(ends(&h100), ends(&on(&all_busy, "h100-sxm5-80gb")));
+    assert_eq!((h100.host_idle.get(), kinds(&h100)), (0.0, vec![WarningKind::HostKeepsUp]));
+    // On the GPU of the recording it is no measurement any more, and says so.
+    let v100 = on_with(&recorded, "v100-sxm2-16gb", Host::KeepsUp);
+    let [low, mid, high] = ends(&v100);
+    assert_eq!((low, mid, v100.step.as_estimate().method), (92.0, 92.0, Method::Derived));
+    // Kernels follow each other at 2 µs: one of them.
+    assert!((high - 92.002).abs() < 1e-9, "{high}");
+    assert!(v100.notes[0].contains("derived, not measured"), "{:?}", v100.notes);
+    let answers = predict(&recorded, &catalog(), &with("t4", Host::KeepsUp)).unwrap();
+    let note = "GPU idle, waiting for the CPU: 828.00 ms of each step (90 %); left out on every GPU";
+    assert_eq!((answers.host, answers.notes.as_slice()), (Host::KeepsUp, &[note.to_owned()][..]));
+}
+
+/// One rank of several: the communication that was not hidden is taken off besides.
+#[test]
+fn a_rank_whose_host_keeps_up_waits_for_neither() {
+    let step = r#"{"duration_us": 200000, "device_busy_us": 172000}"#;
+    let rank = profile("v100-sxm2-16gb", step, &format!("{PRODUCT}, {COLLECTIVE}"));
+    let v100 = on_with(&rank, "v100-sxm2-16gb", Host::KeepsUp);
+    assert_eq!(ends(&v100), [92.0, 92.0, 172.0]);
+    assert_eq!(kinds(&v100), [WarningKind::OneRank, WarningKind::HostKeepsUp]);
+}
+
+#[test]
+fn shapes_alone_have_no_floor_where_the_host_keeps_up() {
+    let small =
+        r#"{"name": "aten::add", "phase": "forward", "count": 10000, "inputs": [[4], [4]], "dtype": "float32"}"#;
+    let mut shapes = profile("v100-sxm2-16gb", "{}", small);
+    shapes.origin = None;
+    let h100 = on_with(&shapes, "h100-sxm5-80gb", Host::KeepsUp);
+    let [low, mid, high] = ends(&h100);
+    let operation = h100.operations[0].time.unwrap().range.mid.as_millis();
+    assert!((mid - 10_000.0 * operation).abs() < 1e-9 && low <= mid, "{low}–{mid}");
+    // At most 2 µs between launches.
+    assert!((high - mid - 20.0).abs() < 1e-9, "{mid}–{high}");
+    assert_eq!(kinds(&h100), [WarningKind::HostKeepsUp]);
+}
+
+/// Without the device's time nothing tells the host's part of a measured step.
+#[test]
+fn what_the_recording_does_not_tell_of_the_host_is_said() {
+    let silent = profile("v100-sxm2-16gb", r#"{"duration_us": 92000}"#, PRODUCT);
+    let answers = predict(&silent, &catalog(), &with("v100-sxm2-16gb", Host::KeepsUp)).unwrap();
+    assert!(matches!(answers.predictions[0].step, StepTime::Measured { .. }));
+    assert!(answers.notes.iter().any(|note| note.contains("does not tell how long the GPU waited")), "{answers:?}");
+}
+
+#[test]
+fn comparisons_batch_sizes_and_plans_have_the_same_host() {
+    let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 920000, "device_busy_us": 92000}"#, PRODUCT);
+    let (catalog, options) = (catalog(), with("v100-sxm2-16gb", Host::KeepsUp));
+    let comparison = compare(&recorded, &catalog, &options).unwrap();
+    assert_eq!((comparison.host, comparison.gpus[0].why.as_str()), (Host::KeepsUp, "derived on this GPU"));
+    let sweep = sweep(&[("w".to_owned(), recorded.clone())], &catalog, &options, &[64]).unwrap();
+    let steps: Vec<f64> = sweep.gpus[0].rows.iter().map(|row| row.step.range.mid.as_millis()).collect();
+    assert!((steps[0], sweep.host) == (92.0, Host::KeepsUp) && steps[1] < 300.0, "{steps:?}");
+    let answers = predict(&recorded, &catalog, &options).unwrap();
+    let plan = plan(&answers, &PriceBook::new([]), &Goal::new(Work::Steps(1000))).unwrap();
+    assert_eq!(plan.host, Host::KeepsUp);
+}
+
+/// Its totals are of whole steps.
+#[test]
+fn the_black_box_model_cannot_leave_the_host_out() {
+    let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 920000, "device_busy_us": 92000}"#, PRODUCT);
+    let options = Options { method: MethodChoice::BlackBox, ..with("t4", Host::KeepsUp) };
+    assert!(matches!(predict(&recorded, &catalog(), &options), Err(PredictError::WholeSteps)));
+}
+
+/// What the program says of 92 of 920 ms on the device.
+fn said(args: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 920000, "device_busy_us": 92000}"#, PRODUCT);
+    std::fs::write(folder.path().join("w.habitat.json"), recorded.to_json().unwrap()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+        .args(args)
+        .current_dir(folder.path())
+        .env("HABITAT_TUI_CONFIG_DIR", folder.path().join("config"))
+        .env_remove("HABITAT_TUI_MODELS")
+        .output()
+        .unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {err}");
+    out
+}
+
+#[test]
+fn every_command_says_that_the_host_keeps_up() {
+    let sentence = "the host is taken to keep up, as with CUDA graphs";
+    let commands = [
+        "predict w.habitat.json --to t4,v100-sxm2-16gb",
+        "predict w.habitat.json --to t4 --all-methods",
+        "plan w.habitat.json --steps 1000",
+        "batches w.habitat.json --at 64",
+        "w.habitat.json",
+    ];
+    for command in commands {
+        let args: Vec<&str> = command.split(' ').collect();
+        let keeps_up: Vec<&str> = args.iter().copied().chain(["--host", "keeps-up"]).collect();
+        assert!(!said(&args).contains(sentence), "{command}");
+        assert!(said(&keeps_up).contains(sentence), "{command}");
+        for form in ["--csv", "--markdown", "--toml", "--json"] {
+            let has = match form {
+                "--toml" => args[0] == "plan",
+                "--json" => args[0] != "w.habitat.json",
+                _ => ["predict", "batches"].contains(&args[0]),
+            };
+            if has {
+                let text = said(&keeps_up.iter().copied().chain([form]).collect::<Vec<_>>());
+                assert!(text.contains(sentence), "{command} {form}: {text}");
+                let names_it = match form {
+                    "--json" => text.contains(r#""host": "keeps-up""#),
+                    "--toml" => text.contains(r#"host = "keeps-up""#),
+                    _ => true,
+                };
+                assert!(names_it, "{command} {form}: {text}");
+            }
+        }
+    }
+    let bandwidth = ["sweep", "bandwidth", "w.habitat.json", "--host", "keeps-up"];
+    assert!(said(&bandwidth).contains("the GPU never waits for the host in any of these times"));
+}
