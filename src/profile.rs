@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use kernel::{Kernel, is_host_transfer};
 pub use operation::{Attribute, DType, Operation, Phase, Shape};
 pub use read::{ProfileError, Warning};
-pub use workload::{DeviceInfo, Memory, MemorySource, Mode, Origin, Precision, Recording, Step, Workload};
+pub use workload::{DeviceInfo, Execution, Memory, MemorySource, Mode, Origin, Precision, Recording, Step, Workload};
 
 use crate::units::Micros;
 
@@ -110,11 +110,15 @@ impl Profile {
     pub fn without_origin(&self) -> Self {
         let mut bare = self.clone();
         bare.origin = None;
-        // Memory is a property of the workload, not of the GPU it was measured on.
-        bare.step =
-            self.step.as_ref().filter(|step| step.peak_memory_bytes.is_some() || step.memory.is_some()).map(|step| {
-                Step { peak_memory_bytes: step.peak_memory_bytes, memory: step.memory.clone(), ..Step::default() }
-            });
+        // Memory and the way of launching are properties of the workload, not of the GPU it was
+        // measured on.
+        let kept = self.step.as_ref().map(|step| Step {
+            peak_memory_bytes: step.peak_memory_bytes,
+            memory: step.memory.clone(),
+            execution: step.execution,
+            ..Step::default()
+        });
+        bare.step = kept.filter(|step| *step != Step::default());
         for operation in &mut bare.operations {
             operation.device_time = None;
             operation.kernels.clear();

@@ -106,6 +106,8 @@ pub(crate) struct Recorder {
     pub(crate) finds_patterns: bool,
     /// Operators on long lists of tensors lack their shapes.
     pub(crate) leaves_out_lists: bool,
+    /// It slows the host down by much more than the device, as `torch.profiler` does.
+    pub(crate) slows_host: bool,
     pub(crate) grouping: Grouping,
     /// What the reader of the profile should know of the file.
     pub(crate) notes: Vec<String>,

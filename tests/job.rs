@@ -309,7 +309,7 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
         };
         let drawn = with(waiting)(recorded(), size);
         assert!(drawn.contains("bound by the host"), "{drawn}");
-        assert!(drawn.contains("step, ms") && drawn.contains("4.4–5.6"), "{drawn}");
+        assert!(drawn.contains("step, ms") && drawn.contains("2.6–5.6"), "{drawn}");
     }
 }
 

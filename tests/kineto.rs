@@ -2,6 +2,8 @@
 
 #[path = "kineto/broken.rs"]
 mod broken;
+#[path = "kineto/execution.rs"]
+mod execution;
 #[path = "kineto/large.rs"]
 mod large;
 #[path = "kineto/small.rs"]

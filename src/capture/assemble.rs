@@ -196,6 +196,7 @@ fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<St
     step.duration = Some(duration);
     step.duration_range = Some(times.range);
     step.samples = Some(times.count);
+    step.profiled = false;
     notes.push(format!("the step time is {how} of {} steps outside the recorded windows", times.count));
 }
 
@@ -275,12 +276,19 @@ mod tests {
         .unwrap()
         .0;
         let micros = |time| Micros::new(time).unwrap();
-        profile.step = Some(Step { duration: Some(micros(99.0)), device_busy: Some(micros(busy)), ..Step::default() });
+        profile.step = Some(Step {
+            duration: Some(micros(99.0)),
+            device_busy: Some(micros(busy)),
+            profiled: true,
+            ..Step::default()
+        });
         let mut notes = Vec::new();
         let times =
             StepTimes { median: micros(median), mean: micros(mean), range: [micros(1.0), micros(500.0)], count: 30 };
         step_time(&mut profile, Some(times), &mut notes);
-        (profile.measured_step().map(Micros::get), notes)
+        let step = profile.step.unwrap();
+        assert_eq!(step.profiled, step.samples.is_none(), "a step outside the windows is none of the profiler's");
+        (step.duration.map(Micros::get), notes)
     }
 
     #[test]

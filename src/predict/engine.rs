@@ -7,7 +7,7 @@ use super::decoded::{Decoded, step_operations};
 use super::error::PredictError;
 use super::estimate::{Prediction, Predictions};
 use super::habitat::HabitatTimes;
-use super::host::Host;
+use super::host::{self, Host};
 use super::learned::{LearnedTime, Models};
 use super::memory::MemoryNeed;
 use super::method::MethodChoice;
@@ -133,6 +133,7 @@ impl<'a> Prepared<'a> {
             facts.gpu = Some(origin.gpu.slug.clone());
         }
         let mut notes = base.map(|base| base.notes).unwrap_or_default();
+        notes.extend(host::launched_note(profile).filter(|_| origin.is_none() && options.host == Host::AsRecorded));
         let mut workload = profile.workload.clone();
         if let Some(change) = change {
             notes.splice(0..0, change.notes(decoded).into_iter().chain(change.kept_on(&keeping)));

@@ -4,8 +4,8 @@
 //! and its range reaches down to the device's time alone (a host that waits for nothing); where
 //! the waiting is most of the step, it reaches up to the recorded step (a host that is as slow
 //! as it was). Where no step was recorded, the host is taken to need [`LAUNCH_US`] for each
-//! operation, and the step takes the longer of both times ([`with_host`]). [`Host::KeepsUp`]
-//! counts neither.
+//! operation, and the step takes the longer of both times ([`with_host`]), unless it was
+//! recorded compiled or as CUDA graphs. [`Host::KeepsUp`] counts neither.
 
 use super::base::Base;
 use super::estimate::{Estimate, OperationPrediction, StepTime};
@@ -81,6 +81,7 @@ impl Host {
         }
         let (share, waiting) = (waiting / step * 100.0, waiting.as_millis());
         let fate = match self {
+            Self::AsRecorded if profile.step.as_ref().is_some_and(|step| step.profiled) => PROFILED,
             Self::AsRecorded => "taken over unchanged on every GPU",
             Self::KeepsUp => "left out on every GPU",
         };
@@ -94,6 +95,17 @@ impl Host {
             text: "the host is taken to keep up, as with CUDA graphs or a data loader that is never late: steps are the GPU's work alone, without waiting for the host".to_owned(),
         })
     }
+}
+
+/// What becomes of the waiting in steps that a profiler recorded; the figures are those of
+/// [`HOST_LAUNCH_US`].
+const PROFILED: &str = "taken over unchanged on every GPU, but the profiler was on and slows the host (in 18 public traces one launch comes 8 to 110 µs after another): it is at most that, and ranges reach down to the GPU's time alone";
+
+/// What is said of a step of which only shapes are used, where its operations are not launched
+/// one by one.
+pub(super) fn launched_note(profile: &Profile) -> Option<String> {
+    let execution = profile.step.as_ref()?.execution?;
+    Some(format!("recorded as {}: no floor by the number of operations that the host launches", execution.words()))
 }
 
 /// What is said of a recorded step whose waiting for the host is left out.
@@ -162,8 +174,12 @@ impl<'a> Pace<'a> {
             StepTime::Measured { .. } => return (step, bound()),
         };
         let Some((base, recorded)) = self.base.zip(self.profile.measured_step()) else {
-            let (step, warning) =
-                if self.is_recorded { (predicted, None) } else { unrecorded(predicted, self.launches, hosts) };
+            let is_eager = self.profile.step.as_ref().is_none_or(|step| step.execution.is_none());
+            let (step, warning) = if self.is_recorded || !is_eager {
+                (predicted, None)
+            } else {
+                unrecorded(predicted, self.launches, hosts)
+            };
             return (StepTime::Predicted(step), warning);
         };
         let mut step = predicted;

@@ -10,6 +10,7 @@
 //! - the step time: from the last device work of one step to that of the next, median.
 
 mod describe;
+mod execution;
 mod group;
 mod join;
 mod nest;
@@ -28,7 +29,7 @@ pub use self::options::{Import, ImportOptions, ModelInput, ResolveGpu, Summary};
 pub use self::ranks::combine;
 use self::timing::{StepWork, Wall, median};
 use self::workload::workload;
-use super::{DeviceInfo, Origin, Phase, Profile, Recording, Step};
+use super::{DeviceInfo, Execution, Origin, Phase, Profile, Recording, Step};
 use crate::trace::{Fault, MarkedSteps, Span, StepMarks, Trace, TraceError, WorkKind};
 use crate::units::{Bytes, Micros};
 
@@ -115,7 +116,9 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
     notes.joined(trace, joined_share, grouped.inferred);
     let workload = workload(trace, &nesting, &steps.kept_spans(), &grouped.operations, options, &mut notes.0);
     let origin = origin(trace, steps.joined.device, options, &mut notes.0);
-    let step = step(trace, &steps, &walls);
+    let (execution, launched) = execution::execution(trace, &steps);
+    notes.0.extend(launched);
+    let step = step(trace, &steps, &walls, execution);
     let summary = Summary {
         marks: steps.marks,
         steps_found: trace.steps.as_ref().map_or(steps.spans.len(), |steps| steps.found),
@@ -143,7 +146,7 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
     Ok(Import { profile, summary })
 }
 
-fn step(trace: &Trace, steps: &Steps, walls: &[Wall]) -> Step {
+fn step(trace: &Trace, steps: &Steps, walls: &[Wall], execution: Option<Execution>) -> Step {
     let fold = |start: f64, pick: fn(f64, f64) -> f64| walls.iter().map(|wall| wall.duration).fold(start, pick);
     let range = || [Micros::known(fold(f64::INFINITY, f64::min)), Micros::known(fold(0.0, f64::max))];
     let peak = trace
@@ -158,6 +161,8 @@ fn step(trace: &Trace, steps: &Steps, walls: &[Wall]) -> Step {
         peak_memory_bytes: peak,
         memory: None,
         samples: u32::try_from(steps.kept.len()).ok(),
+        profiled: trace.recorder.slows_host,
+        execution,
     }
 }
 

@@ -168,6 +168,34 @@ pub struct Step {
     /// Steps the medians are over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u32>,
+    /// Whether the wall time is of steps that were recorded by `torch.profiler`, which slows the
+    /// host down: without it, waiting for the host is at most as long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profiled: bool,
+    /// How most of the step's kernels were launched; left out where that was operation by
+    /// operation, or the recording does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Execution>,
+}
+
+/// How the kernels of a step are launched, where not operation by operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Execution {
+    /// By the code that `torch.compile` made of the operations.
+    Compiled,
+    /// Replayed as CUDA graphs, each launched at once.
+    CudaGraphs,
+}
+
+impl Execution {
+    /// What the step is, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Compiled => "compiled code (torch.compile)",
+            Self::CudaGraphs => "CUDA graphs",
+        }
+    }
 }
 
 /// Device memory by what it holds, at the moment of the step at which most is allocated.

@@ -164,7 +164,9 @@ pub fn table(comparison: &Comparison) -> Table {
         Column::number("", "validated_steps"),
         Column::text("", "validated_on"),
         Column::text("taken", "taken"),
+        Column::text("", "warnings"),
     ]);
+    let warnings = comparison.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>().join("; ");
     for on in &comparison.gpus {
         if let Some(step) = &on.recorded {
             // The median of a measured step has no range here.
@@ -181,6 +183,7 @@ pub fn table(comparison: &Comparison) -> Table {
                 Cell::unknown(),
                 Cell::unknown(),
                 Cell::text("yes"),
+                Cell::text(&warnings),
             ];
             table.push(row);
         }
@@ -199,6 +202,7 @@ pub fn table(comparison: &Comparison) -> Table {
                 Cell::maybe(validated, |it| Cell::text(it.steps)),
                 Cell::maybe(validated, |it| Cell::text(&it.on)),
                 Cell::new(if on.taken == Some(index) { "yes" } else { "" }, on.taken == Some(index)),
+                Cell::text(&warnings),
             ]);
         }
     }

@@ -304,7 +304,8 @@ impl Source for Export {
             return Ok(());
         }
         let mut texts = self.0.texts();
-        let mut starts_work: HashMap<i64, bool> = HashMap::new();
+        // Whether a call by this name starts a graph; none of those that start no work.
+        let mut starts_graph: HashMap<i64, Option<bool>> = HashMap::new();
         let within =
             part.window.map_or_else(String::new, |(from, to)| format!(" AND start >= {from} AND start < {to}"));
         let sql = format!(
@@ -316,20 +317,21 @@ impl Source for Export {
             let (Some(start), Some(end), Some(correlation)) = (whole(row, 0)?, whole(row, 1)?, whole(row, 3)?) else {
                 return Ok(());
             };
+            let mut is_graph = false;
             if let Some(name) = whole(row, 4)? {
-                let starts = if let Some(known) = starts_work.get(&name) {
+                let starts = if let Some(known) = starts_graph.get(&name) {
                     *known
                 } else {
-                    let starts = launches(texts.get(name)?);
-                    starts_work.insert(name, starts);
+                    let text = texts.get(name)?;
+                    let starts = launches(text).then(|| text.contains("GraphLaunch"));
+                    starts_graph.insert(name, starts);
                     starts
                 };
-                if !starts {
-                    return Ok(());
-                }
+                let Some(starts) = starts else { return Ok(()) };
+                is_graph = starts;
             }
             let thread = whole(row, 2)?.unwrap_or(0).cast_unsigned();
-            pass(CallRow { start, end, thread, correlation: correlation.cast_unsigned() });
+            pass(CallRow { start, end, thread, correlation: correlation.cast_unsigned(), is_graph });
             Ok(())
         })
     }

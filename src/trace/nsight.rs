@@ -95,7 +95,7 @@ fn read_process(
         .calls(part, &mut |row| {
             let (start, end, correlation) = (micros(row.start), micros(row.end), row.correlation);
             let thread = trace.thread(&row.thread.to_le_bytes());
-            trace.add_launch(Launch { start, end, correlation, thread });
+            trace.add_launch(Launch { start, end, correlation, thread, is_graph: row.is_graph });
         })
         .map_err(tables)?;
     let launched: Option<HashSet<u64>> =
@@ -216,6 +216,7 @@ fn recorder(facts: &Facts) -> Recorder {
         whole_remedy: " (--step-range names the NVTX range of a step)",
         finds_patterns: false,
         leaves_out_lists: false,
+        slows_host: false,
         grouping: Grouping::Ranges,
         notes,
     }

@@ -54,6 +54,8 @@ pub(crate) struct Launch {
     pub(crate) end: f64,
     pub(crate) correlation: u64,
     pub(crate) thread: u32,
+    /// Launches a whole CUDA graph.
+    pub(crate) is_graph: bool,
 }
 
 /// What a device does.

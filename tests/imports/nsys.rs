@@ -352,7 +352,8 @@ impl Source for Rows {
 
     fn calls(&mut self, _: Part, row: &mut dyn FnMut(CallRow)) -> Result<(), SourceError> {
         for (_, start, end, thread, _) in self.0.iter().filter(|row| row.0 == 1) {
-            row(CallRow { start: *start, end: *end, thread: thread % 3, correlation: *thread });
+            let (thread, correlation) = (thread % 3, *thread);
+            row(CallRow { start: *start, end: *end, thread, correlation, is_graph: correlation % 5 == 0 });
         }
         Ok(())
     }

@@ -48,6 +48,8 @@ const MARKS: usize = 1 << 20;
 const RANGES: usize = 12;
 /// Raw shapes longer than this are not kept.
 const LONGEST_TEXT: usize = 256 << 10;
+/// In the names of the calls that launch a whole graph, such as `cudaGraphLaunch`.
+const GRAPH_LAUNCH: &[u8] = b"GraphLaunch";
 
 enum Category {
     Host(RangeKind),
@@ -67,6 +69,7 @@ impl Collector {
             whole_remedy: "",
             finds_patterns: true,
             leaves_out_lists: true,
+            slows_host: true,
             grouping: Grouping::Kernels,
             notes: Vec::new(),
         });
@@ -258,7 +261,9 @@ impl Collector {
             }
         }
         let thread = self.thread(event);
-        self.trace.launches.push(Launch { start, end, correlation, thread });
+        // `cudaGraphLaunch`, `cuGraphLaunch`, `hipGraphLaunch`, each also with a version.
+        let is_graph = event.name.windows(GRAPH_LAUNCH.len()).any(|part| part == GRAPH_LAUNCH);
+        self.trace.launches.push(Launch { start, end, correlation, thread, is_graph });
     }
 
     fn work(&mut self, event: &Event<'_>, kind: WorkKind, start: f64, end: f64, keep: &Keep) {

@@ -86,6 +86,8 @@ pub struct CallRow {
     pub thread: u64,
     /// What the work it starts is found by.
     pub correlation: u64,
+    /// Launches a whole CUDA graph.
+    pub is_graph: bool,
 }
 
 /// What a GPU did, in nanoseconds.

@@ -246,6 +246,7 @@ impl<'a> Recording<'a> {
             whole_remedy: " (jax.profiler.StepTraceAnnotation marks steps)",
             finds_patterns: false,
             leaves_out_lists: false,
+            slows_host: false,
             grouping: Grouping::Kernels,
             notes: std::mem::take(&mut self.notes),
         });
@@ -289,7 +290,7 @@ impl<'a> Recording<'a> {
                 }
             }
             let correlation = index as u64 + 1;
-            trace.add_launch(Launch { start: event.start, end: event.start, correlation, thread });
+            trace.add_launch(Launch { start: event.start, end: event.start, correlation, thread, is_graph: false });
             trace.add_work(Work {
                 start: event.start,
                 end: event.end,
