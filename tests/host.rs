@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::process::Command;
+use std::sync::Arc;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::plan::{Goal, Work, plan};
@@ -14,7 +15,7 @@ use habitat_tui::predict::{
 use habitat_tui::pricing::PriceBook;
 use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
-use habitat_tui::units::GpuSlug;
+use habitat_tui::units::{GpuSlug, Micros};
 
 fn catalog() -> Catalog {
     Catalog::new(bundled::gpus())
@@ -45,7 +46,7 @@ fn on(profile: &Profile, gpu: &str) -> Prediction {
 /// The step in milliseconds: low, mid, high.
 fn ends(prediction: &Prediction) -> [f64; 3] {
     let range = prediction.step.as_estimate().range;
-    [range.low, range.mid, range.high].map(|end| end.as_millis())
+    [range.low, range.mid, range.high].map(Micros::as_millis)
 }
 
 fn kinds(prediction: &Prediction) -> Vec<WarningKind> {
@@ -153,9 +154,14 @@ fn shapes_alone_have_no_floor_where_the_host_keeps_up() {
 #[test]
 fn what_the_recording_does_not_tell_of_the_host_is_said() {
     let silent = profile("v100-sxm2-16gb", r#"{"duration_us": 92000}"#, PRODUCT);
-    let answers = predict(&silent, &catalog(), &with("v100-sxm2-16gb", Host::KeepsUp)).unwrap();
-    assert!(matches!(answers.predictions[0].step, StepTime::Measured { .. }));
-    assert!(answers.notes.iter().any(|note| note.contains("does not tell how long the GPU waited")), "{answers:?}");
+    for method in [MethodChoice::Auto, MethodChoice::KernelWise] {
+        let kernel_wise = Some(Arc::new(bundled::kernel_wise()));
+        let options = Options { method, kernel_wise, ..with("v100-sxm2-16gb", Host::KeepsUp) };
+        let answers = predict(&silent, &catalog(), &options).unwrap();
+        assert!(matches!(answers.predictions[0].step, StepTime::Measured { .. }));
+        let said = |note: &&String| note.contains("does not tell how long the GPU waited");
+        assert_eq!(answers.notes.iter().filter(said).count(), 1, "{method:?}: {:?}", answers.notes);
+    }
 }
 
 #[test]

@@ -132,7 +132,8 @@ impl<'a> Prepared<'a> {
         if let (Some(facts), Some(origin)) = (&mut origin_facts, origin) {
             facts.gpu = Some(origin.gpu.slug.clone());
         }
-        let mut notes = base.map(|base| base.notes).unwrap_or_default();
+        let untold = || options.host.note(profile, Micros::ZERO).into_iter().collect();
+        let mut notes = base.map_or_else(untold, |base| base.notes);
         notes.extend(host::launched_note(profile).filter(|_| origin.is_none() && options.host == Host::AsRecorded));
         let mut workload = profile.workload.clone();
         if let Some(change) = change {

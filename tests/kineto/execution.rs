@@ -30,15 +30,15 @@ fn steps(graphs: u32, generated: u32, region: Option<&str>) -> Profile {
             trace.work("kernel", call, MAIN, at + 1.0, name, at + 200.0, 8.0, 7);
         }
     }
-    trace.import().unwrap().profile
+    trace.import().expect("a whole trace").profile
 }
 
 fn execution(profile: &Profile) -> Option<Execution> {
-    profile.step.as_ref().unwrap().execution
+    profile.step.as_ref().expect("a measured step").execution
 }
 
 fn notes(profile: &Profile) -> String {
-    profile.recording.as_ref().unwrap().notes.join("\n")
+    profile.recording.as_ref().expect("an import").notes.join("\n")
 }
 
 #[test]
