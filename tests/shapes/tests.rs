@@ -25,6 +25,7 @@ trials! {
         attention_is_the_gpus,
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
+        a_model_beside_its_average_is_traced,
         a_trace_by_shapes_has_the_products_of_a_real_step,
         what_cannot_be_traced_is_told_with_the_users_own_lines,
         a_model_whose_shapes_do_not_fit_is_shown_in_five_lines,
@@ -305,6 +306,14 @@ fn small_tensors_have_values_while_a_model_is_built(python: &str) {
     let profile = Place::new().profile(python, "layers.py:values", &[]);
     assert_eq!(profile.workload.parameter_count, Some(24 * 32 + 32 + 32 * 48 + 48 + 48 * 64 + 64));
     assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
+}
+
+/// Statistics of batch norm are copied, whose tensors have no values.
+fn a_model_beside_its_average_is_traced(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:averaged", &[]);
+    let once = Place::new().profile(python, "layers.py:pixels", &[]);
+    assert_eq!(named(&profile, "convolution").len(), named(&once, "convolution").len());
+    assert!(profile.workload.mode == Mode::Training && !named(&profile, "batch_norm").is_empty());
 }
 
 /// Products and convolutions by phase and shapes, with their counts.

@@ -4,8 +4,12 @@ with Nesterov momentum; inference runs under no_grad in eval mode."""
 
 import re
 
+# Designs whose branches are merged for inference. The table of PyTorch 2.9 has the parameter
+# counts of merged networks, that of 2.4 those of networks as they are trained.
+MERGED = ("repvgg", "mobileone", "fastvit", "repvit", "repghost")
 
-def build(model, batch, size, training, fused):
+
+def build(model, batch, size, training, fused, merged):
     """One step of a network of timm's."""
     import timm
     import torch
@@ -14,6 +18,8 @@ def build(model, batch, size, training, fused):
     set_fused_attn(fused)
     network = timm.create_model(model, pretrained=False)
     network.train(training)
+    if merged:
+        network = timm.utils.reparameterize_model(network)
     inputs = torch.randn(batch, 3, size, size, device="cuda")
     if not training:
 
@@ -56,10 +62,12 @@ def cases(name, rows):
         model, batch, size = row["model"], int(row[mode + "_batch_size"]), int(row[mode + "_img_size"])
         if model not in known:
             continue
+        merged = software == "pt2.9" and model.startswith(MERGED)
+        made = (model, batch, size, training, fused, merged)
         found.append(
             {
-                "case": "timm-%s-%s-b%d-%d" % (mode, model, batch, size),
-                "build": lambda model=model, batch=batch, size=size: build(model, batch, size, training, fused),
+                "case": "timm-%s-%s-b%d-%d%s" % (mode, model, batch, size, "-merged" if merged else ""),
+                "build": lambda made=made: build(*made),
                 "network": model,
                 "family": family(model),
                 "mode": "training" if training else "inference",

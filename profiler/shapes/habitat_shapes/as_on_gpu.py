@@ -10,6 +10,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
 from . import recurrent
@@ -218,6 +219,18 @@ def patched(step):
             return data_ptr(tensor)
 
     change(torch.Tensor, "data_ptr", address)
+
+    copied = torch.Tensor.__deepcopy__
+
+    def copy(tensor, memo):
+        # By its storage, which a tensor without values does not give to another.
+        if type(tensor) is not FakeTensor or not tensor.is_leaf:
+            return copied(tensor, memo)
+        if id(tensor) not in memo:
+            memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        return memo[id(tensor)]
+
+    change(torch.Tensor, "__deepcopy__", copy)
 
     change(torch.nn.Module, "cuda", lambda self, device=None: self)
     change(torch.nn.Module, "_apply", converted)
