@@ -12,6 +12,8 @@ use habitat_tui::store::{self, Limit, StoreError};
 use habitat_tui::units::{GpuSlug, Micros};
 use serde::Deserialize;
 
+/// What stands in place of a compiler for an operator that was measured alone.
+const ONE_OPERATOR: &str = "one operator";
 /// The name of the file in a folder of data.
 pub const FILE: &str = "steps.jsonl.zst";
 
@@ -28,6 +30,8 @@ pub struct PublishedStep {
     pub gpu: GpuSlug,
     /// Whether operators were compiled or fused beyond PyTorch's own.
     pub is_compiled: bool,
+    /// Whether it is one operator, measured alone.
+    pub is_operator: bool,
     /// Whether figures are exact (A), or something beside the GPU's work may count (B).
     pub is_exact: bool,
     /// How long it took.
@@ -87,6 +91,7 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
                 source: measured.source.clone(),
                 gpu: gpu.slug.clone(),
                 is_compiled: !measured.compiled.is_empty(),
+                is_operator: measured.compiled == ONE_OPERATOR,
                 is_exact: measured.quality == "A",
                 time: Micros::new(milliseconds * 1e3).map_err(|error| wrong(&error))?,
                 profile,

@@ -65,6 +65,9 @@ def child(case, out):
 def trace_all(cases, out, jobs):
     """Traces what is not there yet, so many at a time, each in a process of its own."""
     waiting = {case["case"]: case for case in cases if not (out / (case["case"] + ".json.gz")).exists()}
+    for case in [case for case in waiting.values() if "made" in case]:
+        write(out, case["case"], case["made"])
+        del waiting[case["case"]]
     # In an order that has nothing to do with the tables', so that a part of it is a fair sample.
     waiting = dict(sorted(waiting.items(), key=lambda item: zlib.crc32(item[1]["network"].encode())))
     print("%d cases to trace" % len(waiting), file=sys.stderr)
@@ -134,6 +137,7 @@ def main():
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
 
+    import operators
     import published
     import timm_tables
 
@@ -141,6 +145,8 @@ def main():
     for path in sorted((args.data / "timm").glob("*.csv.gz"), reverse=True):
         cases += timm_tables.cases(path.name, rows(path))
     cases += published.cases(rows(args.data / "modern" / "steps.csv.gz"))
+    names = ("gemm", "conv", "attention")
+    cases += operators.cases(*(rows(args.data / "modern" / (name + ".csv.gz")) for name in names))
     cases = [case for case in cases if args.only in case["case"]]
     if args.kept:
         unpack(args.kept, args.out)

@@ -119,7 +119,10 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
             }
             Primitive::Fused { .. } => {
                 let backward = decoded.op.name.pass.is_backward().then(|| "attention, backward".to_owned());
-                plain(Terms::of(std::iter::once("attention".to_owned()).chain(backward)), 0.0)
+                // PyTorch's choice of kernels, of which one is a third as fast as the others.
+                let slow = decoded.operation.name.contains("efficient_attention");
+                let slow = slow.then(|| "attention, efficient".to_owned());
+                plain(Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(slow)), 0.0)
             }
             Primitive::Rows { .. } | Primitive::Stream { .. } => {
                 let name = stream(decoded, primitive);

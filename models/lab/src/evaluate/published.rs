@@ -31,7 +31,7 @@ pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) ->
     let steps = read(file, catalog)?;
     let folds = Folds::new(&steps, catalog);
     let judge = Judge { models: bundled::models(), catalog };
-    for step in &steps {
+    for step in steps.iter().filter(|step| !step.is_operator) {
         let workload = &step.profile.workload;
         let Some(precisions) = workload.precision.and_then(precisions) else { continue };
         let group = format!("{}, {precisions}, shapes alone", workload.mode);
@@ -106,7 +106,7 @@ pub(crate) fn evaluations(
 fn kind(step: &PublishedStep) -> String {
     let workload = &step.profile.workload;
     let precision = workload.precision.map_or_else(String::new, |precision| format!(", {precision}"));
-    format!("{}{precision}", workload.mode)
+    if step.is_operator { format!("operators{precision}") } else { format!("{}{precision}", workload.mode) }
 }
 
 /// The same step on two GPUs: how much faster the second is.

@@ -24,6 +24,8 @@ use crate::published::PublishedStep;
 const SIGMA: f64 = 0.06;
 /// Deviations, in units of [`SIGMA`], from which on an error counts by its size.
 const ROBUST: f64 = 1.0;
+/// What an operator that was measured alone counts, against a step.
+const OPERATOR: f64 = 0.1;
 /// Passes over the steps.
 const PASSES: usize = 25;
 
@@ -201,7 +203,11 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) 
         }
     }
     let host_us = if step.is_compiled { 0.0 } else { launches * LAUNCH_US };
-    let weight = if step.is_exact { 1.0 } else { 0.5 };
+    let weight = match () {
+        () if step.is_operator => OPERATOR,
+        () if step.is_exact => 1.0,
+        () => 0.5,
+    };
     Row { parts, host_us, log: step.time.get().ln(), weight }
 }
 
@@ -314,6 +320,7 @@ mod tests {
             source: "made".to_owned(),
             gpu: GpuSlug::new(slug).unwrap(),
             is_compiled: true,
+            is_operator: false,
             is_exact: true,
             time: Micros::new(1.0).unwrap(),
             profile,

@@ -6,7 +6,7 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::learn::ranges::{few_gpus, spread};
 use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::efficiency::Efficiency;
-use habitat_tui::predict::learned::{StepFacts, is_by_efficiency};
+use habitat_tui::predict::learned::{Spread, StepFacts, is_by_efficiency};
 use habitat_tui::units::GpuSlug;
 
 use super::Design;
@@ -54,9 +54,11 @@ impl Folds {
             }
         }
         let facts = found.facts(steps, &design);
+        let operators = found.operators(steps, &design);
         let models = found.without_family.iter_mut().chain(found.without_gpu.values_mut());
         for model in models.chain(found.without_both.values_mut()).chain([&mut found.all]) {
             model.steps = facts.clone();
+            model.operators = operators;
         }
         for (gpu, model) in &mut found.without_gpu {
             model.steps.boards.remove(gpu.as_str());
@@ -82,6 +84,20 @@ impl Folds {
         &self.without_both[&(step.gpu.clone(), fold(&step.family))]
     }
 
+    /// How far operators deviate that were measured alone, by models that saw no operator of
+    /// the kind.
+    fn operators(&self, steps: &[PublishedStep], design: &Design) -> Option<Spread> {
+        let gpus: Vec<&GpuSlug> = self.without_gpu.keys().collect();
+        let operators = steps.iter().enumerate().filter(|(_, step)| step.is_operator);
+        let logs: Vec<(usize, f64)> = operators
+            .map(|(at, step)| {
+                let place = gpus.binary_search(&&step.gpu).unwrap_or(0);
+                (place, -design.residual(at, self.without_family(step)))
+            })
+            .collect();
+        spread(&logs)
+    }
+
     /// How far steps deviate from the sum of their operators.
     fn facts<'m>(&'m self, steps: &[PublishedStep], design: &Design) -> StepFacts {
         let gpus: Vec<&GpuSlug> = self.without_gpu.keys().collect();
@@ -89,7 +105,8 @@ impl Folds {
         // The others are answered by other models.
         let is_answered =
             |step: &PublishedStep| is_by_efficiency(&Decoded::all(&step.profile), step.profile.workload.precision);
-        let judged: Vec<usize> = (0..steps.len()).filter(|&at| is_answered(&steps[at])).collect();
+        let judged: Vec<usize> =
+            (0..steps.len()).filter(|&at| !steps[at].is_operator && is_answered(&steps[at])).collect();
         let logs = |model: &dyn Fn(&PublishedStep) -> &'m Efficiency| -> Vec<(usize, f64)> {
             judged.iter().map(|&at| (place(&steps[at].gpu), -design.residual(at, model(&steps[at])))).collect()
         };
@@ -114,7 +131,7 @@ impl Folds {
         StepFacts {
             typical: 1.0,
             training: 1.0,
-            boards: gpus.iter().map(|gpu| (gpu.to_string(), 1.0)).collect(),
+            boards: judged.iter().map(|&at| (steps[at].gpu.to_string(), 1.0)).collect(),
             makers: BTreeMap::new(),
             seen: spread(&seen),
             unseen: spread(&unseen),
