@@ -11,6 +11,7 @@ use habitat_tui::predict::compare::precisions;
 use habitat_tui::predict::efficiency::Efficiency;
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::{MethodChoice, Options, predict};
+use habitat_tui::profile::Precision;
 use habitat_tui::store::bundled;
 
 use super::tally::{Evaluation, Groups, Predicted};
@@ -100,7 +101,42 @@ pub(crate) fn evaluations(
     }
     let protocol = "absolute relative errors of whole published steps from their shapes; networks are left out by families, in six parts; \"one constant\" is the median of measured over roofline of the same mode and precision, all steps seen; FP32 is answered by the operator models";
     let whole = groups.evaluation(protocol.to_owned(), Vec::new());
-    Ok(vec![whole, ratios(steps, &judged, (folds, &judge))?])
+    Ok(vec![whole, ratios(steps, &judged, (folds, &judge))?, in_16_bits(steps, (folds, &judge))?])
+}
+
+/// The same step on the same GPU in FP32 or TF32 and in 16 bits: by how much it is faster.
+fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> Result<Evaluation, CliError> {
+    let mut groups = Groups::default();
+    // What is left of a case's name without its precision: network, batch and size.
+    let same = |step: &PublishedStep| {
+        let name = step.profile.workload.name.clone();
+        let end =
+            ["-fp32", "-amp-fp16", "-fp16-pure", "-bf16-pure", "-bf16"].iter().find_map(|end| name.strip_suffix(end));
+        (end.unwrap_or(&name).to_owned(), step.gpu.clone(), step.source.clone())
+    };
+    let is_wide = |precision: Precision| matches!(precision, Precision::Fp32 | Precision::Tf32);
+    for wide in steps.iter().filter(|step| !step.is_operator) {
+        for narrow in steps {
+            let (Some(from), Some(to)) = (wide.profile.workload.precision, narrow.profile.workload.precision) else {
+                continue;
+            };
+            if !is_wide(from) || is_wide(to) || same(wide) != same(narrow) {
+                continue;
+            }
+            let label = || format!("{} on {}", wide.profile.workload.name, wide.gpu);
+            for (name, method) in
+                [("learned, network left out", MethodChoice::Learned), ("roofline", MethodChoice::Roofline)]
+            {
+                let efficiency = folds.without_family(wide);
+                let recorded = judge.predict(wide, efficiency, method)?;
+                let changed = judge.predict_in(wide, Some(to), efficiency, method)?;
+                let predicted = Predicted { mid: recorded.mid / changed.mid, range: None };
+                groups.add(&format!("{from} to {to}"), name, predicted, wide.time / narrow.time, &label);
+            }
+        }
+    }
+    let protocol = "relative errors of how much faster the same step is in 16 bits on the same GPU, from the operators of the step in 32";
+    Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
 }
 
 fn kind(step: &PublishedStep) -> String {
@@ -176,10 +212,22 @@ impl Judge<'_> {
         efficiency: &Efficiency,
         method: MethodChoice,
     ) -> Result<Predicted, CliError> {
+        self.predict_in(step, None, efficiency, method)
+    }
+
+    /// The step in another precision than it ran in.
+    fn predict_in(
+        &self,
+        step: &PublishedStep,
+        precision: Option<Precision>,
+        efficiency: &Efficiency,
+        method: MethodChoice,
+    ) -> Result<Predicted, CliError> {
         let models = Models::new(self.models.ensembles().clone(), self.models.steps().clone());
         let options = Options {
             targets: vec![step.gpu.clone()],
             method,
+            precision,
             models: Some(Arc::new(models.with_efficiency(efficiency.clone()))),
             ..Options::default()
         };

@@ -28,6 +28,7 @@ pub(super) fn run(
     }
     let steps = read(file, catalog)?;
     let folds = Folds::new(&steps, catalog);
+    let operators = steps.iter().filter(|step| step.is_operator).count();
     let mut json = serde_json::to_vec_pretty(&folds.all).map_err(CliError::other)?;
     json.push(b'\n');
     store::save_atomically(&path, &json, true)?;
@@ -37,14 +38,16 @@ pub(super) fn run(
         "# Efficiency in mixed and reduced precision\n\n\
          Written by `habitat-lab train --efficiency steps.jsonl.zst --force --out models` with `{EFFICIENCY}`; the same\n\
          steps and catalog give the same bytes. What the terms stand for is in `src/predict/efficiency/terms.rs`.\n\n\
-         {} terms of arithmetic and {} of traffic, fitted to {} published steps on {} GPUs:\n\
-         DeepLearningExamples, Lambda's logs, timm's tables and others (`models/lab/steps/README.md` names them).\n\
+         {} terms of arithmetic and {} of traffic, fitted to {} published steps on {} GPUs\n\
+         (DeepLearningExamples, Lambda's logs, timm's tables and others, named in `models/lab/steps/README.md`) and {}\n\
+         operators that were measured alone.\n\
          SHA-256 of the file `{}`.\n\n\
          ## Errors\n",
         folds.all.compute.len(),
         folds.all.memory.len(),
-        steps.len(),
+        steps.len() - operators,
         folds.all.steps.boards.len(),
+        operators,
         sha256(&store::read_as_it_is(file, Limit::WEIGHTS)?),
     )?;
     for (index, evaluation) in published::evaluations(&steps, &folds, catalog)?.iter().enumerate() {
@@ -56,8 +59,8 @@ pub(super) fn run(
     store::save_atomically(&dir.join(CARD), &card, true)?;
     writeln!(
         out,
-        "{} steps on {} GPUs; {EFFICIENCY} and {CARD} in {}",
-        steps.len(),
+        "{} steps on {} GPUs and {operators} operators; {EFFICIENCY} and {CARD} in {}",
+        steps.len() - operators,
         folds.all.steps.boards.len(),
         dir.display()
     )?;
