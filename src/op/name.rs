@@ -273,6 +273,11 @@ pub fn short(name: &str) -> &str {
     name.strip_prefix("aten::").unwrap_or(name)
 }
 
+/// Whether an attention runs the memory-efficient kernel, which is slower than the others.
+pub fn is_efficient_attention(name: &str) -> bool {
+    name.contains("efficient_attention")
+}
+
 /// Whether it copies from one element type to another, which mixed precision is full of.
 pub fn is_cast(name: &str) -> bool {
     matches!(name, "aten::_to_copy" | "aten::to" | "aten::copy_")

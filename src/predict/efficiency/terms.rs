@@ -1,6 +1,6 @@
 //! What an operation asks of a GPU, and the terms by which it falls short of the GPU's rates.
 
-use crate::op::name::{Form, NormalisationForm, is_cast};
+use crate::op::name::{Form, NormalisationForm, is_cast, is_efficient_attention};
 use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes};
 use crate::predict::decoded::Decoded;
 use crate::profile::{Attribute, DType, Phase, Precision};
@@ -119,8 +119,8 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
             }
             Primitive::Fused { .. } => {
                 let backward = decoded.op.name.pass.is_backward().then(|| "attention, backward".to_owned());
-                // PyTorch's choice of kernels, of which one is a third as fast as the others.
-                let slow = decoded.operation.name.contains("efficient_attention");
+                // Its kernel is another than those of flash attention and cuDNN.
+                let slow = is_efficient_attention(&decoded.operation.name);
                 let slow = slow.then(|| "attention, efficient".to_owned());
                 plain(Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(slow)), 0.0)
             }

@@ -111,20 +111,19 @@ impl Folds {
             judged.iter().map(|&at| (place(&steps[at].gpu), -design.residual(at, model(&steps[at])))).collect()
         };
         let (seen, unseen) = (logs(&|step| self.without_family(step)), logs(&|step| self.without_both(step)));
-        /// A step's deviation, with its GPU known and not.
-        type Both = ((usize, f64), (usize, f64));
-        let mut alike: BTreeMap<String, Vec<Both>> = BTreeMap::new();
+        // A step's deviation, with its GPU known and not.
+        let mut alike: BTreeMap<String, Vec<[(usize, f64); 2]>> = BTreeMap::new();
         for ((&at, &here), &there) in judged.iter().zip(&seen).zip(&unseen) {
             let workload = &steps[at].profile.workload;
             let key = format!("{} {:?}", workload.name, workload.precision);
-            alike.entry(key).or_default().push((here, there));
+            alike.entry(key).or_default().push([here, there]);
         }
         // The origin is a GPU that is known, the destination is not.
         let mut pairs = Vec::new();
         for same in alike.values() {
-            for (here, _) in same {
-                let others = same.iter().filter(|(_, there)| there.0 != here.0);
-                pairs.extend(others.map(|(_, there)| (here.1, there.0, there.1)));
+            for [here, _] in same {
+                let others = same.iter().filter(|[_, there]| there.0 != here.0);
+                pairs.extend(others.map(|[_, there]| (here.1, there.0, there.1)));
             }
         }
         let (shared_deviation, left) = shared_deviation(&pairs);
