@@ -273,7 +273,7 @@ pub fn short(name: &str) -> &str {
     name.strip_prefix("aten::").unwrap_or(name)
 }
 
-/// Whether an attention runs the memory-efficient kernel, which is slower than the others.
+/// Whether an attention runs the memory-efficient kernel, not that of flash attention or cuDNN.
 pub fn is_efficient_attention(name: &str) -> bool {
     name.contains("efficient_attention")
 }
