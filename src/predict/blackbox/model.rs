@@ -157,7 +157,7 @@ impl Anchor {
         self.targets.iter().map(|target| (&target.gpu, target.factors.as_slice()))
     }
 
-    /// Kinds that take more than [`TRIFLE`] of the device time and that no fitted step has, with
+    /// Kinds that take more than 2 % of the device time and that no fitted step has, with
     /// their shares: their factors are from data sheets alone.
     pub fn unseen(&self, anatomy: &Anatomy) -> Vec<(OperatorKind, f64)> {
         let is_seen = |column: usize| self.places.iter().any(|place| place.get(column).is_some_and(|x| *x > 0.0));
