@@ -76,14 +76,17 @@ fn the_range_of_a_step_bound_by_the_host_reaches_from_the_device_to_the_recorded
     assert!(kinds(&on(&quick, "h100-sxm5-80gb")).is_empty());
 }
 
-/// 10,000 additions of four numbers: no GPU takes a microsecond for one, no host launches
-/// one so soon.
-#[test]
-fn shapes_alone_of_many_small_operations_have_a_floor_by_their_number() {
+/// 10,000 additions of four numbers by their shapes: no GPU takes a microsecond for one, no
+/// host launches one so soon.
+fn many_small_operations() -> Profile {
     let small =
         r#"{"name": "aten::add", "phase": "forward", "count": 10000, "inputs": [[4], [4]], "dtype": "float32"}"#;
-    let mut shapes = profile("v100-sxm2-16gb", "{}", small);
-    shapes.origin = None;
+    Profile { origin: None, ..profile("v100-sxm2-16gb", "{}", small) }
+}
+
+#[test]
+fn shapes_alone_of_many_small_operations_have_a_floor_by_their_number() {
+    let shapes = many_small_operations();
     let h100 = on(&shapes, "h100-sxm5-80gb");
     let [low, mid, high] = ends(&h100);
     assert!(low < 20.0 && (60.0..60.1).contains(&mid) && high == 500.0, "{low}–{mid}–{high}");
@@ -137,10 +140,7 @@ fn a_rank_whose_host_keeps_up_waits_for_neither() {
 
 #[test]
 fn shapes_alone_have_no_floor_where_the_host_keeps_up() {
-    let small =
-        r#"{"name": "aten::add", "phase": "forward", "count": 10000, "inputs": [[4], [4]], "dtype": "float32"}"#;
-    let mut shapes = profile("v100-sxm2-16gb", "{}", small);
-    shapes.origin = None;
+    let shapes = many_small_operations();
     let h100 = on_with(&shapes, "h100-sxm5-80gb", Host::KeepsUp);
     let [low, mid, high] = ends(&h100);
     let operation = h100.operations[0].time.unwrap().range.mid.as_millis();

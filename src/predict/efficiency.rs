@@ -321,6 +321,10 @@ mod tests {
         let slower = time(&learned, &product, &v100);
         assert!((slower.time.get() - STEP_LAUNCH_US - (2.0 * compute).hypot(memory)).abs() < 1e-6);
         assert!(!slower.is_far);
+        // Whole steps share less of their deviations than operators do.
+        let mut steps = learned.clone();
+        steps.steps.shared_deviation = 0.1;
+        assert_eq!(time(&steps, &product, &v100).shared_deviation, 0.8);
         // AMD's GPUs were never among the steps.
         assert!(time(&learned, &product, &spec("mi300x")).is_far);
     }
@@ -374,6 +378,18 @@ mod tests {
         assert_eq!(name("relu", "forward", ""), "elementwise");
         assert_eq!(name("threshold_backward", "backward", ""), "elementwise, backward");
         assert_eq!(name("_to_copy", "forward", ""), "cast");
+    }
+
+    #[test]
+    fn kernels_of_attention_are_told_apart() {
+        let terms = |kernel: &str| {
+            let inputs = "[[2, 16, 1024, 64], [2, 16, 1024, 64], [2, 16, 1024, 64]]";
+            let parts = asked(&format!("_scaled_dot_product_{kernel}_attention"), "forward", inputs, "");
+            parts[0].compute.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(terms("flash"), ["attention"]);
+        assert_eq!(terms("cudnn"), ["attention"]);
+        assert_eq!(terms("efficient"), ["attention", "attention, efficient"]);
     }
 
     #[test]

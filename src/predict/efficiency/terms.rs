@@ -120,9 +120,9 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
             Primitive::Fused { .. } => {
                 let backward = decoded.op.name.pass.is_backward().then(|| "attention, backward".to_owned());
                 // Its kernel is another than those of flash attention and cuDNN.
-                let slow = is_efficient_attention(&decoded.operation.name);
-                let slow = slow.then(|| "attention, efficient".to_owned());
-                plain(Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(slow)), 0.0)
+                let efficient = is_efficient_attention(&decoded.operation.name);
+                let efficient = efficient.then(|| "attention, efficient".to_owned());
+                plain(Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(efficient)), 0.0)
             }
             Primitive::Rows { .. } | Primitive::Stream { .. } => {
                 let name = stream(decoded, primitive);

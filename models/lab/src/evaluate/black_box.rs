@@ -82,14 +82,9 @@ fn left_out(
 fn without_kinds(rows: &[Recorded], catalog: &Catalog) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for (kind, evaluated) in black_box::kinds_left_out(rows, catalog).map_err(CliError::other)? {
-        for Evaluated { row, target, predicted: [low, mid, high], measured } in evaluated {
-            let predicted = Predicted { mid, range: Some([low, high]) };
-            let anchor = &row.totals.gpu;
-            let label = || format!("{}, {anchor} → {target}", row.label());
-            for group in ["all".to_owned(), format!("without {kind}"), format!("from {anchor}")] {
-                groups.add(&group, OURS, predicted, measured, &label);
-            }
-        }
+        add_to(&mut groups, OURS, &evaluated, &|one| {
+            ["all".to_owned(), format!("without {kind}"), format!("from {}", one.row.totals.gpu)]
+        });
     }
     let protocol = "black box, leave one kind of operator out: fitted on the networks in which it takes under 3 % of the device time, these operators taken out, and evaluated on the others; absolute relative errors of the step on another GPU, every row and ordered pair pooled";
     Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
@@ -137,11 +132,18 @@ fn add_published(groups: &mut Groups, fitted: &[&Recorded], held: &[&Recorded]) 
 }
 
 fn add(groups: &mut Groups, method: &str, evaluated: &[Evaluated<'_>]) {
-    for Evaluated { row, target, predicted: [low, mid, high], measured } in evaluated {
+    add_to(groups, method, evaluated, &|Evaluated { row, target, .. }| {
+        ["all".to_owned(), format!("{} → {target}", row.totals.gpu), format!("network {}", row.network)]
+    });
+}
+
+/// Adds every step to the groups that `of` names.
+fn add_to(groups: &mut Groups, method: &str, evaluated: &[Evaluated<'_>], of: &dyn Fn(&Evaluated<'_>) -> [String; 3]) {
+    for one in evaluated {
+        let Evaluated { row, target, predicted: [low, mid, high], measured } = one;
         let predicted = Predicted { mid: *mid, range: Some([*low, *high]) };
-        let anchor = &row.totals.gpu;
-        let label = || format!("{}, {anchor} → {target}", row.label());
-        for group in ["all".to_owned(), format!("{anchor} → {target}"), format!("network {}", row.network)] {
+        let label = || format!("{}, {} → {target}", row.label(), row.totals.gpu);
+        for group in of(one) {
             groups.add(&group, method, predicted, *measured, &label);
         }
     }

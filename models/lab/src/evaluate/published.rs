@@ -108,21 +108,20 @@ pub(crate) fn evaluations(
 fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     // What is left of a case's name without its precision: network, batch and size.
-    let same = |step: &PublishedStep| {
-        let name = step.profile.workload.name.clone();
+    let mut alike: BTreeMap<String, Vec<(Precision, &PublishedStep)>> = BTreeMap::new();
+    for step in steps.iter().filter(|step| !step.is_operator) {
+        let Some(precision) = step.profile.workload.precision else { continue };
+        let name = &*step.profile.workload.name;
         let end =
             ["-fp32", "-amp-fp16", "-fp16-pure", "-bf16-pure", "-bf16"].iter().find_map(|end| name.strip_suffix(end));
-        (end.unwrap_or(&name).to_owned(), step.gpu.clone(), step.source.clone())
-    };
-    let is_wide = |precision: Precision| matches!(precision, Precision::Fp32 | Precision::Tf32);
-    for wide in steps.iter().filter(|step| !step.is_operator) {
-        for narrow in steps {
-            let (Some(from), Some(to)) = (wide.profile.workload.precision, narrow.profile.workload.precision) else {
-                continue;
-            };
-            if !is_wide(from) || is_wide(to) || same(wide) != same(narrow) {
-                continue;
-            }
+        let key = format!("{} {} {}", end.unwrap_or(name), step.gpu, step.source);
+        alike.entry(key).or_default().push((precision, step));
+    }
+    for same in alike.values() {
+        let (wide, narrow): (Vec<_>, Vec<_>) =
+            same.iter().partition(|(precision, _)| matches!(precision, Precision::Fp32 | Precision::Tf32));
+        let pairs = wide.iter().flat_map(|wide| narrow.iter().map(move |narrow| (*wide, *narrow)));
+        for ((from, wide), (to, narrow)) in pairs {
             let label = || format!("{} on {}", wide.profile.workload.name, wide.gpu);
             for (name, method) in
                 [("learned, network left out", MethodChoice::Learned), ("roofline", MethodChoice::Roofline)]

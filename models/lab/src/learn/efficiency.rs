@@ -39,7 +39,8 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         Side::Compute if is_kind => (0.2, 0.5),
         _ if is_amount => (0.0, 0.2),
         // Many steps come from a few GPUs, whose terms would take up what is common to all. With
-        // 0.15 and 0.06 the errors on a GPU that was left out are 1.4 times as large.
+        // 0.15 and 0.06 the errors on a GPU that was left out are 1.4 times as large (inference,
+        // `habitat-lab evaluate published` with either).
         _ if name.starts_with("compute capability") => (0.0, 0.04),
         _ if name.starts_with(GPU) => (0.0, 0.03),
         _ if name.ends_with("fp32") || name.ends_with("tf32") => (0.0, 0.5),
