@@ -25,6 +25,7 @@ trials! {
         attention_is_the_gpus,
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
+        numbers_drawn_in_the_step_have_their_values,
         a_model_beside_its_average_is_traced,
         a_trace_by_shapes_has_the_products_of_a_real_step,
         what_cannot_be_traced_is_told_with_the_users_own_lines,
@@ -308,6 +309,11 @@ fn small_tensors_have_values_while_a_model_is_built(python: &str) {
     assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
 }
 
+fn numbers_drawn_in_the_step_have_their_values(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:augmented", &[]);
+    assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
+}
+
 /// Statistics of batch norm are copied, whose tensors have no values.
 fn a_model_beside_its_average_is_traced(python: &str) {
     let profile = Place::new().profile(python, "layers.py:averaged", &[]);
@@ -359,8 +365,8 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines(python: &str) {
         ),
         ("of_values", &["its step failed: the size of a result depends on values", "torch.where", "out[out > 0]"]),
         ("nonzero", &["(aten::nonzero)", "bad.py:112\n", "habitat-tui run"]),
-        ("counts", &["its step failed: it reads a value", "torch.randint(0, 9, ()).item()"]),
-        ("branches", &["it reads a value", "in step\n      if model(torch.randn(2, 4)).sum() > 0:"]),
+        ("counts", &["its step failed: it reads a value", "torch.randn(100_000).argmax().item()"]),
+        ("branches", &["it reads a value", "in step\n      if model(torch.randn(2000, 4)).sum() > 0:"]),
         ("to_numpy", &["its step failed", "holds no values"]),
         ("custom_operator", &["habitat_test::twice does not say what shape its result has", "register_fake"]),
         ("crashes", &["bad.py:crashes: native code crashed (signal: 11 (SIGSEGV)", "bad.py\", line 127 in <lambda>"]),

@@ -225,11 +225,11 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         step = self.step
         if step.stage != "step":
-            return self.build(func, args, kwargs)
+            return self.valued(func, args, kwargs)
         phase = step.phase()
         # Module and phase are those of the call; what it is made of is not the user's.
         with torch._C.DisableTorchFunction():
-            out = self.answer(func, args, kwargs)
+            out = self.valued(func, args, kwargs)
         view = func.is_view or func is torch.ops.aten.detach.default
         if view and self.rows is None:
             return out
@@ -240,8 +240,8 @@ class Recorder(TorchDispatchMode):
                 self.keep(func, phase, args, kwargs, out)
         return out
 
-    def build(self, func, args, kwargs):
-        """A call while a model is built, with the values of small tensors."""
+    def valued(self, func, args, kwargs):
+        """A call, with the values of small tensors where they are known."""
         is_read = func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)
         try:
             out = self.answer(func, args, kwargs) if not is_read else None

@@ -1,8 +1,9 @@
-"""Values of small tensors while a model is built.
+"""Values of small tensors.
 
-A fake tensor has a shape and no values, but some models read values back to build themselves:
-rates of layers from `linspace(...).item()`, widths from `unique`. What is made of small tensors
-with known values is computed for real beside the fake call, and kept on the fake tensor.
+A fake tensor has a shape and no values, but some programs read values back: models to build
+themselves (rates of layers from `linspace(...).item()`, widths from `unique`), augmentations to
+draw their strength (`torch.empty(1).uniform_(a, b)`). What is made of small tensors with known
+values is computed for real beside the fake call, and kept on the fake tensor.
 """
 
 import torch
@@ -16,6 +17,11 @@ MOST = 4096
 KEPT = "_habitat_values"
 # What makes tensors without a value.
 UNSET = ("empty", "new_empty", "resize")
+# What writes every value of a tensor, whatever it held.
+FILLS = (
+    "bernoulli_", "cauchy_", "exponential_", "fill_", "geometric_", "log_normal_", "normal_", "random_", "uniform_",
+    "zero_",
+)
 
 
 def of(tensor):
@@ -31,6 +37,9 @@ def computed(func, args, kwargs):
     """The call on real tensors; None where a value is not known or a tensor is large."""
     if func.__name__.startswith(UNSET):
         return None
+    if func.__name__.startswith(FILLS) and isinstance(args[0], FakeTensor) and args[0].numel() <= MOST:
+        with no_dispatch():
+            args = (torch.empty(args[0].shape, dtype=args[0].dtype), *args[1:])
     given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
     if any(of(value) is None for value in given):
         return None

@@ -20,7 +20,7 @@ pub struct PredictArgs {
     #[command(flatten)]
     pub black_box: BlackBoxArgs,
     /// GPUs to predict for (all of the catalog without it).
-    #[arg(long = "to", value_name = "GPU", value_delimiter = ',')]
+    #[arg(long = "to", alias = "gpu", value_name = "GPU", value_delimiter = ',')]
     pub to: Vec<String>,
     /// Every operation too.
     #[arg(long)]
@@ -73,7 +73,7 @@ pub struct BatchesArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = values::batch_size)]
     pub at: Vec<u64>,
     /// GPUs (the one the profiles were recorded on without it).
-    #[arg(long = "to", value_name = "GPU", value_delimiter = ',')]
+    #[arg(long = "to", alias = "gpu", value_name = "GPU", value_delimiter = ',')]
     pub to: Vec<String>,
     /// The linear models of the families of operators too.
     #[arg(long)]
