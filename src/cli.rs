@@ -27,6 +27,7 @@ mod print;
 mod progress;
 #[cfg(unix)]
 mod run;
+mod scaling;
 mod screens;
 mod suggest;
 mod sweep;
@@ -91,6 +92,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
             ModelsCommand::Suggest(args) => suggest::run(args, out)?,
         },
         Some(Command::Calibrate(args)) => calibrate::run(&args, out)?,
+        Some(Command::CalibrateScaling(args)) => scaling::run(&args, out)?,
         Some(Command::Collect(args)) => collect::run(&args)?,
         Some(Command::Fit(args)) => fit::run(&args, out)?,
         Some(Command::Sweep(args)) => match &args.command {

@@ -43,6 +43,8 @@ pub mod most {
     pub const GPUS: u32 = 100_000;
     /// Batch sizes and iterations in a log of runs.
     pub const RUN: f64 = 1e15;
+    /// Times of the extra time that several GPUs are expected to need.
+    pub const SCALING: f64 = 1000.0;
     /// Steps, samples and other work of a plan.
     pub const WORK: f64 = 1e18;
 }

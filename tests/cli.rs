@@ -726,3 +726,29 @@ fn predictions_without_a_batch_size_keep_their_prices_and_name_the_flag() {
     let answer = bench.json(&["predict", "t.json", "--to", "l4", "--json"]);
     assert!(answer["predictions"][0]["cheapest_offer"]["usd_per_gpu_hour"].is_number(), "{answer}");
 }
+
+/// The plan's step on 8 GPUs is that of the run that was measured there.
+#[test]
+fn a_step_measured_on_several_gpus_corrects_plans() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let args = ["calibrate-scaling", path(&profile), "--gpus", "8", "--step-ms", "11"];
+    let told = bench.json(&[&args[..], &["--json"]].concat());
+    assert_eq!((told["gpus"].as_u64(), told["measured_extra_ms"].as_f64()), (Some(8), Some(10.0)));
+    let factor = told["scaling_factor"].as_f64().unwrap();
+    assert!((factor - 10.0 / told["expected_extra_ms"].as_f64().unwrap()).abs() < 1e-9);
+    assert!(bench.ok(&args).contains(&format!("--scaling-factor {factor:.2}")));
+    let given = factor.to_string();
+    let wish = ["--steps", "1M", "--gpus", "v100-sxm2-16gb", "--min-gpus", "8", "--json"];
+    let plan = bench.json(&[&["plan", path(&profile), "--scaling-factor", &given], &wish[..]].concat());
+    let part = &plan["parts"][0];
+    assert_eq!(part["gpu_count"], 8);
+    assert!((part["step_time_us"]["mid"].as_f64().unwrap() - 11_000.0).abs() < 1.0, "{part}");
+
+    let unsized_ = bench.file("u.habitat.json", PROFILE.replace(", \"parameter_count\": 1000000", ""));
+    let error = bench.error(&["calibrate-scaling", path(&unsized_), "--gpus", "2", "--step-ms", "2"]);
+    assert!(error.contains("u.habitat.json") && error.contains("--parameters"), "{error}");
+    let shapes = bench.file("s.habitat.json", PROFILE.replace("\"duration_us\": 1000.0, ", ""));
+    let error = bench.error(&["calibrate-scaling", path(&shapes), "--gpus", "2", "--step-ms", "2"]);
+    assert!(error.contains("no measured step"), "{error}");
+}

@@ -33,7 +33,7 @@ impl Default for Assumptions {
             // Mean down times 0.82, 0.82, 1.19 and 2.90 h: median 1.0.
             wait: Hours::known(1.0),
             spot_confidence: 0.95,
-            allreduce_bandwidth: None,
+            scaling_factor: None,
         }
     }
 }
@@ -94,11 +94,15 @@ impl Assumptions {
                 source: same(self.spot_confidence, default.spot_confidence, "a choice; losses taken as Poisson"),
             },
             Assumed {
-                name: "all-reduce bandwidth",
+                name: "several GPUs",
                 value: self
-                    .allreduce_bandwidth
-                    .map_or_else(|| "by link".to_owned(), |b| format!("{} GB/s", trimmed(b.get() / 1e9))),
-                source: if self.allreduce_bandwidth.is_some() { SET } else { "table of the scaling model" },
+                    .scaling_factor
+                    .map_or_else(|| "as the model".to_owned(), |factor| format!("{} × the model", trimmed(factor))),
+                source: if self.scaling_factor.is_some() {
+                    SET
+                } else {
+                    "fitted to 508 published pairs of one and several GPUs (habitat-lab evaluate scaling)"
+                },
             },
         ]
     }

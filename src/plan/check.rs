@@ -155,7 +155,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             &prediction.gpu,
             part.gpu_count,
             &predictions.workload,
-            plan.goal.assumptions.allreduce_bandwidth,
+            plan.goal.assumptions.scaling_factor,
         )
         .map_err(|_| wrong("its step cannot be scaled to its GPUs"))?
         .step;

@@ -115,9 +115,9 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
     if !(confidence > 0.0 && confidence < 1.0) {
         return wrong("spot confidence", confidence, "between 0 and 1, both excluded");
     }
-    let bandwidth = assumptions.allreduce_bandwidth.map(crate::units::BytesPerSecond::get);
-    if bandwidth == Some(0.0) {
-        return wrong("all-reduce bandwidth", 0.0, "more than 0 bytes per second");
+    let scaling = assumptions.scaling_factor.unwrap_or(1.0);
+    if !(0.0..=most::SCALING).contains(&scaling) {
+        return wrong("scaling factor", scaling, "between 0 and 1,000");
     }
     Ok(())
 }
@@ -216,8 +216,8 @@ fn configuration<'p>(
     if single.range.mid.get() < SHORTEST_STEP_US {
         return Err((Kind::NoPrediction, format!("the predicted step on {gpu} takes no time"), None));
     }
-    let bandwidth = goal.assumptions.allreduce_bandwidth;
-    let scaled = scaled_step(&single, &prediction.gpu, offer.gpu_count, workload, bandwidth)
+    let factor = goal.assumptions.scaling_factor;
+    let scaled = scaled_step(&single, &prediction.gpu, offer.gpu_count, workload, factor)
         .map_err(|error| (Kind::NoPrediction, format!("{} GPUs: {error}", offer.gpu_count), None))?;
     Ok((prediction, scaled.step, scaled.why))
 }

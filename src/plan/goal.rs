@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::pricing::Tier;
-use crate::units::{BytesPerSecond, GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
+use crate::units::{GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
 
 /// A job to be planned.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -178,8 +178,8 @@ pub struct Assumptions {
     pub wait: Hours,
     /// Probability with which spot losses stay within the deadline's allowance (1 − α).
     pub spot_confidence: f64,
-    /// Gradient all-reduce bandwidth between the GPUs of one machine that a measurement
-    /// gave; `None` = by link, from the table of `predict::scale`.
-    #[serde(rename = "allreduce_bytes_per_second", skip_serializing_if = "Option::is_none")]
-    pub allreduce_bandwidth: Option<BytesPerSecond>,
+    /// How many times the extra time that `predict::scale` expects of several GPUs this job was
+    /// measured to need; `None` = not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaling_factor: Option<f64>,
 }

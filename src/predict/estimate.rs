@@ -10,7 +10,8 @@ use crate::units::{Bytes, GpuSlug, Micros, OpenRange, Range, SamplesPerSecond, W
 
 use super::host::Host;
 use super::method::Method;
-use super::rate::{Link, Rates};
+use super::rate::Rates;
+use super::scale::Link;
 use super::warning::{Warning, distinct};
 
 /// A predicted time with its range and the method that gave it.
@@ -254,7 +255,7 @@ impl GpuFacts {
             vendor: gpu.vendor,
             architecture: gpu.architecture.clone(),
             memory: gpu.memory,
-            link: rates.link,
+            link: Link::new(gpu),
             power: gpu.power,
             doubtful: gpu.is_doubtful(),
         }

@@ -120,39 +120,6 @@ impl ProductRate {
     }
 }
 
-/// How fast the GPUs of one machine exchange data.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Link {
-    /// Bus bandwidth that an all-reduce reaches: 80 % of one-way `NVLink`, else half of
-    /// PCI Express x16 (4 GB/s at generation 1, doubled by each; generation 3 where unknown).
-    pub bus: Figure<BytesPerSecond>,
-    /// What whole training scripts reach: 30 GB/s with `NVLink` 4 or later, else 8 GB/s
-    /// (see [`scale`](super::scale)).
-    pub effective: Figure<BytesPerSecond>,
-}
-
-/// `NVLink`, both directions, from which machines reach the higher effective bandwidth.
-const FAST_NVLINK: f64 = 900e9;
-
-impl Link {
-    /// From `NVLink` (both directions; `None` where not known) and the PCI Express generation.
-    pub fn new(nvlink: Option<BytesPerSecond>, pcie_generation: Option<u8>) -> Self {
-        let bus = match nvlink {
-            Some(nvlink) if nvlink.get() > 0.0 => {
-                Figure::new(nvlink * 0.5 * 0.8, Source::Rule("80 % of one-way NVLink"))
-            }
-            _ => {
-                let generation = i32::from(pcie_generation.unwrap_or(3));
-                let one_way = BytesPerSecond::known(2e9 * 2f64.powi(generation));
-                Figure::new(one_way * 0.5, Source::Rule("half of PCI Express x16"))
-            }
-        };
-        let is_fast = nvlink.is_some_and(|nvlink| nvlink.get() >= FAST_NVLINK);
-        let effective = BytesPerSecond::known(if is_fast { 30e9 } else { 8e9 });
-        Self { bus, effective: Figure::new(effective, Source::Rule("whole training scripts")) }
-    }
-}
-
 /// Element types with matrix cores of their own, as the catalog names them.
 const MATRIX_TYPES: [&str; 4] = ["tf32", "fp16", "bf16", "fp8"];
 
@@ -191,8 +158,6 @@ pub struct Rates<'a> {
     matrix: [Option<Figure<FlopsPerSecond>>; 4],
     /// Memory that a process may use.
     pub usable_memory: Figure<Bytes>,
-    /// To the other GPUs of its machine.
-    pub link: Link,
 }
 
 impl<'a> From<&'a GpuSpec> for Rates<'a> {
@@ -232,7 +197,6 @@ impl<'a> Rates<'a> {
             measured_fp32: measured(gpu, "fp32"),
             matrix,
             usable_memory: Figure::new(gpu.memory * USABLE_SHARE, Source::Rule("92 % of the memory")),
-            link: Link::new(gpu.nvlink, gpu.pcie_generation),
         }
     }
 

@@ -13,7 +13,9 @@ mod screens;
 
 pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, FitLogArgs, FormChoice, RunSize};
 pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
-pub use measure::{CalibrateArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs};
+pub use measure::{
+    CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs,
+};
 pub use predict::{BatchesArgs, ExportArgs, PlanArgs, PredictArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
@@ -87,6 +89,8 @@ pub enum Command {
     Models(ModelsArgs),
     /// Measure the GPU of this machine: bandwidth, matrix products, launches.
     Calibrate(CalibrateArgs),
+    /// Compare a step measured on several GPUs with what is expected of them, for plans.
+    CalibrateScaling(CalibrateScalingArgs),
     /// Measure operators on the GPU of this machine, to train the operator models on.
     Collect(CollectArgs),
     /// Fit a model to what you have: a log of runs, recorded steps (kernelwise), or tables of

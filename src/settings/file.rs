@@ -71,7 +71,7 @@ impl SettingsFile {
             toml::from_str(text).map_err(|error| SettingsError::Form(error.to_string().trim_end().to_owned()))?;
         for (key, rate) in [
             ("plan.spot_losses_per_hour", file.plan.spot_losses_per_hour),
-            ("plan.allreduce_gbps", file.plan.allreduce_gbps),
+            ("plan.scaling_factor", file.plan.scaling_factor),
         ] {
             if rate.is_some_and(|rate| !rate.is_finite() || rate < 0.0) {
                 return Err(SettingsError::Value { key, expected: "a finite number of 0 or more" });

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::values;
 use crate::plan::{Confidence, Goal, Objective, Work};
 use crate::pricing::Tier;
-use crate::units::{BytesPerSecond, Hours, Samples, Usd, UsdPerHour};
+use crate::units::{Hours, Samples, Usd, UsdPerHour};
 
 /// How much is to be done, within which limits.
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
@@ -99,9 +99,10 @@ pub struct Wish {
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "checkpoint_interval_hours")]
     pub checkpoint_interval: Option<Hours>,
-    /// All-reduce bandwidth inside a machine that you measured, in GB/s.
-    #[arg(long, value_name = "GBPS", value_parser = values::gigabytes, allow_hyphen_values = true, help_heading = "Assumptions")]
-    pub allreduce_gbps: Option<f64>,
+    /// How many times the model's extra time several GPUs cost this job (`calibrate-scaling` prints
+    /// it).
+    #[arg(long, value_name = "FACTOR", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
+    pub scaling_factor: Option<f64>,
 }
 
 impl Wish {
@@ -142,8 +143,6 @@ impl Wish {
         set(&mut assumptions.setup, self.setup.as_ref());
         set(&mut assumptions.spot_losses_per_hour, self.spot_losses_per_hour.as_ref());
         set(&mut assumptions.checkpoint_interval, self.checkpoint_interval.as_ref());
-        let measured = self.allreduce_gbps.filter(|&gbps| gbps > 0.0);
-        assumptions.allreduce_bandwidth =
-            measured.and_then(|gbps| BytesPerSecond::new(gbps * 1e9).ok()).or(assumptions.allreduce_bandwidth);
+        assumptions.scaling_factor = self.scaling_factor.or(assumptions.scaling_factor);
     }
 }

@@ -2,7 +2,7 @@
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::{Assumptions, Confidence, Goal, Work};
-use habitat_tui::predict::rate::Link;
+use habitat_tui::predict::scale::Link;
 use habitat_tui::predict::{Estimate, Fits, GpuFacts, Host, MemoryFit, Method, Prediction, Predictions, StepTime};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::{Mode, Workload};
@@ -15,7 +15,7 @@ pub(crate) fn gpu(name: &str) -> GpuFacts {
         vendor: Vendor::Nvidia,
         architecture: "Test".into(),
         memory: Bytes::new(16.0 * GIB).unwrap(),
-        link: Link::new(None, Some(4)),
+        link: Link::PciExpress,
         power: None,
         doubtful: false,
     }

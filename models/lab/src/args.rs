@@ -133,6 +133,12 @@ pub enum EvaluateOn {
         /// The file.
         file: PathBuf,
     },
+    /// Steps on several GPUs of one machine from the step on one (scaling.csv of
+    /// models/lab/steps/scaling.py), beside linear scaling.
+    Scaling {
+        /// The file.
+        file: PathBuf,
+    },
     /// Profiler traces named `gpu_workload.json…`: each workload that was recorded on two
     /// GPUs, in both directions, by kind of operator.
     Traces {

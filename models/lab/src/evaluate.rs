@@ -16,6 +16,7 @@ mod methods;
 mod ops;
 pub(crate) mod published;
 mod scaled;
+mod scaling;
 mod steps;
 mod tally;
 mod traces;
@@ -43,6 +44,9 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
     if let Some(EvaluateOn::Published { file }) = &args.on {
         return tally::print(&published::evaluate(file, &catalog)?, args.json, out);
     }
+    if let Some(EvaluateOn::Scaling { file }) = &args.on {
+        return tally::print(&[scaling::evaluate(file, &catalog)?], args.json, out);
+    }
     let mut models = match (&args.models, &args.data) {
         (Some(folder), _) => ModelsByGpu::open(folder)?,
         (None, Some(data)) if !args.seen && args.on.is_none() => operators::trained(data, &catalog)?,
@@ -63,6 +67,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
         (Some(EvaluateOn::Published { file }), _) => published::evaluate(file, &catalog)?,
+        (Some(EvaluateOn::Scaling { file }), _) => vec![scaling::evaluate(file, &catalog)?],
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::Batches { dir, steps }), _) => {
             let mut found = batches::evaluate(dir)?;

@@ -153,3 +153,22 @@ fn a_few_measurements_are_evaluated() {
     assert_eq!(row("learned, 20 measured"), None);
     assert!(folder.error(&["evaluate", "ops", "ops", "--few", "0"]).contains("--few"));
 }
+
+/// The published pairs that are committed, of which docs/accuracy.md has the table.
+#[test]
+fn several_gpus_are_predicted_better_than_by_linear_scaling() {
+    let folder = Folder::new();
+    let pairs = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/published/scaling.csv");
+    let found = folder.json(&["evaluate", "scaling", pairs]);
+    let figure = |group: &str, method: &str, key: &str| row(&found, group, method)[key].as_f64().unwrap();
+    for group in ["lambda-table", "nvidia-dle", "pairs fitted to"] {
+        for key in ["mean_absolute_error", "median_absolute_error", "p90_absolute_error"] {
+            assert!(figure(group, "model", key) < 0.75 * figure(group, "linear", key), "{group} {key}");
+        }
+        assert!((0.75..0.9).contains(&figure(group, "model", "coverage")), "{group}");
+    }
+    let known = figure("pairs fitted to", "model, where 2 GPUs are measured", "median_absolute_error");
+    assert!(figure("pairs fitted to", "calibrated on 2 GPUs", "median_absolute_error") < 0.8 * known);
+    folder.write("other.csv", "gpu,time\n");
+    assert!(folder.error(&["evaluate", "scaling", "other.csv"]).contains("other.csv:1: the columns are not"));
+}

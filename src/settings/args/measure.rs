@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::ModelArgs;
+use super::{ModelArgs, RecordedArgs};
 use crate::settings::values;
+use crate::units::most;
 
 /// Arguments of `calibrate`.
 ///
@@ -37,6 +38,28 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "PYTHON")]
     pub python: Option<PathBuf>,
     /// As JSON (habitat-calibration, version 1, with the catalog's figures beside).
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `calibrate-scaling`.
+///
+/// The same job, the same batch on each GPU, data parallel on one machine. Plans take what this
+/// prints as --scaling-factor: software that exchanges gradients badly does so on every machine.
+#[derive(Debug, Args)]
+pub struct CalibrateScalingArgs {
+    /// The step recorded on one GPU of that machine.
+    pub file: PathBuf,
+    /// What is known of it.
+    #[command(flatten)]
+    pub recorded: RecordedArgs,
+    /// GPUs of the run that was measured.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=most::GPUS as i64))]
+    pub gpus: u32,
+    /// Its time of one step, in milliseconds.
+    #[arg(long, value_name = "MS", value_parser = values::count)]
+    pub step_ms: f64,
+    /// As JSON.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,0 +1,89 @@
+"""Published steps on one GPU and on several of the same machine, as pairs.
+
+    python3 scaling.py DATA > ../samples/published/scaling.csv
+
+DATA has modern/steps.csv.gz and lambda/training_throughput.csv. A pair has the same source,
+network, precision and batch on each GPU; several measurements of one are their median. Left
+out: networks whose parameters or units of throughput are not given, and BERT of Lambda's table
+on 8 GPUs, whose throughput is known to be too high. Lambda's logs of Transformer-XL are listed
+but not fitted to: on eight RTX 3070 they show 1.3 GB of gradients in less than a millisecond.
+"""
+
+import collections
+import csv
+import gzip
+import re
+import statistics
+import sys
+
+# Parameters where the rows have none: from the networks' own papers and model cards.
+PARAMETERS = {
+    "bert-base": 110e6, "biobert-base": 110e6, "electra-base": 110e6, "efficientdet-d0": 3.9e6, "efficientnet-b0": 5.3e6,
+    "efficientnet-widese-b0": 7e6, "maskrcnn-r50-fpn": 44e6, "moflow": 3e6, "nnunet-2d": 20e6, "resnet50-v1.5": 25.6e6,
+    "resnext101-32x4d": 44e6, "se3-transformer-qm9": 1.6e6, "ssd-resnet50-fpn-640": 23e6, "tft-electricity": 3e6,
+    "tft-traffic": 3e6, "transformer-big-wmt": 210e6, "transformer-xl-base": 192e6, "unet-medical": 31e6, "vnet": 5e6,
+}
+# The GPUs of Lambda's table, by their names there.
+GPUS = {
+    "V100 16GB": "v100-sxm2-16gb", "A100 40GB PCIe": "a100-pcie-40gb", "A100 80GB PCIe": "a100-pcie-80gb",
+    "A100 80GB SXM4": "a100-sxm4-80gb", "RTX 6000 Ada": "rtx-6000-ada", "RTX A6000": "rtx-a6000", "RTX 3090": "rtx-3090",
+    "RTX 4090": "rtx-4090", "H100 80GB SXM5": "h100-sxm5-80gb", "B200 192GB SXM5": "b200",
+}
+NETWORKS = {"resnet50": "resnet50-v1.5", "bert_base_squad": "bert-base"}
+
+
+def number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def modern(path):
+    """Times of a step in milliseconds, by everything but the number of GPUs, then by it."""
+    found = collections.defaultdict(lambda: collections.defaultdict(list))
+    for row in csv.DictReader(gzip.open(path, "rt")):
+        gpus, batch, parameters = number(row["gpus"]), number(row["batch_per_gpu"]), PARAMETERS.get(row["model"])
+        usable = row["quality"] in ("A", "B") and row["nodes"] in ("", "1") and row["mode"] in ("train", "training", "")
+        if not (usable and gpus and batch and parameters):
+            continue
+        step, throughput = number(row["step_ms"]), number(row["throughput"])
+        if step is None:
+            if throughput is None or not re.match("(images|img|samples|seq|sentences)", row["unit"]):
+                continue
+            step = batch * gpus / throughput * 1e3
+        same = [row[key] for key in ("seq_len_or_image", "optimizer", "compiled_or_fused", "grad_accum", "framework")]
+        key = (row["source"], row["model"], row["gpu"], row["precision"], batch, *same)
+        found[key][int(gpus)].append(step)
+    return found
+
+
+def table(path):
+    found = collections.defaultdict(lambda: collections.defaultdict(list))
+    for row in csv.DictReader(open(path)):
+        gpus = int(row["gpu_count"])
+        gpu, network = GPUS.get(re.sub(r"^\d+x ", "", row["hardware"])), NETWORKS.get(row["model"])
+        if not gpu or not network or (network == "bert-base" and gpus == 8):
+            continue
+        batch = float(row["global_batch"]) / gpus
+        found[("lambda-table", network, gpu, row["precision"], batch)][gpus].append(
+            float(row["global_batch"]) / float(row["throughput"]) * 1e3
+        )
+    return found
+
+
+def main(data):
+    write = csv.writer(sys.stdout, lineterminator="\n").writerow
+    write("source,network,gpu,precision,batch,gpus,parameters,one_gpu_ms,step_ms,fitted".split(","))
+    pairs = {**modern(data + "/modern/steps.csv.gz"), **table(data + "/lambda/training_throughput.csv")}
+    for key, by_gpus in sorted(pairs.items()):
+        source, network, gpu, precision, batch = key[:5]
+        for gpus in sorted(set(by_gpus) - {1}) if 1 in by_gpus else []:
+            one, several = statistics.median(by_gpus[1]), statistics.median(by_gpus[gpus])
+            fitted = int((source, network) != ("lambda-logs", "transformer-xl-base"))
+            parameters = int(PARAMETERS[network])
+            write([source, network, gpu, precision, f"{batch:g}", gpus, parameters, f"{one:.5g}", f"{several:.5g}", fitted])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
