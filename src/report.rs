@@ -8,6 +8,7 @@ pub mod calibration;
 pub mod comparison;
 pub mod format;
 pub mod gpus;
+pub mod launch;
 pub mod memory;
 pub mod offers;
 pub mod plan_toml;

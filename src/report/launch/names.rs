@@ -1,0 +1,140 @@
+//! What providers and GPUs are called by the tools that rent them.
+//!
+//! `SkyPilot`'s names are those of its catalogs and of the scripts that make them
+//! (`sky/catalog/data_fetchers` of 0.14.1), dstack's those of gpuhunt 0.1.34 (`constraints.py`,
+//! `providers/`).
+
+/// Providers: the name in the price book, `SkyPilot`'s, dstack's; empty where the tool has none.
+pub(super) const PROVIDERS: [(&str, &str, &str); 14] = [
+    ("aws", "aws", "aws"),
+    ("azure", "azure", "azure"),
+    ("do", "do", "digitalocean"),
+    ("fluidstack", "fluidstack", ""),
+    ("gcp", "gcp", "gcp"),
+    ("hyperbolic", "hyperbolic", ""),
+    ("hyperstack", "", ""),
+    ("jarvislabs", "", "jarvislabs"),
+    ("lambda", "lambda", "lambda"),
+    ("nebius", "nebius", "nebius"),
+    ("paperspace", "paperspace", ""),
+    ("runpod", "runpod", "runpod"),
+    ("vast", "vast", "vastai"),
+    ("verda", "verda", "verda"),
+];
+
+/// GPUs: the slug in the catalog, `SkyPilot`'s name, dstack's name and memory; empty where the tool has
+/// none.
+const GPUS: [(&str, &str, &str); 47] = [
+    ("a10", "A10", "A10:24GB"),
+    ("a100-pcie-40gb", "A100", "A100:40GB"),
+    ("a100-pcie-80gb", "A100-80GB", "A100:80GB"),
+    ("a100-sxm4-40gb", "A100", "A100:40GB"),
+    ("a100-sxm4-80gb", "A100-80GB", "A100:80GB"),
+    ("a10g", "A10G", "A10G:24GB"),
+    ("a30", "A30", "A30:24GB"),
+    ("a40", "A40", "A40:48GB"),
+    ("b200", "B200", "B200:180GB"),
+    // Listed with 268 to 270 GB.
+    ("b300", "B300", "B300:268GB.."),
+    ("gh200-96gb", "GH200", "GH200:96GB"),
+    ("h100-nvl", "H100-NVL", "H100NVL:94GB"),
+    ("h100-pcie-80gb", "H100", "H100:80GB"),
+    ("h100-sxm5-80gb", "H100", "H100:80GB"),
+    ("h200-sxm-141gb", "H200", "H200:141GB"),
+    ("k80", "K80", ""),
+    ("l4", "L4", "L4:24GB"),
+    ("l40", "L40", "L40:48GB"),
+    ("l40s", "L40S", "L40S:48GB"),
+    ("m60", "M60", ""),
+    ("mi300x", "MI300X", "MI300X:192GB"),
+    ("p100-pcie-16gb", "P100", "P100:16GB"),
+    ("p4", "P4", ""),
+    ("quadro-p4000", "P4000", ""),
+    ("quadro-rtx-6000", "RTX6000", "RTX6000:24GB"),
+    ("rtx-3060", "RTX3060", "RTX3060:12GB"),
+    ("rtx-3060-ti", "RTX3060-Ti", "RTX3060Ti:8GB"),
+    ("rtx-3090", "RTX3090", "RTX3090:24GB"),
+    ("rtx-4000-ada", "RTX4000-Ada", "RTX4000Ada:20GB"),
+    ("rtx-4060-ti-16gb", "RTX4060-Ti", "RTX4060Ti:16GB"),
+    ("rtx-4070-ti-super", "RTX4070-Ti-SUPER", "RTX4070TiSUPER:16GB"),
+    ("rtx-4090", "RTX4090", "RTX4090:24GB"),
+    ("rtx-5070", "RTX5070", "RTX5070:12GB"),
+    ("rtx-5090", "RTX5090", "RTX5090:32GB"),
+    ("rtx-5880-ada", "RTX5880-Ada", "RTX5880Ada:48GB"),
+    ("rtx-6000-ada", "RTX6000-Ada", "RTX6000Ada:48GB"),
+    ("rtx-a4000", "RTXA4000", "A4000:16GB"),
+    ("rtx-a4500", "RTXA4500", "A4500:20GB"),
+    ("rtx-a5000", "RTXA5000", "A5000:24GB"),
+    ("rtx-a6000", "RTXA6000", "A6000:48GB"),
+    ("rtx-pro-6000-blackwell", "RTXPRO6000", "RTXPRO6000:96GB"),
+    ("rtx-pro-6000-blackwell-server", "RTXPRO6000", "RTXPRO6000:96GB"),
+    ("t4", "T4", "T4:16GB"),
+    ("v100-pcie-16gb", "V100", "V100:16GB"),
+    ("v100-pcie-32gb", "V100-32GB", "V100:32GB"),
+    ("v100-sxm2-16gb", "V100", "V100:16GB"),
+    ("v100-sxm2-32gb", "V100-32GB", "V100:32GB"),
+];
+
+/// Where a provider's GPU is called otherwise by `SkyPilot`: provider, slug, the beginning of the
+/// instance type, the name; empty where `SkyPilot`'s name is one of several GPUs.
+const SKYPILOT_OTHERWISE: [(&str, &str, &str, &str); 18] = [
+    ("azure", "h100-nvl", "", "H100"),
+    ("fluidstack", "a100-sxm4-80gb", "", "A100-80GB-SXM"),
+    ("fluidstack", "h100-sxm5-80gb", "", "H100-SXM"),
+    ("gcp", "h100-sxm5-80gb", "a3-megagpu", "H100-MEGA"),
+    ("lambda", "rtx-a6000", "", "A6000"),
+    ("paperspace", "rtx-a4000", "", "A4000"),
+    ("runpod", "a100-sxm4-80gb", "", "A100-80GB-SXM"),
+    ("runpod", "h100-sxm5-80gb", "", "H100-SXM"),
+    ("runpod", "h200-sxm-141gb", "", "H200-SXM"),
+    ("runpod", "rtx-pro-6000-blackwell", "", "RTXPRO6000-WK"),
+    // Of Vast's names, fetch_vast.py leaves out PCIE, SXM, NVL, Ti and the memory.
+    ("vast", "a100-", "", ""),
+    ("vast", "h100-", "", ""),
+    ("vast", "rtx-3060-ti", "", ""),
+    ("vast", "rtx-4060-ti", "", ""),
+    ("vast", "rtx-4070-ti", "", ""),
+    ("vast", "v100-", "", ""),
+    ("vast", "rtx-pro-6000-blackwell-server", "", "RTXPRO6000S"),
+    ("vast", "rtx-pro-6000-blackwell", "", "RTXPRO6000WS"),
+];
+
+/// Where a provider's GPU is called otherwise by dstack: provider, slug, name and memory; empty
+/// where dstack does not list the provider's machines with it.
+const DSTACK_OTHERWISE: [(&str, &str, &str); 10] = [
+    ("aws", "v100-", ""),
+    ("azure", "h100-sxm5-80gb", ""),
+    ("azure", "mi300x", ""),
+    ("gcp", "h200-", ""),
+    ("gcp", "p100-", ""),
+    ("lambda", "quadro-rtx-6000", "RTX6000:24GB"),
+    ("verda", "rtx-5090", ""),
+    ("vast", "rtx-4070-ti-super", "RTX4070STi:16GB"),
+    ("vast", "rtx-pro-6000-blackwell-server", "RTXPRO6000S:96GB"),
+    ("vast", "rtx-pro-6000-blackwell", "RTXPRO6000WS:96GB"),
+];
+
+/// `SkyPilot`'s name of a provider's GPU.
+pub(super) fn skypilot_gpu(provider: &str, slug: &str, instance_type: &str) -> Result<&'static str, &'static str> {
+    let otherwise = SKYPILOT_OTHERWISE.iter().find(|(where_, gpu, machine, _)| {
+        *where_ == provider && slug.starts_with(gpu) && instance_type.starts_with(machine)
+    });
+    let usual = || GPUS.iter().find(|(gpu, ..)| *gpu == slug).map(|(_, name, _)| *name);
+    match otherwise.map(|(.., name)| *name).or_else(usual) {
+        Some("") => Err("its name for this GPU there stands for other GPUs too"),
+        Some(name) => Ok(name),
+        None => Err("no name of this GPU for it is known"),
+    }
+}
+
+/// dstack's name of a provider's GPU with its memory.
+pub(super) fn dstack_gpu(provider: &str, slug: &str) -> Result<&'static str, &'static str> {
+    let otherwise = DSTACK_OTHERWISE.iter().find(|(where_, gpu, _)| *where_ == provider && slug.starts_with(gpu));
+    if let Some((.., name)) = otherwise {
+        return if name.is_empty() { Err("it does not list this GPU there") } else { Ok(name) };
+    }
+    match GPUS.iter().find(|(gpu, ..)| *gpu == slug).map(|(.., name)| *name) {
+        Some("") | None => Err("it does not know this GPU"),
+        Some(name) => Ok(name),
+    }
+}

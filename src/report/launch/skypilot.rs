@@ -1,0 +1,48 @@
+//! `SkyPilot` task YAML (`sky launch`, `sky jobs launch`), as of 0.14: one task a part. Several parts
+//! are the documents of one pipeline, which `sky jobs launch` runs one after another.
+
+use super::names::{PROVIDERS, skypilot_gpu};
+use super::yaml::quoted;
+use super::{COMMAND, Job, LaunchError, Launcher};
+
+/// The file of all parts.
+pub(super) fn file(jobs: &[Job<'_>]) -> Result<String, LaunchError> {
+    let tasks: Vec<String> = jobs.iter().map(task).collect::<Result<_, _>>()?;
+    match (&tasks[..], jobs.first()) {
+        ([one], _) => Ok(one.clone()),
+        (several, first) => {
+            let name = Job { place: (1, 1), ..*first.ok_or(LaunchError::NoPlan)? }.name();
+            Ok(format!("# sky jobs launch FILE\nname: {}\n---\n{}", quoted(&name), several.join("---\n")))
+        }
+    }
+}
+
+fn task(job: &Job<'_>) -> Result<String, LaunchError> {
+    let part = job.part;
+    let refused = |reason: &str| job.refused(Launcher::SkyPilot, reason);
+    let spot = job.is_spot(Launcher::SkyPilot)?;
+    let cloud = PROVIDERS.iter().find(|(provider, ..)| *provider == part.provider).map_or("", |(_, cloud, _)| cloud);
+    if cloud.is_empty() {
+        return Err(refused("it has no provider of that name"));
+    }
+    if part.region.contains('/') {
+        return Err(refused("it takes no region with a slash"));
+    }
+    let gpu = skypilot_gpu(&part.provider, part.gpu.as_str(), &part.instance_type).map_err(refused)?;
+    let how = match (job.place.1, spot) {
+        (1, true) => "# sky jobs launch FILE   (starts again after a loss)\n",
+        (1, false) => "# sky launch FILE\n",
+        _ => "",
+    };
+    let region = part.region.trim();
+    let infra = quoted(&format!("{cloud}/{region}"));
+    Ok(format!(
+        "{}{how}name: {}\nnum_nodes: {}\nresources:\n  infra: {infra}\n  accelerators: {}\n  use_spot: {spot}\n  max_hourly_cost: {}\nrun: |\n{}",
+        job.comments(),
+        quoted(&job.name()),
+        part.nodes,
+        quoted(&format!("{gpu}:{}", job.gpus_of_a_node())),
+        job.highest_price(),
+        COMMAND.map(|line| format!("  {line}\n")).concat(),
+    ))
+}

@@ -1,0 +1,33 @@
+//! Texts as YAML scalars.
+
+use std::fmt::Write as _;
+
+/// A text in double quotes: what is not plain ASCII is escaped, so that no reader can take it
+/// for a number, a word of YAML or another line (YAML 1.1 and 1.2, double-quoted style).
+pub(super) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            ' '..='~' => out.push(c),
+            c if u32::from(c) <= 0xff => drop(write!(out, "\\x{:02x}", u32::from(c))),
+            c if u32::from(c) <= 0xffff => drop(write!(out, "\\u{:04x}", u32::from(c))),
+            c => drop(write!(out, "\\U{:08x}", u32::from(c))),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn nothing_leaves_the_quotes() {
+        assert_eq!(quoted("aws/us-east-1"), r#""aws/us-east-1""#);
+        assert_eq!(quoted("a\": b\n- c\\"), r#""a\": b\x0a- c\\""#);
+        assert_eq!(quoted("é\u{2028}🚀"), r#""\xe9\u2028\U0001f680""#);
+    }
+}
