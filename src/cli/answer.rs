@@ -1,19 +1,21 @@
 //! `habitat-tui predict` and `habitat-tui plan`, from a recorded step or from a black box.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::{At, CliError};
 use super::input::{Loaded, load};
 use super::options::{options, settings, weights_folder};
-use super::output::{print_json, print_table};
+use super::output::{check_new, print_json, print_table};
 use super::{goal, gpu};
 use crate::catalog::Catalog;
-use crate::plan::PlanStatus;
+use crate::plan::{Plan, PlanStatus};
 use crate::predict::blackbox::{self, Axis, OperatorTotals, between};
 use crate::predict::{Options, Predictions};
-use crate::report::{comparison, format, plan_toml, plans, predictions, summary};
-use crate::settings::args::{BlackBoxArgs, InputArgs, PlanArgs, PredictArgs, TableForm};
+use crate::report::launch::Launcher;
+use crate::report::plan_form::{self, PlanForm, Written};
+use crate::report::{comparison, format, predictions, summary};
+use crate::settings::args::{BlackBoxArgs, ExportTool, InputArgs, PlanArgs, PredictArgs, TableForm};
 use crate::store::{self, Kind, Paths};
 
 pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -128,20 +130,50 @@ pub(super) fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError>
         (gpu::predicted(answers, &loaded.label)?, loaded.label)
     };
     let plan = crate::plan::plan(&answers, &prices, &goal).at(&label)?;
-    let mut text = Vec::new();
-    if args.json {
-        print_json(&plans::json(&plan, &answers.workload.name), &mut text)?;
-    } else if args.toml || args.output.is_some() {
-        let toml = plan_toml::toml(&plan, &answers, store::now()).map_err(CliError::other)?;
-        text.extend_from_slice(toml.as_bytes());
-    } else {
-        summary::write_plan(&plan, args.all, &mut text)?;
-    }
-    match &args.output {
-        Some(path) => store::save_atomically(path, &text, args.force)?,
-        None => out.write_all(&text)?,
-    }
+    write_plan(args, &plan, &answers, out)?;
     Ok(u8::from(plan.status == PlanStatus::Infeasible))
+}
+
+/// Writes the plan in the form asked for, to where it is asked for.
+fn write_plan(args: &PlanArgs, plan: &Plan, answers: &Predictions, out: &mut dyn Write) -> Result<(), CliError> {
+    let Some(form) = plan_form(args) else {
+        return Ok(summary::write_plan(plan, args.all, out)?);
+    };
+    let written = Written { plan, predictions: answers, created: store::now(), partition: args.partition.as_deref() };
+    let texts = form.texts(&written)?;
+    let Some(path) = &args.output else {
+        let between = if form == PlanForm::Launch(Launcher::Dstack) { "---\n" } else { "" };
+        if form == PlanForm::Launch(Launcher::Slurm) && texts.len() > 1 {
+            let parts = texts.len();
+            return Err(CliError::Refused(format!("the plan has {parts} parts, a script each: -o FILE writes them")));
+        }
+        return Ok(out.write_all(texts.join(between).as_bytes())?);
+    };
+    let paths = plan_form::paths(&path.to_string_lossy(), texts.len());
+    let paths: Vec<PathBuf> =
+        if texts.len() == 1 { vec![path.clone()] } else { paths.into_iter().map(Into::into).collect() };
+    for path in &paths {
+        check_new(path, args.force)?;
+    }
+    for (path, text) in paths.iter().zip(&texts) {
+        store::save_atomically(path, text.as_bytes(), args.force)?;
+    }
+    Ok(())
+}
+
+/// The form asked for; `None` for text to read.
+fn plan_form(args: &PlanArgs) -> Option<PlanForm> {
+    match args {
+        PlanArgs { json: true, .. } => Some(PlanForm::Json),
+        PlanArgs { csv: true, .. } => Some(PlanForm::Csv),
+        PlanArgs { markdown: true, .. } => Some(PlanForm::Markdown),
+        PlanArgs { export: Some(tool), .. } => Some(PlanForm::Launch(match tool {
+            ExportTool::Skypilot => Launcher::SkyPilot,
+            ExportTool::Dstack => Launcher::Dstack,
+            ExportTool::Slurm => Launcher::Slurm,
+        })),
+        _ => (args.toml || args.output.is_some()).then_some(PlanForm::Toml),
+    }
 }
 
 /// Predictions from the black box of `args`, and a line on what it is.

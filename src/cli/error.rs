@@ -20,6 +20,7 @@ use crate::predict::runlog::RunLogError;
 use crate::predict::{PredictError, mlp::ModelError};
 use crate::pricing::SnapshotError;
 use crate::profile::ProfileError;
+use crate::report::{launch::LaunchError, plan_form::PlanFormError};
 use crate::settings::file::SettingsError;
 use crate::settings::keymap::KeymapError;
 use crate::settings::theme::ThemeError;
@@ -110,6 +111,9 @@ pub enum CliError {
     /// A plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A form of a plan.
+    #[error(transparent)]
+    PlanForm(#[from] PlanFormError),
     /// A fit of linear models.
     #[error(transparent)]
     Fit(#[from] FitError),
@@ -162,10 +166,13 @@ impl CliError {
     }
 
     /// The exit code of the process: that of a shell for a program that cannot be started, 128
-    /// and the signal where one ended us, 0 where nobody reads the output, else 2.
+    /// and the signal where one ended us, 0 where nobody reads the output, 1 where there is no plan
+    /// to export, else 2.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::BrokenPipe => 0,
+            // As for a plan in any other form.
+            Self::PlanForm(PlanFormError::Launch(LaunchError::NoPlan(_))) => 1,
             #[cfg(unix)]
             Self::Capture(error) => error.exit_code(),
             #[cfg(unix)]

@@ -62,8 +62,8 @@ impl fmt::Display for Launcher {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// There is nothing to start.
-    #[error("there is no plan to export: no offer meets the limits")]
-    NoPlan,
+    #[error("there is no plan to export: {}", if .0.is_empty() { "no offer meets the limits" } else { .0 })]
+    NoPlan(String),
     /// The tool cannot rent the offer.
     #[error("{launcher} cannot start {offer}: {reason}")]
     Refused {
@@ -106,7 +106,7 @@ pub fn texts(
     partition: Option<&str>,
 ) -> Result<Vec<String>, LaunchError> {
     if plan.parts.is_empty() {
-        return Err(LaunchError::NoPlan);
+        return Err(LaunchError::NoPlan(plan.reasons.join("; ")));
     }
     let jobs =
         plan.parts.iter().enumerate().map(|(index, part)| Job { part, workload, place: (index + 1, plan.parts.len()) });

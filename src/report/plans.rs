@@ -302,6 +302,18 @@ fn part<M: Money>(part: &Part) -> PartJson<'_, M> {
     }
 }
 
+/// The parts of a plan with their numbers, then the alternatives, one a row.
+pub fn table(plan: &Plan) -> Table {
+    let mut table = parts_table(&plan.parts);
+    table.rows.extend(parts_table(&plan.alternatives).rows);
+    table.columns.insert(0, Column::text("part", "part"));
+    for (index, row) in table.rows.iter_mut().enumerate() {
+        let number = (index < plan.parts.len()).then_some(index + 1);
+        row.insert(0, number.map_or_else(|| Cell::new("instead", "alternative"), Cell::text));
+    }
+    table
+}
+
 /// Parts or alternatives, one a row.
 pub fn parts_table(parts: &[Part]) -> Table {
     let columns = [

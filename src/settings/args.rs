@@ -16,7 +16,9 @@ pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
 pub use measure::{
     CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs,
 };
-pub use predict::{BatchesArgs, ExportArgs, PlanArgs, PredictArgs, SweepArgs, SweepBandwidthArgs, SweepCommand};
+pub use predict::{
+    BatchesArgs, ExportArgs, ExportTool, PlanArgs, PredictArgs, SweepArgs, SweepBandwidthArgs, SweepCommand,
+};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
 pub use run::RunArgs;

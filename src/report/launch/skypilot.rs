@@ -8,13 +8,11 @@ use super::{COMMAND, Job, LaunchError, Launcher};
 /// The file of all parts.
 pub(super) fn file(jobs: &[Job<'_>]) -> Result<String, LaunchError> {
     let tasks: Vec<String> = jobs.iter().map(task).collect::<Result<_, _>>()?;
-    match (&tasks[..], jobs.first()) {
-        ([one], _) => Ok(one.clone()),
-        (several, first) => {
-            let name = Job { place: (1, 1), ..*first.ok_or(LaunchError::NoPlan)? }.name();
-            Ok(format!("# sky jobs launch FILE\nname: {}\n---\n{}", quoted(&name), several.join("---\n")))
-        }
+    if let [first, _, ..] = jobs {
+        let name = Job { place: (1, 1), ..*first }.name();
+        return Ok(format!("# sky jobs launch FILE\nname: {}\n---\n{}", quoted(&name), tasks.join("---\n")));
     }
+    Ok(tasks.concat())
 }
 
 fn task(job: &Job<'_>) -> Result<String, LaunchError> {

@@ -149,7 +149,7 @@ fn what_a_tool_cannot_rent_is_refused_by_name() {
     assert!(why(old, Launcher::Dstack).contains("does not know this GPU"));
     let reserved = Part { tier: Tier::Reserved, ..jarvis() };
     assert!(why(reserved, Launcher::Dstack).contains("reserved, not rented by the hour"));
-    assert_eq!(texts(&plan(Vec::new()), "x", Launcher::Dstack, None), Err(LaunchError::NoPlan));
+    assert_eq!(texts(&plan(Vec::new()), "x", Launcher::Dstack, None), Err(LaunchError::NoPlan(String::new())));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, TableForm};
 use crate::predict::{Host, MethodChoice};
@@ -46,12 +46,25 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub wish: Wish,
     /// As JSON.
-    #[arg(long, help_heading = "Output", conflicts_with = "toml")]
+    #[arg(long, help_heading = "Output", group = "plan_form")]
     pub json: bool,
     /// As TOML.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Output", group = "plan_form")]
     pub toml: bool,
-    /// Write to this file in place of standard output (TOML unless --json).
+    /// As CSV: parts and alternatives.
+    #[arg(long, help_heading = "Output", group = "plan_form")]
+    pub csv: bool,
+    /// As a Markdown table: parts and alternatives.
+    #[arg(long, help_heading = "Output", group = "plan_form")]
+    pub markdown: bool,
+    /// As the file with which a tool starts the parts; put the training command into it.
+    #[arg(long, value_enum, value_name = "TOOL", help_heading = "Output", group = "plan_form")]
+    pub export: Option<ExportTool>,
+    /// The partition of your Slurm cluster that has such GPUs, for --export slurm.
+    #[arg(long, value_name = "NAME", help_heading = "Output", requires = "export")]
+    pub partition: Option<String>,
+    /// Write to this file in place of standard output (TOML unless another form is asked for;
+    /// several parts become numbered files where the tool takes a file each).
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
     /// Replace the file if it is there.
@@ -60,6 +73,17 @@ pub struct PlanArgs {
     /// List every rejected offer (the text form shows a few).
     #[arg(long, help_heading = "Output")]
     pub all: bool,
+}
+
+/// Tools that start the parts of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportTool {
+    /// Task YAML for `sky launch` and `sky jobs launch`.
+    Skypilot,
+    /// Task YAML for `dstack apply`.
+    Dstack,
+    /// A script for `sbatch`, on machines of your own.
+    Slurm,
 }
 
 /// Arguments of `batches`.

@@ -1,0 +1,185 @@
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use habitat_tui::plan::{Amount, Goal, Part, Plan, PlanStatus, SolverReport, Work};
+use habitat_tui::predict::Host;
+use habitat_tui::pricing::{Offer, Tier};
+use habitat_tui::report::launch::{LaunchError, Launcher, texts};
+use habitat_tui::store::bundled;
+use habitat_tui::units::{Hours, Range, Usd};
+use serde_json::{Value, json};
+
+use crate::needs::Need;
+
+trials! {
+    always () => [every_provider_of_the_price_book_is_named_or_refused],
+    with (readers()) => [every_offer_is_read_or_refused, parts_follow_one_another, names_from_outside_stay_names],
+}
+
+/// The interpreter with `SkyPilot` and dstack.
+fn readers() -> Need<String> {
+    let python = std::env::var("HABITAT_TUI_TEST_EXPORTS_PYTHON").ok().filter(|python| !python.is_empty());
+    python.ok_or_else(|| "HABITAT_TUI_TEST_EXPORTS_PYTHON names no Python with SkyPilot and dstack".to_owned())
+}
+
+/// The tools that have a reader.
+const TOOLS: [Launcher; 2] = [Launcher::SkyPilot, Launcher::Dstack];
+
+/// The whole of an offer for 10 hours.
+fn part(offer: &Offer) -> Option<Part> {
+    let hours = Range { low: 9.0, mid: 10.0, high: 12.5 }.map(|hours| Hours::new(hours).unwrap());
+    Some(Part {
+        offer: offer.id.clone(),
+        provider: offer.provider.clone(),
+        region: offer.region.clone(),
+        instance_type: offer.instance_type.clone(),
+        gpu: offer.gpu.clone()?,
+        gpu_count: offer.gpu_count,
+        nodes: 1,
+        tier: offer.tier,
+        batch_size: None,
+        global_batch_size: None,
+        work: Amount::Steps(1000.0),
+        step_time_us: Range { low: 1.0, mid: 1.0, high: 1.0 },
+        hours,
+        cost: hours.map(|hours| Usd::new(hours.get() * offer.price.get()).unwrap()),
+        price: offer.price,
+        price_as_of: offer.as_of,
+        trust: offer.trust.clone(),
+        notes: Vec::new(),
+    })
+}
+
+fn plan(parts: Vec<Part>) -> Plan {
+    Plan {
+        status: PlanStatus::Optimal,
+        parts,
+        total: None,
+        alternatives: Vec::new(),
+        rejected: Vec::new(),
+        reasons: Vec::new(),
+        work: Amount::Steps(1000.0),
+        goal: Goal::new(Work::Steps(1000)),
+        solver: SolverReport { name: String::new(), configurations: 0, gap: None },
+        host: Host::default(),
+        warnings: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// What the tools understand of texts.
+fn read(python: &str, texts: &[(Launcher, String)]) -> Vec<Value> {
+    let home = tempfile::tempdir().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exports/read.py");
+    let mut reader = Command::new(python)
+        .arg(script)
+        // Both make folders in the user's home.
+        .env("HOME", home.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = reader.stdin.take().unwrap();
+    let lines: String = texts.iter().map(|(tool, text)| format!("{}\n", json!([tool.name(), text]))).collect();
+    let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()).unwrap());
+    let output = reader.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success());
+    let answers = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers.len(), texts.len());
+    answers
+}
+
+fn every_provider_of_the_price_book_is_named_or_refused() {
+    let offers = bundled::offers();
+    for tool in TOOLS {
+        let mut exported: BTreeMap<&str, bool> = BTreeMap::new();
+        for (offer, part) in offers.iter().filter_map(|offer| Some((offer, part(offer)?))) {
+            let done = exported.entry(&offer.provider).or_default();
+            match texts(&plan(vec![part]), "x", tool, None) {
+                Ok(_) => *done = true,
+                Err(LaunchError::Refused { offer: id, reason, .. }) => {
+                    assert!(id == offer.id.as_str() && !reason.is_empty());
+                    assert_ne!(reason, "no name of this GPU for it is known", "{tool} {id}");
+                }
+                Err(other) => panic!("{tool} {}: {other}", offer.id),
+            }
+        }
+        let refused: Vec<&str> = exported.iter().filter(|(_, done)| !**done).map(|(provider, _)| *provider).collect();
+        let expected: &[&str] = match tool {
+            Launcher::SkyPilot => &["hyperstack", "jarvislabs"],
+            _ => &["fluidstack", "hyperbolic", "hyperstack", "paperspace"],
+        };
+        assert_eq!(refused, expected, "{tool}");
+    }
+}
+
+fn every_offer_is_read_or_refused(python: &String) {
+    let offers = bundled::offers();
+    let mut asked = Vec::new();
+    for offer in &offers {
+        for tool in TOOLS {
+            let Some(part) = part(offer) else { continue };
+            if let Ok(text) = texts(&plan(vec![part]), "ResNet-50, batch 32", tool, None) {
+                asked.push((offer, (tool, text.concat())));
+            }
+        }
+    }
+    let (of, texts): (Vec<&Offer>, Vec<_>) = asked.into_iter().unzip();
+    let count = |tool| texts.iter().filter(|(other, _)| *other == tool).count();
+    println!("{} offers: SkyPilot {}, dstack {}", offers.len(), count(TOOLS[0]), count(TOOLS[1]));
+    assert!(TOOLS.iter().all(|tool| count(*tool) > offers.len() / 2));
+    for ((offer, (tool, text)), understood) in of.iter().zip(&texts).zip(read(python, &texts)) {
+        let part = &understood[0];
+        let is = |key: &str, expected: Value| assert_eq!(part[key], expected, "{tool} {key}: {understood}\n{text}");
+        is("name", json!("resnet-50-batch-32"));
+        is("nodes", json!(1));
+        let price = part["price"].as_f64().unwrap();
+        assert!(price >= offer.price.get() && price < offer.price.get() + 2e-4, "{text}");
+        if *tool == Launcher::SkyPilot {
+            is("spot", json!(offer.tier == Tier::Spot));
+            is("region", json!(offer.region.trim()));
+            is("provider", json!(offer.provider));
+            assert_eq!(part["gpu"][1].as_f64(), Some(f64::from(offer.gpu_count)), "{text}");
+        } else {
+            is("spot", json!(offer.tier.name()));
+            is("seconds", json!(12 * 3600 + 1800));
+            let memory = offer.gpu_memory.unwrap().get() / (1024.0 * 1024.0 * 1024.0);
+            assert_eq!(part["gpu"][1].as_f64(), Some(memory), "{text}");
+            let count = json!(offer.gpu_count);
+            assert!(part["gpu"][2] == count && part["gpu"][3] == count, "{text}");
+        }
+    }
+}
+
+fn parts_follow_one_another(python: &String) {
+    let offers = bundled::offers();
+    let is = |offer: &Offer, tier| offer.instance_type == "g5.xlarge" && offer.tier == tier;
+    let on = |tier| offers.iter().find(|offer| is(offer, tier)).and_then(part).unwrap();
+    let plan = plan(vec![on(Tier::Spot), on(Tier::OnDemand)]);
+    let files = |tool| texts(&plan, "bert", tool, None).unwrap().into_iter().map(move |text| (tool, text));
+    let parts = read(python, &TOOLS.into_iter().flat_map(files).collect::<Vec<_>>());
+    let parts = parts.iter().flat_map(|answer| answer.as_array().unwrap());
+    let names: Vec<&str> = parts.map(|part| part["name"].as_str().unwrap()).collect();
+    // One pipeline, and two files.
+    assert_eq!(names, ["bert-1", "bert-2"].repeat(2));
+}
+
+fn names_from_outside_stay_names(python: &String) {
+    let offers = bundled::offers();
+    let mut part =
+        offers.iter().find(|offer| offer.id.as_str().starts_with("aws/us-east-1/g5.xlarge/")).and_then(part).unwrap();
+    part.region = "x: \"y\"\\ é'\u{85}\u{2028}#\n- run: z".to_owned();
+    let workloads = ["a\nrun: rm -rf ~\n", "$(rm -rf ~)", "no", "---", "\u{1f680}\u{0}: &a *a"];
+    let plan = plan(vec![part]);
+    let files = TOOLS.map(|tool| workloads.map(|name| (tool, texts(&plan, name, tool, None).unwrap().concat())));
+    let files = files.concat();
+    for ((tool, _), answer) in files.iter().zip(read(python, &files)) {
+        let task = &answer[0];
+        let region = if *tool == Launcher::SkyPilot { &task["region"] } else { &task["region"][0] };
+        assert_eq!(region.as_str(), Some(plan.parts[0].region.as_str()), "{tool}: {answer}");
+        assert!(!task["run"].to_string().contains("rm -rf"), "{answer}");
+    }
+}
