@@ -190,7 +190,7 @@ actions! {
         Cancel "job.cancel" ["x"] "cancel" Running "Cancel the computation; if none runs, ask whether to stop the job";
         CopyRow "copy.row" ["y"] "" Table "Copy the selected row";
         CopyTable "copy.table" ["Y"] "" Table "Copy the table as tab-separated text";
-        Export "plan.export" ["e"] "export" Plan "Write the plan to a TOML file";
+        Export "plan.export" ["e"] "export" Plan "Write the plan to a file";
     }
 }
 

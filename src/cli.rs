@@ -23,6 +23,7 @@ mod import;
 mod input;
 mod options;
 mod output;
+mod plan;
 mod print;
 mod progress;
 #[cfg(unix)]
@@ -82,7 +83,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Import(args)) => import::run(&args, out)?,
         Some(Command::Predict(args)) => answer::predict(&args, out)?,
         Some(Command::Export(args)) => export::run(&args, out)?,
-        Some(Command::Plan(args)) => answer::plan(&args, out)?,
+        Some(Command::Plan(args)) => plan::run(&args, out)?,
         Some(Command::Batches(args)) => batches::run(&args, out)?,
         Some(Command::Gpus(args)) => print::gpus(&args, out)?,
         Some(Command::Offers(args)) => print::offers(&args, out)?,

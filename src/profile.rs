@@ -16,6 +16,7 @@ mod workload;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 pub use kernel::{Kernel, is_host_transfer};
 pub use operation::{Attribute, DType, Operation, Phase, Shape};
@@ -85,6 +86,24 @@ impl Profile {
         let mut json = serde_json::to_vec(self)?;
         json.push(b'\n');
         Ok(json)
+    }
+
+    /// SHA-256 of what was recorded, in hexadecimal, by which two files are told to hold the same
+    /// step, however they are packed. What flags may complete (the GPU, the batch size, the
+    /// sequence length, the parameters, the peak memory) is left out.
+    ///
+    /// # Errors
+    /// None for profiles made by [`Profile::new`] or [`Profile::from_json`].
+    pub fn sha256(&self) -> Result<String, serde_json::Error> {
+        let mut recorded = self.clone();
+        let workload = &mut recorded.workload;
+        (workload.batch_size, workload.sequence_length, workload.parameter_count) = (None, None, None);
+        if let Some(origin) = &mut recorded.origin {
+            origin.gpu = None;
+        }
+        recorded.step.get_or_insert_default().peak_memory_bytes = None;
+        let digest = Sha256::digest(recorded.to_json()?);
+        Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The JSON Schema of the format.

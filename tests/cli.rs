@@ -156,10 +156,9 @@ fn a_plan_as_json_and_toml() {
     let toml: toml::Table = bench.ok(&[&args[..], &["--toml"]].concat()).parse().unwrap();
     assert_eq!(toml["plan"]["status"].as_str(), Some("optimal"));
     assert_eq!(toml["part"][0]["offer"].as_str(), part["offer"].as_str());
-    assert_eq!(toml["totals"]["hours"]["mid"].as_float(), Some(hours("mid")));
-    assert_eq!(toml["rejected"].as_array().unwrap().len(), rejected.len());
-    let cost: f64 = toml["totals"]["cost_usd"]["mid"].as_str().unwrap().parse().unwrap();
-    assert!((cost - plan["total"]["cost_usd"]["mid"].as_f64().unwrap()).abs() < 1e-5);
+    let expected = |key: &str| toml["totals"][key][1].as_float().unwrap();
+    assert!((expected("hours") / hours("mid") - 1.0).abs() < 1e-5);
+    assert!((expected("cost_usd") - plan["total"]["cost_usd"]["mid"].as_f64().unwrap()).abs() <= 0.005);
 }
 
 #[test]
@@ -290,7 +289,7 @@ fn steps_are_planned_without_a_batch_size() {
     assert!(unknown.get("work_samples").is_none() && unknown["parts"][0].get("batch_size").is_none());
     assert!(plan(&without, "--all").starts_with("10,000 steps of one GPU: $"));
     let toml: toml::Table = plan(&without, "--toml").parse().unwrap();
-    assert_eq!(toml["workload"]["steps"].as_float(), Some(10_000.0));
+    assert_eq!(toml["part"][0]["steps"].as_float(), Some(10_000.0));
     for work in [&["--samples", "1M"][..], &["--epochs", "3", "--dataset", "1M"], &["--tokens", "1M"]] {
         let error = bench.error(&[&["plan", path(&without)], work].concat());
         assert!(error.contains("--batch-size") && error.contains("--steps"), "{error}");

@@ -16,6 +16,8 @@ use habitat_tui::plan::PlanStatus;
 use habitat_tui::predict::{Fits, Host, MethodChoice};
 use habitat_tui::pricing::Tier;
 use habitat_tui::profile::breakdown::GroupBy;
+use habitat_tui::report::launch::Launcher;
+use habitat_tui::report::plan_form::PlanForm;
 use habitat_tui::store::bundled;
 use habitat_tui::tui::render;
 
@@ -174,6 +176,27 @@ fn the_palette_finds_and_runs() {
     assert_eq!(after(": p l a n - e r r").screen, Screen::Overview);
     assert_eq!(after(": s c r e e n . p l a n enter").screen, Screen::Plan);
     assert!(after(": x y z z y enter").modal.is_none());
+}
+
+#[test]
+fn a_plan_is_written_in_the_form_chosen() {
+    let mut app = after("4 e down down down down");
+    let saved = effects(&mut app, "enter");
+    let [save @ Effect::Save { export, path, .. }] = &saved[..] else { panic!("{saved:?}") };
+    assert_eq!((export.form, path.as_str()), (PlanForm::Launch(Launcher::SkyPilot), "plan.sky.yaml"));
+    // The provider of these prices is none that SkyPilot knows.
+    let answer = launch().engine.answer(save);
+    assert!(
+        matches!(&answer, Some(Msg::Saved(SaveOutcome::Failed(why))) if why.contains("SkyPilot cannot start")),
+        "{answer:?}"
+    );
+    let mut app = after("4 e");
+    let toml = launch().engine.answer(&effects(&mut app, "enter")[0]);
+    assert!(matches!(toml, Some(Msg::Saved(SaveOutcome::Saved(path))) if path == "plan.toml"));
+    // A name of one's own stays.
+    let mut app = after("4 e x up");
+    let saved = effects(&mut app, "down enter");
+    assert!(matches!(&saved[..], [Effect::Save { path, .. }] if path == "plan.tomlx"));
 }
 
 #[test]

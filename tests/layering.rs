@@ -255,7 +255,7 @@ fn one_crate_one_place() {
         (vec!["safetensors::"], vec!["predict/bundle.rs"]),
         (vec!["smartcore"], vec!["lab/learn/published.rs"]),
         (vec!["rusqlite"], vec!["store/nsys.rs", "store/nsys/database.rs"]),
-        (vec!["sha2::"], vec!["lab/train.rs"]),
+        (vec!["sha2::"], vec!["profile.rs", "lab/train.rs"]),
         (
             vec!["cudarc", "libloading"],
             vec!["capture/device.rs", "capture/device/driver.rs", "capture/device/products.rs"],

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::action::Action;
-use crate::app::engine::SaveOutcome;
+use crate::app::engine::{Export, SaveOutcome};
+use crate::app::input::Input;
 use crate::app::live::Leaving;
 use crate::app::modal::{self, Modal};
 use crate::app::msg::Effect;
@@ -11,6 +12,7 @@ use crate::app::screen::plan;
 use crate::app::slider::{self, Knob};
 use crate::app::{App, Tone};
 use crate::predict::compare::Compared;
+use crate::report::plan_form::PlanForm;
 use crate::settings::keymap::{Code, Key};
 use crate::units::GpuSlug;
 
@@ -113,6 +115,15 @@ impl App {
             Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
             Some(Modal::Origin { candidates, selected }) => *selected = moved(*selected, candidates.gpus.len()),
             Some(Modal::Leave { selected }) => *selected = moved(*selected, Leaving::ALL.len()),
+            Some(Modal::Export { form, input, exists, error, .. }) => {
+                let at = PlanForm::ALL.iter().position(|other| other == form).unwrap_or_default();
+                let next = PlanForm::ALL[moved(at, PlanForm::ALL.len())];
+                // A name of the user's own stays.
+                if let Some(folder) = input.text().strip_suffix(form.file_name()) {
+                    *input = Input::new(&format!("{folder}{}", next.file_name()));
+                }
+                (*form, *exists, *error) = (next, false, None);
+            }
             _ => {}
         }
     }
@@ -141,15 +152,17 @@ impl App {
                     }
                 }
             }
-            Some(Modal::Export { input, exists, .. }) => {
+            Some(Modal::Export { form, input, exists, .. }) => {
                 let path = input.text().trim().to_owned();
                 let error = path.is_empty().then(|| "write the path of the file".to_owned());
                 let answer = self.plan.shared().zip(self.predictions.shared()).filter(|_| error.is_none());
                 let saving = answer.is_some();
                 if let Some((plan, predictions)) = answer {
-                    effects.push(Effect::Save { plan, predictions, path, overwrite: exists });
+                    let (profile, chosen) = (self.setup.profile.clone(), self.chosen);
+                    let export = Box::new(Export { plan, predictions, profile, chosen, form });
+                    effects.push(Effect::Save { export, path, overwrite: exists });
                 }
-                self.modal = Some(Modal::Export { input, exists: false, error, saving });
+                self.modal = Some(Modal::Export { form, input, exists: false, error, saving });
             }
             Some(Modal::Leave { selected }) => self.leave(selected, effects),
             Some(Modal::Methods { gpu, selected }) => self.choose_method(gpu, selected, effects),

@@ -11,6 +11,7 @@ use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
 use crate::predict::{Host, MethodChoice, Options, Predictions};
 use crate::profile::Profile;
+use crate::report::plan_form::{PlanForm, paths};
 use crate::units::GpuSlug;
 
 /// What was chosen on screen in place of what was asked for at the start.
@@ -39,10 +40,25 @@ pub type CompareFn = dyn Fn(&Profile, &GpuSlug, Chosen) -> Result<Comparison, St
 pub type BatchesFn = dyn Fn(&Profile, &GpuSlug, Chosen) -> Result<Sweep, String> + Send + Sync;
 /// Answers a goal.
 pub type PlanFn = dyn Fn(&Arc<Predictions>, &Goal) -> Result<Solved, String> + Send + Sync;
-/// Writes a plan as TOML text.
-pub type ExportFn = dyn Fn(&Plan, &Predictions) -> Result<String, String> + Send + Sync;
+/// Writes a plan as texts, one a file.
+pub type ExportFn = dyn Fn(&Export) -> Result<Vec<String>, String> + Send + Sync;
 /// Writes a text to a file: path, text, whether an existing file may be replaced.
 pub type SaveFn = dyn Fn(&str, &str, bool) -> SaveOutcome + Send + Sync;
+
+/// A plan to be written.
+#[derive(Debug, Clone)]
+pub struct Export {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// The predictions it rests on.
+    pub predictions: Arc<Predictions>,
+    /// The recorded step.
+    pub profile: Arc<Profile>,
+    /// How the step was predicted, as far as it was chosen on screen.
+    pub chosen: Chosen,
+    /// The form.
+    pub form: PlanForm,
+}
 
 /// The answer to a goal, with the plans to choose from were there no deadline and budget.
 #[derive(Debug, Clone)]
@@ -108,13 +124,27 @@ impl Engine {
                 let result = guarded(|| (self.plan)(predictions, goal));
                 Msg::Planned { generation: *generation, result }
             }
-            Effect::Save { plan, predictions, path, overwrite } => {
-                let text = guarded(|| (self.export)(plan, predictions));
-                let saved = text.and_then(|text| guarded(|| Ok((self.save)(path, &text, *overwrite))));
+            Effect::Save { export, path, overwrite } => {
+                let texts = guarded(|| (self.export)(export));
+                let saved = texts.and_then(|texts| guarded(|| Ok(self.save_all(path, &texts, *overwrite))));
                 Msg::Saved(saved.unwrap_or_else(SaveOutcome::Failed))
             }
             _ => return None,
         })
+    }
+}
+
+impl Engine {
+    /// Writes each text to a file of its own; the first that cannot be written ends it.
+    fn save_all(&self, path: &str, texts: &[String], overwrite: bool) -> SaveOutcome {
+        let mut written = Vec::new();
+        for (path, text) in paths(path, texts.len()).iter().zip(texts) {
+            match (self.save)(path, text, overwrite) {
+                SaveOutcome::Saved(path) => written.push(path),
+                other => return other,
+            }
+        }
+        SaveOutcome::Saved(written.join(", "))
     }
 }
 

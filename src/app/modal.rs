@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::app::input::Input;
 use crate::app::slider::Knob;
 use crate::predict::origin::Candidates;
+use crate::report::plan_form::PlanForm;
 use crate::units::GpuSlug;
 
 /// A dialog.
@@ -66,6 +67,8 @@ pub enum Modal {
     },
     /// The path of an export.
     Export {
+        /// The form.
+        form: PlanForm,
         /// The path.
         input: Input,
         /// Whether to ask before replacing the file.
@@ -83,6 +86,12 @@ impl Modal {
         Self::Help { input: Input::default(), scroll: 0 }
     }
 
+    /// The export of a plan, as TOML to begin with.
+    pub fn export() -> Self {
+        let form = PlanForm::Toml;
+        Self::Export { form, input: Input::new(form.file_name()), exists: false, error: None, saving: false }
+    }
+
     /// The keys that work in it, for the footer.
     pub const fn keys(&self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -96,7 +105,7 @@ impl Modal {
             Self::Leave { .. } => {
                 &[("enter", "do it"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
             }
-            Self::Export { .. } => &[("enter", "write"), ("esc", "close")],
+            Self::Export { .. } => &[("enter", "write"), ("↑↓", "form"), ("esc", "close")],
         }
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::action::{Action, Screen};
-use crate::app::engine::{Chosen, SaveOutcome, Solved};
+use crate::app::engine::{Chosen, Export, SaveOutcome, Solved};
 use crate::app::slider::Knob;
 use crate::live;
-use crate::plan::{Goal, Plan};
+use crate::plan::Goal;
 use crate::predict::Predictions;
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
@@ -131,12 +131,10 @@ pub enum Effect {
         /// The goal.
         goal: Box<Goal>,
     },
-    /// Write the plan as TOML, and answer with [`Msg::Saved`].
+    /// Write the plan, and answer with [`Msg::Saved`].
     Save {
-        /// The plan.
-        plan: Arc<Plan>,
-        /// The predictions it rests on.
-        predictions: Arc<Predictions>,
+        /// What of it.
+        export: Box<Export>,
         /// Where to.
         path: String,
         /// Whether an existing file may be replaced.

@@ -8,9 +8,6 @@ use crate::app::screen::{plan, predict};
 use crate::app::{App, Tone};
 use crate::settings::keymap::Key;
 
-/// File name offered for an export.
-const EXPORT_PATH: &str = "plan.toml";
-
 impl App {
     /// Takes one message in.
     pub fn update(&mut self, msg: Msg) -> Vec<Effect> {
@@ -170,8 +167,7 @@ impl App {
                 }
             }
             Action::Export => {
-                self.modal =
-                    Some(Modal::Export { input: Input::new(EXPORT_PATH), exists: false, error: None, saving: false });
+                self.modal = Some(Modal::export());
             }
             // The others belong to a screen, and work on no other.
             _ => {}

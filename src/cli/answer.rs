@@ -1,21 +1,18 @@
-//! `habitat-tui predict` and `habitat-tui plan`, from a recorded step or from a black box.
+//! `habitat-tui predict`, from a recorded step or from a black box.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::{At, CliError};
+use super::gpu;
 use super::input::{Loaded, load};
 use super::options::{options, settings, weights_folder};
-use super::output::{check_new, print_json, print_table};
-use super::{goal, gpu};
+use super::output::{print_json, print_table};
 use crate::catalog::Catalog;
-use crate::plan::{Plan, PlanStatus};
 use crate::predict::blackbox::{self, Axis, OperatorTotals, between};
 use crate::predict::{Options, Predictions};
-use crate::report::launch::Launcher;
-use crate::report::plan_form::{self, PlanForm, Written};
 use crate::report::{comparison, format, predictions, summary};
-use crate::settings::args::{BlackBoxArgs, ExportTool, InputArgs, PlanArgs, PredictArgs, TableForm};
+use crate::settings::args::{BlackBoxArgs, InputArgs, PredictArgs, TableForm};
 use crate::store::{self, Kind, Paths};
 
 pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -110,74 +107,8 @@ fn compare(
     Ok(0)
 }
 
-pub(super) fn plan(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
-    let paths = Paths::find();
-    let settings = settings(&paths)?;
-    let catalog = store::catalog(&paths)?;
-    let prices = store::prices(&paths)?;
-    let work = args.wish.work().ok_or_else(|| {
-        CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
-    })?;
-    let goal = goal::goal(work, &args.wish, &settings.plan, &catalog, &prices)?;
-    let (answers, label) = if let Some(file) = &args.black_box.black_box {
-        let (answers, _) = from_black_box(&args.black_box, file, &args.input, &[], &catalog)?;
-        (answers, file.display().to_string())
-    } else {
-        let loaded = load(&args.input, &catalog)?;
-        loaded.warn();
-        let options = options(&args.input, &[], &catalog, &paths)?;
-        let answers = crate::predict::predict(&loaded.profile, &catalog, &options);
-        (gpu::predicted(answers, &loaded.label)?, loaded.label)
-    };
-    let plan = crate::plan::plan(&answers, &prices, &goal).at(&label)?;
-    write_plan(args, &plan, &answers, out)?;
-    Ok(u8::from(plan.status == PlanStatus::Infeasible))
-}
-
-/// Writes the plan in the form asked for, to where it is asked for.
-fn write_plan(args: &PlanArgs, plan: &Plan, answers: &Predictions, out: &mut dyn Write) -> Result<(), CliError> {
-    let Some(form) = plan_form(args) else {
-        return Ok(summary::write_plan(plan, args.all, out)?);
-    };
-    let written = Written { plan, predictions: answers, created: store::now(), partition: args.partition.as_deref() };
-    let texts = form.texts(&written)?;
-    let Some(path) = &args.output else {
-        let between = if form == PlanForm::Launch(Launcher::Dstack) { "---\n" } else { "" };
-        if form == PlanForm::Launch(Launcher::Slurm) && texts.len() > 1 {
-            let parts = texts.len();
-            return Err(CliError::Refused(format!("the plan has {parts} parts, a script each: -o FILE writes them")));
-        }
-        return Ok(out.write_all(texts.join(between).as_bytes())?);
-    };
-    let paths = plan_form::paths(&path.to_string_lossy(), texts.len());
-    let paths: Vec<PathBuf> =
-        if texts.len() == 1 { vec![path.clone()] } else { paths.into_iter().map(Into::into).collect() };
-    for path in &paths {
-        check_new(path, args.force)?;
-    }
-    for (path, text) in paths.iter().zip(&texts) {
-        store::save_atomically(path, text.as_bytes(), args.force)?;
-    }
-    Ok(())
-}
-
-/// The form asked for; `None` for text to read.
-fn plan_form(args: &PlanArgs) -> Option<PlanForm> {
-    match args {
-        PlanArgs { json: true, .. } => Some(PlanForm::Json),
-        PlanArgs { csv: true, .. } => Some(PlanForm::Csv),
-        PlanArgs { markdown: true, .. } => Some(PlanForm::Markdown),
-        PlanArgs { export: Some(tool), .. } => Some(PlanForm::Launch(match tool {
-            ExportTool::Skypilot => Launcher::SkyPilot,
-            ExportTool::Dstack => Launcher::Dstack,
-            ExportTool::Slurm => Launcher::Slurm,
-        })),
-        _ => (args.toml || args.output.is_some()).then_some(PlanForm::Toml),
-    }
-}
-
 /// Predictions from the black box of `args`, and a line on what it is.
-fn from_black_box(
+pub(super) fn from_black_box(
     args: &BlackBoxArgs,
     file: &Path,
     input: &InputArgs,

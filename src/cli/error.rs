@@ -20,7 +20,7 @@ use crate::predict::runlog::RunLogError;
 use crate::predict::{PredictError, mlp::ModelError};
 use crate::pricing::SnapshotError;
 use crate::profile::ProfileError;
-use crate::report::{launch::LaunchError, plan_form::PlanFormError};
+use crate::report::{launch::LaunchError, plan_form::PlanFormError, plan_toml::PlanFileError};
 use crate::settings::file::SettingsError;
 use crate::settings::keymap::KeymapError;
 use crate::settings::theme::ThemeError;
@@ -111,6 +111,9 @@ pub enum CliError {
     /// A plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A plan's file.
+    #[error(transparent)]
+    PlanFile(#[from] PlanFileError),
     /// A form of a plan.
     #[error(transparent)]
     PlanForm(#[from] PlanFormError),

@@ -13,6 +13,11 @@ pub(super) fn with_flag(flag: &str, value: &str) -> String {
     retyped(&typed, flag, value)
 }
 
+/// What was typed, as a command that can be typed again.
+pub(super) fn typed() -> String {
+    command_of(&std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>())
+}
+
 fn retyped(typed: &[String], flag: &str, value: &str) -> String {
     let equals = format!("{flag}=");
     let mut words = typed.to_vec();

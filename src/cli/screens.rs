@@ -6,7 +6,7 @@ use std::path::Path;
 use super::answer::fastest_first;
 use super::error::CliError;
 use super::input::{Loaded, load};
-use super::{goal, gpu, options, typed};
+use super::{goal, gpu, hints, options, typed};
 use crate::catalog::Catalog;
 use crate::live;
 use crate::plan::{Goal, Work, plan};
@@ -34,6 +34,8 @@ pub enum Outcome {
 /// Everything the screens start from.
 #[derive(Debug)]
 pub struct Screens {
+    /// The command line.
+    pub command: String,
     /// What was typed.
     pub args: ScreensArgs,
     /// The settings file.
@@ -69,7 +71,20 @@ impl Screens {
         let options = options::options(&args.input, &[], &catalog, &paths)?;
         let work = args.wish.work().unwrap_or(DEFAULT_WORK);
         let goal = goal::goal(work, &args.wish, &settings.plan, &catalog, &prices)?;
-        Ok(Self { args, settings, loaded, catalog, prices, options, goal, themes, theme, gpu, live: None })
+        Ok(Self {
+            command: hints::typed(),
+            args,
+            settings,
+            loaded,
+            catalog,
+            prices,
+            options,
+            goal,
+            themes,
+            theme,
+            gpu,
+            live: None,
+        })
     }
 }
 

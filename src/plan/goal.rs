@@ -1,12 +1,13 @@
 //! What the user wants: how much work, by when, for how much, and with which machines.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::pricing::Tier;
 use crate::units::{GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
 
 /// A job to be planned.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Goal {
     /// How much is to be done.
     pub work: Work,
@@ -23,13 +24,15 @@ pub struct Goal {
     /// Parts that may follow one another (1, or 2 for "spot, then on demand").
     pub max_parts: u32,
     /// Which offers may be used.
+    #[serde(default)]
     pub limits: Limits,
     /// What is assumed where nothing is known.
+    #[serde(default)]
     pub assumptions: Assumptions,
 }
 
 /// An amount of training.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     /// So many samples.
@@ -93,7 +96,7 @@ impl Amount {
 }
 
 /// What "best" means.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
     /// Lowest expected cost; among equals the earliest finish.
@@ -105,7 +108,7 @@ pub enum Objective {
 }
 
 /// Which end of the range of the step time has to meet the deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// The best single value: late about every second time.
@@ -133,7 +136,8 @@ impl Confidence {
 }
 
 /// Which offers may be used.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Ways to pay.
     pub tiers: Vec<Tier>,
@@ -157,7 +161,8 @@ pub struct Limits {
 }
 
 /// Everything assumed rather than measured. All of it is printed with the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Assumptions {
     /// Boot and set-up of a machine before useful work, billed.
     #[serde(rename = "setup_hours")]

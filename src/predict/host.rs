@@ -7,6 +7,8 @@
 //! operation, and the step takes the longer of both times ([`with_host`]), unless it was
 //! recorded compiled or as CUDA graphs. [`Host::KeepsUp`] counts neither.
 
+use serde::{Deserialize, Serialize};
+
 use super::base::Base;
 use super::estimate::{Estimate, OperationPrediction, StepTime};
 use super::method::Method;
@@ -17,7 +19,8 @@ use crate::text;
 use crate::units::{Micros, Range};
 
 /// Whether the device waits for the host in a predicted step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Host {
     /// As in the recorded step; from shapes alone, as eager `PyTorch` launches operations.
     #[default]

@@ -128,7 +128,8 @@ impl fmt::Display for Method {
 }
 
 /// Which methods may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum MethodChoice {
     /// The best available for each operation.
     #[default]

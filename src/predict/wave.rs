@@ -8,6 +8,8 @@
 //! - equation 3, with x the arithmetic intensity and R = P/D the destination's ridge:
 //!   `γ = 1 − 0.5·x/R` for x < R, `γ = 0.5·R/x` above; 1 where x is not known.
 
+use serde::{Deserialize, Serialize};
+
 use crate::catalog::occupancy::{BlockNeeds, blocks_per_sm};
 use crate::profile::Kernel;
 use crate::units::Micros;
@@ -15,14 +17,16 @@ use crate::units::Micros;
 use super::rate::Rates;
 
 /// Which of the two equations scales a kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum WaveForm {
     /// Equation 1: whole waves on both GPUs.
+    #[serde(rename = "whole")]
     WholeWaves,
     /// Equation 2: the limit of many waves. The default, as in Habitat: on the operator
     /// tables of `habitat-lab evaluate ops` it is as good as equation 1 for
     /// memory-bound operations and far better for matrix products.
     #[default]
+    #[serde(rename = "many")]
     ManyWaves,
 }
 

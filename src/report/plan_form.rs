@@ -1,6 +1,7 @@
 //! The forms in which a plan is written: for programs, for people, for the tools that start jobs.
 
 use super::launch::{self, LaunchError, Launcher};
+use super::plan_toml::Request;
 use super::{plan_toml, plans, predictions};
 use crate::plan::Plan;
 use crate::predict::Predictions;
@@ -45,10 +46,14 @@ pub struct Written<'a> {
     pub plan: &'a Plan,
     /// What it rests on.
     pub predictions: &'a Predictions,
+    /// The recorded step and how it was predicted.
+    pub request: &'a Request,
     /// The moment of writing.
     pub created: jiff::Timestamp,
     /// The partition of a Slurm cluster.
     pub partition: Option<&'a str>,
+    /// Whether TOML lists every offer that was not used.
+    pub all_rejected: bool,
 }
 
 impl PlanForm {
@@ -94,7 +99,10 @@ impl PlanForm {
     pub fn texts(self, written: &Written<'_>) -> Result<Vec<String>, PlanFormError> {
         let (plan, workload) = (written.plan, &written.predictions.workload.name);
         Ok(match self {
-            Self::Toml => vec![plan_toml::toml(plan, written.predictions, written.created)?],
+            Self::Toml => {
+                let Written { predictions, request, created, all_rejected, .. } = *written;
+                vec![plan_toml::toml(plan, predictions, request, created, all_rejected)?]
+            }
             Self::Json => {
                 let json = serde_json::to_string_pretty(&plans::json(plan, workload))?;
                 vec![format!("{}\n", text::json_escaped(&json))]

@@ -1,4 +1,4 @@
-//! A plan as tables and as the tree that JSON (`habitat-plan`, version 1) and TOML are written from.
+//! A plan as tables and as JSON (`habitat-plan`, version 1).
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,32 +9,10 @@ use super::table::{Cell, Column, Table};
 use crate::plan::{Objective, Part, Plan, PlanStatus, RejectionKind};
 use crate::units::{Hours, Range, Usd};
 
-/// How a file writes money: JSON as a number, TOML as a decimal string that no reader rounds.
-pub trait Money: Serialize + JsonSchema {
-    /// Of an amount in US dollars.
-    fn from_usd(amount: f64) -> Self;
-}
-
-impl Money for f64 {
-    fn from_usd(amount: f64) -> Self {
-        amount
-    }
-}
-
-impl Money for String {
-    /// Six decimals, trailing zeros beyond the cents left out.
-    fn from_usd(amount: f64) -> Self {
-        let text = format!("{amount:.6}");
-        let cents = text.len() - 4;
-        let kept = text.trim_end_matches('0').len().max(cents);
-        text[..kept].to_owned()
-    }
-}
-
-/// What `plan --json` prints, and `plan --toml` in tables.
+/// What `plan --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "habitat-tui plan")]
-pub struct PlanJson<'a, M = f64> {
+pub struct PlanJson<'a> {
     /// Always `habitat-plan`.
     pub format: &'static str,
     /// Version of the form, 1.
@@ -59,14 +37,14 @@ pub struct PlanJson<'a, M = f64> {
     pub confidence: &'static str,
     /// Most to spend, as asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub budget_usd: Option<M>,
+    pub budget_usd: Option<f64>,
     /// What to run, one after another; empty where there is no plan.
-    pub parts: Vec<PartJson<'a, M>>,
+    pub parts: Vec<PartJson<'a>>,
     /// Everything together; absent where there is no plan.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub total: Option<TotalJson<M>>,
+    pub total: Option<TotalJson>,
     /// The next best offers.
-    pub alternatives: Vec<PartJson<'a, M>>,
+    pub alternatives: Vec<PartJson<'a>>,
     /// Offers not used, with the reason.
     pub rejected: Vec<RejectedJson<'a>>,
     /// Why there is no plan, and what would make one.
@@ -85,8 +63,7 @@ pub struct PlanJson<'a, M = f64> {
 
 /// One part of a plan.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "PartJson")]
-pub struct PartJson<'a, M = f64> {
+pub struct PartJson<'a> {
     /// Name of the offer.
     pub offer: &'a str,
     /// Provider.
@@ -120,9 +97,9 @@ pub struct PartJson<'a, M = f64> {
     /// Elapsed hours.
     pub hours: Range<f64>,
     /// Cost.
-    pub cost_usd: Range<M>,
+    pub cost_usd: Range<f64>,
     /// Price of all its machines.
-    pub price_usd_per_hour: M,
+    pub price_usd_per_hour: f64,
     /// Date of the price; absent where the source gives none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_as_of: Option<String>,
@@ -135,12 +112,11 @@ pub struct PartJson<'a, M = f64> {
 
 /// A plan's time and cost.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "TotalJson")]
-pub struct TotalJson<M = f64> {
+pub struct TotalJson {
     /// Elapsed hours.
     pub hours: Range<f64>,
     /// Cost.
-    pub cost_usd: Range<M>,
+    pub cost_usd: Range<f64>,
 }
 
 /// An offer that was not used.
@@ -225,11 +201,6 @@ pub const fn rejection(kind: RejectionKind) -> &'static str {
 
 /// The JSON form.
 pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
-    tree(plan, workload)
-}
-
-/// All that a file holds of a plan.
-pub(super) fn tree<'a, M: Money>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a, M> {
     PlanJson {
         format: "habitat-plan",
         version: 1,
@@ -240,12 +211,12 @@ pub(super) fn tree<'a, M: Money>(plan: &'a Plan, workload: &'a str) -> PlanJson<
         work_steps: plan.work.steps(),
         deadline_hours: plan.goal.deadline.map(Into::into),
         confidence: plan.goal.confidence.name(),
-        budget_usd: plan.goal.budget.map(|budget| M::from_usd(budget.get())),
+        budget_usd: plan.goal.budget.map(Into::into),
         parts: plan.parts.iter().map(part).collect(),
         total: plan
             .total
             .as_ref()
-            .map(|total| TotalJson { hours: total.hours.map(Hours::get), cost_usd: costs(total.cost) }),
+            .map(|total| TotalJson { hours: total.hours.map(Hours::get), cost_usd: total.cost.map(Usd::get) }),
         alternatives: plan.alternatives.iter().map(part).collect(),
         rejected: plan
             .rejected
@@ -274,11 +245,7 @@ pub(super) fn tree<'a, M: Money>(plan: &'a Plan, workload: &'a str) -> PlanJson<
     }
 }
 
-fn costs<M: Money>(range: Range<Usd>) -> Range<M> {
-    range.map(|amount| M::from_usd(amount.get()))
-}
-
-fn part<M: Money>(part: &Part) -> PartJson<'_, M> {
+fn part(part: &Part) -> PartJson<'_> {
     PartJson {
         offer: part.offer.as_str(),
         provider: &part.provider,
@@ -294,8 +261,8 @@ fn part<M: Money>(part: &Part) -> PartJson<'_, M> {
         steps: part.work.steps(),
         step_time_us: part.step_time_us,
         hours: part.hours.map(Hours::get),
-        cost_usd: costs(part.cost),
-        price_usd_per_hour: M::from_usd(part.price.get()),
+        cost_usd: part.cost.map(Usd::get),
+        price_usd_per_hour: part.price.get(),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
         trust: (&part.trust).into(),
         notes: &part.notes,
@@ -340,18 +307,4 @@ pub fn parts_table(parts: &[Part]) -> Table {
         table.push(row);
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Money;
-
-    #[test]
-    fn money_keeps_cents_and_what_follows_them() {
-        let money = |amount| <String as Money>::from_usd(amount);
-        assert_eq!(money(12.0), "12.00");
-        assert_eq!(money(0.5089), "0.5089");
-        assert_eq!(money(1234.5), "1234.50");
-        assert_eq!(money(0.000_000_1), "0.00");
-    }
 }

@@ -153,7 +153,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
             writeln!(out, "  {}: {}", rejected.offer, rejected.reason)?;
         }
         if plan.rejected.len() > shown {
-            writeln!(out, "  … {} more with --all", plan.rejected.len() - shown)?;
+            writeln!(out, "  … {} more with --rejected", plan.rejected.len() - shown)?;
         }
     }
     writeln!(out, "\nAssumed:")?;

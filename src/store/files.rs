@@ -132,6 +132,8 @@ impl Limit {
     pub const SETTINGS: Self = Self::megabytes("settings", 1);
     /// GPUs, prices, calibrations.
     pub const CATALOG: Self = Self::megabytes("a file of the catalog or of prices", 4);
+    /// A plan, or what became of one.
+    pub const PLAN: Self = Self::megabytes("a plan", 4);
     /// Logs of runs.
     pub const LOG: Self = Self::megabytes("a log of runs", 64);
     /// Tables of measured operators.

@@ -18,7 +18,8 @@ use crate::predict::batches::sweep;
 use crate::predict::compare::compare;
 use crate::predict::{MethodChoice, Options, Predictions, predict};
 use crate::pricing::PriceBook;
-use crate::report::plan_toml;
+use crate::report::plan_form::Written;
+use crate::report::plan_toml::Request;
 use crate::settings::keymap::{Key, Keymap};
 use crate::settings::theme::{ColourInputs, ColourLevel, GlyphSet};
 use crate::store::{Paths, StoreError, now, save_atomically};
@@ -75,7 +76,8 @@ impl Launch {
     /// # Errors
     /// [`TuiError::Setting`] for keys or a colour level that cannot be used.
     pub fn new(screens: Screens) -> Result<Self, TuiError> {
-        let Screens { args, settings, loaded, catalog, prices, options, goal, themes, theme, gpu, live: _ } = screens;
+        let Screens { command, args, settings, loaded, catalog, prices, options, goal, themes, theme, gpu, live: _ } =
+            screens;
         let variable = |name: &str| env::var(name).ok();
         let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
@@ -100,7 +102,8 @@ impl Launch {
             Source::Given(loaded.label)
         };
         let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
-        let engine = engine(&catalog, &prices, options);
+        let file = args.input.file.as_ref().map(|file| file.display().to_string());
+        let engine = engine(&catalog, &prices, options, file, command);
         let setup = Setup {
             profile: Arc::new(loaded.profile),
             source,
@@ -133,8 +136,15 @@ struct Kept {
     frontier: Arc<Vec<FrontierPoint>>,
 }
 
-/// The functions that predict, plan and write, on this catalog and these prices.
-pub fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options) -> Engine {
+/// The functions that predict, plan and write, on this catalog and these prices; `file` is where
+/// the recorded step was read from, `command` what was typed.
+pub fn engine(
+    catalog: &Arc<Catalog>,
+    prices: &Arc<PriceBook>,
+    options: Options,
+    file: Option<String>,
+    command: String,
+) -> Engine {
     let (catalog, prices) = (catalog.clone(), prices.clone());
     let kept: Mutex<Option<Kept>> = Mutex::new(None);
     let by = move |chosen: Chosen, targets: Vec<GpuSlug>| {
@@ -143,6 +153,7 @@ pub fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options)
     };
     let (catalog_too, by_too) = (catalog.clone(), by.clone());
     let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
+    let by_export = by.clone();
     Engine {
         predict: Arc::new(move |profile, chosen| {
             predict(profile, &catalog, &by(chosen, Vec::new())).map_err(|error| error.to_string())
@@ -162,8 +173,18 @@ pub fn engine(catalog: &Arc<Catalog>, prices: &Arc<PriceBook>, options: Options)
             sweep(&named, &catalog_sweep, &options, &around).map_err(|error| error.to_string())
         }),
         plan: Arc::new(move |predictions, goal| solve(&kept, predictions, &prices, goal)),
-        export: Arc::new(|plan, predictions| {
-            plan_toml::toml(plan, predictions, now()).map_err(|error| error.to_string())
+        export: Arc::new(move |export| {
+            let options = by_export(export.chosen, Vec::new());
+            let request = Request::new(command.clone(), file.clone(), &export.profile, &options);
+            let written = Written {
+                plan: &export.plan,
+                predictions: &export.predictions,
+                request: &request.map_err(|error| error.to_string())?,
+                created: now(),
+                partition: None,
+                all_rejected: false,
+            };
+            export.form.texts(&written).map_err(|error| error.to_string())
         }),
         save: Arc::new(|path, text, replace| {
             let path = Path::new(path);

@@ -103,7 +103,7 @@ pub fn launch() -> Launch {
     goal.max_parts = 1;
     let options = Options { targets: GPUS.map(slug).to_vec(), ..Options::default() };
     let (catalog, prices) = (CATALOG.clone(), Arc::new(book()));
-    let engine = engine(&catalog, &prices, options);
+    let engine = engine(&catalog, &prices, options, None, String::new());
     Launch {
         setup: Setup {
             profile: Arc::new(profile),

@@ -42,6 +42,18 @@ pub struct PlanArgs {
     /// In place of a recorded step.
     #[command(flatten)]
     pub black_box: BlackBoxArgs,
+    /// Price the plan of this file (TOML, version 2) again, with the prices and predictions of today,
+    /// and say what changed. The recorded step is the one that the plan names, or FILE.
+    #[arg(
+        long,
+        value_name = "PLAN",
+        conflicts_with_all = ["origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory", "method", "waves", "precision", "host", "black_box"]
+    )]
+    pub from: Option<PathBuf>,
+    /// With --from: plan the same work for FILE though it is another recording, such as that of the
+    /// real run.
+    #[arg(long, requires_all = ["from", "file"])]
+    pub other_profile: bool,
     /// The goal.
     #[command(flatten)]
     pub wish: Wish,
@@ -70,9 +82,9 @@ pub struct PlanArgs {
     /// Replace the file if it is there.
     #[arg(long, help_heading = "Output")]
     pub force: bool,
-    /// List every rejected offer (the text form shows a few).
-    #[arg(long, help_heading = "Output")]
-    pub all: bool,
+    /// List every rejected offer (the text shows a few, TOML counts them by kind).
+    #[arg(long, alias = "all", help_heading = "Output")]
+    pub rejected: bool,
 }
 
 /// Tools that start the parts of a plan.

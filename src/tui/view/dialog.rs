@@ -18,6 +18,7 @@ use crate::predict::origin::Candidates;
 use crate::predict::{Fits, Method};
 use crate::report::comparison::error_words;
 use crate::report::format;
+use crate::report::plan_form::PlanForm;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::Painter;
@@ -52,7 +53,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         Some(Modal::Methods { gpu, selected }) => methods(painter, area, gpu, *selected),
         Some(Modal::Batches { gpu }) => batches(painter, area, gpu),
         Some(Modal::Origin { candidates, selected }) => origin(painter, area, candidates, *selected),
-        Some(Modal::Export { input, exists, error, saving }) => {
+        Some(Modal::Export { form, input, exists, error, saving }) => {
             let note = match error {
                 Some(error) => Some((error.as_str(), Role::Error)),
                 None if *exists => {
@@ -61,7 +62,10 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
                 None if *saving => Some(("writing …", Role::Muted)),
                 None => None,
             };
-            small(painter, area, "write the plan (TOML) to", input, note, "Enter writes, Esc closes");
+            let title = format!("write the plan ({}) to", form.title());
+            let forms: Vec<&str> = PlanForm::ALL.iter().map(|form| form.title()).collect();
+            let hint = format!("Enter writes, Esc closes, ↑↓ choose the form: {}", forms.join(", "));
+            small(painter, area, &title, input, note, &hint);
         }
     }
 }

@@ -1,0 +1,185 @@
+//! `habitat-tui plan`, from a recorded step, from a black box, or once more from a plan's file.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::answer::from_black_box;
+use super::error::{At, CliError};
+use super::input::load;
+use super::options::{options, settings};
+use super::output::check_new;
+use super::{goal, gpu, hints};
+use crate::catalog::Catalog;
+use crate::plan::{Goal, Plan, PlanStatus};
+use crate::predict::{Predictions, predict};
+use crate::pricing::PriceBook;
+use crate::report::launch::Launcher;
+use crate::report::plan_form::{self, PlanForm, Written};
+use crate::report::plan_toml::{self, PlanFile, Request};
+use crate::report::{plan_changes, summary};
+use crate::settings::args::{ExportTool, InputArgs, PlanArgs, RecordedArgs};
+use crate::settings::wish::Wish;
+use crate::store::{self, Limit, Paths};
+use crate::terminal;
+use crate::text;
+
+/// What is to be planned.
+struct Asked {
+    predictions: Predictions,
+    goal: Goal,
+    request: Request,
+    /// Where the step is from, in words.
+    label: String,
+    /// The plan that is made anew.
+    before: Option<PlanFile>,
+}
+
+pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let catalog = store::catalog(&paths)?;
+    let prices = store::prices(&paths)?;
+    let asked = match &args.from {
+        Some(file) => asked_again(args, file, &catalog)?,
+        None => asked(args, &catalog, &prices)?,
+    };
+    let plan = crate::plan::plan(&asked.predictions, &prices, &asked.goal).at(&asked.label)?;
+    if let Some(before) = &asked.before {
+        let mut changes = Vec::new();
+        plan_changes::write(before, &plan, &prices, &mut changes)?;
+        let changes = String::from_utf8_lossy(&changes);
+        // A form for programs stands alone on standard output.
+        if plan_form(args).is_none() || args.output.is_some() {
+            writeln!(out, "{changes}")?;
+        } else {
+            terminal::say(changes.trim_end());
+        }
+    }
+    write(args, &plan, &asked, out)?;
+    Ok(u8::from(plan.status == PlanStatus::Infeasible))
+}
+
+/// What was typed and set.
+fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked, CliError> {
+    let paths = Paths::find();
+    let work = args.wish.work().ok_or_else(|| {
+        CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
+    })?;
+    let goal = goal::goal(work, &args.wish, &settings(&paths)?.plan, catalog, prices)?;
+    let command = hints::typed();
+    if let Some(file) = &args.black_box.black_box {
+        let (predictions, _) = from_black_box(&args.black_box, file, &args.input, &[], catalog)?;
+        let label = file.display().to_string();
+        let request = Request { command, file: Some(label.clone()), ..Request::default() };
+        return Ok(Asked { predictions, goal, request, label, before: None });
+    }
+    let loaded = load(&args.input, catalog)?;
+    loaded.warn();
+    let options = options(&args.input, &[], catalog, &paths)?;
+    let predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
+    let file = args.input.file.as_ref().map(|file| file.display().to_string());
+    let request = Request::new(command, file, &loaded.profile, &options)?;
+    Ok(Asked { predictions, goal, request, label: loaded.label, before: None })
+}
+
+/// What a plan's file asks, with the recorded step that it names or another file of it.
+fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked, CliError> {
+    if args.wish != Wish::default() {
+        return Err(CliError::Refused(
+            "--from takes the work, the limits and the assumptions from the file; leave their flags out".to_owned(),
+        ));
+    }
+    let before = plan_toml::parse(&store::read_text(path, Limit::PLAN)?).at(path.display())?;
+    let request = &before.request;
+    let Some(sha256) = &request.profile_sha256 else {
+        let problem = format!("was made from a black box; plan again: {}", text::clean(&request.command, 500));
+        return Err(CliError::Refused(problem).at(path.display()));
+    };
+    let named = request.file.as_ref().map(PathBuf::from);
+    let file = args.input.file.clone().or_else(|| named.filter(|_| !args.other_profile));
+    let input = InputArgs {
+        file,
+        recorded: RecordedArgs {
+            origin: request.origin.as_ref().filter(|_| !args.other_profile).map(ToString::to_string),
+            ignore_origin: request.ignore_origin && !args.other_profile,
+            ..RecordedArgs::default()
+        },
+        method: request.method,
+        waves: request.waves,
+        precision: request.precision,
+        host: request.host,
+        models: args.input.models.clone(),
+        kernel_wise: args.input.kernel_wise.clone(),
+        ..InputArgs::default()
+    };
+    let mut loaded = load(&input, catalog).map_err(|error| match args.input.file {
+        Some(_) => error,
+        None => CliError::Refused(format!(
+            "{error}\nthe file is where it was named: `plan FILE --from …` names another place"
+        )),
+    })?;
+    loaded.warn();
+    if !args.other_profile {
+        if loaded.profile.sha256()? != *sha256 {
+            return Err(CliError::Refused(format!(
+                "request.profile_sha256: the plan was made from another recording than {}; name the right file (`plan FILE --from …`), or plan for this one with --other-profile",
+                loaded.label
+            ))
+            .at(path.display()));
+        }
+        request.complete(&mut loaded.profile);
+    }
+    let options = options(&input, &[], catalog, &Paths::find())?;
+    let predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
+    let file = input.file.as_ref().map(|file| file.display().to_string());
+    let request = Request::new(hints::typed(), file, &loaded.profile, &options)?;
+    Ok(Asked { predictions, goal: before.goal.clone(), request, label: loaded.label, before: Some(before) })
+}
+
+/// Writes the plan in the form asked for, to where it is asked for.
+fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, out: &mut dyn Write) -> Result<(), CliError> {
+    let Some(form) = plan_form(args) else {
+        return Ok(summary::write_plan(plan, args.rejected, out)?);
+    };
+    let texts = form.texts(&Written {
+        plan,
+        predictions: &asked.predictions,
+        request: &asked.request,
+        created: store::now(),
+        partition: args.partition.as_deref(),
+        all_rejected: args.rejected,
+    })?;
+    let Some(path) = &args.output else {
+        let between = if form == PlanForm::Launch(Launcher::Dstack) { "---\n" } else { "" };
+        if form == PlanForm::Launch(Launcher::Slurm) && texts.len() > 1 {
+            let parts = texts.len();
+            return Err(CliError::Refused(format!("the plan has {parts} parts, a script each: -o FILE writes them")));
+        }
+        return Ok(out.write_all(texts.join(between).as_bytes())?);
+    };
+    let paths: Vec<PathBuf> = match &texts[..] {
+        [_] => vec![path.clone()],
+        several => plan_form::paths(&path.to_string_lossy(), several.len()).into_iter().map(Into::into).collect(),
+    };
+    for path in &paths {
+        check_new(path, args.force)?;
+    }
+    for (path, text) in paths.iter().zip(&texts) {
+        store::save_atomically(path, text.as_bytes(), args.force)?;
+    }
+    Ok(())
+}
+
+/// The form asked for; `None` for text to read.
+fn plan_form(args: &PlanArgs) -> Option<PlanForm> {
+    match args {
+        PlanArgs { json: true, .. } => Some(PlanForm::Json),
+        PlanArgs { csv: true, .. } => Some(PlanForm::Csv),
+        PlanArgs { markdown: true, .. } => Some(PlanForm::Markdown),
+        PlanArgs { export: Some(tool), .. } => Some(PlanForm::Launch(match tool {
+            ExportTool::Skypilot => Launcher::SkyPilot,
+            ExportTool::Dstack => Launcher::Dstack,
+            ExportTool::Slurm => Launcher::Slurm,
+        })),
+        _ => (args.toml || args.output.is_some()).then_some(PlanForm::Toml),
+    }
+}

@@ -1,0 +1,85 @@
+//! Reading a plan from its file.
+
+use serde::Deserialize;
+
+use super::{FORMAT, PlanFile, VERSION};
+
+/// Why a text is not a plan that can be read; the message names the place and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanFileError {
+    /// Not TOML, or something is missing or wrong in it.
+    #[error("{0}\nthe file is damaged or was changed: write it anew with `habitat-tui plan … -o FILE`")]
+    Damaged(String),
+    /// Another kind of file.
+    #[error("format: found {0:?}, a plan has {FORMAT:?}; `habitat-tui plan … -o plan.toml` writes one")]
+    Format(String),
+    /// A version from before the request was kept.
+    #[error(
+        "version: found {0}, which does not hold what was asked; plan again with this habitat-tui (`habitat-tui plan … -o FILE` writes version {VERSION})"
+    )]
+    Older(u32),
+    /// A version that is not known yet.
+    #[error("version: found {0}, this habitat-tui reads {VERSION}; a newer one wrote the file, and reads it")]
+    Newer(u32),
+    /// A number that no plan has.
+    #[error("{place}: {problem}")]
+    Number {
+        /// Table and key.
+        place: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+/// What is looked at first.
+#[derive(Deserialize)]
+struct Probe {
+    plan: ProbeHead,
+}
+
+#[derive(Deserialize)]
+struct ProbeHead {
+    format: String,
+    version: u32,
+}
+
+/// Reads a plan of version 2.
+///
+/// # Errors
+/// [`PlanFileError`] for another format or version, and where something is missing or wrong.
+pub fn parse(text: &str) -> Result<PlanFile, PlanFileError> {
+    let damaged = |error: toml::de::Error| PlanFileError::Damaged(error.to_string().trim_end().to_owned());
+    let Probe { plan: head } = toml::from_str(text).map_err(damaged)?;
+    match head.version {
+        _ if head.format != FORMAT => return Err(PlanFileError::Format(crate::text::clean(&head.format, 40))),
+        version if version < VERSION => return Err(PlanFileError::Older(version)),
+        version if version > VERSION => return Err(PlanFileError::Newer(version)),
+        _ => {}
+    }
+    let mut file: PlanFile = toml::from_str(text).map_err(damaged)?;
+    file.request.command.clone_from(&file.plan.command);
+    check(&file)?;
+    Ok(file)
+}
+
+/// What the types do not rule out.
+fn check(file: &PlanFile) -> Result<(), PlanFileError> {
+    let wrong = |place: String, problem| Err(PlanFileError::Number { place, problem });
+    if !(1..=3).contains(&file.goal.max_parts) {
+        return wrong("goal.max_parts".to_owned(), "must be 1, 2 or 3");
+    }
+    for (index, part) in file.parts.iter().enumerate() {
+        let at = |key: &str| format!("part {}, {key}", index + 1);
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        if !part.step_time_us.iter().all(|time| positive(*time)) {
+            return wrong(at("step_time_us"), "must be numbers above 0");
+        }
+        if !part.samples.or(part.steps).is_some_and(positive) {
+            return wrong(at("samples"), "samples or steps must be a number above 0");
+        }
+        if part.gpu_count == 0 || part.global_batch_size == Some(0) {
+            return wrong(at("gpu_count"), "GPUs and samples of a step must be above 0");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! Files of plans: written in every form, priced again, compared with what happened.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "common/program.rs"]
+mod program;
+
+use std::path::Path;
+
+use program::Folder;
+use toml::Table;
+
+/// A step of a product measured on a V100.
+const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
+  "workload": {"name": "tiny", "mode": "training", "batch_size": 64, "precision": "fp32", "parameter_count": 1000000},
+  "origin": {"gpu": "v100-sxm2-16gb"},
+  "step": {"duration_us": 1000.0, "device_busy_us": 900.0, "peak_memory_bytes": 4000000000},
+  "operations": [
+    {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 900.0}]}"#;
+
+/// One machine of an own provider.
+fn prices(instance: &str, gpu: &str, price: f64) -> String {
+    format!(
+        "schema = 1\nprovider = \"lab\"\n[[offer]]\nregion = \"here\"\ninstance_type = \"{instance}\"\ngpu = \"{gpu}\"\ngpu_name = \"X\"\ngpu_count = 1\ngpu_memory_gib = 16\non_demand_usd_per_hour = {price}\nscope = \"instance_total\"\nas_of = \"2026-11-01\"\nsource = \"contract\"\n"
+    )
+}
+
+const PLAN: [&str; 7] = ["plan", "p.habitat.json", "--samples", "1e9", "--deadline", "480h", "--budget=5000"];
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("p.habitat.json", PROFILE);
+    folder
+}
+
+fn read(folder: &Folder, name: &str) -> String {
+    std::fs::read_to_string(folder.0.path().join(name)).unwrap()
+}
+
+#[test]
+fn toml_is_compact_and_without_tails() {
+    let folder = folder();
+    let text = folder.ok(&[&PLAN[..], &["--toml"]].concat());
+    let plan: Table = text.parse().unwrap();
+    assert_eq!(plan["plan"]["version"].as_integer(), Some(2));
+    assert_eq!(
+        plan["plan"]["command"].as_str(),
+        Some("habitat-tui plan p.habitat.json --samples 1e9 --deadline 480h --budget=5000 --toml")
+    );
+    assert_eq!(plan["request"]["profile_sha256"].as_str().unwrap().len(), 64);
+    assert_eq!(plan["goal"]["deadline_hours"].as_float(), Some(480.0));
+    let counts: i64 = plan["rejected"].as_table().unwrap().iter().map(|(_, count)| count.as_integer().unwrap()).sum();
+    assert!(counts > 500, "{counts}");
+    let lines = text.lines().count();
+    assert!(lines < 160, "{lines} lines");
+    for line in text.lines().filter(|line| line.contains('=') && !line.contains('"')) {
+        let fractions = line.split('.').skip(1).map(|tail| tail.chars().take_while(char::is_ascii_digit).count());
+        assert!(fractions.max().unwrap_or(0) <= 6, "{line}");
+    }
+    let all: Table = folder.ok(&[&PLAN[..], &["--toml", "--rejected"]].concat()).parse().unwrap();
+    assert_eq!(all["rejected_offer"].as_array().unwrap().len() as i64, counts);
+}
+
+#[test]
+fn a_plan_is_priced_again_and_says_what_changed() {
+    let folder = folder();
+    folder.write("config/pricing/lab.toml", &prices("box", "v100-sxm2-16gb", 0.01));
+    folder.ok(&[&PLAN[..], &["-o", "plan.toml"]].concat());
+    let plan: Table = read(&folder, "plan.toml").parse().unwrap();
+    assert_eq!(plan["part"][0]["offer"].as_str(), Some("lab/here/box/on-demand"));
+    let again = folder.ok(&["plan", "--from", "plan.toml"]);
+    assert!(again.starts_with("Nothing changed since the plan of 20"), "{again}");
+    // The same goal and the same answer, to the last digit.
+    folder.ok(&["plan", "--from", "plan.toml", "-o", "again.toml"]);
+    let same: Table = read(&folder, "again.toml").parse().unwrap();
+    for key in ["goal", "request", "totals", "part", "alternative", "rejected", "assumptions"] {
+        assert_eq!(plan[key], same[key], "{key}");
+    }
+    folder.write("config/pricing/lab.toml", &prices("box", "v100-sxm2-16gb", 0.02));
+    let dearer = folder.ok(&["plan", "--from", "plan.toml"]);
+    assert!(dearer.contains("+100.0 %") && dearer.contains("$0.020/h"), "{dearer}");
+    folder.write("config/pricing/lab.toml", &prices("other", "v100-sxm2-16gb", 0.02));
+    let gone = folder.ok(&["plan", "--from", "plan.toml"]);
+    assert!(gone.contains("another offer") && gone.contains("no longer offered: lab/here/box/on-demand"), "{gone}");
+    // A form for programs stands alone.
+    let json = folder.json(&["plan", "--from", "plan.toml"]);
+    assert_eq!(json["format"], "habitat-plan");
+}
+
+#[test]
+fn facts_and_assumptions_typed_are_kept() {
+    let folder = Folder::new();
+    folder.write("p.habitat.json", &PROFILE.replace(r#""batch_size": 64, "#, ""));
+    let typed = [
+        "plan",
+        "p.habitat.json",
+        "--batch-size",
+        "32",
+        "--tokens",
+        "1e9",
+        "--sequence-length",
+        "128",
+        "--setup",
+        "10m",
+        "--hour-value",
+        "2",
+        "--gpus",
+        "t4,l4",
+        "--tiers",
+        "spot",
+        "--method",
+        "roofline",
+        "--max-parts",
+        "2",
+        "-o",
+        "a.toml",
+    ];
+    folder.ok(&typed);
+    folder.ok(&["plan", "--from", "a.toml", "-o", "b.toml"]);
+    let [a, b]: [Table; 2] = ["a.toml", "b.toml"].map(|name| read(&folder, name).parse().unwrap());
+    for key in ["goal", "request", "totals", "part"] {
+        assert_eq!(a[key], b[key], "{key}");
+    }
+    assert_eq!(a["request"]["batch_size"].as_integer(), Some(32));
+    assert_eq!(a["goal"]["assumptions"].as_table().unwrap().len(), 1);
+}
+
+#[test]
+fn files_that_cannot_be_priced_again_are_refused_with_place_and_remedy() {
+    let folder = folder();
+    folder.ok(&[&PLAN[..], &["-o", "plan.toml"]].concat());
+    let good = read(&folder, "plan.toml");
+    let refused = |text: String, words: &[&str]| {
+        folder.write("bad.toml", &text);
+        let error = folder.error(&["plan", "--from", "bad.toml"]);
+        assert!(words.iter().all(|word| error.contains(word)) && error.contains("bad.toml"), "{words:?}: {error}");
+    };
+    refused(good.replace("\nversion = 2", "\nversion = 1"), &["version: found 1", "plan again"]);
+    refused(good.replace("\nversion = 2", "\nversion = 3"), &["version: found 3", "newer"]);
+    refused(good.replace("habitat-plan", "x\\u001b[31m"), &["format", "habitat-plan"]);
+    refused(good.replace("deadline_hours", "deadlin_hours"), &["deadlin_hours", "line", "damaged"]);
+    refused(good.replace("deadline_hours = 480.0", "deadline_hours = -1.0"), &["-1", "line"]);
+    refused(good.replace("max_parts = 1", "max_parts = 77"), &["goal.max_parts"]);
+    refused(good[..good.len() / 3].to_owned(), &["damaged"]);
+    refused(String::new(), &["plan"]);
+    // Another recording, and none.
+    folder.write("q.habitat.json", &PROFILE.replace("900.0}", "901.0}"));
+    let other = folder.error(&["plan", "q.habitat.json", "--from", "plan.toml"]);
+    assert!(other.contains("plan.toml: request.profile_sha256") && other.contains("--other-profile"), "{other}");
+    folder.ok(&["plan", "q.habitat.json", "--from", "plan.toml", "--other-profile"]);
+    std::fs::remove_file(folder.0.path().join("p.habitat.json")).unwrap();
+    let none = folder.error(&["plan", "--from", "plan.toml"]);
+    assert!(none.contains("p.habitat.json") && none.contains("plan FILE --from"), "{none}");
+    let typed = folder.error(&["plan", "--from", "plan.toml", "--steps", "3"]);
+    assert!(typed.contains("--from takes the work"), "{typed}");
+}
+
+#[test]
+fn a_recording_packed_or_renamed_is_the_same() {
+    let folder = folder();
+    folder.ok(&[&PLAN[..], &["-o", "plan.toml"]].concat());
+    folder.write("elsewhere.habitat.json", &PROFILE.replace(",\n", ", "));
+    let again = folder.ok(&["plan", "elsewhere.habitat.json", "--from", "plan.toml"]);
+    assert!(again.starts_with("Nothing changed"), "{again}");
+}
+
+#[test]
+fn forms_of_a_plan_are_asked_for_by_flag() {
+    let folder = folder();
+    let aws = [&PLAN[..], &["--providers", "aws"]].concat();
+    let with = |more: &[&str]| folder.ok(&[&aws[..], more].concat());
+    assert!(with(&["--csv"]).starts_with("part,offer,gpus,step_time_us,hours,cost_usd"));
+    assert!(with(&["--markdown"]).contains("| part | offer |"));
+    assert!(with(&["--export", "skypilot"]).contains("\n  infra: \"aws/us-east-1\"\n"));
+    with(&["--export", "dstack", "-o", "plan.dstack.yml"]);
+    assert!(read(&folder, "plan.dstack.yml").contains("\nbackends: [aws]\n"));
+    assert!(with(&["--export", "slurm", "--partition", "gpu"]).contains("\n#SBATCH --partition=gpu\n"));
+    let slurm = folder.error(&[&aws[..], &["--export", "slurm"]].concat());
+    assert!(slurm.contains("--partition NAME"), "{slurm}");
+    let refused = folder.error(&[&PLAN[..], &["--providers", "hyperstack", "--export", "dstack"]].concat());
+    assert!(refused.contains("dstack cannot start hyperstack/"), "{refused}");
+    let none = folder.run(&["plan", "p.habitat.json", "--samples", "1e12", "--deadline", "1h", "--export", "dstack"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(!Path::new(&folder.0.path().join("plan.toml")).exists());
+}
