@@ -11,6 +11,7 @@ mod batches;
 mod calibrate;
 mod check;
 mod collect;
+mod compare;
 #[cfg(target_os = "linux")]
 mod env;
 mod error;
@@ -84,6 +85,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Predict(args)) => answer::predict(&args, out)?,
         Some(Command::Export(args)) => export::run(&args, out)?,
         Some(Command::Plan(args)) => plan::run(&args, out)?,
+        Some(Command::Compare(args)) => compare::run(&args, out)?,
         Some(Command::Batches(args)) => batches::run(&args, out)?,
         Some(Command::Gpus(args)) => print::gpus(&args, out)?,
         Some(Command::Offers(args)) => print::offers(&args, out)?,

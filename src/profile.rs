@@ -102,8 +102,7 @@ impl Profile {
             origin.gpu = None;
         }
         recorded.step.get_or_insert_default().peak_memory_bytes = None;
-        let digest = Sha256::digest(recorded.to_json()?);
-        Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(format!("{:x}", Sha256::digest(recorded.to_json()?)))
     }
 
     /// The JSON Schema of the format.

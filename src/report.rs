@@ -11,6 +11,7 @@ pub mod gpus;
 pub mod launch;
 pub mod memory;
 pub mod offers;
+pub mod outcome;
 pub mod plan_changes;
 pub mod plan_form;
 pub mod plan_toml;

@@ -165,6 +165,29 @@ fn a_recording_packed_or_renamed_is_the_same() {
 }
 
 #[test]
+fn a_plan_is_compared_with_what_happened_and_planned_anew() {
+    let folder = folder();
+    folder.write("config/pricing/lab.toml", &prices("box", "v100-sxm2-16gb", 0.01));
+    folder.ok(&[&PLAN[..], &["-o", "plan.toml"]].concat());
+    folder.write("run.habitat.json", &PROFILE.replace("\"duration_us\": 1000.0", "\"duration_us\": 1500.0"));
+    folder.write("run.json", r#"{"format": "habitat-run", "version": 1, "hours": 7.0, "cost_usd": 0.08, "losses": 1}"#);
+    let text = folder.ok(&["compare", "plan.toml", "run.habitat.json", "run.json"]);
+    assert!(text.contains("+50.0 %, outside the range") && text.contains("A machine was lost once."), "{text}");
+    let json = folder.json(&["compare", "plan.toml", "run.json", "run.habitat.json"]);
+    // 1e9 samples in steps of 64 that take 0.5 ms longer.
+    let slower = json["shares"].as_array().unwrap().iter().find(|share| share["cause"] == "step time").unwrap();
+    assert!((slower["hours"].as_f64().unwrap() - 1e9 / 64.0 * 0.5e-3 / 3600.0).abs() < 1e-3, "{slower}");
+    // The command that it ends with plans from the measured step.
+    let (_, next) = text.lines().last().unwrap().split_once(": habitat-tui ").unwrap();
+    let again = folder.ok(&next.split(' ').collect::<Vec<_>>());
+    assert!(again.contains("part 1, step   1.0 ms                  1.5 ms"), "{again}");
+    let error = folder.error(&["compare", "plan.toml", "config/pricing/lab.toml"]);
+    assert!(error.contains("lab.toml") && error.contains("habitat-run"), "{error}");
+    let other = folder.error(&["compare", "plan.toml", "run.habitat.json", "--origin", "t4"]);
+    assert!(other.contains("plan.toml: the step was measured on t4, the plan uses v100-sxm2-16gb"), "{other}");
+}
+
+#[test]
 fn forms_of_a_plan_are_asked_for_by_flag() {
     let folder = folder();
     let aws = [&PLAN[..], &["--providers", "aws"]].concat();

@@ -7,6 +7,7 @@ use super::error::{At, CliError};
 use super::input;
 use crate::catalog::{Calibration, GpuSpec, Layer};
 use crate::pricing::Snapshot;
+use crate::report::plan_toml;
 use crate::settings::args::CheckArgs;
 use crate::store::{self, Kind, Limit, Paths};
 use crate::terminal;
@@ -66,7 +67,8 @@ fn check(path: &Path) -> Result<String, CliError> {
 fn toml(text: &str, path: &Path) -> Result<String, CliError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| CliError::other(error))?;
     if table.get("plan").is_some_and(|plan| plan.get("format").is_some()) {
-        return Ok("a plan written by habitat-tui".to_owned());
+        let plan = plan_toml::parse(text)?.plan;
+        return Ok(format!("plan of {} ({})", crate::text::clean(&plan.workload, 60), plan.created));
     }
     if table.contains_key("provider") || table.contains_key("offer") {
         let snapshot = Snapshot::parse(text)?;

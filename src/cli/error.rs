@@ -20,6 +20,7 @@ use crate::predict::runlog::RunLogError;
 use crate::predict::{PredictError, mlp::ModelError};
 use crate::pricing::SnapshotError;
 use crate::profile::ProfileError;
+use crate::report::outcome::{OutcomeError, RunFileError};
 use crate::report::{launch::LaunchError, plan_form::PlanFormError, plan_toml::PlanFileError};
 use crate::settings::file::SettingsError;
 use crate::settings::keymap::KeymapError;
@@ -111,6 +112,12 @@ pub enum CliError {
     /// A plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// What became of a plan.
+    #[error(transparent)]
+    Run(#[from] RunFileError),
+    /// A plan and a run that do not fit together.
+    #[error(transparent)]
+    Outcome(#[from] OutcomeError),
     /// A plan's file.
     #[error(transparent)]
     PlanFile(#[from] PlanFileError),

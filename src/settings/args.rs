@@ -17,7 +17,8 @@ pub use measure::{
     CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs,
 };
 pub use predict::{
-    BatchesArgs, ExportArgs, ExportTool, PlanArgs, PredictArgs, SweepArgs, SweepBandwidthArgs, SweepCommand,
+    BatchesArgs, CompareArgs, ExportArgs, ExportTool, PlanArgs, PredictArgs, SweepArgs, SweepBandwidthArgs,
+    SweepCommand,
 };
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
@@ -77,6 +78,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Choose the offers that do the work best.
     Plan(PlanArgs),
+    /// Say where the difference between a plan and what happened comes from.
+    Compare(CompareArgs),
     /// Predict the step and its memory at other batch sizes, and the largest that fits.
     Batches(BatchesArgs),
     /// List the GPUs of the catalog.

@@ -81,7 +81,8 @@ fn read(python: &str, texts: &[(Launcher, String)]) -> Vec<Value> {
         .spawn()
         .unwrap();
     let mut stdin = reader.stdin.take().unwrap();
-    let lines: String = texts.iter().map(|(tool, text)| format!("{}\n", json!([tool.name(), text]))).collect();
+    let lines: Vec<String> = texts.iter().map(|(tool, text)| json!([tool.name(), text]).to_string()).collect();
+    let lines = lines.join("\n");
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()).unwrap());
     let output = reader.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -116,7 +117,7 @@ fn every_provider_of_the_price_book_is_named_or_refused() {
     }
 }
 
-fn every_offer_is_read_or_refused(python: &String) {
+fn every_offer_is_read_or_refused(python: &str) {
     let offers = bundled::offers();
     let mut asked = Vec::new();
     for offer in &offers {
@@ -154,7 +155,7 @@ fn every_offer_is_read_or_refused(python: &String) {
     }
 }
 
-fn parts_follow_one_another(python: &String) {
+fn parts_follow_one_another(python: &str) {
     let offers = bundled::offers();
     let is = |offer: &Offer, tier| offer.instance_type == "g5.xlarge" && offer.tier == tier;
     let on = |tier| offers.iter().find(|offer| is(offer, tier)).and_then(part).unwrap();
@@ -167,11 +168,11 @@ fn parts_follow_one_another(python: &String) {
     assert_eq!(names, ["bert-1", "bert-2"].repeat(2));
 }
 
-fn names_from_outside_stay_names(python: &String) {
+fn names_from_outside_stay_names(python: &str) {
     let offers = bundled::offers();
     let mut part =
         offers.iter().find(|offer| offer.id.as_str().starts_with("aws/us-east-1/g5.xlarge/")).and_then(part).unwrap();
-    part.region = "x: \"y\"\\ é'\u{85}\u{2028}#\n- run: z".to_owned();
+    part.region = String::from("x: \"y\"\\ é'\u{85}\u{2028}#\n- run: z");
     let workloads = ["a\nrun: rm -rf ~\n", "$(rm -rf ~)", "no", "---", "\u{1f680}\u{0}: &a *a"];
     let plan = plan(vec![part]);
     let files = TOOLS.map(|tool| workloads.map(|name| (tool, texts(&plan, name, tool, None).unwrap().concat())));

@@ -111,7 +111,7 @@ fn slurm_gets_a_script_for_a_partition_or_owned_machines() {
     let on = |plan, partition| texts(plan, "bert $(rm)", Launcher::Slurm, partition).map(|texts| texts.concat());
     assert_eq!(
         on(&rented, Some("gpu")).unwrap().replace(env!("CARGO_PKG_VERSION"), "VERSION"),
-        r#"#!/bin/bash
+        r"#!/bin/bash
 # Made by habitat-tui VERSION: part 1 of 1 of the plan for bert $(rm).
 # aws/us-east-1/p4de.24xlarge/spot, $10.01/h, price of 2026-07-20.
 # 12,345 steps of one GPU in 12.3 h (10–30.3 h), $123 ($100–303).
@@ -127,7 +127,7 @@ fn slurm_gets_a_script_for_a_partition_or_owned_machines() {
 
 echo 'put the training command here' >&2
 exit 1
-"#
+"
     );
     assert!(matches!(on(&rented, None), Err(LaunchError::NoPartition { .. })));
     assert!(matches!(on(&rented, Some("gpu\n#SBATCH --x")), Err(LaunchError::Partition(_))));

@@ -87,6 +87,23 @@ pub struct PlanArgs {
     pub rejected: bool,
 }
 
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The plan (TOML, version 2).
+    pub plan: PathBuf,
+    /// What happened: a step recorded in the run, a file with its hours and cost (habitat-run JSON),
+    /// or one of each.
+    #[arg(required = true, num_args = 1..=2, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// The GPU that the step was recorded on, in place of what the file says.
+    #[arg(long, value_name = "GPU")]
+    pub origin: Option<String>,
+    /// As JSON (habitat-outcome, version 1).
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Tools that start the parts of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportTool {
