@@ -206,3 +206,28 @@ fn forms_of_a_plan_are_asked_for_by_flag() {
     assert_eq!(none.status.code(), Some(1));
     assert!(!Path::new(&folder.0.path().join("plan.toml")).exists());
 }
+
+#[test]
+fn a_tool_that_takes_a_file_a_part_gets_numbered_files() {
+    let folder = folder();
+    folder.write("config/pricing/slow.toml", &prices("slow", "v100-sxm2-16gb", 1.0));
+    let fast = prices("fast", "h100-sxm5-80gb", 9.0).replace("\"lab\"", "\"own\"");
+    folder.write("config/pricing/fast.toml", &fast);
+    let plan = |more: &[&str]| {
+        let asked = ["plan", "p.habitat.json", "--samples", "1e9", "--max-parts", "2", "--providers", "lab,own"];
+        let limits = ["--deadline", "4h", "--confidence", "expected", "--export", "slurm", "--partition", "gpu"];
+        folder.run(&[&asked[..], &limits, more].concat())
+    };
+    let printed = plan(&[]);
+    assert_eq!(printed.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&printed.stderr).contains("the plan has 2 parts, a script each"));
+    assert_eq!(plan(&["-o", "job.sbatch"]).status.code(), Some(0));
+    for part in ["1", "2"] {
+        let script = read(&folder, &format!("job-{part}.sbatch"));
+        assert!(script.starts_with("#!/bin/bash\n") && script.contains(&format!("part {part} of 2")), "{script}");
+    }
+    // Where one is there, none is replaced.
+    std::fs::remove_file(folder.0.path().join("job-1.sbatch")).unwrap();
+    assert_eq!(plan(&["-o", "job.sbatch"]).status.code(), Some(2));
+    assert!(!folder.0.path().join("job-1.sbatch").exists());
+}

@@ -156,10 +156,12 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, out: &mut dyn Write) -> Re
         }
         return Ok(out.write_all(texts.join(between).as_bytes())?);
     };
-    let paths: Vec<PathBuf> = match &texts[..] {
-        [_] => vec![path.clone()],
-        several => plan_form::paths(&path.to_string_lossy(), several.len()).into_iter().map(Into::into).collect(),
+    let [_, _, ..] = &texts[..] else {
+        return Ok(store::save_atomically(path, texts.concat().as_bytes(), args.force)?);
     };
+    let paths: Vec<PathBuf> =
+        plan_form::paths(&path.to_string_lossy(), texts.len()).into_iter().map(Into::into).collect();
+    // None of them, rather than some.
     for path in &paths {
         check_new(path, args.force)?;
     }

@@ -122,6 +122,12 @@ impl Job<'_> {
         LaunchError::Refused { launcher, offer: text::clean(self.part.offer.as_str(), 200), reason: reason.into() }
     }
 
+    /// Refused for what the provider is called or has there, with the way around it.
+    fn unknown(&self, launcher: Launcher, reason: &str) -> LaunchError {
+        let provider = text::shell_word(&self.part.provider);
+        self.refused(launcher, format!("{reason}; --exclude-providers {provider} plans without that provider"))
+    }
+
     /// What the part is, as comments.
     fn comments(&self) -> String {
         let (place, of) = self.place;

@@ -103,7 +103,7 @@ fn every_provider_of_the_price_book_is_named_or_refused() {
                 Ok(_) => *done = true,
                 Err(LaunchError::Refused { offer: id, reason, .. }) => {
                     assert!(id == offer.id.as_str() && !reason.is_empty());
-                    assert_ne!(reason, "no name of this GPU for it is known", "{tool} {id}");
+                    assert!(!reason.contains("no name of this GPU for it is known"), "{tool} {id}");
                 }
                 Err(other) => panic!("{tool} {}: {other}", offer.id),
             }

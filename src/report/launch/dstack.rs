@@ -7,7 +7,7 @@ use super::{COMMAND, Job, LaunchError, Launcher};
 /// The file of one part.
 pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
     let part = job.part;
-    let refused = |reason: &str| job.refused(Launcher::Dstack, reason);
+    let refused = |reason: &str| job.unknown(Launcher::Dstack, reason);
     let spot = job.is_spot(Launcher::Dstack)?;
     let backend = PROVIDERS.iter().find(|(provider, ..)| *provider == part.provider).map_or("", |(.., name)| name);
     if backend.is_empty() {

@@ -17,7 +17,7 @@ pub(super) fn file(jobs: &[Job<'_>]) -> Result<String, LaunchError> {
 
 fn task(job: &Job<'_>) -> Result<String, LaunchError> {
     let part = job.part;
-    let refused = |reason: &str| job.refused(Launcher::SkyPilot, reason);
+    let refused = |reason: &str| job.unknown(Launcher::SkyPilot, reason);
     let spot = job.is_spot(Launcher::SkyPilot)?;
     let cloud = PROVIDERS.iter().find(|(provider, ..)| *provider == part.provider).map_or("", |(_, cloud, _)| cloud);
     if cloud.is_empty() {

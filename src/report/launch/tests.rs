@@ -141,7 +141,7 @@ fn what_a_tool_cannot_rent_is_refused_by_name() {
     let jarvis = || part("jarvislabs", "IN2", "8x_H100", "h100-sxm5-80gb", Tier::OnDemand);
     assert_eq!(
         why(jarvis(), Launcher::SkyPilot),
-        "SkyPilot cannot start jarvislabs/IN2/8x_H100/on-demand: it has no provider of that name"
+        "SkyPilot cannot start jarvislabs/IN2/8x_H100/on-demand: it has no provider of that name; --exclude-providers jarvislabs plans without that provider"
     );
     let vast = part("vast", "Japan, JP, AS", "8x-H100_NVL", "h100-nvl", Tier::OnDemand);
     assert!(why(vast, Launcher::SkyPilot).contains("stands for other GPUs too"));

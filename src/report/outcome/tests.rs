@@ -144,3 +144,22 @@ fn files_of_runs_are_read_or_refused_with_the_field() {
         assert!(error.contains(words), "{words}: {error}");
     }
 }
+
+/// Damage of a plan's file ends in an error or in numbers, never in a panic.
+#[test]
+fn damaged_files_are_refused_or_compared() {
+    let happened = Run { step_time_us: Micros::new(36e6).ok(), ..run(13.0, 26.0) };
+    let mut compared = 0;
+    for (at, _) in PLAN.char_indices().filter(|(_, c)| c.is_ascii_digit()) {
+        for other in ["0", "9", "-", "1e300", "nan", "inf", ""] {
+            let text = format!("{}{other}{}", &PLAN[..at], &PLAN[at + 1..]);
+            let Ok(plan) = parse(&text) else { continue };
+            let Ok(outcome) = outcome(&plan, &happened) else { continue };
+            let mut shown = Vec::new();
+            write(&outcome, &happened, &mut shown).unwrap();
+            assert!(!String::from_utf8(shown).unwrap().contains("NaN"), "{text}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}

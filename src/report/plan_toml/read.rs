@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{FORMAT, PlanFile, VERSION};
+use crate::units::{Micros, most};
 
 /// Why a text is not a plan that can be read; the message names the place and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,12 +71,12 @@ fn check(file: &PlanFile) -> Result<(), PlanFileError> {
     }
     for (index, part) in file.parts.iter().enumerate() {
         let at = |key: &str| format!("part {}, {key}", index + 1);
-        let positive = |value: f64| value.is_finite() && value > 0.0;
-        if !part.step_time_us.iter().all(|time| positive(*time)) {
-            return wrong(at("step_time_us"), "must be numbers above 0");
+        let within = |value: f64, most: f64| value > 0.0 && value <= most;
+        if !part.step_time_us.iter().all(|time| within(*time, Micros::MOST)) {
+            return wrong(at("step_time_us"), "must be numbers above 0, and no longer than a year");
         }
-        if !part.samples.or(part.steps).is_some_and(positive) {
-            return wrong(at("samples"), "samples or steps must be a number above 0");
+        if !part.samples.or(part.steps).is_some_and(|work| within(work, most::WORK)) {
+            return wrong(at("samples"), "samples or steps must be a number above 0, and at most 1e18");
         }
         if part.gpu_count == 0 || part.global_batch_size == Some(0) {
             return wrong(at("gpu_count"), "GPUs and samples of a step must be above 0");
