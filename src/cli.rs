@@ -25,6 +25,7 @@ mod input;
 mod options;
 mod output;
 mod plan;
+mod prices;
 mod print;
 mod progress;
 #[cfg(unix)]
@@ -89,6 +90,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Batches(args)) => batches::run(&args, out)?,
         Some(Command::Gpus(args)) => print::gpus(&args, out)?,
         Some(Command::Offers(args)) => print::offers(&args, out)?,
+        Some(Command::Prices(args)) => prices::run(&args, out)?,
         Some(Command::Schema(args)) => print::schema(args.of, out)?,
         Some(Command::Check(args)) => check::run(&args, out)?,
         Some(Command::Models(args)) => match &args.command {

@@ -3,12 +3,13 @@
 //! A [`PriceBook`] is read from `pricing/<provider>.toml` snapshots (shipped, and overlaid
 //! by the user's own). Prices are of the whole offer, in US dollars per hour.
 
+pub mod import;
 mod offer;
 mod snapshot;
 mod trust;
 
 pub use offer::{Offer, OfferId, Tier};
-pub use snapshot::{Snapshot, SnapshotError};
+pub use snapshot::{Row, Snapshot, SnapshotError};
 pub use trust::{Doubt, Market, Trust};
 
 use jiff::civil::Date;

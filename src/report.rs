@@ -17,6 +17,7 @@ pub mod plan_form;
 pub mod plan_toml;
 pub mod plans;
 pub mod predictions;
+pub mod prices;
 pub mod shapes;
 pub mod summary;
 pub mod table;

@@ -2,18 +2,22 @@
 
 pub mod bundled;
 pub mod collected;
+pub mod download;
 pub mod files;
 pub mod kind;
 pub mod nsys;
 pub mod operator_tables;
 pub mod paths;
+pub mod prices;
 pub mod profet;
 pub mod run_logs;
 mod save;
 
+pub use download::{Download, DownloadError, Downloaded};
 pub use files::{Compression, Limit, StoreError, open, read, read_as_it_is, read_profile, read_text, there};
 pub use kind::{Kind, kind};
 pub use paths::Paths;
+pub use prices::prices;
 pub use save::save_atomically;
 
 use std::path::{Path, PathBuf};
@@ -23,7 +27,6 @@ use crate::predict::blackbox::{BlackBoxModel, OperatorTotals};
 use crate::predict::efficiency::Efficiency;
 use crate::predict::kernelwise::KernelWise;
 use crate::predict::learned::Models;
-use crate::pricing::{PriceBook, Snapshot};
 
 /// The shipped catalog overlaid by the user's `catalog/*.toml`, calibrations among them.
 ///
@@ -143,23 +146,15 @@ pub fn kernel_wise(path: &Path) -> Result<KernelWise, StoreError> {
     KernelWise::from_json(&read(path, Limit::MODEL)?).map_err(|error| StoreError::content(path, error))
 }
 
-/// The shipped prices overlaid by the user's `pricing/*.toml`.
-///
-/// # Errors
-/// [`StoreError`] naming the user's file and key.
-pub fn prices(paths: &Paths) -> Result<PriceBook, StoreError> {
-    let mut offers = bundled::offers();
-    for (path, text) in files::read_folder(&paths.pricing(), "toml")? {
-        let snapshot = Snapshot::parse(&text).map_err(|error| StoreError::content(&path, error))?;
-        offers.extend(snapshot.offers());
-    }
-    Ok(PriceBook::new(offers).on(now().to_zoned(jiff::tz::TimeZone::UTC).date()))
-}
-
 /// The moment that answers are dated with: now, or that of `SOURCE_DATE_EPOCH` (seconds since
 /// 1970), with which an answer can be made again.
 pub fn now() -> jiff::Timestamp {
     let asked = std::env::var("SOURCE_DATE_EPOCH").ok();
     let asked = asked.and_then(|seconds| jiff::Timestamp::from_second(seconds.trim().parse().ok()?).ok());
     asked.unwrap_or_else(jiff::Timestamp::now)
+}
+
+/// The day of [`now`], in UTC.
+pub fn today() -> jiff::civil::Date {
+    now().to_zoned(jiff::tz::TimeZone::UTC).date()
 }

@@ -19,13 +19,14 @@ use crate::predict::blackbox::{BetweenError, BlackBoxError, TotalsError};
 use crate::predict::runlog::RunLogError;
 use crate::predict::{PredictError, mlp::ModelError};
 use crate::pricing::SnapshotError;
+use crate::pricing::import::ImportError;
 use crate::profile::ProfileError;
 use crate::report::outcome::{OutcomeError, RunFileError};
 use crate::report::{launch::LaunchError, plan_form::PlanFormError, plan_toml::PlanFileError};
 use crate::settings::file::SettingsError;
 use crate::settings::keymap::KeymapError;
 use crate::settings::theme::ThemeError;
-use crate::store::StoreError;
+use crate::store::{DownloadError, StoreError};
 use crate::terminal;
 use crate::trace::TraceError;
 use crate::units::QuantityError;
@@ -82,6 +83,12 @@ pub enum CliError {
     /// A file of prices.
     #[error(transparent)]
     Prices(#[from] SnapshotError),
+    /// A catalog of prices.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// A file of a server.
+    #[error(transparent)]
+    Download(#[from] DownloadError),
     /// A profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),

@@ -3,6 +3,7 @@
 //! ```toml
 //! schema = 1
 //! provider = "aws"
+//! complete = true                 # of a user's file: shipped offers of this provider that it lacks are gone
 //!
 //! [[offer]]
 //! region = "us-east-1"
@@ -50,6 +51,9 @@ pub struct Snapshot {
     pub schema: u32,
     /// Provider, such as `aws`.
     pub provider: String,
+    /// Whether these are all offers of the provider: shipped ones that are not here are gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub complete: bool,
     /// Its offers.
     #[serde(rename = "offer")]
     pub offers: Vec<Row>,

@@ -6,6 +6,7 @@ mod fit;
 mod input;
 mod measure;
 mod predict;
+mod prices;
 mod print;
 mod record;
 mod run;
@@ -20,6 +21,7 @@ pub use predict::{
     BatchesArgs, CompareArgs, ExportArgs, ExportTool, PlanArgs, PredictArgs, SweepArgs, SweepBandwidthArgs,
     SweepCommand,
 };
+pub use prices::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
 pub use run::RunArgs;
@@ -86,6 +88,8 @@ pub enum Command {
     Gpus(GpusArgs),
     /// List the offers of the price book.
     Offers(OffersArgs),
+    /// List where prices are from and how old they are, or fetch new ones (update).
+    Prices(PricesArgs),
     /// Print the JSON Schema of a file form.
     Schema(SchemaArgs),
     /// Check a profile, a catalog file or a price file.

@@ -41,6 +41,16 @@ pub fn wait(text: &str) -> Result<Duration, String> {
     hours(text).map(|time| Duration::from_secs_f64((time.get() * 3600.0).min(1e9)))
 }
 
+/// How long a server may be silent: `30s`, `2m`; a bare number is seconds.
+///
+/// # Errors
+/// The text, with what is understood.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let bare = text.trim();
+    let time = if bare.parse::<f64>().is_ok() { wait(&format!("{bare}s"))? } else { wait(bare)? };
+    if time.is_zero() { Err(format!("{text:?} is no time to wait; write 30 or 2m")) } else { Ok(time) }
+}
+
 /// Money in US dollars: `300`, `$300`, `1.5k`.
 ///
 /// # Errors

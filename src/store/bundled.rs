@@ -44,16 +44,20 @@ pub fn gpu_text(slug: &GpuSlug) -> Option<&'static str> {
     CATALOG.get_file(format!("{slug}.toml"))?.contents_utf8()
 }
 
+/// The shipped price files.
+///
+/// # Panics
+/// If a shipped file is not valid, which a test rules out.
+pub fn prices() -> Vec<Snapshot> {
+    texts(&PRICING).map(|text| Snapshot::parse(text).expect("shipped price files are checked by a test")).collect()
+}
+
 /// The shipped offers.
 ///
 /// # Panics
 /// If a shipped file is not valid, which a test rules out.
 pub fn offers() -> Vec<Offer> {
-    texts(&PRICING)
-        .flat_map(|text| {
-            Snapshot::parse(text).expect("shipped price files are checked by a test").offers().collect::<Vec<_>>()
-        })
-        .collect()
+    prices().iter().flat_map(|file| file.offers().collect::<Vec<_>>()).collect()
 }
 
 /// The shipped learned models.

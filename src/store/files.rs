@@ -131,7 +131,7 @@ impl Limit {
     /// Settings, themes and keys.
     pub const SETTINGS: Self = Self::megabytes("settings", 1);
     /// GPUs, prices, calibrations.
-    pub const CATALOG: Self = Self::megabytes("a file of the catalog or of prices", 4);
+    pub const CATALOG: Self = Self::megabytes("a file of the catalog or of prices", 16);
     /// A plan, or what became of one.
     pub const PLAN: Self = Self::megabytes("a plan", 4);
     /// Logs of runs.
@@ -145,8 +145,31 @@ impl Limit {
     /// What comes through a pipe; it is put into a temporary file, as files are read more than once.
     const PIPE: Self = Self::megabytes("a pipe (save it to a file first)", 1 << 10);
 
+    /// Catalogs of prices of other programs.
+    pub const fn prices(bytes: u64) -> Self {
+        Self { what: "prices (--max-size raises it)", bytes }
+    }
+
     const fn megabytes(what: &'static str, megabytes: u64) -> Self {
         Self { what, bytes: megabytes << 20 }
+    }
+
+    /// Whether so many bytes may be read.
+    ///
+    /// # Errors
+    /// An error that says how many may.
+    pub(super) fn check(self, bytes: u64) -> io::Result<()> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        Err(self.exceeded("has"))
+    }
+
+    fn exceeded(self, held: &str) -> io::Error {
+        let Self { what, bytes } = self;
+        let most = if bytes < 1 << 20 { format!("{bytes} bytes") } else { format!("{} MB", bytes >> 20) };
+        let problem = format!("{held} more than {most}, the most that is read of {what}; is it the right file?");
+        io::Error::new(io::ErrorKind::FileTooLarge, problem)
     }
 }
 
@@ -187,12 +210,8 @@ impl Read for Bounded<'_> {
             _ => error,
         })?;
         self.count += read as u64;
-        let Limit { what, bytes } = self.limit;
-        if self.count > bytes {
-            let held = if self.compressed.is_some() { "holds" } else { "has" };
-            let problem =
-                format!("{held} more than {} MB, the most that is read of {what}; is it the right file?", bytes >> 20);
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+        if self.count > self.limit.bytes {
+            return Err(self.limit.exceeded(if self.compressed.is_some() { "holds" } else { "has" }));
         }
         if let Some(compressed) = &self.compressed
             && self.count > DENSE.max(DENSEST.saturating_mul(compressed.get()))
