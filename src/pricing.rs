@@ -9,7 +9,7 @@ mod snapshot;
 mod trust;
 
 pub use offer::{Offer, OfferId, Tier};
-pub use snapshot::{Row, Snapshot, SnapshotError};
+pub use snapshot::{Row, Scope, Snapshot, SnapshotError};
 pub use trust::{Doubt, Market, Trust};
 
 use jiff::civil::Date;

@@ -254,6 +254,7 @@ fn one_crate_one_place() {
         (vec!["rayon"], vec!["predict/mlp.rs"]),
         (vec!["safetensors::"], vec!["predict/bundle.rs"]),
         (vec!["smartcore"], vec!["lab/learn/published.rs"]),
+        (vec!["ureq"], vec!["store/download.rs"]),
         (vec!["rusqlite"], vec!["store/nsys.rs", "store/nsys/database.rs"]),
         (vec!["sha2::"], vec!["profile.rs", "lab/train.rs"]),
         (

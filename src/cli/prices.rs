@@ -17,7 +17,7 @@ use crate::store::prices::{self as files, PriceFile};
 use crate::store::{self, Limit, Paths, StoreError};
 use crate::units::UsdPerHour;
 
-/// The public catalog of `SkyPilot`.
+/// The public catalog of SkyPilot.
 const CATALOG: &str =
     "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v8/{provider}/vms.csv";
 /// Stands for the provider in an address.
@@ -130,7 +130,7 @@ fn named(path: &Path) -> Option<String> {
     if name == "vms.csv" {
         return Some(path.parent()?.file_name()?.to_string_lossy().into_owned());
     }
-    if name.ends_with(".toml") {
+    if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
         return None;
     }
     name.split(['_', '.']).next().filter(|stem| !stem.is_empty()).map(str::to_lowercase)

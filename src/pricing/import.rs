@@ -2,7 +2,7 @@
 //!
 //! Bytes in, rows out. The forms, told by their content:
 //!
-//! - `SkyPilot`: CSV with `InstanceType`, `AcceleratorName`, `Price` and more, in any order;
+//! - SkyPilot: CSV with `InstanceType`, `AcceleratorName`, `Price` and more, in any order;
 //! - `gpuhunt`: CSV or JSON lines with `instance_name`, `location`, `price` and more;
 //! - price files: TOML, as `pricing/README.md` describes it.
 
@@ -23,6 +23,8 @@ use crate::text;
 use crate::units::{UsdPerHour, most};
 use board::Board;
 
+/// Prices that differ by less of themselves are the same: catalogs round at different digits.
+const SAME: f64 = 1e-4;
 /// Characters of a text of a catalog that are kept.
 const WIDTH: usize = 200;
 
@@ -234,16 +236,13 @@ fn snapshot(provider: &str, listed: Vec<Listed>, origin: Origin<'_>, mut counts:
             counts.without_price += 1;
             continue;
         }
-        match places.get(&(row.region.clone(), row.instance_type.clone())) {
-            Some(&place) => {
-                let known = &mut machines[place];
-                known.on_demand = lowest(known.on_demand, row.on_demand);
-                known.spot = lowest(known.spot, row.spot);
-            }
-            None => {
-                places.insert((row.region.clone(), row.instance_type.clone()), machines.len());
-                machines.push(row);
-            }
+        let place = *places.entry((row.region.clone(), row.instance_type.clone())).or_insert(machines.len());
+        if let Some(known) = machines.get_mut(place) {
+            known.on_demand = lowest(known.on_demand, row.on_demand);
+            known.spot = lowest(known.spot, row.spot);
+            known.suspect = known.suspect.or(row.suspect);
+        } else {
+            machines.push(row);
         }
     }
     let offers = machines.into_iter().map(|machine| machine.row(provider, origin, &mut counts)).collect();
@@ -304,6 +303,7 @@ impl Listed {
 }
 
 /// What a count of GPUs says.
+#[derive(Clone, Copy)]
 enum Count {
     None,
     Part,
@@ -374,9 +374,9 @@ impl Changes {
             let change = Change { id: id.clone(), before: old.get(id).copied(), after: Some(*price) };
             match change.before {
                 None => changes.new.push(change),
+                Some(before) if (price.get() - before.get()).abs() <= SAME * before.get() => changes.same += 1,
                 Some(before) if before.get() < price.get() => changes.dearer.push(change),
-                Some(before) if before.get() > price.get() => changes.cheaper.push(change),
-                Some(_) => changes.same += 1,
+                Some(_) => changes.cheaper.push(change),
             }
         }
         for (id, price) in before.iter().filter(|(id, _)| !now.contains_key(id)) {

@@ -46,8 +46,6 @@ pub struct Downloaded {
     pub bytes: Vec<u8>,
     /// Day of its last change.
     pub last_modified: Option<Date>,
-    /// Bytes of it that an earlier transfer had brought.
-    pub resumed_at: u64,
 }
 
 /// What is remembered of a transfer that broke off.
@@ -114,7 +112,7 @@ impl Download<'_> {
         let last_modified = header(&head.headers, "last-modified").and_then(|date| {
             jiff::fmt::rfc2822::parse(date).ok().map(|date| date.with_time_zone(jiff::tz::TimeZone::UTC).date())
         });
-        Ok(Some(Downloaded { bytes, last_modified, resumed_at }))
+        Ok(Some(Downloaded { bytes, last_modified }))
     }
 
     fn receive(

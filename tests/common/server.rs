@@ -135,17 +135,12 @@ fn reply(stream: &mut TcpStream, head: &str, answer: &Answer) -> std::io::Result
     let from: Option<usize> = asked.filter(|_| header("if-range").as_deref() == answer.tag());
     let body = &answer.body[from.unwrap_or(0).min(answer.body.len())..];
     let status = if from.is_some() { 206 } else { answer.status };
-    let mut text = format!("HTTP/1.1 {status} x\r\nConnection: close\r\n");
-    if answer.says_length {
-        text += &format!("Content-Length: {}\r\n", body.len());
-    }
-    if let Some(from) = from {
-        text += &format!("Content-Range: bytes {from}-{}/{}\r\n", answer.body.len() - 1, answer.body.len());
-    }
-    for (name, value) in &answer.headers {
-        text += &format!("{name}: {value}\r\n");
-    }
-    stream.write_all(format!("{text}\r\n").as_bytes())?;
+    let mut lines = vec![format!("HTTP/1.1 {status} x"), "Connection: close".to_owned()];
+    lines.extend(answer.says_length.then(|| format!("Content-Length: {}", body.len())));
+    let whole = answer.body.len();
+    lines.extend(from.map(|from| format!("Content-Range: bytes {from}-{}/{whole}", whole - 1)));
+    lines.extend(answer.headers.iter().map(|(name, value)| format!("{name}: {value}")));
+    stream.write_all(format!("{}\r\n\r\n", lines.join("\r\n")).as_bytes())?;
     if let Some((bytes, time)) = answer.silent {
         stream.write_all(&body[..bytes])?;
         stream.flush()?;

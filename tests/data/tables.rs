@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use habitat_tui::pricing::Tier;
+use habitat_tui::pricing::import::{self, Origin};
+use habitat_tui::pricing::{Row as PriceRow, Scope, Tier};
 use habitat_tui::store::bundled;
 
 use crate::needs::shared;
@@ -11,6 +12,7 @@ use crate::needs::shared;
 trials! {
     with (shared("gpus/gpus.csv")) => [every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts],
     with (shared("prices/offers.csv")) => [every_offer_of_the_table_is_shipped_with_price_date_and_scope],
+    with (shared("prices/raw")) => [every_published_catalog_is_imported_as_it_is_shipped],
 }
 
 type Row = BTreeMap<String, String>;
@@ -119,4 +121,56 @@ fn every_offer_of_the_table_is_shipped_with_price_date_and_scope(path: &Path) {
         }
         assert!(!offer.source.is_empty());
     }
+}
+
+/// The catalogs as published, and what the shipped prices made of them have in their source.
+const CATALOGS: [(&str, &str, &str); 16] = [
+    ("aws", "aws_excerpt.csv", "skypilot-org/"),
+    ("azure", "azure_gpu_rows.csv", "anycloud-sh/"),
+    ("do", "do.csv", "skypilot-org/"),
+    ("fluidstack", "fluidstack.csv", "skypilot-org/"),
+    ("gcp", "gcp_us_gpu_rows.csv", "anycloud-sh/"),
+    ("hyperbolic", "hyperbolic.csv", "skypilot-org/"),
+    ("hyperstack", "hyperstack.csv", "skypilot-org/"),
+    ("jarvislabs", "jarvislabs.csv", "skypilot-org/"),
+    ("lambda", "lambda.csv", "anycloud-sh/"),
+    ("nebius", "nebius.csv", "skypilot-org/"),
+    ("paperspace", "paperspace.csv", "skypilot-org/"),
+    ("runpod", "runpod_v5.csv", "/v5/"),
+    ("runpod", "runpod_v6.csv", "/v6/"),
+    ("runpod", "runpod_v8_head.csv", "/v8/"),
+    ("vast", "vast.csv", "anycloud-sh/"),
+    ("verda", "verda.csv", "skypilot-org/"),
+];
+
+fn every_published_catalog_is_imported_as_it_is_shipped(folder: &Path) {
+    let shipped: BTreeMap<String, _> =
+        bundled::prices().into_iter().map(|file| (file.provider.clone(), file.offers)).collect();
+    let mut compared = 0;
+    for (provider, file, made_of) in CATALOGS {
+        let bytes = std::fs::read(folder.join(file)).unwrap();
+        let origin = Origin { provider: Some(provider), source: file, as_of: None, dated_by: None };
+        let imported = import::read(&bytes, origin).unwrap().remove(0);
+        imported.check().unwrap();
+        let key = |row: &PriceRow| (row.region.clone(), row.instance_type.clone());
+        let ours: BTreeMap<_, &PriceRow> = imported.snapshot.offers.iter().map(|row| (key(row), row)).collect();
+        let is_whole = |row: &&PriceRow| matches!(row.scope, Scope::InstanceTotal | Scope::Composed);
+        let from_here = shipped[provider].iter().filter(|row| row.source.contains(made_of)).filter(is_whole);
+        for row in from_here {
+            let (region, machine) = key(row);
+            let Some(own) = ours.get(&key(row)) else { panic!("{provider}/{region}/{machine} is not imported") };
+            let place = format!("{provider}/{region}/{machine}");
+            assert_eq!((own.gpu_count, &own.gpu, own.scope), (row.gpu_count, &row.gpu, row.scope), "{place}");
+            assert_eq!((own.suspect.is_some(), own.market), (row.suspect.is_some(), row.market), "{place}");
+            let price = |price: Option<habitat_tui::units::UsdPerHour>| price.map(habitat_tui::units::UsdPerHour::get);
+            let (on_demand, spot) = (price(row.on_demand), price(row.spot));
+            let near = |a: Option<f64>, b: Option<f64>| a.zip(b).map_or(a == b, |(a, b)| (a - b).abs() < 1e-5);
+            assert!(near(price(own.on_demand), on_demand), "{place}: {:?}, not {on_demand:?}", own.on_demand);
+            // A spot price that repeats the price on demand is not imported.
+            let spot = spot.filter(|spot| on_demand.is_none_or(|on_demand| *spot < on_demand));
+            assert!(near(price(own.spot), spot), "{place}: spot {:?}, not {spot:?}", own.spot);
+            compared += 1;
+        }
+    }
+    assert!(compared >= 330, "only {compared} rows were compared");
 }

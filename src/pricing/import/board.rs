@@ -238,7 +238,7 @@ pub(super) fn find(provider: &str, offer: &Listed) -> Board {
         _ => None,
     };
     let memory_gib = name.memory_gib.or(offer.memory_gib).or(plain);
-    // What `SkyPilot` has of the memory of H200 and B200 in its common list is wrong.
+    // What SkyPilot has of the memory of H200 and B200 in its common list is wrong.
     let memory_gib = memory_gib.filter(|gib| *gib != 80.0 || !matches!(name.model.as_str(), "H200" | "B200"));
     let form = name.form.or_else(|| said_elsewhere(offer)).or_else(|| usual_form(provider, offer, &name.model));
     let fitting: Vec<_> = named
@@ -262,17 +262,16 @@ fn said_elsewhere(offer: &Listed) -> Option<Form> {
 fn usual_form(provider: &str, offer: &Listed, model: &str) -> Option<Form> {
     let series = |name: &str| offer.instance_type.starts_with(name);
     match (provider, model) {
-        // As NVL it is always called so.
-        (_, "H200") => Some(Sxm),
-        ("gcp", "P100") => Some(Pcie),
-        ("aws" | "do" | "gcp" | "jarvislabs" | "nebius" | "verda", "A100" | "H100" | "V100") => Some(Sxm),
         ("azure", "A100" | "H100" | "V100") if series("Standard_ND") => Some(Sxm),
         ("azure", "H100") if series("Standard_NC") => Some(Nvl),
-        ("azure", "A100" | "V100") if series("Standard_NC") => Some(Pcie),
-        ("lambda", "V100") => Some(Sxm),
         ("lambda", "A100") => Some(if offer.gpu_count == 8 { Sxm } else { Pcie }),
-        // Those with SXM are called so there.
-        ("runpod", "A100" | "H100") => Some(Pcie),
+        // As NVL an H200 is always called so.
+        (_, "H200")
+        | ("aws" | "do" | "gcp" | "jarvislabs" | "nebius" | "verda", "A100" | "H100" | "V100")
+        | ("lambda", "V100") => Some(Sxm),
+        ("azure", "A100" | "V100") if series("Standard_NC") => Some(Pcie),
+        // At RunPod those with SXM are called so.
+        ("runpod", "A100" | "H100") | ("gcp", "P100") => Some(Pcie),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Google's part of the catalogs of `SkyPilot`: a machine's price is the sum of a row of its GPUs
+//! Google's part of the catalogs of SkyPilot: a machine's price is the sum of a row of its GPUs
 //! and a row of its host, in the same zone.
 //!
 //! Sources: `sky/catalog/data_fetchers/fetch_gcp.py` and `sky/catalog/gcp_catalog.py` of

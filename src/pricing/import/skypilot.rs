@@ -1,4 +1,4 @@
-//! Catalogs of `SkyPilot`: one CSV a provider, each in a dialect of its own.
+//! Catalogs of SkyPilot: one CSV a provider, each in a dialect of its own.
 
 use super::table::{Record, Table};
 use super::{Count, Counts, ImportError, Imported, Listed, Origin, count, gcp, price, required, snapshot};

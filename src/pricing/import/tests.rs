@@ -23,17 +23,16 @@ fn wrong(provider: &str, text: &str) -> String {
     read(text.as_bytes(), origin(provider)).unwrap_err().to_string()
 }
 
-/// Machine, GPUs, slug, prices.
-fn brief(imported: &Imported) -> Vec<(&str, u32, &str, Option<f64>, Option<f64>)> {
-    let row = |row: &'_ Row| (row.gpu_count, row.on_demand.map(UsdPerHour::get), row.spot.map(UsdPerHour::get));
-    let offers = &imported.snapshot.offers;
-    offers
-        .iter()
-        .map(|offer| {
-            let (count, on_demand, spot) = row(offer);
-            (offer.instance_type.as_str(), count, offer.gpu.as_ref().map_or("", |gpu| gpu.as_str()), on_demand, spot)
-        })
-        .collect()
+/// Machine, GPUs, slug, price on demand and on spot.
+type Brief<'a> = (&'a str, u32, &'a str, Option<f64>, Option<f64>);
+
+fn brief(imported: &Imported) -> Vec<Brief<'_>> {
+    fn one(row: &Row) -> Brief<'_> {
+        let slug = row.gpu.as_ref().map_or("", |gpu| gpu.as_str());
+        let [on_demand, spot] = [row.on_demand, row.spot].map(|price| price.map(UsdPerHour::get));
+        (&row.instance_type, row.gpu_count, slug, on_demand, spot)
+    }
+    imported.snapshot.offers.iter().map(one).collect()
 }
 
 #[test]
@@ -218,7 +217,7 @@ fn texts_of_strangers_are_made_fit_to_show() {
 fn changes_are_sorted_by_size() {
     let offer =
         |name: &str, price: f64| (OfferId::new("p", "r", name, Tier::OnDemand), UsdPerHour::new(price).unwrap());
-    let before = [offer("a", 1.0), offer("b", 2.0), offer("c", 3.0), offer("d", 4.0)];
+    let before = [offer("a", 1.0), offer("b", 2.0), offer("c", 3.00001), offer("d", 4.0)];
     let after = [offer("a", 1.5), offer("b", 4.0), offer("c", 3.0), offer("e", 9.0)];
     let changes = Changes::between(&before, &after);
     let names = |list: &[Change]| list.iter().map(|change| change.id.as_str().to_owned()).collect::<Vec<_>>();

@@ -47,7 +47,7 @@ pub struct PricesListArgs {
 #[derive(Debug, Args)]
 pub struct PricesUpdateArgs {
     /// Where the prices are: an address ({provider} in it stands for each provider), a file, or a
-    /// folder of files. A file's name begins with its provider (lambda.csv, runpod_v8.csv).
+    /// folder of files. A file's name begins with its provider (lambda.csv).
     #[arg(long, value_name = "URL|FILE|DIR")]
     pub from: Option<PathBuf>,
     /// Only this provider (may be repeated); of one file, the provider that it is of.
