@@ -697,6 +697,14 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     check(&answer["parts"][0]);
     assert!(answer["notes"].to_string().contains("lab/r/old/spot is in doubt: 365 days old"), "{answer}");
     assert!(answer["alternatives"][0]["market"].is_string());
+    assert!(answer["notes"].to_string().contains("at dated prices of providers themselves"), "{answer}");
+    let without = json(&[&plan[..], &["--no-marketplace", "--json"]].concat());
+    assert_eq!(without["parts"][0]["market"], "provider");
+    let left_out =
+        |row: &Value| row["offer"] == "lab/r/old/spot" && row["reason"].to_string().contains("peer-to-peer market");
+    assert!(without["rejected"].as_array().unwrap().iter().any(left_out));
+    let without = json(&["offers", "lab/r/old", "--no-marketplace", "--all", "--json"]);
+    assert_eq!(without["offers"][0]["unusable"], "of a host on a peer-to-peer market (--no-marketplace)");
     let report = day(&plan);
     assert!(
         report.contains("note: the price of lab/r/old/spot is in doubt: 365 days old; of a single host"),

@@ -8,6 +8,7 @@ use super::options::{settings, weights_folder};
 use super::output::{print_json, print_table};
 use crate::catalog::Catalog;
 use crate::predict::blackbox::OperatorTotals;
+use crate::pricing::{Market, Offer, PriceBook};
 use crate::profile::Profile;
 use crate::report::{comparison, gpus as gpus_report, offers as offers_report, plans, predictions};
 use crate::settings::args::{ConfigArgs, GpusArgs, OffersArgs, SchemaArg};
@@ -51,8 +52,8 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
     let gpus = gpu::all(&catalog, "--gpu", args.gpu.as_slice())?;
     let wanted = args.filter.as_deref().unwrap_or_default().to_lowercase();
     let meant = slugs(&catalog, &wanted);
-    let mut found: Vec<_> = prices
-        .offers()
+    let listed = listed(&prices, args);
+    let mut found: Vec<_> = listed
         .iter()
         .filter(|offer| args.all || offer.unusable.is_none())
         .filter(|offer| gpus.is_empty() || offer.gpu.as_ref().is_some_and(|gpu| gpus.contains(gpu)))
@@ -62,7 +63,7 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
         })
         .collect();
     found.sort_by(|a, b| {
-        let per_gpu = |offer: &crate::pricing::Offer| offer.price.get() / f64::from(offer.gpu_count.max(1));
+        let per_gpu = |offer: &Offer| offer.price.get() / f64::from(offer.gpu_count.max(1));
         per_gpu(a).total_cmp(&per_gpu(b)).then_with(|| a.id.cmp(&b.id))
     });
     if args.form.json {
@@ -75,6 +76,16 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
         print_table(&offers_report::table(found.iter().copied()), args.form, out)?;
     }
     Ok(u8::from(found.is_empty()))
+}
+
+/// The offers, those of marketplaces not to be used where that was asked.
+fn listed(prices: &PriceBook, args: &OffersArgs) -> Vec<Offer> {
+    let mut offers = prices.offers().to_vec();
+    let left_out = |offer: &&mut Offer| args.no_marketplace && offer.trust.market == Market::PeerToPeer;
+    for offer in offers.iter_mut().filter(left_out) {
+        offer.unusable.get_or_insert_with(|| "of a host on a peer-to-peer market (--no-marketplace)".to_owned());
+    }
+    offers
 }
 
 /// The GPUs that a filter names.

@@ -46,7 +46,15 @@ impl Prepared {
             plan.warnings = self.warnings(0..self.configurations.len());
             return Ok(plan);
         };
-        let alternatives = self.alternatives(&used, &limit);
+        let mut alternatives = self.alternatives(&used, &limit);
+        if !plan.parts.iter().all(|part| part.trust.is_firm()) {
+            let firm = self.best_firm(&limit);
+            plan.notes.push(self.firm_note(firm));
+            if let Some(firm) = firm.filter(|firm| !alternatives.contains(firm) && !used.contains(firm)) {
+                alternatives.truncate(ALTERNATIVES - 1);
+                alternatives.push(firm);
+            }
+        }
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
         plan.warnings = self.warnings(used.iter().chain(&alternatives).copied());
@@ -138,6 +146,26 @@ impl Prepared {
         rest.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)).then(a.0.cmp(&b.0)));
         let mut seen: HashSet<_> = used.iter().map(|c| key(*c)).collect();
         rest.into_iter().map(|(c, ..)| c).filter(|c| seen.insert(key(*c))).take(ALTERNATIVES).collect()
+    }
+
+    /// The best single configuration at a dated price of the provider itself.
+    fn best_firm(&self, limit: &Limit) -> Option<usize> {
+        let firm: Vec<usize> =
+            (0..self.configurations.len()).filter(|c| self.configurations[*c].trust.is_firm()).collect();
+        let found = best_single(&self.singles.only(&firm), self.goal.objective, limit)?;
+        found.hours.first().map(|(choice, _)| firm[*choice])
+    }
+
+    fn firm_note(&self, firm: Option<usize>) -> String {
+        firm.map_or_else(
+            || "no single offer at a dated price of a provider itself meets the limits".to_owned(),
+            |c| {
+                let part = self.whole(c);
+                let (cost, time) = (dollars(part.cost.mid.get()), duration(part.hours.mid.get()));
+                let label = self.configurations[c].label();
+                format!("at dated prices of providers themselves the best single offer costs {cost} in {time}: {label}")
+            },
+        )
     }
 
     /// The reason of every offer that is neither in the plan nor among the alternatives.

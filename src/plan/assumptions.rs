@@ -142,6 +142,7 @@ impl Default for Limits {
             min_gpus: 1,
             max_gpus: None,
             max_price: None,
+            no_marketplace: false,
             allow_unknown_memory: false,
         }
     }

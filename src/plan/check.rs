@@ -8,7 +8,7 @@
 use super::{Assumptions, Confidence, Part, Plan, PlanStatus};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Fits, Predictions};
-use crate::pricing::{OfferId, PriceBook, Tier};
+use crate::pricing::{Market, OfferId, PriceBook, Tier};
 
 /// Relative difference allowed between a stated number and the one found here.
 const TOLERANCE: f64 = 1e-6;
@@ -224,6 +224,7 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
         (!limits.gpus.is_empty() && !limits.gpus.contains(&part.gpu), "its GPU is not allowed"),
         (!limits.providers.is_empty() && !limits.providers.iter().any(is), "its provider is not allowed"),
         (limits.exclude_providers.iter().any(is), "its provider is excluded"),
+        (limits.no_marketplace && part.trust.market == Market::PeerToPeer, "it is of a peer-to-peer market"),
         (
             !limits.regions.is_empty() && !limits.regions.iter().any(|start| part.region.starts_with(start)),
             "its region is not allowed",

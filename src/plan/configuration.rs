@@ -14,7 +14,7 @@ use super::spot::{Ladder, Losses};
 use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
-use crate::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
+use crate::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use crate::units::{GIB, GpuSlug, Hours, Micros, Range, SHORTEST_STEP_US, Samples, Usd, UsdPerHour, most};
 
 /// Dollars an hour above which a number is no price.
@@ -236,6 +236,9 @@ fn limits(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Result<(), Reason> {
     }
     if named(&limits.exclude_providers) {
         return refuse(format!("{} is excluded", offer.provider), None);
+    }
+    if limits.no_marketplace && offer.trust.market == Market::PeerToPeer {
+        return refuse("of a host on a peer-to-peer market, which are left out".to_owned(), None);
     }
     if !limits.regions.is_empty() && !limits.regions.iter().any(|start| offer.region.starts_with(start.as_str())) {
         return refuse(format!("region {} is not among those allowed", offer.region), None);

@@ -156,6 +156,8 @@ pub struct Limits {
     /// Most dollars an hour; `None` = no limit.
     #[serde(rename = "max_usd_per_hour")]
     pub max_price: Option<UsdPerHour>,
+    /// Leave out offers of hosts on peer-to-peer markets.
+    pub no_marketplace: bool,
     /// Use offers where it is not known whether the step fits in memory.
     pub allow_unknown_memory: bool,
 }

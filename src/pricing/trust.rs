@@ -63,6 +63,11 @@ impl Trust {
         Self { market, ..Self::default() }
     }
 
+    /// Whether it is a dated price of the provider itself, at which somebody will rent it out.
+    pub fn is_firm(&self) -> bool {
+        self.market == Market::Provider && !self.doubts.contains(&Doubt::NoDate)
+    }
+
     /// The doubts in a word each; empty where nothing speaks against the price.
     pub fn marks(&self) -> String {
         self.doubts.iter().map(Doubt::mark).collect::<Vec<_>>().join(", ")

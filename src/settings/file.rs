@@ -11,6 +11,7 @@
 //! [plan]                    # defaults of `plan` and of the plan screen
 //! tiers = ["on-demand", "spot"]
 //! exclude_providers = ["vast"]
+//! no_marketplace = true     # no hosts on peer-to-peer markets
 //! max_usd_per_hour = 20
 //! spot_losses_per_hour = 0.1
 //!

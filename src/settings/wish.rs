@@ -77,6 +77,9 @@ pub struct Wish {
     /// Only regions whose names begin so.
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', help_heading = "Offers")]
     pub regions: Option<Vec<String>>,
+    /// No offers of hosts on peer-to-peer markets.
+    #[arg(long, help_heading = "Offers")]
+    pub no_marketplace: bool,
     /// Fewest GPUs.
     #[arg(long, value_name = "N", help_heading = "Offers")]
     #[serde(skip)]
@@ -138,6 +141,7 @@ impl Wish {
         set(&mut limits.min_gpus, self.min_gpus.as_ref());
         limits.max_gpus = self.max_gpus.or(limits.max_gpus);
         limits.max_price = self.max_price.or(limits.max_price);
+        limits.no_marketplace |= self.no_marketplace;
         limits.allow_unknown_memory |= self.allow_unknown_memory;
         let assumptions = &mut goal.assumptions;
         set(&mut assumptions.setup, self.setup.as_ref());

@@ -3,7 +3,7 @@
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Amount, Goal, PlanError, PlanStatus, Prepared, RejectionKind, Work, plan};
 use habitat_tui::predict::Fits;
-use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
+use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::units::{Bytes, GIB, Hours, Samples, Usd, UsdPerHour};
 
 use crate::build::{configurations, goal, hours, measured, offer, offer_in, predictions, usd};
@@ -87,6 +87,57 @@ fn every_limit_rejects_what_it_names() {
     assert_eq!(rejected(&|g| g.limits.min_gpus = 2), "1 GPUs, fewer than the 2 wanted");
     assert_eq!(rejected(&|g| g.limits.max_gpus = Some(0)), "1 GPUs, more than the 0 allowed");
     assert_eq!(rejected(&|g| g.limits.max_price = UsdPerHour::new(1.5).ok()), "$2.00/h, more than the $1.50/h allowed");
+}
+
+/// The dates of test offers, but for the first, which is of a marketplace and has none.
+fn with_a_marketplace(cheap: &str, rest: &[(&str, f64)]) -> PriceBook {
+    let mut market = offer(cheap, 1.0, Tier::OnDemand);
+    market.trust = Trust::new(Market::PeerToPeer);
+    let dated = |(gpu, price): &(&str, f64)| Offer {
+        as_of: Some(jiff::civil::date(2026, 11, 1)),
+        ..offer(gpu, *price, Tier::OnDemand)
+    };
+    PriceBook::new([Offer { as_of: None, ..market }].into_iter().chain(rest.iter().map(dated)))
+}
+
+#[test]
+fn offers_of_marketplaces_can_be_left_out() {
+    let predictions = predictions([measured("cheap", 4.0), measured("good", 4.0)]);
+    let prices = with_a_marketplace("cheap", &[("good", 2.0)]);
+    let mut goal = goal(12.0, 1);
+    assert_eq!(plan(&predictions, &prices, &goal).unwrap().parts[0].gpu.as_str(), "cheap");
+    goal.limits.no_marketplace = true;
+    let plan = plan(&predictions, &prices, &goal).unwrap();
+    assert_eq!(plan.parts[0].gpu.as_str(), "good");
+    assert_eq!(plan.rejected[0].reason, "of a host on a peer-to-peer market, which are left out");
+    assert!(!plan.notes.iter().any(|note| note.contains("dated price")), "{:?}", plan.notes);
+}
+
+#[test]
+fn beside_a_doubtful_price_stands_the_best_dated_one_of_a_provider() {
+    let predictions = predictions([measured("cheap", 4.0), measured("good", 4.0), measured("other", 4.0)]);
+    let prices = with_a_marketplace("cheap", &[("good", 2.0), ("other", 3.0)]);
+    let found = plan(&predictions, &prices, &goal(12.0, 1)).unwrap();
+    let said = "at dated prices of providers themselves the best single offer costs $6.00 in 3 h: 1 × good";
+    assert!(found.notes.iter().any(|note| note.starts_with(said)), "{:?}", found.notes);
+    assert_eq!(found.alternatives[0].gpu.as_str(), "good");
+    // It may be that none is within the limits.
+    let mut goal = goal(12.0, 1);
+    goal.budget = Some(usd(4.0));
+    let found = plan(&predictions, &prices, &goal).unwrap();
+    let none = "no single offer at a dated price of a provider itself meets the limits";
+    assert!(found.notes.iter().any(|note| note == none), "{:?}", found.notes);
+}
+
+#[test]
+fn the_best_dated_price_is_an_alternative_even_where_others_are_better() {
+    let names: Vec<String> = (0..12).map(|index| format!("gpu-{index:02}")).collect();
+    let all = names.iter().map(|name| measured(name, 1.0)).chain([measured("dear", 1.0)]);
+    let (of_many, many) = (predictions(all), goal(12.0, 1));
+    let undated = names.iter().map(|name| Offer { as_of: None, ..offer(name, 1.0, Tier::OnDemand) });
+    let dear = Offer { as_of: Some(jiff::civil::date(2026, 11, 1)), ..offer("dear", 9.0, Tier::OnDemand) };
+    let found = plan(&of_many, &PriceBook::new(undated.chain([dear])), &many).unwrap();
+    assert_eq!((found.alternatives.len(), found.alternatives[7].gpu.as_str()), (8, "dear"));
 }
 
 #[test]

@@ -47,6 +47,9 @@ pub struct OffersArgs {
     /// Only this GPU.
     #[arg(long)]
     pub gpu: Option<String>,
+    /// No offers of hosts on peer-to-peer markets.
+    #[arg(long)]
+    pub no_marketplace: bool,
     /// Offers that plans do not use as well, with the reason.
     #[arg(long)]
     pub all: bool,
