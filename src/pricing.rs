@@ -5,6 +5,7 @@
 
 pub mod import;
 mod offer;
+mod region;
 mod snapshot;
 mod trust;
 

@@ -93,6 +93,10 @@ const TABLE: &str =
 
 const COLLECTED: &str = "# habitat-operator-measurements 1 {\"device\": \"cuda\", \"name\": \"Tesla T4\", \"compute_capability\": \"7.5\", \"sm_count\": 40, \"memory_bytes\": 15828320256, \"seed\": 0, \"tiny\": false, \"torch\": \"2.11.0\"}\nnumber,op,pass,dtype,config,status,device,latency_us,low_us,high_us,regions,calls,sets,l2,queued,note\n7,linear,fwd,fp32,b=64;k=1024;n=4096,ok,cuda,120.5,119,123,9,30,4,rotated,1,\n8,softmax,fwd,fp32,b=64;h=1024,ok,cuda,20.5,19,23,9,30,4,rotated,1,\n";
 
+const CATALOG: &str = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone\na2-highgpu-1g,,,12,85,,0.7,0.2,r,r-a\n,A100,1,,,\"{'Gpus': [{'Name': 'A100', 'MemoryInfo': {'SizeInMiB': 40960}}]}\",2.9,1.4,r,r-a\n,T4,0.5,,,,0.2,,r,r-a\n";
+
+const HUNTED: &str = "{\"provider\": \"lab\", \"instance_name\": \"m\", \"location\": \"r\", \"price\": 1.5, \"cpu\": 8, \"memory\": 32.0, \"gpu_count\": 1, \"gpu_name\": \"L4\", \"gpu_memory\": 24.0, \"spot\": false}\n";
+
 /// An export of Nsight Systems: two steps of a kernel, with what is needed of it.
 fn nsight(folder: &Path) -> Vec<u8> {
     let path = folder.join("seed.sqlite");
@@ -193,6 +197,18 @@ fn seeds(folder: &Path) -> Vec<Seed> {
             "config/pricing/own.toml",
             file("pricing/hyperbolic.toml"),
             &["offers", "offers --csv", "offers --markdown", "plan STEP --steps 1000", "check FILE"],
+        ),
+        seed(
+            "catalog",
+            "gcp.csv",
+            CATALOG.into(),
+            &["prices update --from FILE --provider gcp", "prices update --from FILE --provider lab --json --dry-run"],
+        ),
+        seed(
+            "rows of gpuhunt",
+            "lab.jsonl",
+            HUNTED.into(),
+            &["prices update --from FILE --as-of 2026-11-20 --provider lab"],
         ),
         seed(
             "settings",

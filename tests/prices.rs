@@ -161,6 +161,29 @@ fn one_provider_that_fails_leaves_its_prices_and_the_others_are_done() {
     assert!(!bench.prices("verda").contains("on_demand_usd_per_hour = 0.7"));
 }
 
+/// As in a copy of the catalog, and price files, which name their provider.
+#[test]
+fn folders_may_hold_folders_and_price_files() {
+    let bench = Bench::new();
+    bench.write("in/verda/vms.csv", catalog(0.7));
+    bench.write("in/lambda_v8.csv", catalog(0.8));
+    bench.write("in/notes.txt", "nothing");
+    bench.write(
+        "in/mine.toml",
+        "schema = 1\nprovider = \"lab\"\n[[offer]]\nregion = \"r\"\ninstance_type = \"m\"\ngpu_count = 1\n\
+         on_demand_usd_per_hour = 3.0\nscope = \"instance_total\"\nsource = \"contract\"\n",
+    );
+    let folder = bench.path("in").to_str().unwrap().to_owned();
+    let names = |got: &Value| {
+        let rows = got["providers"].as_array().unwrap();
+        rows.iter().map(|row| row["provider"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&bench.update(&folder, &["--dry-run"])), ["lambda", "verda", "lab"]);
+    assert_eq!(names(&bench.update(&folder, &["--provider", "verda"])), ["verda"]);
+    assert!(bench.refused(&folder, &["--provider", "aws"]).contains("in: has no prices of aws"));
+    assert_eq!(bench.prices("lab"), "");
+}
+
 #[test]
 fn places_without_prices_are_named() {
     let bench = Bench::new();

@@ -114,7 +114,7 @@ fn jobs(args: &PricesUpdateArgs) -> Result<Vec<Job>, CliError> {
         return in_folder(&from, &args.provider);
     }
     match args.provider.as_slice() {
-        [] => Ok(vec![Job { provider: named(&from), places: vec![from] }]),
+        [] => Ok(vec![Job { provider: named(&from).filter(|_| !is_price_file(&from)), places: vec![from] }]),
         [one] => Ok(vec![Job { provider: Some(one.clone()), places: vec![from] }]),
         _ => Err(CliError::Refused(
             "--provider: one file is of one provider; give --from a folder, or an address with {provider}".to_owned(),
@@ -122,46 +122,40 @@ fn jobs(args: &PricesUpdateArgs) -> Result<Vec<Job>, CliError> {
     }
 }
 
-/// The provider that a file's name begins with. What is called `vms.csv` has it in its folder's
-/// name; price files say it themselves.
+/// The provider that a file's name begins with; what is called `vms.csv` has it in its folder's
+/// name.
 fn named(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy().into_owned();
     let name = name.split(['?', '#']).next().unwrap_or_default();
     if name == "vms.csv" {
         return Some(path.parent()?.file_name()?.to_string_lossy().into_owned());
     }
-    if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
-        return None;
-    }
     name.split(['_', '.']).next().filter(|stem| !stem.is_empty()).map(str::to_lowercase)
+}
+
+/// Price files say themselves of which provider they are.
+fn is_price_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "toml")
 }
 
 /// A job a provider of the files in a folder, and of the `vms.csv` in the folders in it.
 fn in_folder(folder: &Path, wanted: &[String]) -> Result<Vec<Job>, CliError> {
-    let mut by_provider: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    let mut price_files = Vec::new();
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|error| StoreError::read(folder, error))? {
-        entries.push(entry.map_err(|error| StoreError::read(folder, error))?.path());
+        let path = entry.map_err(|error| StoreError::read(folder, error))?.path();
+        entries.push(if path.is_dir() { path.join("vms.csv") } else { path });
     }
     entries.sort();
-    for path in entries {
-        let path = if path.is_dir() { path.join("vms.csv") } else { path };
-        let is_one = |ending: &str| path.extension().is_some_and(|found| found == ending) && path.is_file();
-        if is_one("toml") {
-            price_files.push(Job { provider: None, places: vec![path] });
-        } else if ["csv", "json", "jsonl"].into_iter().any(is_one)
-            && let Some(provider) = named(&path)
-        {
-            by_provider.entry(provider).or_default().push(path);
-        }
-    }
-    let mut jobs: Vec<Job> =
-        by_provider.into_iter().map(|(provider, places)| Job { provider: Some(provider), places }).collect();
-    if wanted.is_empty() {
-        jobs.extend(price_files);
-    } else {
-        jobs.retain(|job| job.provider.as_ref().is_some_and(|provider| wanted.contains(provider)));
+    let is_one = |path: &Path| {
+        let extension = path.extension().unwrap_or_default();
+        ["csv", "json", "jsonl", "toml"].iter().any(|known| extension == *known) && path.is_file()
+    };
+    let mut jobs: BTreeMap<(bool, String), Job> = BTreeMap::new();
+    for path in entries.into_iter().filter(|path| is_one(path)) {
+        let Some(name) = named(&path).filter(|name| wanted.is_empty() || wanted.contains(name)) else { continue };
+        let is_price_file = is_price_file(&path);
+        let provider = (!is_price_file).then(|| name.clone());
+        jobs.entry((is_price_file, name)).or_insert(Job { provider, places: Vec::new() }).places.push(path);
     }
     if jobs.is_empty() {
         let which = if wanted.is_empty() { String::new() } else { format!(" of {}", wanted.join(", ")) };
@@ -169,14 +163,16 @@ fn in_folder(folder: &Path, wanted: &[String]) -> Result<Vec<Job>, CliError> {
             format!("has no prices{which}: no CSV, JSON or TOML whose name begins with a provider (lambda.csv)");
         return Err(CliError::Refused(problem).at(folder.display()));
     }
-    Ok(jobs)
+    Ok(jobs.into_values().collect())
 }
 
 /// Prices as they are at their place.
 struct Fetched {
     bytes: Vec<u8>,
-    /// For rows and messages: the address, or the name of the file.
+    /// For rows: the address, or the name of the file.
     source: String,
+    /// For messages: the address, or the file as it was given.
+    place: String,
     dated: Option<(Date, &'static str)>,
 }
 
@@ -200,14 +196,14 @@ impl Updating<'_> {
                     as_of: fetched.dated.map(|(date, _)| date),
                     dated_by: fetched.dated.map(|(_, how)| how),
                 };
-                let imported = import::read(&fetched.bytes, origin).at(&fetched.source)?;
+                let imported = import::read(&fetched.bytes, origin).at(&fetched.place)?;
                 Ok((imported, fetched))
             });
             match read {
                 Ok((imported, fetched)) => {
                     dated = fetched.dated;
                     for one in imported {
-                        merge(&mut merged, one, &fetched.source);
+                        merge(&mut merged, one, &fetched.place);
                     }
                 }
                 Err(error) => return vec![Err(error)],
@@ -226,14 +222,15 @@ impl Updating<'_> {
         if !download::is_url(place) {
             let bytes = store::read(place, Limit::prices(self.args.max_size))?;
             let name = place.file_name().unwrap_or(place.as_os_str()).to_string_lossy().into_owned();
-            return Ok(Fetched { bytes, source: name, dated: asked });
+            return Ok(Fetched { bytes, source: name, place: place.display().to_string(), dated: asked });
         }
         let url = place.to_string_lossy();
         let cache = Paths::cache().map(|cache| cache.join("prices"));
         let got = Download { url: &url, timeout: self.args.timeout, most: self.args.max_size, cache }.run()?;
         let changed = got.last_modified.map(|date| (date, "when the server says it changed"));
         let dated = asked.or(changed).or_else(|| Some((store::today(), "the day of the download")));
-        Ok(Fetched { bytes: got.bytes, source: download::shown(&url), dated })
+        let source = download::shown(&url);
+        Ok(Fetched { bytes: got.bytes, place: source.clone(), source, dated })
     }
 
     fn write(

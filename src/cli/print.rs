@@ -59,7 +59,9 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
         .filter(|offer| gpus.is_empty() || offer.gpu.as_ref().is_some_and(|gpu| gpus.contains(gpu)))
         .filter(|offer| {
             offer.gpu.as_ref().is_some_and(|gpu| meant.contains(gpu))
-                || [offer.id.as_str(), &offer.gpu_name].iter().any(|text| text.to_lowercase().contains(&wanted))
+                || [offer.id.as_str(), &offer.gpu_name, offer.region_name().unwrap_or_default()]
+                    .iter()
+                    .any(|text| text.to_lowercase().contains(&wanted))
         })
         .collect();
     found.sort_by(|a, b| {

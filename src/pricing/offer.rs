@@ -50,6 +50,13 @@ pub struct Offer {
     pub note: Option<String>,
 }
 
+impl Offer {
+    /// Where its region is, in plain words; `None` where that is not known.
+    pub fn region_name(&self) -> Option<&'static str> {
+        super::region::name(&self.provider, &self.region)
+    }
+}
+
 /// Name of an offer, unique in its price book.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

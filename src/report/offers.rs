@@ -13,6 +13,8 @@ pub struct OfferJson<'a> {
     offer: &'a str,
     provider: &'a str,
     region: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    region_name: Option<&'static str>,
     instance_type: &'a str,
     tier: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +75,7 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
         offer: offer.id.as_str(),
         provider: &offer.provider,
         region: &offer.region,
+        region_name: offer.region_name(),
         instance_type: &offer.instance_type,
         tier: offer.tier.to_string(),
         gpu: offer.gpu.as_ref().map(crate::units::GpuSlug::as_str),
@@ -91,6 +94,7 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
 pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
     let columns = [
         Column::text("offer", "offer"),
+        Column::text("where", "region_name"),
         Column::text("GPUs", ""),
         Column::number("", "gpu_count"),
         Column::text("", "gpu"),
@@ -106,6 +110,7 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
         let per_gpu = (offer.gpu_count > 0).then(|| offer.price * (1.0 / f64::from(offer.gpu_count)));
         let mut row = vec![
             Cell::text(&offer.id),
+            Cell::text(offer.region_name().unwrap_or_default()),
             Cell::text(format!("{} × {gpu}", offer.gpu_count)),
             Cell::text(offer.gpu_count),
             Cell::maybe(offer.gpu.as_ref(), Cell::text),

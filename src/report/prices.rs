@@ -243,7 +243,7 @@ impl UpdateJson {
             writeln!(out, "  rows left out: {}", skipped.join(", "))?;
         }
         for (names, what) in [
-            (&self.board_not_known, "which board is not said, so plans leave them out"),
+            (&self.board_not_known, "which board it is cannot be told, so plans leave them out"),
             (&self.gpu_not_known, "not in the catalog of GPUs, so plans leave them out"),
         ] {
             if !names.is_empty() {

@@ -42,7 +42,7 @@ pub struct GpusArgs {
 /// Arguments of `offers`.
 #[derive(Debug, Args)]
 pub struct OffersArgs {
-    /// Only offers with this in provider, region, instance type or GPU.
+    /// Only offers with this in provider, region (or where it is), instance type or GPU.
     pub filter: Option<String>,
     /// Only this GPU.
     #[arg(long)]
