@@ -145,6 +145,22 @@ fn a_file_written_by_hand_is_not_replaced_unasked() {
 }
 
 #[test]
+fn of_an_offer_in_two_files_that_written_by_hand_counts() {
+    let bench = Bench::new();
+    let file = bench.write("lambda.csv", catalog(0.8));
+    // Read before lambda.toml by its name.
+    bench.write(
+        "config/pricing/contract.toml",
+        "schema = 1\nprovider = \"lambda\"\n[[offer]]\nregion = \"us-east-1\"\ninstance_type = \"gpu_1x_a10\"\n\
+         gpu = \"a10\"\ngpu_count = 1\non_demand_usd_per_hour = 0.5\nscope = \"instance_total\"\nsource = \"contract\"\n",
+    );
+    bench.update(&file, &[]);
+    let offers = bench.run(&["offers", "gpu_1x_a10", "--json"]);
+    let offers: Value = serde_json::from_slice(&offers.stdout).unwrap();
+    assert_eq!((&offers["offers"][0]["price_usd_per_hour"], offers["offers"][1].is_null()), (&0.5.into(), true));
+}
+
+#[test]
 fn one_provider_that_fails_leaves_its_prices_and_the_others_are_done() {
     let bench = Bench::new();
     bench.write("in/lambda.csv", catalog(0.8));

@@ -245,7 +245,7 @@ impl Updating<'_> {
         let path = files::file_of(&self.paths, &provider);
         files::check_replaceable(&path, self.args.force)?;
         let offers = imported.snapshot.offers().count();
-        let new = files::with(&self.files, PriceFile { path: Some(path.clone()), snapshot: imported.snapshot.clone() });
+        let new = files::with(&self.files, &path, imported.snapshot.clone());
         let changes = Changes::between(&of(&self.files, &provider), &of(&new, &provider));
         if !self.args.dry_run {
             files::save(&path, &imported.snapshot)?;

@@ -15,12 +15,15 @@ const MADE: &str = "# Made by `habitat-tui prices update`, which replaces it.";
 pub struct PriceFile {
     /// Of the user.
     pub path: Option<PathBuf>,
+    /// Whether `prices update` wrote it; of an offer in two files, that written by hand counts.
+    pub is_made: bool,
     /// Its prices.
     pub snapshot: Snapshot,
 }
 
-/// The price files that count: the shipped ones, then the user's `pricing/*.toml`. A shipped file
-/// does not count where a file of the user's has all offers of its provider.
+/// The price files that count: the shipped ones, then those of `prices update`, then those that
+/// the user wrote. A shipped file does not count where a file of the user's has all offers of its
+/// provider.
 ///
 /// # Errors
 /// [`StoreError`] naming the user's file and key.
@@ -28,30 +31,29 @@ pub fn files(paths: &Paths) -> Result<Vec<PriceFile>, StoreError> {
     let mut own = Vec::new();
     for (path, text) in files::read_folder(&paths.pricing(), "toml")? {
         let snapshot = Snapshot::parse(&text).map_err(|error| StoreError::content(&path, error))?;
-        own.push(PriceFile { path: Some(path), snapshot });
+        own.push(PriceFile { path: Some(path), is_made: text.starts_with(MADE), snapshot });
     }
     Ok(with_shipped(own))
 }
 
-fn with_shipped(own: Vec<PriceFile>) -> Vec<PriceFile> {
+fn with_shipped(mut own: Vec<PriceFile>) -> Vec<PriceFile> {
+    own.sort_by(|a, b| b.is_made.cmp(&a.is_made).then_with(|| a.path.cmp(&b.path)));
     let complete: BTreeSet<&str> =
         own.iter().filter(|file| file.snapshot.complete).map(|file| file.snapshot.provider.as_str()).collect();
     let mut all: Vec<PriceFile> = bundled::prices()
         .into_iter()
         .filter(|snapshot| !complete.contains(snapshot.provider.as_str()))
-        .map(|snapshot| PriceFile { path: None, snapshot })
+        .map(|snapshot| PriceFile { path: None, is_made: false, snapshot })
         .collect();
     all.extend(own);
     all
 }
 
-/// The files as they are once one is written: in place of that of the same path.
-pub fn with(files: &[PriceFile], new: PriceFile) -> Vec<PriceFile> {
-    let is_kept = |file: &&PriceFile| file.path.is_some() && file.path != new.path;
-    let mut own: Vec<PriceFile> = files.iter().filter(is_kept).cloned().collect();
-    own.push(new);
-    own.sort_by(|a, b| a.path.cmp(&b.path));
-    with_shipped(own)
+/// The files as they are once these prices are written to `path`.
+pub fn with(files: &[PriceFile], path: &Path, snapshot: Snapshot) -> Vec<PriceFile> {
+    let is_kept = |file: &&PriceFile| file.path.as_deref().is_some_and(|known| known != path);
+    let new = PriceFile { path: Some(path.to_owned()), is_made: true, snapshot };
+    with_shipped(files.iter().filter(is_kept).cloned().chain([new]).collect())
 }
 
 /// A book of these files.
