@@ -47,18 +47,17 @@ impl Prepared {
             return Ok(plan);
         };
         let mut alternatives = self.alternatives(&used, &limit);
-        if !plan.parts.iter().all(|part| part.trust.is_firm()) {
-            let firm = self.best_firm(&limit);
-            plan.notes.push(self.firm_note(firm));
-            if let Some(firm) = firm.filter(|firm| !alternatives.contains(firm) && !used.contains(firm)) {
-                alternatives.truncate(ALTERNATIVES - 1);
-                alternatives.push(firm);
-            }
+        let is_firm = plan.parts.iter().all(|part| part.trust.is_firm());
+        let firm = if is_firm { None } else { self.best_firm(&limit) };
+        if let Some(firm) = firm.filter(|firm| !alternatives.contains(firm) && !used.contains(firm)) {
+            alternatives.truncate(ALTERNATIVES - 1);
+            alternatives.push(firm);
         }
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
         plan.warnings = self.warnings(used.iter().chain(&alternatives).copied());
         plan.notes.extend(self.notes(&plan));
+        plan.notes.extend((!is_firm).then(|| self.firm_note(firm)));
         Ok(plan)
     }
 
