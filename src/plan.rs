@@ -21,6 +21,7 @@ pub mod problem;
 pub mod search;
 pub mod solve;
 mod spot;
+mod switch;
 pub mod value;
 
 use jiff::civil::Date;
@@ -47,6 +48,8 @@ pub struct Plan {
     pub parts: Vec<Part>,
     /// Everything together; `None` when there is no plan.
     pub total: Option<Total>,
+    /// Where the first part is spot and the second takes over in time, whatever becomes of it.
+    pub switch: Option<Switch>,
     /// The best single configurations next to the plan, best first, the plan's own left out.
     pub alternatives: Vec<Part>,
     /// Offers that were not used, with the reason, in the order of the price book.
@@ -120,6 +123,17 @@ pub struct Part {
     pub trust: Trust,
     /// What the hours and the step time are made of, in words.
     pub notes: Vec<String>,
+}
+
+/// The change from a spot machine to one that is not taken away, at the last safe moment: when
+/// the time left is what the other needs for the work that is left.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Switch {
+    /// The offer that takes over.
+    pub to: OfferId,
+    /// Hours after which it has to, if nothing is done by then.
+    #[serde(rename = "latest_hours")]
+    pub latest: Hours,
 }
 
 /// A whole plan's time and cost.

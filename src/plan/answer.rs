@@ -9,6 +9,7 @@ use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
 use super::search::{Found, SAME, aims, best_single};
 use super::solve::Proof;
+use super::switch::Switched;
 use super::{Goal, Objective, Part, Plan, PlanError, PlanStatus, Rejection, RejectionKind, SolverReport, Total};
 use crate::predict::warning::distinct;
 use crate::predict::{Predictions, Warning};
@@ -68,14 +69,24 @@ impl Prepared {
         let (deadline, total) = (plan.goal.deadline?, plan.total?);
         let later = Self::limit(Some(deadline + Hours::known(1.0)), plan.goal.budget);
         let (_, found) = self.found(Objective::Cost, &later)?;
-        let cost: Usd = found.iter().map(|(c, useful)| self.configurations[*c].ranges(*useful).1.mid).sum();
+        let cost: Usd = self.counted(&found).map(|(c, useful, first)| c.ranges(useful, first).1.mid).sum();
+        let switched = self.switched(Objective::Cost, &later).filter(|_| self.goal.max_parts > 1);
+        let cost = switched.map_or(cost, |switched| Usd::known(switched.cost.min(cost.get())));
         Some(total.cost.mid.checked_sub(cost).unwrap_or_default())
     }
 
     /// The best plan, checked; a plan of several parts that fails the check gives way to
     /// the best single offer.
     fn checked(&self, goal: Goal, limit: &Limit) -> Result<Option<(Plan, Vec<usize>)>, PlanError> {
-        let Some((found, hours)) = self.found(goal.objective, limit) else { return Ok(None) };
+        let found = self.found(goal.objective, limit);
+        if let Some(switched) = self.switched(goal.objective, limit).filter(|_| goal.max_parts > 1)
+            && found.as_ref().is_none_or(|(_, hours)| switched.cost < self.cost(hours) * (1.0 - SAME))
+        {
+            let plan = self.build_switched(goal, &switched);
+            check(&plan)?;
+            return Ok(Some((plan, vec![switched.spot, switched.to])));
+        }
+        let Some((found, hours)) = found else { return Ok(None) };
         let plan = self.build(goal, &found, &hours);
         let used = hours.iter().map(|(c, _)| *c).collect();
         let Err(error) = check(&plan) else { return Ok(Some((plan, used))) };
@@ -92,7 +103,7 @@ impl Prepared {
     }
 
     fn build(&self, goal: Goal, found: &Found, hours: &[(usize, f64)]) -> Plan {
-        let parts: Vec<Part> = hours.iter().map(|(c, useful)| self.configurations[*c].part(*useful)).collect();
+        let parts: Vec<Part> = self.counted(hours).map(|(c, useful, first)| c.part(useful, first)).collect();
         let mut plan = self.empty(goal);
         plan.status = match found.proof {
             Proof::Optimal => PlanStatus::Optimal,
@@ -107,6 +118,21 @@ impl Prepared {
         plan
     }
 
+    fn build_switched(&self, goal: Goal, switched: &Switched) -> Plan {
+        let mut plan = self.empty(goal);
+        let (parts, total, switch) = self.of_switched(switched);
+        plan.status = PlanStatus::Optimal;
+        "filter and sort".clone_into(&mut plan.solver.name);
+        (plan.parts, plan.total, plan.switch) = (parts, Some(total), Some(switch));
+        plan
+    }
+
+    /// Expected.
+    fn cost(&self, hours: &[(usize, f64)]) -> f64 {
+        let of = |(c, useful): &(usize, f64)| self.singles.choices[*c].usd * useful + self.singles.choices[*c].usd_once;
+        hours.iter().map(of).sum()
+    }
+
     /// A plan without parts.
     fn empty(&self, goal: Goal) -> Plan {
         let name = if goal.max_parts > 1 { "microlp" } else { "filter and sort" };
@@ -114,6 +140,7 @@ impl Prepared {
             status: PlanStatus::Infeasible,
             parts: Vec::new(),
             total: None,
+            switch: None,
             alternatives: Vec::new(),
             rejected: Vec::new(),
             reasons: Vec::new(),
@@ -199,7 +226,7 @@ impl Prepared {
             return (RejectionKind::Budget, format!("costs {}, {over} more than the budget", dollars(cost)));
         }
         let useful = self.work.get() / self.configurations[c].rate();
-        let takes = self.configurations[c].ranges(useful).0.mid.get();
+        let takes = self.configurations[c].ranges(useful, true).0.mid.get();
         let Some(total) = &plan.total else {
             return (RejectionKind::Dominated, format!("costs {} in {}", dollars(cost), duration(takes)));
         };
@@ -244,12 +271,25 @@ impl Prepared {
         for part in plan.parts.iter().filter(|part| !part.trust.doubts.is_empty()) {
             notes.push(format!("the price of {} is in doubt: {}", part.offer, part.trust.reasons()));
         }
-        if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
-            let assumed = &self.goal.assumptions;
+        if let Some(switch) = &plan.switch {
             notes.push(format!(
-                "spot losses are assumed: {} per hour and machine, Poisson; real runs are far less even, so the upper end is optimistic",
-                assumed.spot_losses_per_hour
+                "change to {} when the time left is what it needs for the work left, after {} if nothing is done by then: so the deadline is met whatever becomes of spot; how much spot does is expected from replayed traces",
+                switch.to,
+                duration(switch.latest.get())
             ));
+        } else if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
+            notes.push(format!(
+                "spot losses are assumed: {} per hour and machine; the upper end allows for long waits, as in the worst of the zones measured",
+                self.goal.assumptions.spot_losses_per_hour
+            ));
+        }
+        if let Some(total) = &plan.total
+            && plan.goal.max_parts == 1
+        {
+            let limit = Self::limit(plan.goal.deadline, plan.goal.budget);
+            notes.extend(
+                self.switch_note(total.cost.mid.get(), &limit).filter(|_| plan.goal.objective == Objective::Cost),
+            );
         }
         if plan.goal.objective == Objective::Cost
             && let Some(saved) = self.marginal_hour(plan)

@@ -85,9 +85,10 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         return Err(CheckError::Parts { found: plan.parts.len(), allowed });
     }
     let (mut hours, mut cost, mut work) = ([0.0; 3], [0.0; 3], 0.0);
-    for part in &plan.parts {
+    let first = plan.parts.iter().position(|part| part.tier == Tier::Spot);
+    for (place, part) in plan.parts.iter().enumerate() {
         within_limits(part, plan)?;
-        let own = recompute(part, &plan.goal.assumptions);
+        let own = recompute(part, &plan.goal.assumptions, first == Some(place));
         compare(&format!("hours of {}", part.offer), &numbers(&part.hours), &own.0)?;
         compare(&format!("cost of {}", part.offer), &numbers(&part.cost), &own.1)?;
         for end in 0..3 {
@@ -99,6 +100,9 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
             return Err(CheckError::Offer { offer: part.offer.clone(), what });
         }
         work += part.work.get();
+    }
+    if plan.switch.is_some() {
+        (hours, cost) = switched(plan, hours, cost)?;
     }
     compare("total hours", &numbers(&total.hours), &hours)?;
     compare("total cost", &numbers(&total.cost), &cost)?;
@@ -166,8 +170,37 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
     Ok(())
 }
 
-/// Hours and cost, low to high, from the number of steps.
-fn recompute(part: &Part, assumed: &Assumptions) -> ([f64; 3], [f64; 3]) {
+/// Totals of a plan that changes from spot to another machine by its deadline, from the sums of its
+/// parts: the other must be able to do everything in the time that is left at the latest change.
+fn switched(plan: &Plan, mut hours: [f64; 3], mut cost: [f64; 3]) -> Result<([f64; 3], [f64; 3]), CheckError> {
+    let wrong = |part: &Part, what| Err(CheckError::Offer { offer: part.offer.clone(), what });
+    let (Some(switch), [spot, to]) = (&plan.switch, &plan.parts[..]) else {
+        return Err(CheckError::Parts { found: plan.parts.len(), allowed: 2 });
+    };
+    let Some(deadline) = plan.goal.deadline.filter(|_| plan.goal.confidence == Confidence::High) else {
+        return wrong(to, "it takes over by a deadline that the goal does not have");
+    };
+    if spot.tier != Tier::Spot || to.tier == Tier::Spot || to.offer != switch.to {
+        return wrong(to, "it is not what takes over from spot");
+    }
+    let assumed = &plan.goal.assumptions;
+    let all = |part: &Part| recompute(&Part { work: plan.work, ..part.clone() }, assumed, true);
+    let (all_spot, all_to) = (all(spot), all(to));
+    let spare = deadline.get() - all_to.0[2];
+    if spare < -TOLERANCE * deadline.get() {
+        return Err(CheckError::Deadline { hours: all_to.0[2], deadline: deadline.get() });
+    }
+    let latest = (spare - assumed.checkpoint_interval.get()).max(0.0);
+    compare("latest change", &[switch.latest.get()], &[latest])?;
+    let likely = hours[1].min(deadline.get());
+    hours = [all_spot.0[0].min(likely), likely, deadline.get()];
+    cost = [all_spot.1[0], cost[1], recompute(spot, assumed, true).1[1] + all_to.1[2]];
+    Ok((hours, cost))
+}
+
+/// Hours and cost, low to high, from the number of steps; `first`: with the losses that are allowed
+/// for once a plan.
+fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64; 3]) {
     let of_one_gpu = match part.batch_size {
         Some(batch) => part.work.get() / batch as f64,
         None => part.work.get(),
@@ -184,36 +217,19 @@ fn recompute(part: &Part, assumed: &Assumptions) -> ([f64; 3], [f64; 3]) {
         let restart = assumed.restart.get();
         let wait = assumed.wait.get();
         let [low, mid, high] = running.map(|hours| hours + hours * write);
-        let lost = fewest_losses(rate * high, assumed.spot_confidence).max(rate * high);
+        // Two losses and half as many more as expected at 95 %, and five mean waits each.
+        let reach = f64::ln(1.0 - assumed.spot_confidence) / f64::ln(0.05);
+        let once = if first && rate > 0.0 { 2.0 } else { 0.0 };
+        let lost = rate * high + reach * (once + 0.5 * rate * high);
         // Expected: each hour of running is lost at the rate, half an interval at a time;
         // the wait is counted per useful hour, as in planner note B1.
         elapsed = [low, mid + mid * rate * (interval / 2.0 + restart), high + lost * (interval + restart)];
-        waiting = [0.0, running[1] * rate * wait, lost * wait];
+        waiting = [0.0, running[1] * rate * wait, lost * 5.0 * wait];
     }
     let billed = elapsed.map(|hours| hours + setup);
     let cost = billed.map(|hours| hours * part.price.get());
     let hours = [billed[0] + waiting[0], billed[1] + waiting[1], billed[2] + waiting[2]];
     (hours, cost)
-}
-
-/// The least number that a Poisson number with this mean exceeds with at most 1 − c, found
-/// from the logarithms of its terms (the model's own computation recurs on the terms).
-fn fewest_losses(mean: f64, confidence: f64) -> f64 {
-    if mean <= 0.0 {
-        return 0.0;
-    }
-    if mean > 1e7 {
-        return (mean + 9.0 * mean.sqrt()).ceil();
-    }
-    let (mut n, mut log_term, mut below) = (0.0, -mean, 0.0);
-    loop {
-        below += f64::exp(log_term);
-        if below >= confidence || n > mean + 40.0 * mean.sqrt() + 40.0 {
-            return n;
-        }
-        n += 1.0;
-        log_term += f64::ln(mean / n);
-    }
 }
 
 fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {

@@ -10,7 +10,7 @@ use jiff::civil::Date;
 
 use super::goal::{Amount, Assumptions, Confidence, Goal, Limits, Work};
 use super::problem::Choice;
-use super::spot::{Ladder, Losses};
+use super::spot::Losses;
 use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
@@ -42,7 +42,7 @@ pub(crate) struct Configuration {
     precision: Option<String>,
     pub(crate) warnings: Vec<Warning>,
     memory_unknown: bool,
-    losses: Losses,
+    pub(crate) losses: Losses,
     setup: f64,
 }
 
@@ -274,29 +274,22 @@ impl Configuration {
         self.global_batch() / Hours::from(self.step.range.mid).get()
     }
 
-    /// The model's numbers for all the work.
-    pub(crate) fn choice(&self, work: f64, confidence: Confidence) -> Choice {
-        self.with_allowance(confidence, self.most_losses(work, confidence), f64::INFINITY)
-    }
-
-    /// The model's numbers for all of the work and, of a spot machine at high confidence,
-    /// for the part of it that stays within each step of the ladder: losses are charged in
-    /// steps, since their quantile is not linear in the hours.
-    pub(crate) fn choices(&self, work: f64, confidence: Confidence, ladder: &Ladder) -> Vec<Choice> {
-        let most = self.most_losses(work, confidence);
-        let parts = ladder.below(most).map(|(losses, mean)| {
-            // A hair less, so that rounding does not add a loss when the plan is checked.
-            let useful = mean / self.losses.per_hour / self.running() * (1.0 - 1e-9);
-            self.with_allowance(confidence, losses, useful)
-        });
-        parts.chain([self.choice(work, confidence)]).collect()
-    }
-
-    /// Losses to allow for with all the work.
-    pub(crate) fn most_losses(&self, work: f64, confidence: Confidence) -> f64 {
-        match confidence {
-            Confidence::Expected => 0.0,
-            Confidence::High => self.losses.allowance(work / self.rate() * self.running()),
+    /// The model's numbers.
+    pub(crate) fn choice(&self, confidence: Confidence) -> Choice {
+        let price = self.price.get();
+        let (once, hourly) = self.losses.allowance();
+        let (hours, hours_shared) = match confidence {
+            Confidence::Expected => (self.losses.elapsed(), 0.0),
+            Confidence::High => (self.running() * (1.0 + hourly * self.losses.each()), once * self.losses.each()),
+        };
+        Choice {
+            rate: self.rate(),
+            hours,
+            hours_once: self.setup,
+            hours_shared,
+            usd: price * self.losses.billed(),
+            usd_once: price * self.setup,
+            most_hours: f64::INFINITY,
         }
     }
 
@@ -305,28 +298,13 @@ impl Configuration {
         (self.step.range.high / self.step.range.mid) * (1.0 + self.losses.writing)
     }
 
-    fn with_allowance(&self, confidence: Confidence, lost: f64, most_hours: f64) -> Choice {
-        let price = self.price.get();
-        Choice {
-            rate: self.rate(),
-            hours: match confidence {
-                Confidence::Expected => self.losses.elapsed(),
-                Confidence::High => self.running(),
-            },
-            hours_once: self.setup + lost * self.losses.each(),
-            usd: price * self.losses.billed(),
-            usd_once: price * self.setup,
-            most_hours,
-        }
-    }
-
     /// Elapsed hours and cost of so many useful hours, set-up included: without losses at
-    /// the lower step time, expected at the middle, and the quantile of the losses at the
-    /// upper one.
-    pub(crate) fn ranges(&self, useful: f64) -> (Range<Hours>, Range<Usd>) {
+    /// the lower step time, expected at the middle, and those allowed for at the upper one. `first`:
+    /// the losses that are allowed for once a plan are counted here.
+    pub(crate) fn ranges(&self, useful: f64, first: bool) -> (Range<Hours>, Range<Usd>) {
         let low = useful * (self.step.range.low / self.step.range.mid) * (1.0 + self.losses.writing);
         let high = useful * self.running();
-        let lost = self.losses.allowance(high);
+        let lost = self.allowance(high, first);
         let hours = [
             low + self.setup,
             useful * self.losses.elapsed() + self.setup,
@@ -344,20 +322,21 @@ impl Configuration {
         (Range { low, mid, high }, Range { low: least, mid: likely, high: most })
     }
 
+    /// Losses allowed for in so many hours of running.
+    fn allowance(&self, running: f64, first: bool) -> f64 {
+        let (once, hourly) = self.losses.allowance();
+        hourly * running + if first { once } else { 0.0 }
+    }
+
     /// The part of a plan that uses this for so many useful hours.
-    pub(crate) fn part(&self, useful: f64) -> Part {
-        let (hours, cost) = self.ranges(useful);
+    pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
+        let (hours, cost) = self.ranges(useful, first);
         let mut notes = vec![self.scaling.clone()];
         notes.extend(self.precision.clone());
         if self.losses.per_hour > 0.0 {
-            let lost = self.losses.allowance(useful * self.running());
-            let upper = match lost {
-                lost if lost < 1.0 => "the expected share of a loss".to_owned(),
-                lost if lost < 1.5 => "1 loss".to_owned(),
-                lost => format!("{lost:.0} losses"),
-            };
+            let lost = self.allowance(useful * self.running(), first);
             notes.push(format!(
-                "spot: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {upper}",
+                "spot: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.1} losses",
                 self.losses.elapsed(),
                 self.losses.billed(),
             ));

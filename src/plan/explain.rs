@@ -162,7 +162,7 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
         .configurations
         .iter()
         .map(|configuration| {
-            let (time, cost) = configuration.ranges(prepared.work.get() / configuration.rate());
+            let (time, cost) = configuration.ranges(prepared.work.get() / configuration.rate(), true);
             (configuration, time.mid.get(), cost.mid.get())
         })
         .filter(|(_, time, cost)| *time <= deadline && limit.budget.is_none_or(|budget| *cost <= budget))

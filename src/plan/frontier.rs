@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
 use super::search::{SAME, best, solve_one};
+use super::switch::Switched;
 use super::{Objective, Total};
 use crate::pricing::{OfferId, Tier};
 use crate::units::{GpuSlug, Hours, Range, Samples, Usd};
@@ -50,10 +51,11 @@ pub struct FrontierPart {
     pub cost: Range<Usd>,
 }
 
-/// Hours by choice, with finish and cost.
+/// Hours by configuration, with finish and cost.
 #[derive(Debug, Clone)]
 struct Candidate {
     hours: Vec<(usize, f64)>,
+    switched: Option<Switched>,
     finish: f64,
     cost: f64,
 }
@@ -81,6 +83,7 @@ impl Prepared {
             .filter_map(whole)
             .map(|(c, (finish, cost))| Candidate {
                 hours: vec![(c, problem.work / problem.choices[c].rate)],
+                switched: None,
                 finish,
                 cost,
             })
@@ -91,7 +94,13 @@ impl Prepared {
         let problem = self.problem();
         let candidate = |hours: Vec<(usize, f64)>| {
             let (finish, cost) = (problem.value(Aim::Finish, &hours), problem.value(Aim::Cost, &hours));
-            Candidate { hours, finish, cost }
+            Candidate { hours: self.by_configuration(&hours), switched: None, finish, cost }
+        };
+        let switched = |deadline: f64| {
+            let limit = Limit { deadline: Some(deadline), ..Limit::default() };
+            let found = self.switched(Objective::Cost, &limit)?;
+            let hours = vec![(found.spot, found.useful[0]), (found.to, found.useful[1])];
+            Some(Candidate { hours, switched: Some(found), finish: deadline, cost: found.cost })
         };
         let end = |objective| best(problem, objective, &Limit::default()).map(|found| candidate(found.hours));
         let (Some(fastest), Some(cheapest)) = (end(Objective::Time), end(Objective::Cost)) else { return Vec::new() };
@@ -99,7 +108,8 @@ impl Prepared {
         // Offers used at both ends: the plans between are their mixtures.
         let split = |a: &Candidate, b: &Candidate| {
             let same = a.hours.iter().map(|(c, _)| c).eq(b.hours.iter().map(|(c, _)| c));
-            !same && b.finish > a.finish * (1.0 + 1e-6) && a.cost > b.cost * (1.0 + 1e-6)
+            let is_mixture = same && a.switched.is_none() && b.switched.is_none();
+            !is_mixture && b.finish > a.finish * (1.0 + 1e-6) && a.cost > b.cost * (1.0 + 1e-6)
         };
         let mut done: Vec<f64> = Vec::new();
         for _ in 2..SOLVES {
@@ -115,8 +125,10 @@ impl Prepared {
             let Some((middle, _)) = widest else { break };
             done.push(middle);
             let limit = Limit { deadline: Some(middle), ..Limit::default() };
-            if let Ok(found) = solve_one(problem, Aim::Cost, &limit) {
-                points.push(candidate(found.hours));
+            let mixed = solve_one(problem, Aim::Cost, &limit).ok().map(|found| candidate(found.hours));
+            let both = mixed.into_iter().chain(switched(middle));
+            if let Some(cheapest) = both.min_by(|a, b| a.cost.total_cmp(&b.cost)) {
+                points.push(cheapest);
                 points.sort_by(|a, b| a.finish.total_cmp(&b.finish));
             }
         }
@@ -125,11 +137,9 @@ impl Prepared {
 
     fn point(&self, candidate: &Candidate) -> FrontierPoint {
         let parts: Vec<FrontierPart> = self
-            .by_configuration(&candidate.hours)
-            .into_iter()
-            .map(|(c, useful)| {
-                let configuration = &self.configurations[c];
-                let (hours, cost) = configuration.ranges(useful);
+            .counted(&candidate.hours)
+            .map(|(configuration, useful, first)| {
+                let (hours, cost) = configuration.ranges(useful, first);
                 FrontierPart {
                     offer: configuration.offer.clone(),
                     gpu: configuration.gpu.clone(),
@@ -141,7 +151,10 @@ impl Prepared {
                 }
             })
             .collect();
-        let Total { hours, cost } = Total::of_parts(parts.iter().map(|part| (part.hours, part.cost)));
+        let Total { hours, cost } = match &candidate.switched {
+            Some(switched) => self.of_switched(switched).1,
+            None => Total::of_parts(parts.iter().map(|part| (part.hours, part.cost))),
+        };
         FrontierPoint { hours, cost, parts }
     }
 }

@@ -4,7 +4,6 @@
 use super::configuration::{Configuration, Excluded, amount, check_assumptions, configurations};
 use super::problem::{Choice, Limit, Problem};
 use super::search::{Found, best};
-use super::spot::Ladder;
 use super::{Amount, Confidence, Goal, Objective, Part, PlanError};
 use crate::predict::{Host, Predictions};
 use crate::pricing::{PriceBook, Tier};
@@ -23,9 +22,10 @@ pub struct Prepared {
     pub(super) excluded: Vec<Excluded>,
     /// Every configuration with all the work, in their order; one part.
     pub(super) singles: Problem,
-    /// What plans of several parts choose from: dominated choices left out, spot offers
-    /// once a number of losses allowed for; its groups are the configurations.
+    /// What plans of several parts choose from: dominated choices left out.
     pub(super) mixed: Problem,
+    /// The configuration of each of these.
+    mixed_of: Vec<usize>,
 }
 
 impl Prepared {
@@ -42,20 +42,13 @@ impl Prepared {
         check_assumptions(&goal.assumptions)?;
         let work = amount(predictions, goal.work)?;
         let (configurations, excluded) = configurations(predictions, prices, goal);
-        let whole = configurations.iter().map(|c| c.choice(work.get(), goal.confidence)).collect();
-        let singles = Problem::new(work.get(), whole, 1);
-        let mut mixed = Problem::new(work.get(), Vec::new(), goal.max_parts);
-        if goal.max_parts > 1 {
-            let most = configurations.iter().map(|c| c.most_losses(work.get(), goal.confidence)).fold(0.0, f64::max);
-            let ladder = Ladder::new(goal.assumptions.spot_confidence, most);
-            for (index, configuration) in configurations.iter().enumerate() {
-                mixed.choices.extend(configuration.choices(work.get(), goal.confidence, &ladder));
-                mixed.groups.resize(mixed.choices.len(), index);
-            }
-            mixed = mixed.only(&mixed.undominated());
-        }
+        let choices = configurations.iter().map(|c| c.choice(goal.confidence)).collect();
+        let singles = Problem { work: work.get(), choices, max_parts: 1 };
+        let all = Problem { max_parts: goal.max_parts, ..singles.clone() };
+        let mixed_of = if goal.max_parts > 1 { all.undominated() } else { Vec::new() };
+        let mixed = all.only(&mixed_of);
         let host = predictions.host;
-        Ok(Self { goal: goal.clone(), work, host, configurations, excluded, singles, mixed })
+        Ok(Self { goal: goal.clone(), work, host, configurations, excluded, singles, mixed, mixed_of })
     }
 
     /// Choices of the model after dominated ones are left out.
@@ -86,8 +79,8 @@ impl Prepared {
 
     /// Hours of choices as hours of configurations, in the order in which to run them.
     pub(super) fn by_configuration(&self, hours: &[(usize, f64)]) -> Vec<(usize, f64)> {
-        let groups = &self.problem().groups;
-        let mut hours: Vec<(usize, f64)> = hours.iter().map(|(choice, useful)| (groups[*choice], *useful)).collect();
+        let place = |choice: usize| if self.goal.max_parts > 1 { self.mixed_of[choice] } else { choice };
+        let mut hours: Vec<(usize, f64)> = hours.iter().map(|(choice, useful)| (place(*choice), *useful)).collect();
         // What may be lost goes first, then what is cheapest per sample.
         let per_sample = |c: usize| self.singles.choices[c].usd / self.singles.choices[c].rate;
         hours.sort_by(|(a, _), (b, _)| {
@@ -97,10 +90,17 @@ impl Prepared {
         hours
     }
 
+    /// The same with whether the losses that are allowed for once a plan are counted there.
+    pub(super) fn counted(&self, hours: &[(usize, f64)]) -> impl Iterator<Item = (&Configuration, f64, bool)> {
+        let first = hours.iter().position(|(c, _)| self.configurations[*c].tier == Tier::Spot);
+        let counted = hours.iter().enumerate();
+        counted.map(move |(place, (c, useful))| (&self.configurations[*c], *useful, first == Some(place)))
+    }
+
     /// A configuration with all the work.
     pub(super) fn whole(&self, configuration: usize) -> Part {
         let configuration = &self.configurations[configuration];
-        configuration.part(self.work.get() / configuration.rate())
+        configuration.part(self.work.get() / configuration.rate(), true)
     }
 
     /// Finish on the deadline's clock and cost of every configuration with all the work.

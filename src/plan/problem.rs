@@ -8,16 +8,14 @@
 //! | --- | --- |
 //! | work | Σ r·h = W |
 //! | link | h ≤ H·y with H = min(W/r, most hours, (D − u)/ε), never a loose constant |
-//! | deadline | Σ (ε·h + u·y) ≤ D: parts run one after another |
+//! | deadline | Σ (ε·h + u·y) + s ≤ D: parts run one after another |
+//! | shared | v·y ≤ s for every choice with hours v that count once a plan (spot) |
 //! | parts | Σ y ≤ K |
-//! | group | Σ y of the choices of one offer ≤ 1 |
 //! | budget | Σ (p·β·h + (p·û + o)·y) ≤ B |
 //!
 //! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for every choice. The cap on the
 //! hourly price is a filter before the model, since parts never overlap. Units: hours, US
 //! dollars and samples; scaling for the solver is `solve`'s own business.
-
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The numbers of one configuration in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,6 +26,9 @@ pub struct Choice {
     pub hours: f64,
     /// Hours on the deadline's clock once, if used at all (u).
     pub hours_once: f64,
+    /// Hours on the deadline's clock once a plan, for all choices with such hours together: the most
+    /// of them counts (v; the first losses of spot machines).
+    pub hours_shared: f64,
     /// Dollars for one useful hour (p·β).
     pub usd: f64,
     /// Dollars once, if used at all (p·û + o).
@@ -41,7 +42,7 @@ impl Choice {
     pub fn whole(&self, work: f64) -> Option<(f64, f64)> {
         let useful = work / self.rate;
         (useful <= self.most_hours * (1.0 + 1e-12))
-            .then_some((self.hours * useful + self.hours_once, self.usd * useful + self.usd_once))
+            .then_some((self.hours * useful + self.hours_once + self.hours_shared, self.usd * useful + self.usd_once))
     }
 }
 
@@ -52,9 +53,6 @@ pub struct Problem {
     pub work: f64,
     /// What may be used.
     pub choices: Vec<Choice>,
-    /// The group of each choice: of one group at most one choice is used. A spot offer is a
-    /// group, since two of its choices together would count their losses apart.
-    pub groups: Vec<usize>,
     /// Most parts of a plan (K).
     pub max_parts: u32,
 }
@@ -150,24 +148,15 @@ impl Program {
 }
 
 impl Problem {
-    /// A problem whose choices do not exclude each other.
-    pub fn new(work: f64, choices: Vec<Choice>, max_parts: u32) -> Self {
-        Self { work, groups: (0..choices.len()).collect(), choices, max_parts }
-    }
-
     /// The same with these choices only.
     #[must_use]
     pub fn only(&self, choices: &[usize]) -> Self {
-        Self {
-            work: self.work,
-            choices: choices.iter().map(|c| self.choices[*c]).collect(),
-            groups: choices.iter().map(|c| self.groups[*c]).collect(),
-            max_parts: self.max_parts,
-        }
+        Self { work: self.work, choices: choices.iter().map(|c| self.choices[*c]).collect(), max_parts: self.max_parts }
     }
 
     /// The model of one solve. Of `n` choices, variable `c` is whether choice `c` is used
-    /// and variable `n + c` its useful hours.
+    /// and variable `n + c` its useful hours; then, where any has hours that count once a plan,
+    /// these.
     pub fn program(&self, aim: Aim, limit: &Limit) -> Program {
         let n = self.choices.len();
         let elastic = matches!(aim, Aim::Excess { .. });
@@ -176,6 +165,13 @@ impl Problem {
         let mut program = Program::default();
         program.variables.extend(caps.iter().map(|cap| Variable { upper: f64::from(*cap > 0.0), integer: true }));
         program.variables.extend(caps.iter().map(|cap| Variable { upper: *cap, integer: false }));
+        let shared = self.choices.iter().map(|choice| choice.hours_shared).fold(0.0, f64::max);
+        if shared > 0.0 {
+            program.variables.push(Variable { upper: shared, integer: false });
+            for (c, choice) in self.choices.iter().enumerate().filter(|(_, choice)| choice.hours_shared > 0.0) {
+                program.row(vec![(c, choice.hours_shared), (2 * n, -1.0)], Relation::AtMost, 0.0);
+            }
+        }
 
         let amount = self.choices.iter().enumerate().map(|(c, choice)| (n + c, choice.rate)).collect();
         let enough = if aim == Aim::Work { Relation::AtMost } else { Relation::Equal };
@@ -185,24 +181,16 @@ impl Problem {
         }
         program.row((0..n).map(|c| (c, 1.0)).collect(), Relation::AtMost, f64::from(self.max_parts));
 
-        let mut groups: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
-        for (c, group) in self.groups.iter().enumerate() {
-            groups.entry(*group).or_default().push((c, 1.0));
-        }
-        for (_, choices) in groups.into_iter().filter(|(_, choices)| choices.len() > 1) {
-            program.row(choices, Relation::AtMost, 1.0);
-        }
-
-        let mut excess = Vec::new();
+        let (mut excess, slack) = (Vec::new(), program.variables.len());
         if let Aim::Excess { hours, usd } = aim {
             // Nobody needs to exceed a limit by more than everything in sequence takes.
             let most = self.choices.iter().filter_map(|choice| choice.whole(self.work));
             let (finish, cost) = most.fold((0.0, 0.0), |sum, whole| (sum.0 + whole.0, sum.1 + whole.1));
-            excess = vec![(2 * n, 1.0 / hours), (2 * n + 1, 1.0 / usd)];
+            excess = vec![(slack, 1.0 / hours), (slack + 1, 1.0 / usd)];
             program.variables.push(Variable { upper: finish, integer: false });
             program.variables.push(Variable { upper: cost, integer: false });
         }
-        for (kind, bound, slack) in [(Aim::Finish, limit.deadline, 2 * n), (Aim::Cost, limit.budget, 2 * n + 1)] {
+        for (kind, bound, slack) in [(Aim::Finish, limit.deadline, slack), (Aim::Cost, limit.budget, slack + 1)] {
             if let Some(bound) = bound {
                 let mut terms = self.terms(kind);
                 if elastic {
@@ -223,7 +211,10 @@ impl Problem {
         let sum = |of: fn(&Choice, f64) -> f64| hours.iter().map(|(c, h)| of(&self.choices[*c], *h)).sum::<f64>();
         match aim {
             Aim::Cost => sum(|choice, h| choice.usd * h + choice.usd_once),
-            Aim::Finish => sum(|choice, h| choice.hours * h + choice.hours_once),
+            Aim::Finish => {
+                let shared = hours.iter().map(|(c, _)| self.choices[*c].hours_shared).fold(0.0, f64::max);
+                sum(|choice, h| choice.hours * h + choice.hours_once) + shared
+            }
             Aim::Weighted(worth) => self.value(Aim::Cost, hours) + worth * self.value(Aim::Finish, hours),
             Aim::Parts => hours.len() as f64,
             Aim::Work => sum(|choice, h| choice.rate * h),
@@ -232,65 +223,48 @@ impl Problem {
     }
 
     /// All choices but those that any plan can do without, because others are no slower and
-    /// no dearer, per sample and once, and either
-    /// - one of these can do all the work, and none of its own group is better per sample: it
-    ///   takes the place of the choice and of any other of its group; or
-    /// - as many groups as a plan has parts have one that can do as much: one group of them
-    ///   is not in the plan yet and takes the place.
+    /// no dearer, per sample and once, and either one of these can do all the work, and takes the
+    /// place of the choice; or as many of them as a plan has parts can do as much: one of them is
+    /// not in the plan yet and takes the place.
     ///
     /// No row gets worse by that, so no optimum changes. Of equals the first stay.
     pub fn undominated(&self) -> Vec<usize> {
-        struct Measures {
-            /// Dollars and hours a sample, dollars and hours once.
-            each: [f64; 4],
-            most_samples: f64,
-            /// Can do all the work, and no other of its group is better per sample.
-            alone: bool,
-        }
-        let per_sample = |c: &Choice| [c.usd / c.rate, c.hours / c.rate];
-        let mut least: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
-        for (choice, group) in self.choices.iter().zip(&self.groups) {
-            let [usd, hours] = per_sample(choice);
-            let least = least.entry(*group).or_insert([usd, hours]);
-            *least = [least[0].min(usd), least[1].min(hours)];
-        }
-        let measure = |(c, choice): (usize, &Choice)| {
-            let [usd, hours] = per_sample(choice);
-            let most_samples = choice.most_hours * choice.rate;
-            let alone = most_samples >= self.work && least.get(&self.groups[c]) == Some(&[usd, hours]);
-            (c, Measures { each: [usd, hours, choice.usd_once, choice.hours_once], most_samples, alone })
+        let each = |choice: &Choice| {
+            [choice.usd / choice.rate, choice.hours / choice.rate, choice.usd_once, choice.hours_once]
         };
-        let mut order: Vec<(usize, Measures)> = self.choices.iter().enumerate().map(measure).collect();
-        order.sort_by(|(_, a), (_, b)| {
-            let differing = a.each.iter().zip(&b.each).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne());
-            differing.unwrap_or_else(|| b.most_samples.total_cmp(&a.most_samples))
+        let most = |choice: &Choice| choice.most_hours * choice.rate;
+        let mut order: Vec<usize> = (0..self.choices.len()).collect();
+        order.sort_by(|a, b| {
+            let (a, b) = (&self.choices[*a], &self.choices[*b]);
+            let mut pairs =
+                each(a).into_iter().chain([a.hours_shared]).zip(each(b).into_iter().chain([b.hours_shared]));
+            let differing = pairs.find_map(|(a, b)| Some(a.total_cmp(&b)).filter(|order| order.is_ne()));
+            differing.unwrap_or_else(|| most(b).total_cmp(&most(a)))
         });
-        let mut kept: Vec<(usize, Measures)> = Vec::new();
-        for (c, candidate) in order {
-            let (mut groups, mut alone) = (BTreeSet::new(), false);
-            for (k, keeper) in &kept {
-                if keeper.each.iter().zip(&candidate.each).all(|(k, c)| k <= c) {
-                    alone = keeper.alone;
-                    if keeper.most_samples >= candidate.most_samples {
-                        groups.insert(self.groups[*k]);
-                    }
-                }
-                if alone || groups.len() >= self.max_parts as usize {
-                    break;
-                }
-            }
-            if !alone && groups.len() < self.max_parts as usize {
-                kept.push((c, candidate));
+        let mut kept: Vec<usize> = Vec::new();
+        for c in order {
+            let candidate = &self.choices[c];
+            let dominates = |keeper: &&Choice| {
+                each(keeper).iter().zip(each(candidate)).all(|(keeper, candidate)| *keeper <= candidate)
+                    && (keeper.hours_shared <= candidate.hours_shared
+                        || keeper.hours_once + keeper.hours_shared <= candidate.hours_once)
+            };
+            let mut as_much = 0;
+            let alone = kept.iter().map(|k| &self.choices[*k]).filter(dominates).any(|keeper| {
+                as_much += u32::from(most(keeper) >= most(candidate));
+                most(keeper) >= self.work || as_much >= self.max_parts
+            });
+            if !alone {
+                kept.push(c);
             }
         }
-        let mut kept: Vec<usize> = kept.into_iter().map(|(c, _)| c).collect();
         kept.sort_unstable();
         kept
     }
 
     /// Most useful hours of a choice: all the work, its own limit, or the deadline.
     fn cap(&self, choice: &Choice, deadline: Option<f64>) -> f64 {
-        let within = deadline.map_or(f64::INFINITY, |d| (d - choice.hours_once) / choice.hours);
+        let within = deadline.map_or(f64::INFINITY, |d| (d - choice.hours_once - choice.hours_shared) / choice.hours);
         (self.work / choice.rate).min(choice.most_hours).min(within).max(0.0)
     }
 
@@ -308,11 +282,20 @@ impl Problem {
         };
         match aim {
             Aim::Cost => both(|choice| (choice.usd, choice.usd_once)),
-            Aim::Finish => both(|choice| (choice.hours, choice.hours_once)),
+            Aim::Finish => {
+                let mut terms = both(|choice| (choice.hours, choice.hours_once));
+                if self.choices.iter().any(|choice| choice.hours_shared > 0.0) {
+                    terms.push((2 * n, 1.0));
+                }
+                terms
+            }
             Aim::Weighted(worth) => {
-                let mut terms = both(|choice| (choice.usd, choice.usd_once));
-                for (term, time) in terms.iter_mut().zip(self.terms(Aim::Finish)) {
-                    term.1 += worth * time.1;
+                let mut terms = self.terms(Aim::Finish);
+                for term in &mut terms {
+                    term.1 *= worth;
+                }
+                for (term, cost) in terms.iter_mut().zip(self.terms(Aim::Cost)) {
+                    term.1 += cost.1;
                 }
                 terms
             }

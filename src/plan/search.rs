@@ -96,7 +96,7 @@ pub fn most_work(problem: &Problem, limit: &Limit) -> Result<f64, SolveError> {
             Some(limit) if hourly > 0.0 => (limit - once) / hourly,
             _ => f64::INFINITY,
         };
-        let useful = by(limit.deadline, choice.hours_once, choice.hours)
+        let useful = by(limit.deadline, choice.hours_once + choice.hours_shared, choice.hours)
             .min(by(limit.budget, choice.usd_once, choice.usd))
             .min(choice.most_hours);
         (useful * choice.rate).min(problem.work)

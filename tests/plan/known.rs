@@ -36,7 +36,7 @@ fn one_part_meets_each_deadline_at_the_known_cost() {
         assert_eq!(plan.solver.name, "filter and sort");
 
         let prepared = Prepared::new(&predictions, &prices, &goal(12.0, 1)).unwrap();
-        let problem = Problem::new(12.0, prepared.choices().to_vec(), 1);
+        let problem = Problem { work: 12.0, choices: prepared.choices().to_vec(), max_parts: 1 };
         let limit = Limit { deadline: Some(deadline), ..Limit::default() };
         let sorted = best(&problem, Objective::Cost, &limit).unwrap();
         let solved = solve_in_sequence(&problem, Objective::Cost, &limit).unwrap();
@@ -156,12 +156,13 @@ fn resnet50_at_skypilots_times_and_prices() {
                 rate: 1.0 / hours,
                 hours: 1.0,
                 hours_once: if tpu { 480.0 / 3600.0 } else { 0.0 },
+                hours_shared: 0.0,
                 usd: *price,
                 usd_once: if tpu { 600.0 * 0.09 } else { 0.0 },
                 most_hours: f64::INFINITY,
             }
         });
-        Problem::new(1.0, choices.collect(), 1)
+        Problem { work: 1.0, choices: choices.collect(), max_parts: 1 }
     };
     let answer = |egress: bool, deadline: Option<f64>| {
         let problem = problem(egress);
@@ -192,10 +193,18 @@ fn resnet50_at_skypilots_times_and_prices() {
 /// 270 h on. The contract is a choice with a cost once and a cap on its hours.
 #[test]
 fn a_contract_breaks_even_where_it_should() {
-    let cloud = Choice { rate: 1.0, hours: 1.0, hours_once: 0.0, usd: 4.0, usd_once: 0.0, most_hours: f64::INFINITY };
+    let cloud = Choice {
+        rate: 1.0,
+        hours: 1.0,
+        hours_once: 0.0,
+        hours_shared: 0.0,
+        usd: 4.0,
+        usd_once: 0.0,
+        most_hours: f64::INFINITY,
+    };
     let contract = Choice { usd: 0.0, usd_once: 720.0 * 1.5, most_hours: 720.0, ..cloud };
     let cheapest = |work: f64, max_parts: u32| -> Found {
-        let problem = Problem::new(work, vec![cloud, contract], max_parts);
+        let problem = Problem { work: work, choices: vec![cloud, contract], max_parts: max_parts };
         best(&problem, Objective::Cost, &Limit::default()).unwrap()
     };
     for max_parts in [1, 2] {

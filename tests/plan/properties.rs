@@ -36,26 +36,24 @@ fn choice() -> impl Strategy<Value = Choice> {
         0.1..30.0f64,
         0.0..5.0f64,
         prop_oneof![3 => Just(f64::INFINITY), 1 => 1.0..50.0f64],
+        prop_oneof![2 => Just(0.0), 1 => 0.0..3.0f64],
     )
-        .prop_map(|(rate, hours, hours_once, usd, usd_once, most_hours)| Choice {
+        .prop_map(|(rate, hours, hours_once, usd, usd_once, most_hours, hours_shared)| Choice {
             rate,
             hours,
             hours_once,
+            hours_shared,
             usd,
             usd_once,
             most_hours,
         })
 }
 
-/// Some choices exclude each other: in a quarter of the problems, groups are drawn at random.
 fn problem() -> impl Strategy<Value = Problem> {
-    let groups = prop_oneof![3 => Just(None), 1 => prop::collection::vec(0..6usize, 6).prop_map(Some)];
-    (prop::collection::vec(choice(), 2..=6), 1..=2u32, groups).prop_map(|(choices, max_parts, groups)| {
-        let mut problem = Problem::new(WORK, choices, max_parts);
-        if let Some(groups) = groups {
-            problem.groups = groups[..problem.choices.len()].to_vec();
-        }
-        problem
+    (prop::collection::vec(choice(), 2..=6), 1..=2u32).prop_map(|(choices, max_parts)| Problem {
+        work: WORK,
+        choices,
+        max_parts,
     })
 }
 
@@ -82,15 +80,16 @@ fn brute_force(problem: &Problem, deadline: f64, budget: f64) -> Option<f64> {
         return lowest;
     }
     for (i, a) in problem.choices.iter().enumerate() {
-        let others = problem.choices.iter().enumerate().skip(i + 1);
-        for (_, b) in others.filter(|(j, _)| problem.groups[i] != problem.groups[*j]) {
+        for b in problem.choices.iter().skip(i + 1) {
             // At share 0 and 1 of a; both machines are set up.
             let line = |of: fn(&Choice) -> (f64, f64)| {
                 let ((a_hourly, a_once), (b_hourly, b_once)) = (of(a), of(b));
                 let once = a_once + b_once;
                 (b_hourly * problem.work / b.rate + once, a_hourly * problem.work / a.rate + once)
             };
-            let (finish, cost) = (line(|c| (c.hours, c.hours_once)), line(|c| (c.usd, c.usd_once)));
+            let (mut finish, cost) = (line(|c| (c.hours, c.hours_once)), line(|c| (c.usd, c.usd_once)));
+            let shared = a.hours_shared.max(b.hours_shared);
+            finish = (finish.0 + shared, finish.1 + shared);
             let (mut from, mut to) = (0.0f64, 1.0f64);
             to = to.min(a.most_hours * a.rate / problem.work);
             from = from.max(1.0 - b.most_hours * b.rate / problem.work);
@@ -122,7 +121,7 @@ fn scale(problem: &Problem) -> (f64, f64) {
     problem
         .choices
         .iter()
-        .map(|c| (c.hours * WORK / c.rate + c.hours_once, c.usd * WORK / c.rate + c.usd_once))
+        .map(|c| (c.hours * WORK / c.rate + c.hours_once + c.hours_shared, c.usd * WORK / c.rate + c.usd_once))
         .fold((f64::INFINITY, f64::INFINITY), |least, whole| (least.0.min(whole.0), least.1.min(whole.1)))
 }
 
@@ -163,8 +162,7 @@ proptest! {
         let later = cost(&problem, &Limit { deadline, ..limit.clone() });
         let richer = cost(&problem, &Limit { budget: limit.budget.map(|b| b * more), ..limit.clone() });
         let choices = problem.choices.iter().copied().chain([extra]).collect();
-        let groups = problem.groups.iter().copied().chain([99]).collect();
-        let offered = cost(&Problem { choices, groups, ..problem.clone() }, &limit);
+        let offered = cost(&Problem { choices, ..problem.clone() }, &limit);
         let mut cheaper = problem.clone();
         let index = which % cheaper.choices.len();
         cheaper.choices[index].usd /= more;
@@ -210,6 +208,7 @@ proptest! {
         for choice in &mut other.choices {
             choice.rate *= 512.0 / 3600.0;
             choice.hours_once *= 3600.0;
+            choice.hours_shared *= 3600.0;
             choice.usd *= 100.0 / 3600.0;
             choice.usd_once *= 100.0;
             choice.most_hours *= 3600.0;
@@ -226,7 +225,6 @@ proptest! {
         let limit = limit(&problem, factors);
         let mut turned = problem.clone();
         turned.choices.reverse();
-        turned.groups.reverse();
         match (cost(&problem, &limit), cost(&turned, &limit)) {
             (Some(a), Some(b)) => prop_assert!(close(a, b), "{a} {b}"),
             (a, b) => prop_assert_eq!(a.is_some(), b.is_some()),

@@ -1,0 +1,112 @@
+//! Spot with a change to a machine on demand at the last safe moment.
+//!
+//! While a spot machine runs or is waited for, the time left is compared with what a machine on
+//! demand needs for the work left; when the two are equal, it takes over ("Can't Be Late", NSDI
+//! 2024, the rule that "uniform progress" ends in). So the deadline is met whatever spot does,
+//! where the other machine could do everything in time and can be had. What is not certain is
+//! the cost: the expected share of the work on spot is [`share_on_spot`].
+
+use super::prepared::Prepared;
+use super::problem::{Choice, Limit};
+use super::spot::share_on_spot;
+use super::{Confidence, Objective, Part, Switch, Total};
+use crate::pricing::Tier;
+use crate::text::{dollars, duration};
+use crate::units::{Hours, Range};
+
+/// A spot configuration, the one that takes over, and what is expected of both.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Switched {
+    pub(super) spot: usize,
+    pub(super) to: usize,
+    /// Useful hours of each.
+    pub(super) useful: [f64; 2],
+    /// Hours after which the other has to take over, if nothing is done by then.
+    pub(super) latest: f64,
+    /// Expected.
+    pub(super) cost: f64,
+    pub(super) deadline: f64,
+}
+
+impl Prepared {
+    /// The cheapest of these within the limits; `None` where no machine on demand can do all the
+    /// work in time, or time is not of the high end or not a limit.
+    pub(super) fn switched(&self, objective: Objective, limit: &Limit) -> Option<Switched> {
+        let deadline = limit.deadline?;
+        if objective != Objective::Cost || self.goal.confidence != Confidence::High || !limit.ceilings.is_empty() {
+            return None;
+        }
+        let work = self.work.get();
+        let of_tier = |is_spot: bool| {
+            let choices = self.singles.choices.iter().enumerate();
+            choices.filter(move |(c, _)| (self.configurations[*c].tier == Tier::Spot) == is_spot)
+        };
+        let mut best: Option<Switched> = None;
+        for (to, rescue) in of_tier(false) {
+            let Some((whole, _)) = rescue.whole(work).filter(|(whole, _)| *whole <= deadline) else { continue };
+            for (spot, choice) in of_tier(true) {
+                let found = self.pair((spot, choice), (to, rescue), deadline, whole);
+                if limit.budget.is_none_or(|budget| found.cost <= budget)
+                    && best.is_none_or(|best| found.cost < best.cost)
+                {
+                    best = Some(found);
+                }
+            }
+        }
+        best
+    }
+
+    fn pair(
+        &self,
+        (spot, choice): (usize, &Choice),
+        (to, rescue): (usize, &Choice),
+        deadline: f64,
+        whole: f64,
+    ) -> Switched {
+        let losses = &self.configurations[spot].losses;
+        let work = self.work.get();
+        let useful = work / choice.rate;
+        // What is done since the last checkpoint is lost at the change.
+        let latest = (deadline - whole - losses.interval()).max(0.0);
+        let costs = losses.elapsed() - choice.rate / rescue.rate;
+        let share = share_on_spot(latest / useful, costs);
+        let hours = [share * useful, (1.0 - share) * work / rescue.rate];
+        let cost = choice.usd * hours[0] + choice.usd_once + rescue.usd * hours[1] + rescue.usd_once;
+        Switched { spot, to, useful: hours, latest, cost, deadline }
+    }
+
+    /// Its parts, what they come to, and the change.
+    pub(super) fn of_switched(&self, found: &Switched) -> (Vec<Part>, Total, Switch) {
+        let [spot, to] = [found.spot, found.to].map(|c| &self.configurations[c]);
+        let parts = vec![spot.part(found.useful[0], true), to.part(found.useful[1], true)];
+        let total = total([&parts[0], &parts[1]], [&self.whole(found.spot), &self.whole(found.to)], found.deadline);
+        let switch = Switch { to: to.offer.clone(), latest: Hours::known(found.latest) };
+        (parts, total, switch)
+    }
+
+    /// What two parts would save where one is allowed.
+    pub(super) fn switch_note(&self, cost: f64, limit: &Limit) -> Option<String> {
+        let found = self.switched(Objective::Cost, limit).filter(|found| found.cost < 0.98 * cost)?;
+        let [spot, to] = [found.spot, found.to].map(|c| self.configurations[c].label());
+        Some(format!(
+            "with two parts (--max-parts 2): {spot}, and a change to {to} after {} at the latest, is expected to cost {}",
+            duration(found.latest),
+            dollars(found.cost)
+        ))
+    }
+}
+
+/// Of both parts: at best spot does everything without a loss; at worst it does nothing that
+/// counts, is paid for what was expected of it, and the other does everything by the deadline.
+fn total([spot, to]: [&Part; 2], [all_spot, all_to]: [&Part; 2], deadline: f64) -> Total {
+    let deadline = Hours::known(deadline);
+    let likely = Hours::known((spot.hours.mid + to.hours.mid).get().min(deadline.get()));
+    Total {
+        hours: Range { low: Hours::known(all_spot.hours.low.get().min(likely.get())), mid: likely, high: deadline },
+        cost: Range {
+            low: all_spot.cost.low,
+            mid: spot.cost.mid + to.cost.mid,
+            high: spot.cost.mid + all_to.cost.high,
+        },
+    }
+}
