@@ -48,7 +48,8 @@ pub struct Plan {
     pub parts: Vec<Part>,
     /// Everything together; `None` when there is no plan.
     pub total: Option<Total>,
-    /// Where the first part is spot and the second takes over in time, whatever becomes of it.
+    /// What takes over from spot machines in time, whatever becomes of them; `None` where there are
+    /// none, no deadline, or nothing else can do the work in time.
     pub switch: Option<Switch>,
     /// The best single configurations next to the plan, best first, the plan's own left out.
     pub alternatives: Vec<Part>,
@@ -134,6 +135,8 @@ pub struct Switch {
     /// Hours after which it has to, if nothing is done by then.
     #[serde(rename = "latest_hours")]
     pub latest: Hours,
+    /// Whether some of the work is expected to be left to it: then it is the plan's second part.
+    pub is_expected: bool,
 }
 
 /// A whole plan's time and cost.

@@ -112,6 +112,7 @@ impl Prepared {
         };
         plan.total = Some(Total::of_parts(parts.iter().map(|part| (part.hours, part.cost))));
         plan.parts = parts;
+        plan.switch = self.safety_net(hours, plan.goal.deadline);
         found.solver.clone_into(&mut plan.solver.name);
         plan.solver.gap = found.gap;
         plan.notes.clone_from(&found.notes);
@@ -273,11 +274,12 @@ impl Prepared {
         }
         if let Some(switch) = &plan.switch {
             notes.push(format!(
-                "change to {} when the time left is what it needs for the work left, after {} if nothing is done by then: so the deadline is met whatever becomes of spot; how much spot does is expected from replayed traces",
+                "change to {} when the time left is what it needs for the work left (after {} if nothing is done by then): so the deadline is met whatever becomes of spot",
                 switch.to,
                 duration(switch.latest.get())
             ));
-        } else if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
+        }
+        if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
             notes.push(format!(
                 "spot losses are assumed: {} per hour and machine; the upper end allows for long waits, as in the worst of the zones measured",
                 self.goal.assumptions.spot_losses_per_hour

@@ -101,7 +101,7 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         }
         work += part.work.get();
     }
-    if plan.switch.is_some() {
+    if plan.switch.as_ref().is_some_and(|switch| switch.is_expected) {
         (hours, cost) = switched(plan, hours, cost)?;
     }
     compare("total hours", &numbers(&total.hours), &hours)?;
@@ -129,6 +129,11 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
 /// # Errors
 /// The first [`CheckError`] found.
 pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook) -> Result<(), CheckError> {
+    if let Some(switch) = &plan.switch
+        && prices.get(&switch.to).is_none_or(|offer| offer.tier == Tier::Spot || offer.unusable.is_some())
+    {
+        return Err(CheckError::Offer { offer: switch.to.clone(), what: "it cannot take over from spot" });
+    }
     for part in &plan.parts {
         let wrong = |what| CheckError::Offer { offer: part.offer.clone(), what };
         let offer = prices.get(&part.offer).ok_or_else(|| wrong("not in the price book"))?;

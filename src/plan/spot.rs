@@ -155,7 +155,7 @@ mod tests {
     fn the_allowance_is_about_the_poisson_quantile_or_above() {
         let (once, hourly) = losses(1.0, 1.0, 0.0, 0.0, 0.0).allowance();
         for (mean, quantile) in [(0.3, 1.0), (1.0, 3.0), (2.0, 5.0), (4.0, 8.0), (10.0, 15.0), (100.0, 117.0)] {
-            assert!(once + hourly * mean >= quantile, "{mean}");
+            assert!(once + hourly * mean >= quantile * (1.0 - 1e-9), "{mean}");
         }
     }
 

@@ -80,8 +80,20 @@ impl Prepared {
         let [spot, to] = [found.spot, found.to].map(|c| &self.configurations[c]);
         let parts = vec![spot.part(found.useful[0], true), to.part(found.useful[1], true)];
         let total = total([&parts[0], &parts[1]], [&self.whole(found.spot), &self.whole(found.to)], found.deadline);
-        let switch = Switch { to: to.offer.clone(), latest: Hours::known(found.latest) };
+        let switch = Switch { to: to.offer.clone(), latest: Hours::known(found.latest), is_expected: true };
         (parts, total, switch)
+    }
+
+    /// What takes over from spot parts that are expected to do their work in time: the cheapest
+    /// machine of another tier that can do everything by the deadline.
+    pub(super) fn safety_net(&self, hours: &[(usize, f64)], deadline: Option<Hours>) -> Option<Switch> {
+        let deadline = deadline.filter(|_| self.goal.confidence == Confidence::High)?.get();
+        let spot = hours.iter().map(|(c, _)| &self.configurations[*c]).find(|c| c.tier == Tier::Spot)?;
+        let others = self.wholes().filter(|(c, ..)| self.configurations[*c].tier != Tier::Spot);
+        let in_time = others.filter(|(_, finish, _)| *finish <= deadline);
+        let (to, finish, _) = in_time.min_by(|a, b| a.2.total_cmp(&b.2))?;
+        let latest = Hours::known((deadline - finish - spot.losses.interval()).max(0.0));
+        Some(Switch { to: self.configurations[to].offer.clone(), latest, is_expected: false })
     }
 
     /// What two parts would save where one is allowed.

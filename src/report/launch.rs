@@ -13,7 +13,7 @@ mod yaml;
 use std::fmt;
 
 use super::format;
-use crate::plan::{Part, Plan};
+use crate::plan::{Part, Plan, Switch};
 use crate::pricing::Tier;
 use crate::text;
 use crate::units::Hours;
@@ -93,6 +93,8 @@ struct Job<'a> {
     workload: &'a str,
     /// Its place among the parts, from 1, and how many there are.
     place: (usize, usize),
+    /// What takes over from it in time.
+    switch: Option<&'a Switch>,
 }
 
 /// The texts that start the parts of a plan, in their order.
@@ -108,8 +110,12 @@ pub fn texts(
     if plan.parts.is_empty() {
         return Err(LaunchError::NoPlan(plan.reasons.join("; ")));
     }
-    let jobs =
-        plan.parts.iter().enumerate().map(|(index, part)| Job { part, workload, place: (index + 1, plan.parts.len()) });
+    let jobs = plan.parts.iter().enumerate().map(|(index, part)| Job {
+        part,
+        workload,
+        place: (index + 1, plan.parts.len()),
+        switch: plan.switch.as_ref().filter(|_| part.tier == Tier::Spot),
+    });
     match launcher {
         Launcher::SkyPilot => skypilot::file(&jobs.collect::<Vec<_>>()).map(|text| vec![text]),
         Launcher::Dstack => jobs.map(|job| dstack::task(&job)).collect(),
@@ -148,7 +154,15 @@ impl Job<'_> {
                 format::usd_with_range(&part.cost)
             ),
         ];
-        lines.map(|line| format!("# {line}\n")).concat()
+        let switch = self.switch.map(|switch| {
+            format!(
+                "Stop it and start {} when the time left is what that needs for the work left: after {} if nothing is done by then.",
+                text::clean(switch.to.as_str(), 200),
+                format::hours(switch.latest)
+            )
+        });
+        let lines: Vec<String> = lines.into_iter().chain(switch).map(|line| format!("# {line}\n")).collect();
+        lines.concat()
     }
 
     /// A name that all tools take: lower-case letters, digits and single dashes, a letter first.

@@ -16,7 +16,7 @@ pub use read::{PlanFileError, parse};
 pub use request::Request;
 
 use super::offers::TrustJson;
-use super::plans;
+use super::plans::{self, SwitchJson};
 use crate::plan::{Assumptions, Goal, Part, Plan};
 use crate::predict::Predictions;
 use crate::units::{Hours, Range, Usd, UsdPerHour};
@@ -38,6 +38,9 @@ pub struct PlanFile {
     /// Time and cost; `None` where no plan met the limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub totals: Option<Totals>,
+    /// What takes over from spot machines in time, whatever becomes of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<SwitchJson>,
     /// What to run, one after another.
     #[serde(default, rename = "part", skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<FilePart>,
@@ -188,6 +191,10 @@ pub fn toml(
         request: request.clone(),
         goal: plan.goal.clone(),
         totals: plan.total.map(|total| Totals { hours: ends(total.hours, hours), cost_usd: ends(total.cost, usd) }),
+        switch: plan.switch.as_ref().map(|switch| {
+            let all = SwitchJson::new(switch);
+            SwitchJson { latest_hours: hours(switch.latest).get(), ..all }
+        }),
         parts: plan.parts.iter().map(part).collect(),
         alternatives: plan.alternatives.iter().map(alternative).collect(),
     };

@@ -1,12 +1,12 @@
 //! A plan as tables and as JSON (`habitat-plan`, version 1).
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use crate::plan::{Objective, Part, Plan, PlanStatus, RejectionKind};
+use crate::plan::{Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
 use crate::units::{Hours, Range, Usd};
 
 /// What `plan --json` prints.
@@ -43,6 +43,9 @@ pub struct PlanJson<'a> {
     /// Everything together; absent where there is no plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<TotalJson>,
+    /// What takes over from spot machines in time, whatever becomes of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch: Option<SwitchJson>,
     /// The next best offers.
     pub alternatives: Vec<PartJson<'a>>,
     /// Offers not used, with the reason.
@@ -117,6 +120,24 @@ pub struct TotalJson {
     pub hours: Range<f64>,
     /// Cost.
     pub cost_usd: Range<f64>,
+}
+
+/// The change from spot to a machine on demand, when the time left is what that needs for the work
+/// left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SwitchJson {
+    /// The offer that takes over.
+    pub to: String,
+    /// Hours after which it has to, if nothing is done by then.
+    pub latest_hours: f64,
+    /// Whether some of the work is expected to be left to it: then it is the second part.
+    pub is_expected: bool,
+}
+
+impl SwitchJson {
+    pub(super) fn new(switch: &Switch) -> Self {
+        Self { to: switch.to.to_string(), latest_hours: switch.latest.get(), is_expected: switch.is_expected }
+    }
 }
 
 /// An offer that was not used.
@@ -217,6 +238,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
             .total
             .as_ref()
             .map(|total| TotalJson { hours: total.hours.map(Hours::get), cost_usd: total.cost.map(Usd::get) }),
+        switch: plan.switch.as_ref().map(SwitchJson::new),
         alternatives: plan.alternatives.iter().map(part).collect(),
         rejected: plan
             .rejected

@@ -55,6 +55,7 @@ fn plan(parts: Vec<Part>) -> Plan {
     Plan {
         status: PlanStatus::Optimal,
         parts,
+        switch: None,
         total: None,
         alternatives: Vec::new(),
         rejected: Vec::new(),

@@ -99,3 +99,65 @@ fn waiting_is_not_billed() {
     assert!((with.hours.high.get() - without.hours.high.get() - 5.0 * 5.0 * 2.0).abs() < 1e-9);
     assert_eq!(spot(2.0, 0.0).hours.high, hours(20.0));
 }
+
+/// A spot machine at 0.3 of the price on demand and no range of the step time: with D = 1.5 times the
+/// work the machine on demand has to take over after half of it less an interval, and is expected to
+/// do about half of the work.
+#[test]
+fn a_machine_on_demand_takes_over_in_time() {
+    let predictions = predictions([measured("v100", 1.0)]);
+    let prices = PriceBook::new([offer("v100", 0.3, Tier::Spot), offer("v100", 1.0, Tier::OnDemand)]);
+    let at = |deadline: f64, max_parts: u32| {
+        let goal = Goal { deadline: Some(hours(deadline)), ..goal(24.0, max_parts) };
+        plan(&predictions, &prices, &goal).unwrap()
+    };
+    let plan = at(36.0, 2);
+    let (total, switch) = (plan.total.unwrap(), plan.switch.clone().unwrap());
+    assert_eq!(plan.parts.iter().map(|part| part.tier).collect::<Vec<_>>(), [Tier::Spot, Tier::OnDemand]);
+    assert!(switch.is_expected && switch.to == plan.parts[1].offer);
+    assert!((switch.latest.get() - 11.75).abs() < 1e-9, "{switch:?}");
+    let share = plan.parts[0].work.get() / 24.0;
+    assert!((0.45..0.6).contains(&share), "{share}");
+    assert_eq!(total.hours.high, hours(36.0));
+    // At worst all of it on demand, and what was expected of spot paid for nothing.
+    assert!(total.cost.mid.get() < 20.0 && (24.0..30.0).contains(&total.cost.high.get()), "{total:?}");
+
+    // One part is the machine on demand, and the plan says what two would save.
+    let one = at(36.0, 1);
+    assert_eq!((one.parts[0].tier, one.switch), (Tier::OnDemand, None));
+    assert!(one.notes.iter().any(|note| note.contains("--max-parts 2")), "{:?}", one.notes);
+
+    // With time enough spot alone is expected to do it; the other machine is its safety net.
+    let net = at(400.0, 1);
+    assert_eq!(net.parts[0].tier, Tier::Spot);
+    let switch = net.switch.unwrap();
+    assert!(!switch.is_expected && (switch.latest.get() - (400.0 - 24.0 - 0.25)).abs() < 1e-9, "{switch:?}");
+
+    // Nothing else could do it: no net, and no note of one.
+    let alone = PriceBook::new([offer("v100", 0.3, Tier::Spot)]);
+    let goal = Goal { deadline: Some(hours(400.0)), ..goal(24.0, 2) };
+    let plan = habitat_tui::plan::plan(&predictions, &alone, &goal).unwrap();
+    assert!(plan.switch.is_none() && plan.notes.iter().all(|note| !note.contains("change to")));
+}
+
+/// Two spot machines of half the work each allow for as many losses as one with all of it.
+#[test]
+fn losses_are_allowed_for_once_a_plan() {
+    let predictions = predictions([measured("cheap", 1.0), measured("fast", 2.0)]);
+    let spot = |name: &str, price: f64| offer(name, price, Tier::Spot);
+    let prices = PriceBook::new([spot("cheap", 1.0), spot("fast", 3.0)]);
+    let at = |deadline: f64, max_parts: u32| {
+        let goal = Goal { deadline: Some(hours(deadline)), ..twenty_hours(max_parts) };
+        plan(&predictions, &prices, &goal).unwrap()
+    };
+    // Fast alone: 10 h, 3.5 losses; cheap alone: 20 h, 5.
+    let (fast, cheap) = (at(14.3, 1).total.unwrap(), at(26.1, 1).total.unwrap());
+    assert!((fast.hours.high.get() - (10.0 + 3.5 * 1.2)).abs() < 1e-6, "{fast:?}");
+    assert!((cheap.hours.high.get() - (20.0 + 5.0 * 1.2)).abs() < 1e-6, "{cheap:?}");
+    let mixed = at(20.0, 2);
+    assert_eq!((mixed.parts.len(), mixed.status), (2, PlanStatus::Optimal));
+    let running: f64 = mixed.parts.iter().map(|part| part.hours.low.get()).sum();
+    let total = mixed.total.unwrap();
+    assert!((total.hours.high.get() - (running + (2.0 + 1.5 * 0.1 * running) * 1.2)).abs() < 1e-6, "{total:?}");
+    assert!((total.hours.high.get() - 20.0).abs() < 1e-6);
+}

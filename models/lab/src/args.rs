@@ -139,6 +139,11 @@ pub enum EvaluateOn {
         /// The file.
         file: PathBuf,
     },
+    /// Plans with spot machines, run through traces of when spot machines were there.
+    Spot {
+        /// The traces, as run lengths: a CSV file of trace, `start_s`, `length_s` and nodes.
+        file: PathBuf,
+    },
     /// Profiler traces named `gpu_workload.json…`: each workload that was recorded on two
     /// GPUs, in both directions, by kind of operator.
     Traces {

@@ -17,6 +17,7 @@ mod ops;
 pub(crate) mod published;
 mod scaled;
 mod scaling;
+mod spot;
 mod steps;
 mod tally;
 mod traces;
@@ -47,6 +48,9 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
     if let Some(EvaluateOn::Scaling { file }) = &args.on {
         return tally::print(&[scaling::evaluate(file, &catalog)?], args.json, out);
     }
+    if let Some(EvaluateOn::Spot { file }) = &args.on {
+        return tally::print(&[spot::evaluate(file, &catalog)?], args.json, out);
+    }
     let mut models = match (&args.models, &args.data) {
         (Some(folder), _) => ModelsByGpu::open(folder)?,
         (None, Some(data)) if !args.seen && args.on.is_none() => operators::trained(data, &catalog)?,
@@ -67,6 +71,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
         (Some(EvaluateOn::Published { file }), _) => published::evaluate(file, &catalog)?,
+        (Some(EvaluateOn::Spot { file }), _) => vec![spot::evaluate(file, &catalog)?],
         (Some(EvaluateOn::Scaling { file }), _) => vec![scaling::evaluate(file, &catalog)?],
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::Batches { dir, steps }), _) => {

@@ -172,3 +172,30 @@ fn several_gpus_are_predicted_better_than_by_linear_scaling() {
     folder.write("other.csv", "gpu,time\n");
     assert!(folder.error(&["evaluate", "scaling", "other.csv"]).contains("other.csv:1: the columns are not"));
 }
+
+/// A machine that is there for ever, one that never is, and one that comes and goes: every plan ends
+/// by its deadline, at the spot price in the first zone and at that of the machine on demand in the second.
+#[test]
+fn plans_on_spot_end_in_time_in_every_zone() {
+    let folder = Folder::new();
+    let mut traces = "trace,start_s,length_s,nodes\n".to_owned();
+    for (name, first, second) in [("always_1node", 1, 1), ("never_1node", 0, 0), ("at_times_1node", 1, 0)] {
+        for turn in 0..1500 {
+            let nodes = if turn % 2 == 0 { first } else { second };
+            traces += &format!("{name},{},3600,{nodes}\n", turn * 3600);
+        }
+    }
+    folder.write("traces.csv", &traces);
+    let found = folder.json(&["evaluate", "spot", "traces.csv"]);
+    for row in rows(&found) {
+        assert_eq!(row["in_time"], 1.0, "{row}");
+        let cost = row["cost_of_on_demand"].as_f64().unwrap();
+        match row["trace"].as_str().unwrap() {
+            "always_1node" => assert!((0.3..0.35).contains(&cost), "{row}"),
+            "never_1node" => assert!((1.0..1.03).contains(&cost), "{row}"),
+            _ => assert!((0.35..0.9).contains(&cost), "{row}"),
+        }
+    }
+    folder.write("other.csv", "trace,start_s,length_s,nodes\nx,1,y,1\n");
+    assert!(folder.error(&["evaluate", "spot", "other.csv"]).contains("other.csv:2: not a run of a trace"));
+}

@@ -32,6 +32,7 @@ fn plan(parts: Vec<Part>) -> Plan {
     Plan {
         status: PlanStatus::Optimal,
         parts,
+        switch: None,
         total: None,
         alternatives: Vec::new(),
         rejected: Vec::new(),
@@ -155,7 +156,7 @@ fn what_a_tool_cannot_rent_is_refused_by_name() {
 #[test]
 fn names_are_those_that_all_tools_take() {
     let spot = spot();
-    let name = |workload, place| Job { part: &spot, workload, place }.name();
+    let name = |workload, place| Job { part: &spot, workload, place, switch: None }.name();
     assert_eq!(name("ResNet-50 (v1.5)", (1, 1)), "resnet-50-v1-5");
     assert_eq!(name("50", (2, 2)), "training-50-2");
     assert_eq!(name("…", (1, 1)), "training");
@@ -167,7 +168,7 @@ fn a_price_limit_is_never_below_the_price() {
     let spot = spot();
     let limit = |price| {
         let part = Part { price: UsdPerHour::known(price), ..spot.clone() };
-        Job { part: &part, workload: "x", place: (1, 1) }.highest_price()
+        Job { part: &part, workload: "x", place: (1, 1), switch: None }.highest_price()
     };
     assert_eq!((limit(1.006), limit(0.508_91), limit(40.0)), (1.006, 0.509, 40.0));
 }

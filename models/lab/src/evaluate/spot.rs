@@ -1,0 +1,234 @@
+//! Plans with spot machines, run through traces of when spot machines were there: whether they end
+//! in time, and what they cost.
+//!
+//! A machine is asked for at the start and after each loss, boots and loads, runs, and writes
+//! checkpoints; what is done since the last one is lost with it. A plan that changes to a
+//! machine on demand does so when the time left is what that needs for the work left.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use habitat_tui::catalog::Catalog;
+use habitat_tui::cli::CliError;
+use habitat_tui::plan::{Goal, Plan, Work, plan};
+use habitat_tui::predict::{Options, Predictions, predict};
+use habitat_tui::pricing::{PriceBook, Snapshot, Tier};
+use habitat_tui::profile::Profile;
+use habitat_tui::report::format;
+use habitat_tui::report::table::{Cell, Column, Table};
+use habitat_tui::store::files::{Limit, read_text};
+use habitat_tui::units::Hours;
+use serde::Serialize;
+
+use super::tally::Evaluation;
+
+/// A step of a second on a V100.
+const STEP: &str = r#"{"format": "habitat-profile", "version": 1,
+  "workload": {"name": "second", "mode": "training", "batch_size": 1, "parameter_count": 1},
+  "origin": {"gpu": "v100-sxm2-16gb"}, "step": {"duration_us": 1e6, "peak_memory_bytes": 1e9},
+  "operations": [{"name": "work", "phase": "forward", "inputs": [[64]], "outputs": [[64]], "device_time_us": 1e6}]}"#;
+/// That machine on demand, and on spot at 0.3 of it (planner note C.8).
+const OFFERS: &str = r#"schema = 1
+provider = "cloud"
+[[offer]]
+region = "r"
+instance_type = "m"
+gpu = "v100-sxm2-16gb"
+gpu_count = 1
+on_demand_usd_per_hour = 1.0
+spot_usd_per_hour = 0.3
+scope = "instance_total"
+source = "planner note C.8"
+"#;
+/// Useful hours of the work.
+const WORK: [f64; 3] = [6.0, 24.0, 48.0];
+/// Deadlines in times of the work.
+const DEADLINES: [f64; 8] = [1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0];
+/// Hours between two starts.
+const STARTS: f64 = 3.0;
+
+/// When all machines wanted were there, in hours: beginnings and ends.
+type There = Vec<(f64, f64)>;
+
+struct Trace {
+    there: There,
+    end: f64,
+}
+
+fn read(file: &Path) -> Result<BTreeMap<String, Trace>, CliError> {
+    let text = read_text(file, Limit::TABLE)?;
+    let wrong = |line: usize, what: &str| CliError::Refused(format!("{}:{line}: {what}", file.display()));
+    let mut traces: BTreeMap<String, Trace> = BTreeMap::new();
+    for (line, row) in (1..).zip(text.lines()) {
+        if line == 1 {
+            if row != "trace,start_s,length_s,nodes" {
+                return Err(wrong(line, "the columns are not trace,start_s,length_s,nodes"));
+            }
+            continue;
+        }
+        let (name, start, length, nodes) = run(row).ok_or_else(|| wrong(line, "not a run of a trace"))?;
+        let wanted = name.split('_').find_map(|word| word.strip_suffix("node")?.parse::<u32>().ok()).unwrap_or(1);
+        let trace = traces.entry(name.to_owned()).or_insert_with(|| Trace { there: Vec::new(), end: 0.0 });
+        let (start, end) = (start / 3600.0, (start + length) / 3600.0);
+        trace.end = trace.end.max(end);
+        if nodes >= wanted {
+            match trace.there.last_mut().filter(|(_, before)| (start - *before).abs() < 1e-9) {
+                Some((_, before)) => *before = end,
+                None => trace.there.push((start, end)),
+            }
+        }
+    }
+    Ok(traces)
+}
+
+fn run(row: &str) -> Option<(&str, f64, f64, u32)> {
+    let fields: Vec<&str> = row.split(',').collect();
+    let [name, start, length, nodes] = fields[..] else { return None };
+    Some((name, start.parse().ok()?, length.parse().ok()?, nodes.parse().ok()?))
+}
+
+/// How a plan went: hours and dollars; `None` where the trace ends too soon to say.
+fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64) -> Option<(f64, f64)> {
+    let assumed = &plan.goal.assumptions;
+    let [setup, interval, write, restart] =
+        [assumed.setup, assumed.checkpoint_interval, assumed.checkpoint_write, assumed.restart].map(Hours::get);
+    let spot = plan.parts.iter().find(|part| part.tier == Tier::Spot)?;
+    let share = spot.work.get() / plan.work.get();
+    // Until then work can be left undone: the deadline less what the other machine needs.
+    let deadline = plan.switch.as_ref().zip(plan.goal.deadline).map(|(_, deadline)| start + deadline.get());
+    let last_moment = |done: f64| deadline.map_or(f64::INFINITY, |end| end - (work - done) - setup);
+    let wanted = if deadline.is_some() { work } else { work * share };
+    let (mut now, mut done, mut billed, mut boot) = (start, 0.0, 0.0, setup);
+    for &(from, to) in trace.there.iter().filter(|(_, to)| *to > start) {
+        let begin = from.max(now);
+        if begin >= last_moment(done) {
+            break;
+        }
+        let mut at = begin + boot;
+        boot = restart;
+        // One checkpoint after the other, as long as machine and time last.
+        while done < wanted {
+            let stretch = interval.min(wanted - done);
+            let next = at + stretch + write * stretch / interval;
+            if next > to || next > last_moment(done) {
+                break;
+            }
+            (at, done) = (next, done + stretch);
+        }
+        now = if done >= wanted { at } else { to.min(last_moment(done)).max(begin) };
+        billed += now - begin;
+        if done >= wanted || now >= last_moment(done) {
+            break;
+        }
+    }
+    let mut cost = billed * spot.price.get();
+    if done >= wanted && wanted >= work {
+        return Some((now - start, cost));
+    }
+    if done < wanted && deadline.is_none() {
+        return None;
+    }
+    let left = work - done;
+    let begin = deadline.map_or(now, |_| now.max(last_moment(done)));
+    if begin > trace.end {
+        return None;
+    }
+    // A dollar an hour.
+    cost += setup + left;
+    Some((begin + setup + left - start, cost))
+}
+
+/// Plans of one number of parts on one trace.
+#[derive(Debug, Default, Serialize)]
+struct Row {
+    trace: String,
+    max_parts: u32,
+    /// Pairs of work and deadline, and those whose plan has a spot part.
+    goals: usize,
+    with_spot: usize,
+    /// Starts replayed.
+    runs: usize,
+    /// Share of these that ended by the deadline.
+    in_time: f64,
+    /// What they cost on average, in times of what the plans said and of the work on demand.
+    cost_of_planned: f64,
+    cost_of_on_demand: f64,
+}
+
+/// Every trace with every work, deadline and number of parts.
+pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, CliError> {
+    let (profile, _) = Profile::from_json(STEP.as_bytes()).map_err(CliError::other)?;
+    let gpu = catalog.find("v100-sxm2-16gb").map_err(CliError::other)?.slug.clone();
+    let options = Options { targets: vec![gpu], ..Options::default() };
+    let predictions = predict(&profile, catalog, &options).map_err(CliError::other)?;
+    let prices = PriceBook::new(Snapshot::parse(OFFERS).map_err(CliError::other)?.offers());
+    let mut rows = Vec::new();
+    for max_parts in [1, 2] {
+        let plans = plans(max_parts, &predictions, &prices)?;
+        for (name, trace) in read(file)? {
+            rows.push(row(&name, &trace, max_parts, &plans));
+        }
+    }
+    let mut table = Table::new(&[
+        Column::text("trace", "trace"),
+        Column::number("parts", "max_parts"),
+        Column::number("goals", "goals"),
+        Column::number("with spot", "with_spot"),
+        Column::number("runs", "runs"),
+        Column::number("in time", "in_time"),
+        Column::number("cost / planned", "cost_of_planned"),
+        Column::number("cost / on demand", "cost_of_on_demand"),
+    ]);
+    for row in &rows {
+        let share = |value: f64, text: String| if value.is_nan() { Cell::text("–") } else { Cell::text(text) };
+        table.push(vec![
+            Cell::text(&row.trace),
+            Cell::text(row.max_parts),
+            Cell::text(row.goals),
+            Cell::text(row.with_spot),
+            Cell::text(row.runs),
+            share(row.in_time, format::percent(row.in_time)),
+            share(row.cost_of_planned, format!("{:.2}", row.cost_of_planned)),
+            share(row.cost_of_on_demand, format!("{:.2}", row.cost_of_on_demand)),
+        ]);
+    }
+    let protocol = "plans at high confidence for a machine at 1 $/h on demand and 0.3 on spot, started every 3 hours of each trace; of those with a spot part, the share that ended by the deadline";
+    Ok(Evaluation::new(protocol.to_owned(), Vec::new(), table, &rows))
+}
+
+fn plans(max_parts: u32, predictions: &Predictions, prices: &PriceBook) -> Result<Vec<(f64, Plan)>, CliError> {
+    let goals = WORK.iter().flat_map(|work| DEADLINES.map(|times| (*work, work * times)));
+    goals
+        .map(|(work, deadline)| {
+            let goal = Goal {
+                deadline: Some(Hours::new(deadline).map_err(CliError::other)?),
+                max_parts,
+                ..Goal::new(Work::Steps((work * 3600.0) as u64))
+            };
+            Ok((work, plan(predictions, prices, &goal).map_err(CliError::other)?))
+        })
+        .collect()
+}
+
+fn row(name: &str, trace: &Trace, max_parts: u32, plans: &[(f64, Plan)]) -> Row {
+    let mut row = Row { trace: name.to_owned(), max_parts, goals: plans.len(), ..Row::default() };
+    let (mut in_time, mut of_planned, mut of_on_demand) = (0_usize, 0.0, 0.0);
+    for (work, plan) in plans.iter().filter(|(_, plan)| plan.parts.iter().any(|part| part.tier == Tier::Spot)) {
+        row.with_spot += 1;
+        let Some((total, deadline)) = plan.total.zip(plan.goal.deadline) else { continue };
+        let mut start = 0.0;
+        while start + deadline.get() <= trace.end {
+            // One that has not ended by the deadline is late, however long it takes.
+            let (hours, cost) = replay(trace, start, plan, *work).unwrap_or((f64::INFINITY, total.cost.mid.get()));
+            row.runs += 1;
+            in_time += usize::from(hours <= deadline.get() * (1.0 + 1e-9));
+            of_planned += cost / total.cost.mid.get();
+            of_on_demand += cost / work;
+            start += STARTS;
+        }
+    }
+    let runs = row.runs as f64;
+    row.in_time = in_time as f64 / runs;
+    (row.cost_of_planned, row.cost_of_on_demand) = (of_planned / runs, of_on_demand / runs);
+    row
+}
