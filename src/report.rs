@@ -7,6 +7,7 @@ pub mod batches;
 pub mod calibration;
 pub mod comparison;
 pub mod format;
+pub mod frontier;
 pub mod gpus;
 pub mod launch;
 pub mod memory;

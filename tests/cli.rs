@@ -759,3 +759,25 @@ fn a_step_measured_on_several_gpus_corrects_plans() {
     let error = bench.error(&["calibrate-scaling", path(&shapes), "--gpus", "2", "--step-ms", "2"]);
     assert!(error.contains("no measured step"), "{error}");
 }
+
+#[test]
+fn the_frontier_without_a_terminal() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let args = ["plan", path(&profile), "--samples", "1e9", "--frontier"];
+    let found = bench.json(&[&args[..], &["--json"]].concat());
+    assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-frontier"), Some(1)));
+    let points = found["points"].as_array().unwrap();
+    let of = |point: &Value, key: &str, end: &str| point[key][end].as_f64().unwrap();
+    assert!(points.len() > 2);
+    for pair in points.windows(2) {
+        assert!(of(&pair[0], "hours", "high") < of(&pair[1], "hours", "high"), "{pair:?}");
+        assert!(of(&pair[0], "cost_usd", "mid") > of(&pair[1], "cost_usd", "mid"), "{pair:?}");
+    }
+    // The plan with a deadline lies on it.
+    let deadline = of(&points[points.len() / 2], "hours", "high").to_string();
+    let plan = bench.json(&["plan", path(&profile), "--samples", "1e9", "--deadline", &deadline, "--json"]);
+    assert_eq!(plan["total"]["cost_usd"]["mid"], points[points.len() / 2]["cost_usd"]["mid"]);
+    assert!(bench.ok(&args).lines().count() == points.len() + 1);
+    assert!(bench.ok(&[&args[..], &["--csv"]].concat()).starts_with("hours,hours_high,cost_usd,parts"));
+}

@@ -7,16 +7,16 @@ use super::answer::from_black_box;
 use super::error::{At, CliError};
 use super::input::load;
 use super::options::{options, settings};
-use super::output::check_new;
+use super::output::{check_new, print_json};
 use super::{goal, gpu, hints};
 use crate::catalog::Catalog;
-use crate::plan::{Goal, Plan, PlanStatus};
+use crate::plan::{Goal, Plan, PlanStatus, Prepared};
 use crate::predict::{Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::report::launch::Launcher;
 use crate::report::plan_form::{self, PlanForm, Written};
 use crate::report::plan_toml::{self, PlanFile, Request};
-use crate::report::{plan_changes, summary};
+use crate::report::{frontier, plan_changes, summary};
 use crate::settings::args::{ExportTool, InputArgs, PlanArgs, RecordedArgs};
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths};
@@ -42,6 +42,9 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         Some(file) => asked_again(args, file, &catalog)?,
         None => asked(args, &catalog, &prices)?,
     };
+    if args.frontier {
+        return frontier(args, &asked, &prices, out);
+    }
     let plan = crate::plan::plan(&asked.predictions, &prices, &asked.goal).at(&asked.label)?;
     if let Some(before) = &asked.before {
         let mut changes = Vec::new();
@@ -56,6 +59,22 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     }
     write(args, &plan, &asked, out)?;
     Ok(u8::from(plan.status == PlanStatus::Infeasible))
+}
+
+/// The frontier, in the form asked for; 1 where there is no plan at all.
+fn frontier(args: &PlanArgs, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<u8, CliError> {
+    let points = Prepared::new(&asked.predictions, prices, &asked.goal).at(&asked.label)?.frontier();
+    let table = frontier::table(&points);
+    match args {
+        PlanArgs { json: true, .. } => {
+            print_json(&frontier::json(&points, &asked.predictions.workload.name), out)?;
+        }
+        PlanArgs { csv: true, .. } => table.write_csv(out)?,
+        PlanArgs { markdown: true, .. } => table.write_markdown(out)?,
+        _ if points.is_empty() => writeln!(out, "No offer can be used at all.")?,
+        _ => table.write_text(out)?,
+    }
+    Ok(u8::from(points.is_empty()))
 }
 
 /// What was typed and set.

@@ -15,7 +15,7 @@ pub fn hours(text: &str) -> Result<Hours, String> {
     let value = if let Ok(number) = trimmed.parse::<f64>() {
         number
     } else {
-        trimmed
+        nine_decimals(trimmed)
             .parse::<Span>()
             .ok()
             .and_then(|span| span.total((Unit::Second, SpanRelativeTo::days_are_24_hours())).ok())
@@ -25,6 +25,21 @@ pub fn hours(text: &str) -> Result<Hours, String> {
             / 3600.0
     };
     Hours::new(value).map_err(|error| error.to_string())
+}
+
+/// The same with at most nine decimals of each number, the most that a span takes.
+fn nine_decimals(text: &str) -> String {
+    let mut decimals = None;
+    text.chars()
+        .filter(|c| {
+            decimals = match (decimals, c) {
+                (_, '.') => Some(0),
+                (Some(count), c) if c.is_ascii_digit() => Some(count + 1),
+                _ => None,
+            };
+            decimals.is_none_or(|count| count <= 9)
+        })
+        .collect()
 }
 
 /// How long to wait: `30s`, `10m`, `2h`. A bare number is refused: `--deadline 48` is hours,
@@ -179,6 +194,8 @@ mod tests {
             ("1d12h", 36.0),
             ("2w", 336.0),
             ("30 min", 0.5),
+            ("0.333333333333h", 1.0 / 3.0),
+            ("1.00000000000d 0.5000000000000h", 24.5),
             ("0", 0.0),
         ] {
             assert!((hours(text).unwrap().get() - expected).abs() < 1e-9, "{text}: {:?}", hours(text));

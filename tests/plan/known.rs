@@ -204,7 +204,7 @@ fn a_contract_breaks_even_where_it_should() {
     };
     let contract = Choice { usd: 0.0, usd_once: 720.0 * 1.5, most_hours: 720.0, ..cloud };
     let cheapest = |work: f64, max_parts: u32| -> Found {
-        let problem = Problem { work: work, choices: vec![cloud, contract], max_parts: max_parts };
+        let problem = Problem { work, choices: vec![cloud, contract], max_parts };
         best(&problem, Objective::Cost, &Limit::default()).unwrap()
     };
     for max_parts in [1, 2] {

@@ -178,14 +178,12 @@ fn several_gpus_are_predicted_better_than_by_linear_scaling() {
 #[test]
 fn plans_on_spot_end_in_time_in_every_zone() {
     let folder = Folder::new();
-    let mut traces = "trace,start_s,length_s,nodes\n".to_owned();
+    let mut traces = vec!["trace,start_s,length_s,nodes\n".to_owned()];
     for (name, first, second) in [("always_1node", 1, 1), ("never_1node", 0, 0), ("at_times_1node", 1, 0)] {
-        for turn in 0..1500 {
-            let nodes = if turn % 2 == 0 { first } else { second };
-            traces += &format!("{name},{},3600,{nodes}\n", turn * 3600);
-        }
+        let nodes = |turn: u32| if turn.is_multiple_of(2) { first } else { second };
+        traces.extend((0..1500).map(|turn| format!("{name},{},3600,{}\n", turn * 3600, nodes(turn))));
     }
-    folder.write("traces.csv", &traces);
+    folder.write("traces.csv", &traces.concat());
     let found = folder.json(&["evaluate", "spot", "traces.csv"]);
     for row in rows(&found) {
         assert_eq!(row["in_time"], 1.0, "{row}");

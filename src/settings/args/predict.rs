@@ -57,6 +57,10 @@ pub struct PlanArgs {
     /// The goal.
     #[command(flatten)]
     pub wish: Wish,
+    /// Every plan that none beats in both time and cost, in place of the best one; deadline and
+    /// budget are not looked at. As text, JSON, CSV or Markdown.
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["toml", "export", "output", "from", "rejected"])]
+    pub frontier: bool,
     /// As JSON.
     #[arg(long, help_heading = "Output", group = "plan_form")]
     pub json: bool,
