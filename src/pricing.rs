@@ -3,12 +3,14 @@
 //! A [`PriceBook`] is read from `pricing/<provider>.toml` snapshots (shipped, and overlaid
 //! by the user's own). Prices are of the whole offer, in US dollars per hour.
 
+mod held;
 pub mod import;
 mod offer;
 mod region;
 mod snapshot;
 mod trust;
 
+pub use held::Held;
 pub use offer::{Offer, OfferId, Tier};
 pub use snapshot::{Row, Scope, Snapshot, SnapshotError};
 pub use trust::{Doubt, Market, Trust};

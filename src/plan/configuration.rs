@@ -14,7 +14,7 @@ use super::spot::Losses;
 use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
-use crate::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
+use crate::pricing::{Held, Market, Offer, OfferId, PriceBook, Tier, Trust};
 use crate::units::{GIB, GpuSlug, Hours, Micros, Range, SHORTEST_STEP_US, Samples, Usd, UsdPerHour, most};
 
 /// Dollars an hour above which a number is no price.
@@ -35,6 +35,7 @@ pub(crate) struct Configuration {
     pub(crate) price: UsdPerHour,
     price_as_of: Option<Date>,
     pub(crate) trust: Trust,
+    held: Option<Held>,
     /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
     batch_size: Option<u64>,
     step: Estimate,
@@ -146,6 +147,7 @@ pub(crate) fn configurations(
                 price: offer.price,
                 price_as_of: offer.as_of,
                 trust: offer.trust.clone(),
+                held: offer.held,
                 batch_size,
                 step,
                 scaling,
@@ -333,6 +335,7 @@ impl Configuration {
         let (hours, cost) = self.ranges(useful, first);
         let mut notes = vec![self.scaling.clone()];
         notes.extend(self.precision.clone());
+        notes.extend(self.held.map(|held| held.to_string()));
         if self.losses.per_hour > 0.0 {
             let lost = self.allowance(useful * self.running(), first);
             notes.push(format!(

@@ -5,6 +5,7 @@ use std::fmt;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
+use super::held::Held;
 use super::trust::Trust;
 use crate::units::{Bytes, GpuSlug, UsdPerHour};
 
@@ -41,6 +42,8 @@ pub struct Offer {
     pub as_of: Option<Date>,
     /// How far the price can be trusted.
     pub trust: Trust,
+    /// Of a machine that is the user's already: what the price is made of.
+    pub held: Option<Held>,
     /// Where the price comes from: repository, path and commit.
     pub source: String,
     /// Why the price or its scope must not be trusted for a plan; such offers are kept

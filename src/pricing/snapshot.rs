@@ -18,6 +18,7 @@
 //! spot_usd_per_hour = 0.5089
 //! scope = "instance_total"        # or composed, gpu_only, host_only: the last two are not used in plans
 //! market = "peer-to-peer"         # of a host on a marketplace; left out where the provider itself rents it out
+//! tier = "owned"                  # of a machine that is yours already, in place of the two prices: `held` says its keys
 //! suspect = "..."                 # why the price is doubted; such an offer is not used in plans
 //! note = "..."
 //! as_of = "2026-07-20"            # left out where the source gives no date
@@ -27,6 +28,7 @@
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
+use super::held;
 use super::offer::{Offer, OfferId, Tier};
 use super::trust::{Market, Trust};
 use crate::text;
@@ -90,6 +92,24 @@ pub struct Row {
     /// Price on spot.
     #[serde(default, rename = "spot_usd_per_hour", skip_serializing_if = "Option::is_none")]
     pub spot: Option<UsdPerHour>,
+    /// Of a machine that is the user's already, in place of the two prices: owned or reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
+    /// Owned: power of the whole machine under load, in kW.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kw: Option<f64>,
+    /// Owned: power of the building over that of its machines; 1 where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pue: Option<f64>,
+    /// Owned: price of electricity, in US dollars a kWh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_kwh: Option<f64>,
+    /// Owned: wear, or what else an hour of use costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wear_usd_per_hour: Option<UsdPerHour>,
+    /// Reserved: what an hour of the contract has cost, used or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paid_usd_per_hour: Option<UsdPerHour>,
     /// What the price covers.
     pub scope: Scope,
     /// Who rents the machine out.
@@ -156,9 +176,13 @@ impl Snapshot {
     /// The offers, one a tier.
     pub fn offers(&self) -> impl Iterator<Item = Offer> + '_ {
         self.offers.iter().flat_map(|row| {
-            [(Tier::OnDemand, row.on_demand), (Tier::Spot, row.spot)]
+            let held = held::read(row).ok().flatten().map(|(tier, held)| (tier, held.price(), Some(held)));
+            let rented = [(Tier::OnDemand, row.on_demand), (Tier::Spot, row.spot)];
+            rented
                 .into_iter()
-                .filter_map(|(tier, price)| Some(row.offer(&self.provider, tier, price?)))
+                .filter_map(|(tier, price)| Some((tier, price?, None)))
+                .chain(held)
+                .map(|(tier, price, held)| Offer { held, ..row.offer(&self.provider, tier, price) })
         })
     }
 }
@@ -181,7 +205,8 @@ impl Row {
                 return Err(format!("{key}: 0 is not a valid price; leave the key out where none is offered"));
             }
         }
-        if self.on_demand.is_none() && self.spot.is_none() {
+        let is_held = held::read(self)?.is_some();
+        if self.on_demand.is_none() && self.spot.is_none() && !is_held {
             return Err("on_demand_usd_per_hour: missing, and spot_usd_per_hour too; give at least one".to_owned());
         }
         if self.gpu_count == 0 && self.scope != Scope::HostOnly {
@@ -235,6 +260,7 @@ impl Row {
             price,
             as_of: self.as_of,
             trust: Trust::new(self.market),
+            held: None,
             source: self.source.clone(),
             unusable,
             note: self.note.clone(),
@@ -290,6 +316,68 @@ source = "s"
         let offers: Vec<_> = Snapshot::parse(&ONE.replace("0.5089", "1.006")).unwrap().offers().collect();
         assert_eq!(offers[0].unusable, None);
         assert!(offers[1].unusable.as_deref().is_some_and(|why| why.contains("no discount")));
+    }
+
+    const OWN: &str = r#"
+schema = 1
+provider = "lab"
+[[offer]]
+region = "office"
+instance_type = "workstation"
+gpu = "rtx-4090"
+gpu_count = 2
+tier = "owned"
+kw = 0.9
+usd_per_kwh = 0.3
+pue = 1.2
+wear_usd_per_hour = 0.05
+scope = "instance_total"
+source = "meter"
+[[offer]]
+region = "office"
+instance_type = "contract"
+gpu = "h100-sxm5-80gb"
+gpu_count = 8
+tier = "reserved"
+paid_usd_per_hour = 12.5
+scope = "instance_total"
+source = "contract 17"
+"#;
+
+    #[test]
+    fn own_machines_cost_their_power_and_paid_contracts_nothing() {
+        let offers: Vec<_> = Snapshot::parse(OWN).unwrap().offers().collect();
+        assert_eq!(offers[0].id.as_str(), "lab/office/workstation/owned");
+        assert!((offers[0].price.get() - (0.9 * 1.2 * 0.3 + 0.05)).abs() < 1e-12, "{}", offers[0].price.get());
+        assert_eq!(offers[0].held.unwrap().to_string(), "0.9 kW × PUE 1.2 × $0.3/kWh + $0.05/h of wear");
+        assert_eq!((offers[1].id.as_str(), offers[1].price.get()), ("lab/office/contract/reserved", 0.0));
+        assert_eq!(offers[1].held.unwrap().paid().unwrap().get(), 12.5);
+        // Nobody else's price speaks against them.
+        let book = crate::pricing::PriceBook::new(offers);
+        assert!(book.offers().iter().all(|offer| offer.trust.is_firm()));
+        // What is read is written and read again.
+        let snapshot = Snapshot::parse(OWN).unwrap();
+        assert_eq!(Snapshot::parse(&toml::to_string(&snapshot).unwrap()).unwrap(), snapshot);
+    }
+
+    #[test]
+    fn keys_of_own_machines_are_checked() {
+        let error = |from: &str, to: &str| Snapshot::parse(&OWN.replace(from, to)).unwrap_err().to_string();
+        for (from, to, said) in [
+            ("kw = 0.9\n", "", "kw: missing"),
+            ("kw = 0.9", "kw = 0", "kw: 0.0; it must be a number above 0"),
+            ("usd_per_kwh = 0.3\n", "", "usd_per_kwh: missing"),
+            ("pue = 1.2", "pue = 0.5", "pue: 0.5; it must be a number from 1"),
+            ("usd_per_kwh = 0.3", "usd_per_kwh = nan", "usd_per_kwh: NaN"),
+            ("tier = \"owned\"\n", "", "kw: only of offers with tier = \"owned\""),
+            ("tier = \"owned\"", "tier = \"spot\"", "\"spot\" is said by spot_usd_per_hour"),
+            ("tier = \"owned\"", "tier = \"reserved\"", "kw: only of offers with tier = \"owned\""),
+            ("kw = 0.9", "kw = 0.9\nspot_usd_per_hour = 1", "tier: \"owned\" goes without"),
+            ("paid_usd_per_hour = 12.5\n", "", "paid_usd_per_hour: missing"),
+        ] {
+            let error = error(from, to);
+            assert!(error.contains(said), "{from} → {to}: {error}");
+        }
     }
 
     #[test]

@@ -144,6 +144,11 @@ pub(super) fn evaluate(offers: &mut [Offer], day: Option<Date>) {
         let age_days = offer.as_of.zip(day).map(|(date, day)| (day - date).get_days().max(0));
         let oldest = if offer.tier == Tier::Spot { OLD_SPOT_DAYS } else { OLD_DAYS };
         let list = on_demand.get(&machine(offer)).filter(|list| offer.tier == Tier::Spot && **list > 0.0);
+        if offer.held.is_some() {
+            // Nobody else's price says anything of an own machine or a contract.
+            offer.trust = Trust { age_days, doubts: Vec::new(), ..offer.trust };
+            continue;
+        }
         let doubts = [
             offer.as_of.is_none().then_some(Doubt::NoDate),
             age_days.filter(|days| *days > oldest).map(|days| Doubt::Old { days }),
@@ -167,7 +172,7 @@ struct Others(HashMap<(GpuSlug, Tier), BTreeMap<String, f64>>);
 impl Others {
     fn of(offers: &[Offer]) -> Self {
         let mut asked: HashMap<(GpuSlug, Tier), BTreeMap<String, Vec<f64>>> = HashMap::new();
-        for offer in offers.iter().filter(|offer| offer.unusable.is_none()) {
+        for offer in offers.iter().filter(|offer| offer.unusable.is_none() && offer.held.is_none()) {
             if let Some((gpu, price)) = offer.gpu.clone().zip(per_gpu(offer)) {
                 let of_gpu = asked.entry((gpu, offer.tier)).or_default();
                 of_gpu.entry(offer.provider.clone()).or_default().push(price);

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::format;
 use super::table::{Cell, Column, Table};
 use crate::pricing::{Offer, Trust};
+use crate::units::{GpuSlug, UsdPerHour};
 
 /// One offer in `offers --json`; absent where not known.
 #[derive(Debug, Serialize)]
@@ -22,6 +23,10 @@ pub struct OfferJson<'a> {
     gpu_name: &'a str,
     gpu_count: u32,
     price_usd_per_hour: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_made_of: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paid_usd_per_hour: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     price_as_of: Option<String>,
     #[serde(flatten)]
@@ -78,10 +83,12 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
         region_name: offer.region_name(),
         instance_type: &offer.instance_type,
         tier: offer.tier.to_string(),
-        gpu: offer.gpu.as_ref().map(crate::units::GpuSlug::as_str),
+        gpu: offer.gpu.as_ref().map(GpuSlug::as_str),
         gpu_name: &offer.gpu_name,
         gpu_count: offer.gpu_count,
         price_usd_per_hour: offer.price.get(),
+        price_made_of: offer.held.map(|held| held.to_string()),
+        paid_usd_per_hour: offer.held.and_then(|held| held.paid()).map(UsdPerHour::get),
         price_as_of: offer.as_of.map(|date| date.to_string()),
         trust: (&offer.trust).into(),
         source: &offer.source,
@@ -102,7 +109,13 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
         Column::number("a GPU", "price_usd_per_gpu_hour"),
         Column::text("as of", "price_as_of"),
     ];
-    let last = [Column::text("not used because", "unusable"), Column::text("", "source")];
+    let offers: Vec<&Offer> = offers.into_iter().collect();
+    let made_of = if offers.iter().any(|offer| offer.held.is_some()) { "price made of" } else { "" };
+    let last = [
+        Column::text(made_of, "price_made_of"),
+        Column::text("not used because", "unusable"),
+        Column::text("", "source"),
+    ];
     let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
     for offer in offers {
         let gpu =
@@ -119,7 +132,12 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
             Cell::maybe(offer.as_of, Cell::text),
         ];
         row.extend(trust_cells(&offer.trust));
-        row.extend([Cell::text(offer.unusable.as_deref().unwrap_or("")), Cell::text(&offer.source)]);
+        let made_of = offer.held.map(|held| held.to_string()).unwrap_or_default();
+        row.extend([
+            Cell::text(made_of),
+            Cell::text(offer.unusable.as_deref().unwrap_or("")),
+            Cell::text(&offer.source),
+        ]);
         table.push(row);
     }
     table

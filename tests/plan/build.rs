@@ -89,6 +89,7 @@ pub(crate) fn offer_in(region: &str, gpu: &str, price: f64, tier: Tier) -> Offer
         price: UsdPerHour::new(price).unwrap(),
         as_of: None,
         trust: Trust::default(),
+        held: None,
         source: "test".into(),
         unusable: None,
         note: None,

@@ -3,7 +3,7 @@
 use habitat_tui::plan::problem::{Choice, Limit, Problem};
 use habitat_tui::plan::search::{Found, best, solve_in_sequence};
 use habitat_tui::plan::{Goal, Objective, Plan, PlanStatus, Prepared, plan};
-use habitat_tui::pricing::{PriceBook, Tier};
+use habitat_tui::pricing::{Offer, PriceBook, Snapshot, Tier};
 
 use crate::build::{assert_cents, configurations, goal, hours, measured, offer, predictions, usd};
 
@@ -217,32 +217,6 @@ fn a_contract_breaks_even_where_it_should() {
     assert!((mixed.hours[0].1 - 80.0).abs() < 1e-6 && (mixed.hours[1].1 - 720.0).abs() < 1e-6, "{mixed:?}");
 }
 
-/// C.5: a GPU of one's own, 0.35 kW at 0.20 $/kWh, five times slower than a 1 $/h offer.
-#[test]
-fn an_own_gpu_is_mixed_with_the_cloud_as_far_as_the_deadline_asks() {
-    let predictions = predictions([measured("own", 0.2), measured("cloud", 1.0)]);
-    let prices = PriceBook::new([offer("own", 0.35 * 0.20, Tier::Owned), offer("cloud", 1.0, Tier::OnDemand)]);
-    let by = |deadline: f64| {
-        let goal = Goal { deadline: Some(hours(deadline)), ..goal(100.0, 2) };
-        plan(&predictions, &prices, &goal).unwrap()
-    };
-    let tiers = |plan: &Plan| plan.parts.iter().map(|part| part.tier).collect::<Vec<_>>();
-
-    let slow = by(500.0);
-    assert_eq!(tiers(&slow), [Tier::Owned]);
-    assert_cents(slow.total.unwrap().cost.mid, 35.0);
-
-    let mixed = by(300.0);
-    assert_eq!(tiers(&mixed), [Tier::Owned, Tier::OnDemand]);
-    assert_cents(mixed.total.unwrap().cost.mid, 67.5);
-    assert!((mixed.parts[0].hours.mid.get() - 250.0).abs() < 1e-6);
-    assert!((mixed.parts[1].hours.mid.get() - 50.0).abs() < 1e-6);
-
-    let fast = by(100.0);
-    assert_eq!(tiers(&fast), [Tier::OnDemand]);
-    assert_cents(fast.total.unwrap().cost.mid, 100.0);
-}
-
 /// The other two objectives on C.1's offers.
 #[test]
 fn the_fastest_plan_and_the_worth_of_an_hour() {
@@ -281,4 +255,48 @@ fn the_frontier_is_known() {
     }
     assert!(mixed.windows(2).all(|pair| pair[0].hours.high.get() < pair[1].hours.high.get()));
     assert!(mixed.windows(2).all(|pair| pair[0].cost.mid.get() > pair[1].cost.mid.get()));
+}
+
+/// C.5: an own machine of 0.35 kW at $0.20 a kWh, five times slower than what costs $1 an hour
+/// and needs 100 h. It has no set-up.
+#[test]
+fn an_own_machine_does_what_the_deadline_leaves_to_it() {
+    let file = r#"
+schema = 1
+provider = "lab"
+[[offer]]
+region = "office"
+instance_type = "workstation"
+gpu = "own"
+gpu_count = 1
+tier = "owned"
+kw = 0.35
+usd_per_kwh = 0.20
+scope = "instance_total"
+source = "meter"
+"#;
+    let own: Vec<Offer> = Snapshot::parse(file).unwrap().offers().collect();
+    let predictions = predictions([measured("own", 2.0), measured("rented", 10.0)]);
+    let prices = PriceBook::new(own.into_iter().chain([offer("rented", 1.0, Tier::OnDemand)]));
+    let by = |deadline| {
+        let goal = Goal { deadline: Some(hours(deadline)), ..goal(1000.0, 2) };
+        plan(&predictions, &prices, &goal).unwrap()
+    };
+    let parts = |plan: &Plan| -> Vec<(Tier, f64)> {
+        plan.parts.iter().map(|part| (part.tier, (part.hours.mid.get() * 1e3).round() / 1e3)).collect()
+    };
+    let (late, middle, soon) = (by(500.0), by(300.0), by(100.0));
+    assert_cents(late.total.unwrap().cost.mid, 35.0);
+    assert_cents(middle.total.unwrap().cost.mid, 67.5);
+    assert_cents(soon.total.unwrap().cost.mid, 100.0);
+    assert_eq!(parts(&late), [(Tier::Owned, 500.0)]);
+    assert_eq!(parts(&middle), [(Tier::Owned, 250.0), (Tier::OnDemand, 50.0)]);
+    assert_eq!(parts(&soon), [(Tier::OnDemand, 100.0)]);
+    assert!(late.parts[0].notes.iter().any(|note| note == "0.35 kW × PUE 1 × $0.2/kWh"), "{:?}", late.parts[0].notes);
+
+    // Set-up is billed of what is rented only.
+    let mut with_setup = Goal { deadline: Some(hours(500.0)), ..goal(1000.0, 1) };
+    with_setup.assumptions.setup = hours(1.0);
+    let plan = plan(&predictions, &prices, &with_setup).unwrap();
+    assert_cents(plan.total.unwrap().cost.mid, 35.0);
 }
