@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::civil::Date;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::held::Held;
@@ -58,6 +59,11 @@ impl Offer {
     pub fn region_name(&self) -> Option<&'static str> {
         super::region::name(&self.provider, &self.region)
     }
+
+    /// Whether a filter names its region, by the rule of [`super::region`].
+    pub fn is_in(&self, filter: &str) -> bool {
+        super::region::is_named(&self.provider, &self.region, filter)
+    }
 }
 
 /// Name of an offer, unique in its price book.
@@ -84,7 +90,7 @@ impl fmt::Display for OfferId {
 }
 
 /// How an offer is paid for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
     /// Started and stopped at will, at list price.

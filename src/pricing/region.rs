@@ -1,90 +1,251 @@
-//! Regions of the large providers in plain words, as their own pages name them.
+//! Where regions are: in plain words, as the pages of their providers name them, and by the words
+//! that a filter may name them with.
+//!
+//! The words of a region are those of its own name and of its plain name, its country's code and
+//! name, and its continent's (`eu`, `europe`). They are split at dashes, commas, spaces and the like;
+//! a number belongs to the word before it (`us-east-1` is `us`, `east-1`). A filter fits where each
+//! of its words is a word of the region: of three letters or more it may be the beginning of
+//! one, and what has no number fits with any.
 
-/// Provider, region, name.
-const NAMES: &[(&str, &str, &str)] = &[
-    ("aws", "af-south-1", "Africa (Cape Town)"),
-    ("aws", "ap-east-1", "Asia Pacific (Hong Kong)"),
-    ("aws", "ap-northeast-1", "Asia Pacific (Tokyo)"),
-    ("aws", "ap-northeast-2", "Asia Pacific (Seoul)"),
-    ("aws", "ap-northeast-3", "Asia Pacific (Osaka)"),
-    ("aws", "ap-south-1", "Asia Pacific (Mumbai)"),
-    ("aws", "ap-south-2", "Asia Pacific (Hyderabad)"),
-    ("aws", "ap-southeast-1", "Asia Pacific (Singapore)"),
-    ("aws", "ap-southeast-2", "Asia Pacific (Sydney)"),
-    ("aws", "ap-southeast-3", "Asia Pacific (Jakarta)"),
-    ("aws", "ap-southeast-4", "Asia Pacific (Melbourne)"),
-    ("aws", "ca-central-1", "Canada (Central)"),
-    ("aws", "ca-west-1", "Canada West (Calgary)"),
-    ("aws", "eu-central-1", "Europe (Frankfurt)"),
-    ("aws", "eu-central-2", "Europe (Zurich)"),
-    ("aws", "eu-north-1", "Europe (Stockholm)"),
-    ("aws", "eu-south-1", "Europe (Milan)"),
-    ("aws", "eu-south-2", "Europe (Spain)"),
-    ("aws", "eu-west-1", "Europe (Ireland)"),
-    ("aws", "eu-west-2", "Europe (London)"),
-    ("aws", "eu-west-3", "Europe (Paris)"),
-    ("aws", "il-central-1", "Israel (Tel Aviv)"),
-    ("aws", "me-central-1", "Middle East (UAE)"),
-    ("aws", "me-south-1", "Middle East (Bahrain)"),
-    ("aws", "sa-east-1", "South America (São Paulo)"),
-    ("aws", "us-east-1", "US East (N. Virginia)"),
-    ("aws", "us-east-2", "US East (Ohio)"),
-    ("aws", "us-west-1", "US West (N. California)"),
-    ("aws", "us-west-2", "US West (Oregon)"),
-    ("azure", "australiaeast", "Australia East (New South Wales)"),
-    ("azure", "brazilsouth", "Brazil South (São Paulo State)"),
-    ("azure", "canadacentral", "Canada Central (Toronto)"),
-    ("azure", "centralindia", "Central India (Pune)"),
-    ("azure", "centralus", "Central US (Iowa)"),
-    ("azure", "eastasia", "East Asia (Hong Kong)"),
-    ("azure", "eastus", "East US (Virginia)"),
-    ("azure", "eastus2", "East US 2 (Virginia)"),
-    ("azure", "francecentral", "France Central (Paris)"),
-    ("azure", "germanywestcentral", "Germany West Central (Frankfurt)"),
-    ("azure", "japaneast", "Japan East (Tokyo, Saitama)"),
-    ("azure", "koreacentral", "Korea Central (Seoul)"),
-    ("azure", "northcentralus", "North Central US (Illinois)"),
-    ("azure", "northeurope", "North Europe (Ireland)"),
-    ("azure", "southcentralus", "South Central US (Texas)"),
-    ("azure", "southeastasia", "Southeast Asia (Singapore)"),
-    ("azure", "swedencentral", "Sweden Central (Gävle)"),
-    ("azure", "uksouth", "UK South (London)"),
-    ("azure", "westeurope", "West Europe (Netherlands)"),
-    ("azure", "westus", "West US (California)"),
-    ("azure", "westus2", "West US 2 (Washington)"),
-    ("azure", "westus3", "West US 3 (Phoenix)"),
-    ("gcp", "asia-east1", "Taiwan"),
-    ("gcp", "asia-northeast1", "Tokyo"),
-    ("gcp", "asia-northeast3", "Seoul"),
-    ("gcp", "asia-south1", "Mumbai"),
-    ("gcp", "asia-southeast1", "Singapore"),
-    ("gcp", "australia-southeast1", "Sydney"),
-    ("gcp", "europe-west1", "Belgium"),
-    ("gcp", "europe-west2", "London"),
-    ("gcp", "europe-west3", "Frankfurt"),
-    ("gcp", "europe-west4", "Netherlands"),
-    ("gcp", "me-west1", "Tel Aviv"),
-    ("gcp", "northamerica-northeast1", "Montréal"),
-    ("gcp", "southamerica-east1", "São Paulo"),
-    ("gcp", "us-central1", "Iowa"),
-    ("gcp", "us-east1", "South Carolina"),
-    ("gcp", "us-east4", "Northern Virginia"),
-    ("gcp", "us-east5", "Columbus"),
-    ("gcp", "us-south1", "Dallas"),
-    ("gcp", "us-west1", "Oregon"),
-    ("gcp", "us-west2", "Los Angeles"),
-    ("gcp", "us-west3", "Salt Lake City"),
-    ("gcp", "us-west4", "Las Vegas"),
+use std::collections::BTreeSet;
+
+/// Provider, region, name, country.
+const NAMES: &[(&str, &str, &str, &str)] = &[
+    ("aws", "af-south-1", "Africa (Cape Town)", "za"),
+    ("aws", "ap-east-1", "Asia Pacific (Hong Kong)", "hk"),
+    ("aws", "ap-northeast-1", "Asia Pacific (Tokyo)", "jp"),
+    ("aws", "ap-northeast-2", "Asia Pacific (Seoul)", "kr"),
+    ("aws", "ap-northeast-3", "Asia Pacific (Osaka)", "jp"),
+    ("aws", "ap-south-1", "Asia Pacific (Mumbai)", "in"),
+    ("aws", "ap-south-2", "Asia Pacific (Hyderabad)", "in"),
+    ("aws", "ap-southeast-1", "Asia Pacific (Singapore)", "sg"),
+    ("aws", "ap-southeast-2", "Asia Pacific (Sydney)", "au"),
+    ("aws", "ap-southeast-3", "Asia Pacific (Jakarta)", "id"),
+    ("aws", "ap-southeast-4", "Asia Pacific (Melbourne)", "au"),
+    ("aws", "ca-central-1", "Canada (Central)", "ca"),
+    ("aws", "ca-west-1", "Canada West (Calgary)", "ca"),
+    ("aws", "eu-central-1", "Europe (Frankfurt)", "de"),
+    ("aws", "eu-central-2", "Europe (Zurich)", "ch"),
+    ("aws", "eu-north-1", "Europe (Stockholm)", "se"),
+    ("aws", "eu-south-1", "Europe (Milan)", "it"),
+    ("aws", "eu-south-2", "Europe (Spain)", "es"),
+    ("aws", "eu-west-1", "Europe (Ireland)", "ie"),
+    ("aws", "eu-west-2", "Europe (London)", "gb"),
+    ("aws", "eu-west-3", "Europe (Paris)", "fr"),
+    ("aws", "il-central-1", "Israel (Tel Aviv)", "il"),
+    ("aws", "me-central-1", "Middle East (UAE)", "ae"),
+    ("aws", "me-south-1", "Middle East (Bahrain)", "bh"),
+    ("aws", "sa-east-1", "South America (São Paulo)", "br"),
+    ("aws", "us-east-1", "US East (N. Virginia)", "us"),
+    ("aws", "us-east-2", "US East (Ohio)", "us"),
+    ("aws", "us-west-1", "US West (N. California)", "us"),
+    ("aws", "us-west-2", "US West (Oregon)", "us"),
+    ("azure", "australiaeast", "Australia East (New South Wales)", "au"),
+    ("azure", "brazilsouth", "Brazil South (São Paulo State)", "br"),
+    ("azure", "canadacentral", "Canada Central (Toronto)", "ca"),
+    ("azure", "centralindia", "Central India (Pune)", "in"),
+    ("azure", "centralus", "Central US (Iowa)", "us"),
+    ("azure", "eastasia", "East Asia (Hong Kong)", "hk"),
+    ("azure", "eastus", "East US (Virginia)", "us"),
+    ("azure", "eastus2", "East US 2 (Virginia)", "us"),
+    ("azure", "francecentral", "France Central (Paris)", "fr"),
+    ("azure", "germanywestcentral", "Germany West Central (Frankfurt)", "de"),
+    ("azure", "japaneast", "Japan East (Tokyo, Saitama)", "jp"),
+    ("azure", "koreacentral", "Korea Central (Seoul)", "kr"),
+    ("azure", "northcentralus", "North Central US (Illinois)", "us"),
+    ("azure", "northeurope", "North Europe (Ireland)", "ie"),
+    ("azure", "southcentralus", "South Central US (Texas)", "us"),
+    ("azure", "southeastasia", "Southeast Asia (Singapore)", "sg"),
+    ("azure", "swedencentral", "Sweden Central (Gävle)", "se"),
+    ("azure", "uksouth", "UK South (London)", "gb"),
+    ("azure", "westeurope", "West Europe (Netherlands)", "nl"),
+    ("azure", "westus", "West US (California)", "us"),
+    ("azure", "westus2", "West US 2 (Washington)", "us"),
+    ("azure", "westus3", "West US 3 (Phoenix)", "us"),
+    ("do", "tor1", "Toronto", "ca"),
+    ("gcp", "asia-east1", "Taiwan", "tw"),
+    ("gcp", "asia-northeast1", "Tokyo", "jp"),
+    ("gcp", "asia-northeast3", "Seoul", "kr"),
+    ("gcp", "asia-south1", "Mumbai", "in"),
+    ("gcp", "asia-southeast1", "Singapore", "sg"),
+    ("gcp", "australia-southeast1", "Sydney", "au"),
+    ("gcp", "europe-west1", "Belgium", "be"),
+    ("gcp", "europe-west2", "London", "gb"),
+    ("gcp", "europe-west3", "Frankfurt", "de"),
+    ("gcp", "europe-west4", "Netherlands", "nl"),
+    ("gcp", "me-west1", "Tel Aviv", "il"),
+    ("gcp", "northamerica-northeast1", "Montréal", "ca"),
+    ("gcp", "southamerica-east1", "São Paulo", "br"),
+    ("gcp", "us-central1", "Iowa", "us"),
+    ("gcp", "us-east1", "South Carolina", "us"),
+    ("gcp", "us-east4", "Northern Virginia", "us"),
+    ("gcp", "us-east5", "Columbus", "us"),
+    ("gcp", "us-south1", "Dallas", "us"),
+    ("gcp", "us-west1", "Oregon", "us"),
+    ("gcp", "us-west2", "Los Angeles", "us"),
+    ("gcp", "us-west3", "Salt Lake City", "us"),
+    ("gcp", "us-west4", "Las Vegas", "us"),
+    ("nebius", "eu-north1", "Finland", "fi"),
+    ("nebius", "eu-west1", "Paris", "fr"),
+    ("nebius", "us-central1", "Kansas City", "us"),
+    ("paperspace", "East Coast (NY2)", "New York", "us"),
+];
+
+/// Countries with machines: code, continent, names.
+const COUNTRIES: &[(&str, &str, &[&str])] = &[
+    ("ae", "as", &["uae", "emirates"]),
+    ("ar", "sa", &["argentina"]),
+    ("at", "eu", &["austria"]),
+    ("au", "oc", &["australia"]),
+    ("be", "eu", &["belgium"]),
+    ("bg", "eu", &["bulgaria"]),
+    ("bh", "as", &["bahrain"]),
+    ("br", "sa", &["brazil"]),
+    ("ca", "na", &["canada"]),
+    ("ch", "eu", &["switzerland"]),
+    ("cl", "sa", &["chile"]),
+    ("cn", "as", &["china"]),
+    ("cz", "eu", &["czechia"]),
+    ("de", "eu", &["germany"]),
+    ("dk", "eu", &["denmark"]),
+    ("ee", "eu", &["estonia"]),
+    ("es", "eu", &["spain"]),
+    ("fi", "eu", &["finland", "fin"]),
+    ("fr", "eu", &["france"]),
+    ("gb", "eu", &["uk", "britain", "england"]),
+    ("gr", "eu", &["greece"]),
+    ("hk", "as", &["hongkong"]),
+    ("hu", "eu", &["hungary"]),
+    ("id", "as", &["indonesia"]),
+    ("ie", "eu", &["ireland"]),
+    ("il", "as", &["israel"]),
+    ("in", "as", &["india"]),
+    ("is", "eu", &["iceland"]),
+    ("it", "eu", &["italy"]),
+    ("jp", "as", &["japan"]),
+    ("kr", "as", &["korea"]),
+    ("lt", "eu", &["lithuania"]),
+    ("lv", "eu", &["latvia"]),
+    ("mx", "na", &["mexico"]),
+    ("my", "as", &["malaysia"]),
+    ("nl", "eu", &["netherlands"]),
+    ("no", "eu", &["norway"]),
+    ("nz", "oc", &["zealand"]),
+    ("pl", "eu", &["poland"]),
+    ("pt", "eu", &["portugal"]),
+    ("ro", "eu", &["romania"]),
+    ("se", "eu", &["sweden"]),
+    ("sg", "as", &["singapore"]),
+    ("si", "eu", &["slovenia"]),
+    ("sk", "eu", &["slovakia"]),
+    ("th", "as", &["thailand"]),
+    ("tr", "as", &["turkey"]),
+    ("tw", "as", &["taiwan"]),
+    ("ua", "eu", &["ukraine"]),
+    ("us", "na", &["usa"]),
+    ("vn", "as", &["vietnam"]),
+    ("za", "af", &["africa"]),
+];
+
+/// Continents: code, name.
+const CONTINENTS: &[(&str, &str)] = &[
+    ("af", "africa"),
+    ("as", "asia"),
+    ("eu", "europe"),
+    ("na", "northamerica"),
+    ("oc", "oceania"),
+    ("sa", "southamerica"),
 ];
 
 /// Where a region is; `None` where it is not known, or its own name says it.
 pub(super) fn name(provider: &str, region: &str) -> Option<&'static str> {
-    NAMES.iter().find(|(of, id, _)| (*of, *id) == (provider, region)).map(|(.., name)| *name)
+    known(provider, region).map(|(.., name, _)| *name)
+}
+
+fn known(provider: &str, region: &str) -> Option<&'static (&'static str, &'static str, &'static str, &'static str)> {
+    NAMES.iter().find(|(of, id, ..)| (*of, *id) == (provider, region))
+}
+
+/// Whether a filter names a region, as the header says.
+pub fn is_named(provider: &str, region: &str, filter: &str) -> bool {
+    let wanted = split(filter);
+    let words = words(provider, region);
+    !wanted.is_empty() && wanted.iter().all(|wanted| words.iter().any(|word| begins(word, wanted)))
+}
+
+/// Whether the word of a filter stands for the word of a region.
+fn begins(word: &str, wanted: &str) -> bool {
+    is_same(word, wanted) || (wanted.chars().count() >= 3 && letters(word).starts_with(wanted))
+}
+
+/// Whether it is the word, or the word without its number.
+fn is_same(word: &str, wanted: &str) -> bool {
+    word == wanted || letters(word) == wanted
+}
+
+fn letters(word: &str) -> &str {
+    word.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
+}
+
+fn words(provider: &str, region: &str) -> BTreeSet<String> {
+    let known = known(provider, region);
+    let mut words: BTreeSet<String> = split(region).into_iter().collect();
+    let country = known.map(|(.., country)| *country).or_else(|| country_in(region));
+    words.extend(known.into_iter().flat_map(|(.., name, _)| split(name)));
+    if let Some((code, continent, names)) = COUNTRIES.iter().find(|(code, ..)| Some(*code) == country) {
+        words.extend([*code, *continent].into_iter().chain(names.iter().copied()).map(str::to_owned));
+    }
+    let of_continent: Vec<String> = CONTINENTS
+        .iter()
+        .filter(|(code, name)| words.contains(*code) || words.contains(*name))
+        .flat_map(|(code, name)| [(*code).to_owned(), (*name).to_owned()])
+        .collect();
+    words.extend(of_continent);
+    words
+}
+
+/// The country that a region's own name says, by its code or by its name.
+fn country_in(region: &str) -> Option<&'static str> {
+    let words = split(region);
+    let said = |is: fn(&(&str, &str, &[&str]), &str) -> bool| {
+        words.iter().find_map(|word| COUNTRIES.iter().find(|country| is(country, word)))
+    };
+    let by_code = said(|(code, ..), word| is_same(word, code));
+    by_code.or_else(|| said(|(_, _, names), word| names.iter().any(|name| is_same(word, name)))).map(|(code, ..)| *code)
+}
+
+/// Words in small letters without accents; a number belongs to the word before it.
+fn split(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let word: String = word.chars().flat_map(char::to_lowercase).map(unaccented).collect();
+        match words.last_mut() {
+            Some(last) if word.chars().all(|c| c.is_ascii_digit()) => {
+                last.push('-');
+                last.push_str(&word);
+            }
+            _ => words.push(word),
+        }
+    }
+    words
+}
+
+const fn unaccented(letter: char) -> char {
+    match letter {
+        'á' | 'à' | 'â' | 'ã' | 'ä' | 'å' => 'a',
+        'é' | 'è' | 'ê' => 'e',
+        'í' => 'i',
+        'ó' | 'ô' | 'õ' | 'ö' | 'ø' => 'o',
+        'ú' | 'ü' => 'u',
+        'ç' => 'c',
+        other => other,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::bundled;
 
     #[test]
     fn regions_have_one_name_each() {
@@ -92,5 +253,132 @@ mod tests {
         // Lambda's region of that name is its own.
         assert_eq!(name("lambda", "us-east-1"), None);
         assert!(NAMES.is_sorted_by(|a, b| (a.0, a.1) < (b.0, b.1)));
+        assert!(COUNTRIES.is_sorted_by(|a, b| a.0 < b.0));
+        for (_, region, _, country) in NAMES {
+            assert!(COUNTRIES.iter().any(|(code, ..)| code == country), "{region}: {country}");
+        }
+    }
+
+    /// Regions of the shipped price book, each as `provider region`.
+    fn kept(filter: &str) -> Vec<String> {
+        let regions: BTreeSet<(String, String)> = bundled::prices()
+            .into_iter()
+            .flat_map(|file| file.offers.into_iter().map(move |row| (file.provider.clone(), row.region)))
+            .collect();
+        let kept = regions.into_iter().filter(|(provider, region)| is_named(provider, region, filter));
+        kept.map(|(provider, region)| format!("{provider} {region}")).collect()
+    }
+
+    #[test]
+    fn what_filters_keep_of_the_shipped_regions() {
+        let europe = [
+            "aws eu-central-1",
+            "aws eu-west-1",
+            "azure westeurope",
+            "fluidstack FINLAND",
+            "hyperstack NORWAY-1",
+            "nebius eu-north1",
+            "nebius eu-west1",
+            "runpod NL",
+            "vast Bulgaria, BG, EU",
+            "vast Czechia, CZ, EU",
+            "vast Denmark, DK, EU",
+            "vast Estonia, EE, EU",
+            "vast France, FR, EU",
+            "vast Iceland, IS, EU",
+            "vast Romania, RO, EU",
+            "vast Sweden, SE, EU",
+            "vast Switzerland, CH, EU",
+            "vast The Netherlands, NL, EU",
+            "verda FIN-01",
+            "verda FIN-02",
+            "verda FIN-03",
+        ];
+        assert_eq!(kept("eu"), europe);
+        assert_eq!(kept("Europe"), europe);
+        assert_eq!(
+            kept("us"),
+            [
+                "aws us-east-1",
+                "aws us-east-2",
+                "aws us-west-2",
+                "azure eastus",
+                "azure eastus2",
+                "azure westus2",
+                "fluidstack ARIZONA_USA",
+                "fluidstack NORTH_DAKOTA_USA",
+                "fluidstack UTAH_USA",
+                "gcp us-central1",
+                "gcp us-east4",
+                "hyperstack US-1",
+                "lambda us-east-1",
+                "nebius us-central1",
+                "paperspace East Coast (NY2)",
+                "runpod US",
+                "vast , US, NA",
+                "vast Arizona, US, NA",
+                "vast Florida, US, NA",
+                "vast Montana, US, NA",
+                "vast North Carolina, US, NA",
+                "vast Oregon, US, NA",
+            ]
+        );
+        assert_eq!(
+            kept("us-east"),
+            [
+                "aws us-east-1",
+                "aws us-east-2",
+                "azure eastus",
+                "azure eastus2",
+                "gcp us-east4",
+                "lambda us-east-1",
+                "paperspace East Coast (NY2)",
+            ]
+        );
+        assert_eq!(kept("de"), ["aws eu-central-1"]);
+    }
+
+    #[test]
+    fn what_words_stand_for() {
+        for (filter, expected) in [
+            ("us-east-1", &["aws us-east-1", "lambda us-east-1"][..]),
+            ("US-1", &["hyperstack US-1"]),
+            ("eastus", &["azure eastus", "azure eastus2"]),
+            ("eastus2", &["azure eastus2"]),
+            ("oregon", &["aws us-west-2", "vast Oregon, US, NA"]),
+            ("frank", &["aws eu-central-1"]),
+            ("finland", &["fluidstack FINLAND", "nebius eu-north1", "verda FIN-01", "verda FIN-02", "verda FIN-03"]),
+            ("fin-02", &["verda FIN-02"]),
+            ("in", &["jarvislabs IN1", "jarvislabs IN2"]),
+            ("Denmark, DK, EU", &["vast Denmark, DK, EU"]),
+            ("ny2", &["paperspace East Coast (NY2)"]),
+            // Two letters are a whole word, and no word at all names nothing.
+            ("fr", &["nebius eu-west1", "vast France, FR, EU"]),
+            ("e", &[]),
+            ("", &[]),
+            ("-", &[]),
+        ] {
+            assert_eq!(kept(filter), expected, "{filter}");
+        }
+        assert!(is_named("aws", "sa-east-1", "sao paulo") && is_named("gcp", "europe-west2", "uk"));
+        // South America is no Saudi Arabia, and Canada no California.
+        assert!(is_named("aws", "sa-east-1", "sa") && !is_named("vast", "California, US, NA", "ca"));
+    }
+
+    /// Where every shipped region is: one without a country is named here.
+    #[test]
+    fn the_country_of_every_shipped_region_is_known() {
+        let continents = ["na", "eu", "as", "sa", "oc", "af"];
+        let all: usize = continents.iter().map(|continent| kept(continent).len()).sum();
+        let regions: BTreeSet<(String, String)> = bundled::prices()
+            .into_iter()
+            .flat_map(|file| file.offers.into_iter().map(move |row| (file.provider.clone(), row.region)))
+            .collect();
+        let unknown: Vec<_> = regions
+            .iter()
+            .filter(|(provider, region)| !continents.iter().any(|continent| is_named(provider, region, continent)))
+            .collect();
+        assert_eq!(unknown, [&("hyperbolic".to_owned(), "default".to_owned())]);
+        assert_eq!(all, regions.len() - 1, "a region is in two continents");
     }
 }
