@@ -16,6 +16,7 @@ mod error;
 mod explain;
 mod frontier;
 mod goal;
+mod limits;
 mod prepared;
 pub mod problem;
 pub mod search;
@@ -30,7 +31,7 @@ use serde::Serialize;
 pub use assumptions::Assumed;
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
-pub use goal::{Amount, Assumptions, Confidence, Goal, Limits, Objective, Work};
+pub use goal::{Amount, Assumptions, Confidence, Goal, Limits, Objective, Quota, Work};
 
 pub use answer::plan;
 pub use prepared::Prepared;

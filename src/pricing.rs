@@ -6,7 +6,7 @@
 mod held;
 pub mod import;
 mod offer;
-mod region;
+pub mod region;
 mod snapshot;
 mod trust;
 

@@ -177,7 +177,7 @@ fn a_plan_is_written_to_a_file_and_never_over_one_unasked() {
 fn what_cannot_be_met_is_told_with_exit_code_1() {
     let bench = Bench::new();
     let profile = bench.file("p.habitat.json", PROFILE);
-    for limit in [["--deadline", "1m"], ["--budget", "0"]] {
+    for limit in [["--deadline", "1m"], ["--budget", "0.01"]] {
         let output = bench.run(&[&["plan", path(&profile), "--samples", "1e9", "--json"], &limit[..]].concat());
         assert_eq!(output.status.code(), Some(1), "{limit:?}");
         let plan: Value = serde_json::from_slice(&output.stdout).unwrap();

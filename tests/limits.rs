@@ -81,3 +81,131 @@ fn own_machines_are_checked_listed_and_planned_with() {
     assert_eq!(paid["parts"][0]["cost_usd"]["mid"], 0.0);
     assert!(paid["parts"][0]["notes"].to_string().contains("$1.5/h already paid, not in the cost"), "{paid}");
 }
+
+#[test]
+fn names_that_fit_nothing_are_met_with_near_ones() {
+    let folder = folder();
+    for (typed, said) in [
+        (["--regions", "us-esat-1"], "no region is called \"us-esat-1\" (near: us-east-1"),
+        (["--exclude-regions", "frankfrut"], "Europe (Frankfurt)"),
+        (["--exclude-gpus", "h100x"], "h100-sxm5-80gb"),
+        (["--offer", "lab/office/bx/owned"], "no offer \"lab/office/bx/owned\" (near: lab/office/box/owned"),
+        (["--exclude-providers", "aw"], "no provider \"aw\"; there are aws, azure"),
+    ] {
+        let error = refused(&folder, &typed);
+        assert!(error.contains(said), "{typed:?}: {error}");
+    }
+}
+
+#[test]
+fn limits_that_rule_each_other_out_are_named_before_anything_is_solved() {
+    let folder = folder();
+    for (typed, said) in [
+        (&["--deadline", "0"][..], "--deadline 0: no work is done by then"),
+        (&["--min-gpus", "8", "--max-gpus", "4"], "--min-gpus 8 and --max-gpus 4"),
+        (&["--max-gpus", "0"], "--max-gpus 0"),
+        (&["--providers", "aws", "--exclude-providers", "AWS"], "--providers and --exclude-providers: both name aws"),
+        (&["--gpus", "l4", "--exclude-gpus", "l4"], "--gpus and --exclude-gpus"),
+        (&["--regions", "oregon", "--exclude-regions", "us"], "--regions and --exclude-regions"),
+    ] {
+        let error = refused(&folder, typed);
+        assert!(error.contains(said), "{typed:?}: {error}");
+    }
+    // With a contract that is paid, nothing is what it costs.
+    assert_eq!(plan(&folder, &["--budget", "0"])["parts"][0]["offer"], "lab/office/contract/reserved");
+    folder.write(
+        "config/pricing/own.toml",
+        OWN.split("[[offer]]\nregion = \"office\"\ninstance_type = \"contract\"").next().unwrap(),
+    );
+    assert!(refused(&folder, &["--budget", "0"]).contains("--budget 0: every offer costs something"));
+    assert!(refused(&folder, &["--max-price", "0"]).contains("--max-price 0: every offer costs something"));
+    // A family without one of its boards, a continent without a country are no contradiction.
+    let some = ["--gpus", "h100", "--exclude-gpus", "h100-nvl", "--regions", "us", "--exclude-regions", "oregon"];
+    plan(&folder, &some);
+}
+
+#[test]
+fn what_is_named_is_all_that_is_used() {
+    let folder = folder();
+    let used = |more: &[&str]| plan(&folder, more)["parts"][0]["offer"].as_str().unwrap().to_owned();
+    assert_eq!(used(&["--offer", "aws/us-east-1/g5.xlarge/spot"]), "aws/us-east-1/g5.xlarge/spot");
+    let two = ["--offer", "aws/us-east-1/g5.xlarge/spot", "--offer", "lab/office/box/owned"];
+    let both = plan(&folder, &two);
+    assert_eq!(both["alternatives"].as_array().unwrap().len(), 1);
+    let of_germany = plan(&folder, &["--regions", "de"]);
+    assert_eq!(of_germany["parts"][0]["region"], "eu-central-1");
+    assert!(!used(&["--exclude-providers", "lab", "--exclude-regions", "us,ca"]).contains("us-"));
+    let host = plan(&folder, &["--min-vcpus", "16", "--min-host-memory", "100GB"]);
+    assert_eq!(host["limits"]["min_vcpus"], 16);
+    let unknown = |plan: &Value| plan["rejected"].to_string().contains("not known how many vCPUs it has");
+    assert!(unknown(&host));
+    assert!(!unknown(&plan(&folder, &["--min-vcpus", "16", "--allow-unknown-host"])));
+}
+
+#[test]
+fn quotas_of_the_settings_hold_and_are_in_the_reason() {
+    let folder = folder();
+    let quota = |text: &str| folder.write("config/config.toml", text);
+    quota(
+        "[[plan.quota]]\nprovider = \"aws\"\nregion = \"virginia\"\ngpu = \"t4\"\ntier = \"spot\"\ngpus = 1\n[[plan.quota]]\nprovider = \"lab\"\ngpus = 0\n",
+    );
+    let plan = plan(&folder, &[]);
+    let rejected = plan["rejected"].as_array().unwrap();
+    let reason = |offer: &str| rejected.iter().find(|one| one["offer"] == offer).unwrap()["reason"].as_str().unwrap();
+    assert_eq!(reason("lab/office/box/owned"), "1 GPUs, more than the quota of 0 at lab");
+    assert_eq!(
+        reason("aws/us-east-1/g4dn.12xlarge/spot"),
+        "4 GPUs, more than the quota of 1 at aws, virginia, t4, spot"
+    );
+    assert!(!reason("aws/us-east-1/g4dn.12xlarge/on-demand").contains("quota"));
+    assert!(refused(&folder, &["--providers", "lab"]).contains("--providers and quota: lab is named"));
+    for (wrong, said) in [
+        ("[[plan.quota]]\nprovider = \"awz\"\ngpus = 1\n", "config.toml: no provider \"awz\""),
+        (
+            "[[plan.quota]]\nprovider = \"aws\"\nregion = \"mars\"\ngpus = 1\n",
+            "config.toml: no region of aws is called \"mars\"",
+        ),
+        ("[[plan.quota]]\nprovider = \"aws\"\ngpu = \"h1000\"\ngpus = 1\n", "config.toml: quota: no GPU"),
+        ("[[plan.quota]]\nprovider = \"aws\"\ngpus = -1\n", "gpus"),
+    ] {
+        quota(wrong);
+        let error = refused(&folder, &[]);
+        assert!(error.contains(said), "{wrong}: {error}");
+    }
+}
+
+/// What was asked is in the file of the plan, and asked again from it.
+#[test]
+fn limits_are_kept_in_files_of_plans() {
+    let folder = folder();
+    folder.write("config/config.toml", "[[plan.quota]]\nprovider = \"aws\"\nregion = \"us\"\ngpus = 4\n");
+    let asked = [
+        "--regions",
+        "us,eu",
+        "--exclude-regions",
+        "oregon",
+        "--exclude-gpus",
+        "t4",
+        "--min-vcpus",
+        "4",
+        "--min-host-memory",
+        "16GB",
+        "--allow-unknown-host",
+        "-o",
+        "plan.toml",
+    ];
+    folder.ok(&[&PLAN[..], &asked].concat());
+    let read =
+        |name: &str| -> toml::Table { std::fs::read_to_string(folder.0.path().join(name)).unwrap().parse().unwrap() };
+    let first = read("plan.toml");
+    let limits = &first["goal"]["limits"];
+    assert_eq!(limits["exclude_gpus"][0].as_str(), Some("t4"));
+    assert_eq!(limits["quota"][0]["gpus"].as_integer(), Some(4));
+    assert_eq!(limits["min_host_memory_bytes"].as_float(), Some(16.0 * 1_073_741_824.0));
+    // The settings are not asked again.
+    folder.write("config/config.toml", "");
+    folder.ok(&["plan", "--from", "plan.toml", "-o", "again.toml"]);
+    let again = read("again.toml");
+    assert_eq!(again["goal"], first["goal"]);
+    assert_eq!(again["part"], first["part"]);
+}

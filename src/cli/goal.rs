@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::error::CliError;
+use super::error::{At, CliError};
 use super::gpu;
 use crate::catalog::Catalog;
-use crate::plan::{Goal, Work};
-use crate::pricing::PriceBook;
+use crate::plan::{Goal, Quota, Work};
+use crate::pricing::{Offer, PriceBook};
 use crate::settings::wish::Wish;
 use crate::store::Paths;
 use crate::text;
@@ -15,8 +15,8 @@ use crate::text;
 /// The goal for so much work.
 ///
 /// # Errors
-/// [`CliError`] for a GPU, provider or region that no offer has: a typing error would otherwise
-/// look like "no plan".
+/// [`CliError`] for a GPU, provider, region or offer that is not there (a typing error would
+/// otherwise look like "no plan"), and for limits that rule each other out.
 pub(super) fn goal(
     work: Work,
     typed: &Wish,
@@ -28,31 +28,90 @@ pub(super) fn goal(
     settings.apply(&mut goal);
     typed.apply(&mut goal);
     goal.limits.gpus = gpu::all(catalog, "--gpus", &typed.gpus)?;
+    goal.limits.exclude_gpus = gpu::all(catalog, "--exclude-gpus", &typed.exclude_gpus)?;
     check_names(&goal, typed, catalog, prices)?;
+    check_sense(&goal, prices)?;
     Ok(goal)
 }
 
+/// Refuses limits that rule each other out, by their flags.
+///
+/// # Errors
+/// [`CliError`] naming what no offer and no plan can be.
+pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliError> {
+    let limits = &goal.limits;
+    let is_free = |offer: &Offer| offer.price.get() == 0.0 && offer.unusable.is_none();
+    let nothing_is_free = !prices.offers().iter().any(is_free);
+    let all_excluded = |regions: &[String]| {
+        let mut kept = prices.offers().iter().filter(|offer| regions.iter().any(|filter| offer.is_in(filter)));
+        !regions.is_empty() && kept.all(|offer| limits.exclude_regions.iter().any(|filter| offer.is_in(filter)))
+    };
+    let same = |name: &&String| limits.exclude_providers.iter().any(|other| other.eq_ignore_ascii_case(name));
+    let without_quota = |quota: &&Quota| {
+        let is_all = quota.region.is_none() && quota.gpu.is_none() && quota.tier.is_none();
+        quota.gpus == 0 && is_all && limits.providers.iter().any(|name| name.eq_ignore_ascii_case(&quota.provider))
+    };
+    let problem = if goal.deadline.is_some_and(|deadline| deadline.get() <= 0.0) {
+        "--deadline 0: no work is done by then; give the hours that there are (24h)".to_owned()
+    } else if goal.budget.is_some_and(|budget| budget.get() <= 0.0) && nothing_is_free {
+        "--budget 0: every offer costs something; give US dollars above 0".to_owned()
+    } else if limits.max_price.is_some_and(|most| most.get() <= 0.0) && nothing_is_free {
+        "--max-price 0: every offer costs something; give US dollars an hour above 0".to_owned()
+    } else if let Some(most) = limits.max_gpus.filter(|most| limits.min_gpus.max(1) > *most) {
+        format!("--min-gpus {} and --max-gpus {most}: no offer is both", limits.min_gpus)
+    } else if let Some(name) = limits.providers.iter().find(same) {
+        format!("--providers and --exclude-providers: both name {}", text::clean(name, 40))
+    } else if !limits.gpus.is_empty() && limits.gpus.iter().all(|gpu| limits.exclude_gpus.contains(gpu)) {
+        "--gpus and --exclude-gpus: every GPU of the first is in the second".to_owned()
+    } else if all_excluded(&limits.regions) {
+        "--regions and --exclude-regions: every region of the first is in the second".to_owned()
+    } else if let Some(quota) = limits.quotas.iter().find(without_quota) {
+        format!("--providers and quota: {0} is named, and the quota of GPUs at {0} is 0", quota.provider)
+    } else {
+        return Ok(());
+    };
+    Err(CliError::Refused(problem))
+}
+
+/// Names are those of the catalog and of the offers.
 fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook) -> Result<(), CliError> {
     let limits = &goal.limits;
     let offers = prices.offers();
-    let refuse = |problem: String, name: &String, lists: [&Option<Vec<String>>; 2]| {
-        let is_typed = lists.into_iter().flatten().any(|list| list.contains(name));
+    let in_settings = |is_typed: bool, problem: String| {
         let error = CliError::Refused(problem);
-        Err(if is_typed { error } else { error.at(Paths::find().settings().display()) })
+        if is_typed { error } else { error.at(Paths::find().settings().display()) }
     };
-    for name in limits.providers.iter().chain(&limits.exclude_providers) {
+    let lists =
+        |lists: [&Option<Vec<String>>; 2], name: &String| lists.into_iter().flatten().any(|list| list.contains(name));
+    let providers = limits.providers.iter().chain(&limits.exclude_providers);
+    for name in providers.chain(limits.quotas.iter().map(|quota| &quota.provider)) {
         if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
             let known: BTreeSet<&str> = offers.iter().map(|offer| offer.provider.as_str()).collect();
             let known: Vec<&str> = known.into_iter().collect();
             let problem = format!("no provider {:?}; there are {}", text::clean(name, 40), known.join(", "));
-            return refuse(problem, name, [&typed.providers, &typed.exclude_providers]);
+            return Err(in_settings(lists([&typed.providers, &typed.exclude_providers], name), problem));
         }
     }
-    for start in &limits.regions {
-        if !offers.iter().any(|offer| offer.region.starts_with(start.as_str())) {
-            let shown = text::clean(start, 40);
-            let problem = format!("no region begins with {shown:?}; `habitat-tui offers` lists all");
-            return refuse(problem, start, [&typed.regions, &None]);
+    let regions = limits.regions.iter().chain(&limits.exclude_regions).map(|filter| (filter, None));
+    let of_quotas = limits.quotas.iter().filter_map(|quota| Some((quota.region.as_ref()?, Some(&quota.provider))));
+    for (filter, provider) in regions.chain(of_quotas) {
+        let is_of = |offer: &&Offer| provider.is_none_or(|name| offer.provider.eq_ignore_ascii_case(name));
+        let offers = || offers.iter().filter(is_of);
+        if !offers().any(|offer| offer.is_in(filter)) {
+            let known = offers().flat_map(|offer| [Some(offer.region.as_str()), offer.region_name()]).flatten();
+            let near = near(filter, known);
+            let of = provider.map(|name| format!(" of {name}")).unwrap_or_default();
+            let problem = format!("no region{of} is called {:?}{near}", text::clean(filter, 40));
+            return Err(in_settings(lists([&typed.regions, &typed.exclude_regions], filter), problem));
+        }
+    }
+    for gpu in limits.quotas.iter().filter_map(|quota| quota.gpu.as_ref()) {
+        catalog.find(gpu.as_str()).at(format_args!("{}: quota", Paths::find().settings().display()))?;
+    }
+    for id in &limits.offers {
+        if !offers.iter().any(|offer| offer.id.as_str() == id) {
+            let near = near(id, offers.iter().map(|offer| offer.id.as_str()));
+            return Err(CliError::Refused(format!("no offer {:?}{near}", text::clean(id, 120))));
         }
     }
     for name in &typed.gpus {
@@ -66,4 +125,12 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
         }
     }
     Ok(())
+}
+
+/// The names nearest to one that is not known, and where all are.
+fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: BTreeSet<&str> = known.collect();
+    let near = text::nearest(name, known, 5);
+    let near = if near.is_empty() { String::new() } else { format!(" (near: {})", near.join(" | ")) };
+    format!("{near}; `habitat-tui offers` lists all")
 }

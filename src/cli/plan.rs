@@ -39,7 +39,11 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     let catalog = store::catalog(&paths)?;
     let prices = store::prices(&paths)?;
     let asked = match &args.from {
-        Some(file) => asked_again(args, file, &catalog)?,
+        Some(file) => {
+            let asked = asked_again(args, file, &catalog)?;
+            goal::check_sense(&asked.goal, &prices).at(file.display())?;
+            asked
+        }
         None => asked(args, &catalog, &prices)?,
     };
     if args.frontier {

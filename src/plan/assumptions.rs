@@ -142,12 +142,19 @@ impl Default for Limits {
             gpus: Vec::new(),
             providers: Vec::new(),
             exclude_providers: Vec::new(),
+            exclude_gpus: Vec::new(),
             regions: Vec::new(),
+            exclude_regions: Vec::new(),
+            offers: Vec::new(),
             min_gpus: 1,
             max_gpus: None,
             max_price: None,
             no_marketplace: false,
             allow_unknown_memory: false,
+            min_vcpus: None,
+            min_host_memory: None,
+            allow_unknown_host: false,
+            quotas: Vec::new(),
         }
     }
 }

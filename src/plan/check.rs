@@ -5,10 +5,11 @@
 //! [`check`] needs the plan alone; [`check_sources`] compares its parts with the predictions
 //! and prices they claim to come from.
 
-use super::{Assumptions, Confidence, Part, Plan, PlanStatus};
+use super::{Assumptions, Confidence, Part, Plan, PlanStatus, Quota};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Fits, Predictions};
-use crate::pricing::{Market, OfferId, PriceBook, Tier};
+use crate::pricing::{Market, OfferId, PriceBook, Tier, region};
+use crate::units::Bytes;
 
 /// Relative difference allowed between a stated number and the one found here.
 const TOLERANCE: f64 = 1e-6;
@@ -146,6 +147,16 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         {
             return Err(wrong("GPU, count or tier is not the offer's"));
         }
+        let limits = &plan.goal.limits;
+        let small = |least: Option<f64>, has: Option<f64>| match (least, has) {
+            (Some(least), Some(has)) => has < least,
+            (Some(_), None) => !limits.allow_unknown_host,
+            (None, _) => false,
+        };
+        let memory = [limits.min_host_memory, offer.host_memory].map(|bytes| bytes.map(Bytes::get));
+        if small(limits.min_vcpus.map(f64::from), offer.vcpus) || small(memory[0], memory[1]) {
+            return Err(wrong("its host is too small, or not known"));
+        }
         let price = offer.price.get() * f64::from(part.nodes);
         compare(&format!("price of {}", part.offer), &[part.price.get()], &[price])?;
         let prediction = predictions
@@ -240,16 +251,28 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
 fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
     let limits = &plan.goal.limits;
     let is = |name: &String| name.eq_ignore_ascii_case(&part.provider);
+    let in_region = |filter: &String| region::is_named(&part.provider, &part.region, filter);
+    let over_quota = |quota: &Quota| {
+        is(&quota.provider)
+            && quota.region.iter().all(in_region)
+            && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
+            && quota.tier.iter().all(|tier| *tier == part.tier)
+            && part.gpu_count > quota.gpus
+    };
     let broken = [
         (!limits.tiers.contains(&part.tier), "its tier is not allowed"),
         (!limits.gpus.is_empty() && !limits.gpus.contains(&part.gpu), "its GPU is not allowed"),
         (!limits.providers.is_empty() && !limits.providers.iter().any(is), "its provider is not allowed"),
         (limits.exclude_providers.iter().any(is), "its provider is excluded"),
-        (limits.no_marketplace && part.trust.market == Market::PeerToPeer, "it is of a peer-to-peer market"),
+        (limits.exclude_gpus.contains(&part.gpu), "its GPU is excluded"),
         (
-            !limits.regions.is_empty() && !limits.regions.iter().any(|start| part.region.starts_with(start)),
-            "its region is not allowed",
+            !limits.offers.is_empty() && !limits.offers.iter().any(|id| id == part.offer.as_str()),
+            "it was not asked for",
         ),
+        (limits.no_marketplace && part.trust.market == Market::PeerToPeer, "it is of a peer-to-peer market"),
+        (!limits.regions.is_empty() && !limits.regions.iter().any(in_region), "its region is not allowed"),
+        (limits.exclude_regions.iter().any(in_region), "its region is excluded"),
+        (limits.quotas.iter().any(over_quota), "it has more GPUs than a quota allows"),
         (part.gpu_count < limits.min_gpus, "it has too few GPUs"),
         (limits.max_gpus.is_some_and(|most| part.gpu_count > most), "it has too many GPUs"),
         (limits.max_price.is_some_and(|most| part.price.get() > most.get()), "it costs too much an hour"),

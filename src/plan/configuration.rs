@@ -8,13 +8,14 @@ use std::collections::HashMap;
 
 use jiff::civil::Date;
 
-use super::goal::{Amount, Assumptions, Confidence, Goal, Limits, Work};
+use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
+use super::limits;
 use super::problem::Choice;
 use super::spot::Losses;
 use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
-use crate::pricing::{Held, Market, Offer, OfferId, PriceBook, Tier, Trust};
+use crate::pricing::{Held, Offer, OfferId, PriceBook, Tier, Trust};
 use crate::units::{GIB, GpuSlug, Hours, Micros, Range, SHORTEST_STEP_US, Samples, Usd, UsdPerHour, most};
 
 /// Dollars an hour above which a number is no price.
@@ -188,7 +189,9 @@ fn configuration<'p>(
     if offer.gpu_count == 0 {
         return Err((Kind::UnusablePrice, "the offer has no GPU".to_owned(), None));
     }
-    limits(offer, gpu, &goal.limits)?;
+    if let Some((reason, miss)) = limits::refusal(offer, gpu, &goal.limits) {
+        return Err((Kind::Limits, reason, miss));
+    }
     let Some(prediction) = by_gpu.get(gpu).copied() else {
         return Err((Kind::NoPrediction, format!("no prediction for {gpu}"), None));
     };
@@ -222,47 +225,6 @@ fn configuration<'p>(
     let scaled = scaled_step(&single, &prediction.gpu, offer.gpu_count, workload, factor)
         .map_err(|error| (Kind::NoPrediction, format!("{} GPUs: {error}", offer.gpu_count), None))?;
     Ok((prediction, scaled.step, scaled.why))
-}
-
-fn limits(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Result<(), Reason> {
-    let refuse = |reason: String, miss| Err((RejectionKind::Limits, reason, miss));
-    let named = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(&offer.provider));
-    if !limits.tiers.contains(&offer.tier) {
-        return refuse(format!("{} offers are not allowed", offer.tier), None);
-    }
-    if !limits.gpus.is_empty() && !limits.gpus.contains(gpu) {
-        return refuse(format!("{gpu} is not among the GPUs allowed"), None);
-    }
-    if !limits.providers.is_empty() && !named(&limits.providers) {
-        return refuse(format!("{} is not among the providers allowed", offer.provider), None);
-    }
-    if named(&limits.exclude_providers) {
-        return refuse(format!("{} is excluded", offer.provider), None);
-    }
-    if limits.no_marketplace && offer.trust.market == Market::PeerToPeer {
-        return refuse("of a host on a peer-to-peer market, which are left out".to_owned(), None);
-    }
-    if !limits.regions.is_empty() && !limits.regions.iter().any(|start| offer.region.starts_with(start.as_str())) {
-        return refuse(format!("region {} is not among those allowed", offer.region), None);
-    }
-    let count = offer.gpu_count;
-    if count < limits.min_gpus {
-        let miss = f64::from(limits.min_gpus) / f64::from(count);
-        return refuse(format!("{count} GPUs, fewer than the {} wanted", limits.min_gpus), Some(miss));
-    }
-    if let Some(most) = limits.max_gpus
-        && count > most
-    {
-        let miss = f64::from(count) / f64::from(most.max(1));
-        return refuse(format!("{count} GPUs, more than the {most} allowed"), Some(miss));
-    }
-    if let Some(most) = limits.max_price
-        && offer.price.get() > most.get()
-    {
-        let miss = (most.get() > 0.0).then(|| offer.price / most);
-        return refuse(format!("${:.2}/h, more than the ${:.2}/h allowed", offer.price.get(), most.get()), miss);
-    }
-    Ok(())
 }
 
 impl Configuration {

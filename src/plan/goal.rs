@@ -1,9 +1,12 @@
 //! What the user wants: how much work, by when, for how much, and with which machines.
 
+use std::fmt;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::pricing::Tier;
-use crate::units::{GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
+use crate::units::{Bytes, GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
 
 /// A job to be planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,7 +139,7 @@ impl Confidence {
 }
 
 /// Which offers may be used.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Ways to pay.
@@ -147,19 +150,69 @@ pub struct Limits {
     pub providers: Vec<String>,
     /// Never these providers.
     pub exclude_providers: Vec<String>,
-    /// Only regions whose name begins with one of these; empty = all.
+    /// Never these GPUs.
+    pub exclude_gpus: Vec<GpuSlug>,
+    /// Only regions that one of these names ([`crate::pricing::region`]); empty = all.
     pub regions: Vec<String>,
+    /// Never regions that one of these names.
+    pub exclude_regions: Vec<String>,
+    /// Only these offers, by their ids; empty = all.
+    pub offers: Vec<String>,
     /// Fewest GPUs.
     pub min_gpus: u32,
     /// Most GPUs; `None` = no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_gpus: Option<u32>,
     /// Most dollars an hour; `None` = no limit.
-    #[serde(rename = "max_usd_per_hour")]
+    #[serde(rename = "max_usd_per_hour", skip_serializing_if = "Option::is_none")]
     pub max_price: Option<UsdPerHour>,
     /// Leave out offers of hosts on peer-to-peer markets.
     pub no_marketplace: bool,
     /// Use offers where it is not known whether the step fits in memory.
     pub allow_unknown_memory: bool,
+    /// Fewest virtual CPUs of a whole machine; `None` = no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_vcpus: Option<u32>,
+    /// Least memory of a whole machine's host; `None` = no limit.
+    #[serde(rename = "min_host_memory_bytes", skip_serializing_if = "Option::is_none")]
+    pub min_host_memory: Option<Bytes>,
+    /// Use offers of which vCPUs or host memory are not known, whatever is wanted of them.
+    pub allow_unknown_host: bool,
+    /// Most GPUs at once, by what they are.
+    #[serde(rename = "quota")]
+    pub quotas: Vec<Quota>,
+}
+
+/// Most GPUs that a provider lets the user have at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    /// The provider.
+    pub provider: String,
+    /// Only in regions that this names; `None` = in all of them together or apart: a plan's parts
+    /// never run at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Only of this GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuSlug>,
+    /// Only of offers paid for so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
+    /// Most GPUs; 0 leaves all of them out.
+    pub gpus: u32,
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.gpus, self.provider)?;
+        let gpu = self.gpu.as_ref().map(ToString::to_string);
+        let tier = self.tier.map(|tier| tier.to_string());
+        for narrower in [self.region.as_ref(), gpu.as_ref(), tier.as_ref()].into_iter().flatten() {
+            write!(f, ", {narrower}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Everything assumed rather than measured. All of it is printed with the plan.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use crate::plan::{Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
+use crate::plan::{Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
 use crate::units::{Hours, Range, Usd};
 
 /// What `plan --json` prints.
@@ -38,6 +38,8 @@ pub struct PlanJson<'a> {
     /// Most to spend, as asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_usd: Option<f64>,
+    /// Which offers may be used.
+    pub limits: &'a Limits,
     /// What to run, one after another; empty where there is no plan.
     pub parts: Vec<PartJson<'a>>,
     /// Everything together; absent where there is no plan.
@@ -233,6 +235,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         deadline_hours: plan.goal.deadline.map(Into::into),
         confidence: plan.goal.confidence.name(),
         budget_usd: plan.goal.budget.map(Into::into),
+        limits: &plan.goal.limits,
         parts: plan.parts.iter().map(part).collect(),
         total: plan
             .total

@@ -15,6 +15,11 @@
 //! max_usd_per_hour = 20
 //! spot_losses_per_hour = 0.1
 //!
+//! [[plan.quota]]            # most GPUs at once; region, gpu and tier may be left out
+//! provider = "aws"
+//! region = "us-east"
+//! gpus = 8
+//!
 //! [keys]                    # an action and its keys; `habitat-tui config --keys` lists all
 //! "app.quit" = ["q"]
 //! ```
@@ -102,6 +107,7 @@ mod tests {
             .collect();
         let file = SettingsFile::parse(&example.join("\n")).unwrap();
         assert_eq!(file.plan.tiers, Some(vec![Tier::OnDemand, Tier::Spot]));
+        assert_eq!(file.plan.quota[0].to_string(), "8 at aws, us-east");
         assert_eq!(file.keys["app.quit"], ["q"]);
     }
 

@@ -6,9 +6,9 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::values;
-use crate::plan::{Confidence, Goal, Objective, Work};
+use crate::plan::{Confidence, Goal, Objective, Quota, Work};
 use crate::pricing::Tier;
-use crate::units::{Hours, Samples, Usd, UsdPerHour};
+use crate::units::{Bytes, Hours, Samples, Usd, UsdPerHour};
 
 /// How much is to be done, within which limits.
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
@@ -74,9 +74,23 @@ pub struct Wish {
     /// Never these providers.
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Offers")]
     pub exclude_providers: Option<Vec<String>>,
-    /// Only regions whose names begin so.
-    #[arg(long, value_name = "PREFIX", value_delimiter = ',', help_heading = "Offers")]
+    /// Never these GPUs.
+    #[arg(long, value_name = "GPU", value_delimiter = ',', help_heading = "Offers")]
+    #[serde(skip)]
+    pub exclude_gpus: Vec<String>,
+    /// Only regions named so: by words of their names and places, country or continent.
+    ///
+    /// All words must fit (us-east, oregon, de, eu). Of three letters or more a word may be the
+    /// beginning of one (fin), shorter ones are whole words. `eu` is all of Europe.
+    #[arg(long, value_name = "REGION", value_delimiter = ',', help_heading = "Offers")]
     pub regions: Option<Vec<String>>,
+    /// Never regions named so, as in --regions.
+    #[arg(long, value_name = "REGION", value_delimiter = ',', help_heading = "Offers")]
+    pub exclude_regions: Option<Vec<String>>,
+    /// Only this offer, by its id as `offers` lists it (again for more).
+    #[arg(long = "offer", value_name = "ID", help_heading = "Offers")]
+    #[serde(skip)]
+    pub offers: Vec<String>,
     /// No offers of hosts on peer-to-peer markets.
     #[arg(long, help_heading = "Offers")]
     pub no_marketplace: bool,
@@ -91,6 +105,20 @@ pub struct Wish {
     /// Use GPUs whose memory may be too small: it is not known whether the step fits.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_memory: bool,
+    /// Fewest vCPUs of a whole machine, whatever its GPUs.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Offers")]
+    #[serde(skip)]
+    pub min_vcpus: Option<u32>,
+    /// Least memory of a whole machine's host (64GB).
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Offers")]
+    #[serde(skip)]
+    pub min_host_memory: Option<Bytes>,
+    /// Use machines of which vCPUs or host memory are not known, whatever is wanted of them.
+    #[arg(long, help_heading = "Offers")]
+    pub allow_unknown_host: bool,
+    /// Most GPUs at once, by provider; in the settings only.
+    #[arg(skip)]
+    pub quota: Vec<Quota>,
     /// Boot and set-up before useful work.
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "setup_hours")]
@@ -138,11 +166,17 @@ impl Wish {
         set(&mut limits.providers, self.providers.as_ref());
         set(&mut limits.exclude_providers, self.exclude_providers.as_ref());
         set(&mut limits.regions, self.regions.as_ref());
+        set(&mut limits.exclude_regions, self.exclude_regions.as_ref());
+        limits.offers.extend_from_slice(&self.offers);
         set(&mut limits.min_gpus, self.min_gpus.as_ref());
         limits.max_gpus = self.max_gpus.or(limits.max_gpus);
         limits.max_price = self.max_price.or(limits.max_price);
         limits.no_marketplace |= self.no_marketplace;
         limits.allow_unknown_memory |= self.allow_unknown_memory;
+        limits.min_vcpus = self.min_vcpus.or(limits.min_vcpus);
+        limits.min_host_memory = self.min_host_memory.or(limits.min_host_memory);
+        limits.allow_unknown_host |= self.allow_unknown_host;
+        limits.quotas.extend_from_slice(&self.quota);
         let assumptions = &mut goal.assumptions;
         set(&mut assumptions.setup, self.setup.as_ref());
         set(&mut assumptions.spot_losses_per_hour, self.spot_losses_per_hour.as_ref());

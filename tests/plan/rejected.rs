@@ -1,10 +1,10 @@
 //! Every offer ends up somewhere, with a reason that has numbers; and what the goal lacks.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Amount, Goal, PlanError, PlanStatus, Prepared, RejectionKind, Work, plan};
+use habitat_tui::plan::{Amount, Goal, Plan, PlanError, PlanStatus, Prepared, Quota, RejectionKind, Work, plan};
 use habitat_tui::predict::Fits;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
-use habitat_tui::units::{Bytes, GIB, Hours, Samples, Usd, UsdPerHour};
+use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Samples, Usd, UsdPerHour};
 
 use crate::build::{configurations, goal, hours, measured, offer, offer_in, predictions, usd};
 
@@ -84,6 +84,15 @@ fn every_limit_rejects_what_it_names() {
     assert!(rejected(&|g| g.limits.gpus = vec!["other".to_owned().try_into().unwrap()]).contains("good is not among"));
     assert!(rejected(&|g| g.limits.providers = vec!["aws".into()]).contains("cloud is not among"));
     assert_eq!(rejected(&|g| g.limits.exclude_providers = vec!["Cloud".into()]), "cloud is excluded");
+    assert_eq!(rejected(&|g| g.limits.exclude_gpus = vec![GpuSlug::new("good").unwrap()]), "good is excluded");
+    assert_eq!(rejected(&|g| g.limits.exclude_regions = vec!["us".into()]), "region us-1 is excluded (us)");
+    assert_eq!(rejected(&|g| g.limits.offers = vec!["cloud/x".into()]), "is not among the offers asked for");
+    assert_eq!(
+        rejected(&|g| g.limits.min_vcpus = Some(8)),
+        "not known how many vCPUs it has (--allow-unknown-host uses it)"
+    );
+    let quota = |gpus| Quota { provider: "Cloud".into(), region: None, gpu: None, tier: None, gpus };
+    assert_eq!(rejected(&|g| g.limits.quotas = vec![quota(0)]), "1 GPUs, more than the quota of 0 at Cloud");
     assert_eq!(rejected(&|g| g.limits.min_gpus = 2), "1 GPUs, fewer than the 2 wanted");
     assert_eq!(rejected(&|g| g.limits.max_gpus = Some(0)), "1 GPUs, more than the 0 allowed");
     assert_eq!(rejected(&|g| g.limits.max_price = UsdPerHour::new(1.5).ok()), "$2.00/h, more than the $1.50/h allowed");
@@ -275,4 +284,69 @@ fn a_wrong_plan_does_not_pass_the_check() {
     assert!(matches!(check_sources(&good, &predictions, &dearer), Err(CheckError::Number { .. })));
     let (slower, _) = configurations(&[(0.9, 1.0), (1.9, 3.0)]);
     assert!(matches!(check_sources(&good, &slower, &prices), Err(CheckError::Number { .. })));
+}
+
+/// What is wanted of a host, of the whole machine, known and not known.
+#[test]
+fn small_hosts_are_left_out_and_unknown_ones_unless_allowed() {
+    let predictions = predictions([measured("known", 1.0), measured("unknown", 1.0)]);
+    let host = |vcpus: f64, gib: f64| Offer {
+        vcpus: Some(vcpus),
+        host_memory: Bytes::new(gib * GIB).ok(),
+        ..offer("known", 1.0, Tier::OnDemand)
+    };
+    let unknown = offer("unknown", 0.5, Tier::OnDemand);
+    let planned = |known: Offer, least: (u32, f64), allowed: bool| {
+        let mut goal = goal(10.0, 1);
+        goal.limits.min_vcpus = Some(least.0);
+        goal.limits.min_host_memory = Bytes::new(least.1 * GIB).ok();
+        goal.limits.allow_unknown_host = allowed;
+        plan(&predictions, &PriceBook::new([known, unknown.clone()]), &goal).unwrap()
+    };
+    let of = |plan: &Plan| plan.parts.first().map(|part| part.gpu.to_string());
+    assert_eq!(of(&planned(host(8.0, 64.0), (8, 64.0), false)).as_deref(), Some("known"));
+    assert_eq!(of(&planned(host(8.0, 64.0), (8, 64.0), true)).as_deref(), Some("unknown"));
+    let few = planned(host(6.0, 64.0), (8, 64.0), false);
+    assert_eq!(of(&few), None);
+    assert_eq!(few.rejected[0].reason, "6 vCPUs, fewer than the 8 wanted");
+    let little = planned(host(8.0, 30.0), (8, 64.0), false);
+    assert_eq!(little.rejected[0].reason, "30 GB of host memory, fewer than the 64 wanted");
+    assert_eq!(little.rejected[0].kind, RejectionKind::Limits);
+
+    // The checker does not take the filters' word for it.
+    let mut smuggled = planned(host(8.0, 64.0), (8, 64.0), false);
+    smuggled.goal.limits.min_vcpus = Some(9);
+    let book = PriceBook::new([host(8.0, 64.0)]);
+    assert!(matches!(check_sources(&smuggled, &predictions, &book), Err(CheckError::Offer { .. })));
+}
+
+/// A quota holds where all that it names fits, and the reason says which.
+#[test]
+fn quotas_hold_by_provider_region_gpu_and_tier() {
+    let predictions = predictions([measured("gpu-0", 1.0)]);
+    let of = |region: &str, tier: Tier| offer_in(region, "gpu-0", 1.0, tier);
+    let quota = Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus: 0 };
+    let kept = |quotas: &[&Quota]| -> Vec<String> {
+        let book = PriceBook::new([of("us-1", Tier::OnDemand), of("us-1", Tier::Spot), of("eu-1", Tier::OnDemand)]);
+        let mut goal = goal(10.0, 1);
+        goal.limits.quotas = quotas.iter().copied().cloned().collect();
+        let plan = plan(&predictions, &book, &goal).unwrap();
+        let left_out =
+            |offer: &Offer| plan.rejected.iter().any(|one| one.offer == offer.id && one.kind == RejectionKind::Limits);
+        book.offers().iter().filter(|offer| !left_out(offer)).map(|offer| offer.id.to_string()).collect()
+    };
+    let [us, spot, eu] =
+        ["cloud/us-1/gpu-0/on-demand", "cloud/us-1/gpu-0/spot", "cloud/eu-1/gpu-0/on-demand"].map(str::to_owned);
+    assert_eq!(kept(&[&quota]), [""; 0]);
+    assert_eq!(kept(&[&Quota { gpus: 1, ..quota.clone() }]), [us.clone(), spot.clone(), eu.clone()]);
+    assert_eq!(kept(&[&Quota { region: Some("us".into()), ..quota.clone() }]), [eu.as_str()]);
+    assert_eq!(kept(&[&Quota { tier: Some(Tier::Spot), ..quota.clone() }]), [us.clone(), eu.clone()]);
+    let other = GpuSlug::new("gpu-1").unwrap();
+    assert_eq!(kept(&[&Quota { gpu: Some(other), ..quota.clone() }]), [us, spot, eu]);
+
+    // The checker does not take the filter's word for it.
+    let book = PriceBook::new([of("us-1", Tier::OnDemand)]);
+    let mut smuggled = plan(&predictions, &book, &goal(10.0, 1)).unwrap();
+    smuggled.goal.limits.quotas = vec![quota];
+    assert!(matches!(check(&smuggled), Err(CheckError::Offer { .. })));
 }
