@@ -10,6 +10,7 @@
 
 mod answer;
 mod assumptions;
+mod batch;
 pub mod check;
 mod configuration;
 mod error;
@@ -107,11 +108,14 @@ pub struct Part {
     pub tier: Tier,
     /// Samples of one step on ONE GPU; `None` where nothing says.
     pub batch_size: Option<u64>,
+    /// Batches that each GPU runs for one optimizer step; their gradients add up.
+    pub accumulation: u64,
     /// Samples of one optimizer step on all GPUs; `None` where nothing says.
     pub global_batch_size: Option<u64>,
     /// The work that this part does, in the unit of the plan's.
     pub work: Amount,
-    /// Time of one step on all GPUs, communication included, in microseconds.
+    /// Time of one optimizer step on all GPUs, accumulation and communication included, in
+    /// microseconds.
     pub step_time_us: Range<f64>,
     /// Elapsed hours, set-up, checkpoints and expected losses included.
     pub hours: Range<Hours>,
@@ -125,6 +129,14 @@ pub struct Part {
     pub trust: Trust,
     /// What the hours and the step time are made of, in words.
     pub notes: Vec<String>,
+}
+
+impl Part {
+    /// Steps of all GPUs together; in training each is an update of the weights.
+    pub fn updates(&self) -> f64 {
+        let update = self.global_batch_size.map_or(f64::from(self.gpu_count), |batch| batch as f64);
+        self.work.get() / update
+    }
 }
 
 /// The change from a spot machine to one that is not taken away, at the last safe moment: when
@@ -181,6 +193,8 @@ pub enum RejectionKind {
     Memory,
     /// It is not known whether the step fits in memory.
     MemoryUnknown,
+    /// No whole number of its batches makes the goal's global batch.
+    GlobalBatch,
     /// Excluded by the goal's limits.
     Limits,
     /// Too slow for the deadline.

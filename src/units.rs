@@ -21,6 +21,8 @@ pub use range::{OpenRange, Range};
 pub mod most {
     /// Samples of a step on one GPU.
     pub const BATCH: u64 = 1_000_000_000;
+    /// Samples of an optimizer step on all GPUs.
+    pub const GLOBAL_BATCH: u64 = 1_000_000_000_000;
     /// Tokens of a sample.
     pub const SEQUENCE: u64 = 1_000_000_000;
     /// Parameters of a model.

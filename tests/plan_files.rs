@@ -126,6 +126,38 @@ fn facts_and_assumptions_typed_are_kept() {
 }
 
 #[test]
+fn the_global_batch_is_kept_and_stands_in_every_form() {
+    let folder = folder();
+    folder.write("config/pricing/lab.toml", &prices("box", "v100-sxm2-16gb", 0.01).replace("count = 1", "count = 4"));
+    let asked = ["plan", "p.habitat.json", "--steps", "1000", "--global-batch", "1024", "--providers", "lab"];
+    let with = |more: &[&'static str]| [&asked[..], more].concat();
+    folder.ok(&with(&["-o", "a.toml"]));
+    folder.ok(&["plan", "--from", "a.toml", "-o", "b.toml"]);
+    let [a, b]: [Table; 2] = ["a.toml", "b.toml"].map(|name| read(&folder, name).parse().unwrap());
+    for key in ["goal", "totals", "part"] {
+        assert_eq!(a[key], b[key], "{key}");
+    }
+    assert_eq!(a["goal"]["global_batch_size"].as_integer(), Some(1024));
+    let part = &a["part"][0];
+    let numbers = ["batch_size", "accumulation", "global_batch_size"].map(|key| part[key].as_integer().unwrap());
+    assert_eq!((numbers, part["updates"].as_float()), ([64, 4, 1024], Some(1000.0)));
+    let json = folder.json(&asked);
+    assert_eq!((&json["global_batch_size"], &json["parts"][0]["accumulation"]), (&1024.into(), &4.into()));
+    assert_eq!(json["parts"][0]["updates"], 1000.0);
+    let csv = folder.ok(&with(&["--csv"]));
+    let mut lines = csv.lines();
+    assert!(lines.next().unwrap().ends_with(",batch_size,accumulation,global_batch_size,updates"), "{csv}");
+    assert!(lines.next().unwrap().ends_with(",64,4,1024,1000"), "{csv}");
+    let text = folder.ok(&asked);
+    assert!(text.contains("batch: 64 samples a GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
+    assert!(text.contains("4 batches a GPU to an update, gradients exchanged once; 4 GPUs:"), "{text}");
+    let markdown = folder.ok(&with(&["--markdown"]));
+    assert!(markdown.contains("64 samples a GPU × 4 GPUs × 4 accumulated"), "{markdown}");
+    let typed = folder.error(&["plan", "--from", "a.toml", "--global-batch", "64"]);
+    assert!(typed.contains("--from takes"), "{typed}");
+}
+
+#[test]
 fn files_that_cannot_be_priced_again_are_refused_with_place_and_remedy() {
     let folder = folder();
     folder.ok(&[&PLAN[..], &["-o", "plan.toml"]].concat());

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use super::batch;
 use super::check::{check, check_sources};
 use super::explain;
 use super::prepared::Prepared;
@@ -269,6 +270,7 @@ impl Prepared {
                     .to_owned(),
             );
         }
+        notes.extend(batch::note(plan).filter(|_| self.training));
         for part in plan.parts.iter().filter(|part| !part.trust.doubts.is_empty()) {
             notes.push(format!("the price of {} is in doubt: {}", part.offer, part.trust.reasons()));
         }

@@ -123,6 +123,7 @@ impl Goal {
     pub fn new(work: Work) -> Self {
         Self {
             work,
+            global_batch: None,
             deadline: None,
             budget: None,
             objective: Objective::Cost,

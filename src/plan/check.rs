@@ -89,6 +89,7 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
     let first = plan.parts.iter().position(|part| part.tier == Tier::Spot);
     for (place, part) in plan.parts.iter().enumerate() {
         within_limits(part, plan)?;
+        check_batch(part, plan.goal.global_batch)?;
         let own = recompute(part, &plan.goal.assumptions, first == Some(place));
         compare(&format!("hours of {}", part.offer), &numbers(&part.hours), &own.0)?;
         compare(&format!("cost of {}", part.offer), &numbers(&part.cost), &own.1)?;
@@ -122,6 +123,25 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         return Err(CheckError::Budget { cost: cost[1], budget: budget.get() });
     }
     Ok(())
+}
+
+/// Batch a GPU × accumulation × GPUs is the global batch stated, and the goal's where it has one.
+fn check_batch(part: &Part, wanted: Option<u64>) -> Result<(), CheckError> {
+    let product =
+        part.batch_size.map(|batch| u128::from(batch) * u128::from(part.accumulation) * u128::from(part.gpu_count));
+    if part.accumulation == 0 || part.global_batch_size.map(u128::from) != product {
+        let what = "its global batch is not that of its GPUs and batches";
+        return Err(CheckError::Offer { offer: part.offer.clone(), what });
+    }
+    match wanted {
+        Some(wanted) if part.global_batch_size != Some(wanted) => {
+            Err(CheckError::Offer { offer: part.offer.clone(), what: "its global batch is not the goal's" })
+        }
+        None if part.accumulation != 1 => {
+            Err(CheckError::Offer { offer: part.offer.clone(), what: "it accumulates without a global batch" })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Compares every part with the offer and the prediction it names: price, GPUs, tier, batch
@@ -170,8 +190,9 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         if predictions.workload.batch_size.filter(|batch| *batch > 0) != part.batch_size {
             return Err(wrong("the batch is not the profile's"));
         }
+        let single = prediction.planning_step();
         let step = scaled_step(
-            &prediction.planning_step(),
+            &single,
             &prediction.gpu,
             part.gpu_count,
             &predictions.workload,
@@ -179,7 +200,12 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         )
         .map_err(|_| wrong("its step cannot be scaled to its GPUs"))?
         .step;
-        let expected = [step.range.low.get(), step.range.mid.get(), step.range.high.get()];
+        let before = (part.accumulation - 1) as f64;
+        let expected = [
+            single.range.low.get().mul_add(before, step.range.low.get()),
+            single.range.mid.get().mul_add(before, step.range.mid.get()),
+            single.range.high.get().mul_add(before, step.range.high.get()),
+        ];
         let stated = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high];
         compare(&format!("step time of {}", part.offer), &stated, &expected)?;
     }
@@ -221,7 +247,7 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
         Some(batch) => part.work.get() / batch as f64,
         None => part.work.get(),
     };
-    let steps = of_one_gpu / f64::from(part.gpu_count);
+    let steps = of_one_gpu / f64::from(part.gpu_count) / part.accumulation as f64;
     let running = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high].map(|us| steps * us / 3.6e9);
     let setup = if part.tier == Tier::Owned { 0.0 } else { assumed.setup.get() };
     let mut elapsed = running;

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 
 use jiff::civil::Date;
 
+use super::batch::{Reason, accumulation, batch_size, check_global_batch};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::Choice;
 use super::spot::Losses;
 use super::{Part, PlanError, Rejection, RejectionKind};
-use crate::predict::scale::scaled_step;
+use crate::predict::scale::{ScaledStep, scaled_step};
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
 use crate::pricing::{Held, Offer, OfferId, PriceBook, Tier, Trust};
 use crate::units::{GIB, GpuSlug, Hours, Micros, Range, SHORTEST_STEP_US, Samples, Usd, UsdPerHour, most};
@@ -39,6 +40,9 @@ pub(crate) struct Configuration {
     held: Option<Held>,
     /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
     batch_size: Option<u64>,
+    /// Batches that each GPU runs for one optimizer step.
+    accumulation: u64,
+    /// The optimizer step.
     step: Estimate,
     scaling: String,
     precision: Option<String>,
@@ -63,8 +67,9 @@ pub(crate) struct Excluded {
 ///
 /// # Errors
 /// [`PlanError`] for a missing batch size or sequence length, or no amount of work.
-pub(crate) fn amount(predictions: &Predictions, work: Work) -> Result<Amount, PlanError> {
-    let workload = &predictions.workload;
+pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, PlanError> {
+    let (workload, work) = (&predictions.workload, goal.work);
+    check_global_batch(workload, goal)?;
     let Some(batch) = batch_size(workload) else {
         let Work::Steps(steps) = work else { return Err(PlanError::NoBatchSize) };
         let steps = steps as f64;
@@ -73,7 +78,7 @@ pub(crate) fn amount(predictions: &Predictions, work: Work) -> Result<Amount, Pl
     };
     let samples = match work {
         Work::Samples(samples) => samples.get(),
-        Work::Steps(steps) => steps as f64 * batch as f64,
+        Work::Steps(steps) => steps as f64 * goal.global_batch.unwrap_or(batch) as f64,
         Work::Epochs { epochs, dataset } => epochs * dataset.get(),
         Work::Tokens(tokens) => {
             let length = workload.sequence_length.filter(|length| *length > 0);
@@ -82,10 +87,6 @@ pub(crate) fn amount(predictions: &Predictions, work: Work) -> Result<Amount, Pl
     };
     let valid = samples > 0.0 && samples <= most::WORK;
     Samples::new(samples).ok().filter(|_| valid).map(Amount::Samples).ok_or(PlanError::Work(samples))
-}
-
-fn batch_size(workload: &Workload) -> Option<u64> {
-    workload.batch_size.filter(|batch| *batch > 0)
 }
 
 /// Checks the assumptions that are bare numbers or divisors.
@@ -136,7 +137,7 @@ pub(crate) fn configurations(
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     for (place, offer) in prices.offers().iter().enumerate() {
         match configuration(offer, &by_gpu, &predictions.workload, goal) {
-            Ok((prediction, step, scaling)) => possible.push(Configuration {
+            Ok((prediction, accumulation, scaled)) => possible.push(Configuration {
                 place,
                 offer: offer.id.clone(),
                 provider: offer.provider.clone(),
@@ -150,8 +151,9 @@ pub(crate) fn configurations(
                 trust: offer.trust.clone(),
                 held: offer.held,
                 batch_size,
-                step,
-                scaling,
+                accumulation,
+                step: scaled.step,
+                scaling: scaled.why,
                 precision: prediction.precision_note.clone(),
                 warnings: prediction.warnings.clone(),
                 memory_unknown: prediction.memory.fits == Fits::Unknown,
@@ -167,15 +169,13 @@ pub(crate) fn configurations(
     (possible, excluded)
 }
 
-type Reason = (RejectionKind, String, Option<f64>);
-
 /// The filters, the most important reason first.
 fn configuration<'p>(
     offer: &Offer,
     by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
     workload: &Workload,
     goal: &Goal,
-) -> Result<(&'p Prediction, Estimate, String), Reason> {
+) -> Result<(&'p Prediction, u64, ScaledStep), Reason> {
     use RejectionKind as Kind;
     if let Some(why) = &offer.unusable {
         return Err((Kind::UnusablePrice, why.clone(), None));
@@ -221,16 +221,26 @@ fn configuration<'p>(
     if single.range.mid.get() < SHORTEST_STEP_US {
         return Err((Kind::NoPrediction, format!("the predicted step on {gpu} takes no time"), None));
     }
+    let batches = accumulation(goal.global_batch, batch_size(workload), offer.gpu_count)?;
+    if single.range.high.get() * batches as f64 > Micros::MOST {
+        return Err((Kind::GlobalBatch, format!("an update of {batches} batches takes longer than a year"), None));
+    }
     let factor = goal.assumptions.scaling_factor;
     let scaled = scaled_step(&single, &prediction.gpu, offer.gpu_count, workload, factor)
         .map_err(|error| (Kind::NoPrediction, format!("{} GPUs: {error}", offer.gpu_count), None))?;
-    Ok((prediction, scaled.step, scaled.why))
+    Ok((prediction, batches, scaled.accumulated(&single, batches)))
 }
 
 impl Configuration {
-    /// Samples of one step on all GPUs, or steps of one where samples are not known.
+    /// Samples of one optimizer step on all GPUs, where they are known.
+    fn global_batch_size(&self) -> Option<u64> {
+        let batches = self.accumulation.saturating_mul(u64::from(self.gpu_count));
+        self.batch_size.map(|batch| batch.saturating_mul(batches))
+    }
+
+    /// The same, or steps of one GPU where samples are not known.
     fn global_batch(&self) -> f64 {
-        self.batch_size.map_or(1.0, |batch| batch as f64) * f64::from(self.gpu_count)
+        self.global_batch_size().map_or(f64::from(self.gpu_count), |batch| batch as f64)
     }
 
     /// Samples (or steps of one GPU) in one useful hour at the middle step time (r).
@@ -322,7 +332,8 @@ impl Configuration {
             nodes: 1,
             tier: self.tier,
             batch_size: self.batch_size,
-            global_batch_size: self.batch_size.map(|batch| batch.saturating_mul(u64::from(self.gpu_count))),
+            accumulation: self.accumulation,
+            global_batch_size: self.global_batch_size(),
             work: match self.batch_size {
                 Some(_) => Amount::Samples(Samples::known(useful * self.rate())),
                 None => Amount::Steps(useful * self.rate()),

@@ -15,6 +15,17 @@ pub enum PlanError {
         "work is given in tokens, but the profile does not say how many tokens a sample has; give it with --sequence-length"
     )]
     NoSequenceLength,
+    /// A global batch of no samples, or of more than any job has.
+    #[error("{0} is no global batch: it must be 1 to {most} samples", most = crate::units::most::GLOBAL_BATCH)]
+    GlobalBatch(u64),
+    /// A global batch, samples of a step unknown.
+    #[error(
+        "the profile does not say how many samples a step of one GPU has, so no global batch can be made of them; give it with --batch-size"
+    )]
+    GlobalBatchWithoutBatchSize,
+    /// A global batch of a step that updates nothing.
+    #[error("the step is one of inference, which updates no weights: leave out --global-batch")]
+    GlobalBatchOfInference,
     /// No amount of work.
     #[error("{0} is not an amount of work: it must be more than 0 and at most 1e18 samples")]
     Work(f64),

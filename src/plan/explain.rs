@@ -212,6 +212,7 @@ const fn because(kind: RejectionKind) -> &'static str {
         RejectionKind::MemoryUnknown => {
             "on which it is not known whether the step fits (--allow-unknown-memory uses them)"
         }
+        RejectionKind::GlobalBatch => "whose batches do not make the global batch",
         RejectionKind::Limits => "outside the limits set",
         RejectionKind::Deadline => "too slow",
         RejectionKind::Budget => "too dear",

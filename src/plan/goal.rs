@@ -14,6 +14,9 @@ use crate::units::{Bytes, GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
 pub struct Goal {
     /// How much is to be done.
     pub work: Work,
+    /// Samples of one optimizer step on all GPUs; `None` = the profile's batch on each GPU.
+    #[serde(default, rename = "global_batch_size", skip_serializing_if = "Option::is_none")]
+    pub global_batch: Option<u64>,
     /// Elapsed hours from the start, set-up included; `None` = no limit.
     #[serde(rename = "deadline_hours")]
     pub deadline: Option<Hours>,
@@ -40,8 +43,8 @@ pub struct Goal {
 pub enum Work {
     /// So many samples.
     Samples(Samples),
-    /// So many optimizer steps at the profile's batch size on one GPU; the only work that can
-    /// be planned without knowing that batch size.
+    /// So many optimizer steps of the goal's global batch, or, without one, of the profile's
+    /// batch size on one GPU: the only work that can be planned without knowing that.
     Steps(u64),
     /// So many passes over a data set.
     Epochs {

@@ -5,7 +5,7 @@ use super::configuration::{Configuration, Excluded, amount, check_assumptions, c
 use super::problem::{Choice, Limit, Problem};
 use super::search::{Found, best};
 use super::{Amount, Confidence, Goal, Objective, Part, PlanError};
-use crate::predict::{Host, Predictions};
+use crate::predict::{Host, Mode, Predictions};
 use crate::pricing::{PriceBook, Tier};
 use crate::text::duration;
 use crate::units::{Hours, Usd};
@@ -18,6 +18,8 @@ pub struct Prepared {
     pub(super) work: Amount,
     /// As in the predictions.
     pub(super) host: Host,
+    /// Whether the step updates weights.
+    pub(super) training: bool,
     pub(super) configurations: Vec<Configuration>,
     pub(super) excluded: Vec<Excluded>,
     /// Every configuration with all the work, in their order; one part.
@@ -40,7 +42,7 @@ impl Prepared {
             return Err(PlanError::NoParts);
         }
         check_assumptions(&goal.assumptions)?;
-        let work = amount(predictions, goal.work)?;
+        let work = amount(predictions, goal)?;
         let (configurations, excluded) = configurations(predictions, prices, goal);
         let choices = configurations.iter().map(|c| c.choice(goal.confidence)).collect();
         let singles = Problem { work: work.get(), choices, max_parts: 1 };
@@ -48,7 +50,8 @@ impl Prepared {
         let mixed_of = if goal.max_parts > 1 { all.undominated() } else { Vec::new() };
         let mixed = all.only(&mixed_of);
         let host = predictions.host;
-        Ok(Self { goal: goal.clone(), work, host, configurations, excluded, singles, mixed, mixed_of })
+        let training = predictions.workload.mode == Mode::Training;
+        Ok(Self { goal: goal.clone(), work, host, training, configurations, excluded, singles, mixed, mixed_of })
     }
 
     /// Choices of the model after dominated ones are left out.

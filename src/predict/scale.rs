@@ -98,6 +98,25 @@ pub struct ScaledStep {
     pub why: String,
 }
 
+impl ScaledStep {
+    /// The optimizer step of so many batches on each GPU: all but the last run as on one GPU and
+    /// keep their gradients, with the last the sum is exchanged as after one batch.
+    ///
+    /// Each batch counts with the whole of `single`, its update of the weights included.
+    #[must_use]
+    pub fn accumulated(mut self, single: &Estimate, batches: u64) -> Self {
+        if batches > 1 {
+            let before = (batches - 1) as f64;
+            let Range { low, mid, high } = self.step.range;
+            let Range { low: least, mid: likely, high: most } = single.range;
+            self.step.range =
+                Range { low: low + least * before, mid: mid + likely * before, high: high + most * before };
+            self.why = format!("{batches} batches a GPU to an update, gradients exchanged once; {}", self.why);
+        }
+        self
+    }
+}
+
 /// Why a step cannot be scaled to several GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleError {

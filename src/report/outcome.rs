@@ -120,6 +120,11 @@ pub fn outcome(plan: &PlanFile, run: &Run) -> Result<Outcome, OutcomeError> {
         let gpus = part.gpu_count;
         notes.push(format!("the recorded step has no communication, the planned one is that of {gpus} GPUs together"));
     }
+    if let Some(part) = measured.filter(|part| part.accumulation > 1) {
+        let batches = part.accumulation;
+        notes
+            .push(format!("the planned step is an update of {batches} batches a GPU, and so must be the measured one"));
+    }
     if work.is_none() {
         notes.push("the work planned is taken to have been done: give samples or steps if it was not".to_owned());
     }

@@ -110,7 +110,8 @@ impl PlanForm {
             Self::Csv => vec![table(|out| plans::table(plan).write_csv(out))?],
             Self::Markdown => vec![table(|out| {
                 predictions::write_warnings(&plan.warnings, out)?;
-                plans::table(plan).write_markdown(out)
+                plans::table(plan).write_markdown(out)?;
+                plans::write_batches(plan, out)
             })?],
             Self::Launch(launcher) => launch::texts(plan, workload, launcher, written.partition)?,
         })

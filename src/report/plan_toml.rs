@@ -109,7 +109,10 @@ pub struct FilePart {
     /// Samples of one step on one GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
-    /// Samples of one step on all GPUs.
+    /// Batches that each GPU runs for one optimizer step.
+    #[serde(default = "one")]
+    pub accumulation: u64,
+    /// Samples of one optimizer step on all GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_batch_size: Option<u64>,
     /// Samples that it processes.
@@ -118,7 +121,10 @@ pub struct FilePart {
     /// Steps of one GPU that it does, where samples are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<f64>,
-    /// Time of one step on all GPUs, in microseconds.
+    /// Steps of all GPUs together; in training each is an update of the weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updates: Option<f64>,
+    /// Time of one optimizer step on all GPUs, in microseconds.
     pub step_time_us: Ends<f64>,
     /// Elapsed hours, set-up and losses included.
     pub hours: Ends<Hours>,
@@ -140,6 +146,10 @@ pub struct FilePart {
     /// What the numbers are made of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+const fn one() -> u64 {
+    1
 }
 
 /// An offer that would have done, too.
@@ -233,9 +243,11 @@ fn part(part: &Part) -> FilePart {
         nodes: part.nodes,
         tier: part.tier.to_string(),
         batch_size: part.batch_size,
+        accumulation: part.accumulation,
         global_batch_size: part.global_batch_size,
         samples: part.work.samples().map(time),
         steps: part.work.steps().map(time),
+        updates: Some(time(part.updates())),
         step_time_us: ends(part.step_time_us, time),
         hours: ends(part.hours, hours),
         cost_usd: ends(part.cost, usd),

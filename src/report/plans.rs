@@ -1,5 +1,7 @@
 //! A plan as tables and as JSON (`habitat-plan`, version 1).
 
+use std::io::{self, Write};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,9 @@ pub struct PlanJson<'a> {
     /// The work in steps of one GPU, where it is not known in samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_steps: Option<f64>,
+    /// Samples of one optimizer step on all GPUs, as asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_batch_size: Option<u64>,
     /// Latest finish asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_hours: Option<f64>,
@@ -88,7 +93,9 @@ pub struct PartJson<'a> {
     /// Samples of one step on one GPU; absent where nothing says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
-    /// Samples of one step on all GPUs; absent where nothing says.
+    /// Batches that each GPU runs for one optimizer step.
+    pub accumulation: u64,
+    /// Samples of one optimizer step on all GPUs; absent where nothing says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_batch_size: Option<u64>,
     /// Samples this part processes; absent where nothing says.
@@ -97,7 +104,9 @@ pub struct PartJson<'a> {
     /// Steps of one GPU that this part does, where samples are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<f64>,
-    /// Time of one step on all GPUs.
+    /// Steps of all GPUs together; in training each is an update of the weights.
+    pub updates: f64,
+    /// Time of one optimizer step on all GPUs.
     pub step_time_us: Range<f64>,
     /// Elapsed hours.
     pub hours: Range<f64>,
@@ -215,6 +224,7 @@ pub const fn rejection(kind: RejectionKind) -> &'static str {
         RejectionKind::NoPrediction => "no_prediction",
         RejectionKind::Memory => "memory",
         RejectionKind::MemoryUnknown => "memory_unknown",
+        RejectionKind::GlobalBatch => "global_batch",
         RejectionKind::Limits => "limits",
         RejectionKind::Deadline => "deadline",
         RejectionKind::Budget => "budget",
@@ -232,6 +242,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         host: plan.host.name(),
         work_samples: plan.work.samples(),
         work_steps: plan.work.steps(),
+        global_batch_size: plan.goal.global_batch,
         deadline_hours: plan.goal.deadline.map(Into::into),
         confidence: plan.goal.confidence.name(),
         budget_usd: plan.goal.budget.map(Into::into),
@@ -281,9 +292,11 @@ fn part(part: &Part) -> PartJson<'_> {
         nodes: part.nodes,
         tier: part.tier.to_string(),
         batch_size: part.batch_size,
+        accumulation: part.accumulation,
         global_batch_size: part.global_batch_size,
         samples: part.work.samples(),
         steps: part.work.steps(),
+        updates: part.updates(),
         step_time_us: part.step_time_us,
         hours: part.hours.map(Hours::get),
         cost_usd: part.cost.map(Usd::get),
@@ -317,7 +330,14 @@ pub fn parts_table(parts: &[Part]) -> Table {
         Column::number("price", "price_usd_per_hour"),
         Column::text("as of", "price_as_of"),
     ];
-    let mut table = Table::new(&[&columns[..], &TRUST].concat());
+    // For programs; people read them in a line below ([`batch_words`]).
+    let batch = [
+        Column::number("", "batch_size"),
+        Column::number("", "accumulation"),
+        Column::number("", "global_batch_size"),
+        Column::number("", "updates"),
+    ];
+    let mut table = Table::new(&[&columns[..], &TRUST, &batch].concat());
     for part in parts {
         let mut row = vec![
             Cell::text(&part.offer),
@@ -329,7 +349,43 @@ pub fn parts_table(parts: &[Part]) -> Table {
             Cell::maybe(part.price_as_of, Cell::text),
         ];
         row.extend(trust_cells(&part.trust));
+        row.extend([
+            Cell::maybe(part.batch_size, Cell::text),
+            Cell::text(part.accumulation),
+            Cell::maybe(part.global_batch_size, Cell::text),
+            Cell::text(part.updates()),
+        ]);
         table.push(row);
     }
     table
+}
+
+/// What the steps of each part are of, as a list of Markdown.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_batches(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let words = plan.parts.iter().enumerate().filter_map(|(index, part)| Some((index + 1, batch_words(part)?)));
+    for (index, (part, words)) in words.enumerate() {
+        let above = if index == 0 { "\n" } else { "" };
+        writeln!(out, "{above}- part {part}: {words}")?;
+    }
+    Ok(())
+}
+
+/// What a part's steps are of: `32 samples a GPU × 8 GPUs × 4 accumulated = 1,024; 100,000 steps`.
+pub fn batch_words(part: &Part) -> Option<String> {
+    let (own, all) = (part.batch_size?, part.global_batch_size?);
+    let [own, all, batches] = [own, all, part.accumulation].map(|batch| format::grouped(batch as f64));
+    let mut words = format!("{own} samples a GPU");
+    if part.gpu_count > 1 {
+        words = format!("{words} × {} GPUs", part.gpu_count);
+    }
+    if part.accumulation > 1 {
+        words = format!("{words} × {batches} accumulated");
+    }
+    if part.gpu_count > 1 || part.accumulation > 1 {
+        words = format!("{words} = {all}");
+    }
+    Some(format!("{words}; {} steps", format::grouped(part.updates())))
 }

@@ -134,8 +134,13 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
                 plans::status_words(plan)
             )?;
             plans::parts_table(&plan.parts).write_text(out)?;
-            for note in plan.parts.iter().flat_map(|part| &part.notes) {
-                writeln!(out, "  {note}")?;
+            for part in &plan.parts {
+                if let Some(batch) = plans::batch_words(part) {
+                    writeln!(out, "  batch: {batch}")?;
+                }
+                for note in &part.notes {
+                    writeln!(out, "  {note}")?;
+                }
             }
         }
     }

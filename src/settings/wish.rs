@@ -18,7 +18,7 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(skip)]
     pub samples: Option<Samples>,
-    /// Work in steps of the recorded batch size.
+    /// Work in steps of the recorded batch size, or of --global-batch.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(skip)]
     pub steps: Option<u64>,
@@ -34,6 +34,11 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(skip)]
     pub tokens: Option<f64>,
+    /// Samples of one optimizer step on all GPUs: each GPU runs as many batches of the recorded
+    /// size as that takes (gradient accumulation).
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work")]
+    #[serde(skip)]
+    pub global_batch: Option<u64>,
     /// Latest finish (24h, "1d 12h"), set-up included.
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Limits")]
     #[serde(skip)]
@@ -156,6 +161,7 @@ impl Wish {
                 place.clone_from(value);
             }
         }
+        goal.global_batch = self.global_batch.or(goal.global_batch);
         goal.deadline = self.deadline.or(goal.deadline);
         goal.budget = self.budget.or(goal.budget);
         set(&mut goal.objective, self.hour_value.map(Objective::CostPlusTime).or(self.objective).as_ref());

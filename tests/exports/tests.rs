@@ -39,6 +39,7 @@ fn part(offer: &Offer) -> Option<Part> {
         nodes: 1,
         tier: offer.tier,
         batch_size: None,
+        accumulation: 1,
         global_batch_size: None,
         work: Amount::Steps(1000.0),
         step_time_us: Range { low: 1.0, mid: 1.0, high: 1.0 },

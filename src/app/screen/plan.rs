@@ -15,8 +15,8 @@ use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
 use crate::app::slider::Knob;
 use crate::plan::{Confidence, Part};
-use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
+use crate::report::{format, plans};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::{Hours, Range};
@@ -341,10 +341,7 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
     for (index, part) in plan.parts.iter().enumerate() {
         let label = if plan.parts.len() > 1 { format!("part {}", index + 1) } else { "offer".to_owned() };
         lines.push((label, format!("{} ({})", clean(part.offer.as_str(), 120), machine_words(part))));
-        if let (Some(own), Some(all)) = (part.batch_size, part.global_batch_size) {
-            let [own, all] = [own, all].map(|batch| format::grouped(batch as f64));
-            lines.push(("batch".to_owned(), format!("{own} a GPU, {all} in all")));
-        }
+        lines.extend(plans::batch_words(part).map(|words| ("batch".to_owned(), words)));
         lines.extend(part.notes.iter().map(|note| (String::new(), clean(note, 400))));
     }
     lines.extend(warnings(app, false).into_iter().map(|warning| ("warning".to_owned(), warning)));

@@ -16,6 +16,7 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         nodes: 1,
         tier,
         batch_size: Some(32),
+        accumulation: 1,
         global_batch_size: Some(256),
         work: Amount::Steps(12_345.0),
         step_time_us: Range { low: 1.0, mid: 2.0, high: 3.0 },

@@ -78,8 +78,8 @@ fn check(file: &PlanFile) -> Result<(), PlanFileError> {
         if !part.samples.or(part.steps).is_some_and(|work| within(work, most::WORK)) {
             return wrong(at("samples"), "samples or steps must be a number above 0, and at most 1e18");
         }
-        if part.gpu_count == 0 || part.global_batch_size == Some(0) {
-            return wrong(at("gpu_count"), "GPUs and samples of a step must be above 0");
+        if part.gpu_count == 0 || part.global_batch_size == Some(0) || part.accumulation == 0 {
+            return wrong(at("gpu_count"), "GPUs, batches and samples of a step must be above 0");
         }
     }
     Ok(())

@@ -201,8 +201,12 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) {
             String::new()
         };
         let unit = |value: f64| format::time(crate::units::Micros::known(value));
+        let step = match part.accumulation {
+            1 => "step".to_owned(),
+            batches => format!("step of {} batches", format::grouped(batches as f64)),
+        };
         let words = format!(
-            "  {share}{} · step {} {} · {date}",
+            "  {share}{} · {step} {} {} · {date}",
             format::price(part.price),
             unit(part.step_time_us.mid),
             plan::method_of(painter.app, part)

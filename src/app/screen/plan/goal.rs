@@ -17,7 +17,10 @@ const MOST_PARTS: u32 = 3;
 pub fn work_words(app: &App) -> String {
     match app.goal().work {
         Work::Samples(samples) => format!("{} samples", format::grouped(samples.get())),
-        Work::Steps(steps) => format!("{} steps", format::grouped(steps as f64)),
+        Work::Steps(steps) => {
+            let of = app.goal().global_batch.map(|batch| format!(" of {} samples", format::grouped(batch as f64)));
+            format!("{} steps{}", format::grouped(steps as f64), of.unwrap_or_default())
+        }
         Work::Epochs { epochs, dataset } => {
             format!("{} epochs of {} samples", format::number(epochs), format::grouped(dataset.get()))
         }

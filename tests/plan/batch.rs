@@ -1,0 +1,145 @@
+//! The global batch: how many batches make an update, and what changes without one.
+
+use habitat_tui::plan::check::{CheckError, check, check_sources};
+use habitat_tui::plan::{Goal, Plan, PlanError, PlanStatus, RejectionKind, Work, plan};
+use habitat_tui::predict::Predictions;
+use habitat_tui::predict::scale::extra_time;
+use habitat_tui::pricing::{Offer, PriceBook, Tier};
+use habitat_tui::profile::Mode;
+
+use crate::build::{goal, measured, offer, offer_in, predictions};
+
+/// A step of 32 samples in 0.36 s on one GPU, of a model of 100 million parameters.
+fn step() -> Predictions {
+    let mut step = predictions([measured("good", 10_000.0)]);
+    step.workload.batch_size = Some(32);
+    step.workload.parameter_count = Some(100_000_000);
+    step
+}
+
+/// Machines with these numbers of GPUs.
+fn machines(counts: &[u32]) -> PriceBook {
+    PriceBook::new(counts.iter().map(|count| Offer {
+        gpu_count: *count,
+        ..offer_in(&format!("us-{count}"), "good", f64::from(*count), Tier::OnDemand)
+    }))
+}
+
+fn steps(steps: u64, global_batch: Option<u64>) -> Goal {
+    Goal { work: Work::Steps(steps), global_batch, ..goal(1.0, 1) }
+}
+
+fn planned(step: &Predictions, machines: &PriceBook, goal: &Goal) -> Plan {
+    let plan = plan(step, machines, goal).unwrap();
+    assert_eq!((check(&plan), check_sources(&plan, step, machines)), (Ok(()), Ok(())));
+    plan
+}
+
+#[test]
+fn an_update_is_so_many_batches_and_one_exchange() {
+    let step = step();
+    for (gpus, batches) in [(1, 32), (2, 16), (8, 4), (32, 1)] {
+        let plan = planned(&step, &machines(&[gpus]), &steps(1000, Some(1024)));
+        let part = &plan.parts[0];
+        assert_eq!((part.batch_size, part.accumulation, part.global_batch_size), (Some(32), batches, Some(1024)));
+        assert!((part.updates() - 1000.0).abs() < 1e-6 && (plan.work.get() - 1_024_000.0).abs() < 1e-6);
+        let alone = step.predictions[0].planning_step().range.mid;
+        let extra = if gpus == 1 {
+            0.0
+        } else {
+            extra_time(alone, step.predictions[0].gpu.link, gpus, &step.workload).unwrap().get()
+        };
+        let update = batches as f64 * alone.get() + extra;
+        assert!((part.step_time_us.mid / update - 1.0).abs() < 1e-9, "{gpus} GPUs: {part:?}");
+        let hours = 1000.0 * update / 3.6e9;
+        assert!((part.hours.mid.get() / hours - 1.0).abs() < 1e-9, "{gpus} GPUs: {part:?}");
+        assert!(!plan.notes.iter().any(|note| note.contains("updates")), "{:?}", plan.notes);
+    }
+}
+
+#[test]
+fn machines_whose_batches_do_not_make_it_are_rejected_with_what_would_do() {
+    let plan = planned(&step(), &machines(&[1, 3, 8, 16]), &steps(1000, Some(256)));
+    let rejected: Vec<(RejectionKind, &str)> =
+        plan.rejected.iter().map(|rejected| (rejected.kind, rejected.reason.as_str())).collect();
+    assert_eq!(rejected[0].0, RejectionKind::GlobalBatch);
+    assert!(rejected[0].1.contains("no multiple of that: no batch of up to 32 samples a GPU would do"), "{rejected:?}");
+    assert!(rejected.iter().any(|(_, reason)| {
+        reason.starts_with("16 GPUs with 32 samples each make 512 a step; the global batch of 256 is less than that: 16 samples a GPU would do")
+    }));
+    let none = planned(&step(), &machines(&[16]), &steps(1000, Some(256)));
+    assert_eq!(none.status, PlanStatus::Infeasible);
+    assert!(none.reasons[1].starts_with("1 offers whose batches do not make the global batch, nearest"), "{none:?}");
+}
+
+#[test]
+fn what_is_no_global_batch_is_an_error() {
+    let mut step = step();
+    let prices = PriceBook::new([offer("good", 1.0, Tier::OnDemand)]);
+    let error = |step: &Predictions, batch| plan(step, &prices, &steps(10, Some(batch))).unwrap_err();
+    assert_eq!(error(&step, 0), PlanError::GlobalBatch(0));
+    assert_eq!(error(&step, u64::MAX), PlanError::GlobalBatch(u64::MAX));
+    step.workload.mode = Mode::Inference;
+    assert_eq!(error(&step, 32), PlanError::GlobalBatchOfInference);
+    step.workload.mode = Mode::Training;
+    step.workload.batch_size = None;
+    assert_eq!(error(&step, 32), PlanError::GlobalBatchWithoutBatchSize);
+    assert!(error(&step, 32).to_string().contains("--batch-size"));
+}
+
+#[test]
+fn an_update_of_more_than_a_year_is_no_configuration() {
+    let plan = plan(&step(), &machines(&[1]), &steps(1, Some(32_000_000_000))).unwrap();
+    assert!(plan.rejected[0].reason.ends_with("takes longer than a year"), "{:?}", plan.rejected);
+}
+
+#[test]
+fn without_one_the_plan_says_what_becomes_of_the_updates() {
+    let mut step = step();
+    let said = |step: &Predictions, gpus| {
+        let mut plan = planned(step, &machines(&[gpus]), &steps(100_000, None));
+        plan.notes.retain(|note| note.contains("updates"));
+        plan.notes
+    };
+    assert_eq!(
+        said(&step, 16),
+        [
+            "the global batch is 512 samples, not the 32 of the profile: 6,250 updates in place of 100,000; --global-batch 32 keeps them"
+        ]
+    );
+    assert_eq!(said(&step, 1), [""; 0]);
+    step.workload.batch_size = None;
+    assert_eq!(
+        said(&step, 16),
+        [
+            "each update is of all GPUs' batches together: 6,250 updates in place of 100,000; --batch-size with --global-batch keeps them"
+        ]
+    );
+    step.workload.mode = Mode::Inference;
+    assert_eq!(said(&step, 16), [""; 0]);
+}
+
+#[test]
+fn a_wrong_batch_does_not_pass_the_check() {
+    let (step, machines) = (step(), machines(&[8]));
+    let good = planned(&step, &machines, &steps(1000, Some(1024)));
+    let broken = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = good.clone();
+        change(&mut plan);
+        check(&plan).and_then(|()| check_sources(&plan, &step, &machines)).unwrap_err()
+    };
+    for accumulation in [0, 3] {
+        assert!(matches!(broken(&|plan| plan.parts[0].accumulation = accumulation), CheckError::Offer { .. }));
+    }
+    assert!(matches!(broken(&|plan| plan.goal.global_batch = Some(2048)), CheckError::Offer { .. }));
+    assert!(matches!(broken(&|plan| plan.goal.global_batch = None), CheckError::Offer { .. }));
+    // A number of batches that agrees with itself, but not with the hours.
+    assert!(matches!(
+        broken(&|plan| {
+            plan.parts[0].accumulation = 8;
+            plan.parts[0].global_batch_size = Some(2048);
+            plan.goal.global_batch = Some(2048);
+        }),
+        CheckError::Number { .. }
+    ));
+}
