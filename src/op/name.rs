@@ -15,7 +15,7 @@ pub use calls::{
     is_copy, is_detach, is_first_layer, is_foreach, is_in_place, is_loss, is_product, is_whole, only_looks, tensors,
     weight,
 };
-pub use lists::{each, fused_lists, has_lists, is_each, takes_lists};
+pub use lists::{UpdateStep, each, fused_lists, has_lists, is_each, takes_lists, update_step};
 pub use nodes::{is_autograd_node, is_loss_node};
 pub use renamed::{carried_out_for, gradients_since, with_lists};
 pub use results::{ResultForm, result};

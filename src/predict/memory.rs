@@ -1,29 +1,27 @@
 //! Does the step fit in a GPU's memory?
 //!
 //! A peak decides, recorded on a device or computed from shapes; the answer says which.
-//! Without one, two certain answers are left: a step that ran on
-//! the origin fits wherever there is at least as much memory, and parameters with their
-//! gradients alone can be too large. Between them an upper estimate from shapes says yes
-//! where everything the forward pass writes, kept to the end, would fit.
+//! Without one, two certain answers are left: a step that ran on the origin fits wherever there
+//! is at least as much memory, and parameters with their gradients and what the optimizer keeps
+//! alone can be too large ([`states`]). Between them an upper estimate from shapes says yes where
+//! everything the forward pass writes, kept to the end, would fit.
 
-use std::fmt;
+mod line;
+mod states;
 
 use crate::catalog::GpuSpec;
 use crate::profile::{DType, MemorySource, Mode, Operation, Phase, Profile};
-use crate::regress::line::{Line, Point};
 use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
 use super::rate::Rates;
 use crate::op::{Family, family, volume};
 
+pub use line::MemoryLine;
+use states::states;
+
 /// Context, libraries and workspaces of a process.
 const CONTEXT_BYTES: f64 = 1e9;
-/// Parameter, gradient and two moments of Adam in FP32; with mixed precision the same sum
-/// (`ZeRO` paper, section 3.1: 16 bytes a parameter).
-const TRAINING_BYTES_PER_PARAMETER: f64 = 16.0;
-/// Parameter and gradient in 16 bits: no training needs less.
-const LEAST_TRAINING_BYTES_PER_PARAMETER: f64 = 4.0;
 
 /// What a profile says of the memory of its step, worked out once for all GPUs.
 #[derive(Debug, Clone)]
@@ -32,6 +30,8 @@ pub struct MemoryNeed {
     /// Where the peak is from.
     source: MemorySource,
     least: Option<Bytes>,
+    /// What the least is of, in words.
+    least_of: &'static str,
     most: Option<Bytes>,
     ran_on: Option<(String, Bytes)>,
     /// Tensors may be twice as large as recorded.
@@ -44,18 +44,15 @@ impl MemoryNeed {
     /// From the recorded peak, the parameter count, the shapes and the origin.
     pub fn of(profile: &Profile, origin: Option<&GpuSpec>) -> Self {
         let training = profile.workload.mode == Mode::Training;
-        let parameters = profile.workload.parameter_count.map(|count| count as f64);
         let context = Bytes::known(CONTEXT_BYTES);
-        let per_parameter = |bytes: f64| parameters.map(|count| Bytes::known(count * bytes));
+        let states = states(profile);
         Self {
             peak: profile.step.as_ref().and_then(|step| step.peak_memory_bytes).map(|peak| peak + context),
             source: source_of(profile),
-            least: if training {
-                per_parameter(LEAST_TRAINING_BYTES_PER_PARAMETER).map(|bytes| bytes + context)
-            } else {
-                None
-            },
-            most: per_parameter(if training { TRAINING_BYTES_PER_PARAMETER } else { 4.0 })
+            least: states.least.map(|bytes| bytes + context),
+            least_of: states.words,
+            most: states
+                .most
                 .zip(activations(&profile.operations, training))
                 .map(|(states, activations)| states + activations + context),
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
@@ -76,6 +73,7 @@ impl MemoryNeed {
             peak: peak.map(|peak| peak + Bytes::known(CONTEXT_BYTES)),
             source: MemorySource::Recorded,
             least: None,
+            least_of: "",
             most: None,
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
@@ -88,6 +86,18 @@ impl MemoryNeed {
     #[must_use]
     pub fn in_32_bits(&self) -> Self {
         Self { most: self.most.map(|most| most * 2.0), ran_on: None, widened: true, ..self.clone() }
+    }
+
+    /// The need in 16 bits of a step whose parameters were recorded in 32: they may be half as
+    /// large, or a quarter in 8 bits, and no less.
+    #[must_use]
+    pub fn with_small_parameters(&self) -> Self {
+        Self { least: self.least.map(|least| least * 0.25), ..self.clone() }
+    }
+
+    /// Whether a peak decides.
+    pub const fn has_peak(&self) -> bool {
+        self.peak.is_some()
     }
 
     /// The answer for one GPU, with its reason.
@@ -138,7 +148,7 @@ impl MemoryNeed {
             return answer(
                 Fits::No,
                 Some(least),
-                format!("does not fit: parameters and gradients alone need {} GB; {available}", gib(least)),
+                format!("does not fit: {} alone need {} GB; {available}", self.least_of, gib(least)),
             );
         }
         match self.most {
@@ -180,156 +190,6 @@ const fn one_peak(source: MemorySource) -> &'static str {
     }
 }
 
-/// Peak memory over the batch size: a fixed part (parameters, their gradients and states) and
-/// one a sample (activations).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MemoryLine {
-    /// At no sample.
-    pub fixed: Bytes,
-    /// A sample.
-    pub per_sample: Bytes,
-    source: Source,
-    /// Where the peaks are from.
-    peaks: MemorySource,
-}
-
-/// Where a memory line is from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
-    /// So many peaks.
-    Peaks(usize),
-    /// One peak; the parameters' part is known.
-    Parameters,
-    /// One peak; all of it is taken to grow.
-    Proportional,
-    /// Upper estimates from shapes.
-    AtMost,
-}
-
-impl MemoryLine {
-    /// Through the peaks of profiles by batch size; from one alone with what its parameters
-    /// take as the fixed part (as it says itself, else 16 bytes each in training), or with
-    /// none. `None` without a peak.
-    pub fn of_profiles(profiles: &[(u64, &Profile)]) -> Option<Self> {
-        let with_peak: Vec<(u64, Bytes, &Profile)> = profiles
-            .iter()
-            .filter_map(|(batch, profile)| Some((*batch, profile.step.as_ref()?.peak_memory_bytes?, *profile)))
-            .collect();
-        let computed = with_peak.iter().any(|(.., profile)| source_of(profile) == MemorySource::Computed);
-        let peaks = if computed { MemorySource::Computed } else { MemorySource::Recorded };
-        let points: Vec<Point> =
-            with_peak.iter().map(|&(batch, peak, _)| Point::new(batch as f64, peak.get())).collect();
-        if let Ok(line) = Line::non_negative(&points) {
-            let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
-            return Some(Self { fixed, per_sample, source: Source::Peaks(points.len()), peaks });
-        }
-        let &(batch, peak, profile) = with_peak.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let states = fixed_part(profile).filter(|states| states.get() < peak.get());
-        let (fixed, source) = match states {
-            Some(states) => (states, Source::Parameters),
-            None => (Bytes::ZERO, Source::Proportional),
-        };
-        Some(Self { fixed, per_sample: peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64), source, peaks })
-    }
-
-    /// Through upper estimates (context of the process included) at two batch sizes.
-    pub fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
-        let context = Bytes::known(CONTEXT_BYTES);
-        let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
-        let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
-        let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
-        Some(Self { fixed, per_sample, source: Source::AtMost, peaks: MemorySource::Computed })
-    }
-
-    /// The peak at a batch size, without the context of the process.
-    pub fn peak(&self, batch: u64) -> Bytes {
-        self.fixed + self.per_sample * batch as f64
-    }
-
-    /// Whether it is an upper bound: what fits by it fits, what does not may.
-    pub fn is_upper_bound(&self) -> bool {
-        self.source == Source::AtMost
-    }
-
-    /// Whether it rests on shapes and not on recorded peaks alone.
-    pub fn is_computed(&self) -> bool {
-        self.peaks == MemorySource::Computed
-    }
-
-    /// The peak and the context of the process.
-    pub fn with_context(&self, batch: u64) -> Bytes {
-        self.peak(batch) + Bytes::known(CONTEXT_BYTES)
-    }
-
-    /// The need at a batch size.
-    pub fn need(&self, batch: u64) -> MemoryNeed {
-        let with_context = self.with_context(batch);
-        let unknown = MemoryNeed::unseen(None, None);
-        match self.source {
-            Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
-            Source::Peaks(_) => MemoryNeed {
-                peak: Some(with_context),
-                by_line: Some(match self.peaks {
-                    MemorySource::Recorded => "line through recorded peaks",
-                    MemorySource::Computed => "line through peaks computed from shapes, not checked on a GPU,",
-                }),
-                ..unknown
-            },
-            Source::Parameters | Source::Proportional => MemoryNeed {
-                peak: Some(with_context),
-                by_line: Some(match self.peaks {
-                    MemorySource::Recorded => "recorded peak scaled",
-                    MemorySource::Computed => "peak computed from shapes, scaled",
-                }),
-                ..unknown
-            },
-        }
-    }
-
-    /// The largest batch that fits on a GPU; `None` where not even one sample does, or where
-    /// memory does not grow with the batch.
-    pub fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
-        let left = rates.usable_memory.value.get() - CONTEXT_BYTES - self.fixed.get();
-        let batch = (left / self.per_sample.get()).floor();
-        (batch.is_finite() && batch >= 1.0).then_some(batch as u64)
-    }
-}
-
-impl fmt::Display for MemoryLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = format!("{} + {} a sample", self.fixed, self.per_sample);
-        match self.source {
-            Source::Peaks(count) => match self.peaks {
-                MemorySource::Recorded => write!(f, "memory: {line}, a line through {count} recorded peaks"),
-                MemorySource::Computed => {
-                    write!(f, "memory: {line}, a line through {count} peaks computed from shapes, not checked on a GPU")
-                }
-            },
-            Source::Parameters => write!(
-                f,
-                "memory: {line}, from one {} peak: what is beyond the parameters (with gradients and states) is taken to grow with the batch",
-                word(self.peaks)
-            ),
-            Source::Proportional => {
-                let word = word(self.peaks);
-                write!(f, "memory: {line}, from one {word} peak, all of it taken to grow with the batch")
-            }
-            Source::AtMost => write!(f, "memory: at most {line}, by shapes; no peak was recorded"),
-        }
-    }
-}
-
-/// What does not grow with the batch: by kind where the profile tells, else 16 bytes a
-/// parameter in training and 4 in inference.
-fn fixed_part(profile: &Profile) -> Option<Bytes> {
-    let told = profile.step.as_ref().and_then(|step| step.memory.as_ref());
-    if let Some(memory) = told.filter(|memory| memory.parameters.get() > 0.0) {
-        return Some(memory.parameters + memory.optimizer_state + memory.gradients);
-    }
-    let bytes = if profile.workload.mode == Mode::Training { TRAINING_BYTES_PER_PARAMETER } else { 4.0 };
-    profile.workload.parameter_count.map(|count| Bytes::known(count as f64 * bytes))
-}
-
 fn gib(bytes: Bytes) -> String {
     format!("{:.1}", bytes.get() / GIB)
 }
@@ -369,7 +229,7 @@ fn activations(operations: &[Operation], training: bool) -> Option<Bytes> {
 mod tests {
     use super::*;
     use crate::catalog::Layer;
-    use crate::profile::{Memory, Step, Workload};
+    use crate::profile::{Memory, Precision, Step, Workload};
 
     fn spec(slug: &str) -> GpuSpec {
         let path = format!("{}/catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -412,6 +272,52 @@ mod tests {
         assert_eq!(fits(&profile(None, Some(1_000_000_000)), None, "t4"), Fits::Unknown);
         assert_eq!(fits(&profile(None, Some(70_000_000_000)), None, "h200-sxm-141gb"), Fits::No);
         assert_eq!(fits(&profile(None, None), None, "t4"), Fits::Unknown);
+    }
+
+    /// 774 million parameters (GPT-2 Large) whose update is made by these operators.
+    fn large(optimizer: &[(&str, &str)]) -> Profile {
+        let mut profile = profile(None, Some(774_000_000));
+        let update = |(name, dtype): &(&str, &str)| {
+            let json = format!(r#"{{"name": "{name}", "phase": "optimizer", "count": 2, "dtype": "{dtype}"}}"#);
+            serde_json::from_str::<Operation>(&json).unwrap()
+        };
+        profile.operations = optimizer.iter().map(update).collect();
+        profile
+    }
+
+    #[test]
+    fn what_the_optimizer_keeps_may_not_fit_whatever_the_batch() {
+        let adam = large(&[("aten::_fused_adamw_", "float32")]);
+        let need = MemoryNeed::of(&adam, None);
+        let rtx = spec("rtx-3060");
+        let fit = need.fit(&(&rtx).into());
+        // 16 bytes each are 11.5 GB, and 0.9 the process; 11.0 of 12 may be used.
+        assert_eq!(fit.fits, Fits::No);
+        assert!(
+            fit.reason
+                .starts_with("does not fit: parameters, gradients and the two moments of Adam alone need 12.5 GB"),
+            "{}",
+            fit.reason
+        );
+        assert_eq!(fits(&adam, None, "t4"), Fits::Unknown);
+        // 12 with momentum, 8 without, and 4 of plain weights in 16 bits.
+        let least = |profile: &Profile| MemoryNeed::of(profile, None).least.unwrap().get() - CONTEXT_BYTES;
+        let each = |profile: &Profile| (least(profile) / 774e6).round();
+        assert_eq!(each(&adam), 16.0);
+        assert_eq!(
+            each(&large(&[("aten::mul_", "float32"), ("aten::add_", "float32"), ("aten::add_", "float32")])),
+            12.0
+        );
+        assert_eq!(each(&large(&[("aten::add_", "float32")])), 8.0);
+        assert_eq!(each(&large(&[("aten::_fused_adam_", "bfloat16")])), 8.0);
+        assert_eq!(each(&large(&[])), 4.0);
+        let mut inference = profile(None, Some(774_000_000));
+        inference.workload.mode = Mode::Inference;
+        assert_eq!(each(&inference), 4.0);
+        inference.workload.precision = Some(Precision::Bf16);
+        assert_eq!(each(&inference), 2.0);
+        // Half as large in 16 bits, which may fit.
+        assert_eq!(need.with_small_parameters().fit(&(&rtx).into()).fits, Fits::Unknown);
     }
 
     fn line(peaks: &[(u64, f64)], parameters: Option<u64>) -> Option<MemoryLine> {

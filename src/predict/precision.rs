@@ -101,6 +101,11 @@ impl Change {
         !is_wide(self.from) && is_wide(self.to)
     }
 
+    /// Whether parameters may become smaller than they were recorded.
+    pub(super) const fn narrows_parameters(&self) -> bool {
+        (is_wide(self.from) || autocasts(self.from)) && !is_wide(self.to) && !autocasts(self.to)
+    }
+
     /// What holds on every GPU.
     pub(super) fn notes(&self, decoded: &[Decoded<'_>]) -> Vec<String> {
         let &Self { from, to, recorded, .. } = self;
@@ -266,7 +271,7 @@ impl Change {
 }
 
 /// Precision of the products of a recording that does not name it.
-fn infer(operations: &[Operation]) -> Precision {
+pub(super) fn infer(operations: &[Operation]) -> Precision {
     let half = |dtype: &DType| operations.iter().any(|operation| operation.dtype.as_ref() == Some(dtype));
     match (half(&DType::Bfloat16), half(&DType::Float16), half(&DType::Float32)) {
         (true, _, true) => Precision::AmpBf16,

@@ -2,7 +2,7 @@
 
 use super::base::Base;
 use super::decoded::Decoded;
-use super::estimate::{Estimate, Fits, GpuFacts, MethodShare, OperationPrediction, Prediction, StepTime};
+use super::estimate::{Estimate, Fits, GpuFacts, MemoryFit, MethodShare, OperationPrediction, Prediction, StepTime};
 use super::host::{self, Host, Pace};
 use super::learned::{self, Answering};
 use super::memory::MemoryNeed;
@@ -91,10 +91,13 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     if measured.is_some() && left_out.get() > 0.0 {
         notes.insert(0, host::DERIVED.to_owned());
     }
-    let mut memory = if change.is_some_and(Change::widens) { need.in_32_bits().fit(rates) } else { need.fit(rates) };
-    if memory.fits == Fits::Yes && warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
-        memory.fits = Fits::Unknown;
-        memory.reason = format!("one rank's share of the model: {}; the whole was not recorded", memory.reason);
+    let mut memory = match change {
+        Some(change) if change.widens() => need.in_32_bits().fit(rates),
+        Some(change) if change.narrows_parameters() => need.with_small_parameters().fit(rates),
+        _ => need.fit(rates),
+    };
+    if warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
+        may_fit(&mut memory, need);
     }
     Prediction {
         gpu: GpuFacts::new(rates),
@@ -108,6 +111,17 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         memory,
         warnings,
     }
+}
+
+/// Of a recording of one rank's share of a model: what fits as a share may not as a whole, and
+/// without a peak, the whole of its parameters was counted.
+fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
+    memory.reason = match memory.fits {
+        Fits::Yes => format!("one rank's share of the model: {}; the whole was not recorded", memory.reason),
+        Fits::No if !need.has_peak() => format!("one rank's share was recorded; the whole model {}", memory.reason),
+        _ => return,
+    };
+    memory.fits = Fits::Unknown;
 }
 
 /// The step and its range: of every method's part the ends that steps by that method were
@@ -183,4 +197,36 @@ fn fitted_step(
         _ => Method::Mixed,
     };
     Estimate::with_factors(device + host_idle, low, high, method)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{GpuSpec, Layer};
+    use crate::predict::rate::Rates;
+    use crate::profile::Profile;
+
+    /// 7 billion parameters of which a rank kept a share: not known, with a peak or without.
+    #[test]
+    fn a_share_of_a_model_says_neither_yes_nor_no_of_the_whole() {
+        let json = r#"{"format": "habitat-profile", "version": 1, "operations": [{"name": "aten::relu", "phase": "forward"}],
+            "workload": {"name": "w", "mode": "training", "precision": "fp32", "parameter_count": 7000000000}}"#;
+        let mut profile = Profile::from_json(json.as_bytes()).unwrap().0;
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/t4.toml");
+        let gpu = GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap();
+        let share = |profile: &Profile| {
+            let need = MemoryNeed::of(profile, None);
+            let mut memory = need.fit(&Rates::new(&gpu));
+            let alone = memory.fits;
+            may_fit(&mut memory, &need);
+            (alone, memory.fits)
+        };
+        assert_eq!(share(&profile), (Fits::No, Fits::Unknown));
+        let peak = |bytes: f64| Some(crate::units::Bytes::known(bytes));
+        profile.step.get_or_insert_default().peak_memory_bytes = peak(4e9);
+        assert_eq!(share(&profile), (Fits::Yes, Fits::Unknown));
+        // A share that does not fit says no of as many GPUs, and so of fewer.
+        profile.step.get_or_insert_default().peak_memory_bytes = peak(40e9);
+        assert_eq!(share(&profile), (Fits::No, Fits::No));
+    }
 }

@@ -48,3 +48,37 @@ pub fn fused_lists(name: &str, scalars: &[Option<Attribute>]) -> Option<usize> {
         _ => None,
     }
 }
+
+/// What an operator does in an optimizer's update, by which optimizers are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateStep {
+    /// The whole update, which keeps so many numbers a parameter at least.
+    Whole(u8),
+    /// Moves an average towards the gradient (Adam's first moment).
+    Average,
+    /// Adds a quotient to the parameter (by the root of an average of squares).
+    Quotient,
+    /// Scales in place.
+    Scale,
+    /// Adds in place.
+    Add,
+}
+
+/// What an operator does in an update, on lists of tensors (second value) or on one.
+pub fn update_step(name: &str) -> Option<(UpdateStep, bool)> {
+    let whole = |states| Some((UpdateStep::Whole(states), true));
+    match name {
+        "aten::_fused_adam_" | "aten::_fused_adamw_" => return whole(2),
+        "aten::_fused_adagrad_" => return whole(1),
+        _ => {}
+    }
+    let lists = name.strip_prefix("aten::_foreach_");
+    let step = match lists.or_else(|| name.strip_prefix("aten::"))? {
+        "lerp_" => UpdateStep::Average,
+        "addcdiv_" => UpdateStep::Quotient,
+        "mul_" => UpdateStep::Scale,
+        "add_" => UpdateStep::Add,
+        _ => return None,
+    };
+    Some((step, lists.is_some()))
+}

@@ -1,0 +1,159 @@
+//! Peak memory over the batch size.
+
+use std::fmt;
+
+use super::states::states;
+use super::{CONTEXT_BYTES, MemoryNeed, source_of, word};
+use crate::predict::rate::Rates;
+use crate::profile::{MemorySource, Profile};
+use crate::regress::line::{Line, Point};
+use crate::units::Bytes;
+
+/// Peak memory over the batch size: a fixed part (parameters, their gradients and states) and
+/// one a sample (activations).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemoryLine {
+    /// At no sample.
+    pub fixed: Bytes,
+    /// A sample.
+    pub per_sample: Bytes,
+    source: Source,
+    /// Where the peaks are from.
+    peaks: MemorySource,
+}
+
+/// Where a memory line is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// So many peaks.
+    Peaks(usize),
+    /// One peak; the parameters' part is known.
+    Parameters,
+    /// One peak; all of it is taken to grow.
+    Proportional,
+    /// Upper estimates from shapes.
+    AtMost,
+}
+
+impl MemoryLine {
+    /// Through the peaks of profiles by batch size; from one alone with what its parameters
+    /// take as the fixed part (as it says itself, else 16 bytes each in training), or with
+    /// none. `None` without a peak.
+    pub fn of_profiles(profiles: &[(u64, &Profile)]) -> Option<Self> {
+        let with_peak: Vec<(u64, Bytes, &Profile)> = profiles
+            .iter()
+            .filter_map(|(batch, profile)| Some((*batch, profile.step.as_ref()?.peak_memory_bytes?, *profile)))
+            .collect();
+        let computed = with_peak.iter().any(|(.., profile)| source_of(profile) == MemorySource::Computed);
+        let peaks = if computed { MemorySource::Computed } else { MemorySource::Recorded };
+        let points: Vec<Point> =
+            with_peak.iter().map(|&(batch, peak, _)| Point::new(batch as f64, peak.get())).collect();
+        if let Ok(line) = Line::non_negative(&points) {
+            let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
+            return Some(Self { fixed, per_sample, source: Source::Peaks(points.len()), peaks });
+        }
+        let &(batch, peak, profile) = with_peak.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let states = fixed_part(profile).filter(|states| states.get() < peak.get());
+        let (fixed, source) = match states {
+            Some(states) => (states, Source::Parameters),
+            None => (Bytes::ZERO, Source::Proportional),
+        };
+        Some(Self { fixed, per_sample: peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64), source, peaks })
+    }
+
+    /// Through upper estimates (context of the process included) at two batch sizes.
+    pub fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
+        let context = Bytes::known(CONTEXT_BYTES);
+        let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
+        let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
+        let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
+        Some(Self { fixed, per_sample, source: Source::AtMost, peaks: MemorySource::Computed })
+    }
+
+    /// The peak at a batch size, without the context of the process.
+    pub fn peak(&self, batch: u64) -> Bytes {
+        self.fixed + self.per_sample * batch as f64
+    }
+
+    /// Whether it is an upper bound: what fits by it fits, what does not may.
+    pub fn is_upper_bound(&self) -> bool {
+        self.source == Source::AtMost
+    }
+
+    /// Whether it rests on shapes and not on recorded peaks alone.
+    pub fn is_computed(&self) -> bool {
+        self.peaks == MemorySource::Computed
+    }
+
+    /// The peak and the context of the process.
+    pub fn with_context(&self, batch: u64) -> Bytes {
+        self.peak(batch) + Bytes::known(CONTEXT_BYTES)
+    }
+
+    /// The need at a batch size.
+    pub fn need(&self, batch: u64) -> MemoryNeed {
+        let with_context = self.with_context(batch);
+        let unknown = MemoryNeed::unseen(None, None);
+        match self.source {
+            Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
+            Source::Peaks(_) => MemoryNeed {
+                peak: Some(with_context),
+                by_line: Some(match self.peaks {
+                    MemorySource::Recorded => "line through recorded peaks",
+                    MemorySource::Computed => "line through peaks computed from shapes, not checked on a GPU,",
+                }),
+                ..unknown
+            },
+            Source::Parameters | Source::Proportional => MemoryNeed {
+                peak: Some(with_context),
+                by_line: Some(match self.peaks {
+                    MemorySource::Recorded => "recorded peak scaled",
+                    MemorySource::Computed => "peak computed from shapes, scaled",
+                }),
+                ..unknown
+            },
+        }
+    }
+
+    /// The largest batch that fits on a GPU; `None` where not even one sample does, or where
+    /// memory does not grow with the batch.
+    pub fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
+        let left = rates.usable_memory.value.get() - CONTEXT_BYTES - self.fixed.get();
+        let batch = (left / self.per_sample.get()).floor();
+        (batch.is_finite() && batch >= 1.0).then_some(batch as u64)
+    }
+}
+
+impl fmt::Display for MemoryLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = format!("{} + {} a sample", self.fixed, self.per_sample);
+        match self.source {
+            Source::Peaks(count) => match self.peaks {
+                MemorySource::Recorded => write!(f, "memory: {line}, a line through {count} recorded peaks"),
+                MemorySource::Computed => {
+                    write!(f, "memory: {line}, a line through {count} peaks computed from shapes, not checked on a GPU")
+                }
+            },
+            Source::Parameters => write!(
+                f,
+                "memory: {line}, from one {} peak: what is beyond the parameters (with gradients and states) is taken to grow with the batch",
+                word(self.peaks)
+            ),
+            Source::Proportional => {
+                let word = word(self.peaks);
+                write!(f, "memory: {line}, from one {word} peak, all of it taken to grow with the batch")
+            }
+            Source::AtMost => write!(f, "memory: at most {line}, by shapes; no peak was recorded"),
+        }
+    }
+}
+
+/// What does not grow with the batch: by kind where the profile tells, else what the optimizer
+/// found keeps, or Adam where none is found.
+fn fixed_part(profile: &Profile) -> Option<Bytes> {
+    let told = profile.step.as_ref().and_then(|step| step.memory.as_ref());
+    if let Some(memory) = told.filter(|memory| memory.parameters.get() > 0.0) {
+        return Some(memory.parameters + memory.optimizer_state + memory.gradients);
+    }
+    states(profile).usual
+}
