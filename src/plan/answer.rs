@@ -18,6 +18,10 @@ use crate::pricing::{PriceBook, Tier};
 use crate::text::{dollars, duration};
 use crate::units::{Hours, Usd};
 
+/// Hours of a plan above which they are said to be many.
+const LONG: f64 = 60.0 * 24.0;
+/// An offer is near the best down to this share of the best's cost over its own.
+const NEAR: f64 = 0.5;
 /// Alternatives shown next to a plan.
 const ALTERNATIVES: usize = 8;
 
@@ -301,7 +305,30 @@ impl Prepared {
         {
             notes.push(format!("the deadline binds: one more hour saves {}", dollars(saved.get())));
         }
+        notes.extend(self.runner_up(plan));
+        if let Some(total) = plan.total.filter(|total| total.hours.mid.get() > LONG) {
+            notes.push(format!(
+                "this runs for {}: prices and machines rarely stay for so long; --deadline or --min-gpus shortens it",
+                duration(total.hours.mid.get())
+            ));
+        }
         notes
+    }
+
+    /// What would have to be true of the next best offer for it to be as cheap.
+    fn runner_up(&self, plan: &Plan) -> Option<String> {
+        let (total, next) = (plan.total?, plan.alternatives.first()?);
+        let (cost, next_cost) = (total.cost.mid.get(), next.cost.mid.get());
+        let price = next.price.get();
+        if plan.goal.objective != Objective::Cost || next_cost <= cost || cost < NEAR * next_cost || price <= 0.0 {
+            return None;
+        }
+        let setup = if next.tier == Tier::Owned { 0.0 } else { self.goal.assumptions.setup.get() };
+        let shorter = 1.0 - (cost / price - setup) / (next_cost / price - setup);
+        let less = format!("at ${:.3}/h in place of ${price:.3}", price * cost / next_cost);
+        // A cheaper machine than its set-up leaves room for cannot be had by speed.
+        let faster = (shorter < 1.0).then(|| format!(", or with a step {:.0} % shorter", shorter * 100.0));
+        Some(format!("the next best, {}, would be as cheap {less}{}", next.offer, faster.unwrap_or_default()))
     }
 }
 

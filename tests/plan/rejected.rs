@@ -350,3 +350,22 @@ fn quotas_hold_by_provider_region_gpu_and_tier() {
     smuggled.goal.limits.quotas = vec![quota];
     assert!(matches!(check(&smuggled), Err(CheckError::Offer { .. })));
 }
+
+/// $10 for 10 hours against $12 for 4, half an hour of set-up each: at $3 × 10.5 / 13.5 an hour, or
+/// with steps that take 3 hours in place of 4, the second is as cheap.
+#[test]
+fn what_would_make_the_next_best_the_best() {
+    let predictions = predictions([measured("slow", 1.0), measured("fast", 2.5)]);
+    let prices = PriceBook::new([offer("slow", 1.0, Tier::OnDemand), offer("fast", 3.0, Tier::OnDemand)]);
+    let mut wanted = goal(10.0, 1);
+    wanted.assumptions.setup = hours(0.5);
+    let notes = plan(&predictions, &prices, &wanted).unwrap().notes;
+    let note = notes.iter().find(|note| note.starts_with("the next best")).unwrap();
+    assert_eq!(
+        note,
+        "the next best, cloud/us-1/fast/on-demand, would be as cheap at $2.333/h in place of $3.000, or with a step 25 % shorter"
+    );
+    assert!(notes.iter().all(|note| !note.contains("rarely stay")));
+    let years = plan(&predictions, &prices, &goal(20_000.0, 1)).unwrap();
+    assert!(years.notes.iter().any(|note| note.contains("this runs for") && note.contains("--min-gpus")));
+}
