@@ -205,6 +205,24 @@ pub enum RejectionKind {
     Dominated,
 }
 
+impl RejectionKind {
+    /// In words, after a number of offers.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::UnusablePrice => "without a usable price",
+            Self::UnknownGpu => "with a GPU that is not known",
+            Self::NoPrediction => "without a prediction",
+            Self::Memory => "without enough memory",
+            Self::MemoryUnknown => "on which the step may not fit",
+            Self::GlobalBatch => "whose batches do not make the global batch",
+            Self::Limits => "outside the limits set",
+            Self::Deadline => "too slow",
+            Self::Budget => "too dear",
+            Self::Dominated => "not the best",
+        }
+    }
+}
+
 /// Which solver answered and how.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SolverReport {

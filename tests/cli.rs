@@ -287,7 +287,12 @@ fn steps_are_planned_without_a_batch_size() {
     assert_eq!(known["total"], unknown["total"]);
     assert_eq!((known["work_samples"].as_f64(), unknown["work_steps"].as_f64()), (Some(640_000.0), Some(10_000.0)));
     assert!(unknown.get("work_samples").is_none() && unknown["parts"][0].get("batch_size").is_none());
-    assert!(plan(&without, "--all").starts_with("10,000 steps of one GPU: $"));
+    let text = plan(&without, "--all");
+    assert!(text.starts_with("10,000 steps of one GPU: $"));
+    // How many offers were not taken and why, those that came nearest first.
+    let rejected = text.lines().skip_while(|line| !line.starts_with("Not taken (")).take(2).collect::<Vec<_>>();
+    assert!(rejected[0].contains(" not the best, ") && rejected[0].contains(" without a usable price"), "{rejected:?}");
+    assert!(rejected[1].contains("more than the plan"), "{rejected:?}");
     let toml: toml::Table = plan(&without, "--toml").parse().unwrap();
     assert_eq!(toml["part"][0]["steps"].as_float(), Some(10_000.0));
     for work in [&["--samples", "1M"][..], &["--epochs", "3", "--dataset", "1M"], &["--tokens", "1M"]] {

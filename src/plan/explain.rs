@@ -198,24 +198,13 @@ fn filters(excluded: &[Excluded]) -> Vec<String> {
                     let which = if e.miss.is_some() { "nearest" } else { "such as" };
                     format!(", {which} {}: {}", e.rejection.offer, e.rejection.reason)
                 });
-            format!("{count} offers {}{}", because(kind), nearest.unwrap_or_default())
+            let words = match kind {
+                RejectionKind::MemoryUnknown => {
+                    "on which it is not known whether the step fits (--allow-unknown-memory uses them)"
+                }
+                _ => kind.words(),
+            };
+            format!("{count} offers {words}{}", nearest.unwrap_or_default())
         })
         .collect()
-}
-
-const fn because(kind: RejectionKind) -> &'static str {
-    match kind {
-        RejectionKind::UnusablePrice => "without a usable price",
-        RejectionKind::UnknownGpu => "with a GPU that is not known",
-        RejectionKind::NoPrediction => "without a prediction",
-        RejectionKind::Memory => "without enough memory",
-        RejectionKind::MemoryUnknown => {
-            "on which it is not known whether the step fits (--allow-unknown-memory uses them)"
-        }
-        RejectionKind::GlobalBatch => "whose batches do not make the global batch",
-        RejectionKind::Limits => "outside the limits set",
-        RejectionKind::Deadline => "too slow",
-        RejectionKind::Budget => "too dear",
-        RejectionKind::Dominated => "not the best",
-    }
 }

@@ -1,10 +1,11 @@
 //! The report printed where there is no terminal: what was recorded, where it would run,
 //! what it would cost.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use super::{format, memory, plans, predictions};
-use crate::plan::{Plan, PlanStatus};
+use crate::plan::{Plan, PlanStatus, Rejection};
 use crate::predict::{Predictions, communicates};
 use crate::pricing::PriceBook;
 use crate::profile::breakdown::{Breakdown, GroupBy};
@@ -153,12 +154,17 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
     }
     if !plan.rejected.is_empty() {
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };
-        writeln!(out, "\nNot taken ({} offers):", plan.rejected.len())?;
-        for rejected in plan.rejected.iter().take(shown) {
+        // What came nearest to being taken first.
+        let mut rejected: Vec<&Rejection> = plan.rejected.iter().collect();
+        rejected.sort_by_key(|rejected| Reverse(rejected.kind));
+        let counts = rejected.chunk_by(|a, b| a.kind == b.kind);
+        let counts: Vec<String> = counts.map(|of| format!("{} {}", of.len(), of[0].kind.words())).collect();
+        writeln!(out, "\nNot taken ({} offers: {}):", rejected.len(), counts.join(", "))?;
+        for rejected in rejected.iter().take(shown) {
             writeln!(out, "  {}: {}", rejected.offer, rejected.reason)?;
         }
-        if plan.rejected.len() > shown {
-            writeln!(out, "  … {} more with --rejected", plan.rejected.len() - shown)?;
+        if rejected.len() > shown {
+            writeln!(out, "  … {} more with --rejected", rejected.len() - shown)?;
         }
     }
     writeln!(out, "\nAssumed:")?;
