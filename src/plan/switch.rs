@@ -68,8 +68,7 @@ impl Prepared {
         let useful = work / choice.rate;
         // What is done since the last checkpoint is lost at the change.
         let latest = (deadline - whole - losses.interval()).max(0.0);
-        let costs = losses.elapsed() - choice.rate / rescue.rate;
-        let share = share_on_spot(latest / useful, costs);
+        let share = share_on_spot(latest / useful, losses.elapsed() - 1.0, choice.rate / rescue.rate);
         let hours = [share * useful, (1.0 - share) * work / rescue.rate];
         let cost = choice.usd * hours[0] + choice.usd_once + rescue.usd * hours[1] + rescue.usd_once;
         Switched { spot, to, useful: hours, latest, cost, deadline }
