@@ -32,13 +32,13 @@ use serde::Serialize;
 pub use assumptions::Assumed;
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
-pub use goal::{Amount, Assumptions, Confidence, Goal, Limits, Objective, Quota, Work};
+pub use goal::{Amount, Assumptions, Confidence, Data, Goal, Limits, Objective, Quota, Work};
 
 pub use answer::plan;
 pub use prepared::Prepared;
 
 use crate::predict::{Host, Warning};
-use crate::pricing::{OfferId, Tier, Trust};
+use crate::pricing::{Billing, OfferId, Tier, Trust};
 use crate::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 
 /// The answer to a [`Goal`].
@@ -125,6 +125,10 @@ pub struct Part {
     pub price: UsdPerHour,
     /// Date of the price; `None` where the source gives none.
     pub price_as_of: Option<Date>,
+    /// Which time is billed.
+    pub billing: Billing,
+    /// For bringing the data, once; in the cost.
+    pub data_cost: Usd,
     /// How far the price can be trusted.
     pub trust: Trust,
     /// What the hours and the step time are made of, in words.

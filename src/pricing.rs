@@ -8,12 +8,16 @@ pub mod import;
 mod offer;
 pub mod region;
 mod snapshot;
+mod terms;
 mod trust;
 
 pub use held::Held;
 pub use offer::{Offer, OfferId, Tier};
 pub use snapshot::{Row, Scope, Snapshot, SnapshotError};
+pub use terms::{Billing, Terms};
 pub use trust::{Doubt, Market, Trust};
+
+use std::collections::BTreeMap;
 
 use jiff::civil::Date;
 
@@ -21,6 +25,7 @@ use jiff::civil::Date;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PriceBook {
     offers: Vec<Offer>,
+    terms: BTreeMap<String, Terms>,
 }
 
 impl PriceBook {
@@ -39,7 +44,21 @@ impl PriceBook {
             }
         }
         trust::evaluate(&mut book, None);
-        Self { offers: book }
+        Self { offers: book, terms: BTreeMap::new() }
+    }
+
+    /// The same with terms of a provider, which count for all of its offers.
+    #[must_use]
+    pub fn with_terms(mut self, provider: &str, terms: Terms) -> Self {
+        let known = self.terms.entry(provider.to_owned()).or_default();
+        *known = terms.or(*known);
+        self
+    }
+
+    /// How an offer is charged for beside its price; a machine of the user's own by use alone.
+    pub fn terms(&self, offer: &Offer) -> Terms {
+        let of_provider = self.terms_of(&offer.provider);
+        if offer.held.is_some() { Terms { billing: Billing::Exact, ..of_provider } } else { of_provider }
     }
 
     /// The same, its prices evaluated on the day of planning.
@@ -47,6 +66,12 @@ impl PriceBook {
     pub fn on(mut self, day: Date) -> Self {
         trust::evaluate(&mut self.offers, Some(day));
         self
+    }
+
+    /// The terms of a provider, in small or capital letters.
+    pub fn terms_of(&self, provider: &str) -> Terms {
+        let known = self.terms.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider));
+        known.map(|(_, terms)| *terms).unwrap_or_default()
     }
 
     /// The offers, in the order of the snapshots.

@@ -209,3 +209,69 @@ fn limits_are_kept_in_files_of_plans() {
     assert_eq!(again["goal"], first["goal"]);
     assert_eq!(again["part"], first["part"]);
 }
+
+/// A file may say how a provider bills without any offer of its own.
+#[test]
+fn hours_begun_are_billed_where_the_provider_does_so() {
+    let folder = folder();
+    let offer = ["--offer", "aws/us-east-1/g5.xlarge/on-demand"];
+    let cost = |plan: &Value| {
+        let part = &plan["parts"][0];
+        let number = |value: &Value| value.as_f64().unwrap();
+        (number(&part["cost_usd"]["mid"]), number(&part["hours"]["mid"]), number(&part["price_usd_per_hour"]))
+    };
+    let exact = plan(&folder, &offer);
+    let (usd, hours, price) = cost(&exact);
+    assert!((usd - hours * price).abs() < 1e-9 && hours.fract() > 0.01);
+    assert_eq!(exact["parts"][0].get("billing"), None);
+
+    folder.write("config/pricing/terms.toml", "schema = 1\nprovider = \"aws\"\nbilling = \"hour\"\n");
+    assert!(folder.ok(&["check", "config/pricing/terms.toml"]).contains("price file of aws, 0 offers"));
+    let whole = plan(&folder, &offer);
+    let (usd, hours, price) = cost(&whole);
+    assert!((usd - hours.ceil() * price).abs() < 1e-9, "{whole}");
+    assert_eq!(whole["parts"][0]["billing"], "hour");
+    assert!(whole["parts"][0]["notes"].to_string().contains("every hour begun is billed"));
+
+    folder.write("empty.toml", "schema = 1\nprovider = \"aws\"\n");
+    assert!(folder.error(&["check", "empty.toml"]).contains("offer: missing"));
+    folder.write("day.toml", "schema = 1\nprovider = \"aws\"\nbilling = \"day\"\n");
+    assert!(folder.error(&["check", "day.toml"]).contains("billing"));
+}
+
+#[test]
+fn data_have_a_place_and_leaving_it_a_price() {
+    let folder = folder();
+    let data = ["--data-gb", "500", "--data-at", "aws/virginia"];
+    let elsewhere = ["--offer", "lab/office/box/owned"];
+    let cost = |plan: &Value| plan["parts"][0]["cost_usd"]["mid"].as_f64().unwrap();
+    let free = plan(&folder, &elsewhere);
+    let unknown = plan(&folder, &[&data[..], &elsewhere].concat());
+    assert!((cost(&unknown) - cost(&free)).abs() < 1e-9);
+    assert!(unknown["parts"][0]["notes"].to_string().contains("what that costs is not known and not counted"));
+
+    folder.write("config/pricing/terms.toml", "schema = 1\nprovider = \"aws\"\negress_usd_per_gb = 0.09\n");
+    let known = plan(&folder, &[&data[..], &elsewhere].concat());
+    assert!((cost(&known) - cost(&free) - 45.0).abs() < 1e-9, "{known}");
+    assert_eq!((known["parts"][0]["data_cost_usd"].as_f64(), known["data"]["gb"].as_f64()), (Some(45.0), Some(500.0)));
+    let there = plan(&folder, &[&data[..], &["--offer", "aws/us-east-1/g5.xlarge/on-demand"]].concat());
+    assert_eq!(there["parts"][0].get("data_cost_usd"), None);
+
+    folder.ok(&[&PLAN[..], &data, &["-o", "plan.toml"]].concat());
+    folder.ok(&["plan", "--from", "plan.toml", "-o", "again.toml"]);
+    let read =
+        |name: &str| -> toml::Table { std::fs::read_to_string(folder.0.path().join(name)).unwrap().parse().unwrap() };
+    assert_eq!(read("plan.toml")["goal"]["data"]["region"].as_str(), Some("virginia"));
+    assert_eq!(read("again.toml")["goal"], read("plan.toml")["goal"]);
+
+    for (typed, said) in [
+        (&["--data-gb", "5"][..], "--data-at"),
+        (&["--data-gb", "5", "--data-at", "awz"], "no provider \"awz\""),
+        (&["--data-gb", "5", "--data-at", "aws/mars"], "no region of aws is called \"mars\""),
+    ] {
+        let error = refused(&folder, typed);
+        assert!(error.contains(said), "{typed:?}: {error}");
+    }
+    folder.write("wrong.toml", "schema = 1\nprovider = \"aws\"\negress_usd_per_gb = -1\n");
+    assert!(folder.error(&["check", "wrong.toml"]).contains("egress_usd_per_gb: -1.0"));
+}

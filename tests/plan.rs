@@ -5,6 +5,8 @@
 
 #[path = "plan/batch.rs"]
 mod batch;
+#[path = "plan/billing.rs"]
+mod billing;
 #[path = "plan/build.rs"]
 mod build;
 #[path = "plan/integers.rs"]

@@ -83,18 +83,22 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
     };
     let lists =
         |lists: [&Option<Vec<String>>; 2], name: &String| lists.into_iter().flatten().any(|list| list.contains(name));
-    let providers = limits.providers.iter().chain(&limits.exclude_providers);
+    let data = goal.data.as_ref();
+    let providers = limits.providers.iter().chain(&limits.exclude_providers).chain(data.map(|data| &data.provider));
     for name in providers.chain(limits.quotas.iter().map(|quota| &quota.provider)) {
         if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
             let known: BTreeSet<&str> = offers.iter().map(|offer| offer.provider.as_str()).collect();
             let known: Vec<&str> = known.into_iter().collect();
             let problem = format!("no provider {:?}; there are {}", text::clean(name, 40), known.join(", "));
-            return Err(in_settings(lists([&typed.providers, &typed.exclude_providers], name), problem));
+            let is_typed = data.is_some_and(|data| data.provider == *name)
+                || lists([&typed.providers, &typed.exclude_providers], name);
+            return Err(in_settings(is_typed, problem));
         }
     }
     let regions = limits.regions.iter().chain(&limits.exclude_regions).map(|filter| (filter, None));
     let of_quotas = limits.quotas.iter().filter_map(|quota| Some((quota.region.as_ref()?, Some(&quota.provider))));
-    for (filter, provider) in regions.chain(of_quotas) {
+    let of_data = data.and_then(|data| Some((data.region.as_ref()?, Some(&data.provider))));
+    for (filter, provider) in regions.chain(of_quotas).chain(of_data) {
         let is_of = |offer: &&Offer| provider.is_none_or(|name| offer.provider.eq_ignore_ascii_case(name));
         let offers = || offers.iter().filter(is_of);
         if !offers().any(|offer| offer.is_in(filter)) {
@@ -102,7 +106,9 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
             let near = near(filter, known);
             let of = provider.map(|name| format!(" of {name}")).unwrap_or_default();
             let problem = format!("no region{of} is called {:?}{near}", text::clean(filter, 40));
-            return Err(in_settings(lists([&typed.regions, &typed.exclude_regions], filter), problem));
+            let is_typed = data.is_some_and(|data| data.region.as_ref() == Some(filter))
+                || lists([&typed.regions, &typed.exclude_regions], filter);
+            return Err(in_settings(is_typed, problem));
         }
     }
     for gpu in limits.quotas.iter().filter_map(|quota| quota.gpu.as_ref()) {

@@ -135,8 +135,7 @@ impl Prepared {
 
     /// Expected.
     fn cost(&self, hours: &[(usize, f64)]) -> f64 {
-        let of = |(c, useful): &(usize, f64)| self.singles.choices[*c].usd * useful + self.singles.choices[*c].usd_once;
-        hours.iter().map(of).sum()
+        hours.iter().map(|(c, useful)| self.singles.choices[*c].cost(*useful)).sum()
     }
 
     /// A plan without parts.

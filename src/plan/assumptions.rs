@@ -130,6 +130,7 @@ impl Goal {
             confidence: Confidence::High,
             max_parts: 1,
             limits: Limits::default(),
+            data: None,
             assumptions: Assumptions::default(),
         }
     }

@@ -8,7 +8,7 @@
 use super::{Assumptions, Confidence, Part, Plan, PlanStatus, Quota};
 use crate::predict::scale::scaled_step;
 use crate::predict::{Fits, Predictions};
-use crate::pricing::{Market, OfferId, PriceBook, Tier, region};
+use crate::pricing::{Billing, Market, OfferId, PriceBook, Tier, region};
 use crate::units::Bytes;
 
 /// Relative difference allowed between a stated number and the one found here.
@@ -164,8 +164,9 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         if offer.gpu.as_ref() != Some(&part.gpu)
             || offer.gpu_count * part.nodes != part.gpu_count
             || offer.tier != part.tier
+            || prices.terms(offer).billing != part.billing
         {
-            return Err(wrong("GPU, count or tier is not the offer's"));
+            return Err(wrong("GPU, count, tier or billing is not the offer's"));
         }
         let limits = &plan.goal.limits;
         let small = |least: Option<f64>, has: Option<f64>| match (least, has) {
@@ -179,6 +180,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         }
         let price = offer.price.get() * f64::from(part.nodes);
         compare(&format!("price of {}", part.offer), &[part.price.get()], &[price])?;
+        compare(&format!("data for {}", part.offer), &[part.data_cost.get()], &[egress(part, plan, prices)])?;
         let prediction = predictions
             .predictions
             .iter()
@@ -210,6 +212,16 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         compare(&format!("step time of {}", part.offer), &stated, &expected)?;
     }
     Ok(())
+}
+
+/// Dollars for the data of a part that is not where they are.
+fn egress(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
+    let Some(data) = &plan.goal.data else { return 0.0 };
+    let is_same = data.provider.eq_ignore_ascii_case(&part.provider);
+    if is_same && data.region.iter().all(|filter| region::is_named(&part.provider, &part.region, filter)) {
+        return 0.0;
+    }
+    data.gb * prices.terms_of(&data.provider).egress_usd_per_gb.unwrap_or(0.0)
 }
 
 /// Totals of a plan that changes from spot to another machine by its deadline, from the sums of its
@@ -269,9 +281,16 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
         waiting = [0.0, running[1] * rate * wait, lost * 5.0 * wait];
     }
     let billed = elapsed.map(|hours| hours + setup);
-    let cost = billed.map(|hours| hours * part.price.get());
+    let used = |hours: f64| if part.billing == Billing::Hour { begun(hours) } else { hours };
+    let cost = billed.map(|hours| part.price.get() * used(hours) + part.data_cost.get());
     let hours = [billed[0] + waiting[0], billed[1] + waiting[1], billed[2] + waiting[2]];
     (hours, cost)
+}
+
+/// Hours begun: what is over a whole hour by no more than what this tolerates begins none.
+fn begun(hours: f64) -> f64 {
+    let whole = hours.floor();
+    if hours - whole > 1e-6 + hours * 1e-8 { whole + 1.0 } else { whole }
 }
 
 fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {

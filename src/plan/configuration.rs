@@ -11,12 +11,13 @@ use jiff::civil::Date;
 use super::batch::{Reason, accumulation, batch_size, check_global_batch};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
-use super::problem::Choice;
+use super::problem::{Blocks, Choice};
 use super::spot::Losses;
 use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::{ScaledStep, scaled_step};
 use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
-use crate::pricing::{Held, Offer, OfferId, PriceBook, Tier, Trust};
+use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust};
+use crate::text::dollars;
 use crate::units::{GIB, GpuSlug, Hours, Micros, Range, SHORTEST_STEP_US, Samples, Usd, UsdPerHour, most};
 
 /// Dollars an hour above which a number is no price.
@@ -38,6 +39,9 @@ pub(crate) struct Configuration {
     price_as_of: Option<Date>,
     pub(crate) trust: Trust,
     held: Option<Held>,
+    billing: Billing,
+    /// The data that have to be brought, in GB, and what that costs; `None` where not known.
+    data: Option<(f64, Option<Usd>)>,
     /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
     batch_size: Option<u64>,
     /// Batches that each GPU runs for one optimizer step.
@@ -150,6 +154,8 @@ pub(crate) fn configurations(
                 price_as_of: offer.as_of,
                 trust: offer.trust.clone(),
                 held: offer.held,
+                billing: prices.terms(offer).billing,
+                data: data(offer, prices, goal),
                 batch_size,
                 accumulation,
                 step: scaled.step,
@@ -167,6 +173,13 @@ pub(crate) fn configurations(
     }
     possible.sort_by(|a, b| a.offer.cmp(&b.offer));
     (possible, excluded)
+}
+
+/// The data that an offer elsewhere has to be brought, and what leaving their provider costs.
+fn data(offer: &Offer, prices: &PriceBook, goal: &Goal) -> Option<(f64, Option<Usd>)> {
+    let data = goal.data.as_ref().filter(|data| !data.is_at(&offer.provider, &offer.region))?;
+    let price = prices.terms_of(&data.provider).egress_usd_per_gb;
+    Some((data.gb, price.map(|price| Usd::known(data.gb * price))))
 }
 
 /// The filters, the most important reason first.
@@ -250,7 +263,7 @@ impl Configuration {
 
     /// The model's numbers.
     pub(crate) fn choice(&self, confidence: Confidence) -> Choice {
-        let price = self.price.get();
+        let (price, apart) = (self.price.get(), self.data_cost().get());
         let (once, hourly) = self.losses.allowance();
         let (hours, hours_shared) = match confidence {
             Confidence::Expected => (self.losses.elapsed(), 0.0),
@@ -262,8 +275,9 @@ impl Configuration {
             hours_once: self.setup,
             hours_shared,
             usd: price * self.losses.billed(),
-            usd_once: price * self.setup,
+            usd_once: price * self.setup + apart,
             most_hours: f64::INFINITY,
+            blocks: (self.billing == Billing::Hour && price > 0.0).then_some(Blocks { usd: price, apart }),
         }
     }
 
@@ -290,7 +304,7 @@ impl Configuration {
             useful * self.losses.billed() + self.setup,
             high + lost * self.losses.each_billed() + self.setup,
         ];
-        let cost = billed.map(|hours| self.price * Hours::known(hours));
+        let cost = billed.map(|hours| self.price * Hours::known(self.billing.billed(hours)) + self.data_cost());
         let [low, mid, high] = hours;
         let [least, likely, most] = cost;
         (Range { low, mid, high }, Range { low: least, mid: likely, high: most })
@@ -302,12 +316,20 @@ impl Configuration {
         hourly * running + if first { once } else { 0.0 }
     }
 
+    /// For bringing the data, once.
+    fn data_cost(&self) -> Usd {
+        self.data.and_then(|(_, cost)| cost).unwrap_or(Usd::ZERO)
+    }
+
     /// The part of a plan that uses this for so many useful hours.
     pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
         let (hours, cost) = self.ranges(useful, first);
         let mut notes = vec![self.scaling.clone()];
         notes.extend(self.precision.clone());
         notes.extend(self.held.map(|held| held.to_string()));
+        if self.billing == Billing::Hour {
+            notes.push("every hour begun is billed".to_owned());
+        }
         if self.losses.per_hour > 0.0 {
             let lost = self.allowance(useful * self.running(), first);
             notes.push(format!(
@@ -319,6 +341,12 @@ impl Configuration {
         if self.setup > 0.0 {
             notes.push(format!("set-up {:.2} h, billed", self.setup));
         }
+        notes.extend(self.data.map(|(gb, cost)| match cost {
+            Some(cost) => format!("data: {gb} GB from elsewhere, {} once", dollars(cost.get())),
+            None => format!(
+                "data: {gb} GB from elsewhere; what that costs is not known and not counted (egress_usd_per_gb)"
+            ),
+        }));
         if self.memory_unknown {
             notes.push("not known whether the step fits in memory".to_owned());
         }
@@ -343,6 +371,8 @@ impl Configuration {
             cost,
             price: self.price,
             price_as_of: self.price_as_of,
+            billing: self.billing,
+            data_cost: self.data_cost(),
             trust: self.trust.clone(),
             notes,
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pricing::Tier;
+use crate::pricing::{Tier, region};
 use crate::units::{Bytes, GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
 
 /// A job to be planned.
@@ -32,6 +32,9 @@ pub struct Goal {
     /// Which offers may be used.
     #[serde(default)]
     pub limits: Limits,
+    /// The data, and where they are; `None` = bringing them costs nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Data>,
     /// What is assumed where nothing is known.
     #[serde(default)]
     pub assumptions: Assumptions,
@@ -98,6 +101,27 @@ impl Amount {
             Self::Samples(_) => None,
             Self::Steps(steps) => Some(steps),
         }
+    }
+}
+
+/// Data that have to be where the work is done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// How much, in GB.
+    pub gb: f64,
+    /// The provider that they are at.
+    pub provider: String,
+    /// Its regions that they are in, as a filter names them; `None` = in all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+}
+
+impl Data {
+    /// Whether they are there already.
+    pub(super) fn is_at(&self, provider: &str, region: &str) -> bool {
+        self.provider.eq_ignore_ascii_case(provider)
+            && self.region.as_ref().is_none_or(|filter| region::is_named(provider, region, filter))
     }
 }
 

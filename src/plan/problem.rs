@@ -12,10 +12,16 @@
 //! | shared | v·y ≤ s for every choice with hours v that count once a plan (spot) |
 //! | parts | Σ y ≤ K |
 //! | budget | Σ (p·β·h + (p·û + o)·y) ≤ B |
+//! | blocks | p·β·h + p·û·y ≤ p·b, where every hour begun is billed: p·b + o·y is its cost then |
 //!
-//! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for every choice. The cap on the
-//! hourly price is a filter before the model, since parts never overlap. Units: hours, US
-//! dollars and samples; scaling for the solver is `solve`'s own business.
+//! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for every choice, and b ∈ {0, 1, …}
+//! (hours billed) for those that are billed by whole hours. The cap on the hourly price is a
+//! filter before the model, since parts never overlap. Units: hours, US dollars and samples;
+//! scaling for the solver is `solve`'s own business.
+
+use std::collections::BTreeMap;
+
+use crate::pricing::Billing;
 
 /// The numbers of one configuration in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,14 +41,51 @@ pub struct Choice {
     pub usd_once: f64,
     /// Most useful hours; infinite where nothing limits them.
     pub most_hours: f64,
+    /// Of a provider that bills every hour begun; `None` where the time used is billed.
+    pub blocks: Option<Blocks>,
+}
+
+/// What is billed in whole blocks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Blocks {
+    /// Dollars of a block: the price of an hour (p).
+    pub usd: f64,
+    /// Of the dollars once, those that are not for time (o).
+    pub apart: f64,
+}
+
+impl Blocks {
+    /// Dollars for time that would cost so many, were it billed to the second.
+    fn billed(&self, exact: f64) -> f64 {
+        self.usd * Billing::Hour.billed((exact - self.apart) / self.usd) + self.apart
+    }
 }
 
 impl Choice {
+    /// Dollars for so many useful hours.
+    pub fn cost(&self, useful: f64) -> f64 {
+        let exact = self.usd * useful + self.usd_once;
+        self.blocks.map_or(exact, |blocks| blocks.billed(exact))
+    }
+
+    /// Most useful hours that so many dollars pay for.
+    pub(crate) fn hours_for(&self, dollars: f64) -> f64 {
+        let paid = self.blocks.map_or(dollars, |blocks| {
+            let whole = ((dollars - blocks.apart) / blocks.usd * (1.0 + 1e-12)).floor();
+            blocks.usd * whole + blocks.apart
+        });
+        match paid - self.usd_once {
+            left if left < 0.0 => 0.0,
+            left if self.usd > 0.0 => left / self.usd,
+            _ => f64::INFINITY,
+        }
+    }
+
     /// Finish and cost when this choice alone does all the work; `None` where it cannot.
     pub fn whole(&self, work: f64) -> Option<(f64, f64)> {
         let useful = work / self.rate;
         (useful <= self.most_hours * (1.0 + 1e-12))
-            .then_some((self.hours * useful + self.hours_once + self.hours_shared, self.usd * useful + self.usd_once))
+            .then_some((self.hours * useful + self.hours_once + self.hours_shared, self.cost(useful)))
     }
 }
 
@@ -156,7 +199,7 @@ impl Problem {
 
     /// The model of one solve. Of `n` choices, variable `c` is whether choice `c` is used
     /// and variable `n + c` its useful hours; then, where any has hours that count once a plan,
-    /// these.
+    /// these; then the hours billed of choices that are billed by whole ones.
     pub fn program(&self, aim: Aim, limit: &Limit) -> Program {
         let n = self.choices.len();
         let elastic = matches!(aim, Aim::Excess { .. });
@@ -171,6 +214,14 @@ impl Problem {
             for (c, choice) in self.choices.iter().enumerate().filter(|(_, choice)| choice.hours_shared > 0.0) {
                 program.row(vec![(c, choice.hours_shared), (2 * n, -1.0)], Relation::AtMost, 0.0);
             }
+        }
+
+        for ((c, blocks), billed) in self.blocks() {
+            let choice = &self.choices[c];
+            let (hourly, once) = (choice.usd / blocks.usd, (choice.usd_once - blocks.apart) / blocks.usd);
+            let most = if caps[c] > 0.0 { (hourly * caps[c] + once).ceil() + 1.0 } else { 0.0 };
+            program.variables.push(Variable { upper: most, integer: true });
+            program.row(vec![(n + c, hourly), (c, once), (billed, -1.0)], Relation::AtMost, 0.0);
         }
 
         let amount = self.choices.iter().enumerate().map(|(c, choice)| (n + c, choice.rate)).collect();
@@ -210,7 +261,7 @@ impl Problem {
     pub fn value(&self, aim: Aim, hours: &[(usize, f64)]) -> f64 {
         let sum = |of: fn(&Choice, f64) -> f64| hours.iter().map(|(c, h)| of(&self.choices[*c], *h)).sum::<f64>();
         match aim {
-            Aim::Cost => sum(|choice, h| choice.usd * h + choice.usd_once),
+            Aim::Cost => sum(Choice::cost),
             Aim::Finish => {
                 let shared = hours.iter().map(|(c, _)| self.choices[*c].hours_shared).fold(0.0, f64::max);
                 sum(|choice, h| choice.hours * h + choice.hours_once) + shared
@@ -245,7 +296,10 @@ impl Problem {
         for c in order {
             let candidate = &self.choices[c];
             let dominates = |keeper: &&Choice| {
-                each(keeper).iter().zip(each(candidate)).all(|(keeper, candidate)| *keeper <= candidate)
+                // Billing in blocks adds a block at most.
+                let block = keeper.blocks.map_or(0.0, |blocks| blocks.usd);
+                let dearest = Choice { usd_once: keeper.usd_once + block, ..**keeper };
+                each(&dearest).iter().zip(each(candidate)).all(|(keeper, candidate)| *keeper <= candidate)
                     && (keeper.hours_shared <= candidate.hours_shared
                         || keeper.hours_once + keeper.hours_shared <= candidate.hours_once)
             };
@@ -268,6 +322,16 @@ impl Problem {
         (self.work / choice.rate).min(choice.most_hours).min(within).max(0.0)
     }
 
+    fn has_shared(&self) -> bool {
+        self.choices.iter().any(|choice| choice.hours_shared > 0.0)
+    }
+
+    /// Choices that are billed in blocks, each with the variable of its hours billed.
+    fn blocks(&self) -> impl Iterator<Item = ((usize, Blocks), usize)> + '_ {
+        let of_choices = self.choices.iter().enumerate().filter_map(|(c, choice)| Some((c, choice.blocks?)));
+        of_choices.zip(2 * self.choices.len() + usize::from(self.has_shared())..)
+    }
+
     fn terms(&self, aim: Aim) -> Vec<(usize, f64)> {
         let n = self.choices.len();
         let both = |of: fn(&Choice) -> (f64, f64)| {
@@ -281,23 +345,27 @@ impl Problem {
                 .collect::<Vec<_>>()
         };
         match aim {
-            Aim::Cost => both(|choice| (choice.usd, choice.usd_once)),
+            Aim::Cost => {
+                let mut terms = both(|choice| match choice.blocks {
+                    Some(blocks) => (0.0, blocks.apart),
+                    None => (choice.usd, choice.usd_once),
+                });
+                terms.extend(self.blocks().map(|((_, blocks), billed)| (billed, blocks.usd)));
+                terms
+            }
             Aim::Finish => {
                 let mut terms = both(|choice| (choice.hours, choice.hours_once));
-                if self.choices.iter().any(|choice| choice.hours_shared > 0.0) {
+                if self.has_shared() {
                     terms.push((2 * n, 1.0));
                 }
                 terms
             }
             Aim::Weighted(worth) => {
-                let mut terms = self.terms(Aim::Finish);
-                for term in &mut terms {
-                    term.1 *= worth;
+                let mut terms: BTreeMap<usize, f64> = self.terms(Aim::Cost).into_iter().collect();
+                for (variable, hours) in self.terms(Aim::Finish) {
+                    *terms.entry(variable).or_default() += worth * hours;
                 }
-                for (term, cost) in terms.iter_mut().zip(self.terms(Aim::Cost)) {
-                    term.1 += cost.1;
-                }
-                terms
+                terms.into_iter().collect()
             }
             Aim::Parts => (0..n).map(|c| (c, 1.0)).collect(),
             // A program is minimised.

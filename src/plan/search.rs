@@ -91,14 +91,10 @@ pub fn most_work(problem: &Problem, limit: &Limit) -> Result<f64, SolveError> {
         return solve(&problem.program(Aim::Work, limit), Settings::default()).map(|answer| -answer.objective);
     }
     let most = problem.choices.iter().map(|choice| {
-        let by = |limit: Option<f64>, once: f64, hourly: f64| match limit {
-            Some(limit) if once > limit => 0.0,
-            Some(limit) if hourly > 0.0 => (limit - once) / hourly,
-            _ => f64::INFINITY,
-        };
-        let useful = by(limit.deadline, choice.hours_once + choice.hours_shared, choice.hours)
-            .min(by(limit.budget, choice.usd_once, choice.usd))
-            .min(choice.most_hours);
+        let once = choice.hours_once + choice.hours_shared;
+        let in_time = limit.deadline.map(|deadline| ((deadline - once) / choice.hours).max(0.0));
+        let paid = limit.budget.map(|budget| choice.hours_for(budget));
+        let useful = [in_time, paid].into_iter().flatten().fold(choice.most_hours, f64::min);
         (useful * choice.rate).min(problem.work)
     });
     Ok(most.fold(0.0, f64::max))

@@ -70,7 +70,7 @@ impl Prepared {
         let latest = (deadline - whole - losses.interval()).max(0.0);
         let share = share_on_spot(latest / useful, losses.elapsed() - 1.0, choice.rate / rescue.rate);
         let hours = [share * useful, (1.0 - share) * work / rescue.rate];
-        let cost = choice.usd * hours[0] + choice.usd_once + rescue.usd * hours[1] + rescue.usd_once;
+        let cost = choice.cost(hours[0]) + rescue.cost(hours[1]);
         Switched { spot, to, useful: hours, latest, cost, deadline }
     }
 

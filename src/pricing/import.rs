@@ -18,6 +18,7 @@ use jiff::civil::Date;
 
 use super::offer::OfferId;
 use super::snapshot::{Row, Scope, Snapshot};
+use super::terms::Billing;
 use super::trust::Market;
 use crate::text;
 use crate::units::{UsdPerHour, most};
@@ -249,7 +250,17 @@ fn snapshot(provider: &str, listed: Vec<Listed>, origin: Origin<'_>, mut counts:
     // Of Google's, the shipped prices of whole machines stay: those of the catalogs are sums, and
     // some of them suspect.
     let complete = provider != "gcp";
-    Imported { snapshot: Snapshot { schema: 1, provider: provider.to_owned(), complete, offers }, counts }
+    Imported {
+        snapshot: Snapshot {
+            schema: 1,
+            provider: provider.to_owned(),
+            complete,
+            billing: Billing::Exact,
+            egress_usd_per_gb: None,
+            offers,
+        },
+        counts,
+    }
 }
 
 fn lowest(one: Option<f64>, other: Option<f64>) -> Option<f64> {

@@ -3,6 +3,8 @@
 //! ```toml
 //! schema = 1
 //! provider = "aws"
+//! billing = "hour"                # every hour begun is billed; left out where the time used is
+//! egress_usd_per_gb = 0.09        # for data that leave the provider; left out where it is not known
 //! complete = true                 # of a user's file: shipped offers of this provider that it lacks are gone
 //!
 //! [[offer]]
@@ -30,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use super::held;
 use super::offer::{Offer, OfferId, Tier};
+use super::terms::{Billing, Terms};
 use super::trust::{Market, Trust};
 use crate::text;
 use crate::units::{Bytes, GIB, GpuSlug, UsdPerHour, most};
@@ -56,8 +59,14 @@ pub struct Snapshot {
     /// Whether these are all offers of the provider: shipped ones that are not here are gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub complete: bool,
-    /// Its offers.
-    #[serde(rename = "offer")]
+    /// Which time is billed, of all its offers.
+    #[serde(default, skip_serializing_if = "is_exact")]
+    pub billing: Billing,
+    /// US dollars for a GB of data that leaves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_usd_per_gb: Option<f64>,
+    /// Its offers; none where only terms are said.
+    #[serde(default, rename = "offer")]
     pub offers: Vec<Row>,
 }
 
@@ -143,6 +152,11 @@ pub enum Scope {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_exact(billing: &Billing) -> bool {
+    *billing == Billing::Exact
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
 fn is_usual(market: &Market) -> bool {
     *market == Market::Provider
 }
@@ -164,6 +178,14 @@ impl Snapshot {
         if text::is_unsafe(&snapshot.provider) {
             return Err(SnapshotError("provider: has control or invisible characters; write plain text".to_owned()));
         }
+        if let Some(price) = snapshot.egress_usd_per_gb.filter(|price| !(0.0..=1e3).contains(price)) {
+            return Err(SnapshotError(format!(
+                "egress_usd_per_gb: {price:?}; it must be a number from 0 and at most 1000"
+            )));
+        }
+        if snapshot.offers.is_empty() && snapshot.terms() == Terms::default() {
+            return Err(SnapshotError("offer: missing; the file has no [[offer]] table".to_owned()));
+        }
         for (index, row) in snapshot.offers.iter().enumerate() {
             row.check().map_err(|problem| {
                 let (what, place) = (text::clean(&row.instance_type, 60), text::clean(&row.region, 60));
@@ -171,6 +193,11 @@ impl Snapshot {
             })?;
         }
         Ok(snapshot)
+    }
+
+    /// What it says of all offers of its provider.
+    pub const fn terms(&self) -> Terms {
+        Terms { billing: self.billing, egress_usd_per_gb: self.egress_usd_per_gb }
     }
 
     /// The offers, one a tier.

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use crate::plan::{Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
+use crate::plan::{Data, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
+use crate::pricing::Billing;
 use crate::units::{Hours, Range, Usd};
 
 /// What `plan --json` prints.
@@ -45,6 +46,9 @@ pub struct PlanJson<'a> {
     pub budget_usd: Option<f64>,
     /// Which offers may be used.
     pub limits: &'a Limits,
+    /// The data, and where they are; absent where bringing them costs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<&'a Data>,
     /// What to run, one after another; empty where there is no plan.
     pub parts: Vec<PartJson<'a>>,
     /// Everything together; absent where there is no plan.
@@ -117,6 +121,12 @@ pub struct PartJson<'a> {
     /// Date of the price; absent where the source gives none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_as_of: Option<String>,
+    /// `hour` where every hour begun is billed; absent where the time used is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub billing: Option<&'static str>,
+    /// For bringing the data, once; in the cost. Absent where it costs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_cost_usd: Option<f64>,
     /// How far the price can be trusted.
     #[serde(flatten)]
     pub trust: TrustJson,
@@ -247,6 +257,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         confidence: plan.goal.confidence.name(),
         budget_usd: plan.goal.budget.map(Into::into),
         limits: &plan.goal.limits,
+        data: plan.goal.data.as_ref(),
         parts: plan.parts.iter().map(part).collect(),
         total: plan
             .total
@@ -302,6 +313,8 @@ fn part(part: &Part) -> PartJson<'_> {
         cost_usd: part.cost.map(Usd::get),
         price_usd_per_hour: part.price.get(),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
+        billing: (part.billing == Billing::Hour).then_some("hour"),
+        data_cost_usd: Some(part.data_cost.get()).filter(|cost| *cost > 0.0),
         trust: (&part.trust).into(),
         notes: &part.notes,
     }

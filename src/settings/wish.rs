@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::values;
-use crate::plan::{Confidence, Goal, Objective, Quota, Work};
+use crate::plan::{Confidence, Data, Goal, Objective, Quota, Work};
 use crate::pricing::Tier;
 use crate::units::{Bytes, Hours, Samples, Usd, UsdPerHour};
 
@@ -121,6 +121,14 @@ pub struct Wish {
     /// Use machines of which vCPUs or host memory are not known, whatever is wanted of them.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_host: bool,
+    /// Data of so many GB have to be brought from --data-at; what leaving it costs is counted.
+    #[arg(long, value_name = "GB", value_parser = values::count, allow_hyphen_values = true, help_heading = "Offers", requires = "data_at")]
+    #[serde(skip)]
+    pub data_gb: Option<f64>,
+    /// Where the data are; region as in --regions.
+    #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Offers", requires = "data_gb")]
+    #[serde(skip)]
+    pub data_at: Option<String>,
     /// Most GPUs at once, by provider; in the settings only.
     #[arg(skip)]
     pub quota: Vec<Quota>,
@@ -153,6 +161,13 @@ impl Wish {
         }
     }
 
+    fn data(&self) -> Option<Data> {
+        let (gb, place) = (self.data_gb?, self.data_at.as_ref()?);
+        let (provider, region) =
+            place.split_once('/').map_or((place.as_str(), None), |(name, region)| (name, Some(region)));
+        Some(Data { gb, provider: provider.to_owned(), region: region.map(str::to_owned) })
+    }
+
     /// Puts what is wished into a goal: everything but the work, and the GPUs, whose names only
     /// a catalog knows.
     pub fn apply(&self, goal: &mut Goal) {
@@ -167,6 +182,7 @@ impl Wish {
         set(&mut goal.objective, self.hour_value.map(Objective::CostPlusTime).or(self.objective).as_ref());
         set(&mut goal.confidence, self.confidence.as_ref());
         set(&mut goal.max_parts, self.max_parts.as_ref());
+        goal.data = self.data().or(goal.data.take());
         let limits = &mut goal.limits;
         set(&mut limits.tiers, self.tiers.as_ref());
         set(&mut limits.providers, self.providers.as_ref());

@@ -58,7 +58,8 @@ pub fn with(files: &[PriceFile], path: &Path, snapshot: Snapshot) -> Vec<PriceFi
 
 /// A book of these files.
 pub fn book(files: &[PriceFile]) -> PriceBook {
-    PriceBook::new(files.iter().flat_map(|file| file.snapshot.offers())).on(today())
+    let book = PriceBook::new(files.iter().flat_map(|file| file.snapshot.offers())).on(today());
+    files.iter().fold(book, |book, file| book.with_terms(&file.snapshot.provider, file.snapshot.terms()))
 }
 
 /// The shipped prices overlaid by the user's `pricing/*.toml`.

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use habitat_tui::plan::{Amount, Goal, Part, Plan, PlanStatus, SolverReport, Work};
 use habitat_tui::predict::Host;
-use habitat_tui::pricing::{Offer, Tier};
+use habitat_tui::pricing::{Billing, Offer, Tier};
 use habitat_tui::report::launch::{LaunchError, Launcher, texts};
 use habitat_tui::store::bundled;
 use habitat_tui::units::{Hours, Range, Usd};
@@ -47,6 +47,8 @@ fn part(offer: &Offer) -> Option<Part> {
         cost: hours.map(|hours| Usd::new(hours.get() * offer.price.get()).unwrap()),
         price: offer.price,
         price_as_of: offer.as_of,
+        billing: Billing::Exact,
+        data_cost: Usd::ZERO,
         trust: offer.trust.clone(),
         notes: Vec::new(),
     })

@@ -112,6 +112,7 @@ fn a_limit_just_short_of_the_work_is_not_infeasible() {
         usd: 0.1,
         usd_once: 0.0,
         most_hours,
+        blocks: None,
     };
     for exponent in 1..=8 {
         let most = 100.0 / 14.950_793_787_108_99 * (1.0 - 10f64.powi(-exponent));

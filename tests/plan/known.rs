@@ -160,6 +160,7 @@ fn resnet50_at_skypilots_times_and_prices() {
                 usd: *price,
                 usd_once: if tpu { 600.0 * 0.09 } else { 0.0 },
                 most_hours: f64::INFINITY,
+                blocks: None,
             }
         });
         Problem { work: 1.0, choices: choices.collect(), max_parts: 1 }
@@ -201,6 +202,7 @@ fn a_contract_breaks_even_where_it_should() {
         usd: 4.0,
         usd_once: 0.0,
         most_hours: f64::INFINITY,
+        blocks: None,
     };
     let contract = Choice { usd: 0.0, usd_once: 720.0 * 1.5, most_hours: 720.0, ..cloud };
     let cheapest = |work: f64, max_parts: u32| -> Found {

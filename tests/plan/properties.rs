@@ -17,7 +17,7 @@ const WORK: f64 = 100.0;
 
 /// The same cases in every run, so that a change is judged by what it changed;
 /// `PROPTEST_RNG_SEED` and `PROPTEST_CASES` look further.
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let mut config = Config { failure_persistence: None, ..Config::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = CASES;
@@ -46,6 +46,7 @@ fn choice() -> impl Strategy<Value = Choice> {
             usd,
             usd_once,
             most_hours,
+            blocks: None,
         })
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::plan::{Amount, Goal, PlanStatus, SolverReport, Work};
 use crate::predict::Host;
-use crate::pricing::{OfferId, Trust};
+use crate::pricing::{Billing, OfferId, Trust};
 use crate::units::{GpuSlug, Range, Usd, UsdPerHour};
 
 fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> Part {
@@ -24,6 +24,8 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         cost: hours.map(|hours| Usd::known(hours.get() * 10.0)),
         price: UsdPerHour::known(10.012_345),
         price_as_of: "2026-07-20".parse().ok(),
+        billing: Billing::Exact,
+        data_cost: Usd::ZERO,
         trust: Trust::default(),
         notes: Vec::new(),
     }
