@@ -208,6 +208,11 @@ fn limits_are_kept_in_files_of_plans() {
     let again = read("again.toml");
     assert_eq!(again["goal"], first["goal"]);
     assert_eq!(again["part"], first["part"]);
+    // What rules itself out in the file is named with the file.
+    let text = std::fs::read_to_string(folder.0.path().join("plan.toml")).unwrap();
+    folder.write("none.toml", &text.replace("min_gpus = 1", "min_gpus = 8\nmax_gpus = 4"));
+    let error = folder.error(&["plan", "--from", "none.toml"]);
+    assert!(error.contains("none.toml: --min-gpus 8 and --max-gpus 4"), "{error}");
 }
 
 /// A file may say how a provider bills without any offer of its own.
