@@ -5,7 +5,7 @@
 //! batches a GPU, whose gradients add up before they are exchanged.
 
 use super::{Goal, Part, Plan, PlanError, RejectionKind};
-use crate::predict::{Mode, Workload};
+use crate::predict::{Mode, Prediction, Workload};
 use crate::text::grouped;
 use crate::units::most;
 
@@ -94,6 +94,23 @@ pub(super) fn smaller_batch(global: u64, most: u64, gpus: u32) -> Option<(u64, u
     let share = global.is_multiple_of(gpus).then_some(global / gpus).filter(|share| *share > 0)?;
     let batch = (1..=most.min(share)).rev().take(TRIED).find(|batch| share.is_multiple_of(*batch))?;
     Some((batch, share / batch))
+}
+
+/// With which batch a GPU a step would fit in memory that does not, and how often each GPU then
+/// runs it for the same update.
+pub(super) fn would_fit(prediction: &Prediction, gpus: u32, workload: &Workload, goal: &Goal) -> String {
+    let (Some(most), Some(batch)) = (prediction.memory.largest_batch, batch_size(workload)) else {
+        return String::new();
+    };
+    let fits = |batch: u64| format!("; {} samples a GPU would fit", grouped(batch as f64));
+    let global = goal.global_batch.unwrap_or_else(|| batch.saturating_mul(u64::from(gpus)));
+    match smaller_batch(global, most.min(batch), gpus) {
+        Some((batch, batches)) if workload.mode == Mode::Training => {
+            let global = grouped(global as f64);
+            format!("{}: accumulation ×{} keeps the global batch of {global}", fits(batch), grouped(batches as f64))
+        }
+        _ => fits(most),
+    }
 }
 
 /// What a plan without a global batch says where its updates are not those of the profile's

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use jiff::civil::Date;
 
-use super::batch::{Reason, accumulation, batch_size, check_global_batch};
+use super::batch::{Reason, accumulation, batch_size, check_global_batch, would_fit};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::{Blocks, Choice};
@@ -220,10 +220,11 @@ fn configuration<'p>(
                 || memory.reason.clone(),
                 |needed| {
                     format!(
-                        "needs {:.1} GB, the GPU has {:.1} of {:.0} to use",
+                        "needs {:.1} GB, the GPU has {:.1} of {:.0} to use{}",
                         needed.get() / GIB,
                         memory.usable.get() / GIB,
-                        prediction.gpu.memory.get() / GIB
+                        prediction.gpu.memory.get() / GIB,
+                        would_fit(prediction, offer.gpu_count, workload, goal)
                     )
                 },
             );

@@ -273,6 +273,9 @@ pub struct MemoryFit {
     pub usable: Bytes,
     /// The reason in words.
     pub reason: String,
+    /// Of a step that does not fit, the most samples a GPU with which it would, where peaks or
+    /// parameters tell what grows with them.
+    pub largest_batch: Option<u64>,
 }
 
 /// Yes, no or unknown.

@@ -38,6 +38,8 @@ pub struct MemoryNeed {
     widened: bool,
     /// Where the peak is from a line over batch sizes: in words.
     by_line: Option<&'static str>,
+    /// How the peak grows with the batch, where that is known.
+    line: Option<MemoryLine>,
 }
 
 impl MemoryNeed {
@@ -46,6 +48,7 @@ impl MemoryNeed {
         let training = profile.workload.mode == Mode::Training;
         let context = Bytes::known(CONTEXT_BYTES);
         let states = states(profile);
+        let batch = profile.workload.batch_size.filter(|batch| *batch > 0);
         Self {
             peak: profile.step.as_ref().and_then(|step| step.peak_memory_bytes).map(|peak| peak + context),
             source: source_of(profile),
@@ -58,6 +61,7 @@ impl MemoryNeed {
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
             by_line: None,
+            line: batch.and_then(|batch| MemoryLine::of_profiles(&[(batch, profile)])).filter(MemoryLine::is_split),
         }
     }
 
@@ -78,6 +82,7 @@ impl MemoryNeed {
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
             by_line: None,
+            line: None,
         }
     }
 
@@ -103,7 +108,7 @@ impl MemoryNeed {
     /// The answer for one GPU, with its reason.
     pub fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
-        let answer = |fits, needed, reason| MemoryFit { fits, needed, usable, reason };
+        let answer = |fits, needed, reason| MemoryFit { fits, needed, usable, reason, largest_batch: None };
         let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
         if let Some(needed) = self.peak.filter(|_| self.widened) {
             let most = needed * 2.0;
@@ -123,15 +128,14 @@ impl MemoryNeed {
         if let Some(needed) = self.peak {
             let (fits, word) =
                 if needed.get() <= usable.get() { (Fits::Yes, "needs") } else { (Fits::No, "does not fit: needs") };
-            return answer(
-                fits,
-                Some(needed),
-                format!(
-                    "{word} {} GB ({} and 1 GB for the process); {available}",
-                    gib(needed),
-                    self.by_line.unwrap_or_else(|| one_peak(self.source))
-                ),
+            let reason = format!(
+                "{word} {} GB ({} and 1 GB for the process); {available}",
+                gib(needed),
+                self.by_line.unwrap_or_else(|| one_peak(self.source))
             );
+            let smaller = self.line.filter(|_| fits == Fits::No);
+            let largest_batch = smaller.and_then(|line| line.largest(rates));
+            return MemoryFit { largest_batch, ..answer(fits, Some(needed), reason) };
         }
         if let Some((name, memory)) = &self.ran_on
             && gpu.memory.get() >= memory.get()
@@ -339,6 +343,25 @@ mod tests {
         assert!(of.need(95).fit(&t4).reason.contains("line through recorded peaks"));
         // Peaks that fall say nothing of a sample, and so nothing of the largest batch.
         assert_eq!(line(&[(16, 6.0), (32, 4.0)], None).unwrap().largest(&t4), None);
+    }
+
+    #[test]
+    fn a_step_that_does_not_fit_says_with_how_many_samples_it_would() {
+        let gpu = spec("t4");
+        let t4 = Rates::new(&gpu);
+        let of = |gib: f64, parameters| {
+            let mut profile = profile(Some(gib), parameters);
+            profile.workload.batch_size = Some(32);
+            MemoryNeed::of(&profile, None).fit(&t4).largest_batch
+        };
+        // 14.72 GB may be used, of which 0.93 are the process and 4 the parameters; half a GB a
+        // sample is left for 19.
+        assert_eq!(of(20.0, Some(1 << 28)), Some(19));
+        assert_eq!((of(12.0, Some(1 << 28)), of(20.0, None)), (None, None));
+        // Not even one sample.
+        assert_eq!(of(600.0, Some(1 << 28)), None);
+        let line = line(&[(16, 10.0), (32, 18.0)], None).unwrap();
+        assert_eq!(line.need(32).fit(&t4).largest_batch, line.largest(&t4));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Goal, Plan, PlanError, PlanStatus, RejectionKind, Work, plan};
-use habitat_tui::predict::Predictions;
 use habitat_tui::predict::scale::extra_time;
+use habitat_tui::predict::{Fits, Predictions};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 use habitat_tui::profile::Mode;
+use habitat_tui::units::{Bytes, GIB};
 
 use crate::build::{goal, measured, offer, offer_in, predictions};
 
@@ -117,6 +118,28 @@ fn without_one_the_plan_says_what_becomes_of_the_updates() {
     );
     step.workload.mode = Mode::Inference;
     assert_eq!(said(&step, 16), [""; 0]);
+}
+
+#[test]
+fn a_step_too_large_says_with_which_batch_it_would_fit() {
+    let mut step = step();
+    let memory = &mut step.predictions[0].memory;
+    (memory.fits, memory.needed, memory.largest_batch) = (Fits::No, Bytes::new(18.2 * GIB).ok(), Some(20));
+    let said = |step: &Predictions, goal: &Goal| planned(step, &machines(&[8]), goal).rejected[0].reason.clone();
+    let needs = "needs 18.2 GB, the GPU has 14.7 of 16 to use; ";
+    assert_eq!(
+        said(&step, &steps(10, None)),
+        format!("{needs}16 samples a GPU would fit: accumulation ×2 keeps the global batch of 256")
+    );
+    assert_eq!(
+        said(&step, &steps(10, Some(960))),
+        format!("{needs}20 samples a GPU would fit: accumulation ×6 keeps the global batch of 960")
+    );
+    assert_eq!(said(&step, &steps(10, Some(100))), format!("{needs}20 samples a GPU would fit"));
+    step.workload.mode = Mode::Inference;
+    assert_eq!(said(&step, &steps(10, None)), format!("{needs}20 samples a GPU would fit"));
+    step.predictions[0].memory.largest_batch = None;
+    assert_eq!(format!("{}; ", said(&step, &steps(10, None))), needs);
 }
 
 #[test]

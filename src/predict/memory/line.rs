@@ -37,7 +37,7 @@ enum Source {
 
 impl MemoryLine {
     /// Through the peaks of profiles by batch size; from one alone with what its parameters
-    /// take as the fixed part (as it says itself, else 16 bytes each in training), or with
+    /// take as the fixed part (as it says itself, else by the optimizer found or as with Adam), or with
     /// none. `None` without a peak.
     pub fn of_profiles(profiles: &[(u64, &Profile)]) -> Option<Self> {
         let with_peak: Vec<(u64, Bytes, &Profile)> = profiles
@@ -75,6 +75,11 @@ impl MemoryLine {
         self.fixed + self.per_sample * batch as f64
     }
 
+    /// Whether what grows with the batch was told from what does not.
+    pub(super) fn is_split(&self) -> bool {
+        matches!(self.source, Source::Peaks(_) | Source::Parameters)
+    }
+
     /// Whether it is an upper bound: what fits by it fits, what does not may.
     pub fn is_upper_bound(&self) -> bool {
         self.source == Source::AtMost
@@ -93,7 +98,7 @@ impl MemoryLine {
     /// The need at a batch size.
     pub fn need(&self, batch: u64) -> MemoryNeed {
         let with_context = self.with_context(batch);
-        let unknown = MemoryNeed::unseen(None, None);
+        let unknown = MemoryNeed { line: Some(*self).filter(Self::is_split), ..MemoryNeed::unseen(None, None) };
         match self.source {
             Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
             Source::Peaks(_) => MemoryNeed {
