@@ -21,6 +21,7 @@ mod limits;
 mod prepared;
 pub mod problem;
 pub mod search;
+mod sizes;
 pub mod solve;
 mod spot;
 mod switch;

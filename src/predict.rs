@@ -50,7 +50,7 @@ pub use choice::predict;
 pub use communication::communicates;
 pub use error::PredictError;
 pub use estimate::{
-    Estimate, Fits, GpuFacts, MemoryFit, MethodShare, OperationPrediction, Prediction, Predictions, StepTime,
+    AtBatch, Estimate, Fits, GpuFacts, MemoryFit, MethodShare, OperationPrediction, Prediction, Predictions, StepTime,
 };
 pub use host::Host;
 pub use method::{Method, MethodChoice};

@@ -158,6 +158,31 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
 }
 
 #[test]
+fn batches_to_choose_from_are_kept_too() {
+    let folder = folder();
+    folder.write("config/pricing/lab.toml", &prices("box", "v100-sxm2-16gb", 0.01));
+    let asked = ["plan", "p.habitat.json", "--steps", "1000", "--global-batch", "96", "--providers", "lab"];
+    // 64 samples a step do not make an update of 96.
+    let none = folder.run(&asked);
+    let text = String::from_utf8_lossy(&none.stdout);
+    assert!(none.status.code() == Some(1) && text.contains("48 samples a GPU would do (accumulation ×2)"), "{text}");
+    let with = |sizes: &'static str| [&asked[..], &["--batch-sizes", sizes]].concat();
+    let json = folder.json(&with("48,7"));
+    let part = &json["parts"][0];
+    assert_eq!((&part["batch_size"], &part["accumulation"]), (&48.into(), &2.into()));
+    assert!(part["notes"].to_string().contains("batch of 48 in place of the recorded 64: shapes scaled"), "{part}");
+    assert_eq!(folder.json(&with("auto"))["parts"][0]["batch_size"], 32);
+    folder.ok(&[&with("48,7")[..], &["-o", "a.toml"]].concat());
+    folder.ok(&["plan", "--from", "a.toml", "-o", "b.toml"]);
+    let [a, b]: [Table; 2] = ["a.toml", "b.toml"].map(|name| read(&folder, name).parse().unwrap());
+    for key in ["goal", "request", "totals", "part"] {
+        assert_eq!(a[key], b[key], "{key}");
+    }
+    let wrong = folder.error(&with("8,many"));
+    assert!(wrong.contains("--batch-sizes") && wrong.contains("many"), "{wrong}");
+}
+
+#[test]
 fn files_that_cannot_be_priced_again_are_refused_with_place_and_remedy() {
     let folder = folder();
     folder.ok(&[&PLAN[..], &["-o", "plan.toml"]].concat());

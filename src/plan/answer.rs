@@ -201,13 +201,15 @@ impl Prepared {
 
     /// The reason of every offer that is neither in the plan nor among the alternatives.
     fn rejections(&self, plan: &Plan, used: &[usize], alternatives: &[usize], limit: &Limit) -> Vec<Rejection> {
-        let mut shown = vec![false; self.configurations.len()];
-        for c in used.iter().chain(alternatives) {
-            shown[*c] = true;
-        }
+        let place = |c: usize| self.configurations[c].place;
+        let shown: HashSet<usize> = used.iter().chain(alternatives).map(|c| place(*c)).collect();
         let mut all: Vec<(usize, Rejection)> =
             self.excluded.iter().map(|excluded| (excluded.place, excluded.rejection.clone())).collect();
-        for (c, finish, cost) in self.wholes().filter(|(c, ..)| !shown[*c]) {
+        let mut rest: Vec<(usize, f64, f64)> = self.wholes().filter(|(c, ..)| !shown.contains(&place(*c))).collect();
+        // Of the batches of an offer the cheapest.
+        rest.sort_by(|a, b| place(a.0).cmp(&place(b.0)).then(a.2.total_cmp(&b.2)));
+        rest.dedup_by_key(|(c, ..)| place(*c));
+        for (c, finish, cost) in rest {
             let configuration = &self.configurations[c];
             let (kind, reason) = self.rejection(c, finish, cost, plan, limit);
             all.push((configuration.place, Rejection { offer: configuration.offer.clone(), kind, reason }));
@@ -273,7 +275,7 @@ impl Prepared {
                     .to_owned(),
             );
         }
-        notes.extend(batch::note(plan).filter(|_| self.training));
+        notes.extend(batch::note(plan, self.recorded_batch).filter(|_| self.training));
         for part in plan.parts.iter().filter(|part| !part.trust.doubts.is_empty()) {
             notes.push(format!("the price of {} is in doubt: {}", part.offer, part.trust.reasons()));
         }

@@ -5,7 +5,7 @@
 //! batches a GPU, whose gradients add up before they are exchanged.
 
 use super::{Goal, Part, Plan, PlanError, RejectionKind};
-use crate::predict::{Mode, Prediction, Workload};
+use crate::predict::{MemoryFit, Mode, Workload};
 use crate::text::grouped;
 use crate::units::most;
 
@@ -98,8 +98,8 @@ pub(super) fn smaller_batch(global: u64, most: u64, gpus: u32) -> Option<(u64, u
 
 /// With which batch a GPU a step would fit in memory that does not, and how often each GPU then
 /// runs it for the same update.
-pub(super) fn would_fit(prediction: &Prediction, gpus: u32, workload: &Workload, goal: &Goal) -> String {
-    let (Some(most), Some(batch)) = (prediction.memory.largest_batch, batch_size(workload)) else {
+pub(super) fn would_fit(memory: &MemoryFit, gpus: u32, workload: &Workload, goal: &Goal) -> String {
+    let (Some(most), Some(batch)) = (memory.largest_batch, batch_size(workload)) else {
         return String::new();
     };
     let fits = |batch: u64| format!("; {} samples a GPU would fit", grouped(batch as f64));
@@ -113,14 +113,18 @@ pub(super) fn would_fit(prediction: &Prediction, gpus: u32, workload: &Workload,
     }
 }
 
-/// What a plan without a global batch says where its updates are not those of the profile's
-/// batch: how many there are, in place of how many, and the flag that keeps them.
-pub(super) fn note(plan: &Plan) -> Option<String> {
-    if plan.goal.global_batch.is_some() || plan.parts.iter().all(|part| part.gpu_count == 1) {
+/// What a plan of training without a global batch says where its updates are not those of the
+/// profile's batch: how many there are, in place of how many, and the flag that keeps them.
+pub(super) fn note(plan: &Plan, recorded: Option<u64>) -> Option<String> {
+    let is_other = |part: &Part| match part.global_batch_size {
+        Some(batch) => Some(batch) != recorded,
+        None => part.gpu_count > 1,
+    };
+    if plan.goal.global_batch.is_some() || !plan.parts.iter().any(is_other) {
         return None;
     }
     let updates = grouped(plan.parts.iter().map(Part::updates).sum());
-    let Some(own) = plan.parts.iter().find_map(|part| part.batch_size) else {
+    let Some(own) = recorded else {
         return Some(format!(
             "each update is of all GPUs' batches together: {updates} updates in place of {}; --batch-size with --global-batch keeps them",
             grouped(plan.work.get())

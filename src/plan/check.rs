@@ -186,13 +186,16 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             .iter()
             .find(|prediction| prediction.gpu.slug == part.gpu)
             .ok_or_else(|| wrong("no prediction for its GPU"))?;
-        if prediction.memory.fits == Fits::No {
+        let (single, memory) = if predictions.workload.batch_size.filter(|batch| *batch > 0) == part.batch_size {
+            (prediction.planning_step(), &prediction.memory)
+        } else {
+            let at = prediction.at_batches.iter().find(|at| Some(at.batch_size) == part.batch_size);
+            let at = at.ok_or_else(|| wrong("the batch is not the profile's, and no other was predicted"))?;
+            (at.step, &at.memory)
+        };
+        if memory.fits == Fits::No {
             return Err(wrong("the step does not fit in its memory"));
         }
-        if predictions.workload.batch_size.filter(|batch| *batch > 0) != part.batch_size {
-            return Err(wrong("the batch is not the profile's"));
-        }
-        let single = prediction.planning_step();
         let step = scaled_step(
             &single,
             &prediction.gpu,

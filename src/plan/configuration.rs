@@ -8,17 +8,17 @@ use std::collections::HashMap;
 
 use jiff::civil::Date;
 
-use super::batch::{Reason, accumulation, batch_size, check_global_batch, would_fit};
+use super::batch::{Reason, batch_size, check_global_batch};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::{Blocks, Choice};
+use super::sizes::{SizedStep, sizes};
 use super::spot::Losses;
 use super::{Part, PlanError, Rejection, RejectionKind};
-use crate::predict::scale::{ScaledStep, scaled_step};
-use crate::predict::{Estimate, Fits, Prediction, Predictions, Warning, Workload};
+use crate::predict::{Estimate, Prediction, Predictions, Warning};
 use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust};
 use crate::text::dollars;
-use crate::units::{GIB, GpuSlug, Hours, Micros, Range, SHORTEST_STEP_US, Samples, Usd, UsdPerHour, most};
+use crate::units::{GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour, most};
 
 /// Dollars an hour above which a number is no price.
 const MOST_PRICE: f64 = 1e9;
@@ -49,6 +49,8 @@ pub(crate) struct Configuration {
     /// The optimizer step.
     step: Estimate,
     scaling: String,
+    /// How the step was found, where it is not of the profile's batch.
+    sized: Option<String>,
     precision: Option<String>,
     pub(crate) warnings: Vec<Warning>,
     memory_unknown: bool,
@@ -136,36 +138,23 @@ pub(crate) fn configurations(
     prices: &PriceBook,
     goal: &Goal,
 ) -> (Vec<Configuration>, Vec<Excluded>) {
-    let batch_size = batch_size(&predictions.workload);
     let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
+    // Many offers have as many GPUs of a kind.
+    let mut sized: HashMap<(&GpuSlug, u32), Result<Vec<SizedStep>, Reason>> = HashMap::new();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     for (place, offer) in prices.offers().iter().enumerate() {
-        match configuration(offer, &by_gpu, &predictions.workload, goal) {
-            Ok((prediction, accumulation, scaled)) => possible.push(Configuration {
-                place,
-                offer: offer.id.clone(),
-                provider: offer.provider.clone(),
-                region: offer.region.clone(),
-                instance_type: offer.instance_type.clone(),
-                gpu: prediction.gpu.slug.clone(),
-                gpu_count: offer.gpu_count,
-                tier: offer.tier,
-                price: offer.price,
-                price_as_of: offer.as_of,
-                trust: offer.trust.clone(),
-                held: offer.held,
-                billing: prices.terms(offer).billing,
-                data: data(offer, prices, goal),
-                batch_size,
-                accumulation,
-                step: scaled.step,
-                scaling: scaled.why,
-                precision: prediction.precision_note.clone(),
-                warnings: prediction.warnings.clone(),
-                memory_unknown: prediction.memory.fits == Fits::Unknown,
-                losses: Losses::of(offer.tier, &goal.assumptions),
-                setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
-            }),
+        let steps = usable(offer, &by_gpu, goal).and_then(|prediction| {
+            let count = offer.gpu_count;
+            let steps = sized
+                .entry((&prediction.gpu.slug, count))
+                .or_insert_with(|| sizes(prediction, count, &predictions.workload, goal));
+            Ok((prediction, steps.clone()?))
+        });
+        match steps {
+            Ok((prediction, steps)) => {
+                let of = |step| Configuration::new((place, offer, prices), prediction, step, goal);
+                possible.extend(steps.into_iter().map(of));
+            }
             Err((kind, reason, miss)) => {
                 excluded.push(Excluded { place, rejection: Rejection { offer: offer.id.clone(), kind, reason }, miss });
             }
@@ -182,13 +171,12 @@ fn data(offer: &Offer, prices: &PriceBook, goal: &Goal) -> Option<(f64, Option<U
     Some((data.gb, price.map(|price| Usd::known(data.gb * price))))
 }
 
-/// The filters, the most important reason first.
-fn configuration<'p>(
+/// The filters of the offer itself, the most important reason first.
+fn usable<'p>(
     offer: &Offer,
     by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
-    workload: &Workload,
     goal: &Goal,
-) -> Result<(&'p Prediction, u64, ScaledStep), Reason> {
+) -> Result<&'p Prediction, Reason> {
     use RejectionKind as Kind;
     if let Some(why) = &offer.unusable {
         return Err((Kind::UnusablePrice, why.clone(), None));
@@ -208,44 +196,44 @@ fn configuration<'p>(
     let Some(prediction) = by_gpu.get(gpu).copied() else {
         return Err((Kind::NoPrediction, format!("no prediction for {gpu}"), None));
     };
-    let memory = &prediction.memory;
-    match memory.fits {
-        Fits::Yes => {}
-        Fits::Unknown if goal.limits.allow_unknown_memory => {}
-        Fits::Unknown => {
-            return Err((Kind::MemoryUnknown, format!("not known whether it fits: {}", memory.reason), None));
-        }
-        Fits::No => {
-            let reason = memory.needed.map_or_else(
-                || memory.reason.clone(),
-                |needed| {
-                    format!(
-                        "needs {:.1} GB, the GPU has {:.1} of {:.0} to use{}",
-                        needed.get() / GIB,
-                        memory.usable.get() / GIB,
-                        prediction.gpu.memory.get() / GIB,
-                        would_fit(prediction, offer.gpu_count, workload, goal)
-                    )
-                },
-            );
-            return Err((Kind::Memory, reason, memory.needed.map(|needed| needed / memory.usable)));
-        }
-    }
-    let single = prediction.planning_step();
-    if single.range.mid.get() < SHORTEST_STEP_US {
-        return Err((Kind::NoPrediction, format!("the predicted step on {gpu} takes no time"), None));
-    }
-    let batches = accumulation(goal.global_batch, batch_size(workload), offer.gpu_count)?;
-    if single.range.high.get() * batches as f64 > Micros::MOST {
-        return Err((Kind::GlobalBatch, format!("an update of {batches} batches takes longer than a year"), None));
-    }
-    let factor = goal.assumptions.scaling_factor;
-    let scaled = scaled_step(&single, &prediction.gpu, offer.gpu_count, workload, factor)
-        .map_err(|error| (Kind::NoPrediction, format!("{} GPUs: {error}", offer.gpu_count), None))?;
-    Ok((prediction, batches, scaled.accumulated(&single, batches)))
+    Ok(prediction)
 }
 
 impl Configuration {
+    fn new(
+        (place, offer, prices): (usize, &Offer, &PriceBook),
+        prediction: &Prediction,
+        step: SizedStep,
+        goal: &Goal,
+    ) -> Self {
+        Self {
+            place,
+            offer: offer.id.clone(),
+            provider: offer.provider.clone(),
+            region: offer.region.clone(),
+            instance_type: offer.instance_type.clone(),
+            gpu: prediction.gpu.slug.clone(),
+            gpu_count: offer.gpu_count,
+            tier: offer.tier,
+            price: offer.price,
+            price_as_of: offer.as_of,
+            trust: offer.trust.clone(),
+            held: offer.held,
+            billing: prices.terms(offer).billing,
+            data: data(offer, prices, goal),
+            batch_size: step.batch_size,
+            accumulation: step.accumulation,
+            step: step.scaled.step,
+            scaling: step.scaled.why,
+            sized: step.why,
+            precision: prediction.precision_note.clone(),
+            warnings: prediction.warnings.clone(),
+            memory_unknown: step.memory_unknown,
+            losses: Losses::of(offer.tier, &goal.assumptions),
+            setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
+        }
+    }
+
     /// Samples of one optimizer step on all GPUs, where they are known.
     fn global_batch_size(&self) -> Option<u64> {
         let batches = self.accumulation.saturating_mul(u64::from(self.gpu_count));
@@ -326,6 +314,7 @@ impl Configuration {
     pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
         let (hours, cost) = self.ranges(useful, first);
         let mut notes = vec![self.scaling.clone()];
+        notes.extend(self.sized.clone());
         notes.extend(self.precision.clone());
         notes.extend(self.held.map(|held| held.to_string()));
         if self.billing == Billing::Hour {

@@ -1,6 +1,7 @@
 //! What of a goal does not depend on deadline and budget, made once: configurations, and the
 //! problems that choose among them.
 
+use super::batch::batch_size;
 use super::configuration::{Configuration, Excluded, amount, check_assumptions, configurations};
 use super::problem::{Choice, Limit, Problem};
 use super::search::{Found, best};
@@ -20,6 +21,8 @@ pub struct Prepared {
     pub(super) host: Host,
     /// Whether the step updates weights.
     pub(super) training: bool,
+    /// Samples of the profile's step.
+    pub(super) recorded_batch: Option<u64>,
     pub(super) configurations: Vec<Configuration>,
     pub(super) excluded: Vec<Excluded>,
     /// Every configuration with all the work, in their order; one part.
@@ -50,8 +53,20 @@ impl Prepared {
         let mixed_of = if goal.max_parts > 1 { all.undominated() } else { Vec::new() };
         let mixed = all.only(&mixed_of);
         let host = predictions.host;
+        let recorded_batch = batch_size(&predictions.workload);
         let training = predictions.workload.mode == Mode::Training;
-        Ok(Self { goal: goal.clone(), work, host, training, configurations, excluded, singles, mixed, mixed_of })
+        Ok(Self {
+            goal: goal.clone(),
+            work,
+            host,
+            training,
+            recorded_batch,
+            configurations,
+            excluded,
+            singles,
+            mixed,
+            mixed_of,
+        })
     }
 
     /// Choices of the model after dominated ones are left out.

@@ -2,17 +2,19 @@
 //!
 //! [`curve`]: from steps at two or more batch sizes, a line with ranges found on measured
 //! steps ([`spread`]). [`rebatch`]: from one, its shapes scaled. [`sweep()`]: both on every GPU,
-//! with the memory and the largest batch that fits.
+//! with the memory and the largest batch that fits. [`add_sizes`]: for plans that choose among them.
 
 pub mod curve;
 mod error;
 pub mod rebatch;
 pub mod scaled;
+mod sizes;
 pub mod spread;
 pub mod sweep;
 
 pub use curve::{BatchCurve, BatchPoint, BatchTime, Bend, CurveError, Place};
 pub use error::SweepError;
 pub use scaled::{ScaledShapes, with_scaling_range};
+pub use sizes::{add_sizes, usual_sizes};
 pub use spread::Regime;
 pub use sweep::{Basis, FamilyLine, GpuSweep, Sweep, SweepRow, sweep};

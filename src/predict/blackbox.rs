@@ -219,6 +219,7 @@ fn prediction(
         operations: Vec::new(),
         memory: need.fit(gpu),
         precision_note: None,
+        at_batches: Vec::new(),
         warnings: Vec::new(),
         notes,
     }

@@ -105,6 +105,8 @@ pub struct Prediction {
     pub operations: Vec<OperationPrediction>,
     /// Whether the step's memory fits.
     pub memory: MemoryFit,
+    /// The step at other batches, where they were asked for (`batches::add_sizes`).
+    pub at_batches: Vec<AtBatch>,
     /// That another precision than the recorded one is predicted, or why the one asked for
     /// is not; `None` where none was asked for.
     pub precision_note: Option<String>,
@@ -142,6 +144,19 @@ impl Prediction {
             StepTime::Predicted(estimate) => *estimate,
         }
     }
+}
+
+/// The step at another batch than the recorded one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AtBatch {
+    /// Samples of it on one GPU.
+    pub batch_size: u64,
+    /// The step on one GPU, without communication.
+    pub step: Estimate,
+    /// Whether it fits.
+    pub memory: MemoryFit,
+    /// How it was found, in words.
+    pub why: String,
 }
 
 /// A measurement or a prediction: the two cannot be mistaken for each other.

@@ -108,6 +108,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         shares,
         operations,
         precision_note: None,
+        at_batches: Vec::new(),
         memory,
         warnings,
     }

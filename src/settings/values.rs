@@ -153,6 +153,26 @@ pub fn whole(text: &str) -> Result<u64, String> {
     if number.fract() == 0.0 { Ok(number as u64) } else { Err(format!("{text:?} is not a whole number")) }
 }
 
+/// Batches a GPU that a plan may choose from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchSizes {
+    /// The recorded one halved and doubled.
+    Auto,
+    /// These.
+    Given(Vec<u64>),
+}
+
+/// Batches a GPU: `auto`, or sizes with commas.
+///
+/// # Errors
+/// The text that is no batch size.
+pub fn batch_sizes(text: &str) -> Result<BatchSizes, String> {
+    if text.trim() == "auto" {
+        return Ok(BatchSizes::Auto);
+    }
+    text.split(',').map(|size| batch_size(size.trim())).collect::<Result<_, _>>().map(BatchSizes::Given)
+}
+
 /// A size of memory: `24GB`, `512MB` (1 GB = 2³⁰ bytes, as GPU memory is sold).
 ///
 /// # Errors

@@ -7,7 +7,7 @@ mod build;
 use build::{goal, hours, predicted, predictions};
 use divan::{Bencher, black_box};
 use habitat_tui::plan::{Goal, Prepared, plan};
-use habitat_tui::predict::Predictions;
+use habitat_tui::predict::{AtBatch, Estimate, Predictions};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
 
 fn main() {
@@ -50,6 +50,27 @@ fn synthetic_market() -> (Predictions, PriceBook) {
 
 fn job(max_parts: u32) -> Goal {
     Goal { deadline: Some(hours(30.0)), ..goal(100_000.0, max_parts) }
+}
+
+/// The same with six batches a GPU, each somewhat faster a sample than the one before.
+#[divan::bench(args = [1, 2])]
+fn plan_800_synthetic_offers_of_6_batches(bencher: Bencher, parts: u32) {
+    let ((mut predictions, prices), goal) = (synthetic_market(), job(parts));
+    for prediction in &mut predictions.predictions {
+        let single = prediction.planning_step();
+        prediction.at_batches = (1..6)
+            .map(|doublings| AtBatch {
+                batch_size: 1 << doublings,
+                step: Estimate {
+                    range: single.range.map(|time| time * 1.9_f64.powi(doublings)),
+                    method: single.method,
+                },
+                memory: prediction.memory.clone(),
+                why: "shapes scaled".to_owned(),
+            })
+            .collect();
+    }
+    bencher.bench(|| plan(black_box(&predictions), black_box(&prices), black_box(&goal)));
 }
 
 /// The whole call: what a command line pays.

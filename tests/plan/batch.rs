@@ -1,12 +1,12 @@
 //! The global batch: how many batches make an update, and what changes without one.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Goal, Plan, PlanError, PlanStatus, RejectionKind, Work, plan};
+use habitat_tui::plan::{Goal, Objective, Plan, PlanError, PlanStatus, RejectionKind, Work, plan};
 use habitat_tui::predict::scale::extra_time;
-use habitat_tui::predict::{Fits, Predictions};
+use habitat_tui::predict::{AtBatch, Estimate, Fits, Method, Predictions};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 use habitat_tui::profile::Mode;
-use habitat_tui::units::{Bytes, GIB};
+use habitat_tui::units::{Bytes, GIB, Micros};
 
 use crate::build::{goal, measured, offer, offer_in, predictions};
 
@@ -165,4 +165,68 @@ fn a_wrong_batch_does_not_pass_the_check() {
         }),
         CheckError::Number { .. }
     ));
+}
+
+/// The step of [`step`] at these batches too, in so many seconds each.
+fn at(batches: &[(u64, f64)]) -> Predictions {
+    let mut step = step();
+    let prediction = &mut step.predictions[0];
+    prediction.at_batches = batches
+        .iter()
+        .map(|(batch, seconds)| AtBatch {
+            batch_size: *batch,
+            step: Estimate::with_band(Micros::new(seconds * 1e6).unwrap(), 0.1, Method::Roofline),
+            memory: prediction.memory.clone(),
+            why: format!("batch of {batch}: told"),
+        })
+        .collect();
+    step
+}
+
+#[test]
+fn each_machine_runs_the_batch_that_does_most() {
+    // 32 samples in 0.36 s; 64 are faster a sample, 16 slower.
+    let step = at(&[(16, 0.2), (64, 0.5)]);
+    let plan = planned(&step, &machines(&[8]), &steps(1000, Some(1024)));
+    let part = &plan.parts[0];
+    assert_eq!((part.batch_size, part.accumulation, part.global_batch_size), (Some(64), 2, Some(1024)));
+    assert!(part.notes.iter().any(|note| note == "batch of 64: told"), "{part:?}");
+    assert_eq!((plan.solver.configurations, plan.rejected.len()), (1, 0));
+    // Only the smaller one makes a global batch of 128 on 8 GPUs.
+    let plan = planned(&step, &machines(&[8]), &steps(1000, Some(128)));
+    assert_eq!((plan.parts[0].batch_size, plan.parts[0].accumulation), (Some(16), 1));
+    // Work in steps is of the recorded batch, whichever is run, and the plan says what becomes of it.
+    let plan = planned(&step, &machines(&[1]), &steps(1000, None));
+    assert!((plan.work.get() - 32_000.0).abs() < 1e-9 && plan.parts[0].batch_size == Some(64));
+    assert!(plan.notes.iter().any(|note| note.contains("64 samples, not the 32 of the profile: 500 updates")));
+    // A batch that was not predicted is found out.
+    let mut wrong = plan;
+    (wrong.parts[0].batch_size, wrong.parts[0].global_batch_size) = (Some(128), Some(128));
+    assert!(matches!(check_sources(&wrong, &step, &machines(&[1])), Err(CheckError::Offer { .. })));
+}
+
+#[test]
+fn a_batch_fits_where_another_does_not() {
+    let mut step = at(&[(8, 0.12), (64, 0.5)]);
+    let prediction = &mut step.predictions[0];
+    prediction.memory.fits = Fits::No;
+    prediction.at_batches[1].memory.fits = Fits::No;
+    let plan = planned(&step, &machines(&[8]), &steps(1000, Some(1024)));
+    assert_eq!((plan.parts[0].batch_size, plan.parts[0].accumulation), (Some(8), 16));
+    step.predictions[0].at_batches[0].memory.fits = Fits::No;
+    let none = planned(&step, &machines(&[8]), &steps(1000, Some(1024)));
+    assert_eq!((none.rejected.len(), none.rejected[0].kind), (1, RejectionKind::Memory));
+}
+
+#[test]
+fn of_batches_that_are_better_at_one_end_each_both_stay() {
+    // The recorded step has no range: better at its upper end, not at the middle.
+    let step = at(&[(64, 0.69)]);
+    let cheapest = Goal { deadline: None, ..steps(1000, None) };
+    assert_eq!(planned(&step, &machines(&[1]), &cheapest).parts[0].batch_size, Some(64));
+    let fastest = Goal { objective: Objective::Time, ..steps(1000, None) };
+    let plan = planned(&step, &machines(&[1]), &fastest);
+    assert_eq!((plan.parts[0].batch_size, plan.solver.configurations), (Some(32), 2));
+    // The offer stands once: it is in the plan.
+    assert_eq!(plan.rejected.len() + plan.alternatives.len(), 0);
 }

@@ -54,6 +54,7 @@ fn prediction(name: &str, step: StepTime) -> Prediction {
         },
         notes: Vec::new(),
         precision_note: None,
+        at_batches: Vec::new(),
         gpu,
     }
 }

@@ -37,6 +37,9 @@ pub struct Request {
     /// Samples of one step on one GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
+    /// Batches of one GPU that were to choose from beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batch_sizes: Vec<u64>,
     /// Tokens of one sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence_length: Option<u64>,
@@ -72,6 +75,7 @@ impl Request {
             origin: options.origin.clone().or(recorded),
             ignore_origin: options.ignore_origin,
             batch_size: workload.batch_size,
+            batch_sizes: Vec::new(),
             sequence_length: workload.sequence_length,
             parameters: workload.parameter_count,
             peak_memory_bytes: profile.step.as_ref().and_then(|step| step.peak_memory_bytes),

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, TableForm};
 use crate::predict::{Host, MethodChoice};
-use crate::settings::values;
+use crate::settings::values::{self, BatchSizes};
 use crate::settings::wish::Wish;
 
 /// Arguments of `predict`.
@@ -47,13 +47,17 @@ pub struct PlanArgs {
     #[arg(
         long,
         value_name = "PLAN",
-        conflicts_with_all = ["origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory", "method", "waves", "precision", "host", "black_box"]
+        conflicts_with_all = ["origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory", "method", "waves", "precision", "host", "black_box", "batch_sizes"]
     )]
     pub from: Option<PathBuf>,
     /// With --from: plan the same work for FILE though it is another recording, such as that of the
     /// real run.
     #[arg(long, requires_all = ["from", "file"])]
     pub other_profile: bool,
+    /// Batches a GPU to choose from beside the recorded one: sizes with commas, or `auto` (halved down
+    /// to 1, doubled twice). Their steps are predicted as `batches` does from one recording.
+    #[arg(long, value_name = "N,…", value_parser = values::batch_sizes, help_heading = "Work", conflicts_with = "black_box")]
+    pub batch_sizes: Option<BatchSizes>,
     /// The goal.
     #[command(flatten)]
     pub wish: Wish,
