@@ -191,12 +191,12 @@ mod tests {
         let (spare, lost, faster) = (1.24, 0.74, 2.8);
         let m = lost / CAPACITY;
         let zones = 100_000;
-        let share = |zone: i32| {
+        let done_in = |zone: i32| {
             let root = ((f64::from(zone) + 0.5) / f64::from(zones)).sqrt();
             let slower = m * root / (1.0 - root) + 1.0 - faster;
             if slower <= 0.0 { 1.0 } else { (spare / slower).min(1.0) }
         };
-        let mean = (0..zones).map(share).sum::<f64>() / f64::from(zones);
+        let mean = (0..zones).map(done_in).sum::<f64>() / f64::from(zones);
         let found = share_on_spot(spare, lost, faster);
         assert!((found - mean).abs() < 1e-4, "{found} {mean}");
     }
