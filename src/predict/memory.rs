@@ -3,7 +3,7 @@
 //! A peak decides, recorded on a device or computed from shapes; the answer says which.
 //! Without one, two certain answers are left: a step that ran on the origin fits wherever there
 //! is at least as much memory, and parameters with their gradients and what the optimizer keeps
-//! alone can be too large ([`states`]). Between them an upper estimate from shapes says yes where
+//! alone can be too large (`memory/states.rs`). Between them an upper estimate from shapes says yes where
 //! everything the forward pass writes, kept to the end, would fit.
 
 mod line;
