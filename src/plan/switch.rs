@@ -6,8 +6,10 @@
 //! where the other machine could do everything in time and can be had. What is not certain is
 //! the cost: the expected share of the work on spot is [`share_on_spot`].
 
+use std::cmp::Ordering;
+
 use super::prepared::Prepared;
-use super::problem::{Choice, Limit};
+use super::problem::Limit;
 use super::spot::share_on_spot;
 use super::{Confidence, Objective, Part, Switch, Total};
 use crate::pricing::Tier;
@@ -37,32 +39,32 @@ impl Prepared {
             return None;
         }
         let work = self.work.get();
-        let of_tier = |is_spot: bool| {
-            let choices = self.singles.choices.iter().enumerate();
-            choices.filter(move |(c, _)| (self.configurations[*c].tier == Tier::Spot) == is_spot)
+        let in_time = |c: usize| {
+            let choice = &self.singles.choices[c];
+            let (whole, _) = choice.whole(work).filter(|(whole, _)| *whole <= deadline)?;
+            Some((c, [whole, choice.usd / choice.rate, choice.usd_once]))
         };
-        let mut best: Option<Switched> = None;
-        for (to, rescue) in of_tier(false) {
-            let Some((whole, _)) = rescue.whole(work).filter(|(whole, _)| *whole <= deadline) else { continue };
-            for (spot, choice) in of_tier(true) {
-                let found = self.pair((spot, choice), (to, rescue), deadline, whole);
-                if limit.budget.is_none_or(|budget| found.cost <= budget)
-                    && best.is_none_or(|best| found.cost < best.cost)
-                {
-                    best = Some(found);
-                }
-            }
-        }
-        best
+        // Slower and dearer spot machines are never better, nor is what takes over later and for more.
+        let rescues = undominated(self.of_tier(false).filter_map(in_time).collect());
+        let spots = self.of_tier(true).map(|c| {
+            let choice = &self.singles.choices[c];
+            (c, [1.0 / choice.rate, choice.usd / choice.rate, choice.usd_once])
+        });
+        let spots = undominated(spots.collect());
+        let pairs = rescues.iter().flat_map(|rescue| spots.iter().map(move |spot| (*spot, *rescue)));
+        let found = pairs.map(|((spot, _), (to, [whole, ..]))| self.pair(spot, to, deadline, whole));
+        found
+            .filter(|found| limit.budget.is_none_or(|budget| found.cost <= budget))
+            .min_by(|a, b| a.cost.total_cmp(&b.cost))
     }
 
-    fn pair(
-        &self,
-        (spot, choice): (usize, &Choice),
-        (to, rescue): (usize, &Choice),
-        deadline: f64,
-        whole: f64,
-    ) -> Switched {
+    /// Configurations on spot, or not.
+    fn of_tier(&self, is_spot: bool) -> impl Iterator<Item = usize> {
+        (0..self.configurations.len()).filter(move |c| (self.configurations[*c].tier == Tier::Spot) == is_spot)
+    }
+
+    fn pair(&self, spot: usize, to: usize, deadline: f64, whole: f64) -> Switched {
+        let [choice, rescue] = [spot, to].map(|c| &self.singles.choices[c]);
         let losses = &self.configurations[spot].losses;
         let work = self.work.get();
         let useful = work / choice.rate;
@@ -105,6 +107,20 @@ impl Prepared {
             dollars(found.cost)
         ))
     }
+}
+
+/// Those that no other beats or equals in all three numbers; of equals the first stays.
+fn undominated(mut all: Vec<(usize, [f64; 3])>) -> Vec<(usize, [f64; 3])> {
+    all.sort_by(|(_, a), (_, b)| {
+        a.iter().zip(b).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    });
+    let mut kept: Vec<(usize, [f64; 3])> = Vec::new();
+    for (c, numbers) in all {
+        if !kept.iter().any(|(_, keeper)| keeper.iter().zip(&numbers).all(|(keeper, own)| keeper <= own)) {
+            kept.push((c, numbers));
+        }
+    }
+    kept
 }
 
 /// Of both parts: at best spot does everything without a loss; at worst it does nothing that
