@@ -26,6 +26,7 @@ trials! {
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
         numbers_drawn_in_the_step_have_their_values,
+        what_no_cpu_computes_has_no_values,
         a_model_beside_its_average_is_traced,
         a_trace_by_shapes_has_the_products_of_a_real_step,
         what_cannot_be_traced_is_told_with_the_users_own_lines,
@@ -312,6 +313,11 @@ fn small_tensors_have_values_while_a_model_is_built(python: &str) {
 fn numbers_drawn_in_the_step_have_their_values(python: &str) {
     let profile = Place::new().profile(python, "layers.py:augmented", &[]);
     assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
+}
+
+fn what_no_cpu_computes_has_no_values(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:on_gpu_alone", &[]);
+    assert_eq!(named(&profile, "habitat_layers::on_gpu_alone").len(), 1);
 }
 
 /// Statistics of batch norm are copied, whose tensors have no values.

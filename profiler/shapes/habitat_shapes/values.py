@@ -34,8 +34,9 @@ def of(tensor):
 
 
 def computed(func, args, kwargs):
-    """The call on real tensors; None where a value is not known or a tensor is large."""
-    if func.__name__.startswith(UNSET):
+    """The call on real tensors; None where a value is not known, a tensor is large, or the CPU has no
+    kernel for it. Operators of others are never run: what theirs does is not ours to start."""
+    if func.namespace != "aten" or func.__name__.startswith(UNSET):
         return None
     if func.__name__.startswith(FILLS) and isinstance(args[0], FakeTensor) and args[0].numel() <= MOST:
         with no_dispatch():
@@ -45,8 +46,11 @@ def computed(func, args, kwargs):
         return None
     real = lambda value: of(value) if isinstance(value, torch.Tensor) else value
     args, kwargs = tree_map(real, args), tree_map(real, kwargs)
-    with no_dispatch():
-        return func(*args, **kwargs)
+    try:
+        with no_dispatch():
+            return func(*args, **kwargs)
+    except (NotImplementedError, RuntimeError):
+        return None
 
 
 def is_small(out):
