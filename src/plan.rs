@@ -74,6 +74,27 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
+impl Plan {
+    /// No plan yet for a goal and its work.
+    pub fn without_parts(goal: Goal, work: Amount) -> Self {
+        Self {
+            status: PlanStatus::Infeasible,
+            parts: Vec::new(),
+            total: None,
+            switch: None,
+            alternatives: Vec::new(),
+            rejected: Vec::new(),
+            reasons: Vec::new(),
+            work,
+            goal,
+            solver: SolverReport { name: String::new(), configurations: 0, gap: None },
+            host: Host::default(),
+            warnings: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// Whether a plan was found, and how good it is known to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

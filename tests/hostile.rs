@@ -4,18 +4,16 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+#[path = "common/program.rs"]
+mod program;
+
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
-  "workload": {"name": "tiny", "mode": "training", "batch_size": 64, "precision": "fp32", "parameter_count": 1000000},
-  "origin": {"gpu": "v100-sxm2-16gb"},
-  "step": {"duration_us": 1000.0, "device_busy_us": 900.0, "peak_memory_bytes": 4000000000},
-  "operations": [
-    {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 900.0}]}"#;
+use program::PROFILE;
 
 struct Bench(tempfile::TempDir);
 

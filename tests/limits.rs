@@ -5,16 +5,8 @@
 #[path = "common/program.rs"]
 mod program;
 
-use program::Folder;
+use program::{Folder, PROFILE};
 use serde_json::Value;
-
-/// A step of a product measured on a V100.
-const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
-  "workload": {"name": "tiny", "mode": "training", "batch_size": 64, "precision": "fp32", "parameter_count": 1000000},
-  "origin": {"gpu": "v100-sxm2-16gb"},
-  "step": {"duration_us": 1000.0, "device_busy_us": 900.0, "peak_memory_bytes": 4000000000},
-  "operations": [
-    {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 900.0}]}"#;
 
 const OWN: &str = r#"schema = 1
 provider = "lab"

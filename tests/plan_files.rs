@@ -7,16 +7,8 @@ mod program;
 
 use std::path::Path;
 
-use program::Folder;
+use program::{Folder, PROFILE};
 use toml::Table;
-
-/// A step of a product measured on a V100.
-const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
-  "workload": {"name": "tiny", "mode": "training", "batch_size": 64, "precision": "fp32", "parameter_count": 1000000},
-  "origin": {"gpu": "v100-sxm2-16gb"},
-  "step": {"duration_us": 1000.0, "device_busy_us": 900.0, "peak_memory_bytes": 4000000000},
-  "operations": [
-    {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 900.0}]}"#;
 
 /// One machine of an own provider.
 fn prices(instance: &str, gpu: &str, price: f64) -> String {

@@ -130,6 +130,9 @@ impl Prepared {
         plan.status = PlanStatus::Optimal;
         "filter and sort".clone_into(&mut plan.solver.name);
         (plan.parts, plan.total, plan.switch) = (parts, Some(total), Some(switch));
+        if plan.goal.max_parts > 2 {
+            plan.notes.push("a plan with a change from spot has two parts; more were not tried with one".to_owned());
+        }
         plan
     }
 
@@ -141,21 +144,8 @@ impl Prepared {
     /// A plan without parts.
     fn empty(&self, goal: Goal) -> Plan {
         let name = if goal.max_parts > 1 { "microlp" } else { "filter and sort" };
-        Plan {
-            status: PlanStatus::Infeasible,
-            parts: Vec::new(),
-            total: None,
-            switch: None,
-            alternatives: Vec::new(),
-            rejected: Vec::new(),
-            reasons: Vec::new(),
-            work: self.work,
-            goal,
-            solver: SolverReport { name: name.to_owned(), configurations: self.problem().choices.len(), gap: None },
-            host: self.host,
-            warnings: Vec::new(),
-            notes: Vec::new(),
-        }
+        let solver = SolverReport { name: name.to_owned(), configurations: self.problem().choices.len(), gap: None };
+        Plan { solver, host: self.host, ..Plan::without_parts(goal, self.work) }
     }
 
     /// The best single configurations within the limits, best first: the best of each

@@ -44,13 +44,15 @@ impl Prepared {
             let (whole, _) = choice.whole(work).filter(|(whole, _)| *whole <= deadline)?;
             Some((c, [whole, choice.usd / choice.rate, choice.usd_once]))
         };
+        let is_rounded = |c: usize| self.singles.choices[c].blocks.is_some();
         // Slower and dearer spot machines are never better, nor is what takes over later and for more.
-        let rescues = undominated(self.of_tier(false).filter_map(in_time).collect());
+        let rescues = undominated(self.of_tier(false).filter_map(in_time).collect(), is_rounded);
         let spots = self.of_tier(true).map(|c| {
             let choice = &self.singles.choices[c];
-            (c, [1.0 / choice.rate, choice.usd / choice.rate, choice.usd_once])
+            let lost = self.configurations[c].losses.elapsed();
+            (c, [1.0 / choice.rate, choice.usd / choice.rate, choice.usd_once, lost])
         });
-        let spots = undominated(spots.collect());
+        let spots = undominated(spots.collect(), is_rounded);
         let pairs = rescues.iter().flat_map(|rescue| spots.iter().map(move |spot| (*spot, *rescue)));
         let found = pairs.map(|((spot, _), (to, [whole, ..]))| self.pair(spot, to, deadline, whole));
         found
@@ -109,14 +111,19 @@ impl Prepared {
     }
 }
 
-/// Those that no other beats or equals in all three numbers; of equals the first stays.
-fn undominated(mut all: Vec<(usize, [f64; 3])>) -> Vec<(usize, [f64; 3])> {
+/// Those that no other beats or equals in all numbers; of equals the first stays. Those that are
+/// billed in whole hours all stay and beat none: how their costs are rounded depends on their parts.
+fn undominated<const N: usize>(
+    mut all: Vec<(usize, [f64; N])>,
+    is_rounded: impl Fn(usize) -> bool,
+) -> Vec<(usize, [f64; N])> {
     all.sort_by(|(_, a), (_, b)| {
         a.iter().zip(b).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     });
-    let mut kept: Vec<(usize, [f64; 3])> = Vec::new();
-    for (c, numbers) in all {
-        if !kept.iter().any(|(_, keeper)| keeper.iter().zip(&numbers).all(|(keeper, own)| keeper <= own)) {
+    let (mut kept, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(|(c, _)| is_rounded(*c));
+    let rounded = kept.len();
+    for (c, numbers) in exact {
+        if !kept[rounded..].iter().any(|(_, keeper)| keeper.iter().zip(&numbers).all(|(keeper, own)| keeper <= own)) {
             kept.push((c, numbers));
         }
     }

@@ -13,9 +13,10 @@
 //! Bandwidths, σ, h and o are fitted to 508 published pairs of one and several GPUs, 19 networks
 //! (Lambda's logs and table, NVIDIA's `DeepLearningExamples`), by [`Link`]. The bandwidths are what
 //! whole training programs reach, not what NCCL alone does. `habitat-lab evaluate scaling` prints
-//! the errors. Which software overlaps shows in the same table: Transformer-XL hides nearly all
-//! of its traffic, BERT of `DeepLearningExamples` (gradients reduced after the backward pass) none.
-//! The range spans both, and one measured step on several GPUs tells ([`scaling_factor`]).
+//! the errors, `models/lab/steps/scaling.py --fit` a fit and its errors with each network left out:
+//! many constants are nearly as good as these. How much of its traffic a program hides differs
+//! and is not known beforehand. The range spans all and nothing of it, and one measured step on
+//! several GPUs tells ([`scaling_factor`]).
 
 use super::estimate::{Estimate, GpuFacts};
 use crate::catalog::{GpuSpec, Vendor};

@@ -58,17 +58,7 @@ fn plan(parts: Vec<Part>) -> Plan {
     Plan {
         status: PlanStatus::Optimal,
         parts,
-        switch: None,
-        total: None,
-        alternatives: Vec::new(),
-        rejected: Vec::new(),
-        reasons: Vec::new(),
-        work: Amount::Steps(1000.0),
-        goal: Goal::new(Work::Steps(1000)),
-        solver: SolverReport { name: String::new(), configurations: 0, gap: None },
-        host: Host::default(),
-        warnings: Vec::new(),
-        notes: Vec::new(),
+        ..Plan::without_parts(Goal::new(Work::Steps(1000)), Amount::Steps(1000.0))
     }
 }
 

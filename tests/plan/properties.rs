@@ -374,6 +374,45 @@ proptest! {
     }
 }
 
+/// Spot with a change to a machine on demand, billed exactly or by the hour: no pair of offers has a
+/// better plan than all of them together.
+mod pairs {
+    use habitat_tui::plan::PlanStatus;
+    use habitat_tui::pricing::{Billing, Terms};
+
+    use super::*;
+
+    fn book(offers: impl IntoIterator<Item = Offer>) -> PriceBook {
+        PriceBook::new(offers).with_terms("hourly", Terms { billing: Billing::Hour, ..Terms::default() })
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn two_parts_are_the_best_pair_of_offers(
+            rows in offers(),
+            hourly in prop::collection::vec(any::<bool>(), 6),
+            deadline in 5.0..200.0f64,
+        ) {
+            let (predictions, mut offers) = market(&rows);
+            for (offer, _) in offers.iter_mut().zip(hourly).filter(|(_, hourly)| *hourly) {
+                offer.provider = "hourly".into();
+            }
+            let by = |offers: Vec<Offer>| plan(&predictions, &book(offers), &job(2, deadline)).unwrap();
+            let all = by(offers.clone());
+            let pairs = (0..offers.len()).flat_map(|a| (a + 1..offers.len()).map(move |b| [a, b]));
+            let costs = pairs.filter_map(|pair| by(pair.map(|i| offers[i].clone()).to_vec()).total);
+            let least = costs.map(|total| total.cost.mid.get()).min_by(f64::total_cmp);
+            prop_assert_eq!(all.total.is_some(), least.is_some());
+            if let (Some(total), Some(least)) = (all.total, least) {
+                prop_assert_eq!(all.status, PlanStatus::Optimal);
+                prop_assert!(close(total.cost.mid.get(), least), "{least} {all:?}");
+            }
+        }
+    }
+}
+
 /// Both solvers give the same optimum.
 #[cfg(feature = "highs")]
 mod highs {

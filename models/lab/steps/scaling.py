@@ -1,12 +1,18 @@
 """Published steps on one GPU and on several of the same machine, as pairs.
 
     python3 scaling.py DATA > ../samples/published/scaling.csv
+    python3 scaling.py --fit ../samples/published/scaling.csv
 
 DATA has modern/steps.csv.gz and lambda/training_throughput.csv. A pair has the same source,
 network, precision and batch on each GPU; several measurements of one are their median. Left
 out: networks whose parameters or units of throughput are not given, and BERT of Lambda's table
 on 8 GPUs, whose throughput is known to be too high. Lambda's logs of Transformer-XL are listed
 but not fitted to: on eight RTX 3070 they show 1.3 GB of gradients in less than a millisecond.
+
+--fit (numpy and scipy) prints the constants of src/predict/scale.rs fitted to such pairs, and the
+errors with them and with each network left out of the fit. The loss is the mean of |log error|,
+in which a network of a source weighs the root of its number of pairs; each constant is held to its
+order of magnitude (0.02 for each e-fold away from PRIOR).
 """
 
 import collections
@@ -85,5 +91,64 @@ def main(data):
             write([source, network, gpu, precision, f"{batch:g}", gpus, parameters, f"{one:.5g}", f"{several:.5g}", fitted])
 
 
+# Bandwidths of the all-reduce (GB/s) and deviations of a step by link, then the share of the
+# backward pass that hides traffic, and the milliseconds of each doubling on the host.
+LINKS = ["host memory", "PCI Express", "modules", "switched"]
+PRIOR = [3, 10, 30, 50, 0.02, 0.02, 0.02, 0.02, 0.5, 1]
+SHIPPED = [3, 14, 33, 42, 0.03, 0.02, 0.035, 0.011, 0.6, 2.2]
+
+
+def link(gpu):
+    """As `Link::new` of src/predict/scale.rs says it of the GPUs in this table."""
+    if gpu.startswith(("gtx", "titan")) or re.match(r"rtx-[2-5]0", gpu):
+        return 0
+    return 3 if gpu.startswith(("h100-sxm", "h200", "b200")) else 2 if "sxm" in gpu else 1
+
+
+def fit(path):
+    import numpy
+    import scipy.optimize
+
+    rows = [row for row in csv.DictReader(open(path)) if row["fitted"] == "1"]
+    column = lambda name: numpy.array([float(row[name]) for row in rows])
+    n, one, several, gradients = column("gpus"), column("one_gpu_ms"), column("step_ms"), 4 * column("parameters")
+    of, networks = numpy.array([link(row["gpu"]) for row in rows]), numpy.array([row["network"] for row in rows])
+    groups = collections.Counter((row["source"], row["network"]) for row in rows)
+    weights = numpy.array([groups[row["source"], row["network"]] ** -0.5 for row in rows])
+
+    def errors(constants):
+        """Logarithms of predicted over measured steps."""
+        by_link, (hiding, host) = constants[:8].reshape(2, 4), constants[8:]
+        ms_a_byte = 2 * (n - 1) / n / by_link[0][of] * 1e-6
+        exposed = numpy.maximum(gradients * ms_a_byte - hiding * 2 / 3 * one, numpy.minimum(gradients, 25e6) * ms_a_byte)
+        slowest = by_link[1][of] * numpy.sqrt(2 * numpy.log(n)) * one
+        return numpy.log((one + slowest + exposed + host * numpy.log2(n)) / several)
+
+    def fitted(kept):
+        def loss(logs):
+            wrong = numpy.abs(errors(numpy.exp(logs) * PRIOR))
+            return numpy.average(wrong[kept], weights=weights[kept]) + 0.02 * numpy.mean(logs**2)
+
+        found = scipy.optimize.minimize(loss, numpy.zeros(len(PRIOR)), method="Powell", options={"xtol": 1e-3})
+        return numpy.exp(found.x) * PRIOR
+
+    def line(name, errors):
+        throughput = numpy.abs(numpy.exp(-errors) - 1)
+        mean, median, p90 = throughput.mean(), numpy.median(throughput), numpy.quantile(throughput, 0.9)
+        print(f"{name:32} mean {mean:.1%}  median {median:.1%}  p90 {p90:.1%}")
+
+    every = numpy.full(len(rows), True)
+    found = fitted(every)
+    for values, name in [(found, "fitted"), (numpy.array(SHIPPED), "shipped")]:
+        print(f"{name}:", ", ".join(f"{l} {b:.2g} GB/s σ {d:.2g}" for l, b, d in zip(LINKS, values, values[4:])))
+        print(f"    hiding {values[8]:.2g}, host {values[9]:.2g} ms")
+        line(name, errors(values))
+    left_out = numpy.zeros(len(rows))
+    for network in sorted(set(networks)):
+        own = networks == network
+        left_out[own] = errors(fitted(~own))[own]
+    line("each network left out", left_out)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    fit(sys.argv[2]) if sys.argv[1] == "--fit" else main(sys.argv[1])

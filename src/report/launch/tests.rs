@@ -35,17 +35,7 @@ fn plan(parts: Vec<Part>) -> Plan {
     Plan {
         status: PlanStatus::Optimal,
         parts,
-        switch: None,
-        total: None,
-        alternatives: Vec::new(),
-        rejected: Vec::new(),
-        reasons: Vec::new(),
-        work: Amount::Steps(12_345.0),
-        goal: Goal::new(Work::Steps(12_345)),
-        solver: SolverReport { name: String::new(), configurations: 0, gap: None },
-        host: Host::default(),
-        warnings: Vec::new(),
-        notes: Vec::new(),
+        ..Plan::without_parts(Goal::new(Work::Steps(12_345)), Amount::Steps(12_345.0))
     }
 }
 

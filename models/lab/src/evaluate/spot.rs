@@ -87,15 +87,17 @@ fn run(row: &str) -> Option<(&str, f64, f64, u32)> {
     Some((name, start.parse().ok()?, length.parse().ok()?, nodes.parse().ok()?))
 }
 
-/// How a plan went: hours and dollars; `None` where the trace ends too soon to say.
-fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64) -> Option<(f64, f64)> {
+/// How a plan went, with its change to a machine on demand or without: hours and dollars; `None`
+/// where the trace ends too soon to say.
+fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64, changes: bool) -> Option<(f64, f64)> {
     let assumed = &plan.goal.assumptions;
     let [setup, interval, write, restart] =
         [assumed.setup, assumed.checkpoint_interval, assumed.checkpoint_write, assumed.restart].map(Hours::get);
     let spot = plan.parts.iter().find(|part| part.tier == Tier::Spot)?;
     let share = spot.work.get() / plan.work.get();
     // Until then work can be left undone: the deadline less what the other machine needs.
-    let deadline = plan.switch.as_ref().zip(plan.goal.deadline).map(|(_, deadline)| start + deadline.get());
+    let change = plan.switch.as_ref().filter(|_| changes);
+    let deadline = change.zip(plan.goal.deadline).map(|(_, deadline)| start + deadline.get());
     let last_moment = |done: f64| deadline.map_or(f64::INFINITY, |end| end - (work - done) - setup);
     let wanted = if deadline.is_some() { work } else { work * share };
     let (mut now, mut done, mut billed, mut boot) = (start, 0.0, 0.0, setup);
@@ -150,6 +152,8 @@ struct Row {
     runs: usize,
     /// Share of these that ended by the deadline.
     in_time: f64,
+    /// The same without the change; of plans that do all the work on spot.
+    in_time_without_change: f64,
     /// What they cost on average, in times of what the plans said and of the work on demand.
     cost_of_planned: f64,
     cost_of_on_demand: f64,
@@ -176,6 +180,7 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, Cli
         Column::number("with spot", "with_spot"),
         Column::number("runs", "runs"),
         Column::number("in time", "in_time"),
+        Column::number("without the change", "in_time_without_change"),
         Column::number("cost / planned", "cost_of_planned"),
         Column::number("cost / on demand", "cost_of_on_demand"),
     ]);
@@ -188,6 +193,7 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, Cli
             Cell::text(row.with_spot),
             Cell::text(row.runs),
             share(row.in_time, format::percent(row.in_time)),
+            share(row.in_time_without_change, format::percent(row.in_time_without_change)),
             share(row.cost_of_planned, format!("{:.2}", row.cost_of_planned)),
             share(row.cost_of_on_demand, format!("{:.2}", row.cost_of_on_demand)),
         ]);
@@ -212,16 +218,23 @@ fn plans(max_parts: u32, predictions: &Predictions, prices: &PriceBook) -> Resul
 
 fn row(name: &str, trace: &Trace, max_parts: u32, plans: &[(f64, Plan)]) -> Row {
     let mut row = Row { trace: name.to_owned(), max_parts, goals: plans.len(), ..Row::default() };
-    let (mut in_time, mut of_planned, mut of_on_demand) = (0_usize, 0.0, 0.0);
+    let (mut in_time, mut alone, mut in_time_alone) = (0_usize, 0_usize, 0_usize);
+    let (mut of_planned, mut of_on_demand) = (0.0, 0.0);
     for (work, plan) in plans.iter().filter(|(_, plan)| plan.parts.iter().any(|part| part.tier == Tier::Spot)) {
         row.with_spot += 1;
         let Some((total, deadline)) = plan.total.zip(plan.goal.deadline) else { continue };
         let mut start = 0.0;
         while start + deadline.get() <= trace.end {
             // One that has not ended by the deadline is late, however long it takes.
-            let (hours, cost) = replay(trace, start, plan, *work).unwrap_or((f64::INFINITY, total.cost.mid.get()));
+            let run = |changes| replay(trace, start, plan, *work, changes);
+            let is_in_time = |hours: f64| usize::from(hours <= deadline.get() * (1.0 + 1e-9));
+            let (hours, cost) = run(true).unwrap_or((f64::INFINITY, total.cost.mid.get()));
             row.runs += 1;
-            in_time += usize::from(hours <= deadline.get() * (1.0 + 1e-9));
+            in_time += is_in_time(hours);
+            if plan.parts.len() == 1 {
+                alone += 1;
+                in_time_alone += run(false).map_or(0, |(hours, _)| is_in_time(hours));
+            }
             of_planned += cost / total.cost.mid.get();
             of_on_demand += cost / work;
             start += STARTS;
@@ -229,6 +242,7 @@ fn row(name: &str, trace: &Trace, max_parts: u32, plans: &[(f64, Plan)]) -> Row 
     }
     let runs = row.runs as f64;
     row.in_time = in_time as f64 / runs;
+    row.in_time_without_change = in_time_alone as f64 / alone as f64;
     (row.cost_of_planned, row.cost_of_on_demand) = (of_planned / runs, of_on_demand / runs);
     row
 }
