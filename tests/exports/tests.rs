@@ -2,8 +2,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use habitat_tui::plan::{Amount, Goal, Part, Plan, PlanStatus, SolverReport, Work};
-use habitat_tui::predict::Host;
+use habitat_tui::plan::{Amount, Goal, Part, Plan, PlanStatus, Work};
 use habitat_tui::pricing::{Billing, Offer, Tier};
 use habitat_tui::report::launch::{LaunchError, Launcher, texts};
 use habitat_tui::store::bundled;

@@ -1,6 +1,5 @@
 use super::*;
-use crate::plan::{Amount, Goal, PlanStatus, SolverReport, Work};
-use crate::predict::Host;
+use crate::plan::{Amount, Goal, PlanStatus, Work};
 use crate::pricing::{Billing, OfferId, Trust};
 use crate::units::{GpuSlug, Range, Usd, UsdPerHour};
 
