@@ -9,6 +9,7 @@
 //! the part that depends on neither once.
 
 mod answer;
+pub mod assignment;
 mod assumptions;
 mod batch;
 pub mod check;
@@ -17,6 +18,7 @@ mod error;
 mod explain;
 mod frontier;
 mod goal;
+pub mod jobs;
 mod limits;
 mod prepared;
 pub mod problem;

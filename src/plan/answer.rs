@@ -80,6 +80,20 @@ impl Prepared {
         Some(total.cost.mid.checked_sub(cost).unwrap_or_default())
     }
 
+    /// All the work by one configuration, checked against the goal, with what is to be known of it.
+    ///
+    /// # Errors
+    /// [`PlanError::Check`] if it contradicts its own recomputation.
+    pub(super) fn alone(&self, configuration: usize) -> Result<Plan, PlanError> {
+        let hours = vec![(configuration, self.work.get() / self.configurations[configuration].rate())];
+        let found = Found { hours, proof: Proof::Optimal, gap: None, solver: "filter and sort", notes: Vec::new() };
+        let mut plan = self.build(self.goal.clone(), &found, &found.hours);
+        check(&plan)?;
+        plan.warnings = self.warnings([configuration].into_iter());
+        plan.notes = self.facts(&plan);
+        Ok(plan)
+    }
+
     /// The best plan, checked; a plan of several parts that fails the check gives way to
     /// the best single offer.
     fn checked(&self, goal: Goal, limit: &Limit) -> Result<Option<(Plan, Vec<usize>)>, PlanError> {
@@ -257,7 +271,8 @@ impl Prepared {
         distinct(lists).into_iter().map(|(warning, _)| warning.clone()).collect()
     }
 
-    fn notes(&self, plan: &Plan) -> Vec<String> {
+    /// What holds of a plan, whatever else could be done.
+    fn facts(&self, plan: &Plan) -> Vec<String> {
         let mut notes = Vec::new();
         if self.work.steps().is_some() {
             notes.push(
@@ -282,6 +297,11 @@ impl Prepared {
                 self.goal.assumptions.spot_losses_per_hour
             ));
         }
+        notes
+    }
+
+    fn notes(&self, plan: &Plan) -> Vec<String> {
+        let mut notes = self.facts(plan);
         if let Some(total) = &plan.total
             && plan.goal.max_parts == 1
         {

@@ -69,6 +69,16 @@ pub enum CheckError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// Several jobs use more than they share.
+    #[error("{what}: {used} of {most}")]
+    Shared {
+        /// What they share.
+        what: String,
+        /// What all of them use.
+        used: f64,
+        /// The limit.
+        most: f64,
+    },
 }
 
 /// Re-computes hours and cost of every part and the totals, and compares them with what
@@ -331,11 +341,11 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
     }
 }
 
-fn numbers<T: Copy + Into<f64>>(range: &crate::units::Range<T>) -> [f64; 3] {
+pub(super) fn numbers<T: Copy + Into<f64>>(range: &crate::units::Range<T>) -> [f64; 3] {
     [range.low.into(), range.mid.into(), range.high.into()]
 }
 
-fn compare(what: &str, stated: &[f64], found: &[f64]) -> Result<(), CheckError> {
+pub(super) fn compare(what: &str, stated: &[f64], found: &[f64]) -> Result<(), CheckError> {
     match stated.iter().zip(found).find(|(stated, found)| differs(**stated, **found)) {
         Some((stated, found)) => Err(CheckError::Number { what: what.to_owned(), stated: *stated, found: *found }),
         None => Ok(()),

@@ -42,7 +42,23 @@ pub enum PlanError {
         /// What it must be.
         expected: &'static str,
     },
+    /// One of several jobs.
+    #[error("job {name:?}: {error}")]
+    Job {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        error: Box<Self>,
+    },
     /// The planner contradicted itself: a fault of this program, told instead of a plan.
     #[error("the plan found does not pass its own check: {0}")]
     Check(#[from] CheckError),
+}
+
+impl PlanError {
+    /// The same, of one of several jobs.
+    #[must_use]
+    pub(super) fn of_job(self, name: &str) -> Self {
+        Self::Job { name: name.to_owned(), error: Box::new(self) }
+    }
 }

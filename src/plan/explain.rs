@@ -14,18 +14,18 @@ use crate::text::{dollars, duration, grouped};
 use crate::units::{Hours, Usd};
 
 /// The next higher multiple of `step`, rounding noise aside.
-fn up(value: f64, step: f64) -> f64 {
+pub(super) fn up(value: f64, step: f64) -> f64 {
     ((value / step) * (1.0 - SAME) - SAME).ceil().max(0.0) * step
 }
 
 /// Hours in words, rounded up: to minutes below an hour, else to tenths of an hour.
-fn more_hours(value: f64) -> String {
+pub(super) fn more_hours(value: f64) -> String {
     let minutes = up(value * 60.0, 1.0).max(1.0);
     duration(if minutes < 60.0 { minutes / 60.0 } else { up(value, 0.1) })
 }
 
 /// Dollars in words, rounded up.
-fn more_dollars(value: f64) -> String {
+pub(super) fn more_dollars(value: f64) -> String {
     dollars(up(value, if value < 1000.0 { 0.01 } else { 1.0 }).max(0.01))
 }
 

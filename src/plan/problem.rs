@@ -185,7 +185,7 @@ impl Program {
         self
     }
 
-    fn row(&mut self, terms: Vec<(usize, f64)>, relation: Relation, bound: f64) {
+    pub(super) fn row(&mut self, terms: Vec<(usize, f64)>, relation: Relation, bound: f64) {
         self.rows.push(Row { terms, relation, bound });
     }
 }

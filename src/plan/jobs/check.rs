@@ -1,0 +1,99 @@
+//! Re-computes what several jobs share from their parts alone, and refuses a plan that breaks a limit
+//! or states a wrong number. Nothing here is shared with the model; each job's part was checked
+//! before ([`crate::plan::check`]).
+
+use super::super::check::{CheckError, compare, numbers};
+use super::super::{Confidence, PlanStatus};
+use super::{Aim, JobsPlan, PlannedJob};
+use crate::pricing::{Tier, region};
+
+/// Relative difference allowed.
+const TOLERANCE: f64 = 1e-6;
+
+/// Adds the jobs up again: dollars, dollars an hour, GPUs at once, machines that are there once, and
+/// the order of jobs on a machine with their deadlines.
+///
+/// # Errors
+/// The first [`CheckError`] found.
+pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
+    let Some(total) = &plan.total else {
+        let is_empty = plan.jobs.is_empty() && !matches!(plan.status, PlanStatus::Optimal | PlanStatus::GapLimit);
+        return if is_empty { Ok(()) } else { Err(CheckError::Parts { found: plan.jobs.len(), allowed: 0 }) };
+    };
+    let mut cost = [0.0; 3];
+    let mut last = [0.0; 3];
+    for job in &plan.jobs {
+        for (end, (dollars, hours)) in numbers(&job.part.cost).into_iter().zip(numbers(&job.end)).enumerate() {
+            cost[end] += dollars;
+            last[end] = f64::max(last[end], hours);
+        }
+        let finish = if plan.shared.confidence == Confidence::High { job.end.high } else { job.end.mid }.get();
+        let deadlines = [job.deadline, plan.shared.deadline];
+        if let Some(deadline) = deadlines.into_iter().flatten().find(|deadline| over(finish, deadline.get())) {
+            return Err(CheckError::Deadline { hours: finish, deadline: deadline.get() });
+        }
+    }
+    compare("cost of all jobs", &numbers(&total.cost), &cost)?;
+    compare("end of the last job", &numbers(&total.hours), &last)?;
+    if let Some(budget) = plan.shared.budget
+        && over(cost[1], budget.get())
+    {
+        return Err(CheckError::Budget { cost: cost[1], budget: budget.get() });
+    }
+    match plan.aim {
+        Aim::Cost => at_once(plan),
+        Aim::Makespan => in_turn(plan),
+    }
+}
+
+/// Jobs that run at the same time.
+fn at_once(plan: &JobsPlan) -> Result<(), CheckError> {
+    let shared = |what: String, used: f64, most: f64| {
+        if over(used, most) { Err(CheckError::Shared { what, used, most }) } else { Ok(()) }
+    };
+    for job in &plan.jobs {
+        compare(&format!("start of {}", job.name), &numbers(&job.start), &[0.0; 3])?;
+        compare(&format!("end of {}", job.name), &numbers(&job.end), &numbers(&job.part.hours))?;
+        if matches!(job.part.tier, Tier::Owned | Tier::Reserved) {
+            let users = plan.jobs.iter().filter(|other| other.part.offer == job.part.offer).count();
+            shared(format!("jobs on {}", job.part.offer), users as f64, 1.0)?;
+        }
+    }
+    if let Some(most) = plan.shared.max_price {
+        let used: f64 = plan.jobs.iter().map(|job| job.part.price.get()).sum();
+        shared("dollars an hour".to_owned(), used, most.get())?;
+    }
+    for quota in &plan.shared.quotas {
+        let is_of = |job: &&PlannedJob| {
+            let part = &job.part;
+            part.provider.eq_ignore_ascii_case(&quota.provider)
+                && quota.region.iter().all(|filter| region::is_named(&part.provider, &part.region, filter))
+                && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
+                && quota.tier.iter().all(|tier| *tier == part.tier)
+        };
+        let used: u32 = plan.jobs.iter().filter(is_of).map(|job| job.part.gpu_count).sum();
+        shared(format!("GPUs of the quota {quota}"), f64::from(used), f64::from(quota.gpus))?;
+    }
+    Ok(())
+}
+
+/// Jobs on machines: each begins where the one before it ends.
+fn in_turn(plan: &JobsPlan) -> Result<(), CheckError> {
+    let mut jobs: Vec<&PlannedJob> = plan.jobs.iter().collect();
+    jobs.sort_by(|a, b| a.machine.cmp(&b.machine).then(a.end.mid.total_cmp(&b.end.mid)));
+    let mut before: Option<&PlannedJob> = None;
+    for job in jobs {
+        let start =
+            before.filter(|before| before.machine == job.machine).map_or([0.0; 3], |before| numbers(&before.end));
+        compare(&format!("start of {}", job.name), &numbers(&job.start), &start)?;
+        let hours = numbers(&job.part.hours);
+        let end = [start[0] + hours[0], start[1] + hours[1], start[2] + hours[2]];
+        compare(&format!("end of {}", job.name), &numbers(&job.end), &end)?;
+        before = Some(job);
+    }
+    Ok(())
+}
+
+fn over(used: f64, most: f64) -> bool {
+    used > most * (1.0 + TOLERANCE)
+}
