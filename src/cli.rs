@@ -22,6 +22,7 @@ mod gpu;
 mod hints;
 mod import;
 mod input;
+mod jobs;
 mod options;
 mod output;
 mod plan;
@@ -86,6 +87,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Predict(args)) => answer::predict(&args, out)?,
         Some(Command::Export(args)) => export::run(&args, out)?,
         Some(Command::Plan(args)) => plan::run(&args, out)?,
+        Some(Command::PlanJobs(args)) => jobs::run(&args, out)?,
         Some(Command::Compare(args)) => compare::run(&args, out)?,
         Some(Command::Batches(args)) => batches::run(&args, out)?,
         Some(Command::Gpus(args)) => print::gpus(&args, out)?,

@@ -9,6 +9,7 @@ pub mod comparison;
 pub mod format;
 pub mod frontier;
 pub mod gpus;
+pub mod jobs;
 pub mod launch;
 pub mod memory;
 pub mod offers;

@@ -3,6 +3,7 @@
 pub mod args;
 mod choices;
 pub mod file;
+pub mod jobs;
 pub mod keymap;
 pub mod theme;
 pub mod values;

@@ -11,6 +11,8 @@ mod billing;
 mod build;
 #[path = "plan/integers.rs"]
 mod integers;
+#[path = "plan/jobs.rs"]
+mod jobs;
 #[path = "plan/known.rs"]
 mod known;
 #[path = "plan/properties.rs"]

@@ -24,6 +24,7 @@ use crate::profile::ProfileError;
 use crate::report::outcome::{OutcomeError, RunFileError};
 use crate::report::{launch::LaunchError, plan_form::PlanFormError, plan_toml::PlanFileError};
 use crate::settings::file::SettingsError;
+use crate::settings::jobs::JobsFileError;
 use crate::settings::keymap::KeymapError;
 use crate::settings::theme::ThemeError;
 use crate::store::{DownloadError, StoreError};
@@ -65,6 +66,9 @@ pub enum CliError {
     /// The settings file.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// A file of jobs.
+    #[error(transparent)]
+    JobsFile(#[from] JobsFileError),
     /// Key bindings.
     #[error(transparent)]
     Keymap(#[from] KeymapError),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::error::{At, CliError};
+use super::error::CliError;
 use super::gpu;
 use crate::catalog::Catalog;
 use crate::plan::{Goal, Quota, Work};
@@ -91,7 +91,8 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
             let known: Vec<&str> = known.into_iter().collect();
             let problem = format!("no provider {:?}; there are {}", text::clean(name, 40), known.join(", "));
             let is_typed = data.is_some_and(|data| data.provider == *name)
-                || lists([&typed.providers, &typed.exclude_providers], name);
+                || lists([&typed.providers, &typed.exclude_providers], name)
+                || typed.quota.iter().any(|quota| quota.provider == *name);
             return Err(in_settings(is_typed, problem));
         }
     }
@@ -107,12 +108,14 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
             let of = provider.map(|name| format!(" of {name}")).unwrap_or_default();
             let problem = format!("no region{of} is called {:?}{near}", text::clean(filter, 40));
             let is_typed = data.is_some_and(|data| data.region.as_ref() == Some(filter))
-                || lists([&typed.regions, &typed.exclude_regions], filter);
+                || lists([&typed.regions, &typed.exclude_regions], filter)
+                || typed.quota.iter().any(|quota| quota.region.as_ref() == Some(filter));
             return Err(in_settings(is_typed, problem));
         }
     }
-    for gpu in limits.quotas.iter().filter_map(|quota| quota.gpu.as_ref()) {
-        catalog.find(gpu.as_str()).at(format_args!("{}: quota", Paths::find().settings().display()))?;
+    for quota in &limits.quotas {
+        let Some(Err(unknown)) = quota.gpu.as_ref().map(|gpu| catalog.find(gpu.as_str())) else { continue };
+        return Err(in_settings(typed.quota.contains(quota), format!("quota: {unknown}")));
     }
     for id in &limits.offers {
         if !offers.iter().any(|offer| offer.id.as_str() == id) {

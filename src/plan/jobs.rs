@@ -12,7 +12,9 @@ mod reasons;
 
 use super::assignment::Assigned;
 use super::solve::{Proof, Settings, SolveError};
-use super::{Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Prepared, Quota, SolverReport, Total};
+use super::{
+    Assumptions, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Prepared, Quota, SolverReport, Total,
+};
 use crate::predict::warning::distinct;
 use crate::predict::{Predictions, Warning};
 use crate::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
@@ -124,6 +126,8 @@ pub struct PlannedJob {
     pub end: Range<Hours>,
     /// Its deadline, its own or the shared one; `None` = no limit.
     pub deadline: Option<Hours>,
+    /// What is assumed for it.
+    pub assumptions: Assumptions,
     /// What is to be known of it.
     pub notes: Vec<String>,
 }
@@ -266,6 +270,7 @@ fn fill(
             end: part.hours,
             part,
             deadline: alone.goal.deadline,
+            assumptions: alone.goal.assumptions,
             notes: alone.notes,
         });
         warnings.push(alone.warnings);

@@ -144,7 +144,7 @@ pub(super) fn evaluate(offers: &mut [Offer], day: Option<Date>) {
         let age_days = offer.as_of.zip(day).map(|(date, day)| (day - date).get_days().max(0));
         let oldest = if offer.tier == Tier::Spot { OLD_SPOT_DAYS } else { OLD_DAYS };
         let list = on_demand.get(&machine(offer)).filter(|list| offer.tier == Tier::Spot && **list > 0.0);
-        if offer.held.is_some() {
+        if offer.held.is_some() || offer.tier == Tier::Owned {
             // Nobody else's price says anything of an own machine or a contract.
             offer.trust = Trust { age_days, doubts: Vec::new(), ..offer.trust };
             continue;

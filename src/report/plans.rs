@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use crate::plan::{Data, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
+use crate::plan::{Assumptions, Data, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
 use crate::pricing::Billing;
 use crate::units::{Hours, Range, Usd};
 
@@ -275,13 +275,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
             })
             .collect(),
         reasons: &plan.reasons,
-        assumptions: plan
-            .goal
-            .assumptions
-            .describe()
-            .into_iter()
-            .map(|assumed| AssumedJson { name: assumed.name, value: assumed.value, source: assumed.source })
-            .collect(),
+        assumptions: assumed(&plan.goal.assumptions),
         solver: SolverJson {
             name: &plan.solver.name,
             configurations: plan.solver.configurations,
@@ -292,7 +286,12 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
     }
 }
 
-fn part(part: &Part) -> PartJson<'_> {
+pub(super) fn assumed(assumptions: &Assumptions) -> Vec<AssumedJson> {
+    let described = assumptions.describe().into_iter();
+    described.map(|assumed| AssumedJson { name: assumed.name, value: assumed.value, source: assumed.source }).collect()
+}
+
+pub(super) fn part(part: &Part) -> PartJson<'_> {
     PartJson {
         offer: part.offer.as_str(),
         provider: &part.provider,

@@ -18,8 +18,8 @@ pub use measure::{
     CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs,
 };
 pub use predict::{
-    BatchesArgs, CompareArgs, ExportArgs, ExportTool, PlanArgs, PredictArgs, SweepArgs, SweepBandwidthArgs,
-    SweepCommand,
+    BatchesArgs, CompareArgs, ExportArgs, ExportTool, PlanArgs, PlanJobsArgs, PredictArgs, SweepArgs,
+    SweepBandwidthArgs, SweepCommand,
 };
 pub use prices::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
 pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
@@ -80,6 +80,9 @@ pub enum Command {
     Export(ExportArgs),
     /// Choose the offers that do the work best.
     Plan(PlanArgs),
+    /// Plan several jobs together: what each rents within shared limits, or which of your machines
+    /// runs which job, and when.
+    PlanJobs(PlanJobsArgs),
     /// Say where the difference between a plan and what happened comes from.
     Compare(CompareArgs),
     /// Predict the step and its memory at other batch sizes, and the largest that fits.

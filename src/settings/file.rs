@@ -58,13 +58,16 @@ pub enum SettingsError {
     #[error("{0}")]
     Form(String),
     /// A value out of its range.
-    #[error("{key}: it must be {expected}")]
+    #[error("plan.{key}: {problem}")]
     Value {
-        /// The key.
+        /// The key in `[plan]`.
         key: &'static str,
-        /// What it must be.
-        expected: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
     },
+    /// A key of one job.
+    #[error("plan.{0}: it belongs to one job; give it on the command line, or in a file of jobs (`plan-jobs`)")]
+    OneJob(&'static str),
 }
 
 impl SettingsFile {
@@ -75,17 +78,10 @@ impl SettingsFile {
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let file: Self =
             toml::from_str(text).map_err(|error| SettingsError::Form(error.to_string().trim_end().to_owned()))?;
-        for (key, rate) in [
-            ("plan.spot_losses_per_hour", file.plan.spot_losses_per_hour),
-            ("plan.scaling_factor", file.plan.scaling_factor),
-        ] {
-            if rate.is_some_and(|rate| !rate.is_finite() || rate < 0.0) {
-                return Err(SettingsError::Value { key, expected: "a finite number of 0 or more" });
-            }
+        if let Some(key) = file.plan.of_one_job().next() {
+            return Err(SettingsError::OneJob(key));
         }
-        if file.plan.max_parts.is_some_and(|parts| !(1..=3).contains(&parts)) {
-            return Err(SettingsError::Value { key: "plan.max_parts", expected: "1, 2 or 3" });
-        }
+        file.plan.check().map_err(|(key, problem)| SettingsError::Value { key, problem })?;
         Ok(file)
     }
 }

@@ -1,9 +1,11 @@
 //! What the user wishes of a plan: how much work, within which limits, with which offers. The
-//! same type is filled by the command line and by `[plan]` of the settings file; what is left
-//! out leaves the goal as it is.
+//! same type is filled by the command line, by `[plan]` of the settings file, which takes none of
+//! the keys that belong to one job, and by each `[[job]]` of a file of jobs. What is left out leaves
+//! the goal as it is. In files, values are as they are typed (`"24h"`, `"1.28M"`), or bare numbers.
 
 use clap::Args;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::values;
 use crate::plan::{Confidence, Data, Goal, Objective, Quota, Work};
@@ -16,36 +18,36 @@ use crate::units::{Bytes, Hours, Samples, Usd, UsdPerHour};
 pub struct Wish {
     /// Work in samples (1.28M).
     #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", group = "work")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::samples")]
     pub samples: Option<Samples>,
     /// Work in steps of the recorded batch size, or of --global-batch.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work", group = "work")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::whole")]
     pub steps: Option<u64>,
     /// Work in passes over a data set of --dataset samples.
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work", requires = "dataset")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::count")]
     pub epochs: Option<f64>,
     /// Samples of the data set, for --epochs.
     #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", requires = "epochs")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::samples")]
     pub dataset: Option<Samples>,
     /// Work in tokens (needs the sequence length).
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::count")]
     pub tokens: Option<f64>,
     /// Samples of one optimizer step on all GPUs: each GPU runs as many batches of the recorded
     /// size as that takes (gradient accumulation).
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::whole")]
     pub global_batch: Option<u64>,
     /// Latest finish (24h, "1d 12h"), set-up included.
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Limits")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::hours")]
     pub deadline: Option<Hours>,
     /// Most to spend in all, in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::usd, allow_hyphen_values = true, help_heading = "Limits")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::usd")]
     pub budget: Option<Usd>,
     /// Most to spend an hour, in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits")]
@@ -71,7 +73,6 @@ pub struct Wish {
     pub tiers: Option<Vec<Tier>>,
     /// Only these GPUs.
     #[arg(long = "gpus", value_name = "GPU", value_delimiter = ',', help_heading = "Offers")]
-    #[serde(skip)]
     pub gpus: Vec<String>,
     /// Only these providers.
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Offers")]
@@ -81,7 +82,6 @@ pub struct Wish {
     pub exclude_providers: Option<Vec<String>>,
     /// Never these GPUs.
     #[arg(long, value_name = "GPU", value_delimiter = ',', help_heading = "Offers")]
-    #[serde(skip)]
     pub exclude_gpus: Vec<String>,
     /// Only regions named so: by words of their names and places, country or continent.
     ///
@@ -94,40 +94,35 @@ pub struct Wish {
     pub exclude_regions: Option<Vec<String>>,
     /// Only this offer, by its id as `offers` lists it (again for more).
     #[arg(long = "offer", value_name = "ID", help_heading = "Offers")]
-    #[serde(skip)]
     pub offers: Vec<String>,
     /// No offers of hosts on peer-to-peer markets.
     #[arg(long, help_heading = "Offers")]
     pub no_marketplace: bool,
     /// Fewest GPUs.
     #[arg(long, value_name = "N", help_heading = "Offers")]
-    #[serde(skip)]
     pub min_gpus: Option<u32>,
     /// Most GPUs.
     #[arg(long, value_name = "N", help_heading = "Offers")]
-    #[serde(skip)]
     pub max_gpus: Option<u32>,
     /// Use GPUs whose memory may be too small: it is not known whether the step fits.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_memory: bool,
     /// Fewest vCPUs of a whole machine, whatever its GPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Offers")]
-    #[serde(skip)]
     pub min_vcpus: Option<u32>,
     /// Least memory of a whole machine's host (64GB).
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Offers")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::bytes")]
     pub min_host_memory: Option<Bytes>,
     /// Use machines of which vCPUs or host memory are not known, whatever is wanted of them.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_host: bool,
     /// Data of so many GB have to be brought from --data-at; what leaving it costs is counted.
     #[arg(long, value_name = "GB", value_parser = values::count, allow_hyphen_values = true, help_heading = "Offers", requires = "data_at")]
-    #[serde(skip)]
+    #[serde(deserialize_with = "read::count")]
     pub data_gb: Option<f64>,
     /// Where the data are; region as in --regions.
     #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Offers", requires = "data_gb")]
-    #[serde(skip)]
     pub data_at: Option<String>,
     /// Most GPUs at once, by provider; in the settings only.
     #[arg(skip)]
@@ -149,7 +144,118 @@ pub struct Wish {
     pub scaling_factor: Option<f64>,
 }
 
+/// Reads values as they are typed, or as bare numbers.
+macro_rules! readers {
+    ($($name:ident $type:ty),+) => {
+        mod read {
+            use super::*;
+
+            $(pub(super) fn $name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<$type>, D::Error> {
+                let text = match Typed::deserialize(value)? {
+                    Typed::Text(text) => text,
+                    Typed::Whole(number) => number.to_string(),
+                    Typed::Number(number) => number.to_string(),
+                };
+                values::$name(&text).map(Some).map_err(D::Error::custom)
+            })+
+        }
+    };
+}
+
+readers!(samples Samples, whole u64, count f64, hours Hours, usd Usd, bytes Bytes);
+
+/// A value of a file.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a number, or a text as it is typed")]
+enum Typed {
+    Text(String),
+    Whole(i64),
+    Number(f64),
+}
+
 impl Wish {
+    /// The keys that belong to one job and are given here.
+    pub(super) fn of_one_job(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("samples", self.samples.is_some()),
+            ("steps", self.steps.is_some()),
+            ("epochs", self.epochs.is_some()),
+            ("dataset", self.dataset.is_some()),
+            ("tokens", self.tokens.is_some()),
+            ("global_batch", self.global_batch.is_some()),
+            ("deadline", self.deadline.is_some()),
+            ("budget", self.budget.is_some()),
+            ("gpus", !self.gpus.is_empty()),
+            ("exclude_gpus", !self.exclude_gpus.is_empty()),
+            ("offers", !self.offers.is_empty()),
+            ("min_gpus", self.min_gpus.is_some()),
+            ("max_gpus", self.max_gpus.is_some()),
+            ("min_vcpus", self.min_vcpus.is_some()),
+            ("min_host_memory", self.min_host_memory.is_some()),
+            ("data_gb", self.data_gb.is_some()),
+            ("data_at", self.data_at.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
+    }
+
+    /// The keys that choose among offers to rent and are given here.
+    pub(super) fn of_offers(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("budget", self.budget.is_some()),
+            ("max_usd_per_hour", self.max_price.is_some()),
+            ("tiers", self.tiers.is_some()),
+            ("providers", self.providers.is_some()),
+            ("exclude_providers", self.exclude_providers.is_some()),
+            ("regions", self.regions.is_some()),
+            ("exclude_regions", self.exclude_regions.is_some()),
+            ("offers", !self.offers.is_empty()),
+            ("no_marketplace", self.no_marketplace),
+            ("min_vcpus", self.min_vcpus.is_some()),
+            ("min_host_memory", self.min_host_memory.is_some()),
+            ("data_gb", self.data_gb.is_some()),
+            ("quota", !self.quota.is_empty()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
+    }
+
+    /// What of the settings holds for machines that are there as well.
+    #[must_use]
+    pub fn for_machines(&self) -> Self {
+        Self {
+            allow_unknown_memory: self.allow_unknown_memory,
+            checkpoint_interval: self.checkpoint_interval,
+            scaling_factor: self.scaling_factor,
+            ..Self::default()
+        }
+    }
+
+    /// What makes it no wish at all, which the command line refuses by itself.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let works = [self.samples.is_some(), self.steps.is_some(), self.epochs.is_some(), self.tokens.is_some()];
+        let rate = |rate: Option<f64>| rate.is_some_and(|rate| !rate.is_finite() || rate < 0.0);
+        let problem = if works.into_iter().filter(|given| *given).count() > 1 {
+            ("work", "only one of samples, steps, epochs and tokens can be given")
+        } else if self.epochs.is_some() != self.dataset.is_some() {
+            ("epochs", "epochs and dataset go together: passes, and the samples of one")
+        } else if self.data_gb.is_some() != self.data_at.is_some() {
+            ("data_gb", "data_gb and data_at go together: how much, and where it is")
+        } else if self.min_vcpus == Some(0) {
+            ("min_vcpus", "it must be 1 or more")
+        } else if self.max_parts.is_some_and(|parts| !(1..=3).contains(&parts)) {
+            ("max_parts", "it must be 1, 2 or 3")
+        } else if rate(self.spot_losses_per_hour) {
+            ("spot_losses_per_hour", "it must be a finite number of 0 or more")
+        } else if rate(self.scaling_factor) {
+            ("scaling_factor", "it must be a finite number of 0 or more")
+        } else {
+            return Ok(());
+        };
+        Err(problem)
+    }
+
     /// The amount of work; `None` where none is given.
     pub fn work(&self) -> Option<Work> {
         match *self {

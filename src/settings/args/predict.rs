@@ -1,5 +1,5 @@
-//! Arguments of the commands that answer from a recorded step: `predict`, `plan`, `batches`,
-//! `export` and `sweep`.
+//! Arguments of the commands that answer from a recorded step: `predict`, `plan`, `plan-jobs`,
+//! `batches`, `export` and `sweep`.
 
 use std::path::PathBuf;
 
@@ -93,6 +93,26 @@ pub struct PlanArgs {
     /// List every rejected offer (the text shows a few, TOML counts them by kind).
     #[arg(long, alias = "all", help_heading = "Output")]
     pub rejected: bool,
+}
+
+/// Arguments of `plan-jobs`.
+#[derive(Debug, Args)]
+pub struct PlanJobsArgs {
+    /// The jobs (TOML): each with its recorded step, its work and its own limits; and what they
+    /// share: budget, deadline, quotas, or the machines that are there.
+    pub file: PathBuf,
+    /// How times are predicted.
+    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
+    pub method: MethodChoice,
+    /// Whether the GPU waits for the host, which launches its operations and loads its data.
+    #[arg(long, value_enum, default_value_t = Host::AsRecorded, help_heading = "Prediction")]
+    pub host: Host,
+    /// The models to predict with.
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Output form.
+    #[command(flatten)]
+    pub form: TableForm,
 }
 
 /// Arguments of `compare`.

@@ -77,6 +77,8 @@ pub enum SchemaArg {
     Comparison,
     /// What `plan --json` prints.
     Plan,
+    /// What `plan-jobs --json` prints.
+    PlanJobs,
     /// `*.blackbox.json`.
     BlackBox,
 }

@@ -1,0 +1,387 @@
+//! The file of `plan-jobs`: several jobs, what each wishes, and what all of them share.
+//!
+//! ```toml
+//! deadline = "3d"            # for every job
+//! budget = 900               # for all of them together, as max_usd_per_hour and quotas
+//! confidence = "high"
+//!
+//! [[quota]]                  # GPUs at once; region, gpu and tier may be left out
+//! provider = "aws"
+//! gpus = 16
+//!
+//! [[job]]
+//! name = "translation"
+//! profile = "gnmt.habitat.json"
+//! epochs = 6
+//! dataset = "4.5M"
+//! deadline = "24h"
+//!
+//! [[job]]
+//! name = "images"
+//! profile = "resnet50.habitat.json"
+//! samples = "100M"
+//! gpus = ["a100", "h100"]
+//! ```
+//!
+//! With `[[machine]]` (`gpu`, `gpus` a machine, `count`, `usd_per_hour`), nothing is rented: the jobs
+//! run on these machines.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::{Spanned, Table};
+
+use super::wish::Wish;
+use crate::plan::{Confidence, Quota};
+use crate::text;
+use crate::units::{Bytes, UsdPerHour, most};
+
+/// Machines at most.
+const MOST_MACHINES: u32 = 200;
+
+/// What a file of jobs says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobsFile {
+    /// Deadline, budget and price an hour that all jobs share, and their quotas.
+    pub shared: Wish,
+    /// Which end of the hours has to meet the deadlines; `None` = as usual.
+    pub confidence: Option<Confidence>,
+    /// The jobs.
+    pub jobs: Vec<JobTable>,
+    /// Machines that are there; none = machines are rented.
+    pub machines: Vec<MachineTable>,
+}
+
+/// One job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobTable {
+    /// Where it stands in the file.
+    pub line: usize,
+    /// Its name.
+    pub name: String,
+    /// What is known of its step.
+    pub step: StepTable,
+    /// What is wished.
+    pub wish: Wish,
+}
+
+/// The recorded step of a job.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepTable {
+    /// The file, from the folder of the file of jobs.
+    pub profile: PathBuf,
+    /// The GPU it was recorded on, in place of what the file says.
+    #[serde(default)]
+    pub origin: Option<String>,
+    /// Whether what was measured is dropped.
+    #[serde(default)]
+    pub ignore_origin: bool,
+    /// Samples of one step on one GPU, where the file does not say.
+    #[serde(default)]
+    pub batch_size: Option<u64>,
+    /// Tokens of one sample, where the file does not say.
+    #[serde(default)]
+    pub sequence_length: Option<u64>,
+    /// Parameters of the model, where the file does not say.
+    #[serde(default)]
+    pub parameters: Option<u64>,
+    /// Peak device memory of the step, where the file does not say.
+    #[serde(default)]
+    pub peak_memory_bytes: Option<Bytes>,
+}
+
+/// Machines of a kind.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineTable {
+    /// Where it stands in the file.
+    #[serde(skip)]
+    pub line: usize,
+    /// Its name; the GPU's where none is given.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The GPU, as people type it.
+    pub gpu: String,
+    /// GPUs of one machine.
+    #[serde(default = "one")]
+    pub gpus: u32,
+    /// Machines.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// What an hour of one costs.
+    #[serde(default)]
+    pub usd_per_hour: UsdPerHour,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// The keys that a job has beside those of a wish.
+const STEP_KEYS: [&str; 7] =
+    ["profile", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory_bytes"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    deadline: Option<toml::Value>,
+    #[serde(default)]
+    budget: Option<toml::Value>,
+    #[serde(default)]
+    max_usd_per_hour: Option<toml::Value>,
+    #[serde(default)]
+    confidence: Option<Confidence>,
+    #[serde(default)]
+    quota: Vec<Quota>,
+    #[serde(default)]
+    job: Vec<Spanned<Table>>,
+    #[serde(default)]
+    machine: Vec<Spanned<MachineTable>>,
+}
+
+/// Why a file of jobs cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JobsFileError {
+    /// Not TOML, an unknown key or a value of another type; with the line.
+    #[error("{0}")]
+    Form(String),
+    /// A table that says too little, too much or something that cannot be.
+    #[error("line {line}: {problem}")]
+    Table {
+        /// The line.
+        line: usize,
+        /// What is wrong, and what to write.
+        problem: String,
+    },
+}
+
+impl JobsFile {
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// [`JobsFileError`] with the line, the key and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, JobsFileError> {
+        let form = |error: toml::de::Error| JobsFileError::Form(error.to_string().trim_end().to_owned());
+        let file: File = toml::from_str(text).map_err(form)?;
+        let at = |line, problem: String| Err(JobsFileError::Table { line, problem });
+        let mut shared = Table::new();
+        for (key, value) in
+            [("deadline", file.deadline), ("budget", file.budget), ("max_usd_per_hour", file.max_usd_per_hour)]
+        {
+            shared.extend(value.map(|value| (key.to_owned(), value)));
+        }
+        let mut shared: Wish = read(shared, text, &(0..text.len()), None)?;
+        shared.quota = file.quota;
+        if file.job.is_empty() {
+            return at(1, "no [[job]]: each job is a table with name, profile and its work".to_owned());
+        }
+        let mut jobs: Vec<JobTable> = Vec::new();
+        for table in file.job {
+            let job = job(table, text)?;
+            if let Some(other) = jobs.iter().find(|other| other.name == job.name) {
+                let problem =
+                    format!("job {:?}: line {} has a job of that name; names are unique", job.name, other.line);
+                return at(job.line, problem);
+            }
+            jobs.push(job);
+        }
+        let machines = machines(file.machine, text)?;
+        if !machines.is_empty() {
+            if let Some(key) = shared.of_offers().next() {
+                let problem = format!("{key}: with [[machine]] nothing is rented; leave out one of the two");
+                return at(line_of(text, &(0..text.len()), Some(key)), problem);
+            }
+            for job in &jobs {
+                if let Some(key) = job.wish.of_offers().next() {
+                    let problem = format!(
+                        "job {:?}: {key}: with [[machine]] nothing is rented; leave out one of the two",
+                        job.name
+                    );
+                    return at(job.line, problem);
+                }
+            }
+        }
+        Ok(Self { shared, confidence: file.confidence, jobs, machines })
+    }
+}
+
+fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
+    let span = table.span();
+    let line = line_of(text, &span, None);
+    let mut wish = table.into_inner();
+    let name = match wish.remove("name") {
+        Some(toml::Value::String(name)) if !name.trim().is_empty() => text::clean(&name, 60),
+        Some(other) => {
+            let problem = format!("name: {other} is not a name; write a text, as name = \"night run\"");
+            return Err(JobsFileError::Table { line, problem });
+        }
+        None => {
+            let problem = "the job has no name; write one, as name = \"night run\"".to_owned();
+            return Err(JobsFileError::Table { line, problem });
+        }
+    };
+    let refused = |line, problem: &str| Err(JobsFileError::Table { line, problem: format!("job {name:?}: {problem}") });
+    for (key, why) in [
+        ("confidence", "stands at the top of the file: it is the same for all jobs"),
+        ("objective", "is not chosen by job: all jobs together cost least, or are done first on [[machine]]"),
+        ("hour_value", "is not taken for several jobs"),
+        ("max_parts", "is 1 for several jobs: each runs on one offer or machine"),
+    ] {
+        if wish.contains_key(key) {
+            return refused(line_of(text, &span, Some(key)), &format!("{key} {why}; leave it out"));
+        }
+    }
+    let mut step = Table::new();
+    for key in STEP_KEYS {
+        step.extend(wish.remove(key).map(|value| (key.to_owned(), value)));
+    }
+    if !step.contains_key("profile") {
+        return refused(line, "no profile; name the file of its recorded step, as profile = \"step.habitat.json\"");
+    }
+    let step: StepTable = read(step, text, &span, Some(&name))?;
+    if step.batch_size == Some(0) {
+        let line = line_of(text, &span, Some("batch_size"));
+        return refused(line, "batch_size: 0; a step processes at least one sample");
+    }
+    let wish: Wish = read(wish, text, &span, Some(&name))?;
+    if let Err((key, problem)) = wish.check() {
+        return refused(line_of(text, &span, Some(key)), &format!("{key}: {problem}"));
+    }
+    if wish.work().is_none() {
+        return refused(line, "how much work? give samples, steps, epochs with dataset, or tokens");
+    }
+    Ok(JobTable { line, name, step, wish })
+}
+
+fn machines(tables: Vec<Spanned<MachineTable>>, text: &str) -> Result<Vec<MachineTable>, JobsFileError> {
+    let mut names = HashSet::new();
+    let mut all = 0_u32;
+    let mut machines = Vec::with_capacity(tables.len());
+    for table in tables {
+        let span = table.span();
+        let mut machine = table.into_inner();
+        machine.line = line_of(text, &span, None);
+        let shown = text::clean(machine.name.as_ref().unwrap_or(&machine.gpu), 60);
+        all = all.saturating_add(machine.count);
+        let problem = if !(1..=most::GPUS).contains(&machine.gpus) {
+            format!("gpus: {}; a machine has 1 to {} GPUs", machine.gpus, most::GPUS)
+        } else if machine.count == 0 {
+            "count: 0; leave the machine out, or say how many there are".to_owned()
+        } else if all > MOST_MACHINES {
+            format!("count: with {} there are {all} machines; {MOST_MACHINES} at most are planned", machine.count)
+        } else if !names.insert(shown.clone()) {
+            "there is a machine of that name already; give each a name, or raise count".to_owned()
+        } else {
+            machine.name = Some(shown);
+            machines.push(machine);
+            continue;
+        };
+        return Err(JobsFileError::Table { line: machine.line, problem: format!("machine {shown:?}: {problem}") });
+    }
+    Ok(machines)
+}
+
+/// A table as what it says, or the key that does not fit, with its line.
+fn read<T: DeserializeOwned>(
+    table: Table,
+    text: &str,
+    span: &Range<usize>,
+    job: Option<&str>,
+) -> Result<T, JobsFileError> {
+    serde_path_to_error::deserialize(table).map_err(|error| {
+        let path = error.path().to_string();
+        let key = path.split(['.', '[']).next().filter(|key| !key.is_empty());
+        let line = line_of(text, span, key);
+        let of_job = job.map(|name| format!("job {name:?}: ")).unwrap_or_default();
+        let of_key = key.map(|key| format!("{key}: ")).unwrap_or_default();
+        let problem = error.inner().to_string();
+        let problem = problem.lines().next().unwrap_or_default();
+        JobsFileError::Table { line, problem: format!("{of_job}{of_key}{problem}") }
+    })
+}
+
+/// The line on which a key of a table stands, or on which the table begins.
+fn line_of(text: &str, span: &Range<usize>, key: Option<&str>) -> usize {
+    let first = text[..span.start].lines().count() + usize::from(text[..span.start].ends_with('\n') || span.start == 0);
+    let begins = |line: &str, key: &str| {
+        let rest = line.trim_start().strip_prefix(key);
+        rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
+    let place = key.and_then(|key| text[span.start..span.end].lines().position(|line| begins(line, key)));
+    first.max(1) + place.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Hours, Usd};
+
+    fn said(text: &str) -> String {
+        JobsFile::parse(text).unwrap_err().to_string()
+    }
+
+    const JOB: &str = "[[job]]\nname = \"a\"\nprofile = \"a.json\"\nsteps = 10\n";
+
+    #[test]
+    fn the_example_of_the_header_reads() {
+        let header = include_str!("jobs.rs");
+        let example: Vec<&str> = header
+            .lines()
+            .skip_while(|line| !line.starts_with("//! ```toml"))
+            .skip(1)
+            .take_while(|line| !line.starts_with("//! ```"))
+            .map(|line| line.trim_start_matches("//!").trim_start())
+            .collect();
+        let file = JobsFile::parse(&example.join("\n")).unwrap();
+        assert_eq!(file.shared.deadline, Hours::new(72.0).ok());
+        assert_eq!(file.shared.budget, Usd::new(900.0).ok());
+        assert_eq!(file.shared.quota[0].to_string(), "16 at aws");
+        assert_eq!(file.confidence, Some(Confidence::High));
+        assert_eq!(file.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["translation", "images"]);
+        assert_eq!((file.jobs[0].line, file.jobs[1].line), (9, 16));
+        assert_eq!(file.jobs[0].wish.deadline, Hours::new(24.0).ok());
+        assert_eq!(file.jobs[1].wish.gpus, ["a100", "h100"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        assert!(said("").contains("no [[job]]"));
+        assert!(said("[[job]]\nsteps = 1").starts_with("line 1: the job has no name"));
+        assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a name"));
+        assert!(said("budgett = 1\n").contains("budgett"));
+        assert_eq!(
+            said(&format!("{JOB}\n{JOB}")),
+            "line 6: job \"a\": line 1 has a job of that name; names are unique"
+        );
+        assert!(said("[[job]]\nname = \"b\"\nsteps = 1").starts_with("line 1: job \"b\": no profile"));
+        assert!(said("[[job]]\nname = \"b\"\nprofile = \"b\"").contains("how much work?"));
+        let wrong = said(&format!("{JOB}samples = 3"));
+        assert_eq!(wrong, "line 1: job \"a\": work: only one of samples, steps, epochs and tokens can be given");
+        let deadline = said(&format!("{JOB}deadline = \"soon\""));
+        assert!(deadline.starts_with("line 5: job \"a\": deadline: \"soon\" is not a valid time"), "{deadline}");
+        let unknown = said(&format!("{JOB}\nmax_gpu = 3"));
+        assert!(unknown.starts_with("line 6: job \"a\": max_gpu: unknown field `max_gpu`"), "{unknown}");
+        assert!(
+            said(&format!("{JOB}confidence = \"high\"")).starts_with("line 5: job \"a\": confidence stands at the top")
+        );
+        assert!(said(&format!("{JOB}max_parts = 2")).contains("max_parts is 1"));
+        assert!(said(&format!("deadline = \"soon\"\n{JOB}")).starts_with("line 1: deadline: "));
+    }
+
+    #[test]
+    fn machines_and_rented_offers_rule_each_other_out() {
+        let machine = "[[machine]]\ngpu = \"v100\"\n";
+        let file = JobsFile::parse(&format!("{JOB}{machine}")).unwrap();
+        assert_eq!((file.machines[0].gpus, file.machines[0].count, file.machines[0].line), (1, 1, 5));
+        assert!(said(&format!("budget = 5\n{JOB}{machine}")).starts_with("line 1: budget: with [[machine]]"));
+        assert!(said(&format!("{JOB}regions = [\"eu\"]\n{machine}")).contains("job \"a\": regions: with [[machine]]"));
+        assert!(said(&format!("{JOB}{machine}count = 0")).contains("machine \"v100\": count: 0"));
+        assert!(said(&format!("{JOB}{machine}{machine}")).starts_with("line 7: machine \"v100\": there is a machine"));
+        assert!(said(&format!("{JOB}{machine}count = 201")).contains("200 at most"));
+    }
+}

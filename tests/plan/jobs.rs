@@ -1,0 +1,366 @@
+//! Several jobs: known answers, brute force over every choice and every order, and what a plan says
+//! of itself.
+
+use habitat_tui::plan::assignment::{Assignment, Bound, Way};
+use habitat_tui::plan::check::CheckError;
+use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, Shared, Supply, check, plan_jobs};
+use habitat_tui::plan::solve::{Proof, Settings, SolveError};
+use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, plan};
+use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
+use habitat_tui::units::{GpuSlug, UsdPerHour};
+use proptest::prelude::*;
+
+use crate::build::{goal, hours, measured, offer, predicted, predictions, usd};
+use crate::properties::config;
+
+const NOTHING: Shared =
+    Shared { deadline: None, budget: None, max_price: None, quotas: Vec::new(), confidence: Confidence::High };
+
+/// A job that takes so many hours on each of the GPUs `gpu-0`, `gpu-1`, …; infinite = cannot run.
+fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
+    let can = hours_on.iter().enumerate().filter(|(_, hours)| hours.is_finite());
+    let all = can.map(|(gpu, hours)| measured(&format!("gpu-{gpu}"), 100.0 / hours));
+    let goal = Goal { deadline: deadline.map(hours), ..goal(100.0, 1) };
+    Job { name: format!("job {name}"), predictions: predictions(all), goal }
+}
+
+/// Machines of the GPUs `gpu-0`, `gpu-1`, …, so many of each.
+fn machines(counts: &[u32]) -> Vec<Machine> {
+    let of_gpu = |(gpu, count): (usize, &u32)| Machine {
+        name: format!("box-{gpu}"),
+        gpu: GpuSlug::new(&format!("gpu-{gpu}")).unwrap(),
+        gpus: 1,
+        count: *count,
+        price: UsdPerHour::new(1.0).unwrap(),
+    };
+    counts.iter().enumerate().map(of_gpu).collect()
+}
+
+fn on_machines(jobs: &[Job], counts: &[u32], shared: &Shared) -> JobsPlan {
+    plan_jobs(jobs, Supply::Machines(&machines(counts)), shared, Settings::default()).unwrap()
+}
+
+fn rented(jobs: &[Job], prices: &PriceBook, shared: &Shared) -> JobsPlan {
+    plan_jobs(jobs, Supply::Rent(prices), shared, Settings::default()).unwrap()
+}
+
+fn makespan(plan: &JobsPlan) -> f64 {
+    plan.total.unwrap().hours.high.get()
+}
+
+/// Graham 1969: LPT needs 7 hours where 6 are enough.
+#[test]
+fn the_longest_first_is_not_the_best() {
+    let jobs: Vec<Job> = [3.0, 3.0, 2.0, 2.0, 2.0].iter().enumerate().map(|(n, h)| job(n, &[*h], None)).collect();
+    let plan = on_machines(&jobs, &[2], &NOTHING);
+    assert_eq!((plan.status, plan.aim), (PlanStatus::Optimal, Aim::Makespan));
+    assert!((makespan(&plan) - 6.0).abs() < 1e-6, "{plan:?}");
+    assert!((plan.bound.unwrap() - 6.0).abs() < 1e-6);
+    assert!((plan.total.unwrap().cost.mid.get() - 12.0).abs() < 1e-6);
+}
+
+/// A short job that is due late runs after a long one that is due early.
+#[test]
+fn jobs_on_a_machine_run_by_their_deadlines() {
+    let jobs = [job(0, &[1.0], Some(9.0)), job(1, &[5.0], Some(5.5)), job(2, &[2.0], None)];
+    let plan = on_machines(&jobs, &[1], &NOTHING);
+    let starts: Vec<f64> = plan.jobs.iter().map(|job| job.start.mid.get()).collect();
+    for (start, expected) in starts.iter().zip([5.0, 0.0, 6.0]) {
+        assert!((start - expected).abs() < 1e-6, "{starts:?}");
+    }
+    assert_eq!(plan.jobs[0].machine.as_deref(), Some("box-0"));
+}
+
+#[test]
+fn deadlines_that_cannot_all_be_met_say_by_how_much() {
+    let jobs: Vec<Job> = (0..3).map(|n| job(n, &[3.0], Some(7.0))).collect();
+    let plan = on_machines(&jobs, &[1], &NOTHING);
+    assert_eq!((plan.status, plan.total), (PlanStatus::Infeasible, None));
+    assert!(
+        plan.reasons.iter().any(|reason| reason == "the deadline after 7 h: allow 2 h more on the one machine"),
+        "{:?}",
+        plan.reasons
+    );
+    // A job that is too slow alone is named.
+    let plan = on_machines(&[job(0, &[3.0], None), job(1, &[9.0], Some(7.0))], &[1], &NOTHING);
+    assert!(plan.reasons[0].starts_with("job \"job 1\" alone: allow 2 h more"), "{:?}", plan.reasons);
+}
+
+/// Two jobs, two clouds: $1 and $3 an hour, ten hours each.
+fn two_clouds() -> (Vec<Job>, PriceBook) {
+    let of = |provider: &str, price: f64| Offer {
+        id: OfferId::new(provider, "us-1", "gpu-0", Tier::OnDemand),
+        provider: provider.to_owned(),
+        ..offer("gpu-0", price, Tier::OnDemand)
+    };
+    let jobs = vec![job(0, &[10.0], None), job(1, &[10.0], None)];
+    (jobs, PriceBook::new([of("near", 1.0), of("far", 3.0)]))
+}
+
+fn quota(provider: &str, gpus: u32) -> Quota {
+    Quota { provider: provider.to_owned(), region: None, gpu: None, tier: None, gpus }
+}
+
+#[test]
+fn a_quota_is_shared() {
+    let (jobs, prices) = two_clouds();
+    let free = rented(&jobs, &prices, &NOTHING);
+    assert_eq!((free.solver.name.as_str(), free.status), ("filter and sort", PlanStatus::Optimal));
+    assert!((free.total.unwrap().cost.mid.get() - 20.0).abs() < 1e-6);
+    let shared = Shared { quotas: vec![quota("near", 1)], ..NOTHING };
+    let plan = rented(&jobs, &prices, &shared);
+    assert!((plan.total.unwrap().cost.mid.get() - 40.0).abs() < 1e-6);
+    assert!((makespan(&plan) - 10.0).abs() < 1e-6, "at the same time");
+    assert!(plan.notes.iter().any(|note| note.starts_with("the shared limits cost $20")), "{:?}", plan.notes);
+}
+
+#[test]
+fn limits_that_cannot_be_kept_say_what_would_do() {
+    let (jobs, prices) = two_clouds();
+    let shared = Shared { quotas: vec![quota("near", 1)], budget: Some(usd(30.0)), ..NOTHING };
+    let plan = rented(&jobs, &prices, &shared);
+    assert_eq!(plan.status, PlanStatus::Infeasible);
+    let reasons = plan.reasons.join("\n");
+    assert!(reasons.contains("the budget of $30 for all jobs: spend $10.00 more"), "{reasons}");
+    assert!(reasons.contains("the quota of 1 at near: 1 more GPUs (2)"), "{reasons}");
+    // Two quotas of nothing: neither alone is to blame.
+    let shared = Shared { quotas: vec![quota("near", 1), quota("far", 0)], budget: Some(usd(15.0)), ..NOTHING };
+    let reasons = rented(&jobs, &prices, &shared).reasons.join("\n");
+    assert!(reasons.contains("no single limit is to blame"), "{reasons}");
+}
+
+#[test]
+fn what_is_there_once_is_used_once() {
+    let (jobs, prices) = two_clouds();
+    let own = Offer { id: OfferId::new("lab", "us-1", "gpu-0", Tier::Owned), ..offer("gpu-0", 0.5, Tier::Owned) };
+    let mut goals = jobs.clone();
+    for job in &mut goals {
+        job.goal.limits.tiers = vec![Tier::OnDemand, Tier::Owned];
+    }
+    let prices = PriceBook::new(prices.offers().iter().cloned().chain([own]));
+    let plan = rented(&goals, &prices, &NOTHING);
+    assert!((plan.total.unwrap().cost.mid.get() - 15.0).abs() < 1e-6, "{plan:?}");
+}
+
+#[test]
+fn the_hours_that_count_are_those_of_the_confidence() {
+    let slow = |confidence| {
+        let predictions = predictions([predicted("gpu-0", 10.0, 0.5)]);
+        let jobs = [Job { name: "a".into(), predictions, goal: goal(100.0, 1) }];
+        let shared = Shared { deadline: Some(hours(12.0)), confidence, ..NOTHING };
+        on_machines(&jobs, &[1], &shared).status
+    };
+    assert_eq!(slow(Confidence::Expected), PlanStatus::Optimal);
+    assert_eq!(slow(Confidence::High), PlanStatus::Infeasible);
+}
+
+#[test]
+fn lack_of_time_is_told() {
+    let jobs: Vec<Job> =
+        [3.0, 3.0, 2.0, 2.0, 2.1].iter().enumerate().map(|(n, h)| job(n, &[*h, *h * 1.3], None)).collect();
+    let settings = Settings { seconds: 0.0, ..Settings::default() };
+    let plan = plan_jobs(&jobs, Supply::Machines(&machines(&[1, 1])), &NOTHING, settings).unwrap();
+    assert_eq!((plan.status, plan.solver.name.as_str()), (PlanStatus::TimeLimit, "greedy"));
+    assert!(plan.solver.gap.unwrap() > 0.0 && plan.bound.unwrap() <= makespan(&plan));
+    assert!(plan.notes[0].starts_with("fell back to greedy"), "{:?}", plan.notes);
+}
+
+#[test]
+fn a_job_that_lacks_something_is_named() {
+    let mut wrong = job(3, &[1.0], None);
+    wrong.predictions.workload.batch_size = None;
+    let error = plan_jobs(&[wrong], Supply::Machines(&machines(&[1])), &NOTHING, Settings::default()).unwrap_err();
+    assert!(error.to_string().starts_with("job \"job 3\": "), "{error}");
+}
+
+#[test]
+fn the_check_refuses_what_does_not_add_up() {
+    let jobs = [job(0, &[2.0], Some(9.0)), job(1, &[3.0], None)];
+    let good = on_machines(&jobs, &[1], &NOTHING);
+    assert_eq!(check(&good), Ok(()));
+    let mut early = good.clone();
+    early.jobs[1].start = early.jobs[0].start;
+    assert!(matches!(check(&early), Err(CheckError::Number { .. })));
+    let mut late = good.clone();
+    late.jobs[0].deadline = Some(hours(1.0));
+    assert!(matches!(check(&late), Err(CheckError::Deadline { .. })));
+    let mut dear = good;
+    dear.shared.budget = Some(usd(1.0));
+    assert!(matches!(check(&dear), Err(CheckError::Budget { .. })));
+    let (jobs, prices) = two_clouds();
+    let mut many = rented(&jobs, &prices, &NOTHING);
+    many.shared.quotas = vec![quota("NEAR", 1)];
+    assert!(matches!(check(&many), Err(CheckError::Shared { .. })));
+    let mut fast = rented(&jobs, &prices, &NOTHING);
+    fast.shared.max_price = UsdPerHour::new(1.5).ok();
+    assert!(matches!(check(&fast), Err(CheckError::Shared { .. })));
+}
+
+/// Every choice of a way for each job.
+fn every(ways: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
+    let all: usize = ways.iter().product();
+
+    (0..all).map(move |mut number| {
+        let digit = |of: &usize| {
+            let way = number % of;
+            number /= of;
+            way
+        };
+        ways.iter().map(digit).collect()
+    })
+}
+
+/// Whether jobs of these hours and deadlines can follow one another in some order.
+fn some_order(jobs: &[(f64, f64)], from: f64) -> bool {
+    jobs.is_empty()
+        || (0..jobs.len()).any(|next| {
+            let (hours, deadline) = jobs[next];
+            let mut rest = jobs.to_vec();
+            rest.remove(next);
+            from + hours <= deadline * (1.0 + 1e-9) && some_order(&rest, from + hours)
+        })
+}
+
+fn way() -> impl Strategy<Value = (f64, f64, [u32; 3])> {
+    (0.5..20.0f64, 0.5..20.0f64, [0..5u32, 0..5u32, 0..5u32])
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn the_cheapest_ways_are_those_of_brute_force(
+        jobs in prop::collection::vec(prop::collection::vec(way(), 2..=5), 2..=4),
+        most in [1..14u32, 1..14u32, 1..14u32],
+    ) {
+        let bounds = most.iter().enumerate().map(|(limit, most)| Bound { most: f64::from(*most), limit }).collect();
+        let way = |(cost, hours, uses): &(f64, f64, [u32; 3])| Way {
+            cost: *cost,
+            hours: *hours,
+            machine: None,
+            uses: uses.iter().map(|amount| f64::from(*amount)).enumerate().collect(),
+        };
+        let ways = jobs.iter().map(|ways| ways.iter().map(way).collect()).collect();
+        let assignment = Assignment { jobs: ways, bounds, machines: Vec::new() };
+        let counts: Vec<usize> = jobs.iter().map(Vec::len).collect();
+        let used = |choice: &[usize], row: usize| -> u32 { jobs.iter().zip(choice).map(|(job, way)| job[*way].2[row]).sum() };
+        let possible = every(counts).filter(|choice| (0..3).all(|row| used(choice, row) <= most[row]));
+        let costs = possible.map(|choice| jobs.iter().zip(&choice).map(|(job, way)| job[*way].0).sum::<f64>());
+        match (assignment.best(Settings::default()), costs.min_by(f64::total_cmp)) {
+            (Ok(found), Some(least)) => {
+                prop_assert_eq!(found.proof, Proof::Optimal);
+                let cost = assignment.objective(&found.ways);
+                prop_assert!((cost - least).abs() <= 1e-6 * least, "{cost} instead of {least}");
+                prop_assert!(assignment.fits(&found.ways) && found.bound <= cost * (1.0 + 1e-9));
+                // The answer without time is worse at most, and its bound is one.
+                if let Ok(quick) = assignment.best(Settings { seconds: 0.0, ..Settings::default() }) {
+                    prop_assert!(assignment.fits(&quick.ways) && assignment.objective(&quick.ways) >= least * (1.0 - 1e-9));
+                    prop_assert!(quick.bound <= least * (1.0 + 1e-9));
+                }
+            }
+            (Err(SolveError::Infeasible), None) => {
+                // Together, the excesses found are enough.
+                let excess = assignment.excess(&[0, 1, 2], Settings::default()).unwrap();
+                let mut larger = assignment.clone();
+                for (bound, excess) in larger.bounds.iter_mut().zip(excess) {
+                    bound.most += excess.round();
+                }
+                prop_assert!(larger.best(Settings::default()).is_ok());
+            }
+            (found, least) => prop_assert!(false, "{found:?} instead of {least:?}"),
+        }
+    }
+
+    #[test]
+    fn the_makespan_is_that_of_brute_force_over_machines_and_orders(
+        jobs in prop::collection::vec((prop::collection::vec(0.5..10.0f64, 2), prop::option::weighted(0.5, 1.0..25.0f64)), 2..=6),
+        counts in prop_oneof![Just([1, 1]), Just([2, 1]), Just([1, 2])],
+    ) {
+        let all: Vec<Job> = jobs.iter().enumerate().map(|(n, (hours, due))| job(n, hours, *due)).collect();
+        let plan = on_machines(&all, &counts, &NOTHING);
+        let kinds: Vec<usize> = (0..2).flat_map(|kind| vec![kind; counts[kind] as usize]).collect();
+        let schedules = every(vec![kinds.len(); jobs.len()]).filter_map(|choice| {
+            let mut latest = 0.0_f64;
+            for (machine, kind) in kinds.iter().enumerate() {
+                let here = jobs.iter().zip(&choice).filter(|(_, on)| **on == machine);
+                let here: Vec<(f64, f64)> = here.map(|((hours, due), _)| (hours[*kind], due.unwrap_or(f64::INFINITY))).collect();
+                if !some_order(&here, 0.0) {
+                    return None;
+                }
+                latest = latest.max(here.iter().map(|(hours, _)| hours).sum());
+            }
+            Some(latest)
+        });
+        match schedules.min_by(f64::total_cmp) {
+            Some(least) => {
+                prop_assert_eq!(plan.status, PlanStatus::Optimal, "{:?}", plan.reasons);
+                prop_assert!((makespan(&plan) - least).abs() <= 1e-6 * least, "{} instead of {least}", makespan(&plan));
+                prop_assert_eq!(check(&plan), Ok(()));
+            }
+            None => prop_assert_eq!((plan.status, plan.reasons.is_empty()), (PlanStatus::Infeasible, false)),
+        }
+    }
+
+    #[test]
+    fn what_is_rented_is_that_of_brute_force(
+        rates in prop::collection::vec(prop::collection::vec(1.0..20.0f64, 4), 2..=3),
+        prices in prop::collection::vec((0.2..8.0f64, 1..=4u32, any::<bool>()), 2..=4),
+        gpus in 2..8u32,
+        cap in prop::option::of(2.0..16.0f64),
+        budget in prop::option::of(1.0..3.0f64),
+        due in prop::option::of(5.0..60.0f64),
+    ) {
+        let offers = prices.iter().enumerate().map(|(n, (price, gpu_count, is_near))| {
+            let provider = if *is_near { "near" } else { "far" };
+            let gpu = format!("gpu-{n}");
+            let id = OfferId::new(provider, "us-1", &gpu, Tier::OnDemand);
+            Offer { id, provider: provider.to_owned(), gpu_count: *gpu_count, ..offer(&gpu, *price, Tier::OnDemand) }
+        });
+        let book = PriceBook::new(offers);
+        let jobs: Vec<Job> = rates.iter().enumerate().map(|(n, rates)| {
+            let mut job = job(n, &rates.iter().map(|rate| 100.0 / rate).collect::<Vec<_>>(), None);
+            job.predictions.workload.parameter_count = Some(1_000_000);
+            job
+        }).collect();
+        // Each job on each offer alone, by the planner of one job.
+        let alone: Vec<Vec<Option<(f64, f64)>>> = jobs.iter().map(|job| {
+            let on = |offer: &Offer| {
+                let mut goal = Goal { deadline: due.map(hours), ..job.goal.clone() };
+                goal.limits.offers = vec![offer.id.to_string()];
+                plan(&job.predictions, &book, &goal).unwrap().total.map(|total| (total.cost.mid.get(), total.hours.high.get()))
+            };
+            book.offers().iter().map(on).collect()
+        }).collect();
+        let cheapest = |ways: &Vec<Option<(f64, f64)>>| ways.iter().flatten().map(|way| way.0).fold(f64::INFINITY, f64::min);
+        let budget = budget.map(|times| times * alone.iter().map(cheapest).filter(|cost| cost.is_finite()).sum::<f64>());
+        let costs = every(vec![prices.len(); jobs.len()]).filter_map(|choice| {
+            let cost: f64 = alone.iter().zip(&choice).map(|(job, way)| job[*way].map(|way| way.0)).sum::<Option<f64>>()?;
+            let near: u32 = choice.iter().filter(|way| prices[**way].2).map(|way| prices[*way].1).sum();
+            let an_hour: f64 = choice.iter().map(|way| prices[*way].0).sum();
+            (near <= gpus && cap.is_none_or(|cap| an_hour <= cap) && budget.is_none_or(|budget| cost <= budget)).then_some(cost)
+        });
+        let shared = Shared {
+            deadline: due.map(hours),
+            budget: budget.filter(|budget| *budget > 0.0).map(usd),
+            max_price: cap.and_then(|cap| UsdPerHour::new(cap).ok()),
+            quotas: vec![quota("near", gpus)],
+            confidence: Confidence::High,
+        };
+        let least = costs.min_by(f64::total_cmp);
+        let found = rented(&jobs, &book, &shared);
+        match least {
+            Some(least) => {
+                prop_assert_eq!(found.status, PlanStatus::Optimal, "{:?}", found.reasons);
+                let cost = found.total.unwrap().cost.mid.get();
+                prop_assert!((cost - least).abs() <= 1e-6 * least, "{cost} instead of {least}");
+                // In another order, and with more of everything.
+                let back: Vec<Job> = jobs.iter().rev().cloned().collect();
+                let same = rented(&back, &book, &shared).total.unwrap().cost.mid.get();
+                prop_assert!((same - cost).abs() <= 1e-6 * cost);
+                let more = Shared { quotas: vec![quota("near", gpus + 2)], budget: None, ..shared };
+                prop_assert!(rented(&jobs, &book, &more).total.unwrap().cost.mid.get() <= cost * (1.0 + 1e-9));
+            }
+            None => prop_assert_eq!((found.status, found.reasons.is_empty()), (PlanStatus::Infeasible, false)),
+        }
+    }
+}
