@@ -19,11 +19,19 @@
 use super::problem::{Program, Relation, Variable};
 use super::search::SAME;
 use super::solve::{Proof, Settings, SolveError, solve};
+use crate::predict::random::Random;
 
 /// Relative gain below which a move is none.
 const GAIN: f64 = 1e-9;
 /// A makespan that is known is allowed with this factor, for the solver's rounding.
 const SLACK: f64 = 1.0 + 1e-6;
+/// Halvings of the interval in which the least makespan is.
+const HALVINGS: u32 = 10;
+/// New starts of the local search, and the jobs that each puts elsewhere.
+const KICKS: usize = 400;
+const KICKED: usize = 4;
+/// New starts times the square of the jobs, at most: what a search looks at grows with that.
+const WORK: usize = 160_000;
 /// Sweeps of the local search at most.
 const SWEEPS: usize = 1000;
 
@@ -92,21 +100,18 @@ impl Assignment {
             return Ok(Assigned { ways, proof: Proof::Optimal, bound: floor, solver, notes: Vec::new() });
         }
         let program = self.program(quick.as_ref().map(|ways| self.objective(ways)));
-        let bound = || {
-            let relaxed = solve(&program.clone().relaxed(), settings);
-            relaxed.map_or(floor, |answer| answer.objective.max(floor))
-        };
+        let bound = || self.relaxed_bound(&program, quick.as_deref(), settings).max(floor);
         let answer = solve(&program, settings).and_then(|answer| {
             let ways = self.ways(&answer.values).ok_or_else(|| {
                 SolveError::Failed(format!("the answer of {} does not keep the limits", answer.solver))
             })?;
             Ok((ways, answer))
         });
-        match (answer, quick) {
+        match (answer, &quick) {
             (Ok((ways, answer)), quick) => {
                 let objective = self.objective(&ways);
-                if let Some(quick) = quick.filter(|quick| self.objective(quick) < objective * (1.0 - 1e-6)) {
-                    return Ok(fall_back(quick, bound(), &format!("{} found nothing better", answer.solver)));
+                if let Some(quick) = quick.as_ref().filter(|quick| self.objective(quick) < objective * (1.0 - 1e-6)) {
+                    return Ok(fall_back(quick.clone(), bound(), &format!("{} found nothing better", answer.solver)));
                 }
                 let bound = if answer.proof == Proof::Optimal { objective } else { bound().min(objective) };
                 let ways = self.improved(ways);
@@ -117,10 +122,27 @@ impl Assignment {
                     SolveError::Infeasible => "the solver found none, although this is one".to_owned(),
                     other => other.to_string(),
                 };
-                Ok(fall_back(quick, bound(), &why))
+                Ok(fall_back(quick.clone(), bound(), &why))
             }
             (Err(error), None) => Err(error),
         }
+    }
+
+    /// What no assignment is below by the program without integrality. Of a makespan, where one is
+    /// known, the largest for which that has no answer, found by halving (Lenstra, Shmoys and
+    /// Tardos): ways that take longer than it are left out of it.
+    fn relaxed_bound(&self, program: &Program, known: Option<&[usize]>, settings: Settings) -> f64 {
+        let whole = solve(&program.clone().relaxed(), settings).map_or(0.0, |answer| answer.objective);
+        let Some(known) = known.filter(|_| !self.machines.is_empty()) else { return whole };
+        let (mut low, mut high) = (whole.max(self.floor()), self.objective(known));
+        for _ in 0..HALVINGS {
+            let middle = (low + high) / 2.0;
+            match solve(&self.program(Some(middle)).relaxed(), settings) {
+                Err(SolveError::Infeasible) => low = middle,
+                _ => high = middle,
+            }
+        }
+        low
     }
 
     /// By how much these limits have to be exceeded, the others kept: the least sum, each in units
@@ -204,6 +226,17 @@ impl Assignment {
             let upper = at_most.unwrap_or_else(|| self.jobs.iter().map(longest).sum());
             program.variables.push(Variable { upper: upper * SLACK, integer: false });
             for mut terms in loads {
+                // Of the ways longer than a half (a third) of the makespan a machine has one (two).
+                for parts in [1.0, 2.0] {
+                    let is_long = |(i, hours): &(usize, f64)| {
+                        let longer = *hours > slow / (parts + 1.0) && program.variables[*i].upper > 0.0;
+                        longer.then_some((*i, 1.0))
+                    };
+                    let long: Vec<(usize, f64)> = terms.iter().filter_map(is_long).collect();
+                    if long.len() as f64 > parts {
+                        program.row(long, Relation::AtMost, parts);
+                    }
+                }
                 terms.push((makespan, -1.0));
                 program.row(terms, Relation::AtMost, 0.0);
             }
@@ -286,7 +319,37 @@ impl Assignment {
         let mut by_regret: Vec<usize> = (0..self.jobs.len()).collect();
         by_regret.sort_by(|a, b| self.regret(*b).total_cmp(&self.regret(*a)));
         let found = [by_regret, self.longest_first()].into_iter().filter_map(|order| self.in_order(&order));
-        found.map(|ways| self.improved(ways)).min_by(|a, b| self.objective(a).total_cmp(&self.objective(b)))
+        let found =
+            found.map(|ways| self.improved(ways)).min_by(|a, b| self.objective(a).total_cmp(&self.objective(b)))?;
+        Some(if self.machines.is_empty() { found } else { self.kicked(found) })
+    }
+
+    /// Iterated local search (Lourenço, Martin and Stützle 2003): a few jobs to other ways, local
+    /// search from there, and back where that is worse. The same in every run.
+    fn kicked(&self, mut best: Vec<usize>) -> Vec<usize> {
+        let mut random = Random::new(1);
+        let jobs = self.jobs.len();
+        let mut value = self.value(&best);
+        let floor = self.floor() * (1.0 + SAME);
+        for _ in 0..(WORK / (jobs * jobs).max(1)).clamp(1, KICKS) {
+            if value[0] <= floor {
+                break;
+            }
+            let mut ways = best.clone();
+            for _ in 0..KICKED {
+                let job = random.below(jobs);
+                ways[job] = random.below(self.jobs[job].len());
+            }
+            if !self.fits(&ways) {
+                continue;
+            }
+            ways = self.improved(ways);
+            let now = self.value(&ways);
+            if now[0] < value[0] * (1.0 - GAIN) || (now[0] <= value[0] && now[1] < value[1]) {
+                (best, value) = (ways, now);
+            }
+        }
+        best
     }
 
     /// What a job loses with its second way.

@@ -6,9 +6,12 @@ mod build;
 
 use build::{goal, hours, predicted, predictions};
 use divan::{Bencher, black_box};
-use habitat_tui::plan::{Goal, Prepared, plan};
+use habitat_tui::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, plan_jobs};
+use habitat_tui::plan::solve::Settings;
+use habitat_tui::plan::{Confidence, Goal, Prepared, Quota, plan};
 use habitat_tui::predict::{AtBatch, Estimate, Predictions};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
+use habitat_tui::units::{GpuSlug, UsdPerHour};
 
 fn main() {
     divan::main();
@@ -106,4 +109,66 @@ fn frontier_800_synthetic_offers(bencher: Bencher, parts: u32) {
     let (predictions, prices) = synthetic_market();
     let prepared = Prepared::new(&predictions, &prices, &job(parts)).expect("the goal is complete");
     bencher.bench(|| prepared.frontier());
+}
+
+/// So many jobs of 5 to 20 hours on the median GPU of 40, each GPU faster or slower for each by up
+/// to a third.
+fn synthetic_jobs(count: usize) -> (Vec<Job>, PriceBook) {
+    let (market, prices) = synthetic_market();
+    let mut numbers = Numbers(11);
+    let jobs = (0..count).map(|job| {
+        let mut own = market.clone();
+        own.predictions.iter_mut().for_each(|prediction| {
+            let time = prediction.planning_step().range.mid.get() * (0.67 + 0.67 * numbers.next());
+            *prediction = predicted(prediction.gpu.slug.as_str(), 3.6e9 / time, 0.2);
+        });
+        let samples = 700.0 * (5.0 + 15.0 * numbers.next());
+        Job { name: format!("job {job}"), predictions: own, goal: goal(samples, 1) }
+    });
+    (jobs.collect(), prices)
+}
+
+fn within_one_percent(found: &JobsPlan) {
+    let gap = found.solver.gap.unwrap_or(0.0);
+    eprintln!("XX {} {gap} {:?} {:?} {:?}", found.solver.name, found.status, found.bound, found.total);
+    assert!(found.total.is_some() && gap <= 1.01, "{:?}, gap {gap}: {:?}", found.status, found.reasons);
+}
+
+/// 60 offers with a quota at each provider, a budget and a price an hour that bind.
+#[divan::bench(args = [20, 100])]
+fn rent_for_jobs_on_60_offers(bencher: Bencher, count: usize) {
+    let (jobs, prices) = synthetic_jobs(count);
+    let prices = PriceBook::new(prices.offers().iter().step_by(13).take(60).cloned());
+    let providers = (0..10).map(|number| format!("provider-{number}"));
+    let gpus = count as u32 / 2;
+    let quotas = providers.map(|provider| Quota { provider, region: None, gpu: None, tier: None, gpus }).collect();
+    let max_price = UsdPerHour::new(2.0 * count as f64).ok();
+    let shared = Shared { deadline: Some(hours(40.0)), budget: None, max_price, quotas, confidence: Confidence::High };
+    let solve =
+        || plan_jobs(&jobs, Supply::Rent(&prices), &shared, Settings::default()).expect("the goals are complete");
+    within_one_percent(&solve());
+    bencher.bench(solve);
+}
+
+/// 4 machines of 2 kinds; half of the jobs have deadlines.
+#[divan::bench(args = [10, 20, 60])]
+fn jobs_on_4_machines(bencher: Bencher, count: usize) {
+    let (mut jobs, _) = synthetic_jobs(count);
+    for job in jobs.iter_mut().step_by(2) {
+        job.goal.deadline = Some(hours(count as f64 * 6.0));
+    }
+    let machine = |kind: usize| Machine {
+        name: format!("kind {kind}"),
+        gpu: GpuSlug::new(&format!("gpu-{:02}", 7 * kind)).expect("a slug"),
+        gpus: 1,
+        count: 2,
+        price: UsdPerHour::ZERO,
+    };
+    let machines: Vec<Machine> = (0..2).map(machine).collect();
+    let shared =
+        Shared { deadline: None, budget: None, max_price: None, quotas: Vec::new(), confidence: Confidence::High };
+    let solve =
+        || plan_jobs(&jobs, Supply::Machines(&machines), &shared, Settings::default()).expect("the goals are complete");
+    within_one_percent(&solve());
+    bencher.bench(solve);
 }

@@ -1,0 +1,158 @@
+//! `plan-jobs` as it is called: the example files, every form, and what is refused.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "common/program.rs"]
+mod program;
+
+use std::path::Path;
+
+use program::Folder;
+use serde_json::Value;
+
+/// A step of a product measured on a V100.
+const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
+  "workload": {"name": "tiny", "mode": "training", "batch_size": 64, "precision": "fp32", "parameter_count": 1000000},
+  "origin": {"gpu": "v100-sxm2-16gb"},
+  "step": {"duration_us": 1000.0, "device_busy_us": 900.0, "peak_memory_bytes": 4000000000},
+  "operations": [
+    {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 900.0}]}"#;
+
+/// The same measured elsewhere, nobody knows where.
+const NOWHERE: &str = r#"{"format": "habitat-profile", "version": 1,
+  "workload": {"name": "tiny", "mode": "training", "batch_size": 64},
+  "origin": {"gpu_name": "Unheard Of"},
+  "step": {"duration_us": 1000.0, "device_busy_us": 900.0},
+  "operations": [
+    {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 900.0}]}"#;
+
+/// An hour on a V100.
+const JOB: &str = "[[job]]\nname = \"a\"\nprofile = \"p.habitat.json\"\nsteps = \"3.6M\"\n";
+const MACHINE: &str = "[[machine]]\ngpu = \"v100-sxm2-16gb\"\n";
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("runs/p.habitat.json", PROFILE);
+    folder.write("runs/q.habitat.json", NOWHERE);
+    folder
+}
+
+fn planned(text: &str) -> Value {
+    let folder = folder();
+    folder.write("runs/jobs.toml", text);
+    folder.json(&["plan-jobs", "runs/jobs.toml"])
+}
+
+fn refused(text: &str) -> String {
+    let folder = folder();
+    folder.write("runs/jobs.toml", text);
+    let problem = folder.error(&["plan-jobs", "runs/jobs.toml"]);
+    assert!(problem.contains("runs/jobs.toml: "), "{problem}");
+    problem
+}
+
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jobs").join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_example_rents_within_its_limits() {
+    let plan = Folder::new().json(&["plan-jobs", &example("rent.toml")]);
+    assert_eq!((plan["format"].as_str(), plan["aim"].as_str()), (Some("habitat-jobs-plan"), Some("cost")));
+    assert_eq!(plan["status"], "optimal");
+    let jobs = plan["jobs"].as_array().unwrap();
+    let names: Vec<&str> = jobs.iter().map(|job| job["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["pictures", "translation", "faces"]);
+    let sum = |key: &str| -> f64 { jobs.iter().map(|job| job["part"][key].as_f64().unwrap()).sum() };
+    assert!(sum("price_usd_per_hour") <= 30.0);
+    let cost: f64 = jobs.iter().map(|job| job["part"]["cost_usd"]["mid"].as_f64().unwrap()).sum();
+    assert!((cost - plan["total"]["cost_usd"]["mid"].as_f64().unwrap()).abs() < 1e-9 && cost <= 400.0);
+    assert!(jobs[0]["end_hours"]["high"].as_f64().unwrap() <= 36.0);
+    assert_eq!((&jobs[0]["deadline_hours"], &jobs[2]["deadline_hours"]), (&36.0.into(), &120.0.into()));
+    assert_eq!(jobs[1]["part"]["tier"], "on-demand");
+}
+
+#[test]
+fn the_example_puts_jobs_on_machines() {
+    let folder = Folder::new();
+    let file = example("machines.toml");
+    let plan = folder.json(&["plan-jobs", &file]);
+    assert_eq!((plan["aim"].as_str(), plan["jobs"].as_array().unwrap().len()), (Some("makespan"), 5));
+    let bound = plan["lower_bound"].as_f64().unwrap();
+    assert!(bound > 0.0 && bound <= plan["total"]["hours"]["high"].as_f64().unwrap() * (1.0 + 1e-9));
+    let text = folder.ok(&["plan-jobs", &file]);
+    assert!(text.starts_with("5 jobs: $") && text.contains("v100-sxm2-16gb 2"), "{text}");
+    assert!(!text.contains("in doubt"), "{text}");
+    let markdown = folder.ok(&["plan-jobs", &file, "--markdown"]);
+    assert!(markdown.starts_with("| job | machine | GPUs | start |"), "{markdown}");
+    let csv = folder.ok(&["plan-jobs", &file, "--csv"]);
+    assert_eq!(csv.lines().count(), 6);
+    assert!(csv.starts_with("job,machine,gpus,start_hours,start_hours_low"), "{csv}");
+}
+
+#[test]
+fn jobs_on_one_machine_follow_one_another() {
+    let second = JOB.replace("\"a\"", "\"b\"").replace("3.6M", "1.8M");
+    let plan = planned(&format!("{JOB}{second}deadline = 0.6\n{MACHINE}usd_per_hour = 2\n"));
+    let [a, b] = [0, 1].map(|job| &plan["jobs"][job]);
+    assert_eq!((b["start_hours"]["mid"].as_f64(), a["machine"].as_str()), (Some(0.0), Some("v100-sxm2-16gb")));
+    assert!((a["start_hours"]["mid"].as_f64().unwrap() - 0.5).abs() < 1e-6);
+    assert!((a["end_hours"]["mid"].as_f64().unwrap() - 1.5).abs() < 1e-6);
+    assert!((plan["total"]["cost_usd"]["mid"].as_f64().unwrap() - 3.0).abs() < 1e-6);
+}
+
+#[test]
+fn what_cannot_be_done_is_no_error_but_has_reasons() {
+    let folder = folder();
+    folder.write("runs/jobs.toml", &format!("budget = 0.001\n{JOB}"));
+    let output = folder.run(&["plan-jobs", "runs/jobs.toml"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.starts_with("No plan for all jobs within these limits.\n") && text.contains("spend $"), "{text}");
+}
+
+#[test]
+fn quotas_of_the_settings_are_shared_too() {
+    let folder = folder();
+    let second = JOB.replace("\"a\"", "\"b\"");
+    folder.write("runs/jobs.toml", &format!("{JOB}offers = [\"aws/us-east-1/p3.2xlarge/on-demand\"]\n{second}offers = [\"aws/us-east-1/p3.2xlarge/on-demand\"]\n"));
+    folder.ok(&["plan-jobs", "runs/jobs.toml"]);
+    folder.write("config/config.toml", "[[plan.quota]]\nprovider = \"aws\"\ngpus = 1\n");
+    let output = folder.run(&["plan-jobs", "runs/jobs.toml"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("the quota of 1 at aws: 1 more GPUs (2)"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_names_the_file_the_line_and_the_remedy() {
+    let lost = refused(&format!("\n{}", JOB.replace("p.habitat", "lost.habitat")));
+    assert!(lost.contains("line 2: job \"a\": ") && lost.contains("runs/lost.habitat.json"), "{lost}");
+    let provider = refused(&format!("[[quota]]\nprovider = \"awz\"\ngpus = 1\n{JOB}"));
+    assert!(provider.contains("no provider \"awz\"; there are") && !provider.contains("config.toml"), "{provider}");
+    let gpu = refused(&format!("{JOB}gpus = [\"v1000\"]\n"));
+    assert!(gpu.contains("line 1: job \"a\": ") && gpu.contains("v1000"), "{gpu}");
+    let both = refused(&format!("{JOB}min_gpus = 4\nmax_gpus = 2\n"));
+    assert!(both.contains("no offer is both"), "{both}");
+    let origin = refused(&JOB.replace("p.habitat", "q.habitat"));
+    assert!(origin.contains("origin = \"GPU\""), "{origin}");
+    let several = refused(&format!("{JOB}[[machine]]\ngpu = \"v100\"\n"));
+    assert!(
+        several.contains("line 5: machine \"v100\": gpu: v100 may be ") && several.contains("v100-sxm2-16gb"),
+        "{several}"
+    );
+    assert!(refused(&format!("deadline = 0\n{JOB}")).contains("no work is done by then"));
+    assert!(refused("job = 3").contains("line 1"));
+    let settings = folder();
+    settings.write("config/config.toml", "[plan]\ndeadline = \"3d\"\n");
+    settings.write("runs/jobs.toml", JOB);
+    let problem = settings.error(&["plan-jobs", "runs/jobs.toml"]);
+    assert!(problem.contains("plan.deadline: it belongs to one job"), "{problem}");
+}
+
+#[test]
+fn the_schema_is_printed() {
+    let schema: Value = serde_json::from_str(&Folder::new().ok(&["schema", "plan-jobs"])).unwrap();
+    assert_eq!(schema["title"], "habitat-tui plan-jobs");
+}
