@@ -30,8 +30,8 @@ const HALVINGS: u32 = 10;
 /// New starts of the local search, and the jobs that each puts elsewhere.
 const KICKS: usize = 400;
 const KICKED: usize = 4;
-/// New starts times the square of the jobs, at most: what a search looks at grows with that.
-const WORK: usize = 160_000;
+/// New starts times the square of the ways, at most: what a search looks at grows with that.
+const WORK: usize = 25_000_000;
 /// Sweeps of the local search at most.
 const SWEEPS: usize = 1000;
 
@@ -136,7 +136,7 @@ impl Assignment {
         let Some(known) = known.filter(|_| !self.machines.is_empty()) else { return whole };
         let (mut low, mut high) = (whole.max(self.floor()), self.objective(known));
         for _ in 0..HALVINGS {
-            let middle = (low + high) / 2.0;
+            let middle = f64::midpoint(low, high);
             match solve(&self.program(Some(middle)).relaxed(), settings) {
                 Err(SolveError::Infeasible) => low = middle,
                 _ => high = middle,
@@ -329,9 +329,10 @@ impl Assignment {
     fn kicked(&self, mut best: Vec<usize>) -> Vec<usize> {
         let mut random = Random::new(1);
         let jobs = self.jobs.len();
+        let all: usize = self.jobs.iter().map(Vec::len).sum();
         let mut value = self.value(&best);
         let floor = self.floor() * (1.0 + SAME);
-        for _ in 0..(WORK / (jobs * jobs).max(1)).clamp(1, KICKS) {
+        for _ in 0..(WORK / (all * all).max(1)).clamp(1, KICKS) {
             if value[0] <= floor {
                 break;
             }

@@ -174,7 +174,7 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         return Ok(plan);
     }
     match model.assignment.best(settings) {
-        Ok(found) => fill(&mut plan, jobs, &prepared, &model, found, prices)?,
+        Ok(found) => fill(&mut plan, jobs, &prepared, &model, &found, prices)?,
         Err(SolveError::Infeasible) => {
             "microlp".clone_into(&mut plan.solver.name);
             plan.reasons = reasons::of_all(&model, settings);
@@ -242,7 +242,7 @@ fn fill(
     jobs: &[Job],
     prepared: &[Prepared],
     model: &Model,
-    found: Assigned,
+    found: &Assigned,
     prices: &PriceBook,
 ) -> Result<(), PlanError> {
     let objective = model.assignment.objective(&found.ways);

@@ -124,7 +124,7 @@ pub struct Wish {
     /// Where the data are; region as in --regions.
     #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Offers", requires = "data_gb")]
     pub data_at: Option<String>,
-    /// Most GPUs at once, by provider; in the settings only.
+    /// Most GPUs at once, by provider; in the settings and in files of jobs only.
     #[arg(skip)]
     pub quota: Vec<Quota>,
     /// Boot and set-up before useful work.

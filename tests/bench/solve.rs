@@ -128,10 +128,9 @@ fn synthetic_jobs(count: usize) -> (Vec<Job>, PriceBook) {
     (jobs.collect(), prices)
 }
 
-fn within_one_percent(found: &JobsPlan) {
+fn assert_within(most: f64, found: &JobsPlan) {
     let gap = found.solver.gap.unwrap_or(0.0);
-    eprintln!("XX {} {gap} {:?} {:?} {:?}", found.solver.name, found.status, found.bound, found.total);
-    assert!(found.total.is_some() && gap <= 1.01, "{:?}, gap {gap}: {:?}", found.status, found.reasons);
+    assert!(found.total.is_some() && gap <= most, "{:?}, gap {gap}: {:?}", found.status, found.reasons);
 }
 
 /// 60 offers with a quota at each provider, a budget and a price an hour that bind.
@@ -146,7 +145,7 @@ fn rent_for_jobs_on_60_offers(bencher: Bencher, count: usize) {
     let shared = Shared { deadline: Some(hours(40.0)), budget: None, max_price, quotas, confidence: Confidence::High };
     let solve =
         || plan_jobs(&jobs, Supply::Rent(&prices), &shared, Settings::default()).expect("the goals are complete");
-    within_one_percent(&solve());
+    assert_within(0.01, &solve());
     bencher.bench(solve);
 }
 
@@ -169,6 +168,6 @@ fn jobs_on_4_machines(bencher: Bencher, count: usize) {
         Shared { deadline: None, budget: None, max_price: None, quotas: Vec::new(), confidence: Confidence::High };
     let solve =
         || plan_jobs(&jobs, Supply::Machines(&machines), &shared, Settings::default()).expect("the goals are complete");
-    within_one_percent(&solve());
+    assert_within(0.02, &solve());
     bencher.bench(solve);
 }

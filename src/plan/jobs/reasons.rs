@@ -29,7 +29,8 @@ pub(super) fn of_all(model: &Model, settings: Settings) -> Vec<String> {
             Ok(excess) => found.push(words(&model.limits[*limit], excess[0], model)),
             Err(SolveError::Infeasible) => {}
             Err(error) => {
-                found.push(format!("{}: not known whether more of it would help: {error}", name(&model.limits[*limit])))
+                let name = name(&model.limits[*limit]);
+                found.push(format!("{name}: not known whether more of it would help: {error}"));
             }
         }
     }
