@@ -28,7 +28,7 @@ fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
 fn machines(counts: &[u32]) -> Vec<Machine> {
     let of_gpu = |(gpu, count): (usize, &u32)| Machine {
         name: format!("box-{gpu}"),
-        gpu: GpuSlug::new(&format!("gpu-{gpu}")).unwrap(),
+        gpu: GpuSlug::new(format!("gpu-{gpu}")).unwrap(),
         gpus: 1,
         count: *count,
         price: UsdPerHour::new(1.0).unwrap(),
@@ -291,13 +291,12 @@ proptest! {
             }
             Some(latest)
         });
-        match schedules.min_by(f64::total_cmp) {
-            Some(least) => {
+        if let Some(least) = schedules.min_by(f64::total_cmp) {
                 prop_assert_eq!(plan.status, PlanStatus::Optimal, "{:?}", plan.reasons);
                 prop_assert!((makespan(&plan) - least).abs() <= 1e-6 * least, "{} instead of {least}", makespan(&plan));
                 prop_assert_eq!(check(&plan), Ok(()));
-            }
-            None => prop_assert_eq!((plan.status, plan.reasons.is_empty()), (PlanStatus::Infeasible, false)),
+        } else {
+            prop_assert_eq!((plan.status, plan.reasons.is_empty()), (PlanStatus::Infeasible, false));
         }
     }
 
@@ -348,8 +347,7 @@ proptest! {
         };
         let least = costs.min_by(f64::total_cmp);
         let found = rented(&jobs, &book, &shared);
-        match least {
-            Some(least) => {
+        if let Some(least) = least {
                 prop_assert_eq!(found.status, PlanStatus::Optimal, "{:?}", found.reasons);
                 let cost = found.total.unwrap().cost.mid.get();
                 prop_assert!((cost - least).abs() <= 1e-6 * least, "{cost} instead of {least}");
@@ -359,8 +357,8 @@ proptest! {
                 prop_assert!((same - cost).abs() <= 1e-6 * cost);
                 let more = Shared { quotas: vec![quota("near", gpus + 2)], budget: None, ..shared };
                 prop_assert!(rented(&jobs, &book, &more).total.unwrap().cost.mid.get() <= cost * (1.0 + 1e-9));
-            }
-            None => prop_assert_eq!((found.status, found.reasons.is_empty()), (PlanStatus::Infeasible, false)),
+        } else {
+            prop_assert_eq!((found.status, found.reasons.is_empty()), (PlanStatus::Infeasible, false));
         }
     }
 }
