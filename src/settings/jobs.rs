@@ -312,7 +312,10 @@ fn line_of(text: &str, span: &Range<usize>, key: Option<&str>) -> usize {
         let rest = line.trim_start().strip_prefix(key);
         rest.is_some_and(|rest| rest.trim_start().starts_with('='))
     };
-    let place = key.and_then(|key| text[span.start..span.end].lines().position(|line| begins(line, key)));
+    // A table's span is its header; its keys follow until the next header.
+    let is_header = |(number, line): &(usize, &str)| *number > 0 && line.trim_start().starts_with('[');
+    let own = || text[span.start..].lines().enumerate().take_while(|line| !is_header(line));
+    let place = key.and_then(|key| own().find(|(_, line)| begins(line, key)).map(|(number, _)| number));
     first.max(1) + place.unwrap_or(0)
 }
 
