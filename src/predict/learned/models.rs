@@ -1,12 +1,14 @@
 //! All learned models, and the times they predict.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
 use std::sync::Mutex;
 
 use super::corrections::{Corrections, Counts};
 use super::ensemble::{Ensemble, maker};
 use super::facts::StepFacts;
-use super::query::{Key, ModelGpu, Query};
+use super::query::{Key, KeyHasher, ModelGpu, Query};
 use super::time::{LearnedTime, sum};
 use crate::catalog::GpuSpec;
 use crate::op::{element_type, parts};
@@ -28,7 +30,33 @@ pub struct Models {
     steps: StepFacts,
     efficiency: Option<Efficiency>,
     corrections: Corrections,
-    cache: Mutex<HashMap<Key, LearnedTime>>,
+    cache: Mutex<Cache>,
+}
+
+/// Times that were computed before. GPUs are numbered, so that a key is a few numbers.
+#[derive(Debug, Default)]
+struct Cache {
+    gpus: BTreeMap<GpuSlug, u64>,
+    times: HashMap<Key, LearnedTime, BuildHasherDefault<KeyHasher>>,
+}
+
+/// What one model is to be asked: the place and key of every query, and its features.
+#[derive(Debug, Default)]
+struct Waiting {
+    keys: Vec<(usize, Key)>,
+    rows: Vec<Features>,
+}
+
+impl Cache {
+    /// The number of a GPU.
+    fn number(&mut self, gpu: &GpuSlug) -> u64 {
+        if let Some(number) = self.gpus.get(gpu) {
+            return *number;
+        }
+        let number = self.gpus.len() as u64;
+        self.gpus.insert(gpu.clone(), number);
+        number
+    }
 }
 
 /// Two are equal where they answer alike; what they remember does not count.
@@ -190,58 +218,70 @@ impl Models {
     /// [`ModelError`] where a network cannot be computed.
     pub fn times(&self, queries: &[Query<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         let mut answers: Vec<Option<LearnedTime>> = vec![None; queries.len()];
-        let mut waiting: BTreeMap<OperatorModel, (Vec<Key>, Vec<Features>)> = BTreeMap::new();
-        let mut asked: HashMap<Key, Vec<usize>> = HashMap::new();
-        {
-            let cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            for (index, query) in queries.iter().enumerate() {
-                let Some(model) = OperatorModel::of(&query.part.primitive) else {
-                    answers[index] = query.by_rule();
-                    continue;
-                };
-                if let Some(small) = query.small() {
-                    answers[index] = Some(small);
-                    continue;
-                }
-                if !self.ensembles.contains_key(&model) {
-                    continue;
-                }
-                let key = query.key();
-                if let Some(known) = cache.get(&key) {
-                    answers[index] = Some(*known);
-                    continue;
-                }
-                let places = asked.entry(key.clone()).or_default();
-                places.push(index);
-                if places.len() > 1 {
-                    continue;
-                }
-                let Query { part, gpu, rate, load } = query;
-                if let Some(features) = features(&part.primitive, part.element_bytes, &gpu.hardware, *rate, *load) {
-                    let (keys, rows) = waiting.entry(model).or_default();
-                    keys.push(key);
-                    rows.push(features);
+        // Where each key is asked first, and where again.
+        let mut first: HashMap<Key, usize, BuildHasherDefault<KeyHasher>> = HashMap::default();
+        let mut again: Vec<(usize, usize)> = Vec::new();
+        let mut waiting: BTreeMap<OperatorModel, Waiting> = BTreeMap::new();
+        let mut cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if cache.times.len() > MOST_CACHED {
+            // The numbers stay: they are in keys of whoever computes just now.
+            cache.times.clear();
+        }
+        // Queries come GPU by GPU.
+        let mut latest: Option<(&GpuSlug, u64)> = None;
+        for (index, query) in queries.iter().enumerate() {
+            let Some(model) = OperatorModel::of(&query.part.primitive) else {
+                answers[index] = query.by_rule();
+                continue;
+            };
+            if let Some(small) = query.small() {
+                answers[index] = Some(small);
+                continue;
+            }
+            if !self.ensembles.contains_key(&model) {
+                continue;
+            }
+            let slug = query.gpu.slug();
+            let number = match latest {
+                Some((same, number)) if std::ptr::eq(same, slug) => number,
+                _ => cache.number(slug),
+            };
+            latest = Some((slug, number));
+            let key = query.key(number);
+            if let Some(known) = cache.times.get(&key) {
+                answers[index] = Some(*known);
+                continue;
+            }
+            match first.entry(key) {
+                Entry::Occupied(earlier) => again.push((index, *earlier.get())),
+                Entry::Vacant(place) => {
+                    place.insert(index);
+                    let Query { part, gpu, rate, load } = query;
+                    if let Some(features) = features(&part.primitive, part.element_bytes, &gpu.hardware, *rate, *load) {
+                        let waiting = waiting.entry(model).or_default();
+                        waiting.keys.push((index, key));
+                        waiting.rows.push(features);
+                    }
                 }
             }
         }
-        let mut cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if cache.len() > MOST_CACHED {
-            cache.clear();
-        }
-        for (model, (keys, rows)) in waiting {
+        // The networks are computed without the cache, so that others can ask meanwhile.
+        drop(cache);
+        let mut found = Vec::with_capacity(first.len());
+        for (model, Waiting { keys, rows }) in waiting {
             let Some(ensemble) = self.ensembles.get(&model) else { continue };
             let bounded = ensemble.above_launch(model, &rows)?;
-            for ((key, features), above) in keys.into_iter().zip(&rows).zip(bounded) {
-                let Some(places) = asked.get(&key) else { continue };
-                let Some(query) = places.first().and_then(|&place| queries.get(place)) else { continue };
-                let corrected = self.corrections.of(model, query);
-                let Some(time) = ensemble.evaluate(query, features, above, corrected) else { continue };
-                for &place in places {
-                    answers[place] = Some(time);
-                }
-                cache.insert(key, time);
+            for (((index, key), features), above) in keys.into_iter().zip(&rows).zip(bounded) {
+                let corrected = self.corrections.of(model, &queries[index]);
+                let Some(time) = ensemble.evaluate(&queries[index], features, above, corrected) else { continue };
+                answers[index] = Some(time);
+                found.push((key, time));
             }
         }
+        for (index, earlier) in again {
+            answers[index] = answers[earlier];
+        }
+        self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner).times.extend(found);
         Ok(answers)
     }
 }

@@ -1,5 +1,7 @@
 //! What is asked of the learned models: a primitive on a GPU.
 
+use std::hash::{Hash, Hasher};
+
 use super::time::{LearnedTime, WIDE};
 use crate::op::{Part, Primitive};
 use crate::predict::features::{Hardware, Load, OperatorModel};
@@ -39,8 +41,39 @@ impl<'a> ModelGpu<'a> {
     }
 }
 
-/// Sizes, element size, rate and GPU: what a time depends on.
-pub(super) type Key = ([u64; 10], GpuSlug);
+/// Sizes, element size, rate and number of the GPU: what a time depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key([u64; 11]);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.iter().for_each(|number| state.write_u64(*number));
+    }
+}
+
+/// A hash of a [`Key`], several times faster than the standard one: keys come from sizes of
+/// operators, and of those few are kept, so that nobody gains from making them collide.
+#[derive(Debug, Default)]
+pub(super) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    /// Both halves of a product by 2⁶⁴ over the golden ratio: numbers with many zeros at
+    /// their end, as floats of whole numbers have, still reach all bits.
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(self.0.rotate_left(23) ^ number) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// A primitive on a GPU.
 #[derive(Debug, Clone, Copy)]
@@ -56,13 +89,14 @@ pub struct Query<'a> {
 }
 
 impl Query<'_> {
-    pub(super) fn key(&self) -> Key {
+    /// With the number that its GPU goes by.
+    pub(super) fn key(&self, gpu: u64) -> Key {
         let kind = OperatorModel::of(&self.part.primitive).map_or(u64::MAX, |model| model as u64);
         let rate = self.rate.sustained.get().to_bits() ^ u64::from(self.load == Load::Step);
-        let mut numbers = [0; 10];
-        numbers[..3].copy_from_slice(&[kind, rate, self.part.element_bytes.to_bits()]);
-        numbers[3..].copy_from_slice(&self.part.primitive.sizes().map(f64::to_bits));
-        (numbers, self.gpu.slug().clone())
+        let mut numbers = [0; 11];
+        numbers[..4].copy_from_slice(&[kind, rate, self.part.element_bytes.to_bits(), gpu]);
+        numbers[4..].copy_from_slice(&self.part.primitive.sizes().map(f64::to_bits));
+        Key(numbers)
     }
 
     pub(super) fn is_other_precision(&self) -> bool {
