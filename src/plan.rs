@@ -35,12 +35,12 @@ use serde::Serialize;
 pub use assumptions::Assumed;
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
-pub use goal::{Amount, Assumptions, Confidence, Data, Goal, Limits, Objective, Quota, Work};
+pub use goal::{Amount, Assumptions, Confidence, Data, Goal, Limits, Objective, Quota, ShardingChoice, Work};
 
 pub use answer::plan;
 pub use prepared::Prepared;
 
-use crate::predict::{Host, Warning};
+use crate::predict::{Host, Sharding, Warning};
 use crate::pricing::{Billing, OfferId, Tier, Trust};
 use crate::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 
@@ -128,6 +128,8 @@ pub struct Part {
     pub gpu_count: u32,
     /// Machines.
     pub nodes: u32,
+    /// Which state of the training its GPUs divide.
+    pub sharding: Sharding,
     /// How it is paid for.
     pub tier: Tier,
     /// Samples of one step on ONE GPU; `None` where nothing says.

@@ -39,6 +39,7 @@ pub mod roofline;
 mod route;
 pub mod runlog;
 pub mod scale;
+pub mod sharding;
 mod shares;
 mod step;
 pub mod suggest;
@@ -56,6 +57,7 @@ pub use host::Host;
 pub use method::{Method, MethodChoice};
 pub use options::Options;
 pub use origin::origin;
+pub use sharding::Sharding;
 pub use warning::{Warning, WarningKind};
 pub use wave::WaveForm;
 

@@ -43,6 +43,10 @@ pub mod most {
     pub const OF_A_GPU: u32 = 10_000_000;
     /// GPUs of an offer.
     pub const GPUS: u32 = 100_000;
+    /// Machines of an offer in a plan.
+    pub const MACHINES: u32 = 1024;
+    /// Line rate of a machine's network, in Gbit/s.
+    pub const NETWORK_GBIT: f64 = 1e6;
     /// Batch sizes and iterations in a log of runs.
     pub const RUN: f64 = 1e15;
     /// Times of the extra time that several GPUs are expected to need.

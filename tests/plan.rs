@@ -15,6 +15,8 @@ mod integers;
 mod jobs;
 #[path = "plan/known.rs"]
 mod known;
+#[path = "plan/machines.rs"]
+mod machines;
 #[path = "plan/properties.rs"]
 mod properties;
 #[path = "plan/rejected.rs"]

@@ -29,6 +29,31 @@ fn read(folder: &Folder, name: &str) -> String {
     std::fs::read_to_string(folder.0.path().join(name)).unwrap()
 }
 
+/// Where machines may be joined the file has version 3, and is read; one from before is of version 2.
+#[test]
+fn a_plan_on_several_machines_is_read_again() {
+    let folder = folder();
+    let asked = ["--max-machines", "4", "--network-gbit=100", "--sharding=auto", "--min-gpus=32"];
+    let text = folder.ok(&[&PLAN[..], &asked, &["--objective=time", "--toml"]].concat());
+    let plan: Table = text.parse().unwrap();
+    assert_eq!(plan["plan"]["version"].as_integer(), Some(3));
+    let goal = plan["goal"].as_table().unwrap();
+    assert_eq!(goal["limits"]["max_machines"].as_integer(), Some(4));
+    assert_eq!(goal["sharding"].as_str(), Some("auto"));
+    assert_eq!(goal["assumptions"]["network_gbit_per_second"].as_float(), Some(100.0));
+    let part = plan["part"][0].as_table().unwrap();
+    let count = |key: &str| part[key].as_integer().unwrap();
+    assert!(count("nodes") > 1 && count("gpu_count") >= 32, "{part}");
+    assert_eq!(part["sharding"].as_str(), Some("none"));
+    folder.write("plan.toml", &text);
+    let again: Table = folder.ok(&["plan", "--from", "plan.toml", "--toml"]).parse().unwrap();
+    for key in ["goal", "part", "totals"] {
+        assert_eq!(again[key], plan[key], "{key}");
+    }
+    folder.write("bad.toml", &text.replace("max_machines = 4", "max_machines = 0"));
+    assert!(folder.error(&["plan", "--from", "bad.toml"]).contains("goal.limits.max_machines"));
+}
+
 #[test]
 fn toml_is_compact_and_without_tails() {
     let folder = folder();
@@ -138,8 +163,11 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
     assert_eq!(json["parts"][0]["updates"], 1000.0);
     let csv = folder.ok(&with(&["--csv"]));
     let mut lines = csv.lines();
-    assert!(lines.next().unwrap().ends_with(",batch_size,accumulation,global_batch_size,updates"), "{csv}");
-    assert!(lines.next().unwrap().ends_with(",64,4,1024,1000"), "{csv}");
+    assert!(
+        lines.next().unwrap().ends_with(",batch_size,accumulation,global_batch_size,updates,nodes,sharding"),
+        "{csv}"
+    );
+    assert!(lines.next().unwrap().ends_with(",64,4,1024,1000,1,none"), "{csv}");
     let text = folder.ok(&asked);
     assert!(text.contains("batch: 64 samples a GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
     assert!(text.contains("4 batches a GPU to an update, gradients exchanged once; 4 GPUs:"), "{text}");
@@ -185,7 +213,7 @@ fn files_that_cannot_be_priced_again_are_refused_with_place_and_remedy() {
         assert!(words.iter().all(|word| error.contains(word)) && error.contains("bad.toml"), "{words:?}: {error}");
     };
     refused(good.replace("\nversion = 2", "\nversion = 1"), &["version: found 1", "plan again"]);
-    refused(good.replace("\nversion = 2", "\nversion = 3"), &["version: found 3", "newer"]);
+    refused(good.replace("\nversion = 2", "\nversion = 4"), &["version: found 4", "newer"]);
     refused(good.replace("habitat-plan", "x\\u001b[31m"), &["format", "habitat-plan"]);
     refused(good.replace("deadline_hours", "deadlin_hours"), &["deadlin_hours", "line", "damaged"]);
     refused(good.replace("deadline_hours = 480.0", "deadline_hours = -1.0"), &["-1", "line"]);

@@ -1,6 +1,6 @@
 //! Defaults of what is assumed, and where each comes from.
 
-use super::goal::{Assumptions, Confidence, Goal, Limits, Objective, Work};
+use super::goal::{Assumptions, Confidence, Goal, Limits, Objective, ShardingChoice, Work};
 use crate::pricing::Tier;
 use crate::units::Hours;
 
@@ -34,6 +34,7 @@ impl Default for Assumptions {
             wait: Hours::known(1.0),
             spot_confidence: 0.95,
             scaling_factor: None,
+            network_gbit_per_second: None,
         }
     }
 }
@@ -119,6 +120,27 @@ fn trimmed(value: f64) -> String {
 }
 
 impl Goal {
+    /// All that is assumed, with value, unit and source; of the network where machines are joined.
+    pub fn assumed(&self) -> Vec<Assumed> {
+        let mut all = self.assumptions.describe();
+        if self.limits.max_machines > 1 {
+            let own = self.assumptions.network_gbit_per_second;
+            all.push(Assumed {
+                name: "network between machines",
+                value: own.map_or_else(
+                    || "10 to 100 Gbit/s, 25 expected, where the offer does not say".to_owned(),
+                    |rate| format!("{} Gbit/s where the offer does not say", trimmed(rate)),
+                ),
+                source: if own.is_some() {
+                    SET
+                } else {
+                    "a guess, not measured; of the line rate programs reach 35 to 50 % over TCP, 60 to 80 % with RDMA (NVIDIA/nccl issues 450 and 495, nccl-tests issues 22 and 290)"
+                },
+            });
+        }
+        all
+    }
+
     /// The cheapest way to do `work` with one offer, with no other limit.
     pub fn new(work: Work) -> Self {
         Self {
@@ -129,6 +151,7 @@ impl Goal {
             objective: Objective::Cost,
             confidence: Confidence::High,
             max_parts: 1,
+            sharding: ShardingChoice::default(),
             limits: Limits::default(),
             data: None,
             assumptions: Assumptions::default(),
@@ -150,6 +173,7 @@ impl Default for Limits {
             offers: Vec::new(),
             min_gpus: 1,
             max_gpus: None,
+            max_machines: 1,
             max_price: None,
             no_marketplace: false,
             allow_unknown_memory: false,

@@ -6,8 +6,8 @@
 //! and prices they claim to come from.
 
 use super::{Assumptions, Confidence, Part, Plan, PlanStatus, Quota};
-use crate::predict::scale::scaled_step;
-use crate::predict::{Fits, Predictions};
+use crate::predict::scale::{Layout, Network, scaled_step};
+use crate::predict::{Fits, Mode, Predictions, Sharding};
 use crate::pricing::{Billing, Market, OfferId, PriceBook, Tier, region};
 use crate::units::Bytes;
 
@@ -203,18 +203,27 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             let at = at.ok_or_else(|| wrong("the batch is not the profile's, and no other was predicted"))?;
             (at.step, &at.memory)
         };
-        if memory.fits == Fits::No {
+        if memory.sharded(part.sharding, part.gpu_count).fits == Fits::No {
             return Err(wrong("the step does not fit in its memory"));
         }
-        let step = scaled_step(
-            &single,
-            &prediction.gpu,
-            part.gpu_count,
-            &predictions.workload,
-            plan.goal.assumptions.scaling_factor,
-        )
-        .map_err(|_| wrong("its step cannot be scaled to its GPUs"))?
-        .step;
+        if part.sharding != Sharding::None && predictions.workload.mode == Mode::Inference {
+            return Err(wrong("inference has no state to divide"));
+        }
+        let is_single = matches!(part.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer;
+        if part.nodes > 1 && is_single {
+            return Err(wrong("there is only one machine of it"));
+        }
+        let assumed = plan.goal.assumptions.network_gbit_per_second;
+        let layout = Layout {
+            machines: part.nodes,
+            gpus: offer.gpu_count,
+            network: Network::new(offer.network_gbit_per_second, assumed),
+            sharding: part.sharding,
+        };
+        let step =
+            scaled_step(&single, &prediction.gpu, &layout, &predictions.workload, plan.goal.assumptions.scaling_factor)
+                .map_err(|_| wrong("its step cannot be scaled to its GPUs"))?
+                .step;
         let before = (part.accumulation - 1) as f64;
         let expected = [
             single.range.low.get().mul_add(before, step.range.low.get()),
@@ -331,6 +340,8 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
         (!limits.regions.is_empty() && !limits.regions.iter().any(in_region), "its region is not allowed"),
         (limits.exclude_regions.iter().any(in_region), "its region is excluded"),
         (limits.quotas.iter().any(over_quota), "it has more GPUs than a quota allows"),
+        (part.nodes == 0 || part.nodes > limits.max_machines, "it has too many machines"),
+        (!plan.goal.sharding.stages().contains(&part.sharding), "its sharding was not asked for"),
         (part.gpu_count < limits.min_gpus, "it has too few GPUs"),
         (limits.max_gpus.is_some_and(|most| part.gpu_count > most), "it has too many GPUs"),
         (limits.max_price.is_some_and(|most| part.price.get() > most.get()), "it costs too much an hour"),

@@ -2,7 +2,7 @@
 //!
 //! Everything nonlinear (scaling to several GPUs, memory, spot losses) is computed here,
 //! per configuration, so that the model stays linear (planner note B0). A configuration is
-//! the whole of one offer: all its GPUs, one machine.
+//! the whole of one offer, all its GPUs, on one machine or on several of it.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,8 @@ use super::problem::{Blocks, Choice};
 use super::sizes::{SizedStep, sizes};
 use super::spot::Losses;
 use super::{Part, PlanError, Rejection, RejectionKind};
-use crate::predict::{Estimate, Prediction, Predictions, Warning};
+use crate::predict::scale::{Layout, Network};
+use crate::predict::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
 use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust};
 use crate::text::dollars;
 use crate::units::{GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour, most};
@@ -33,8 +34,14 @@ pub(crate) struct Configuration {
     pub(crate) region: String,
     pub(crate) instance_type: String,
     pub(crate) gpu: GpuSlug,
+    /// Of all machines.
     pub(crate) gpu_count: u32,
+    machines: u32,
+    sharding: Sharding,
+    /// What sharding leaves on each GPU, in words.
+    divided: Option<String>,
     pub(crate) tier: Tier,
+    /// Of all machines.
     pub(crate) price: UsdPerHour,
     price_as_of: Option<Date>,
     pub(crate) trust: Trust,
@@ -76,6 +83,12 @@ pub(crate) struct Excluded {
 pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, PlanError> {
     let (workload, work) = (&predictions.workload, goal.work);
     check_global_batch(workload, goal)?;
+    if workload.mode == Mode::Inference && !goal.sharding.is_none() {
+        return Err(PlanError::ShardingOfInference);
+    }
+    if !(1..=most::MACHINES).contains(&goal.limits.max_machines) {
+        return Err(PlanError::Machines(goal.limits.max_machines));
+    }
     let Some(batch) = batch_size(workload) else {
         let Work::Steps(steps) = work else { return Err(PlanError::NoBatchSize) };
         let steps = steps as f64;
@@ -128,6 +141,10 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
     if !(0.0..=most::SCALING).contains(&scaling) {
         return wrong("scaling factor", scaling, "between 0 and 1,000");
     }
+    let network = assumptions.network_gbit_per_second.unwrap_or(1.0);
+    if !(network > 0.0 && network <= most::NETWORK_GBIT) {
+        return wrong("network between machines", network, "above 0 and at most 1,000,000 Gbit/s");
+    }
     Ok(())
 }
 
@@ -140,28 +157,50 @@ pub(crate) fn configurations(
 ) -> (Vec<Configuration>, Vec<Excluded>) {
     let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
     // Many offers have as many GPUs of a kind.
-    let mut sized: HashMap<(&GpuSlug, u32), Result<Vec<SizedStep>, Reason>> = HashMap::new();
+    let mut sized: HashMap<Alike<'_>, Result<Vec<SizedStep>, Reason>> = HashMap::new();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     for (place, offer) in prices.offers().iter().enumerate() {
-        let steps = usable(offer, &by_gpu, goal).and_then(|prediction| {
-            let count = offer.gpu_count;
-            let steps = sized
-                .entry((&prediction.gpu.slug, count))
-                .or_insert_with(|| sizes(prediction, count, &predictions.workload, goal));
-            Ok((prediction, steps.clone()?))
-        });
-        match steps {
-            Ok((prediction, steps)) => {
-                let of = |step| Configuration::new((place, offer, prices), prediction, step, goal);
-                possible.extend(steps.into_iter().map(of));
+        let mut nearest: Option<Reason> = None;
+        let before = possible.len();
+        for machines in goal.limits.machines().take_while(|machines| *machines == 1 || !limits::is_one_machine(offer)) {
+            let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network_gbit_per_second);
+            let layout = Layout { machines, gpus: offer.gpu_count, network, sharding: Sharding::None };
+            let steps = usable(offer, machines, &by_gpu, goal).and_then(|prediction| {
+                let steps = sized
+                    .entry(alike(&prediction.gpu.slug, &layout))
+                    .or_insert_with(|| sizes(prediction, layout, &predictions.workload, goal));
+                Ok((prediction, steps.clone()?))
+            });
+            match steps {
+                Ok((prediction, steps)) => {
+                    let of = |step| Configuration::new((place, offer, prices), machines, prediction, step, goal);
+                    possible.extend(steps.into_iter().map(of));
+                }
+                Err(reason) => {
+                    let miss = |reason: &Reason| reason.2.unwrap_or(f64::INFINITY);
+                    if nearest.as_ref().is_none_or(|known| miss(&reason) < miss(known)) {
+                        nearest = Some(reason);
+                    }
+                }
             }
-            Err((kind, reason, miss)) => {
-                excluded.push(Excluded { place, rejection: Rejection { offer: offer.id.clone(), kind, reason }, miss });
-            }
+        }
+        if let Some((kind, reason, miss)) = nearest.filter(|_| possible.len() == before) {
+            excluded.push(Excluded { place, rejection: Rejection { offer: offer.id.clone(), kind, reason }, miss });
         }
     }
     possible.sort_by(|a, b| a.offer.cmp(&b.offer));
     (possible, excluded)
+}
+
+/// What the step on the GPUs of an offer depends on: GPU, GPUs of a machine, machines and network.
+type Alike<'a> = (&'a GpuSlug, u32, u32, Option<u64>);
+
+fn alike<'a>(gpu: &'a GpuSlug, layout: &Layout) -> Alike<'a> {
+    let rate = match layout.network {
+        Network::Rate(rate) if layout.machines > 1 => Some(rate.to_bits()),
+        _ => None,
+    };
+    (gpu, layout.gpus, layout.machines, rate)
 }
 
 /// The data that an offer elsewhere has to be brought, and what leaving their provider costs.
@@ -171,9 +210,10 @@ fn data(offer: &Offer, prices: &PriceBook, goal: &Goal) -> Option<(f64, Option<U
     Some((data.gb, price.map(|price| Usd::known(data.gb * price))))
 }
 
-/// The filters of the offer itself, the most important reason first.
+/// The filters of so many machines of an offer itself, the most important reason first.
 fn usable<'p>(
     offer: &Offer,
+    machines: u32,
     by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
     goal: &Goal,
 ) -> Result<&'p Prediction, Reason> {
@@ -190,7 +230,7 @@ fn usable<'p>(
     if offer.gpu_count == 0 {
         return Err((Kind::UnusablePrice, "the offer has no GPU".to_owned(), None));
     }
-    if let Some((reason, miss)) = limits::refusal(offer, gpu, &goal.limits) {
+    if let Some((reason, miss)) = limits::refusal(offer, machines, gpu, &goal.limits) {
         return Err((Kind::Limits, reason, miss));
     }
     let Some(prediction) = by_gpu.get(gpu).copied() else {
@@ -202,6 +242,7 @@ fn usable<'p>(
 impl Configuration {
     fn new(
         (place, offer, prices): (usize, &Offer, &PriceBook),
+        machines: u32,
         prediction: &Prediction,
         step: SizedStep,
         goal: &Goal,
@@ -213,9 +254,12 @@ impl Configuration {
             region: offer.region.clone(),
             instance_type: offer.instance_type.clone(),
             gpu: prediction.gpu.slug.clone(),
-            gpu_count: offer.gpu_count,
+            gpu_count: offer.gpu_count * machines,
+            machines,
+            sharding: step.sharding.0,
+            divided: step.sharding.1,
             tier: offer.tier,
-            price: offer.price,
+            price: offer.price * f64::from(machines),
             price_as_of: offer.as_of,
             trust: offer.trust.clone(),
             held: offer.held,
@@ -229,7 +273,7 @@ impl Configuration {
             precision: prediction.precision_note.clone(),
             warnings: prediction.warnings.clone(),
             memory_unknown: step.memory_unknown,
-            losses: Losses::of(offer.tier, &goal.assumptions),
+            losses: Losses::of(offer.tier, machines, &goal.assumptions),
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
         }
     }
@@ -314,6 +358,7 @@ impl Configuration {
     pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
         let (hours, cost) = self.ranges(useful, first);
         let mut notes = vec![self.scaling.clone()];
+        notes.extend(self.divided.clone());
         notes.extend(self.sized.clone());
         notes.extend(self.precision.clone());
         notes.extend(self.held.map(|held| held.to_string()));
@@ -347,7 +392,8 @@ impl Configuration {
             instance_type: self.instance_type.clone(),
             gpu: self.gpu.clone(),
             gpu_count: self.gpu_count,
-            nodes: 1,
+            nodes: self.machines,
+            sharding: self.sharding,
             tier: self.tier,
             batch_size: self.batch_size,
             accumulation: self.accumulation,
@@ -370,6 +416,7 @@ impl Configuration {
 
     /// In a sentence: `2 × h100-sxm5-80gb at aws us-east-1, spot`.
     pub(crate) fn label(&self) -> String {
-        format!("{} × {} at {} {}, {}", self.gpu_count, self.gpu, self.provider, self.region, self.tier)
+        let on = if self.machines > 1 { format!(" on {} machines", self.machines) } else { String::new() };
+        format!("{} × {}{on} at {} {}, {}", self.gpu_count, self.gpu, self.provider, self.region, self.tier)
     }
 }

@@ -26,6 +26,12 @@ pub enum PlanError {
     /// A global batch of a step that updates nothing.
     #[error("the step is one of inference, which updates no weights: leave out --global-batch")]
     GlobalBatchOfInference,
+    /// Sharding of a step that keeps nothing to divide.
+    #[error("the step is one of inference, which keeps no gradients and no optimizer state: leave out --sharding")]
+    ShardingOfInference,
+    /// Machines that no plan is made for.
+    #[error("{0} machines: a plan is made for 1 to {most}", most = crate::units::most::MACHINES)]
+    Machines(u32),
     /// No amount of work.
     #[error("{0} is not an amount of work: it must be more than 0 and at most 1e18 samples")]
     Work(f64),

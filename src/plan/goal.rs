@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::predict::Sharding;
 use crate::pricing::{Tier, region};
 use crate::units::{Bytes, GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
 
@@ -29,6 +30,9 @@ pub struct Goal {
     pub confidence: Confidence,
     /// Parts that may follow one another (1, or 2 for "spot, then on demand").
     pub max_parts: u32,
+    /// Which state of the training the GPUs divide.
+    #[serde(default, skip_serializing_if = "ShardingChoice::is_none")]
+    pub sharding: ShardingChoice,
     /// Which offers may be used.
     #[serde(default)]
     pub limits: Limits,
@@ -100,6 +104,42 @@ impl Amount {
         match self {
             Self::Samples(_) => None,
             Self::Steps(steps) => Some(steps),
+        }
+    }
+}
+
+/// Which state of a training its GPUs divide in a plan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShardingChoice {
+    /// None: all of it on each GPU.
+    #[default]
+    None,
+    /// [`Sharding::Zero1`].
+    Zero1,
+    /// [`Sharding::Zero2`].
+    Zero2,
+    /// [`Sharding::Zero3`].
+    #[serde(alias = "fsdp")]
+    Zero3,
+    /// The least that fits in the memory, offer by offer.
+    Auto,
+}
+
+impl ShardingChoice {
+    /// Whether each GPU is to have all of it.
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Those that may be used, in their order.
+    pub(super) const fn stages(self) -> &'static [Sharding] {
+        match self {
+            Self::None => &[Sharding::None],
+            Self::Zero1 => &[Sharding::Zero1],
+            Self::Zero2 => &[Sharding::Zero2],
+            Self::Zero3 => &[Sharding::Zero3],
+            Self::Auto => &Sharding::ALL,
         }
     }
 }
@@ -190,6 +230,9 @@ pub struct Limits {
     /// Most GPUs; `None` = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_gpus: Option<u32>,
+    /// Most machines of an offer at once, in one job: 1, 2, 4, … of them are tried.
+    #[serde(skip_serializing_if = "is_one")]
+    pub max_machines: u32,
     /// Most dollars an hour; `None` = no limit.
     #[serde(rename = "max_usd_per_hour", skip_serializing_if = "Option::is_none")]
     pub max_price: Option<UsdPerHour>,
@@ -208,6 +251,20 @@ pub struct Limits {
     /// Most GPUs at once, by what they are.
     #[serde(rename = "quota")]
     pub quotas: Vec<Quota>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+const fn is_one(machines: &u32) -> bool {
+    *machines == 1
+}
+
+impl Limits {
+    /// The numbers of machines to try: 1, 2, 4, …, and the most.
+    pub(super) fn machines(&self) -> impl Iterator<Item = u32> {
+        let most = self.max_machines.max(1);
+        let powers = std::iter::successors(Some(1u32), |machines| machines.checked_mul(2));
+        powers.take_while(move |machines| *machines < most).chain([most])
+    }
 }
 
 /// Most GPUs that a provider lets the user have at once.
@@ -269,4 +326,7 @@ pub struct Assumptions {
     /// measured to need; `None` = not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_factor: Option<f64>,
+    /// Line rate of the network between machines whose offers do not say it; `None` = not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_gbit_per_second: Option<f64>,
 }

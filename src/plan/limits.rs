@@ -4,11 +4,21 @@ use super::goal::{Limits, Quota};
 use crate::pricing::{Market, Offer, Tier, region};
 use crate::units::{GIB, GpuSlug};
 
-/// Why an offer may not be used, and how far it is from that, as a factor above 1; `None` where
-/// it may.
-pub(super) fn refusal(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<(String, Option<f64>)> {
+/// Why so many machines of an offer may not be used, and how far they are from that, as a factor
+/// above 1; `None` where they may.
+pub(super) fn refusal(offer: &Offer, machines: u32, gpu: &GpuSlug, limits: &Limits) -> Option<(String, Option<f64>)> {
+    let count = offer.gpu_count.saturating_mul(machines);
     let named = named(offer, gpu, limits).map(|reason| (reason, None));
-    named.or_else(|| size(offer, limits)).or_else(|| host(offer, limits)).or_else(|| quota(offer, gpu, limits))
+    named
+        .or_else(|| size(offer, machines, limits))
+        .or_else(|| host(offer, limits))
+        .or_else(|| quota(offer, count, gpu, limits))
+}
+
+/// Whether there is more than one machine of an offer to be had: not of the user's own, nor of a
+/// single host on a marketplace.
+pub(super) fn is_one_machine(offer: &Offer) -> bool {
+    matches!(offer.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer
 }
 
 /// What the limits name: tiers, GPUs, providers, regions and offers.
@@ -43,9 +53,10 @@ fn named(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<String> {
     Some(format!("region {} is excluded ({excluded})", offer.region))
 }
 
-/// GPUs and price.
-fn size(offer: &Offer, limits: &Limits) -> Option<(String, Option<f64>)> {
-    let count = offer.gpu_count;
+/// GPUs and price of all machines.
+fn size(offer: &Offer, machines: u32, limits: &Limits) -> Option<(String, Option<f64>)> {
+    let count = offer.gpu_count.saturating_mul(machines);
+    let price = offer.price * f64::from(machines);
     if count < limits.min_gpus {
         let miss = f64::from(limits.min_gpus) / f64::from(count);
         return Some((format!("{count} GPUs, fewer than the {} wanted", limits.min_gpus), Some(miss)));
@@ -54,9 +65,9 @@ fn size(offer: &Offer, limits: &Limits) -> Option<(String, Option<f64>)> {
         let miss = f64::from(count) / f64::from(most.max(1));
         return Some((format!("{count} GPUs, more than the {most} allowed"), Some(miss)));
     }
-    let most = limits.max_price.filter(|most| offer.price.get() > most.get())?;
-    let miss = (most.get() > 0.0).then(|| offer.price / most);
-    Some((format!("${:.2}/h, more than the ${:.2}/h allowed", offer.price.get(), most.get()), miss))
+    let most = limits.max_price.filter(|most| price.get() > most.get())?;
+    let miss = (most.get() > 0.0).then(|| price / most);
+    Some((format!("${:.2}/h, more than the ${:.2}/h allowed", price.get(), most.get()), miss))
 }
 
 /// The host of the whole machine.
@@ -78,8 +89,7 @@ fn host(offer: &Offer, limits: &Limits) -> Option<(String, Option<f64>)> {
     })
 }
 
-fn quota(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<(String, Option<f64>)> {
-    let count = offer.gpu_count;
+fn quota(offer: &Offer, count: u32, gpu: &GpuSlug, limits: &Limits) -> Option<(String, Option<f64>)> {
     let exceeded =
         |quota: &&Quota| quota.applies(&offer.provider, &offer.region, gpu, offer.tier) && count > quota.gpus;
     let quota = limits.quotas.iter().filter(exceeded).min_by_key(|quota| quota.gpus)?;

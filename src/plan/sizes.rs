@@ -2,9 +2,12 @@
 
 use super::batch::{Reason, accumulation, batch_size, would_fit};
 use super::{Goal, RejectionKind};
-use crate::predict::scale::{ScaledStep, scaled_step};
-use crate::predict::{Estimate, Fits, MemoryFit, Prediction, Workload};
+use crate::predict::scale::{Layout, ScaledStep, scaled_step};
+use crate::predict::{Estimate, Fits, MemoryFit, Prediction, Sharding, Workload};
 use crate::units::{GIB, Micros, SHORTEST_STEP_US};
+
+/// GPUs up to which sharding is proposed.
+const MOST_HINTED: u32 = 512;
 
 /// A batch on each of so many GPUs of a kind, with its optimizer step.
 #[derive(Debug, Clone)]
@@ -15,6 +18,8 @@ pub(super) struct SizedStep {
     pub accumulation: u64,
     /// The optimizer step.
     pub scaled: ScaledStep,
+    /// Which state the GPUs divide, and what that leaves on each, in words.
+    pub sharding: (Sharding, Option<String>),
     /// Whether it is not known to fit.
     pub memory_unknown: bool,
     /// How it was found, where it is not the profile's batch.
@@ -29,7 +34,8 @@ struct At<'p> {
     why: Option<&'p String>,
 }
 
-/// The batches that so many GPUs can run. Of two that are both possible the one that does more
+/// The batches that the GPUs of a layout can run, each with the least sharding of those to choose
+/// from that fits. Of two that are both possible the one that does more
 /// an hour, at the expected and at the upper step time, stands for both: price, set-up and losses
 /// are the same.
 ///
@@ -37,16 +43,16 @@ struct At<'p> {
 /// The reason against the profile's batch, where none is possible.
 pub(super) fn sizes(
     prediction: &Prediction,
-    gpus: u32,
+    layout: Layout,
     workload: &Workload,
     goal: &Goal,
 ) -> Result<Vec<SizedStep>, Reason> {
     let own =
         At { batch: batch_size(workload), step: prediction.planning_step(), memory: &prediction.memory, why: None };
-    let own = own.sized(prediction, gpus, workload, goal);
+    let own = own.sized(prediction, layout, workload, goal);
     let others = prediction.at_batches.iter().filter_map(|at| {
         let at = At { batch: Some(at.batch_size), step: at.step, memory: &at.memory, why: Some(&at.why) };
-        at.sized(prediction, gpus, workload, goal).ok()
+        at.sized(prediction, layout, workload, goal).ok()
     });
     let others: Vec<SizedStep> = others.collect();
     match own {
@@ -81,9 +87,16 @@ impl SizedStep {
 
 impl At<'_> {
     /// The filters, the most important reason first.
-    fn sized(&self, prediction: &Prediction, gpus: u32, workload: &Workload, goal: &Goal) -> Result<SizedStep, Reason> {
+    fn sized(
+        &self,
+        prediction: &Prediction,
+        layout: Layout,
+        workload: &Workload,
+        goal: &Goal,
+    ) -> Result<SizedStep, Reason> {
         use RejectionKind as Kind;
-        self.fits(prediction, gpus, workload, goal)?;
+        let gpus = layout.all();
+        let (sharding, memory) = self.fitting(prediction, gpus, workload, goal)?;
         let (single, gpu) = (&self.step, &prediction.gpu);
         if single.range.mid.get() < SHORTEST_STEP_US {
             return Err((Kind::NoPrediction, format!("the predicted step on {} takes no time", gpu.slug), None));
@@ -92,41 +105,77 @@ impl At<'_> {
         if single.range.high.get() * batches as f64 > Micros::MOST {
             return Err((Kind::GlobalBatch, format!("an update of {batches} batches takes longer than a year"), None));
         }
-        let scaled = scaled_step(single, gpu, gpus, workload, goal.assumptions.scaling_factor)
+        let layout = Layout { sharding, ..layout };
+        let scaled = scaled_step(single, gpu, &layout, workload, goal.assumptions.scaling_factor)
             .map_err(|error| (Kind::NoPrediction, format!("{gpus} GPUs: {error}"), None))?;
+        let divided = (sharding != Sharding::None).then(|| {
+            format!("sharding {}: {} divided among {gpus} GPUs; {}", sharding.name(), sharding.words(), memory.reason)
+        });
         Ok(SizedStep {
             batch_size: self.batch,
             accumulation: batches,
             scaled: scaled.accumulated(single, batches),
-            memory_unknown: self.memory.fits == Fits::Unknown,
+            sharding: (sharding, divided),
+            memory_unknown: memory.fits == Fits::Unknown,
             why: self.why.cloned(),
         })
     }
 
-    fn fits(&self, prediction: &Prediction, gpus: u32, workload: &Workload, goal: &Goal) -> Result<(), Reason> {
-        let memory = self.memory;
-        match memory.fits {
-            Fits::Yes => Ok(()),
-            Fits::Unknown if goal.limits.allow_unknown_memory => Ok(()),
-            Fits::Unknown => {
-                let reason = format!("not known whether it fits: {}", memory.reason);
-                Err((RejectionKind::MemoryUnknown, reason, None))
-            }
-            Fits::No => {
-                let reason = memory.needed.map_or_else(
-                    || memory.reason.clone(),
-                    |needed| {
-                        format!(
-                            "needs {:.1} GB, the GPU has {:.1} of {:.0} to use{}",
-                            needed.get() / GIB,
-                            memory.usable.get() / GIB,
-                            prediction.gpu.memory.get() / GIB,
-                            would_fit(memory, gpus, workload, goal)
-                        )
-                    },
-                );
-                Err((RejectionKind::Memory, reason, memory.needed.map(|needed| needed / memory.usable)))
-            }
+    /// The least sharding with which it fits, or may fit where that is enough.
+    fn fitting(
+        &self,
+        prediction: &Prediction,
+        gpus: u32,
+        workload: &Workload,
+        goal: &Goal,
+    ) -> Result<(Sharding, MemoryFit), Reason> {
+        let stages = goal.sharding.stages();
+        let of = |fits: Fits| {
+            let all = stages.iter().map(|stage| (*stage, self.memory.sharded(*stage, gpus)));
+            all.into_iter().find(|(_, memory)| memory.fits == fits)
+        };
+        let unknown = of(Fits::Unknown);
+        if let Some(found) = of(Fits::Yes).or_else(|| unknown.clone().filter(|_| goal.limits.allow_unknown_memory)) {
+            return Ok(found);
         }
+        if let Some((_, memory)) = unknown {
+            let reason = format!("not known whether it fits: {}", memory.reason);
+            return Err((RejectionKind::MemoryUnknown, reason, None));
+        }
+        let most = stages.last().copied().unwrap_or_default();
+        let memory = self.memory.sharded(most, gpus);
+        let reason = memory.needed.map_or_else(
+            || memory.reason.clone(),
+            |needed| {
+                format!(
+                    "needs {:.1} GB{}, the GPU has {:.1} of {:.0} to use{}{}",
+                    needed.get() / GIB,
+                    if most == Sharding::None {
+                        String::new()
+                    } else {
+                        format!(" with {} on {gpus} GPUs", most.name())
+                    },
+                    memory.usable.get() / GIB,
+                    prediction.gpu.memory.get() / GIB,
+                    would_fit(&memory, gpus, workload, goal),
+                    with_sharding(self.memory, most, gpus),
+                )
+            },
+        );
+        Err((RejectionKind::Memory, reason, memory.needed.map(|needed| needed / memory.usable)))
     }
+}
+
+/// With which further sharding than the one used, and on how many GPUs where these are too few, a step would fit.
+fn with_sharding(memory: &MemoryFit, used: Sharding, gpus: u32) -> String {
+    let fits = |stage: Sharding, gpus: u32| memory.sharded(stage, gpus).fits == Fits::Yes;
+    let counts = std::iter::successors(Some(gpus), |gpus| gpus.checked_mul(2));
+    let mut tries = counts.take_while(|count| *count <= gpus.max(MOST_HINTED)).flat_map(|count| {
+        let stages = if count == gpus { &Sharding::ALL[..] } else { &Sharding::ALL[3..] };
+        stages.iter().map(move |stage| (*stage, count))
+    });
+    let found = tries.find(|(stage, count)| (*count > gpus || *stage > used) && fits(*stage, *count));
+    found.map_or_else(String::new, |(stage, count)| {
+        format!("; would fit with --sharding {} on {count} GPUs", stage.name())
+    })
 }

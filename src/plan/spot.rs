@@ -1,6 +1,6 @@
 //! What losing spot machines costs: planner note B1.
 //!
-//! λ losses per hour of one machine, a checkpoint of ω hours every κ hours, ρ hours to
+//! λ losses per hour (of one machine, times the machines: a job stops whenever one is lost), a checkpoint of ω hours every κ hours, ρ hours to
 //! restart and δ unbilled hours of waiting after each loss. Per useful hour, expected:
 //! billed β = (1 + ω/κ)·(1 + λ(κ/2 + ρ)), elapsed ε = β + λδ (half an interval of work is
 //! lost).
@@ -33,10 +33,10 @@ const WAITS: f64 = 5.0;
 /// What an hour of work loses on spot, over the middle zone's (see [`share_on_spot`]).
 const CAPACITY: f64 = 1.7;
 
-/// The numbers above, for one tier.
+/// The numbers above, for one tier and number of machines.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Losses {
-    /// λ, per hour of one machine.
+    /// λ, per hour: a job on several machines stops whenever one of them is taken away.
     pub(crate) per_hour: f64,
     /// ω/κ.
     pub(crate) writing: f64,
@@ -48,11 +48,11 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    pub(crate) fn of(tier: Tier, assumptions: &Assumptions) -> Self {
+    pub(crate) fn of(tier: Tier, machines: u32, assumptions: &Assumptions) -> Self {
         let spot = tier == Tier::Spot;
         let interval = assumptions.checkpoint_interval.get();
         Self {
-            per_hour: if spot { assumptions.spot_losses_per_hour } else { 0.0 },
+            per_hour: if spot { assumptions.spot_losses_per_hour * f64::from(machines) } else { 0.0 },
             writing: if spot { assumptions.checkpoint_write.get() / interval } else { 0.0 },
             interval,
             restart: assumptions.restart.get(),
@@ -132,7 +132,7 @@ mod tests {
             wait: Hours::known(wait),
             ..Assumptions::default()
         };
-        Losses::of(Tier::Spot, &assumptions)
+        Losses::of(Tier::Spot, 1, &assumptions)
     }
 
     /// Planner note C.4: λ 0.1/h, κ 1 h, ρ 0.2 h, 20 useful hours.
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn other_tiers_lose_nothing() {
-        let losses = Losses::of(Tier::OnDemand, &Assumptions::default());
+        let losses = Losses::of(Tier::OnDemand, 1, &Assumptions::default());
         assert_eq!((losses.billed(), losses.elapsed(), losses.allowance()), (1.0, 1.0, (0.0, 0.0)));
     }
 

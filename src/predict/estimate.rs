@@ -12,6 +12,7 @@ use super::host::Host;
 use super::method::Method;
 use super::rate::Rates;
 use super::scale::Link;
+use super::sharding::ModelStates;
 use super::warning::{Warning, distinct};
 
 /// A predicted time with its range and the method that gave it.
@@ -284,6 +285,8 @@ pub struct MemoryFit {
     pub fits: Fits,
     /// What the step needs, where it is known.
     pub needed: Option<Bytes>,
+    /// The most that it needs, where that is known.
+    pub at_most: Option<Bytes>,
     /// What may be used: 92 % of nominal.
     pub usable: Bytes,
     /// The reason in words.
@@ -291,6 +294,8 @@ pub struct MemoryFit {
     /// Of a step that does not fit, the most samples a GPU with which it would, where peaks or
     /// parameters tell what grows with them.
     pub largest_batch: Option<u64>,
+    /// What of it can be divided among GPUs, where that is known.
+    pub states: Option<ModelStates>,
 }
 
 /// Yes, no or unknown.

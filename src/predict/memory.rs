@@ -15,6 +15,7 @@ use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
 use super::rate::Rates;
+use super::sharding::ModelStates;
 use crate::op::{Family, family, volume};
 
 pub use line::MemoryLine;
@@ -40,6 +41,8 @@ pub struct MemoryNeed {
     by_line: Option<&'static str>,
     /// How the peak grows with the batch, where that is known.
     line: Option<MemoryLine>,
+    /// What does not grow with it and can be divided among GPUs, where that is known.
+    states: Option<ModelStates>,
 }
 
 impl MemoryNeed {
@@ -49,8 +52,9 @@ impl MemoryNeed {
         let context = Bytes::known(CONTEXT_BYTES);
         let states = states(profile);
         let batch = profile.workload.batch_size.filter(|batch| *batch > 0);
+        let peak = profile.step.as_ref().and_then(|step| step.peak_memory_bytes);
         Self {
-            peak: profile.step.as_ref().and_then(|step| step.peak_memory_bytes).map(|peak| peak + context),
+            peak: peak.map(|peak| peak + context),
             source: source_of(profile),
             least: states.least.map(|bytes| bytes + context),
             least_of: states.words,
@@ -62,6 +66,7 @@ impl MemoryNeed {
             widened: false,
             by_line: None,
             line: batch.and_then(|batch| MemoryLine::of_profiles(&[(batch, profile)])).filter(MemoryLine::is_split),
+            states: within(states::by_kind(profile), peak),
         }
     }
 
@@ -83,6 +88,7 @@ impl MemoryNeed {
             widened: false,
             by_line: None,
             line: None,
+            states: None,
         }
     }
 
@@ -90,14 +96,20 @@ impl MemoryNeed {
     /// nothing is said by where it ran.
     #[must_use]
     pub fn in_32_bits(&self) -> Self {
-        Self { most: self.most.map(|most| most * 2.0), ran_on: None, widened: true, ..self.clone() }
+        Self { most: self.most.map(|most| most * 2.0), ran_on: None, widened: true, states: None, ..self.clone() }
     }
 
     /// The need in 16 bits of a step whose parameters were recorded in 32: they may be half as
     /// large, or a quarter in 8 bits, and no less.
     #[must_use]
     pub fn with_small_parameters(&self) -> Self {
-        Self { least: self.least.map(|least| least * 0.25), ..self.clone() }
+        let states = self.states.map(|states| ModelStates {
+            parameters: states.parameters * 0.25,
+            gradients: states.gradients * 0.25,
+            optimizer: states.optimizer * 0.25,
+            ..states
+        });
+        Self { least: self.least.map(|least| least * 0.25), states, ..self.clone() }
     }
 
     /// Whether a peak decides.
@@ -108,7 +120,11 @@ impl MemoryNeed {
     /// The answer for one GPU, with its reason.
     pub fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
-        let answer = |fits, needed, reason| MemoryFit { fits, needed, usable, reason, largest_batch: None };
+        // Of a peak both ends are known.
+        let at_most = self.peak.filter(|_| !self.widened).or(self.most);
+        let states = self.states;
+        let answer =
+            |fits, needed, reason| MemoryFit { fits, needed, at_most, usable, reason, largest_batch: None, states };
         let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
         if let Some(needed) = self.peak.filter(|_| self.widened) {
             let most = needed * 2.0;
@@ -173,6 +189,11 @@ impl MemoryNeed {
     }
 }
 
+/// The states, unless they are more than the whole peak.
+fn within(states: Option<ModelStates>, peak: Option<Bytes>) -> Option<ModelStates> {
+    states.filter(|states| peak.is_none_or(|peak| states.total().get() < peak.get()))
+}
+
 /// Where the peak of a profile is from.
 fn source_of(profile: &Profile) -> MemorySource {
     let memory = profile.step.as_ref().and_then(|step| step.memory.as_ref());
@@ -233,6 +254,7 @@ fn activations(operations: &[Operation], training: bool) -> Option<Bytes> {
 mod tests {
     use super::*;
     use crate::catalog::Layer;
+    use crate::predict::Sharding;
     use crate::profile::{Memory, Precision, Step, Workload};
 
     fn spec(slug: &str) -> GpuSpec {
@@ -322,6 +344,43 @@ mod tests {
         assert_eq!(each(&inference), 2.0);
         // Half as large in 16 bits, which may fit.
         assert_eq!(need.with_small_parameters().fit(&(&rtx).into()).fits, Fits::Unknown);
+    }
+
+    /// Adam, in mixed precision with a 32-bit copy: 2, 2 and 12 bytes (`ZeRO` paper, section 3.1).
+    #[test]
+    fn what_can_be_divided_is_known_by_kind() {
+        let each = |profile: &Profile| {
+            let states = MemoryNeed::of(profile, None).states.unwrap();
+            let bytes = [states.parameters, states.gradients, states.optimizer].map(|b| (b.get() / 774e6).round());
+            (bytes, states.is_assumed)
+        };
+        let mut adam = large(&[("aten::_fused_adamw_", "float32")]);
+        assert_eq!(each(&adam), ([4.0, 4.0, 8.0], false));
+        adam.workload.precision = Some(Precision::AmpBf16);
+        assert_eq!(each(&adam), ([4.0, 4.0, 8.0], false));
+        adam.workload.precision = Some(Precision::Bf16);
+        assert_eq!(each(&adam), ([2.0, 2.0, 12.0], false));
+        assert_eq!(each(&large(&[("aten::_fused_adam_", "bfloat16")])), ([2.0, 2.0, 4.0], false));
+        assert_eq!(each(&large(&[("aten::add_", "float32")])), ([4.0, 4.0, 0.0], false));
+        assert_eq!(each(&large(&[])), ([2.0, 2.0, 12.0], true));
+        // 12.5 GB on 12 GB: divided among 4 GPUs it may fit, but nothing says what the batch needs.
+        let fit = MemoryNeed::of(&large(&[("aten::_fused_adamw_", "float32")]), None).fit(&(&spec("rtx-3060")).into());
+        assert_eq!((fit.fits, fit.sharded(Sharding::Zero1, 4).fits), (Fits::No, Fits::Unknown));
+        assert_eq!(fit.sharded(Sharding::Zero1, 1), fit);
+        // More than the whole peak cannot be right.
+        assert_eq!(MemoryNeed::of(&profile(Some(1.0), Some(774_000_000)), None).states, None);
+        let mut inference = large(&[]);
+        inference.workload.mode = Mode::Inference;
+        assert_eq!(MemoryNeed::of(&inference, None).states, None);
+    }
+
+    /// What is fixed on the line is what is divided, at any batch.
+    #[test]
+    fn a_line_knows_what_can_be_divided() {
+        let of = line(&[(16, 20.0)], Some(774_000_000)).unwrap();
+        let fit = of.need(64).fit(&(&spec("a10")).into());
+        let saved = fit.needed.unwrap().get() - fit.sharded(Sharding::Zero3, 4).needed.unwrap().get();
+        assert!((saved - 0.75 * 16.0 * 774e6).abs() < 1.0, "{fit:?}");
     }
 
     fn line(peaks: &[(u64, f64)], parameters: Option<u64>) -> Option<MemoryLine> {

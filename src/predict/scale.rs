@@ -18,7 +18,12 @@
 //! and is not known beforehand. The range spans all and nothing of it, and one measured step on
 //! several GPUs tells ([`scaling_factor`]).
 
+mod machines;
+
+pub use machines::{Layout, Network};
+
 use super::estimate::{Estimate, GpuFacts};
+use super::sharding::Sharding;
 use crate::catalog::{GpuSpec, Vendor};
 use crate::profile::{Mode, Precision, Workload};
 use crate::units::{Bytes, BytesPerSecond, Micros, Range};
@@ -126,21 +131,23 @@ pub enum ScaleError {
     NoParameters,
 }
 
-/// The step on `gpus` GPUs of one machine, each with the batch of `single`.
+/// The step on several GPUs, each with the batch of `single`.
 ///
-/// `factor` is how many times the model's extra time this job was measured to need
+/// `factor` is how many times the model's extra time this job was measured to need on one machine
 /// ([`scaling_factor`]); the range is narrower with it. One GPU needs no communication and
-/// returns `single`; inference exchanges nothing either.
+/// returns `single`; inference exchanges nothing either. Between machines the range also goes from
+/// the best to the worst that the network may reach.
 ///
 /// # Errors
 /// [`ScaleError::NoParameters`] for more than one GPU without a parameter count.
 pub fn scaled_step(
     single: &Estimate,
     gpu: &GpuFacts,
-    gpus: u32,
+    layout: &Layout,
     workload: &Workload,
     factor: Option<f64>,
 ) -> Result<ScaledStep, ScaleError> {
+    let gpus = layout.all();
     if gpus <= 1 {
         return Ok(ScaledStep { step: *single, extra: Micros::ZERO, why: "one GPU, no communication".to_owned() });
     }
@@ -150,19 +157,44 @@ pub fn scaled_step(
         let why = format!("{gpus} GPUs side by side: inference exchanges no gradients");
         return Ok(ScaledStep { step: Estimate { range, ..*single }, extra: Micros::ZERO, why });
     }
-    let extra = extra_time(single.range.mid, gpu.link, gpus, workload)? * factor.unwrap_or(1.0);
+    let gradients = gradients(workload)?;
+    let of = |layout: &Layout, network| extra_of(single.range.mid, gpu.link, layout, network, gradients);
+    let reached = layout.network.reached();
+    let inside = Layout { machines: 1, ..*layout };
+    // The factor is of one machine.
+    let factor = factor.filter(|_| layout.gpus > 1);
+    let corrected = |network| {
+        let (all, one) = (of(layout, network), of(&inside, network));
+        factor.map_or(all, |factor| one * factor + all.checked_sub(one).unwrap_or_default())
+    };
+    let extra = corrected(reached.mid);
     let [least, most] = if factor.is_some() { SPREAD_MEASURED } else { SPREAD };
     let Range { low, mid, high } = single.range;
-    let range = Range { low: low + extra * least, mid: mid + extra, high: high + extra * most };
+    let [mut shortest, mut longest] = [extra * least, extra * most];
+    if layout.machines > 1 {
+        shortest = corrected(reached.high) * least;
+        longest = longest.max(corrected(reached.low));
+    }
+    let range = Range { low: low + shortest, mid: mid + extra, high: high + longest };
+    let over = if layout.gpus > 1 { format!(" over {}", gpu.link.words()) } else { String::new() };
+    let moved = gradients.get() * layout.sharding.traffic() / 1e6;
     let why = format!(
-        "{gpus} GPUs: {:.1} ms more a step than one, {} (all-reduce of {:.0} MB over {}); range from {least:.1} to {most:.1} times that",
+        "{}: {:.1} ms more a step than one, {} ({} of {moved:.0} MB{over}{}); range from {least:.1} to {most:.1} times that{}",
+        layout.words(),
         extra.as_millis(),
         match factor {
+            Some(factor) if layout.machines > 1 =>
+                format!("{factor:.2} times the model's inside a machine, as measured"),
             Some(factor) => format!("{factor:.2} times the model's, as measured"),
             None => "by the model".to_owned(),
         },
-        gradients(workload)?.get() / 1e6,
-        gpu.link.words(),
+        if layout.sharding == Sharding::Zero3 { "gathers and scatters" } else { "all-reduce" },
+        if layout.machines > 1 {
+            format!("{} {}", if layout.gpus > 1 { ", then" } else { " over" }, layout.network.words())
+        } else {
+            String::new()
+        },
+        if layout.machines > 1 { ", and by the network" } else { "" },
     );
     Ok(ScaledStep { step: Estimate { range, method: single.method }, extra, why })
 }
@@ -199,15 +231,24 @@ fn slowest(gpus: u32) -> f64 {
 /// # Errors
 /// [`ScaleError::NoParameters`] without a parameter count.
 pub fn extra_time(step: Micros, link: Link, gpus: u32, workload: &Workload) -> Result<Micros, ScaleError> {
-    let gradients = gradients(workload)?;
-    let n = f64::from(gpus);
+    let layout = Layout::one_machine(gpus);
+    Ok(extra_of(step, link, &layout, layout.network.reached().mid, gradients(workload)?))
+}
+
+/// The same for any layout, where the network of a machine reaches `network`.
+///
+/// With full sharding the parameters are gathered in the forward pass too, whose share of the
+/// step is that of its traffic, a third: the whole step hides it.
+fn extra_of(step: Micros, link: Link, layout: &Layout, network: BytesPerSecond, gradients: Bytes) -> Micros {
+    let passes = |n: u32| 2.0 * (f64::from(n) - 1.0) / f64::from(n);
     let (bandwidth, deviation) = link.fitted();
-    let passes = 2.0 * (n - 1.0) / n;
-    let all = gradients * passes / bandwidth;
-    let last = Bytes::known(BUCKET_BYTES).min(gradients) * passes / bandwidth;
-    let hidden = step * (HIDING * BACKWARD_SHARE);
-    let exposed = all.checked_sub(hidden).unwrap_or_default().max(last);
-    Ok(step * (deviation * slowest(gpus)) + exposed + Micros::known(HOST_US * n.log2()))
+    let time = |bytes: Bytes| bytes * passes(layout.gpus) / bandwidth + bytes * passes(layout.machines) / network;
+    let all = time(gradients) * layout.sharding.traffic();
+    let last = time(Bytes::known(BUCKET_BYTES).min(gradients));
+    let hiding = if layout.sharding == Sharding::Zero3 { HIDING } else { HIDING * BACKWARD_SHARE };
+    let exposed = all.checked_sub(step * hiding).unwrap_or_default().max(last);
+    let waiting = step * (deviation * slowest(layout.all()));
+    waiting + exposed + Micros::known(HOST_US * f64::from(layout.gpus).log2())
 }
 
 #[cfg(test)]
@@ -264,22 +305,40 @@ mod tests {
 
     #[test]
     fn inference_exchanges_no_gradients() {
-        let scaled =
-            scaled_step(&step(10.0), &gpu(Link::PciExpress), 8, &workload(Mode::Inference, None), None).unwrap();
+        let scaled = scaled_step(
+            &step(10.0),
+            &gpu(Link::PciExpress),
+            &Layout::one_machine(8),
+            &workload(Mode::Inference, None),
+            None,
+        )
+        .unwrap();
         assert_eq!((scaled.step.range.mid, scaled.extra), (step(10.0).range.mid, Micros::ZERO));
         assert!(scaled.step.range.high.get() > step(10.0).range.high.get());
     }
 
     #[test]
     fn one_gpu_is_the_step_itself() {
-        let one = scaled_step(&step(10.0), &gpu(Link::PciExpress), 1, &workload(Mode::Training, None), None);
+        let one = scaled_step(
+            &step(10.0),
+            &gpu(Link::PciExpress),
+            &Layout::one_machine(1),
+            &workload(Mode::Training, None),
+            None,
+        );
         assert_eq!(one.unwrap().step, step(10.0));
     }
 
     #[test]
     fn several_gpus_need_the_size_of_the_gradients() {
         assert_eq!(
-            scaled_step(&step(10.0), &gpu(Link::PciExpress), 2, &workload(Mode::Training, None), None),
+            scaled_step(
+                &step(10.0),
+                &gpu(Link::PciExpress),
+                &Layout::one_machine(2),
+                &workload(Mode::Training, None),
+                None
+            ),
             Err(ScaleError::NoParameters)
         );
     }
@@ -289,7 +348,13 @@ mod tests {
     #[test]
     fn traffic_hides_behind_the_backward_pass() {
         let extra = |gradients: u64, step_millis: f64| {
-            let scaled = scaled_step(&step(step_millis), &gpu(Link::PciExpress), 2, &training(gradients / 4), None);
+            let scaled = scaled_step(
+                &step(step_millis),
+                &gpu(Link::PciExpress),
+                &Layout::one_machine(2),
+                &training(gradients / 4),
+                None,
+            );
             scaled.unwrap().extra.as_millis()
         };
         let waiting = (2.0 * 2f64.ln()).sqrt() * 2.0;
@@ -313,7 +378,10 @@ mod tests {
     fn a_measured_machine_lies_within_the_range() {
         for (gpus, measured_millis) in [(2, 360.5), (4, 360.0), (8, 363.5)] {
             let range =
-                scaled_step(&step(347.0), &gpu(Link::Modules), gpus, &training(25_600_000), None).unwrap().step.range;
+                scaled_step(&step(347.0), &gpu(Link::Modules), &Layout::one_machine(gpus), &training(25_600_000), None)
+                    .unwrap()
+                    .step
+                    .range;
             assert!(
                 range.low.as_millis() <= measured_millis && measured_millis <= range.high.as_millis(),
                 "{gpus}: {range:?}"
@@ -327,9 +395,10 @@ mod tests {
         let work = training(110_000_000);
         let [one, two] = [377.0, 541.0].map(|millis| Micros::from_millis(millis).unwrap());
         let factor = scaling_factor([one, two], Link::Modules, 2, &work).unwrap();
-        let again = scaled_step(&step(377.0), &gpu(Link::Modules), 2, &work, Some(factor)).unwrap();
+        let again =
+            scaled_step(&step(377.0), &gpu(Link::Modules), &Layout::one_machine(2), &work, Some(factor)).unwrap();
         assert!((again.step.range.mid.as_millis() - 541.0).abs() < 1e-6, "{again:?}");
-        let plain = scaled_step(&step(377.0), &gpu(Link::Modules), 2, &work, None).unwrap();
+        let plain = scaled_step(&step(377.0), &gpu(Link::Modules), &Layout::one_machine(2), &work, None).unwrap();
         assert!(plain.extra.get() < again.extra.get() && plain.why.contains("by the model"));
         assert_eq!(scaling_factor([two, one], Link::Modules, 2, &work), Ok(0.0));
     }

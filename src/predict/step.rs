@@ -123,6 +123,7 @@ fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
         _ => return,
     };
     memory.fits = Fits::Unknown;
+    (memory.at_most, memory.states) = (None, None);
 }
 
 /// The step and its range: of every method's part the ends that steps by that method were

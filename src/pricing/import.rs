@@ -302,6 +302,7 @@ impl Listed {
             gpu_memory_gib: nominal,
             vcpus: self.vcpus,
             host_memory_gib: self.host_memory_gib,
+            network_gbit_per_second: None,
             on_demand: price(self.on_demand),
             spot: price(spot),
             tier: None,

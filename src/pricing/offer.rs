@@ -35,6 +35,8 @@ pub struct Offer {
     pub vcpus: Option<f64>,
     /// Memory of the host.
     pub host_memory: Option<Bytes>,
+    /// Line rate of its network to other machines, in Gbit/s; `None` where it is not known.
+    pub network_gbit_per_second: Option<f64>,
     /// How it is paid for.
     pub tier: Tier,
     /// Price of the whole offer, all its GPUs and the host.

@@ -16,6 +16,7 @@
 //! gpu_memory_gib = 24
 //! vcpus = 4
 //! host_memory_gib = 16
+//! network_gbit_per_second = 10    # to other machines, line rate; left out where it is not known
 //! on_demand_usd_per_hour = 1.006  # of the whole offer; at least one of the two prices
 //! spot_usd_per_hour = 0.5089
 //! scope = "instance_total"        # or composed, gpu_only, host_only: the last two are not used in plans
@@ -95,6 +96,9 @@ pub struct Row {
     /// Memory of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_memory_gib: Option<f64>,
+    /// Line rate of the network to other machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_gbit_per_second: Option<f64>,
     /// Price on demand.
     #[serde(default, rename = "on_demand_usd_per_hour", skip_serializing_if = "Option::is_none")]
     pub on_demand: Option<UsdPerHour>,
@@ -242,14 +246,17 @@ impl Row {
         if self.gpu_count > most::GPUS {
             return Err(format!("gpu_count: {}; at most {} is taken", self.gpu_count, most::GPUS));
         }
-        for (key, size) in
-            [("gpu_memory_gib", self.gpu_memory_gib), ("host_memory_gib", self.host_memory_gib), ("vcpus", self.vcpus)]
-        {
+        for (key, size, most) in [
+            ("gpu_memory_gib", self.gpu_memory_gib, MOST_SIZE),
+            ("host_memory_gib", self.host_memory_gib, MOST_SIZE),
+            ("vcpus", self.vcpus, MOST_SIZE),
+            ("network_gbit_per_second", self.network_gbit_per_second, most::NETWORK_GBIT),
+        ] {
             if let Some(size) = size
-                && !(size > 0.0 && size <= MOST_SIZE)
+                && !(size > 0.0 && size <= most)
             {
                 return Err(format!(
-                    "{key}: {size:?}; it must be a number above 0 and at most {MOST_SIZE:e} (leave the key out where it is not known)"
+                    "{key}: {size:?}; it must be a number above 0 and at most {most:e} (leave the key out where it is not known)"
                 ));
             }
         }
@@ -283,6 +290,7 @@ impl Row {
             gpu_memory: gib(self.gpu_memory_gib),
             vcpus: self.vcpus,
             host_memory: gib(self.host_memory_gib),
+            network_gbit_per_second: self.network_gbit_per_second,
             tier,
             price,
             as_of: self.as_of,
@@ -322,7 +330,11 @@ source = "s"
         assert_eq!(offers[0].id.as_str(), "aws/us-east-1/g5.xlarge/on-demand");
         assert_eq!(offers[1].price.get(), 0.5089);
         assert_eq!(offers[0].as_of.unwrap().to_string(), "2026-07-20");
-        assert_eq!(offers[0].unusable, None);
+        assert_eq!((&offers[0].unusable, offers[0].network_gbit_per_second), (&None, None));
+        let known = ONE.replace("gpu_count = 1", "gpu_count = 1\nnetwork_gbit_per_second = 100");
+        assert_eq!(Snapshot::parse(&known).unwrap().offers().next().unwrap().network_gbit_per_second, Some(100.0));
+        let none = Snapshot::parse(&known.replace("= 100", "= 0")).unwrap_err();
+        assert!(none.0.contains("network_gbit_per_second: 0.0; it must be a number above 0"), "{none}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::fmt;
 
 use super::format;
 use crate::plan::{Part, Plan, Switch};
+use crate::predict::Sharding;
 use crate::pricing::Tier;
 use crate::text;
 use crate::units::Hours;
@@ -161,7 +162,19 @@ impl Job<'_> {
                 format::hours(switch.latest)
             )
         });
-        let lines: Vec<String> = lines.into_iter().chain(switch).map(|line| format!("# {line}\n")).collect();
+        let joined = (part.nodes > 1).then(|| {
+            format!(
+                "One job on {} machines with {} GPUs each: the command runs on every machine.",
+                part.nodes,
+                self.gpus_of_a_node()
+            )
+        });
+        let divided = (part.sharding != Sharding::None).then(|| {
+            let (name, words) = (part.sharding.name(), part.sharding.words());
+            format!("Planned with {name} ({words} divided among all GPUs): the command has to set that.")
+        });
+        let lines: Vec<String> =
+            lines.into_iter().chain(joined).chain(divided).chain(switch).map(|line| format!("# {line}\n")).collect();
         lines.concat()
     }
 

@@ -1,4 +1,4 @@
-//! A plan as TOML, version 2: the file that `e` on the plan screen and `plan --toml` write, and
+//! A plan as TOML, version 2, or 3 where it may join machines or divide state: the file that `e` on the plan screen and `plan --toml` write, and
 //! that `plan --from` and `compare` read.
 //!
 //! `[request]` is the recorded step and how it was predicted, `[goal]` what was asked; both are
@@ -18,13 +18,15 @@ pub use request::Request;
 use super::offers::TrustJson;
 use super::plans::{self, SwitchJson};
 use crate::plan::{Assumptions, Goal, Part, Plan};
-use crate::predict::Predictions;
+use crate::predict::{Predictions, Sharding};
 use crate::units::{Hours, Range, Usd, UsdPerHour};
 
 /// The value of `format`.
 const FORMAT: &str = "habitat-plan";
-/// The version of the form.
-const VERSION: u32 = 2;
+/// The latest version of the form.
+const VERSION: u32 = 3;
+/// The oldest version that is read; it is written where it says all.
+const OLDEST: u32 = 2;
 
 /// A plan as it stands in a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,6 +106,9 @@ pub struct FilePart {
     pub gpu_count: u32,
     /// Machines.
     pub nodes: u32,
+    /// Which state of the training its GPUs divide.
+    #[serde(default)]
+    pub sharding: Sharding,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
     /// Samples of one step on one GPU.
@@ -219,7 +224,7 @@ pub fn toml(
 fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff::Timestamp) -> Head {
     Head {
         format: FORMAT.to_owned(),
-        version: VERSION,
+        version: version(&plan.goal),
         status: plans::status(plan.status).to_owned(),
         // Whole seconds; a moment that was one stays one.
         created: jiff::Timestamp::from_second(created.as_second()).unwrap_or(created),
@@ -234,6 +239,12 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
     }
 }
 
+/// The oldest version that knows what the goal asks: 3 where it may join machines or divide state.
+fn version(goal: &Goal) -> u32 {
+    let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
+    if is_joined || !goal.sharding.is_none() { VERSION } else { OLDEST }
+}
+
 fn part(part: &Part) -> FilePart {
     let trust = TrustJson::from(&part.trust);
     FilePart {
@@ -241,6 +252,7 @@ fn part(part: &Part) -> FilePart {
         gpu: part.gpu.to_string(),
         gpu_count: part.gpu_count,
         nodes: part.nodes,
+        sharding: part.sharding,
         tier: part.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,
@@ -304,7 +316,7 @@ fn told(plan: &Plan, all_rejected: bool) -> Told<'_> {
             *count += 1;
         }
     }
-    let assumptions = plan.goal.assumptions.describe();
+    let assumptions = plan.goal.assumed();
     let all = plan.rejected.iter().filter(|_| all_rejected);
     Told {
         rejected,

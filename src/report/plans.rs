@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use crate::plan::{Assumptions, Data, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
+use crate::plan::{Data, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
 use crate::pricing::Billing;
 use crate::units::{Hours, Range, Usd};
 
@@ -92,6 +92,9 @@ pub struct PartJson<'a> {
     pub gpu_count: u32,
     /// Machines.
     pub nodes: u32,
+    /// Which state of the training its GPUs divide: `none`, `zero1` (optimizer state), `zero2`
+    /// (gradients too) or `zero3` (parameters too).
+    pub sharding: &'static str,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
     /// Samples of one step on one GPU; absent where nothing says.
@@ -213,6 +216,9 @@ pub fn status_words(plan: &Plan) -> String {
         Objective::CostPlusTime(_) => "best",
     };
     match (plan.status, plan.goal.max_parts) {
+        (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
+            format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
+        }
         (PlanStatus::Optimal, 1) => {
             format!("{best} of {} priced offers", format::grouped(plan.solver.configurations as f64))
         }
@@ -275,7 +281,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
             })
             .collect(),
         reasons: &plan.reasons,
-        assumptions: assumed(&plan.goal.assumptions),
+        assumptions: assumed(plan.goal.assumed()),
         solver: SolverJson {
             name: &plan.solver.name,
             configurations: plan.solver.configurations,
@@ -286,8 +292,8 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
     }
 }
 
-pub(super) fn assumed(assumptions: &Assumptions) -> Vec<AssumedJson> {
-    let described = assumptions.describe().into_iter();
+pub(super) fn assumed(all: Vec<Assumed>) -> Vec<AssumedJson> {
+    let described = all.into_iter();
     described.map(|assumed| AssumedJson { name: assumed.name, value: assumed.value, source: assumed.source }).collect()
 }
 
@@ -300,6 +306,7 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         gpu: part.gpu.as_str(),
         gpu_count: part.gpu_count,
         nodes: part.nodes,
+        sharding: part.sharding.name(),
         tier: part.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,
@@ -331,6 +338,14 @@ pub fn table(plan: &Plan) -> Table {
     table
 }
 
+/// The GPUs of a part: `8 × t4`, or `2 × 8 × t4` on two machines.
+pub fn gpu_words(part: &Part) -> String {
+    match part.nodes {
+        0 | 1 => format!("{} × {}", part.gpu_count, part.gpu),
+        nodes => format!("{nodes} × {} × {}", part.gpu_count / nodes, part.gpu),
+    }
+}
+
 /// Parts or alternatives, one a row.
 pub fn parts_table(parts: &[Part]) -> Table {
     let columns = [
@@ -348,12 +363,14 @@ pub fn parts_table(parts: &[Part]) -> Table {
         Column::number("", "accumulation"),
         Column::number("", "global_batch_size"),
         Column::number("", "updates"),
+        Column::number("", "nodes"),
+        Column::text("", "sharding"),
     ];
     let mut table = Table::new(&[&columns[..], &TRUST, &batch].concat());
     for part in parts {
         let mut row = vec![
             Cell::text(&part.offer),
-            Cell::text(format!("{} × {}", part.gpu_count, part.gpu)),
+            Cell::text(gpu_words(part)),
             Cell::new(format::time(crate::units::Micros::known(part.step_time_us.mid)), part.step_time_us.mid),
             Cell::new(format::hours_with_range(&part.hours), part.hours.mid.get()),
             Cell::new(format::usd_with_range(&part.cost), part.cost.mid.get()),
@@ -366,6 +383,8 @@ pub fn parts_table(parts: &[Part]) -> Table {
             Cell::text(part.accumulation),
             Cell::maybe(part.global_batch_size, Cell::text),
             Cell::text(part.updates()),
+            Cell::text(part.nodes),
+            Cell::text(part.sharding.name()),
         ]);
         table.push(row);
     }

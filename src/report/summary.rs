@@ -168,7 +168,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
         }
     }
     writeln!(out, "\nAssumed:")?;
-    for assumed in plan.goal.assumptions.describe() {
+    for assumed in plan.goal.assumed() {
         writeln!(out, "  {}: {} ({})", assumed.name, assumed.value, assumed.source)?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
 use crate::action::Screen;
-use crate::plan::{Confidence, Objective};
+use crate::plan::{Confidence, Objective, ShardingChoice};
 use crate::predict::{Host, MethodChoice, Mode, Precision, WaveForm};
 use crate::pricing::Tier;
 use crate::units::TimeUnit;
@@ -26,7 +26,7 @@ macro_rules! named {
 
 /// The values that can be typed, with name and help.
 macro_rules! described {
-    ($type:ty { $($variant:ident $name:literal $help:literal),+ }) => {
+    ($type:ty { $($variant:ident $name:literal $help:literal $(or $alias:literal)?),+ }) => {
         impl ValueEnum for $type {
             fn value_variants<'a>() -> &'a [Self] {
                 &[$(Self::$variant),+]
@@ -34,7 +34,7 @@ macro_rules! described {
 
             fn to_possible_value(&self) -> Option<PossibleValue> {
                 match self {
-                    $(Self::$variant => Some(PossibleValue::new($name).help($help)),)+
+                    $(Self::$variant => Some(PossibleValue::new($name)$(.alias($alias))?.help($help)),)+
                     #[allow(unreachable_patterns, reason = "values with data are not typed by name")]
                     _ => None,
                 }
@@ -55,6 +55,14 @@ described!(Confidence {
     Expected "expected" "The expected time meets the deadline",
     High "high" "The upper end of the range meets the deadline"
 });
+described!(ShardingChoice {
+    None "none" "All of it on each GPU",
+    Zero1 "zero1" "Optimizer state divided (ZeRO stage 1)",
+    Zero2 "zero2" "Gradients too (ZeRO stage 2)",
+    Zero3 "zero3" "Parameters too (ZeRO stage 3, FSDP)" or "fsdp",
+    Auto "auto" "The least that fits, offer by offer"
+});
+
 impl ValueEnum for Host {
     fn value_variants<'a>() -> &'a [Self] {
         &Self::ALL

@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::wish::Wish;
+use crate::units::most;
 
 /// What the file says; a key left out is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -112,6 +113,9 @@ mod tests {
         let said = |text: &str| SettingsFile::parse(text).unwrap_err().to_string();
         assert!(said("colour = 1").contains("colour"));
         assert!(said("[plan]\nmax_usd_per_hour = -1").contains("max_usd_per_hour"));
+        assert!(said("[plan]\nmax_machines = 0").contains("plan.max_machines"));
+        assert!(said("[plan]\nnetwork_gbit_per_second = 0").contains("plan.network_gbit_per_second"));
+        assert!(said("[plan]\nsharding = \"some\"").contains("zero3"));
         assert!(said("[plan]\nmax_parts = 9").contains("plan.max_parts"));
         assert!(said("[plan]\nspot_losses_per_hour = -1").contains("spot_losses_per_hour"));
         // What belongs to one job is given on the command line.

@@ -144,6 +144,15 @@ pub fn gigabytes(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text:?} is not a valid data rate above 0; write GB/s, as 12"))
 }
 
+/// The line rate of a network above 0, in Gbit/s.
+///
+/// # Errors
+/// As [`count`], for 0, and for more than any network has.
+pub fn network(text: &str) -> Result<f64, String> {
+    let rate = at_most(text, count(text)?, most::NETWORK_GBIT)?;
+    if rate > 0.0 { Ok(rate) } else { Err(format!("{text:?} is not a valid line rate above 0; write Gbit/s, as 100")) }
+}
+
 /// A count of whole things.
 ///
 /// # Errors

@@ -8,9 +8,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::values;
-use crate::plan::{Confidence, Data, Goal, Objective, Quota, Work};
+use crate::plan::{Confidence, Data, Goal, Objective, Quota, ShardingChoice, Work};
 use crate::pricing::Tier;
-use crate::units::{Bytes, Hours, Samples, Usd, UsdPerHour};
+use crate::units::{Bytes, Hours, Samples, Usd, UsdPerHour, most};
 
 /// How much is to be done, within which limits.
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
@@ -104,6 +104,13 @@ pub struct Wish {
     /// Most GPUs.
     #[arg(long, value_name = "N", help_heading = "Offers")]
     pub max_gpus: Option<u32>,
+    /// Most machines of one offer in a job: 1, 2, 4, … of them are tried; limits of GPUs and price
+    /// count all of them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(most::MACHINES)), help_heading = "Offers")]
+    pub max_machines: Option<u32>,
+    /// Which state of the training the GPUs divide; zero3 is FSDP.
+    #[arg(long, value_enum, help_heading = "Offers")]
+    pub sharding: Option<ShardingChoice>,
     /// Use GPUs whose memory may be too small: it is not known whether the step fits.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_memory: bool,
@@ -142,6 +149,10 @@ pub struct Wish {
     /// it).
     #[arg(long, value_name = "FACTOR", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub scaling_factor: Option<f64>,
+    /// Line rate of the network between machines, in Gbit/s, where an offer does not say it.
+    #[arg(long = "network-gbit", value_name = "GBIT/S", value_parser = values::network, allow_hyphen_values = true, help_heading = "Assumptions")]
+    #[serde(rename = "network_gbit_per_second")]
+    pub network: Option<f64>,
 }
 
 /// Reads values as they are typed, or as bare numbers.
@@ -250,6 +261,10 @@ impl Wish {
             ("spot_losses_per_hour", "it must be a finite number of 0 or more")
         } else if rate(self.scaling_factor) {
             ("scaling_factor", "it must be a finite number of 0 or more")
+        } else if self.max_machines.is_some_and(|machines| !(1..=most::MACHINES).contains(&machines)) {
+            ("max_machines", "it must be 1 to 1024")
+        } else if self.network.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
+            ("network_gbit_per_second", "it must be a number above 0 and at most 1e6")
         } else {
             return Ok(());
         };
@@ -288,6 +303,7 @@ impl Wish {
         set(&mut goal.objective, self.hour_value.map(Objective::CostPlusTime).or(self.objective).as_ref());
         set(&mut goal.confidence, self.confidence.as_ref());
         set(&mut goal.max_parts, self.max_parts.as_ref());
+        set(&mut goal.sharding, self.sharding.as_ref());
         goal.data = self.data().or(goal.data.take());
         let limits = &mut goal.limits;
         set(&mut limits.tiers, self.tiers.as_ref());
@@ -298,6 +314,7 @@ impl Wish {
         limits.offers.extend_from_slice(&self.offers);
         set(&mut limits.min_gpus, self.min_gpus.as_ref());
         limits.max_gpus = self.max_gpus.or(limits.max_gpus);
+        set(&mut limits.max_machines, self.max_machines.as_ref());
         limits.max_price = self.max_price.or(limits.max_price);
         limits.no_marketplace |= self.no_marketplace;
         limits.allow_unknown_memory |= self.allow_unknown_memory;
@@ -309,6 +326,7 @@ impl Wish {
         set(&mut assumptions.setup, self.setup.as_ref());
         set(&mut assumptions.spot_losses_per_hour, self.spot_losses_per_hour.as_ref());
         set(&mut assumptions.checkpoint_interval, self.checkpoint_interval.as_ref());
+        assumptions.network_gbit_per_second = self.network.or(assumptions.network_gbit_per_second);
         assumptions.scaling_factor = self.scaling_factor.or(assumptions.scaling_factor);
     }
 }

@@ -72,6 +72,7 @@ fn offer(provider: &str, gpu: &str, count: u32, tier: Tier, price: f64) -> Offer
         gpu_memory: None,
         vcpus: None,
         host_memory: None,
+        network_gbit_per_second: None,
         tier,
         price: UsdPerHour::new(price).unwrap(),
         as_of: Some(jiff::civil::date(2026, 7, 20)),

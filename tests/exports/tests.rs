@@ -3,6 +3,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use habitat_tui::plan::{Amount, Goal, Part, Plan, PlanStatus, Work};
+use habitat_tui::predict::Sharding;
 use habitat_tui::pricing::{Billing, Offer, Tier};
 use habitat_tui::report::launch::{LaunchError, Launcher, texts};
 use habitat_tui::store::bundled;
@@ -36,6 +37,7 @@ fn part(offer: &Offer) -> Option<Part> {
         gpu: offer.gpu.clone()?,
         gpu_count: offer.gpu_count,
         nodes: 1,
+        sharding: Sharding::None,
         tier: offer.tier,
         batch_size: None,
         accumulation: 1,

@@ -134,7 +134,8 @@ pub enum EvaluateOn {
         file: PathBuf,
     },
     /// Steps on several GPUs of one machine from the step on one (scaling.csv of
-    /// models/lab/steps/scaling.py), beside linear scaling.
+    /// models/lab/steps/scaling.py), or on more machines from the step on fewer (machines.csv),
+    /// beside linear scaling.
     Scaling {
         /// The file.
         file: PathBuf,

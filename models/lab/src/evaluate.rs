@@ -12,6 +12,7 @@ mod cases;
 mod few;
 mod kernelwise;
 mod logs;
+mod machines;
 mod methods;
 mod ops;
 pub(crate) mod published;

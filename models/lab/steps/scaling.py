@@ -1,6 +1,8 @@
-"""Published steps on one GPU and on several of the same machine, as pairs.
+"""Published steps on one GPU and on several of the same machine, as pairs; with --machines,
+published steps with full sharding on a few machines and on more of them.
 
     python3 scaling.py DATA > ../samples/published/scaling.csv
+    python3 scaling.py DATA --machines > ../samples/published/machines.csv
     python3 scaling.py --fit ../samples/published/scaling.csv
 
 DATA has modern/steps.csv.gz and lambda/training_throughput.csv. A pair has the same source,
@@ -78,6 +80,32 @@ def table(path):
     return found
 
 
+def machines(path):
+    """Pairs from the fewest machines with the same batch on each GPU to more of them."""
+    write = csv.writer(sys.stdout, lineterminator="\n").writerow
+    write("source,network,gpu,precision,batch,gpus_of_a_machine,parameters,machines,step_ms,more_machines,more_ms".split(","))
+    found = collections.defaultdict(dict)
+    for row in csv.DictReader(gzip.open(path, "rt")):
+        gpus, nodes, step, batch = (number(row[key]) for key in ("gpus", "nodes", "step_ms", "batch_per_gpu"))
+        short = re.fullmatch(r"([0-9.]+)B", row["params"])
+        parameters = float(short[1]) * 1e9 if short else number(row["params"])
+        if not (row["quality"] in ("A", "B") and gpus and nodes and step and batch and parameters):
+            continue
+        if "FSDP" not in row["notes"] and "FULL_SHARD" not in row["notes"]:
+            continue
+        # Batches that are accumulated pay for their traffic once each.
+        accumulated = number(row["grad_accum"]) or 1
+        same = [row[key] for key in ("seq_len_or_image", "optimizer", "compiled_or_fused", "framework")]
+        notes = re.sub("MFU.*", "", row["notes"])
+        key = (row["source"], row["model"], row["gpu"], row["precision"], batch, int(gpus // nodes), int(parameters), notes, *same)
+        found[key][int(nodes)] = step / accumulated
+    for key, by_machines in sorted(found.items()):
+        fewest, *more = sorted(by_machines)
+        for count in more:
+            times = (by_machines[fewest], by_machines[count])
+            write([*key[:4], f"{key[4]:g}", *key[5:7], fewest, f"{times[0]:.5g}", count, f"{times[1]:.5g}"])
+
+
 def main(data):
     write = csv.writer(sys.stdout, lineterminator="\n").writerow
     write("source,network,gpu,precision,batch,gpus,parameters,one_gpu_ms,step_ms,fitted".split(","))
@@ -151,4 +179,9 @@ def fit(path):
 
 
 if __name__ == "__main__":
-    fit(sys.argv[2]) if sys.argv[1] == "--fit" else main(sys.argv[1])
+    if sys.argv[1] == "--fit":
+        fit(sys.argv[2])
+    elif "--machines" in sys.argv:
+        machines(sys.argv[1] + "/modern/steps.csv.gz")
+    else:
+        main(sys.argv[1])

@@ -169,6 +169,16 @@ fn several_gpus_are_predicted_better_than_by_linear_scaling() {
     }
     let known = figure("pairs fitted to", "model, where 2 GPUs are measured", "median_absolute_error");
     assert!(figure("pairs fitted to", "calibrated on 2 GPUs", "median_absolute_error") < 0.8 * known);
+    let machines = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/published/machines.csv");
+    let found = folder.json(&["evaluate", "scaling", machines]);
+    let figure = |method: &str, key: &str| row(&found, "all pairs", method)[key].as_f64().unwrap();
+    assert_eq!(figure("linear", "pairs"), 24.0);
+    assert!(
+        figure("1,600 Gbit/s assumed", "median_absolute_error") < 0.8 * figure("linear", "median_absolute_error"),
+        "{found}"
+    );
+    folder.write("broken.csv", &std::fs::read_to_string(machines).unwrap().replacen("llm-foundry,", "", 1));
+    assert!(folder.error(&["evaluate", "scaling", "broken.csv"]).contains("broken.csv:2: not a pair of steps"));
     folder.write("other.csv", "gpu,time\n");
     assert!(folder.error(&["evaluate", "scaling", "other.csv"]).contains("other.csv:1: the columns are not"));
 }

@@ -223,7 +223,7 @@ pub fn offer_words(part: &Part) -> String {
 
 /// GPUs in words.
 pub fn gpus_words(part: &Part) -> String {
-    format!("{} × {}", part.gpu_count, part.gpu)
+    plans::gpu_words(part)
 }
 
 /// The method of the step time behind a part.

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::states::states;
-use super::{CONTEXT_BYTES, MemoryNeed, source_of, word};
+use super::states::{by_kind, states};
+use super::{CONTEXT_BYTES, MemoryNeed, source_of, within, word};
 use crate::predict::rate::Rates;
+use crate::predict::sharding::ModelStates;
 use crate::profile::{MemorySource, Profile};
 use crate::regress::line::{Line, Point};
 use crate::units::Bytes;
@@ -20,6 +21,8 @@ pub struct MemoryLine {
     source: Source,
     /// Where the peaks are from.
     peaks: MemorySource,
+    /// What of the fixed part can be divided among GPUs, where that is known.
+    states: Option<ModelStates>,
 }
 
 /// Where a memory line is from.
@@ -46,19 +49,26 @@ impl MemoryLine {
             .collect();
         let computed = with_peak.iter().any(|(.., profile)| source_of(profile) == MemorySource::Computed);
         let peaks = if computed { MemorySource::Computed } else { MemorySource::Recorded };
+        let largest = with_peak.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let states_of = |fixed: Bytes| {
+            let states = largest.and_then(|(.., profile)| by_kind(profile));
+            within(states, Some(fixed * (1.0 + 1e-9)))
+        };
         let points: Vec<Point> =
             with_peak.iter().map(|&(batch, peak, _)| Point::new(batch as f64, peak.get())).collect();
         if let Ok(line) = Line::non_negative(&points) {
             let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
-            return Some(Self { fixed, per_sample, source: Source::Peaks(points.len()), peaks });
+            let states = states_of(fixed);
+            return Some(Self { fixed, per_sample, source: Source::Peaks(points.len()), peaks, states });
         }
-        let &(batch, peak, profile) = with_peak.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let &(batch, peak, profile) = largest?;
         let states = fixed_part(profile).filter(|states| states.get() < peak.get());
         let (fixed, source) = match states {
             Some(states) => (states, Source::Parameters),
             None => (Bytes::ZERO, Source::Proportional),
         };
-        Some(Self { fixed, per_sample: peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64), source, peaks })
+        let per_sample = peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64);
+        Some(Self { fixed, per_sample, source, peaks, states: states_of(fixed) })
     }
 
     /// Through upper estimates (context of the process included) at two batch sizes.
@@ -67,7 +77,7 @@ impl MemoryLine {
         let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
         let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
         let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
-        Some(Self { fixed, per_sample, source: Source::AtMost, peaks: MemorySource::Computed })
+        Some(Self { fixed, per_sample, source: Source::AtMost, peaks: MemorySource::Computed, states: None })
     }
 
     /// The peak at a batch size, without the context of the process.
@@ -98,7 +108,11 @@ impl MemoryLine {
     /// The need at a batch size.
     pub fn need(&self, batch: u64) -> MemoryNeed {
         let with_context = self.with_context(batch);
-        let unknown = MemoryNeed { line: Some(*self).filter(Self::is_split), ..MemoryNeed::unseen(None, None) };
+        let unknown = MemoryNeed {
+            line: Some(*self).filter(Self::is_split),
+            states: self.states,
+            ..MemoryNeed::unseen(None, None)
+        };
         match self.source {
             Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
             Source::Peaks(_) => MemoryNeed {

@@ -6,6 +6,7 @@
 
 use crate::op::Optimizer;
 use crate::predict::precision::infer;
+use crate::predict::sharding::ModelStates;
 use crate::profile::{DType, Mode, Precision, Profile};
 use crate::units::Bytes;
 
@@ -42,6 +43,38 @@ pub(super) fn states(profile: &Profile) -> States {
     let most = most.max(least);
     let all = |bytes: f64| profile.workload.parameter_count.map(|count| Bytes::known(count as f64 * bytes));
     States { least: all(least), words, usual: all(if kept > 0 { least } else { most }), most: all(most) }
+}
+
+/// What a training keeps, by kind: as it says itself, else by the optimizer found, or as with Adam.
+/// `None` for inference and without a parameter count.
+///
+/// Parameters in 16 bits have a copy in 32 where the optimizer works on 32.
+pub(super) fn by_kind(profile: &Profile) -> Option<ModelStates> {
+    if profile.workload.mode == Mode::Inference {
+        return None;
+    }
+    let told = profile.step.as_ref().and_then(|step| step.memory.as_ref());
+    if let Some(memory) = told.filter(|memory| memory.parameters.get() > 0.0) {
+        return Some(ModelStates {
+            parameters: memory.parameters,
+            gradients: memory.gradients,
+            optimizer: memory.optimizer_state,
+            is_assumed: false,
+        });
+    }
+    let count = profile.workload.parameter_count? as f64;
+    let optimizer = Optimizer::of(&profile.operations);
+    let element = element(profile, optimizer.as_ref());
+    let is_narrow = matches!(profile.workload.precision, Some(Precision::Fp16 | Precision::Bf16));
+    let own = if is_narrow { element.min(2.0) } else { element };
+    let total =
+        optimizer.as_ref().map_or(MOST_TRAINING.max(2.0 * own), |found| element * (2.0 + f64::from(found.states)));
+    Some(ModelStates {
+        parameters: Bytes::known(count * own),
+        gradients: Bytes::known(count * own),
+        optimizer: Bytes::known(count * (total - 2.0 * own)),
+        is_assumed: optimizer.is_none(),
+    })
 }
 
 /// Bytes of a parameter: by the numbers that the optimizer works on, else by the precision of the

@@ -1,5 +1,6 @@
 use super::*;
 use crate::plan::{Amount, Goal, PlanStatus, Work};
+use crate::predict::Sharding;
 use crate::pricing::{Billing, OfferId, Trust};
 use crate::units::{GpuSlug, Range, Usd, UsdPerHour};
 
@@ -13,6 +14,7 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         gpu: GpuSlug::new(gpu).unwrap(),
         gpu_count: 8,
         nodes: 1,
+        sharding: Sharding::None,
         tier,
         batch_size: Some(32),
         accumulation: 1,
@@ -163,4 +165,22 @@ fn a_price_limit_is_never_below_the_price() {
         Job { part: &part, workload: "x", place: (1, 1), switch: None }.highest_price()
     };
     assert_eq!((limit(1.006), limit(0.508_91), limit(40.0)), (1.006, 0.509, 40.0));
+}
+
+/// Two machines with 4 GPUs each, half the price for each machine.
+#[test]
+fn a_job_on_several_machines_says_so_to_every_tool() {
+    let several = Part { nodes: 2, sharding: Sharding::Zero3, tier: Tier::OnDemand, ..spot() };
+    for (launcher, lines) in [
+        (Launcher::SkyPilot, ["num_nodes: 2", "accelerators: \"A100-80GB:4\"", "max_hourly_cost: 5.0062"]),
+        (Launcher::Dstack, ["nodes: 2", "gpu: \"A100:80GB:4\"", "max_price: 5.0062"]),
+        (Launcher::Slurm, ["#SBATCH --nodes=2", "#SBATCH --gres=gpu:4", "#SBATCH --ntasks-per-node=1"]),
+    ] {
+        let text = texts(&plan(vec![several.clone()]), "gpt", launcher, Some("gpu")).unwrap().concat();
+        let own =
+            ["# One job on 2 machines with 4 GPUs each: the command runs on every machine.", "# Planned with zero3"];
+        for line in lines.into_iter().chain(own) {
+            assert!(text.contains(line), "{launcher}: {line}: {text}");
+        }
+    }
 }

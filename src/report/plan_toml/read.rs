@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{FORMAT, PlanFile, VERSION};
+use super::{FORMAT, OLDEST, PlanFile, VERSION};
 use crate::units::{Micros, most};
 
 /// Why a text is not a plan that can be read; the message names the place and the remedy.
@@ -16,11 +16,13 @@ pub enum PlanFileError {
     Format(String),
     /// A version from before the request was kept.
     #[error(
-        "version: found {0}, which does not hold what was asked; plan again with this habitat-tui (`habitat-tui plan … -o FILE` writes version {VERSION})"
+        "version: found {0}, which does not hold what was asked; plan again with this habitat-tui (`habitat-tui plan … -o FILE` writes one that does)"
     )]
     Older(u32),
     /// A version that is not known yet.
-    #[error("version: found {0}, this habitat-tui reads {VERSION}; a newer one wrote the file, and reads it")]
+    #[error(
+        "version: found {0}, this habitat-tui reads {OLDEST} and {VERSION}; a newer one wrote the file, and reads it"
+    )]
     Newer(u32),
     /// A number that no plan has.
     #[error("{place}: {problem}")]
@@ -44,7 +46,7 @@ struct ProbeHead {
     version: u32,
 }
 
-/// Reads a plan of version 2.
+/// Reads a plan of version 2 or 3.
 ///
 /// # Errors
 /// [`PlanFileError`] for another format or version, and where something is missing or wrong.
@@ -53,7 +55,7 @@ pub fn parse(text: &str) -> Result<PlanFile, PlanFileError> {
     let Probe { plan: head } = toml::from_str(text).map_err(damaged)?;
     match head.version {
         _ if head.format != FORMAT => return Err(PlanFileError::Format(crate::text::clean(&head.format, 40))),
-        version if version < VERSION => return Err(PlanFileError::Older(version)),
+        version if version < OLDEST => return Err(PlanFileError::Older(version)),
         version if version > VERSION => return Err(PlanFileError::Newer(version)),
         _ => {}
     }
@@ -69,6 +71,9 @@ fn check(file: &PlanFile) -> Result<(), PlanFileError> {
     if !(1..=3).contains(&file.goal.max_parts) {
         return wrong("goal.max_parts".to_owned(), "must be 1, 2 or 3");
     }
+    if !(1..=most::MACHINES).contains(&file.goal.limits.max_machines) {
+        return wrong("goal.limits.max_machines".to_owned(), "must be 1 to 1024");
+    }
     for (index, part) in file.parts.iter().enumerate() {
         let at = |key: &str| format!("part {}, {key}", index + 1);
         let within = |value: f64, most: f64| value > 0.0 && value <= most;
@@ -78,8 +83,8 @@ fn check(file: &PlanFile) -> Result<(), PlanFileError> {
         if !part.samples.or(part.steps).is_some_and(|work| within(work, most::WORK)) {
             return wrong(at("samples"), "samples or steps must be a number above 0, and at most 1e18");
         }
-        if part.gpu_count == 0 || part.global_batch_size == Some(0) || part.accumulation == 0 {
-            return wrong(at("gpu_count"), "GPUs, batches and samples of a step must be above 0");
+        if part.gpu_count == 0 || part.nodes == 0 || part.global_batch_size == Some(0) || part.accumulation == 0 {
+            return wrong(at("gpu_count"), "GPUs, nodes, batches and samples of a step must be above 0");
         }
     }
     Ok(())

@@ -7,12 +7,13 @@ use std::path::Path;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::rate::Rates;
-use habitat_tui::predict::scale::{Link, scaled_step, scaling_factor};
+use habitat_tui::predict::scale::{Layout, Link, scaled_step, scaling_factor};
 use habitat_tui::predict::{Estimate, GpuFacts, Method};
 use habitat_tui::profile::{Mode, Workload};
 use habitat_tui::store::files::{Limit, read_text};
 use habitat_tui::units::Micros;
 
+use super::machines;
 use super::tally::{Evaluation, Groups, Predicted};
 
 /// A row of the table that models/lab/steps/scaling.py writes.
@@ -32,12 +33,11 @@ struct Pair {
 
 const COLUMNS: &str = "source,network,gpu,precision,batch,gpus,parameters,one_gpu_ms,step_ms,fitted";
 
-fn read(file: &Path, catalog: &Catalog) -> Result<Vec<Pair>, CliError> {
-    let text = read_text(file, Limit::TABLE)?;
+fn read(text: &str, file: &Path, catalog: &Catalog) -> Result<Vec<Pair>, CliError> {
     let wrong = |line: usize, what: &str| CliError::Refused(format!("{}:{line}: {what}", file.display()));
     let mut lines = text.lines().zip(1..);
     if lines.next().is_none_or(|(head, _)| head != COLUMNS) {
-        return Err(wrong(1, &format!("the columns are not {COLUMNS}")));
+        return Err(wrong(1, &format!("the columns are not {COLUMNS}, nor {}", machines::COLUMNS)));
     }
     lines.map(|(text, line)| pair(text, catalog).ok_or_else(|| wrong(line, "not a pair of steps"))).collect()
 }
@@ -70,9 +70,13 @@ fn pair(line: &str, catalog: &Catalog) -> Option<Pair> {
     })
 }
 
-/// Throughputs, by source, network, GPU and number of GPUs.
+/// Throughputs, by source, network, GPU and number of GPUs; of a table of several machines, theirs.
 pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, CliError> {
-    let pairs = read(file, catalog)?;
+    let text = read_text(file, Limit::TABLE)?;
+    if text.lines().next() == Some(machines::COLUMNS) {
+        return machines::evaluate(&text, file, catalog);
+    }
+    let pairs = read(&text, file, catalog)?;
     let twos: BTreeMap<&str, &Pair> =
         pairs.iter().filter(|pair| pair.gpus == 2).map(|pair| (&*pair.job, pair)).collect();
     let mut groups = Groups::default();
@@ -94,7 +98,7 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, Cli
                 groups.add(&group, method, predicted, 1.0 / pair.on_several.get(), &label);
             };
             let scaled = |factor| -> Result<Predicted, CliError> {
-                let scaled = scaled_step(&single, &pair.gpu, pair.gpus, &pair.workload, factor);
+                let scaled = scaled_step(&single, &pair.gpu, &Layout::one_machine(pair.gpus), &pair.workload, factor);
                 let range = scaled.map_err(CliError::other)?.step.range;
                 let ends = [1.0 / range.high.get(), 1.0 / range.low.get()];
                 Ok(Predicted { mid: 1.0 / range.mid.get(), range: Some(ends) })

@@ -1,0 +1,250 @@
+//! Several machines of an offer, and state divided among the GPUs.
+
+use habitat_tui::plan::check::{CheckError, check, check_sources};
+use habitat_tui::plan::{Goal, Limits, Objective, Plan, PlanError, Quota, RejectionKind, ShardingChoice, plan};
+use habitat_tui::predict::scale::{Layout, Network, scaled_step};
+use habitat_tui::predict::sharding::{ModelStates, Sharding};
+use habitat_tui::predict::{Fits, Predictions};
+use habitat_tui::pricing::{Market, Offer, PriceBook, Tier, Trust};
+use habitat_tui::profile::Mode;
+use habitat_tui::units::{Bytes, GIB, Range, UsdPerHour};
+use proptest::prelude::*;
+
+use crate::build::{goal, gpu, hours, measured, offer, predictions};
+use crate::properties::config;
+
+const PARAMETERS: u64 = 100_000_000;
+
+/// A step of a second on one GPU.
+fn step() -> Predictions {
+    let mut all = predictions([measured("a", 3600.0)]);
+    all.workload.parameter_count = Some(PARAMETERS);
+    all
+}
+
+/// One that needs so many GiB, 12 of them parameters, gradients and what Adam keeps (16 bytes each).
+fn large(gib: f64) -> Predictions {
+    let mut all = step();
+    let of = |gib: f64| Bytes::new(gib * GIB).unwrap();
+    let memory = &mut all.predictions[0].memory;
+    (memory.fits, memory.needed, memory.at_most) = (Fits::No, Some(of(gib)), Some(of(gib)));
+    memory.states =
+        Some(ModelStates { parameters: of(1.5), gradients: of(1.5), optimizer: of(9.0), is_assumed: false });
+    all
+}
+
+fn machine(gpus: u32, price: f64, tier: Tier) -> Offer {
+    Offer { gpu_count: gpus, network_gbit_per_second: Some(100.0), ..offer("a", price, tier) }
+}
+
+fn joined(most: u32, samples: f64) -> Goal {
+    let limits = Limits { max_machines: most, ..Limits::default() };
+    Goal { limits, objective: Objective::Time, ..goal(samples, 1) }
+}
+
+fn planned(predictions: &Predictions, offer: Offer, goal: &Goal) -> Plan {
+    let prices = PriceBook::new([offer]);
+    let found = plan(predictions, &prices, goal).unwrap();
+    check(&found).unwrap();
+    check_sources(&found, predictions, &prices).unwrap();
+    found
+}
+
+/// 400 MB of gradients, half a second's GPU work hides 400 ms of them (h·⅔·T): what is left is the last
+/// bucket, at both levels. 8 GPUs a machine, 14 GB/s inside, half of 100 Gbit/s between.
+#[test]
+fn a_step_on_two_machines_by_hand() {
+    let layout = Layout { machines: 2, gpus: 8, network: Network::Rate(100.0), sharding: Sharding::None };
+    let all = step();
+    let single = all.predictions[0].planning_step();
+    let scaled = |layout: &Layout| scaled_step(&single, &gpu("a"), layout, &all.workload, None).unwrap();
+    let waiting = 1e3 * 0.02 * (2.0 * 16f64.ln()).sqrt();
+    let last = 25.0 * (2.0 * 7.0 / 8.0 / 14.0 + 2.0 / 2.0 / 6.25);
+    assert!((scaled(&layout).extra.as_millis() - (waiting + last + 2.2 * 3.0)).abs() < 1e-6, "{}", scaled(&layout).why);
+    // Nothing of a network is asked within one machine.
+    let one = Layout { machines: 1, ..layout };
+    assert_eq!(scaled(&one), scaled(&Layout::one_machine(8)));
+    // 10 GB of gradients: 1,250 + 1,600 ms, 400 of them hidden; with full sharding half as many again,
+    // and 600 hidden.
+    let mut big = all.workload.clone();
+    big.parameter_count = Some(2_500_000_000);
+    for (sharding, exposed) in [(Sharding::Zero2, 2850.0 - 400.0), (Sharding::Zero3, 2850.0 * 1.5 - 600.0)] {
+        let scaled = scaled_step(&single, &gpu("a"), &Layout { sharding, ..layout }, &big, None).unwrap();
+        assert!((scaled.extra.as_millis() - (waiting + exposed + 6.6)).abs() < 1e-6, "{}", scaled.why);
+    }
+    // A factor measured on one machine changes its part alone.
+    let double = scaled_step(&single, &gpu("a"), &layout, &all.workload, Some(2.0)).unwrap();
+    let expected = scaled(&layout).extra + scaled(&one).extra;
+    assert!((double.extra.as_millis() - expected.as_millis()).abs() < 1e-6);
+    // A network of which nothing is known spans both of its ends.
+    let Range { low, mid, high } = Network::Unknown.reached();
+    assert!(low.get() < mid.get() / 2.5 && high.get() > 2.5 * mid.get());
+    assert!(scaled(&Layout { network: Network::Unknown, ..layout }).why.contains("10 to 100 Gbit/s over TCP assumed"));
+}
+
+#[test]
+fn an_offer_is_taken_as_often_as_is_allowed() {
+    let samples = 3600.0 * 1000.0;
+    let by = |goal: &Goal| planned(&step(), machine(4, 8.0, Tier::OnDemand), goal);
+    for (most, nodes) in [(1, 1), (2, 2), (3, 3), (7, 7)] {
+        let part = by(&joined(most, samples)).parts.remove(0);
+        assert_eq!((part.nodes, part.gpu_count, part.price.get()), (nodes, 4 * nodes, 8.0 * f64::from(nodes)));
+    }
+    let within = |change: &dyn Fn(&mut Limits)| {
+        let mut goal = joined(8, samples);
+        change(&mut goal.limits);
+        by(&goal).parts.remove(0).nodes
+    };
+    assert_eq!(within(&|limits| limits.max_gpus = Some(12)), 2);
+    assert_eq!(within(&|limits| limits.max_price = UsdPerHour::new(40.0).ok()), 4);
+    let quota = Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus: 9 };
+    assert_eq!(within(&|limits| limits.quotas = vec![quota.clone()]), 2);
+    // Fewer GPUs on one machine than are wanted.
+    let goal = Goal { objective: Objective::Cost, ..joined(8, samples) };
+    let wanted = Goal { limits: Limits { min_gpus: 9, ..goal.limits.clone() }, ..goal.clone() };
+    assert_eq!((by(&goal).parts[0].nodes, by(&wanted).parts[0].nodes), (1, 4));
+    // The nearest number of machines gives the reason.
+    let wanted = Goal { limits: Limits { min_gpus: 33, ..goal.limits.clone() }, ..goal };
+    assert_eq!(by(&wanted).rejected[0].reason, "32 GPUs, fewer than the 33 wanted");
+}
+
+#[test]
+fn of_own_machines_and_hosts_of_a_marketplace_there_is_one() {
+    let owned = machine(4, 1.0, Tier::Owned);
+    let host = Offer { trust: Trust::new(Market::PeerToPeer), ..machine(4, 1.0, Tier::OnDemand) };
+    for offer in [owned, host] {
+        assert_eq!(planned(&step(), offer, &joined(8, 1e6)).parts[0].nodes, 1);
+    }
+}
+
+#[test]
+fn a_job_on_several_spot_machines_is_lost_with_any_of_them() {
+    let by = |nodes: u32| {
+        let mut goal = joined(nodes, 3.6e6);
+        goal.limits.min_gpus = nodes;
+        planned(&step(), machine(1, 1.0, Tier::Spot), &goal).parts.remove(0)
+    };
+    // Expected elapsed hours per useful hour are 1 + ω/κ times 1 + λM(κ/2 + ρ), and λMδ.
+    for nodes in [1, 4] {
+        let part = by(nodes);
+        let useful = 3.6e6 / f64::from(nodes) * part.step_time_us.mid / 3.6e9;
+        let rate = 0.5 * f64::from(nodes);
+        let expected = useful * ((1.0 + 1.0 / 15.0) * (1.0 + rate * 0.325) + rate);
+        assert!((part.hours.mid.get() / expected - 1.0).abs() < 1e-9, "{nodes}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_may_fit_divided() {
+    // 14.72 GB may be used. 20 on 4 GPUs: 13.25 with zero1 (9 become 2.25).
+    let (offer, wanted) = (|| machine(4, 8.0, Tier::OnDemand), |sharding| Goal { sharding, ..joined(1, 1e6) });
+    let refused = planned(&large(20.0), offer(), &wanted(ShardingChoice::None));
+    assert_eq!(refused.rejected[0].kind, RejectionKind::Memory);
+    assert!(
+        refused.rejected[0].reason.ends_with("; would fit with --sharding zero1 on 4 GPUs"),
+        "{}",
+        refused.rejected[0].reason
+    );
+    for (gib, least) in
+        [(14.0, Sharding::None), (20.0, Sharding::Zero1), (22.0, Sharding::Zero2), (23.0, Sharding::Zero3)]
+    {
+        let mut large = large(gib);
+        if least == Sharding::None {
+            large.predictions[0].memory.fits = Fits::Yes;
+        }
+        let part = planned(&large, offer(), &wanted(ShardingChoice::Auto)).parts.remove(0);
+        assert_eq!(part.sharding, least);
+        let note = part.notes.iter().any(|note| note.starts_with(&format!("sharding {}", least.name())));
+        assert_eq!(note, least != Sharding::None, "{:?}", part.notes);
+    }
+    // 24 leave 12 beside the state, and 3 on 4 GPUs: 15. On 8 it is 13.5.
+    let refused = planned(&large(24.0), offer(), &wanted(ShardingChoice::Auto));
+    assert!(
+        refused.rejected[0].reason.contains("needs 15.0 GB with zero3 on 4 GPUs, the GPU has 14.7 of 16 to use")
+            && refused.rejected[0].reason.ends_with("; would fit with --sharding zero3 on 8 GPUs"),
+        "{}",
+        refused.rejected[0].reason
+    );
+    let two = Goal { sharding: ShardingChoice::Auto, ..joined(2, 1e6) };
+    let part = planned(&large(24.0), offer(), &two).parts.remove(0);
+    assert_eq!((part.nodes, part.sharding), (2, Sharding::Zero3));
+    // More than is left by any number of GPUs.
+    let refused = planned(&large(27.0), offer(), &two);
+    assert!(!refused.rejected[0].reason.contains("would fit"), "{}", refused.rejected[0].reason);
+}
+
+#[test]
+fn inference_divides_nothing() {
+    let mut inference = step();
+    inference.workload.mode = Mode::Inference;
+    let goal = Goal { sharding: ShardingChoice::Zero3, ..joined(1, 1e6) };
+    let prices = PriceBook::new([machine(4, 8.0, Tier::OnDemand)]);
+    assert_eq!(plan(&inference, &prices, &goal).unwrap_err(), PlanError::ShardingOfInference);
+    assert_eq!(plan(&step(), &prices, &joined(0, 1e6)).unwrap_err(), PlanError::Machines(0));
+}
+
+#[test]
+fn the_check_refuses_what_was_not_allowed() {
+    let prices = PriceBook::new([machine(4, 8.0, Tier::OnDemand)]);
+    let found = plan(&step(), &prices, &joined(2, 1e6)).unwrap();
+    let broken = |change: &dyn Fn(&mut Plan)| {
+        let mut broken = found.clone();
+        change(&mut broken);
+        check(&broken).and_then(|()| check_sources(&broken, &step(), &prices)).unwrap_err()
+    };
+    let of = |error| match error {
+        CheckError::Offer { what, .. } => what,
+        other => panic!("{other}"),
+    };
+    assert_eq!(of(broken(&|plan| plan.goal.limits.max_machines = 1)), "it has too many machines");
+    assert_eq!(of(broken(&|plan| plan.parts[0].sharding = Sharding::Zero1)), "its sharding was not asked for");
+    assert!(matches!(broken(&|plan| plan.goal.assumptions.scaling_factor = Some(3.0)), CheckError::Number { .. }));
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn more_machines_never_need_more_memory(gib in 12.5..60.0f64, gpus in 1..9u32, stage in 0..4usize) {
+        let fit = &large(gib).predictions[0].memory;
+        let need = |stage: usize, gpus: u32| fit.sharded(Sharding::ALL[stage], gpus).needed.unwrap().get();
+        let mut before = f64::INFINITY;
+        for machines in 1..20 {
+            let now = need(stage, gpus * machines);
+            prop_assert!(now <= before * (1.0 + 1e-12) && now >= (gib - 12.0) * GIB * (1.0 - 1e-12));
+            prop_assert!(stage == 0 || now <= need(stage - 1, gpus * machines) * (1.0 + 1e-12));
+            before = now;
+        }
+    }
+
+    /// Against every number of machines on its own, each as a plan of one machine with all GPUs would be.
+    #[test]
+    fn the_best_of_all_numbers_of_machines_is_found(
+        gpus in 1..9u32, price in 0.5..20.0f64, most in 1..9u32, max_gpus in 1..40u32, samples in 1e4..1e7f64,
+        is_spot: bool, deadline in 0.5..50.0f64, by_time: bool,
+    ) {
+        let tier = if is_spot { Tier::Spot } else { Tier::OnDemand };
+        let prices = PriceBook::new([machine(gpus, price, tier)]);
+        let objective = if by_time { Objective::Time } else { Objective::Cost };
+        let goal = Goal { objective, deadline: Some(hours(deadline)), ..joined(most, samples) };
+        let goal = Goal { limits: Limits { max_gpus: Some(max_gpus), ..goal.limits.clone() }, ..goal };
+        let found = plan(&step(), &prices, &goal).unwrap();
+        check_sources(&found, &step(), &prices).unwrap();
+        prop_assert!(found.parts.iter().all(|part| part.gpu_count <= max_gpus && part.nodes <= most));
+        let value = |plan: &Plan| plan.total.map(|total| if by_time { total.hours.high.get() } else { total.cost.mid.get() });
+        let mut least: Option<f64> = None;
+        for machines in (1..=most).filter(|machines| machines.is_power_of_two() || *machines == most) {
+            let limits = Limits { min_gpus: gpus * machines, max_gpus: Some(max_gpus.min(gpus * machines)), ..goal.limits.clone() };
+            if max_gpus < gpus * machines {
+                continue;
+            }
+            let alone = plan(&step(), &prices, &Goal { limits, ..goal.clone() }).unwrap();
+            prop_assert!(alone.parts.iter().all(|part| part.nodes == machines));
+            least = [least, value(&alone)].into_iter().flatten().reduce(f64::min);
+        }
+        prop_assert_eq!(value(&found).is_some(), least.is_some());
+        if let (Some(found), Some(least)) = (value(&found), least) {
+            prop_assert!((found / least - 1.0).abs() < 1e-6, "{} {}", found, least);
+        }
+    }
+}
