@@ -205,6 +205,15 @@ impl Job<'_> {
         (price * 1e4 - 1e-6).ceil() / 1e4
     }
 
+    /// Refused where it is on several machines and the tool starts no such job there.
+    fn check_machines(&self, launcher: Launcher) -> Result<(), LaunchError> {
+        if self.part.nodes <= 1 || names::joins(launcher, &self.part.provider) {
+            return Ok(());
+        }
+        let reason = "it starts no job on several machines of that provider (--max-machines 1 plans without)";
+        Err(self.unknown(launcher, reason))
+    }
+
     /// Whether it is rented by the hour, on spot or not; others cannot be rented by a tool.
     fn is_spot(&self, launcher: Launcher) -> Result<bool, LaunchError> {
         match self.part.tier {

@@ -13,6 +13,7 @@ pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
     if backend.is_empty() {
         return Err(refused("it has no backend for that provider"));
     }
+    job.check_machines(Launcher::Dstack)?;
     let gpu = dstack_gpu(&part.provider, part.gpu.as_str()).map_err(refused)?;
     let region = region(job).map_or_else(
         || "# Any region: dstack names this provider's otherwise.\n".to_owned(),

@@ -4,6 +4,8 @@
 //! (`sky/catalog/data_fetchers` of 0.14.1), dstack's those of gpuhunt 0.1.34 (`constraints.py`,
 //! `providers/`).
 
+use super::Launcher;
+
 /// Providers: the name in the price book, `SkyPilot`'s, dstack's; empty where the tool has none.
 pub(super) const PROVIDERS: [(&str, &str, &str); 14] = [
     ("aws", "aws", "aws"),
@@ -21,6 +23,21 @@ pub(super) const PROVIDERS: [(&str, &str, &str); 14] = [
     ("vast", "vast", "vastai"),
     ("verda", "verda", "verda"),
 ];
+
+/// Providers of which `SkyPilot` starts no job on several machines (`MULTI_NODE` in `sky/clouds` of
+/// 0.14.1).
+const SKYPILOT_SINGLE: [&str; 4] = ["hyperbolic", "runpod", "vast", "verda"];
+/// The same of dstack (`ComputeWithMultinodeSupport` in `core/backends` of 0.22.5).
+const DSTACK_SINGLE: [&str; 4] = ["do", "lambda", "vast", "verda"];
+
+/// Whether a tool starts one job on several machines of a provider.
+pub(super) fn joins(launcher: Launcher, provider: &str) -> bool {
+    match launcher {
+        Launcher::SkyPilot => !SKYPILOT_SINGLE.contains(&provider),
+        Launcher::Dstack => !DSTACK_SINGLE.contains(&provider),
+        Launcher::Slurm => true,
+    }
+}
 
 /// GPUs: the slug in the catalog, `SkyPilot`'s name, dstack's name and memory; empty where the tool has
 /// none.

@@ -23,6 +23,7 @@ fn task(job: &Job<'_>) -> Result<String, LaunchError> {
     if cloud.is_empty() {
         return Err(refused("it has no provider of that name"));
     }
+    job.check_machines(Launcher::SkyPilot)?;
     if part.region.contains('/') {
         return Err(refused("it takes no region with a slash"));
     }

@@ -183,4 +183,11 @@ fn a_job_on_several_machines_says_so_to_every_tool() {
             assert!(text.contains(line), "{launcher}: {line}: {text}");
         }
     }
+    let at_verda = Part { nodes: 2, ..part("verda", "FIN-01", "8V100.48V", "v100-sxm2-16gb", Tier::OnDemand) };
+    for launcher in [Launcher::SkyPilot, Launcher::Dstack] {
+        let refused = texts(&plan(vec![at_verda.clone()]), "gpt", launcher, None).unwrap_err().to_string();
+        assert!(refused.contains("no job on several machines of that provider (--max-machines 1"), "{refused}");
+        let one = Part { nodes: 1, ..at_verda.clone() };
+        assert!(texts(&plan(vec![one]), "gpt", launcher, None).is_ok());
+    }
 }
