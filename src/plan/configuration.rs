@@ -36,7 +36,7 @@ pub(crate) struct Configuration {
     pub(crate) gpu: GpuSlug,
     /// Of all machines.
     pub(crate) gpu_count: u32,
-    machines: u32,
+    pub(crate) machines: u32,
     sharding: Sharding,
     /// What sharding leaves on each GPU, in words.
     divided: Option<String>,

@@ -40,6 +40,8 @@ pub struct FrontierPart {
     pub gpu: GpuSlug,
     /// GPUs in all.
     pub gpu_count: u32,
+    /// Machines.
+    pub nodes: u32,
     /// How it is paid for.
     pub tier: Tier,
     /// Samples it processes.
@@ -144,6 +146,7 @@ impl Prepared {
                     offer: configuration.offer.clone(),
                     gpu: configuration.gpu.clone(),
                     gpu_count: configuration.gpu_count,
+                    nodes: configuration.machines,
                     tier: configuration.tier,
                     samples: Samples::known(useful * configuration.rate()),
                     hours,

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::format;
 use super::table::{Cell, Column, Table};
-use crate::plan::FrontierPoint;
+use super::{format, plans};
+use crate::plan::{FrontierPart, FrontierPoint};
 
 /// The JSON form (`habitat-frontier`, version 1).
 #[derive(Debug, Serialize)]
@@ -29,8 +29,10 @@ pub fn table(points: &[FrontierPoint]) -> Table {
         Column::text("with", "parts"),
     ]);
     for point in points {
-        let parts: Vec<String> =
-            point.parts.iter().map(|part| format!("{} × {} ({})", part.gpu_count, part.gpu, part.offer)).collect();
+        let words = |part: &FrontierPart| {
+            format!("{} ({})", plans::machine_words(part.nodes, part.gpu_count, &part.gpu), part.offer)
+        };
+        let parts: Vec<String> = point.parts.iter().map(words).collect();
         table.push(vec![
             Cell::new(format::hours(point.hours.mid), point.hours.mid.get()),
             Cell::new(format::hours(point.hours.high), point.hours.high.get()),

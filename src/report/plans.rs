@@ -10,7 +10,7 @@ use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
 use crate::plan::{Data, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
 use crate::pricing::Billing;
-use crate::units::{Hours, Range, Usd};
+use crate::units::{GpuSlug, Hours, Range, Usd};
 
 /// What `plan --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -340,10 +340,12 @@ pub fn table(plan: &Plan) -> Table {
 
 /// The GPUs of a part: `8 × t4`, or `2 × 8 × t4` on two machines.
 pub fn gpu_words(part: &Part) -> String {
-    match part.nodes {
-        0 | 1 => format!("{} × {}", part.gpu_count, part.gpu),
-        nodes => format!("{nodes} × {} × {}", part.gpu_count / nodes, part.gpu),
-    }
+    machine_words(part.nodes, part.gpu_count, &part.gpu)
+}
+
+/// The same of so many machines with so many GPUs in all.
+pub(super) fn machine_words(nodes: u32, gpus: u32, gpu: &GpuSlug) -> String {
+    if nodes > 1 { format!("{nodes} × {} × {gpu}", gpus / nodes) } else { format!("{gpus} × {gpu}") }
 }
 
 /// Parts or alternatives, one a row.
