@@ -13,7 +13,7 @@ mod reasons;
 use super::assignment::Assigned;
 use super::solve::{Proof, Settings, SolveError};
 use super::{
-    Assumptions, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Prepared, Quota, SolverReport, Total,
+    Assumed, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Prepared, Quota, SolverReport, Total,
 };
 use crate::predict::warning::distinct;
 use crate::predict::{Predictions, Warning};
@@ -127,7 +127,7 @@ pub struct PlannedJob {
     /// Its deadline, its own or the shared one; `None` = no limit.
     pub deadline: Option<Hours>,
     /// What is assumed for it.
-    pub assumptions: Assumptions,
+    pub assumptions: Vec<Assumed>,
     /// What is to be known of it.
     pub notes: Vec<String>,
 }
@@ -229,6 +229,7 @@ pub fn book(machines: &[Machine]) -> PriceBook {
         price: machine.price,
         as_of: None,
         trust: Trust::default(),
+        network_gbit_per_second: None,
         held: None,
         source: "the file of jobs".to_owned(),
         unusable: None,
@@ -270,7 +271,7 @@ fn fill(
             end: part.hours,
             part,
             deadline: alone.goal.deadline,
-            assumptions: alone.goal.assumptions,
+            assumptions: alone.goal.assumed(),
             notes: alone.notes,
         });
         warnings.push(alone.warnings);

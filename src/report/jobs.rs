@@ -120,7 +120,7 @@ fn job(job: &PlannedJob) -> JobJson<'_> {
         end_hours: job.end.map(Hours::get),
         deadline_hours: job.deadline.map(Into::into),
         part: plans::part(&job.part),
-        assumptions: plans::assumed(job.assumptions.describe()),
+        assumptions: plans::assumed(&job.assumptions),
         notes: &job.notes,
     }
 }

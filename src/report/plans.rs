@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use crate::plan::{Data, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
+use crate::plan::{Assumed, Data, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
 use crate::pricing::Billing;
 use crate::units::{GpuSlug, Hours, Range, Usd};
 
@@ -281,7 +281,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
             })
             .collect(),
         reasons: &plan.reasons,
-        assumptions: assumed(plan.goal.assumed()),
+        assumptions: assumed(&plan.goal.assumed()),
         solver: SolverJson {
             name: &plan.solver.name,
             configurations: plan.solver.configurations,
@@ -292,9 +292,9 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
     }
 }
 
-pub(super) fn assumed(all: Vec<Assumed>) -> Vec<AssumedJson> {
-    let described = all.into_iter();
-    described.map(|assumed| AssumedJson { name: assumed.name, value: assumed.value, source: assumed.source }).collect()
+pub(super) fn assumed(all: &[Assumed]) -> Vec<AssumedJson> {
+    let json = |one: &Assumed| AssumedJson { name: one.name, value: one.value.clone(), source: one.source };
+    all.iter().map(json).collect()
 }
 
 pub(super) fn part(part: &Part) -> PartJson<'_> {

@@ -30,7 +30,6 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::wish::Wish;
-use crate::units::most;
 
 /// What the file says; a key left out is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
