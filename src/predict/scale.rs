@@ -179,7 +179,7 @@ pub fn scaled_step(
     let over = if layout.gpus > 1 { format!(" over {}", gpu.link.words()) } else { String::new() };
     let moved = gradients.get() * layout.sharding.traffic() / 1e6;
     let why = format!(
-        "{}: {:.1} ms more a step than one, {} ({} of {moved:.0} MB{over}{}); range from {least:.1} to {most:.1} times that{}",
+        "{}: {:.1} ms more a step than one GPU, {} ({} of {moved:.0} MB{over}{}); range from {least:.1} to {most:.1} times that{}",
         layout.words(),
         extra.as_millis(),
         match factor {
