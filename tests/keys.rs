@@ -313,6 +313,22 @@ fn other_batch_sizes_are_shown_for_the_selected_gpu() {
 }
 
 #[test]
+fn every_offer_of_the_plan_screen_opens() {
+    let app = after("4 tab j enter");
+    let alternative = &app.plan.value().unwrap().alternatives[0].offer;
+    assert_eq!(app.modal, Some(Modal::Offer { offer: alternative.clone(), scroll: 0 }));
+    let Some(Modal::Offer { scroll, .. }) = after("4 tab enter j down up").modal else { panic!("no dialog") };
+    assert_eq!(scroll, 1);
+    for closing in ["q", "esc", "enter"] {
+        assert_eq!(after(&format!("4 tab enter {closing}")).modal, None, "{closing}");
+    }
+    // On the sliders, the chart and the notes no row is selected.
+    for nothing in ["4 enter", "4 v tab enter", "4 v v v tab enter"] {
+        assert_eq!(after(nothing).modal, None, "{nothing}");
+    }
+}
+
+#[test]
 fn the_gpu_of_a_recording_that_may_be_one_of_several_is_chosen() {
     let mut launch = launch();
     launch.setup.catalog = Arc::new(Catalog::new(bundled::gpus()));

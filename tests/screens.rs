@@ -41,6 +41,9 @@ fn dialogs_and_details() {
         ("filter", "3 / v 1 0 0"),
         ("methods", "3 w j"),
         ("batches", "3 B"),
+        ("offer_of_the_plan", "4 tab enter"),
+        ("offer_beside_the_plan", "4 tab j enter"),
+        ("offer_rejected", "4 j j = 0 . 5 enter v v tab enter"),
     ] {
         insta::assert_snapshot!(name, picture(&launch(), pressed, (80, 24)));
     }
@@ -97,7 +100,7 @@ fn too_small_says_what_is_needed() {
     // Whatever the size, nothing breaks.
     for width in [1, 2, 5, 49, 50, 51, 76, 77, 109, 110, 111, 300] {
         for height in [1, 2, 3, 14, 15, 16, 19, 20, 21, 28, 100] {
-            for pressed in ["1", "2", "3", "4", "?", ":", "4 v", "4 e", "3 /"] {
+            for pressed in ["1", "2", "3", "4", "?", ":", "4 v", "4 e", "3 /", "4 tab j enter"] {
                 picture(&launch(), pressed, (width, height));
             }
         }

@@ -9,6 +9,7 @@ use crate::app::live::Leaving;
 use crate::app::modal::{self, Modal};
 use crate::app::msg::Effect;
 use crate::app::screen::plan;
+use crate::app::screen::plan::offer;
 use crate::app::slider::{self, Knob};
 use crate::app::{App, Tone};
 use crate::predict::compare::Compared;
@@ -41,8 +42,14 @@ impl App {
                 *exists = false;
                 *error = None;
             }
-            Some(Modal::Methods { .. } | Modal::Batches { .. } | Modal::Origin { .. } | Modal::Leave { .. }) | None => {
-            }
+            Some(
+                Modal::Methods { .. }
+                | Modal::Batches { .. }
+                | Modal::Offer { .. }
+                | Modal::Origin { .. }
+                | Modal::Leave { .. },
+            )
+            | None => {}
         }
     }
 
@@ -58,7 +65,10 @@ impl App {
         if let Some(Modal::Leave { .. }) = self.modal {
             return self.leaving_key(key, effects);
         }
-        if matches!(self.modal, Some(Modal::Methods { .. } | Modal::Batches { .. } | Modal::Origin { .. })) {
+        if matches!(
+            self.modal,
+            Some(Modal::Methods { .. } | Modal::Batches { .. } | Modal::Offer { .. } | Modal::Origin { .. })
+        ) {
             // Nothing is typed here: the keys of lists move, the one that opened it closes.
             match self.setup.keymap.action(key) {
                 Some(Action::Up) => return self.modal_scroll(-1),
@@ -108,9 +118,14 @@ impl App {
         let methods = self.comparison.value().map_or(0, |comparison| comparison.methods.len());
         let help = modal::help_lines(self, &query).len();
         let actions = modal::matching(self, &query).len();
+        let facts = match &self.modal {
+            Some(Modal::Offer { offer, .. }) => offer::lines(self, offer).len(),
+            _ => 0,
+        };
         let moved = |at: usize, len: usize| at.saturating_add_signed(by).min(len.saturating_sub(1));
         match &mut self.modal {
             Some(Modal::Help { scroll, .. }) => *scroll = moved(*scroll, help),
+            Some(Modal::Offer { scroll, .. }) => *scroll = moved(*scroll, facts),
             Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, actions),
             Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
             Some(Modal::Origin { candidates, selected }) => *selected = moved(*selected, candidates.gpus.len()),
@@ -171,7 +186,7 @@ impl App {
                     self.recorded_on(&gpu, effects);
                 }
             }
-            Some(Modal::Help { .. } | Modal::Filter { .. } | Modal::Batches { .. }) | None => {}
+            Some(Modal::Help { .. } | Modal::Filter { .. } | Modal::Batches { .. } | Modal::Offer { .. }) | None => {}
         }
     }
 

@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::app::input::Input;
 use crate::app::slider::Knob;
 use crate::predict::origin::Candidates;
+use crate::pricing::OfferId;
 use crate::report::plan_form::PlanForm;
 use crate::units::GpuSlug;
 
@@ -53,6 +54,13 @@ pub enum Modal {
         /// The GPU.
         gpu: GpuSlug,
     },
+    /// All that is known of an offer.
+    Offer {
+        /// The offer.
+        offer: OfferId,
+        /// First line shown.
+        scroll: usize,
+    },
     /// Which of these GPUs the step was recorded on.
     Origin {
         /// What there is to choose from.
@@ -95,7 +103,7 @@ impl Modal {
     /// The keys that work in it, for the footer.
     pub const fn keys(&self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Help { .. } => &[("↑↓", "scroll"), ("esc", "close")],
+            Self::Help { .. } | Self::Offer { .. } => &[("↑↓", "scroll"), ("esc", "close")],
             Self::Palette { .. } => &[("enter", "run"), ("↑↓", "choose"), ("esc", "close")],
             Self::Filter { .. } => &[("enter", "keep"), ("esc", "restore")],
             Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
@@ -120,6 +128,7 @@ impl Modal {
             | Self::Filter { .. }
             | Self::Value { .. }
             | Self::Batches { .. }
+            | Self::Offer { .. }
             | Self::Export { .. } => None,
         }
     }
@@ -127,7 +136,11 @@ impl Modal {
     /// The line being typed, where there is one.
     pub const fn input_mut(&mut self) -> Option<&mut Input> {
         match self {
-            Self::Methods { .. } | Self::Batches { .. } | Self::Origin { .. } | Self::Leave { .. } => None,
+            Self::Methods { .. }
+            | Self::Batches { .. }
+            | Self::Offer { .. }
+            | Self::Origin { .. }
+            | Self::Leave { .. } => None,
             Self::Help { input, .. }
             | Self::Palette { input, .. }
             | Self::Filter { input, .. }

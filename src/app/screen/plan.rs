@@ -1,6 +1,7 @@
 //! Fourth screen: the goal to move about, the plan that answers it, and what else there is.
 
 mod goal;
+pub mod offer;
 
 pub use goal::{knob_words, ladder, set_knob, slide, toggles, value, work_words};
 
@@ -86,6 +87,7 @@ impl Behaviour for PlanScreen {
         match needs {
             Needs::Slider => on_sliders,
             Needs::Limit => on_sliders && app.planner.knob != Knob::Work,
+            Needs::Detail => offer::selected(app).is_some(),
             needs => matches!(needs, Needs::Rows | Needs::Table | Needs::Panes | Needs::PlanScreen),
         }
     }
@@ -96,6 +98,9 @@ impl Behaviour for PlanScreen {
             Action::Right | Action::Increase => goal::move_knob(app, true, false, effects),
             Action::FarLeft => goal::move_knob(app, false, true, effects),
             Action::FarRight => goal::move_knob(app, true, true, effects),
+            Action::Open => {
+                app.modal = offer::selected(app).cloned().map(|offer| Modal::Offer { offer, scroll: 0 });
+            }
             Action::NoLimit => set_knob(app, app.planner.knob, None, effects),
             Action::SetValue => {
                 app.modal = Some(Modal::Value { knob: app.planner.knob, input: Input::default(), error: None });

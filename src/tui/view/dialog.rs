@@ -1,10 +1,11 @@
-//! Dialogs: help, palette, filter, value, methods, batch sizes, origin, export.
+//! Dialogs: help, palette, filter, value, methods, batch sizes, an offer, origin, export.
 
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
 use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
+use super::labelled;
 use crate::action::Action;
 use crate::app::Target;
 use crate::app::input::Input;
@@ -12,6 +13,7 @@ use crate::app::job::{Job, JobState};
 use crate::app::live::Leaving;
 use crate::app::modal::{HelpLine, Modal, help_lines, matching};
 use crate::app::screen::job;
+use crate::app::screen::plan::offer;
 use crate::app::slider::Knob;
 use crate::live::State;
 use crate::predict::origin::Candidates;
@@ -23,6 +25,9 @@ use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::Painter;
 use crate::units::{GIB, GpuSlug};
+
+/// Cells of the dialog of an offer.
+const OFFER: u16 = 92;
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
@@ -52,6 +57,18 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         Some(Modal::Leave { selected }) => leave(painter, area, *selected),
         Some(Modal::Methods { gpu, selected }) => methods(painter, area, gpu, *selected),
         Some(Modal::Batches { gpu }) => batches(painter, area, gpu),
+        Some(Modal::Offer { offer, scroll }) => {
+            let lines = offer::lines(app, offer);
+            // As high as its lines are when wrapped, drawn nowhere.
+            let rows = labelled(
+                painter,
+                Rect { width: OFFER.min(area.width).saturating_sub(4), height: 0, ..area },
+                &lines,
+                0,
+            );
+            let inside = frame(painter, area, OFFER, rows as u16 + 2, &clean(offer.as_str(), 80), "Esc closes");
+            labelled(painter, inside, &lines, *scroll);
+        }
         Some(Modal::Origin { candidates, selected }) => origin(painter, area, candidates, *selected),
         Some(Modal::Export { form, input, exists, error, saving }) => {
             let note = match error {
