@@ -109,7 +109,11 @@ impl At<'_> {
         let scaled = scaled_step(single, gpu, &layout, workload, goal.assumptions.scaling_factor)
             .map_err(|error| (Kind::NoPrediction, format!("{gpus} GPUs: {error}"), None))?;
         let divided = (sharding != Sharding::None).then(|| {
-            format!("sharding {}: {} divided among {gpus} GPUs; {}", sharding.name(), sharding.words(), memory.reason)
+            let name = sharding.name();
+            if gpus == 1 {
+                return format!("sharding {name}: nothing to divide on one GPU");
+            }
+            format!("sharding {name}: {} divided among {gpus} GPUs; {}", sharding.words(), memory.reason)
         });
         Ok(SizedStep {
             batch_size: self.batch,

@@ -146,18 +146,12 @@ struct File {
 
 /// Why a file of jobs cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum JobsFileError {
-    /// Not TOML, an unknown key or a value of another type; with the line.
-    #[error("{0}")]
-    Form(String),
-    /// A table that says too little, too much or something that cannot be.
-    #[error("line {line}: {problem}")]
-    Table {
-        /// The line.
-        line: usize,
-        /// What is wrong, and what to write.
-        problem: String,
-    },
+#[error("line {line}: {problem}")]
+pub struct JobsFileError {
+    /// The line.
+    pub line: usize,
+    /// What is wrong, and what to write.
+    pub problem: String,
 }
 
 impl JobsFile {
@@ -166,9 +160,13 @@ impl JobsFile {
     /// # Errors
     /// [`JobsFileError`] with the line, the key and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, JobsFileError> {
-        let form = |error: toml::de::Error| JobsFileError::Form(error.to_string().trim_end().to_owned());
+        // Without the line's own text, which in a file of another kind may be all of it.
+        let form = |error: toml::de::Error| {
+            let line = text[..error.span().map_or(0, |span| span.start)].matches('\n').count() + 1;
+            JobsFileError { line, problem: error.message().to_owned() }
+        };
         let file: File = toml::from_str(text).map_err(form)?;
-        let at = |line, problem: String| Err(JobsFileError::Table { line, problem });
+        let at = |line, problem: String| Err(JobsFileError { line, problem });
         let mut shared = Table::new();
         for (key, value) in
             [("deadline", file.deadline), ("budget", file.budget), ("max_usd_per_hour", file.max_usd_per_hour)]
@@ -218,14 +216,14 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
         Some(toml::Value::String(name)) if !name.trim().is_empty() => text::clean(&name, 60),
         Some(other) => {
             let problem = format!("name: {other} is not a name; write a text, as name = \"night run\"");
-            return Err(JobsFileError::Table { line, problem });
+            return Err(JobsFileError { line, problem });
         }
         None => {
             let problem = "the job has no name; write one, as name = \"night run\"".to_owned();
-            return Err(JobsFileError::Table { line, problem });
+            return Err(JobsFileError { line, problem });
         }
     };
-    let refused = |line, problem: &str| Err(JobsFileError::Table { line, problem: format!("job {name:?}: {problem}") });
+    let refused = |line, problem: &str| Err(JobsFileError { line, problem: format!("job {name:?}: {problem}") });
     for (key, why) in [
         ("confidence", "stands at the top of the file: it is the same for all jobs"),
         ("objective", "is not chosen by job: all jobs together cost least, or are done first on [[machine]]"),
@@ -281,7 +279,7 @@ fn machines(tables: Vec<Spanned<MachineTable>>, text: &str) -> Result<Vec<Machin
             machines.push(machine);
             continue;
         };
-        return Err(JobsFileError::Table { line: machine.line, problem: format!("machine {shown:?}: {problem}") });
+        return Err(JobsFileError { line: machine.line, problem: format!("machine {shown:?}: {problem}") });
     }
     Ok(machines)
 }
@@ -301,7 +299,7 @@ fn read<T: DeserializeOwned>(
         let of_key = key.map(|key| format!("{key}: ")).unwrap_or_default();
         let problem = error.inner().to_string();
         let problem = problem.lines().next().unwrap_or_default();
-        JobsFileError::Table { line, problem: format!("{of_job}{of_key}{problem}") }
+        JobsFileError { line, problem: format!("{of_job}{of_key}{problem}") }
     })
 }
 

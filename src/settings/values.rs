@@ -149,8 +149,9 @@ pub fn gigabytes(text: &str) -> Result<f64, String> {
 /// # Errors
 /// As [`count`], for 0, and for more than any network has.
 pub fn network(text: &str) -> Result<f64, String> {
-    let rate = at_most(text, count(text)?, most::NETWORK_GBIT)?;
-    if rate > 0.0 { Ok(rate) } else { Err(format!("{text:?} is not a valid line rate above 0; write Gbit/s, as 100")) }
+    let rate = number(text).filter(|rate| *rate > 0.0);
+    let wrong = || format!("{text:?} is not a line rate above 0; write Gbit/s, as 100");
+    at_most(text, rate.ok_or_else(wrong)?, most::NETWORK_GBIT)
 }
 
 /// A count of whole things.
