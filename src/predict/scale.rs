@@ -1,6 +1,6 @@
-//! One step on several GPUs of one machine: data parallel, the same batch on each.
+//! One step on several GPUs: data parallel, the same batch on each.
 //!
-//! The step on N GPUs takes longer than on one by
+//! The step on N GPUs of one machine takes longer than on one by
 //! `σ·√(2 ln N)·T₁ + max(last bucket, C − h·⅔·T₁) + o·log₂ N`:
 //! - every step waits for the slowest of N draws, whose expected lead over the mean is
 //!   √(2 ln N) standard deviations σ;
@@ -15,8 +15,11 @@
 //! whole training programs reach, not what NCCL alone does. `habitat-lab evaluate scaling` prints
 //! the errors, `models/lab/steps/scaling.py --fit` a fit and its errors with each network left out:
 //! many constants are nearly as good as these. How much of its traffic a program hides differs
-//! and is not known beforehand. The range spans all and nothing of it, and one measured step on
-//! several GPUs tells ([`scaling_factor`]).
+//! and is not known beforehand, so the range is wide; one step measured on several GPUs corrects
+//! it ([`scaling_factor`]).
+//!
+//! Several machines add the exchange between them to C and to the last bucket (`machines.rs`), and full
+//! sharding half as much traffic again. Nothing of that is fitted.
 
 mod machines;
 
