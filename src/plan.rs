@@ -22,6 +22,7 @@ pub mod jobs;
 mod limits;
 mod prepared;
 pub mod problem;
+mod relax;
 pub mod search;
 mod sizes;
 pub mod solve;

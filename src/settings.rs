@@ -8,3 +8,11 @@ pub mod keymap;
 pub mod theme;
 pub mod values;
 pub mod wish;
+
+/// The TOML example in the header of a source file.
+#[cfg(test)]
+fn example(source: &str) -> String {
+    let lines = source.lines().skip_while(|line| !line.starts_with("//! ```toml")).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with("//! ```"));
+    lines.flat_map(|line| [line.trim_start_matches("//!").trim_start(), "\n"]).collect()
+}

@@ -8,6 +8,7 @@ use super::check::{check, check_sources};
 use super::explain;
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
+use super::relax;
 use super::search::{Found, SAME, aims, best_single};
 use super::solve::Proof;
 use super::switch::Switched;
@@ -31,9 +32,7 @@ const ALTERNATIVES: usize = 8;
 /// [`PlanError`] where the goal lacks something. A goal that cannot be met is no error but
 /// a plan of status [`PlanStatus::Infeasible`] with the reasons.
 pub fn plan(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Result<Plan, PlanError> {
-    let plan = Prepared::new(predictions, prices, goal)?.solve(goal.deadline, goal.budget)?;
-    check_sources(&plan, predictions, prices)?;
-    Ok(plan)
+    Prepared::new(predictions, prices, goal)?.explained(predictions, prices, goal.deadline, goal.budget)
 }
 
 impl Prepared {
@@ -42,12 +41,39 @@ impl Prepared {
     /// # Errors
     /// [`PlanError::Check`] if the plan found contradicts its own recomputation.
     pub fn solve(&self, deadline: Option<Hours>, budget: Option<Usd>) -> Result<Plan, PlanError> {
+        self.solved(deadline, budget, Vec::new)
+    }
+
+    /// The same from what it was prepared from, compared with that; where there is no plan, the
+    /// reasons also say which of the limits on offers would have to give way.
+    ///
+    /// # Errors
+    /// [`PlanError::Check`] if the plan found contradicts its own recomputation or its sources.
+    pub fn explained(
+        &self,
+        predictions: &Predictions,
+        prices: &PriceBook,
+        deadline: Option<Hours>,
+        budget: Option<Usd>,
+    ) -> Result<Plan, PlanError> {
+        let lifted = || relax::reasons(self, predictions, prices, &Self::limit(deadline, budget));
+        let plan = self.solved(deadline, budget, lifted)?;
+        check_sources(&plan, predictions, prices)?;
+        Ok(plan)
+    }
+
+    fn solved(
+        &self,
+        deadline: Option<Hours>,
+        budget: Option<Usd>,
+        lifted: impl FnOnce() -> Vec<String>,
+    ) -> Result<Plan, PlanError> {
         let mut goal = self.goal.clone();
         (goal.deadline, goal.budget) = (deadline, budget);
         let limit = Self::limit(deadline, budget);
         let Some((mut plan, used)) = self.checked(goal.clone(), &limit)? else {
             let mut plan = self.empty(goal);
-            plan.reasons = explain::reasons(self, deadline, budget);
+            plan.reasons = explain::reasons(self, &limit, lifted());
             plan.rejected = self.rejections(&plan, &[], &[], &limit);
             plan.warnings = self.warnings(0..self.configurations.len());
             return Ok(plan);
@@ -96,7 +122,7 @@ impl Prepared {
 
     /// The best plan, checked; a plan of several parts that fails the check gives way to
     /// the best single offer.
-    fn checked(&self, goal: Goal, limit: &Limit) -> Result<Option<(Plan, Vec<usize>)>, PlanError> {
+    pub(super) fn checked(&self, goal: Goal, limit: &Limit) -> Result<Option<(Plan, Vec<usize>)>, PlanError> {
         let found = self.found(goal.objective, limit);
         if let Some(switched) = self.switched(goal.objective, limit).filter(|_| goal.max_parts > 1)
             && found.as_ref().is_none_or(|(_, hours)| switched.cost < self.cost(hours) * (1.0 - SAME))

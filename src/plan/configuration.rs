@@ -162,7 +162,8 @@ pub(crate) fn configurations(
     for (place, offer) in prices.offers().iter().enumerate() {
         let mut nearest: Option<Reason> = None;
         let before = possible.len();
-        for machines in goal.limits.machines().take_while(|machines| *machines == 1 || !limits::is_one_machine(offer)) {
+        let is_one = limits::is_one_machine(offer.tier, offer.trust.market);
+        for machines in goal.limits.machines().take_while(|machines| *machines == 1 || !is_one) {
             let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network_gbit_per_second);
             let layout = Layout { machines, gpus: offer.gpu_count, network, sharding: Sharding::None };
             let steps = usable(offer, machines, &by_gpu, goal).and_then(|prediction| {

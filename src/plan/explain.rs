@@ -11,7 +11,6 @@ use super::problem::{Aim, Limit};
 use super::search::{SAME, most_work, solve_one};
 use super::{Confidence, Objective, RejectionKind};
 use crate::text::{dollars, duration, grouped};
-use crate::units::{Hours, Usd};
 
 /// The next higher multiple of `step`, rounding noise aside.
 pub(super) fn up(value: f64, step: f64) -> f64 {
@@ -29,32 +28,36 @@ pub(super) fn more_dollars(value: f64) -> String {
     dollars(up(value, if value < 1000.0 { 0.01 } else { 1.0 }).max(0.01))
 }
 
-/// The reasons, most useful first.
-pub(super) fn reasons(prepared: &Prepared, deadline: Option<Hours>, budget: Option<Usd>) -> Vec<String> {
+/// The reasons, most useful first; `lifted`: what helps of the limits on offers ([`super::relax`]).
+pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<String>) -> Vec<String> {
     let mut reasons = Vec::new();
     if prepared.configurations.is_empty() {
         reasons.push("no offer can be used at all".to_owned());
     } else {
-        let limit = Prepared::limit(deadline, budget);
-        let later = relaxed_deadline(prepared, &limit);
-        let dearer = relaxed_budget(prepared, &limit);
+        let later = relaxed_deadline(prepared, limit);
+        let dearer = relaxed_budget(prepared, limit);
         let neither = later.is_err() && dearer.is_err();
         for relaxed in [later, dearer] {
             reasons.extend(relaxed.unwrap_or_else(Some));
         }
         if neither && limit.deadline.is_some() && limit.budget.is_some() {
-            reasons.extend(both_relaxed(prepared, &limit));
+            reasons.extend(both_relaxed(prepared, limit));
         }
-        reasons.extend(less_work(prepared, &limit));
-        reasons.extend(less_confidence(prepared, &limit));
+        reasons.extend(less_work(prepared, limit));
+        reasons.extend(less_confidence(prepared, limit));
     }
+    reasons.extend(lifted);
     reasons.extend(filters(&prepared.excluded));
     reasons
 }
 
-/// The plan's offers in words with the hours and dollars given.
-fn label(prepared: &Prepared, parts: &[(usize, f64)]) -> String {
-    parts.iter().map(|(c, _)| prepared.configurations[*c].label()).collect::<Vec<_>>().join(", then ")
+/// The offers of a plan in words.
+pub(super) fn label(prepared: &Prepared, used: impl IntoIterator<Item = usize>) -> String {
+    used.into_iter().map(|c| prepared.configurations[c].label()).collect::<Vec<_>>().join(", then ")
+}
+
+fn configurations_of(parts: &[(usize, f64)]) -> impl Iterator<Item = usize> {
+    parts.iter().map(|(c, _)| *c)
 }
 
 /// What a longer deadline alone would do; `Err` where it does not suffice. The text is
@@ -68,14 +71,19 @@ fn relaxed_deadline(prepared: &Prepared, limit: &Limit) -> Result<Option<String>
             || "more time does not help".to_owned(),
             |(found, parts)| {
                 let cost = prepared.problem().value(Aim::Cost, &found.hours);
-                let label = label(prepared, &parts);
+                let label = label(prepared, configurations_of(&parts));
                 format!("more time does not help: the cheapest plan costs {} ({label})", dollars(cost))
             },
         ));
     };
     let finish = prepared.problem().value(Aim::Finish, &found.hours);
     let cost = prepared.problem().value(Aim::Cost, &found.hours);
-    Ok(Some(format!("allow {} more ({}, {})", more_hours(finish - deadline), label(prepared, &parts), dollars(cost))))
+    Ok(Some(format!(
+        "allow {} more ({}, {})",
+        more_hours(finish - deadline),
+        label(prepared, configurations_of(&parts)),
+        dollars(cost)
+    )))
 }
 
 /// What a larger budget alone would do, as [`relaxed_deadline`].
@@ -90,7 +98,12 @@ fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, 
     };
     let finish = prepared.problem().value(Aim::Finish, &found.hours);
     let cost = prepared.problem().value(Aim::Cost, &found.hours);
-    Ok(Some(format!("spend {} more ({}, {})", more_dollars(cost - budget), label(prepared, &parts), duration(finish))))
+    Ok(Some(format!(
+        "spend {} more ({}, {})",
+        more_dollars(cost - budget),
+        label(prepared, configurations_of(&parts)),
+        duration(finish)
+    )))
 }
 
 fn fastest(prepared: &Prepared) -> String {
@@ -98,7 +111,7 @@ fn fastest(prepared: &Prepared) -> String {
         || "more money does not help".to_owned(),
         |(found, parts)| {
             let finish = prepared.problem().value(Aim::Finish, &found.hours);
-            let (needs, label) = (prepared.time_limit_words(finish), label(prepared, &parts));
+            let (needs, label) = (prepared.time_limit_words(finish), label(prepared, configurations_of(&parts)));
             format!("more money does not help: the fastest plan needs {needs} ({label})")
         },
     )
@@ -130,7 +143,7 @@ fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<String> {
         "allow {} and spend {} more ({})",
         more_hours((finish - deadline).max(0.0)),
         more_dollars((cost - budget).max(0.0)),
-        label(prepared, &prepared.by_configuration(&hours))
+        label(prepared, configurations_of(&prepared.by_configuration(&hours)))
     ))
 }
 

@@ -138,15 +138,14 @@ pub struct PlannedJob {
 /// [`PlanError`] where a job's goal lacks something, naming the job. Limits that cannot be met are
 /// no error but a plan of status [`PlanStatus::Infeasible`] with the reasons.
 pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Settings) -> Result<JobsPlan, PlanError> {
-    let own = match supply {
-        Supply::Rent(_) => None,
-        Supply::Machines(machines) => Some(book(machines)),
+    let own;
+    let (aim, prices) = match supply {
+        Supply::Rent(prices) => (Aim::Cost, prices),
+        Supply::Machines(machines) => {
+            own = book(machines);
+            (Aim::Makespan, &own)
+        }
     };
-    let prices = match (supply, &own) {
-        (Supply::Rent(prices), _) | (_, Some(prices)) => prices,
-        (Supply::Machines(_), None) => &PriceBook::default(),
-    };
-    let aim = if own.is_some() { Aim::Makespan } else { Aim::Cost };
     let mut prepared = Vec::with_capacity(jobs.len());
     for job in jobs {
         let goal = goal_of(job, shared, aim);
@@ -169,7 +168,7 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         warnings: Vec::new(),
         notes: Vec::new(),
     };
-    plan.reasons = reasons::of_each(jobs, &prepared, &model);
+    plan.reasons = reasons::of_each(jobs, &prepared, &model, prices);
     if !plan.reasons.is_empty() || jobs.is_empty() {
         return Ok(plan);
     }

@@ -17,8 +17,8 @@ pub(super) fn refusal(offer: &Offer, machines: u32, gpu: &GpuSlug, limits: &Limi
 
 /// Whether there is more than one machine of an offer to be had: not of the user's own, nor of a
 /// single host on a marketplace.
-pub(super) fn is_one_machine(offer: &Offer) -> bool {
-    matches!(offer.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer
+pub(super) fn is_one_machine(tier: Tier, market: Market) -> bool {
+    matches!(tier, Tier::Owned | Tier::Reserved) || market == Market::PeerToPeer
 }
 
 /// What the limits name: tiers, GPUs, providers, regions and offers.

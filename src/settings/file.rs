@@ -93,15 +93,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_header_reads() {
-        let header = include_str!("file.rs");
-        let example: Vec<&str> = header
-            .lines()
-            .skip_while(|line| !line.starts_with("//! ```toml"))
-            .skip(1)
-            .take_while(|line| !line.starts_with("//! ```"))
-            .map(|line| line.trim_start_matches("//!").trim_start())
-            .collect();
-        let file = SettingsFile::parse(&example.join("\n")).unwrap();
+        let file = SettingsFile::parse(&super::super::example(include_str!("file.rs"))).unwrap();
         assert_eq!(file.plan.tiers, Some(vec![Tier::OnDemand, Tier::Spot]));
         assert_eq!(file.plan.quota[0].to_string(), "8 at aws, us-east");
         assert_eq!(file.keys["app.quit"], ["q"]);

@@ -330,15 +330,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_header_reads() {
-        let header = include_str!("jobs.rs");
-        let example: Vec<&str> = header
-            .lines()
-            .skip_while(|line| !line.starts_with("//! ```toml"))
-            .skip(1)
-            .take_while(|line| !line.starts_with("//! ```"))
-            .map(|line| line.trim_start_matches("//!").trim_start())
-            .collect();
-        let file = JobsFile::parse(&example.join("\n")).unwrap();
+        let file = JobsFile::parse(&super::super::example(include_str!("jobs.rs"))).unwrap();
         assert_eq!(file.shared.deadline, Hours::new(72.0).ok());
         assert_eq!(file.shared.budget, Usd::new(900.0).ok());
         assert_eq!(file.shared.quota[0].to_string(), "16 at aws");
@@ -381,6 +373,11 @@ mod tests {
         assert_eq!((file.machines[0].gpus, file.machines[0].count, file.machines[0].line), (1, 1, 5));
         assert!(said(&format!("budget = 5\n{JOB}{machine}")).starts_with("line 1: budget: with [[machine]]"));
         assert!(said(&format!("{JOB}regions = [\"eu\"]\n{machine}")).contains("job \"a\": regions: with [[machine]]"));
+        assert!(
+            said(&format!("{JOB}max_machines = 2\n{machine}")).contains("job \"a\": max_machines: with [[machine]]")
+        );
+        let network = said(&format!("{JOB}network_gbit_per_second = 100\n{machine}"));
+        assert!(network.contains("job \"a\": network_gbit_per_second: with [[machine]]"), "{network}");
         assert!(said(&format!("{JOB}{machine}count = 0")).contains("machine \"v100\": count: 0"));
         assert!(said(&format!("{JOB}{machine}{machine}")).starts_with("line 7: machine \"v100\": there is a machine"));
         assert!(said(&format!("{JOB}{machine}count = 201")).contains("200 at most"));

@@ -221,6 +221,8 @@ impl Wish {
             ("exclude_regions", self.exclude_regions.is_some()),
             ("offers", !self.offers.is_empty()),
             ("no_marketplace", self.no_marketplace),
+            ("max_machines", self.max_machines.is_some()),
+            ("network_gbit_per_second", self.network.is_some()),
             ("min_vcpus", self.min_vcpus.is_some()),
             ("min_host_memory", self.min_host_memory.is_some()),
             ("data_gb", self.data_gb.is_some()),

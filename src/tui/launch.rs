@@ -220,6 +220,7 @@ fn solve(
             empty.insert(Kept { predictions: predictions.clone(), goal: without_limits, prepared, frontier })
         }
     };
-    let plan = kept.prepared.solve(goal.deadline, goal.budget).map_err(|error| error.to_string())?;
+    let plan = kept.prepared.explained(predictions, prices, goal.deadline, goal.budget);
+    let plan = plan.map_err(|error| error.to_string())?;
     Ok(Solved { plan: Arc::new(plan), frontier: kept.frontier.clone() })
 }

@@ -3,10 +3,10 @@
 
 use habitat_tui::plan::assignment::{Assignment, Bound, Way};
 use habitat_tui::plan::check::CheckError;
-use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, Shared, Supply, check, plan_jobs};
+use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, PlannedJob, Shared, Supply, check, plan_jobs};
 use habitat_tui::plan::solve::{Proof, Settings, SolveError};
-use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, plan};
-use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
+use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, Total, plan};
+use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::units::{GpuSlug, UsdPerHour};
 use proptest::prelude::*;
 
@@ -137,9 +137,22 @@ fn what_is_there_once_is_used_once() {
     for job in &mut goals {
         job.goal.limits.tiers = vec![Tier::OnDemand, Tier::Owned];
     }
-    let prices = PriceBook::new(prices.offers().iter().cloned().chain([own]));
-    let plan = rented(&goals, &prices, &NOTHING);
-    assert!((plan.total.unwrap().cost.mid.get() - 15.0).abs() < 1e-6, "{plan:?}");
+    // A host of a peer-to-peer market is one machine, as an own one is.
+    let host = Offer {
+        id: OfferId::new("market", "us-1", "gpu-0", Tier::OnDemand),
+        trust: Trust::new(Market::PeerToPeer),
+        ..offer("gpu-0", 0.5, Tier::OnDemand)
+    };
+    for once in [own, host] {
+        let prices = PriceBook::new(prices.offers().iter().cloned().chain([once]));
+        let plan = rented(&goals, &prices, &NOTHING);
+        assert!((plan.total.unwrap().cost.mid.get() - 15.0).abs() < 1e-6, "{plan:?}");
+        let mut twice = plan;
+        let cheap = twice.jobs.iter().position(|job| job.part.price.get() < 1.0).unwrap();
+        twice.jobs[1 - cheap] = PlannedJob { name: "again".into(), ..twice.jobs[cheap].clone() };
+        twice.total = Some(Total { cost: twice.jobs.iter().map(|job| job.part.cost).sum(), ..twice.total.unwrap() });
+        assert!(matches!(check(&twice), Err(CheckError::Shared { .. })));
+    }
 }
 
 #[test]

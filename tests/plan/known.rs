@@ -2,8 +2,9 @@
 
 use habitat_tui::plan::problem::{Choice, Limit, Problem};
 use habitat_tui::plan::search::{Found, best, solve_in_sequence};
-use habitat_tui::plan::{Goal, Objective, Plan, PlanStatus, Prepared, plan};
+use habitat_tui::plan::{Goal, Objective, Plan, PlanStatus, Prepared, Work, plan};
 use habitat_tui::pricing::{Offer, PriceBook, Snapshot, Tier};
+use habitat_tui::profile::Mode;
 
 use crate::build::{assert_cents, configurations, goal, hours, measured, offer, predictions, usd};
 
@@ -301,4 +302,20 @@ source = "meter"
     with_setup.assumptions.setup = hours(1.0);
     let plan = plan(&predictions, &prices, &with_setup).unwrap();
     assert_cents(plan.total.unwrap().cost.mid, 35.0);
+}
+
+/// C.9: MPT 1B on 8 H100 at 363,645 tokens a second (mosaicml/llm-foundry, training benchmarks),
+/// $2 a GPU and hour, for 10⁹ tokens.
+#[test]
+fn tokens_at_a_known_rate_cost_what_they_should() {
+    let sequences_per_hour = 363_645.0 / 2048.0 * 3600.0;
+    let mut predictions = predictions([measured("h100", sequences_per_hour / 8.0)]);
+    predictions.workload.sequence_length = Some(2048);
+    // The rate is that of all GPUs, their exchange included.
+    predictions.workload.mode = Mode::Inference;
+    let prices = PriceBook::new([Offer { gpu_count: 8, ..offer("h100", 16.0, Tier::OnDemand) }]);
+    let plan = plan(&predictions, &prices, &Goal { work: Work::Tokens(1e9), ..goal(1.0, 1) }).unwrap();
+    let total = plan.total.unwrap();
+    assert!((total.hours.mid.get() - 0.764).abs() < 0.0005, "{total:?}");
+    assert_cents(total.cost.mid, 12.22);
 }

@@ -369,3 +369,108 @@ fn what_would_make_the_next_best_the_best() {
     let years = plan(&predictions, &prices, &goal(20_000.0, 1)).unwrap();
     assert!(years.notes.iter().any(|note| note.contains("this runs for") && note.contains("--min-gpus")));
 }
+
+/// An offer, the limit that it is outside of, and what is said.
+type Limited = (Offer, fn(&mut Goal), &'static str);
+
+/// Whatever limit on offers stands in the way alone is named, with what would do.
+#[test]
+fn a_limit_that_stands_in_the_way_is_named() {
+    let known = |price, tier| Offer {
+        vcpus: Some(8.0),
+        host_memory: Bytes::new(64.0 * GIB).ok(),
+        ..offer("good", price, tier)
+    };
+    let host = Offer { trust: Trust::new(Market::PeerToPeer), ..known(3.0, Tier::OnDemand) };
+    let cases: [Limited; 13] = [
+        (known(3.0, Tier::Owned), |goal| goal.limits.tiers = vec![Tier::Spot], "allow other purchase options"),
+        (known(3.0, Tier::OnDemand), |goal| goal.limits.gpus = vec![GpuSlug::new("bad").unwrap()], "allow other GPUs"),
+        (
+            known(3.0, Tier::OnDemand),
+            |goal| goal.limits.exclude_gpus = vec![GpuSlug::new("good").unwrap()],
+            "allow the excluded GPUs",
+        ),
+        (known(3.0, Tier::OnDemand), |goal| goal.limits.providers = vec!["x".into()], "allow other providers"),
+        (
+            known(3.0, Tier::OnDemand),
+            |goal| goal.limits.exclude_providers = vec!["cloud".into()],
+            "allow the excluded providers",
+        ),
+        (known(3.0, Tier::OnDemand), |goal| goal.limits.regions = vec!["eu".into()], "allow other regions"),
+        (
+            known(3.0, Tier::OnDemand),
+            |goal| goal.limits.exclude_regions = vec!["us".into()],
+            "allow the excluded regions",
+        ),
+        (known(3.0, Tier::OnDemand), |goal| goal.limits.offers = vec!["a/b".into()], "allow other offers"),
+        (host, |goal| goal.limits.no_marketplace = true, "allow hosts on peer-to-peer markets"),
+        (known(3.0, Tier::OnDemand), |goal| goal.limits.max_price = UsdPerHour::new(2.0).ok(), "allow $3.00/h"),
+        (known(3.0, Tier::OnDemand), |goal| goal.limits.min_vcpus = Some(16), "allow 8 vCPUs"),
+        (
+            known(3.0, Tier::OnDemand),
+            |goal| goal.limits.min_host_memory = Bytes::new(128.0 * GIB).ok(),
+            "allow 64 GB of host memory",
+        ),
+        (
+            offer("good", 3.0, Tier::OnDemand),
+            |goal| goal.limits.min_vcpus = Some(4),
+            "allow machines whose host is not known (--allow-unknown-host)",
+        ),
+    ];
+    let predictions = predictions([measured("good", 4.0)]);
+    for (offer, limit, words) in cases {
+        let label = format!("1 × good at cloud us-1, {}", offer.tier);
+        let prices = PriceBook::new([offer]);
+        let mut limited = Goal { deadline: Some(hours(4.0)), budget: Some(usd(50.0)), ..goal(12.0, 1) };
+        limit(&mut limited);
+        let none = plan(&predictions, &prices, &limited).unwrap();
+        assert_eq!(
+            none.reasons[..2],
+            ["no offer can be used at all".to_owned(), format!("{words} ({label}, 3 h, $9.00)")]
+        );
+        // Lifting it does not help where the deadline is in the way as well.
+        limited.deadline = Some(hours(2.0));
+        let none = plan(&predictions, &prices, &limited).unwrap();
+        assert!(!none.reasons.iter().any(|reason| reason.starts_with("allow ")), "{:?}", none.reasons);
+    }
+}
+
+/// Of limits that are numbers the least change that suffices is named: with it there is a plan,
+/// with less there is none.
+#[test]
+fn the_least_change_of_a_number_is_named() {
+    let mut predictions = predictions([measured("good", 4.0)]);
+    predictions.workload.parameter_count = Some(1000);
+    let several = |gpu_count: u32| Offer {
+        id: OfferId::new("cloud", "us-1", &gpu_count.to_string(), Tier::OnDemand),
+        gpu_count,
+        ..offer("good", f64::from(gpu_count), Tier::OnDemand)
+    };
+    let prices = PriceBook::new([1, 2, 4, 8].map(several));
+    // 3 h on one GPU.
+    let by = |limits: &dyn Fn(&mut Goal)| {
+        let mut goal = Goal { deadline: Some(hours(1.0)), ..goal(12.0, 1) };
+        limits(&mut goal);
+        plan(&predictions, &prices, &goal).unwrap()
+    };
+    let says = |plan: &Plan, words: &str| plan.reasons.iter().any(|reason| reason.starts_with(words));
+    let quota = |gpus| Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus };
+    for few in [1, 2] {
+        assert!(says(
+            &by(&|goal| goal.limits.max_gpus = Some(few)),
+            "allow up to 4 GPUs (4 × good at cloud us-1, on-demand, "
+        ));
+        let plan = by(&|goal| goal.limits.quotas = vec![quota(few)]);
+        assert!(says(&plan, &format!("raise the quota of {few} at cloud to 4 (4 × good")), "{:?}", plan.reasons);
+    }
+    assert!(says(&by(&|goal| goal.limits.max_price = UsdPerHour::new(2.5).ok()), "allow $4.00/h (4 × good"));
+    assert_eq!(by(&|goal| goal.limits.max_gpus = Some(4)).status, PlanStatus::Optimal);
+    let cheap = |goal: &mut Goal| {
+        (goal.deadline, goal.budget) = (None, Some(usd(9.0)));
+        goal.limits.min_gpus = 16;
+    };
+    assert!(says(&by(&cheap), "allow 8 GPUs and more (8 × good"), "{:?}", by(&cheap).reasons);
+    // Two limits that are both in the way: neither helps alone.
+    let both = by(&|goal| (goal.limits.max_gpus, goal.limits.max_price) = (Some(2), UsdPerHour::new(2.5).ok()));
+    assert!(says(&both, "to lift one of the limits on offers does not help"), "{:?}", both.reasons);
+}

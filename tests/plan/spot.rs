@@ -1,6 +1,6 @@
 //! Spot offers: planner note B1 and C.4.
 
-use habitat_tui::plan::{Assumptions, Confidence, Goal, PlanStatus, plan};
+use habitat_tui::plan::{Assumptions, Confidence, Goal, Plan, PlanStatus, plan};
 use habitat_tui::pricing::{PriceBook, Tier};
 
 use crate::build::{assert_cents, goal, hours, measured, offer, predicted, predictions};
@@ -121,6 +121,10 @@ fn a_machine_on_demand_takes_over_in_time() {
     assert_eq!(total.hours.high, hours(36.0));
     // At worst all of it on demand, and what was expected of spot paid for nothing.
     assert!(total.cost.mid.get() < 20.0 && (24.0..30.0).contains(&total.cost.high.get()), "{total:?}");
+
+    // More parts with a change are not tried, and the plan says so.
+    let says_so = |plan: &Plan| plan.notes.iter().any(|note| note.contains("more were not tried"));
+    assert!(says_so(&at(36.0, 3)) && !says_so(&plan));
 
     // One part is the machine on demand, and the plan says what two would save.
     let one = at(36.0, 1);

@@ -20,6 +20,7 @@ order of magnitude (0.02 for each e-fold away from PRIOR).
 import collections
 import csv
 import gzip
+import pathlib
 import re
 import statistics
 import sys
@@ -123,7 +124,15 @@ def main(data):
 # backward pass that hides traffic, and the milliseconds of each doubling on the host.
 LINKS = ["host memory", "PCI Express", "modules", "switched"]
 PRIOR = [3, 10, 30, 50, 0.02, 0.02, 0.02, 0.02, 0.5, 1]
-SHIPPED = [3, 14, 33, 42, 0.03, 0.02, 0.035, 0.011, 0.6, 2.2]
+
+
+def shipped():
+    """The constants of src/predict/scale.rs, in the same order."""
+    source = (pathlib.Path(__file__).parents[3] / "src/predict/scale.rs").read_text()
+    links = re.findall(r"BytesPerSecond::known\(([0-9.]+)e9\), ([0-9.]+)\)", source)
+    once = [float(re.search(rf"const {name}: f64 = ([0-9.]+);", source)[1]) for name in ("HIDING", "HOST_US")]
+    assert len(links) == len(LINKS)
+    return [*(float(pair[0]) for pair in links), *(float(pair[1]) for pair in links), once[0], once[1] / 1e3]
 
 
 def link(gpu):
@@ -167,7 +176,7 @@ def fit(path):
 
     every = numpy.full(len(rows), True)
     found = fitted(every)
-    for values, name in [(found, "fitted"), (numpy.array(SHIPPED), "shipped")]:
+    for values, name in [(found, "fitted"), (numpy.array(shipped()), "shipped")]:
         print(f"{name}:", ", ".join(f"{l} {b:.2g} GB/s σ {d:.2g}" for l, b, d in zip(LINKS, values, values[4:])))
         print(f"    hiding {values[8]:.2g}, host {values[9]:.2g} ms")
         line(name, errors(values))

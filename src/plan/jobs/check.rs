@@ -5,7 +5,7 @@
 use super::super::check::{CheckError, compare, numbers};
 use super::super::{Confidence, PlanStatus};
 use super::{Aim, JobsPlan, PlannedJob};
-use crate::pricing::{Tier, region};
+use crate::pricing::{Market, Tier, region};
 
 /// Relative difference allowed.
 const TOLERANCE: f64 = 1e-6;
@@ -54,9 +54,10 @@ fn at_once(plan: &JobsPlan) -> Result<(), CheckError> {
     for job in &plan.jobs {
         compare(&format!("start of {}", job.name), &numbers(&job.start), &[0.0; 3])?;
         compare(&format!("end of {}", job.name), &numbers(&job.end), &numbers(&job.part.hours))?;
-        if matches!(job.part.tier, Tier::Owned | Tier::Reserved) {
-            let users = plan.jobs.iter().filter(|other| other.part.offer == job.part.offer).count();
-            shared(format!("jobs on {}", job.part.offer), users as f64, 1.0)?;
+        let part = &job.part;
+        if matches!(part.tier, Tier::Owned | Tier::Reserved) || part.trust.market == Market::PeerToPeer {
+            let users = plan.jobs.iter().filter(|other| other.part.offer == part.offer).count();
+            shared(format!("jobs on {}", part.offer), users as f64, 1.0)?;
         }
     }
     if let Some(most) = plan.shared.max_price {

@@ -2,10 +2,11 @@
 
 use super::super::assignment::{Assignment, Bound, Way};
 use super::super::configuration::Configuration;
+use super::super::limits;
 use super::super::search::SAME;
 use super::super::{Prepared, Quota};
 use super::{Shared, Supply};
-use crate::pricing::{OfferId, Tier};
+use crate::pricing::OfferId;
 use crate::units::{Hours, Usd, UsdPerHour};
 
 /// What ways draw on together.
@@ -17,7 +18,7 @@ pub(super) enum SharedLimit {
     Price(UsdPerHour),
     /// GPUs at once.
     Quota(Quota),
-    /// A machine of the user's own, or one under contract: there is one.
+    /// An own machine, one under contract, or that of a host on a marketplace: there is one.
     OneMachine(OfferId),
     /// Hours of the jobs on a machine that are due by then.
     Deadline(Hours),
@@ -71,15 +72,15 @@ impl Model {
         self.limits.extend(shared.budget.map(SharedLimit::Budget));
         self.limits.extend(shared.max_price.map(SharedLimit::Price));
         self.limits.extend(shared.quotas.iter().cloned().map(SharedLimit::Quota));
-        let mut held: Vec<&OfferId> = prepared
+        let mut single: Vec<&OfferId> = prepared
             .iter()
             .flat_map(|of_job| &of_job.configurations)
-            .filter(|c| is_held(c))
+            .filter(|c| limits::is_one_machine(c.tier, c.trust.market))
             .map(|c| &c.offer)
             .collect();
-        held.sort();
-        held.dedup();
-        self.limits.extend(held.into_iter().cloned().map(SharedLimit::OneMachine));
+        single.sort();
+        single.dedup();
+        self.limits.extend(single.into_iter().cloned().map(SharedLimit::OneMachine));
         let most = |limit: &SharedLimit| match limit {
             SharedLimit::Budget(most) => most.get(),
             SharedLimit::Price(most) => most.get(),
@@ -144,11 +145,6 @@ fn possible(of_job: &Prepared) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
     let keeps = |value: f64, most: Option<f64>| most.is_none_or(|most| value <= most * (1.0 + SAME));
     let (deadline, budget) = (of_job.goal.deadline.map(Hours::get), of_job.goal.budget.map(Usd::get));
     of_job.wholes().filter(move |(_, hours, cost)| keeps(*hours, deadline) && keeps(*cost, budget))
-}
-
-/// A machine that is the user's already.
-fn is_held(configuration: &Configuration) -> bool {
-    matches!(configuration.tier, Tier::Owned | Tier::Reserved)
 }
 
 /// What a configuration draws on a limit; `None` where it does not touch it.

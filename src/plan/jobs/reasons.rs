@@ -2,19 +2,24 @@
 
 use super::super::Prepared;
 use super::super::explain::{more_dollars, more_hours, reasons, up};
+use super::super::relax;
 use super::super::solve::{Settings, SolveError};
 use super::Job;
 use super::model::{Model, SharedLimit};
+use crate::pricing::PriceBook;
 
 /// Limits that are relaxed one by one; each takes a solve.
 const TRIED: usize = 12;
 
 /// The jobs that have no way at all, each with its reasons.
-pub(super) fn of_each(jobs: &[Job], prepared: &[Prepared], model: &Model) -> Vec<String> {
+pub(super) fn of_each(jobs: &[Job], prepared: &[Prepared], model: &Model, prices: &PriceBook) -> Vec<String> {
     let without = jobs.iter().zip(prepared).zip(&model.assignment.jobs).filter(|(_, ways)| ways.is_empty());
     without
         .flat_map(|((job, prepared), _)| {
-            let own = reasons(prepared, prepared.goal.deadline, prepared.goal.budget);
+            let limit = Prepared::limit(prepared.goal.deadline, prepared.goal.budget);
+            let is_rented = model.machines.is_empty();
+            let lifted = is_rented.then(|| relax::reasons(prepared, &job.predictions, prices, &limit));
+            let own = reasons(prepared, &limit, lifted.unwrap_or_default());
             own.into_iter().map(|reason| format!("job {:?} alone: {reason}", job.name))
         })
         .collect()

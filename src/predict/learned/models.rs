@@ -1,14 +1,15 @@
 //! All learned models, and the times they predict.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasherDefault;
 use std::sync::Mutex;
+
+use foldhash::HashMap;
 
 use super::corrections::{Corrections, Counts};
 use super::ensemble::{Ensemble, maker};
 use super::facts::StepFacts;
-use super::query::{Key, KeyHasher, ModelGpu, Query};
+use super::query::{Key, ModelGpu, Query};
 use super::time::{LearnedTime, sum};
 use crate::catalog::GpuSpec;
 use crate::op::{element_type, parts};
@@ -37,7 +38,7 @@ pub struct Models {
 #[derive(Debug, Default)]
 struct Cache {
     gpus: BTreeMap<GpuSlug, u64>,
-    times: HashMap<Key, LearnedTime, BuildHasherDefault<KeyHasher>>,
+    times: HashMap<Key, LearnedTime>,
 }
 
 /// What one model is to be asked: the place and key of every query, and its features.
@@ -219,7 +220,7 @@ impl Models {
     pub fn times(&self, queries: &[Query<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         let mut answers: Vec<Option<LearnedTime>> = vec![None; queries.len()];
         // Where each key is asked first, and where again.
-        let mut first: HashMap<Key, usize, BuildHasherDefault<KeyHasher>> = HashMap::default();
+        let mut first: HashMap<Key, usize> = HashMap::default();
         let mut again: Vec<(usize, usize)> = Vec::new();
         let mut waiting: BTreeMap<OperatorModel, Waiting> = BTreeMap::new();
         let mut cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

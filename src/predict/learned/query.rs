@@ -1,7 +1,5 @@
 //! What is asked of the learned models: a primitive on a GPU.
 
-use std::hash::{Hash, Hasher};
-
 use super::time::{LearnedTime, WIDE};
 use crate::op::{Part, Primitive};
 use crate::predict::features::{Hardware, Load, OperatorModel};
@@ -42,38 +40,8 @@ impl<'a> ModelGpu<'a> {
 }
 
 /// Sizes, element size, rate and number of the GPU: what a time depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key([u64; 11]);
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.iter().for_each(|number| state.write_u64(*number));
-    }
-}
-
-/// A hash of a [`Key`], several times faster than the standard one: keys come from sizes of
-/// operators, and of those few are kept, so that nobody gains from making them collide.
-#[derive(Debug, Default)]
-pub(super) struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    /// Both halves of a product by 2⁶⁴ over the golden ratio: numbers with many zeros at
-    /// their end, as floats of whole numbers have, still reach all bits.
-    fn write_u64(&mut self, number: u64) {
-        let product = u128::from(self.0.rotate_left(23) ^ number) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = product as u64 ^ (product >> 64) as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
 
 /// A primitive on a GPU.
 #[derive(Debug, Clone, Copy)]

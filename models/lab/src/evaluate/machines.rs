@@ -8,9 +8,10 @@ use habitat_tui::cli::CliError;
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::scale::{Layout, Network, scaled_step};
 use habitat_tui::predict::{Estimate, GpuFacts, Method, Precision, Sharding};
-use habitat_tui::profile::{Mode, Workload};
+use habitat_tui::profile::Workload;
 use habitat_tui::units::{Micros, Range};
 
+use super::scaling::training;
 use super::tally::{Evaluation, Groups, Predicted};
 
 /// What the first line of the table is (`models/lab/steps/scaling.py --machines`).
@@ -42,15 +43,8 @@ fn pair(line: &str, catalog: &Catalog) -> Option<Pair> {
         network: network.to_owned(),
         gpu: GpuFacts::new(&Rates::from(catalog.find(gpu).ok()?)),
         gpus: gpus.parse().ok()?,
-        workload: Workload {
-            name: network.to_owned(),
-            mode: Mode::Training,
-            batch_size: None,
-            sequence_length: None,
-            // All of them move BF16.
-            precision: Some(Precision::Bf16),
-            parameter_count: Some(parameters.parse().ok()?),
-        },
+        // All of them move BF16.
+        workload: training(network, parameters, Some(Precision::Bf16))?,
         few: (few.parse().ok()?, millis(few_ms)?),
         many: (many.parse().ok()?, millis(many_ms)?),
     })

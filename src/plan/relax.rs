@@ -1,0 +1,144 @@
+//! Which limit on offers stands in the way of a plan: one at a time is lifted, the others are kept,
+//! and the job is planned again (planner note B6). Of a limit that is a number the least change
+//! that suffices is named, as far as one offer does all the work.
+
+use super::configuration::Configuration;
+use super::explain::label;
+use super::prepared::Prepared;
+use super::problem::Limit;
+use super::search::SAME;
+use super::{Goal, Limits};
+use crate::predict::Predictions;
+use crate::pricing::{Offer, PriceBook, Tier};
+use crate::text::{dollars, duration, grouped};
+use crate::units::GIB;
+
+/// Most machines tried in place of fewer.
+const MOST_MACHINES: u32 = 16;
+
+/// What of an offer a limit is about, larger where more of the limit has to give way.
+type Amount = fn(&Configuration, &Offer) -> f64;
+
+/// Limits of which one is lifted.
+struct Lifted {
+    limits: Limits,
+    /// `None` where the limit is no number.
+    amount: Option<Amount>,
+    /// What to do, in words, for the amount.
+    words: Box<dyn Fn(f64) -> String>,
+}
+
+/// What would make a plan, one limit at a time.
+pub(super) fn reasons(
+    prepared: &Prepared,
+    predictions: &Predictions,
+    prices: &PriceBook,
+    limit: &Limit,
+) -> Vec<String> {
+    let lifted = lifted(&prepared.goal.limits);
+    let helps = lifted.iter().filter_map(|lifted| {
+        let goal = Goal { limits: lifted.limits.clone(), ..prepared.goal.clone() };
+        helps(lifted, &Prepared::new(predictions, prices, &goal).ok()?, prices, limit)
+    });
+    let mut reasons: Vec<String> = helps.collect();
+    if reasons.is_empty() && prepared.goal.limits != Limits::default() {
+        reasons.push("to lift one of the limits on offers does not help".to_owned());
+    }
+    reasons
+}
+
+/// The plan without the limit, in words; `None` where there is none either.
+fn helps(lifted: &Lifted, prepared: &Prepared, prices: &PriceBook, limit: &Limit) -> Option<String> {
+    let amount = |c: usize| {
+        let configuration = &prepared.configurations[c];
+        let offer = &prices.offers()[configuration.place];
+        lifted.amount.as_ref().map_or(0.0, |amount| amount(configuration, offer))
+    };
+    let within = |value: f64, most: Option<f64>| most.is_none_or(|most| value <= most * (1.0 + SAME));
+    let least = prepared
+        .wholes()
+        .filter(|(_, finish, cost)| within(*finish, limit.deadline) && within(*cost, limit.budget))
+        .min_by(|a, b| amount(a.0).total_cmp(&amount(b.0)).then(a.2.total_cmp(&b.2)));
+    let (used, finish, cost) = if let Some((c, finish, cost)) = least.filter(|_| lifted.amount.is_some()) {
+        (vec![c], finish, cost)
+    } else {
+        let (plan, used) = prepared.checked(prepared.goal.clone(), limit).ok()??;
+        let total = plan.total?;
+        (used, prepared.goal.confidence.end(&total.hours).get(), total.cost.mid.get())
+    };
+    let amount = used.iter().map(|c| amount(*c)).fold(f64::NEG_INFINITY, f64::max);
+    let words = (lifted.words)(amount);
+    Some(format!("{words} ({}, {}, {})", label(prepared, used), duration(finish), dollars(cost)))
+}
+
+/// Each limit that is set, lifted.
+fn lifted(limits: &Limits) -> Vec<Lifted> {
+    let mut all = Vec::new();
+    let usual = Limits::default;
+    let mut lift = |words: &'static str, lifted: Limits| {
+        if lifted != *limits {
+            all.push(Lifted { limits: lifted, amount: None, words: Box::new(|_| words.to_owned()) });
+        }
+    };
+    let now = || limits.clone();
+    lift("allow other purchase options", Limits { tiers: Tier::ALL.to_vec(), ..now() });
+    lift("allow other GPUs", Limits { gpus: Vec::new(), ..now() });
+    lift("allow the excluded GPUs", Limits { exclude_gpus: Vec::new(), ..now() });
+    lift("allow other providers", Limits { providers: Vec::new(), ..now() });
+    lift("allow the excluded providers", Limits { exclude_providers: Vec::new(), ..now() });
+    lift("allow other regions", Limits { regions: Vec::new(), ..now() });
+    lift("allow the excluded regions", Limits { exclude_regions: Vec::new(), ..now() });
+    lift("allow other offers", Limits { offers: Vec::new(), ..now() });
+    lift("allow hosts on peer-to-peer markets", Limits { no_marketplace: false, ..now() });
+    lift(
+        "allow GPUs on which the step may not fit (--allow-unknown-memory)",
+        Limits { allow_unknown_memory: true, ..now() },
+    );
+    if limits.min_vcpus.is_some() || limits.min_host_memory.is_some() {
+        lift(
+            "allow machines whose host is not known (--allow-unknown-host)",
+            Limits { allow_unknown_host: true, ..now() },
+        );
+    }
+
+    let mut number = |lifted: Limits, amount: Amount, words: Box<dyn Fn(f64) -> String>| {
+        if lifted != *limits {
+            all.push(Lifted { limits: lifted, amount: Some(amount), words });
+        }
+    };
+    let gpus: Amount = |configuration, _| f64::from(configuration.gpu_count);
+    let machines = limits.max_machines.max(MOST_MACHINES);
+    number(
+        Limits { max_machines: machines, ..now() },
+        |configuration, _| f64::from(configuration.machines),
+        Box::new(|machines| format!("allow {machines} machines (--max-machines)")),
+    );
+    number(
+        Limits { min_gpus: usual().min_gpus, ..now() },
+        |configuration, _| -f64::from(configuration.gpu_count),
+        Box::new(|gpus| format!("allow {} GPUs and more", -gpus)),
+    );
+    number(Limits { max_gpus: None, ..now() }, gpus, Box::new(|gpus| format!("allow up to {gpus} GPUs")));
+    number(
+        Limits { max_price: None, ..now() },
+        |configuration, _| configuration.price.get(),
+        Box::new(|price| format!("allow {}/h", super::explain::more_dollars(price))),
+    );
+    number(
+        Limits { min_vcpus: None, ..now() },
+        |_, offer| offer.vcpus.map_or(0.0, |vcpus| -vcpus),
+        Box::new(|vcpus| format!("allow {} vCPUs", -vcpus)),
+    );
+    number(
+        Limits { min_host_memory: None, ..now() },
+        |_, offer| offer.host_memory.map_or(0.0, |memory| -memory.get()),
+        Box::new(|memory| format!("allow {} GB of host memory", grouped(-memory / GIB))),
+    );
+    for (place, quota) in limits.quotas.iter().enumerate() {
+        let mut quotas = limits.quotas.clone();
+        quotas.remove(place);
+        let quota = quota.to_string();
+        number(Limits { quotas, ..now() }, gpus, Box::new(move |gpus| format!("raise the quota of {quota} to {gpus}")));
+    }
+    all
+}
