@@ -40,6 +40,7 @@ pub(super) fn run(args: &PlanJobsArgs, out: &mut dyn Write) -> Result<u8, CliErr
         budget: file.shared.budget,
         max_price: file.shared.max_price,
         quotas: [usual.quota, file.shared.quota].concat(),
+        wait: file.wait,
         confidence: confidence.unwrap_or(crate::plan::Confidence::High),
     };
     let plan = plan_jobs(&jobs, supply, &shared, Settings::default()).at(&path)?;
@@ -74,7 +75,7 @@ fn job_of(
     )
     .at("all jobs")?;
     let predictions = predicted(job, args, catalog).at(&place)?;
-    Ok(Job { name: job.name.clone(), predictions, goal })
+    Ok(Job { name: job.name.clone(), predictions, goal, earliest: job.time.not_before_hours })
 }
 
 fn predicted(job: &JobTable, args: &PlanJobsArgs, catalog: &Catalog) -> Result<Predictions, CliError> {

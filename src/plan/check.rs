@@ -325,6 +325,7 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
             && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
             && quota.tier.iter().all(|tier| *tier == part.tier)
             && part.gpu_count > quota.gpus
+            && (quota.from, quota.until) == (None, None)
     };
     let broken = [
         (!limits.tiers.contains(&part.tier), "its tier is not allowed"),

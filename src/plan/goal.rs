@@ -268,7 +268,7 @@ impl Limits {
 }
 
 /// Most GPUs that a provider lets the user have at once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quota {
     /// The provider.
@@ -285,6 +285,20 @@ pub struct Quota {
     pub tier: Option<Tier>,
     /// Most GPUs; 0 leaves all of them out.
     pub gpus: u32,
+    /// Hours from the start from which on it holds, of jobs that wait for one another; `None` = from
+    /// the start.
+    #[serde(default, rename = "from_hours", skip_serializing_if = "Option::is_none")]
+    pub from: Option<Hours>,
+    /// Hours from the start until which it holds, likewise; `None` = to the end.
+    #[serde(default, rename = "until_hours", skip_serializing_if = "Option::is_none")]
+    pub until: Option<Hours>,
+}
+
+impl Quota {
+    /// Whether it holds all the time.
+    pub const fn is_lasting(&self) -> bool {
+        self.from.is_none() && self.until.is_none()
+    }
 }
 
 impl fmt::Display for Quota {
@@ -294,6 +308,11 @@ impl fmt::Display for Quota {
         let tier = self.tier.map(|tier| tier.to_string());
         for narrower in [self.region.as_ref(), gpu.as_ref(), tier.as_ref()].into_iter().flatten() {
             write!(f, ", {narrower}")?;
+        }
+        for (word, time) in [("from", self.from), ("until", self.until)] {
+            if let Some(time) = time {
+                write!(f, ", {word} {} h", time.get())?;
+            }
         }
         Ok(())
     }

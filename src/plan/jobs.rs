@@ -1,14 +1,16 @@
 //! Several jobs planned together: what each of them rents, within limits that they share, or which
 //! of the machines that are there runs which job, and when.
 //!
-//! All jobs can start at once. Jobs that rent do so and run at the same time, each on one offer: the
-//! quotas and the dollars an hour are those of all of them together, and the cost is minimised.
+//! Jobs that rent run each on one offer, and the cost is minimised. They start at once, and the quotas
+//! and the dollars an hour are those of all of them together; or they may wait for one another, and
+//! such limits are of what runs at the same time.
 //! Machines that are there run one job at a time, all its GPUs; the makespan is minimised. Which
 //! it is to be follows from [`Supply`]; the model is that of [`super::assignment`].
 
 mod check;
 mod model;
 mod reasons;
+mod slots;
 
 use super::assignment::Assigned;
 use super::solve::{Proof, Settings, SolveError};
@@ -34,6 +36,8 @@ pub struct Job {
     /// What is wanted of it alone; the objective, the confidence and the number of parts are those of
     /// all jobs.
     pub goal: Goal,
+    /// Hours from the start before which it cannot begin; only where jobs may wait.
+    pub earliest: Hours,
 }
 
 /// Where jobs run.
@@ -71,6 +75,8 @@ pub struct Shared {
     pub max_price: Option<UsdPerHour>,
     /// GPUs at once of all jobs together; without a region, of all regions together.
     pub quotas: Vec<Quota>,
+    /// Whether jobs that rent may wait for one another.
+    pub wait: bool,
     /// Which end of the hours has to meet the deadlines, and is minimised on machines.
     pub confidence: Confidence,
 }
@@ -120,6 +126,8 @@ pub struct PlannedJob {
     pub machine: Option<String>,
     /// The configuration, with hours and cost.
     pub part: Part,
+    /// Hours from the start before which it could not begin.
+    pub earliest: Hours,
     /// Hours from the start at which it begins.
     pub start: Range<Hours>,
     /// Hours from the start at which it is done.
@@ -151,7 +159,8 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         let goal = goal_of(job, shared, aim);
         prepared.push(Prepared::new(&job.predictions, prices, &goal).map_err(|error| error.of_job(&job.name))?);
     }
-    let model = Model::new(&prepared, supply, shared);
+    let earliest: Vec<Hours> = jobs.iter().map(|job| job.earliest).collect();
+    let mut model = Model::new(&prepared, supply, shared);
     let mut plan = JobsPlan {
         status: PlanStatus::Infeasible,
         aim,
@@ -169,6 +178,10 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         notes: Vec::new(),
     };
     plan.reasons = reasons::of_each(jobs, &prepared, &model, prices);
+    if shared.wait && aim == Aim::Cost && plan.reasons.is_empty() {
+        model.wait(&prepared, &earliest);
+        plan.reasons = reasons::too_late(jobs, &model);
+    }
     if !plan.reasons.is_empty() || jobs.is_empty() {
         return Ok(plan);
     }
@@ -176,7 +189,15 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         Ok(found) => fill(&mut plan, jobs, &prepared, &model, &found, prices)?,
         Err(SolveError::Infeasible) => {
             "microlp".clone_into(&mut plan.solver.name);
-            plan.reasons = reasons::of_all(&model, settings);
+            if !model.is_complete {
+                plan.status = PlanStatus::TimeLimit;
+                plan.reasons.push("jobs can begin at more times than were tried, so there may be a plan".to_owned());
+            }
+            if !shared.wait && aim == Aim::Cost {
+                let shared = Shared { wait: true, ..shared.clone() };
+                plan.reasons.extend(reasons::by_waiting(&plan_jobs(jobs, supply, &shared, settings)?));
+            }
+            plan.reasons.extend(reasons::of_all(&model, settings));
         }
         Err(error) => {
             plan.status = PlanStatus::TimeLimit;
@@ -246,16 +267,25 @@ fn fill(
     prices: &PriceBook,
 ) -> Result<(), PlanError> {
     let objective = model.assignment.objective(&found.ways);
-    plan.status = match found.proof {
+    plan.notes.clone_from(&found.notes);
+    let (mut proof, mut bound) = (found.proof, found.bound);
+    if !model.is_complete && objective > model.cheapest_each() * (1.0 + 1e-6) {
+        // What was proved holds for the starts that were tried.
+        bound = model.cheapest_each();
+        proof = if proof == Proof::Optimal { Proof::Gap } else { proof };
+        plan.notes.push("jobs can begin at more times than were tried: a cheaper plan is possible".to_owned());
+    }
+    plan.status = match proof {
         Proof::Optimal => PlanStatus::Optimal,
         Proof::Gap => PlanStatus::GapLimit,
         Proof::Time => PlanStatus::TimeLimit,
     };
-    let open = (objective - found.bound).max(0.0) / objective.max(f64::MIN_POSITIVE);
-    plan.solver.gap = (found.proof != Proof::Optimal).then_some(open);
+    let open = (objective - bound).max(0.0) / objective.max(f64::MIN_POSITIVE);
+    plan.solver.gap = (proof != Proof::Optimal).then_some(open);
     found.solver.clone_into(&mut plan.solver.name);
-    plan.bound = Some(found.bound);
-    plan.notes.clone_from(&found.notes);
+    plan.bound = Some(bound);
+    let earliest: Vec<Hours> = jobs.iter().map(|job| job.earliest).collect();
+    let starts = model.starts_of(&found.ways, &earliest);
     let mut warnings = Vec::new();
     for ((job, prepared), (place, way)) in jobs.iter().zip(prepared).zip(found.ways.iter().enumerate()) {
         let alone: Plan = prepared.alone(model.configurations[place][*way]).map_err(|error| error.of_job(&job.name))?;
@@ -263,11 +293,14 @@ fn fill(
             .map_err(|error| PlanError::from(error).of_job(&job.name))?;
         let Some(part) = alone.parts.into_iter().next() else { continue };
         let machine = model.assignment.jobs[place][*way].machine;
+        let begins = Hours::known(starts[place]);
+        let start = Range { low: begins, mid: begins, high: begins };
         plan.jobs.push(PlannedJob {
             name: job.name.clone(),
             machine: machine.map(|machine| model.machines[machine].clone()),
-            start: Range::default(),
-            end: part.hours,
+            earliest: job.earliest,
+            start,
+            end: start + part.hours,
             part,
             deadline: alone.goal.deadline,
             assumptions: alone.goal.assumed(),

@@ -90,8 +90,9 @@ fn host(offer: &Offer, limits: &Limits) -> Option<(String, Option<f64>)> {
 }
 
 fn quota(offer: &Offer, count: u32, gpu: &GpuSlug, limits: &Limits) -> Option<(String, Option<f64>)> {
-    let exceeded =
-        |quota: &&Quota| quota.applies(&offer.provider, &offer.region, gpu, offer.tier) && count > quota.gpus;
+    let exceeded = |quota: &&Quota| {
+        quota.is_lasting() && quota.applies(&offer.provider, &offer.region, gpu, offer.tier) && count > quota.gpus
+    };
     let quota = limits.quotas.iter().filter(exceeded).min_by_key(|quota| quota.gpus)?;
     let miss = (quota.gpus > 0).then(|| f64::from(count) / f64::from(quota.gpus));
     Some((format!("{count} GPUs, more than the quota of {quota}"), miss))

@@ -40,6 +40,9 @@ pub struct JobsJson<'a> {
     /// Most GPUs at once, of all jobs together.
     #[serde(skip_serializing_if = "<[Quota]>::is_empty")]
     pub quotas: &'a [Quota],
+    /// Whether jobs that rent may wait for one another; absent where not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub wait: bool,
     /// The jobs, in the order of the file; empty where there is no plan.
     pub jobs: Vec<JobJson<'a>>,
     /// Hours until the last job is done, and the cost of all; absent where there is no plan.
@@ -96,6 +99,7 @@ pub fn json(plan: &JobsPlan) -> JobsJson<'_> {
         budget_usd: shared.budget.map(Into::into),
         max_usd_per_hour: shared.max_price.map(Into::into),
         quotas: &shared.quotas,
+        wait: shared.wait,
         jobs: plan.jobs.iter().map(job).collect(),
         total: plan
             .total

@@ -4,10 +4,12 @@
 //! deadline = "3d"            # for every job
 //! budget = 900               # for all of them together, as max_usd_per_hour and quotas
 //! confidence = "high"
+//! wait = true                # jobs may wait for one another
 //!
 //! [[quota]]                  # GPUs at once; region, gpu and tier may be left out
 //! provider = "aws"
 //! gpus = 16
+//! until_hours = 12           # only where jobs may wait, as from_hours
 //!
 //! [[job]]
 //! name = "translation"
@@ -37,7 +39,7 @@ use toml::{Spanned, Table};
 use super::wish::Wish;
 use crate::plan::{Confidence, Quota};
 use crate::text;
-use crate::units::{Bytes, UsdPerHour, most};
+use crate::units::{Bytes, Hours, UsdPerHour, most};
 
 /// Machines at most.
 const MOST_MACHINES: u32 = 200;
@@ -49,6 +51,8 @@ pub struct JobsFile {
     pub shared: Wish,
     /// Which end of the hours has to meet the deadlines; `None` = as usual.
     pub confidence: Option<Confidence>,
+    /// Whether jobs that rent may wait for one another.
+    pub wait: bool,
     /// The jobs.
     pub jobs: Vec<JobTable>,
     /// Machines that are there; none = machines are rented.
@@ -64,8 +68,19 @@ pub struct JobTable {
     pub name: String,
     /// What is known of its step.
     pub step: StepTable,
+    /// When it can begin.
+    pub time: TimeTable,
     /// What is wished.
     pub wish: Wish,
+}
+
+/// When a job can begin.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeTable {
+    /// Hours from the start before which it cannot.
+    #[serde(default)]
+    pub not_before_hours: Hours,
 }
 
 /// The recorded step of a job.
@@ -137,6 +152,8 @@ struct File {
     #[serde(default)]
     confidence: Option<Confidence>,
     #[serde(default)]
+    wait: bool,
+    #[serde(default)]
     quota: Vec<Quota>,
     #[serde(default)]
     job: Vec<Spanned<Table>>,
@@ -188,7 +205,23 @@ impl JobsFile {
             }
             jobs.push(job);
         }
+        let whole = 0..text.len();
+        if !file.wait {
+            let needs = "needs jobs that may wait for one another; write wait = true at the top of the file";
+            let windows = shared.quota.iter().any(|quota| !quota.is_lasting());
+            if let Some(key) = ["from_hours", "until_hours"].into_iter().find(|_| windows) {
+                let line = text.lines().position(|line| line.contains("_hours")).map_or(1, |line| line + 1);
+                return at(line, format!("{key}: {needs}"));
+            }
+            if let Some(job) = jobs.iter().find(|job| job.time.not_before_hours != Hours::ZERO) {
+                return at(job.line, format!("job {:?}: not_before_hours: {needs}", job.name));
+            }
+        }
         let machines = machines(file.machine, text)?;
+        if file.wait && !machines.is_empty() {
+            let problem = "wait: jobs on a [[machine]] always follow one another; leave it out";
+            return at(line_of(text, &whole, Some("wait")), problem.to_owned());
+        }
         if !machines.is_empty() {
             if let Some(key) = shared.of_offers().next() {
                 let problem = format!("{key}: with [[machine]] nothing is rented; leave out one of the two");
@@ -204,7 +237,7 @@ impl JobsFile {
                 }
             }
         }
-        Ok(Self { shared, confidence: file.confidence, jobs, machines })
+        Ok(Self { shared, confidence: file.confidence, wait: file.wait, jobs, machines })
     }
 }
 
@@ -246,6 +279,9 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
         let line = line_of(text, &span, Some("batch_size"));
         return refused(line, "batch_size: 0; a step processes at least one sample");
     }
+    let mut time = Table::new();
+    time.extend(wish.remove("not_before_hours").map(|value| ("not_before_hours".to_owned(), value)));
+    let time: TimeTable = read(time, text, &span, Some(&name))?;
     let wish: Wish = read(wish, text, &span, Some(&name))?;
     if let Err((key, problem)) = wish.check() {
         return refused(line_of(text, &span, Some(key)), &format!("{key}: {problem}"));
@@ -253,7 +289,7 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     if wish.work().is_none() {
         return refused(line, "how much work? give samples, steps, epochs with dataset, or tokens");
     }
-    Ok(JobTable { line, name, step, wish })
+    Ok(JobTable { line, name, step, time, wish })
 }
 
 fn machines(tables: Vec<Spanned<MachineTable>>, text: &str) -> Result<Vec<MachineTable>, JobsFileError> {
@@ -320,7 +356,7 @@ fn line_of(text: &str, span: &Range<usize>, key: Option<&str>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Hours, Usd};
+    use crate::units::Usd;
 
     fn said(text: &str) -> String {
         JobsFile::parse(text).unwrap_err().to_string()

@@ -255,6 +255,8 @@ impl Wish {
             ("epochs", "epochs and dataset go together: passes, and the samples of one")
         } else if self.data_gb.is_some() != self.data_at.is_some() {
             ("data_gb", "data_gb and data_at go together: how much, and where it is")
+        } else if self.quota.iter().any(|quota| !quota.is_lasting()) {
+            ("quota", "from_hours and until_hours are only for a [[quota]] at the top of a file of jobs")
         } else if self.min_vcpus == Some(0) {
             ("min_vcpus", "it must be 1 or more")
         } else if self.max_parts.is_some_and(|parts| !(1..=3).contains(&parts)) {

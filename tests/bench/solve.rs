@@ -123,7 +123,7 @@ fn synthetic_jobs(count: usize) -> (Vec<Job>, PriceBook) {
             *prediction = predicted(prediction.gpu.slug.as_str(), 3.6e9 / time, 0.2);
         });
         let samples = 700.0 * (5.0 + 15.0 * numbers.next());
-        Job { name: format!("job {job}"), predictions: own, goal: goal(samples, 1) }
+        Job { name: format!("job {job}"), predictions: own, goal: goal(samples, 1), earliest: hours(0.0) }
     });
     (jobs.collect(), prices)
 }
@@ -140,9 +140,18 @@ fn rent_for_jobs_on_60_offers(bencher: Bencher, count: usize) {
     let prices = PriceBook::new(prices.offers().iter().step_by(13).take(60).cloned());
     let providers = (0..10).map(|number| format!("provider-{number}"));
     let gpus = count as u32 / 2;
-    let quotas = providers.map(|provider| Quota { provider, region: None, gpu: None, tier: None, gpus }).collect();
+    let quotas = providers
+        .map(|provider| Quota { provider, region: None, gpu: None, tier: None, gpus, from: None, until: None })
+        .collect();
     let max_price = UsdPerHour::new(2.0 * count as f64).ok();
-    let shared = Shared { deadline: Some(hours(40.0)), budget: None, max_price, quotas, confidence: Confidence::High };
+    let shared = Shared {
+        deadline: Some(hours(40.0)),
+        budget: None,
+        max_price,
+        quotas,
+        wait: false,
+        confidence: Confidence::High,
+    };
     let solve =
         || plan_jobs(&jobs, Supply::Rent(&prices), &shared, Settings::default()).expect("the goals are complete");
     assert_within(0.01, &solve());
@@ -164,8 +173,14 @@ fn jobs_on_4_machines(bencher: Bencher, count: usize) {
         price: UsdPerHour::ZERO,
     };
     let machines: Vec<Machine> = (0..2).map(machine).collect();
-    let shared =
-        Shared { deadline: None, budget: None, max_price: None, quotas: Vec::new(), confidence: Confidence::High };
+    let shared = Shared {
+        deadline: None,
+        budget: None,
+        max_price: None,
+        quotas: Vec::new(),
+        wait: false,
+        confidence: Confidence::High,
+    };
     let solve =
         || plan_jobs(&jobs, Supply::Machines(&machines), &shared, Settings::default()).expect("the goals are complete");
     assert_within(0.02, &solve());

@@ -7,21 +7,27 @@ use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, PlannedJob, Shared, S
 use habitat_tui::plan::solve::{Proof, Settings, SolveError};
 use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, Total, plan};
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
-use habitat_tui::units::{GpuSlug, UsdPerHour};
+use habitat_tui::units::{GpuSlug, Hours, Range, UsdPerHour};
 use proptest::prelude::*;
 
 use crate::build::{goal, hours, measured, offer, predicted, predictions, usd};
 use crate::properties::config;
 
-const NOTHING: Shared =
-    Shared { deadline: None, budget: None, max_price: None, quotas: Vec::new(), confidence: Confidence::High };
+const NOTHING: Shared = Shared {
+    deadline: None,
+    budget: None,
+    max_price: None,
+    quotas: Vec::new(),
+    wait: false,
+    confidence: Confidence::High,
+};
 
 /// A job that takes so many hours on each of the GPUs `gpu-0`, `gpu-1`, …; infinite = cannot run.
 fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
     let can = hours_on.iter().enumerate().filter(|(_, hours)| hours.is_finite());
     let all = can.map(|(gpu, hours)| measured(&format!("gpu-{gpu}"), 100.0 / hours));
     let goal = Goal { deadline: deadline.map(hours), ..goal(100.0, 1) };
-    Job { name: format!("job {name}"), predictions: predictions(all), goal }
+    Job { name: format!("job {name}"), predictions: predictions(all), goal, earliest: Hours::ZERO }
 }
 
 /// Machines of the GPUs `gpu-0`, `gpu-1`, …, so many of each.
@@ -98,7 +104,7 @@ fn two_clouds() -> (Vec<Job>, PriceBook) {
 }
 
 fn quota(provider: &str, gpus: u32) -> Quota {
-    Quota { provider: provider.to_owned(), region: None, gpu: None, tier: None, gpus }
+    Quota { provider: provider.to_owned(), region: None, gpu: None, tier: None, gpus, from: None, until: None }
 }
 
 #[test]
@@ -112,6 +118,54 @@ fn a_quota_is_shared() {
     assert!((plan.total.unwrap().cost.mid.get() - 40.0).abs() < 1e-6);
     assert!((makespan(&plan) - 10.0).abs() < 1e-6, "at the same time");
     assert!(plan.notes.iter().any(|note| note.starts_with("the shared limits cost $20")), "{:?}", plan.notes);
+}
+
+/// Two jobs of ten hours that may wait: the cheap cloud runs one after the other.
+#[test]
+fn jobs_wait_where_that_costs_less() {
+    let (jobs, prices) = two_clouds();
+    let shared = Shared { quotas: vec![quota("near", 1)], wait: true, ..NOTHING };
+    let plan = rented(&jobs, &prices, &shared);
+    assert_eq!(plan.status, PlanStatus::Optimal);
+    assert!((plan.total.unwrap().cost.mid.get() - 20.0).abs() < 1e-6);
+    assert!((makespan(&plan) - 20.0).abs() < 1e-6);
+    assert_eq!(check(&plan), Ok(()));
+    // Both at once exceed the quota, and so does one that begins before the other has ended.
+    for start in [0.0, 9.9] {
+        let mut early = plan.clone();
+        let later = early.jobs.iter_mut().find(|job| job.start.mid.get() > 0.0).unwrap();
+        later.start = Range { low: hours(start), mid: hours(start), high: hours(start) };
+        later.end = later.start + later.part.hours;
+        early.total.as_mut().unwrap().hours = later.end;
+        assert!(matches!(check(&early), Err(CheckError::Shared { .. })), "{start}");
+    }
+    // Where the deadline does not leave the time, the dear cloud runs one.
+    let due = Shared { deadline: Some(hours(19.0)), ..shared.clone() };
+    assert!((rented(&jobs, &prices, &due).total.unwrap().cost.mid.get() - 40.0).abs() < 1e-6);
+    // A job that cannot begin before, and a quota that begins to hold in between.
+    let mut late = jobs.clone();
+    late[0].earliest = hours(4.0);
+    let closed = Quota { from: Some(hours(12.0)), until: Some(hours(15.0)), ..quota("near", 0) };
+    let plan = rented(&late, &prices, &Shared { quotas: vec![quota("near", 1), closed], ..shared });
+    let starts: Vec<f64> = plan.jobs.iter().map(|job| job.start.mid.get()).collect();
+    assert_eq!((starts, plan.status), (vec![15.0, 0.0], PlanStatus::Optimal));
+    let mut early = plan;
+    early.jobs[0].earliest = hours(16.0);
+    assert!(matches!(check(&early), Err(CheckError::Number { .. })));
+}
+
+#[test]
+fn what_waiting_would_do_is_said() {
+    let (jobs, prices) = two_clouds();
+    let near = PriceBook::new([prices.offers().iter().find(|offer| offer.provider == "near").unwrap().clone()]);
+    let shared = Shared { quotas: vec![quota("near", 1)], ..NOTHING };
+    let reasons = rented(&jobs, &near, &shared).reasons;
+    let waiting = "not all jobs can run at once; where they wait for one another (wait = true) they cost $20.00, and the last is done after 20 h";
+    assert_eq!(reasons[0], waiting);
+    let mut late = jobs;
+    (late[0].earliest, late[0].goal.deadline) = (hours(4.0), Some(hours(12.0)));
+    let reasons = rented(&late, &near, &Shared { wait: true, ..NOTHING }).reasons;
+    assert_eq!(reasons, ["job \"job 0\" alone: it begins after 4 h at the earliest, too late for its deadline"]);
 }
 
 #[test]
@@ -159,7 +213,7 @@ fn what_is_there_once_is_used_once() {
 fn the_hours_that_count_are_those_of_the_confidence() {
     let slow = |confidence| {
         let predictions = predictions([predicted("gpu-0", 10.0, 0.5)]);
-        let jobs = [Job { name: "a".into(), predictions, goal: goal(100.0, 1) }];
+        let jobs = [Job { name: "a".into(), predictions, goal: goal(100.0, 1), earliest: Hours::ZERO }];
         let shared = Shared { deadline: Some(hours(12.0)), confidence, ..NOTHING };
         on_machines(&jobs, &[1], &shared).status
     };
@@ -356,6 +410,7 @@ proptest! {
             budget: budget.filter(|budget| *budget > 0.0).map(usd),
             max_price: cap.and_then(|cap| UsdPerHour::new(cap).ok()),
             quotas: vec![quota("near", gpus)],
+            wait: false,
             confidence: Confidence::High,
         };
         let least = costs.min_by(f64::total_cmp);
@@ -372,6 +427,70 @@ proptest! {
                 prop_assert!(rented(&jobs, &book, &more).total.unwrap().cost.mid.get() <= cost * (1.0 + 1e-9));
         } else {
             prop_assert_eq!((found.status, found.reasons.is_empty()), (PlanStatus::Infeasible, false));
+        }
+    }
+
+    /// Whole hours, so that every schedule begins at whole hours.
+    #[test]
+    fn jobs_that_wait_are_those_of_brute_force_over_every_start(
+        jobs in prop::collection::vec(([1..5u32, 1..5u32], 0..3u32, prop::option::weighted(0.6, 4..12u32)), 2..=3),
+        prices in [1..6u32, 1..6u32],
+        gpus in [1..3u32, 1..3u32],
+        closed in (0..2u32, 1..6u32, 1..4u32),
+        cap in prop::option::of(3..10u32),
+    ) {
+        const HOURS: u32 = 16;
+        let clouds = ["near", "far"];
+        let book = PriceBook::new((0..2).map(|n| Offer {
+            id: OfferId::new(clouds[n], "us-1", &format!("gpu-{n}"), Tier::OnDemand),
+            provider: clouds[n].to_owned(),
+            ..offer(&format!("gpu-{n}"), f64::from(prices[n]), Tier::OnDemand)
+        }));
+        let all: Vec<Job> = jobs.iter().enumerate().map(|(n, (on, earliest, due))| Job {
+            earliest: hours(f64::from(*earliest)),
+            ..job(n, &on.map(f64::from), Some(due.map_or(f64::from(HOURS), f64::from)))
+        }).collect();
+        let (which, from, length) = closed;
+        let shut = Quota {
+            from: Some(hours(f64::from(from))),
+            until: Some(hours(f64::from(from + length))),
+            ..quota(clouds[which as usize], 0)
+        };
+        let shared = Shared {
+            quotas: vec![quota("near", gpus[0]), quota("far", gpus[1]), shut],
+            max_price: cap.and_then(|cap| UsdPerHour::new(f64::from(cap)).ok()),
+            wait: true,
+            ..NOTHING
+        };
+        // Every cloud and start of each job, hour by hour.
+        let least = every(vec![2 * HOURS as usize; jobs.len()]).filter_map(|choice| {
+            let runs: Vec<(usize, u32, u32)> = jobs.iter().zip(&choice).map(|((on, ..), choice)| {
+                let (cloud, start) = (choice % 2, (choice / 2) as u32);
+                (cloud, start, start + on[cloud])
+            }).collect();
+            let in_time = jobs.iter().zip(&runs).all(|((_, earliest, due), (_, start, end))| {
+                start >= earliest && *end <= due.unwrap_or(HOURS)
+            });
+            let keeps = in_time && (0..HOURS).all(|hour| {
+                let now = || runs.iter().filter(|(_, start, end)| *start <= hour && hour < *end);
+                let dollars: u32 = now().map(|(cloud, ..)| prices[*cloud]).sum();
+                cap.is_none_or(|cap| dollars <= cap)
+                    && (0..2).all(|cloud| {
+                        let used = now().filter(|(on, ..)| *on == cloud).count() as u32;
+                        let is_shut = cloud == which as usize && (from..from + length).contains(&hour);
+                        used <= if is_shut { 0 } else { gpus[cloud] }
+                    })
+            });
+            keeps.then(|| runs.iter().map(|(cloud, start, end)| prices[*cloud] * (end - start)).sum::<u32>())
+        }).min();
+        let found = rented(&all, &book, &shared);
+        if let Some(least) = least {
+            prop_assert_eq!(found.status, PlanStatus::Optimal, "{:?}", found.reasons);
+            let cost = found.total.unwrap().cost.mid.get();
+            prop_assert!((cost - f64::from(least)).abs() <= 1e-6 * cost, "{cost} instead of {least}");
+            prop_assert_eq!(check(&found), Ok(()));
+        } else {
+            prop_assert_eq!((found.total, found.reasons.is_empty()), (None, false));
         }
     }
 }

@@ -97,7 +97,8 @@ fn an_offer_is_taken_as_often_as_is_allowed() {
     };
     assert_eq!(within(&|limits| limits.max_gpus = Some(12)), 2);
     assert_eq!(within(&|limits| limits.max_price = UsdPerHour::new(40.0).ok()), 4);
-    let quota = Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus: 9 };
+    let quota =
+        Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus: 9, from: None, until: None };
     assert_eq!(within(&|limits| limits.quotas = vec![quota.clone()]), 2);
     // Fewer GPUs on one machine than are wanted.
     let goal = Goal { objective: Objective::Cost, ..joined(8, samples) };

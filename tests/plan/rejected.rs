@@ -91,7 +91,8 @@ fn every_limit_rejects_what_it_names() {
         rejected(&|g| g.limits.min_vcpus = Some(8)),
         "not known how many vCPUs it has (--allow-unknown-host uses it)"
     );
-    let quota = |gpus| Quota { provider: "Cloud".into(), region: None, gpu: None, tier: None, gpus };
+    let quota =
+        |gpus| Quota { provider: "Cloud".into(), region: None, gpu: None, tier: None, gpus, from: None, until: None };
     assert_eq!(rejected(&|g| g.limits.quotas = vec![quota(0)]), "1 GPUs, more than the quota of 0 at Cloud");
     assert_eq!(rejected(&|g| g.limits.min_gpus = 2), "1 GPUs, fewer than the 2 wanted");
     assert_eq!(rejected(&|g| g.limits.max_gpus = Some(0)), "1 GPUs, more than the 0 allowed");
@@ -325,7 +326,8 @@ fn small_hosts_are_left_out_and_unknown_ones_unless_allowed() {
 fn quotas_hold_by_provider_region_gpu_and_tier() {
     let predictions = predictions([measured("gpu-0", 1.0)]);
     let of = |region: &str, tier: Tier| offer_in(region, "gpu-0", 1.0, tier);
-    let quota = Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus: 0 };
+    let quota =
+        Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus: 0, from: None, until: None };
     let kept = |quotas: &[&Quota]| -> Vec<String> {
         let book = PriceBook::new([of("us-1", Tier::OnDemand), of("us-1", Tier::Spot), of("eu-1", Tier::OnDemand)]);
         let mut goal = goal(10.0, 1);
@@ -454,7 +456,8 @@ fn the_least_change_of_a_number_is_named() {
         plan(&predictions, &prices, &goal).unwrap()
     };
     let says = |plan: &Plan, words: &str| plan.reasons.iter().any(|reason| reason.starts_with(words));
-    let quota = |gpus| Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus };
+    let quota =
+        |gpus| Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus, from: None, until: None };
     for few in [1, 2] {
         assert!(says(
             &by(&|goal| goal.limits.max_gpus = Some(few)),

@@ -46,33 +46,56 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
     }
 }
 
-/// Jobs that run at the same time.
+/// Jobs that are rented for: what runs at any time, which changes only where a job begins, or a quota
+/// begins to hold.
 fn at_once(plan: &JobsPlan) -> Result<(), CheckError> {
+    for job in &plan.jobs {
+        let start = numbers(&job.start);
+        let begins = if plan.shared.wait { f64::max(start[1], job.earliest.get()) } else { 0.0 };
+        compare(&format!("start of {}", job.name), &start, &[begins; 3])?;
+        let hours = numbers(&job.part.hours);
+        let end = [start[0] + hours[0], start[1] + hours[1], start[2] + hours[2]];
+        compare(&format!("end of {}", job.name), &numbers(&job.end), &end)?;
+    }
+    let starts = plan.jobs.iter().map(|job| job.start.mid);
+    let windows = plan.shared.quotas.iter().filter_map(|quota| quota.from);
+    starts.chain(windows).try_for_each(|time| at(plan, time.get()))
+}
+
+/// What runs at a time, by the hours of the confidence.
+fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
     let shared = |what: String, used: f64, most: f64| {
         if over(used, most) { Err(CheckError::Shared { what, used, most }) } else { Ok(()) }
     };
-    for job in &plan.jobs {
-        compare(&format!("start of {}", job.name), &numbers(&job.start), &[0.0; 3])?;
-        compare(&format!("end of {}", job.name), &numbers(&job.end), &numbers(&job.part.hours))?;
+    let runs = |job: &&PlannedJob| {
+        let end = if plan.shared.confidence == Confidence::High { job.end.high } else { job.end.mid };
+        !over(job.start.mid.get(), time) && over(end.get(), time)
+    };
+    let running: Vec<&PlannedJob> = plan.jobs.iter().filter(runs).collect();
+    for job in &running {
         let part = &job.part;
         if matches!(part.tier, Tier::Owned | Tier::Reserved) || part.trust.market == Market::PeerToPeer {
-            let users = plan.jobs.iter().filter(|other| other.part.offer == part.offer).count();
+            let users = running.iter().filter(|other| other.part.offer == part.offer).count();
             shared(format!("jobs on {}", part.offer), users as f64, 1.0)?;
         }
     }
     if let Some(most) = plan.shared.max_price {
-        let used: f64 = plan.jobs.iter().map(|job| job.part.price.get()).sum();
+        let used: f64 = running.iter().map(|job| job.part.price.get()).sum();
         shared("dollars an hour".to_owned(), used, most.get())?;
     }
     for quota in &plan.shared.quotas {
-        let is_of = |job: &&PlannedJob| {
+        let has_begun = quota.from.is_none_or(|from| !over(from.get(), time));
+        if !has_begun || quota.until.is_some_and(|until| !over(until.get(), time)) {
+            continue;
+        }
+        let is_of = |job: &&&PlannedJob| {
             let part = &job.part;
             part.provider.eq_ignore_ascii_case(&quota.provider)
                 && quota.region.iter().all(|filter| region::is_named(&part.provider, &part.region, filter))
                 && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
                 && quota.tier.iter().all(|tier| *tier == part.tier)
         };
-        let used: u32 = plan.jobs.iter().filter(is_of).map(|job| job.part.gpu_count).sum();
+        let used: u32 = running.iter().filter(is_of).map(|job| job.part.gpu_count).sum();
         shared(format!("GPUs of the quota {quota}"), f64::from(used), f64::from(quota.gpus))?;
     }
     Ok(())

@@ -34,6 +34,26 @@ pub(super) struct Model {
     pub(super) machines: Vec<String>,
     /// What is shared, by the number that its rows have.
     pub(super) limits: Vec<SharedLimit>,
+    /// Where jobs may wait: the ways of each job without a start, drawing on limits in place of rows.
+    pub(super) at_once: Vec<Vec<Way>>,
+    /// Which of these each way is, and the hours from the start at which it begins; empty where
+    /// all begin at once.
+    pub(super) starts: Vec<Vec<(usize, f64)>>,
+    /// Whether no other starts are needed.
+    pub(super) is_complete: bool,
+}
+
+impl SharedLimit {
+    /// The most that all jobs together may use.
+    pub(super) fn most(&self) -> f64 {
+        match self {
+            Self::Budget(most) => most.get(),
+            Self::Price(most) => most.get(),
+            Self::Quota(quota) => f64::from(quota.gpus),
+            Self::OneMachine(_) => 1.0,
+            Self::Deadline(deadline) => deadline.get(),
+        }
+    }
 }
 
 impl Model {
@@ -43,6 +63,9 @@ impl Model {
             configurations: Vec::new(),
             machines: Vec::new(),
             limits: Vec::new(),
+            at_once: Vec::new(),
+            starts: Vec::new(),
+            is_complete: true,
         };
         match supply {
             Supply::Rent(_) => model.rent(prepared, shared),
@@ -81,15 +104,8 @@ impl Model {
         single.sort();
         single.dedup();
         self.limits.extend(single.into_iter().cloned().map(SharedLimit::OneMachine));
-        let most = |limit: &SharedLimit| match limit {
-            SharedLimit::Budget(most) => most.get(),
-            SharedLimit::Price(most) => most.get(),
-            SharedLimit::Quota(quota) => f64::from(quota.gpus),
-            SharedLimit::OneMachine(_) => 1.0,
-            SharedLimit::Deadline(deadline) => deadline.get(),
-        };
         self.assignment.bounds =
-            self.limits.iter().enumerate().map(|(limit, of)| Bound { most: most(of), limit }).collect();
+            self.limits.iter().enumerate().map(|(limit, of)| Bound { most: of.most(), limit }).collect();
         for of_job in prepared {
             let ways = possible(of_job).map(|(c, hours, cost)| {
                 let configuration = &of_job.configurations[c];
@@ -97,7 +113,7 @@ impl Model {
                 let uses = uses.filter_map(|(row, limit)| Some((row, used(limit, configuration, cost)?))).collect();
                 (c, Way { cost, hours, machine: None, uses })
             });
-            let (configurations, ways) = undominated(ways.collect()).into_iter().unzip();
+            let (configurations, ways) = undominated(ways.collect(), shared.wait).into_iter().unzip();
             self.configurations.push(configurations);
             self.assignment.jobs.push(ways);
         }
@@ -160,15 +176,15 @@ fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option
     }
 }
 
-/// All ways but those that another one of the job is no dearer than, and draws no more on any limit;
-/// of equals the quickest.
-fn undominated(mut ways: Vec<(usize, Way)>) -> Vec<(usize, Way)> {
+/// All ways but those that another one of the job is no dearer than, and draws no more on any limit,
+/// nor for longer where jobs `wait`; of equals the quickest.
+fn undominated(mut ways: Vec<(usize, Way)>, wait: bool) -> Vec<(usize, Way)> {
     ways.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.hours.total_cmp(&b.hours)));
     let mut kept: Vec<(usize, Way)> = Vec::new();
     for (c, way) in ways {
         let draws_less = |keeper: &Way| {
             let of = |row: usize| way.uses.iter().find(|(of, _)| *of == row).map_or(0.0, |(_, amount)| *amount);
-            keeper.uses.iter().all(|(row, amount)| *amount <= of(*row))
+            keeper.uses.iter().all(|(row, amount)| *amount <= of(*row)) && (!wait || keeper.hours <= way.hours)
         };
         if !kept.iter().any(|(_, keeper)| draws_less(keeper)) {
             kept.push((c, way));

@@ -4,9 +4,10 @@ use super::super::Prepared;
 use super::super::explain::{more_dollars, more_hours, reasons, up};
 use super::super::relax;
 use super::super::solve::{Settings, SolveError};
-use super::Job;
 use super::model::{Model, SharedLimit};
+use super::{Job, JobsPlan};
 use crate::pricing::PriceBook;
+use crate::text::{dollars, duration};
 
 /// Limits that are relaxed one by one; each takes a solve.
 const TRIED: usize = 12;
@@ -23,6 +24,26 @@ pub(super) fn of_each(jobs: &[Job], prepared: &[Prepared], model: &Model, prices
             own.into_iter().map(|reason| format!("job {:?} alone: {reason}", job.name))
         })
         .collect()
+}
+
+/// The jobs that cannot begin early enough.
+pub(super) fn too_late(jobs: &[Job], model: &Model) -> Vec<String> {
+    let without = jobs.iter().zip(&model.assignment.jobs).filter(|(_, ways)| ways.is_empty());
+    without
+        .map(|(job, _)| {
+            let earliest = job.earliest.get();
+            format!("job {:?} alone: it begins after {earliest} h at the earliest, too late for its deadline", job.name)
+        })
+        .collect()
+}
+
+/// What jobs can do that wait for one another.
+pub(super) fn by_waiting(plan: &JobsPlan) -> Option<String> {
+    let total = plan.total?;
+    let (cost, end) = (dollars(total.cost.mid.get()), duration(total.hours.mid.get()));
+    Some(format!(
+        "not all jobs can run at once; where they wait for one another (wait = true) they cost {cost}, and the last is done after {end}"
+    ))
 }
 
 /// What would have to give way: each limit alone, or all together where none suffices.
