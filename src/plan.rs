@@ -163,6 +163,15 @@ pub struct Part {
 }
 
 impl Part {
+    /// Of a contract to be bought: the hours of a term, how many terms are expected to be paid, and
+    /// the hours of them that are not used.
+    pub fn terms(&self) -> Option<(u32, f64, Hours)> {
+        let Billing::Term(hours) = self.billing else { return None };
+        let used = self.hours.mid.get();
+        let paid = self.billing.billed(used);
+        Some((hours, (paid / f64::from(hours)).round(), Hours::known((paid - used).max(0.0))))
+    }
+
     /// Steps of all GPUs together; in training each is an update of the weights.
     pub fn updates(&self) -> f64 {
         let update = self.global_batch_size.map_or(f64::from(self.gpu_count), |batch| batch as f64);

@@ -14,6 +14,7 @@ mod trust;
 pub use held::Held;
 pub use offer::{Offer, OfferId, Tier};
 pub use snapshot::{Row, Scope, Snapshot, SnapshotError};
+pub(crate) use terms::begun;
 pub use terms::{Billing, Terms};
 pub use trust::{Doubt, Market, Trust};
 
@@ -55,10 +56,16 @@ impl PriceBook {
         self
     }
 
-    /// How an offer is charged for beside its price; a machine of the user's own by use alone.
+    /// How an offer is charged for beside its price: a contract by its terms, a machine of the
+    /// user's own by use alone.
     pub fn terms(&self, offer: &Offer) -> Terms {
         let of_provider = self.terms_of(&offer.provider);
-        if offer.held.is_some() { Terms { billing: Billing::Exact, ..of_provider } } else { of_provider }
+        let billing = match (offer.term_hours, offer.held) {
+            (Some(hours), _) => Billing::Term(hours),
+            (None, Some(_)) => Billing::Exact,
+            (None, None) => of_provider.billing,
+        };
+        Terms { billing, ..of_provider }
     }
 
     /// The same, its prices evaluated on the day of planning.

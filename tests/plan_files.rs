@@ -164,10 +164,10 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
     let csv = folder.ok(&with(&["--csv"]));
     let mut lines = csv.lines();
     assert!(
-        lines.next().unwrap().ends_with(",batch_size,accumulation,global_batch_size,updates,nodes,sharding"),
+        lines.next().unwrap().contains(",batch_size,accumulation,global_batch_size,updates,nodes,sharding,"),
         "{csv}"
     );
-    assert!(lines.next().unwrap().ends_with(",64,4,1024,1000,1,none"), "{csv}");
+    assert!(lines.next().unwrap().contains(",64,4,1024,1000,1,none,"), "{csv}");
     let text = folder.ok(&asked);
     assert!(text.contains("batch: 64 samples a GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
     assert!(text.contains("4 batches a GPU to an update, gradients exchanged once; 4 GPUs:"), "{text}");
@@ -175,6 +175,46 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
     assert!(markdown.contains("64 samples a GPU × 4 GPUs × 4 accumulated"), "{markdown}");
     let typed = folder.error(&["plan", "--from", "a.toml", "--global-batch", "64"]);
     assert!(typed.contains("--from takes"), "{typed}");
+}
+
+/// A term of 720 h at $0.01 is paid for less than an hour of work, and stands in every form.
+#[test]
+fn a_contract_is_paid_by_the_term_and_stands_in_every_form() {
+    let folder = folder();
+    let contract = prices("box", "v100-sxm2-16gb", 0.01)
+        .replace("on_demand_usd_per_hour = 0.01", "tier = \"reserved\"\nusd_per_hour = 0.01\nterm_hours = 720");
+    folder.write("config/pricing/lab.toml", &contract);
+    let asked = ["plan", "p.habitat.json", "--steps", "1000", "--providers", "lab"];
+    let with = |more: &[&'static str]| [&asked[..], more].concat();
+    folder.ok(&with(&["-o", "a.toml"]));
+    folder.ok(&["plan", "--from", "a.toml", "-o", "b.toml"]);
+    let [a, b]: [Table; 2] = ["a.toml", "b.toml"].map(|name| read(&folder, name).parse().unwrap());
+    for key in ["goal", "totals", "part"] {
+        assert_eq!(a[key], b[key], "{key}");
+    }
+    let part = &a["part"][0];
+    assert_eq!(part["offer"].as_str(), Some("lab/here/box/reserved-720h"));
+    assert_eq!(
+        (part["contract"]["term_hours"].as_integer(), part["contract"]["terms"].as_float()),
+        (Some(720), Some(1.0))
+    );
+    let cost = part["cost_usd"].as_array().unwrap();
+    assert!(cost.iter().all(|end| end.as_float() == Some(7.2)), "{part}");
+    let json = folder.json(&asked);
+    assert_eq!(
+        (&json["parts"][0]["billing"], &json["parts"][0]["contract"]["term_hours"]),
+        (&"term".into(), &720.into())
+    );
+    let csv = folder.ok(&with(&["--csv"]));
+    assert!(
+        csv.lines().next().unwrap().ends_with(",term_hours,terms,idle_hours") && csv.contains(",720,1,719."),
+        "{csv}"
+    );
+    assert!(folder.ok(&asked).contains("720 h are paid (1 term of 720 h)"));
+    let offers = folder.ok(&["offers", "lab"]);
+    assert!(offers.contains("each of the 720 h of a term, used or not"), "{offers}");
+    folder.write("run.json", r#"{"format": "habitat-run", "version": 1, "hours": 0.5, "cost_usd": 7.2}"#);
+    assert!(folder.ok(&["compare", "a.toml", "run.json"]).contains("terms of a contract are paid whole"));
 }
 
 #[test]

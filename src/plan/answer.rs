@@ -15,7 +15,7 @@ use super::switch::Switched;
 use super::{Goal, Objective, Part, Plan, PlanError, PlanStatus, Rejection, RejectionKind, SolverReport, Total};
 use crate::predict::warning::distinct;
 use crate::predict::{Predictions, Warning};
-use crate::pricing::{PriceBook, Tier};
+use crate::pricing::{Billing, PriceBook, Tier};
 use crate::text::{dollars, duration};
 use crate::units::{Hours, Usd};
 
@@ -343,6 +343,7 @@ impl Prepared {
             notes.push(format!("the deadline binds: one more hour saves {}", dollars(saved.get())));
         }
         notes.extend(self.runner_up(plan));
+        notes.extend(self.break_even(plan));
         if let Some(total) = plan.total.filter(|total| total.hours.mid.get() > LONG) {
             notes.push(format!(
                 "this runs for {}: prices and machines rarely stay for so long; --deadline or --min-gpus shortens it",
@@ -350,6 +351,31 @@ impl Prepared {
             ));
         }
         notes
+    }
+
+    /// From which use on a term of a contract costs no more than the best offer without one; of the
+    /// contract in the plan, or of the best among the alternatives.
+    fn break_even(&self, plan: &Plan) -> Option<String> {
+        let mut parts = plan.parts.iter().chain(&plan.alternatives);
+        let (part, term) = parts.find_map(|part| match part.billing {
+            Billing::Term(hours) => Some((part, hours)),
+            Billing::Exact | Billing::Hour => None,
+        })?;
+        let contract = self.configurations.iter().position(|c| c.offer == part.offer)?;
+        let contract = &self.singles.choices[contract];
+        let free: Vec<usize> = (0..self.configurations.len()).filter(|c| !self.configurations[*c].is_term()).collect();
+        let limit = Self::limit(plan.goal.deadline, None);
+        let found = best_single(&self.singles.only(&free), Objective::Cost, &limit)?;
+        let other = free[found.hours.first()?.0];
+        let choice = &self.singles.choices[other];
+        let paid = contract.blocks.map(|blocks| blocks.usd + blocks.apart)?;
+        let used = choice.hours_for(paid) * choice.rate / contract.rate + contract.hours_once;
+        let against = self.configurations[other].label();
+        Some(if used <= f64::from(term) {
+            format!("a term of {} pays from {used:.0} h of use on, against {against}", part.offer)
+        } else {
+            format!("a term of {} never pays against {against}: all its hours are worth less there", part.offer)
+        })
     }
 
     /// What would have to be true of the next best offer for it to be as cheap.
@@ -364,7 +390,9 @@ impl Prepared {
         let shorter = 1.0 - (cost / price - setup) / (next_cost / price - setup);
         let less = format!("at ${:.3}/h in place of ${price:.3}", price * cost / next_cost);
         // A cheaper machine than its set-up leaves room for cannot be had by speed.
-        let faster = (shorter < 1.0).then(|| format!(", or with a step {:.0} % shorter", shorter * 100.0));
+        // Nor where time is paid in blocks: less of it saves a whole one or nothing.
+        let faster = (shorter < 1.0 && next.billing.block().is_none())
+            .then(|| format!(", or with a step {:.0} % shorter", shorter * 100.0));
         Some(format!("the next best, {}, would be as cheap {less}{}", next.offer, faster.unwrap_or_default()))
     }
 }

@@ -175,6 +175,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             || offer.gpu_count * part.nodes != part.gpu_count
             || offer.tier != part.tier
             || prices.terms(offer).billing != part.billing
+            || offer.term_hours.is_some_and(|hours| part.billing != Billing::Term(hours))
         {
             return Err(wrong("GPU, count, tier or billing is not the offer's"));
         }
@@ -303,16 +304,22 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
         waiting = [0.0, running[1] * rate * wait, lost * 5.0 * wait];
     }
     let billed = elapsed.map(|hours| hours + setup);
-    let used = |hours: f64| if part.billing == Billing::Hour { begun(hours) } else { hours };
+    let used = |hours: f64| match part.billing {
+        Billing::Exact => hours,
+        Billing::Hour => begun(hours),
+        Billing::Term(term) => begun(hours / f64::from(term)) * f64::from(term),
+    };
     let cost = billed.map(|hours| part.price.get() * used(hours) + part.data_cost.get());
     let hours = [billed[0] + waiting[0], billed[1] + waiting[1], billed[2] + waiting[2]];
     (hours, cost)
 }
 
-/// Hours begun: what is over a whole hour by no more than what this tolerates begins none.
-fn begun(hours: f64) -> f64 {
-    let whole = hours.floor();
-    if hours - whole > 1e-6 + hours * 1e-8 { whole + 1.0 } else { whole }
+/// Blocks begun, of an hour or of a term: the first with any use, and what is over a whole one by no
+/// more than what this tolerates begins none.
+fn begun(blocks: f64) -> f64 {
+    let whole = blocks.floor();
+    let tolerated = if whole > 0.0 { 1e-6 + blocks * 1e-8 } else { 1e-12 };
+    if blocks - whole > tolerated { whole + 1.0 } else { whole }
 }
 
 fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {

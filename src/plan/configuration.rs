@@ -279,6 +279,11 @@ impl Configuration {
         }
     }
 
+    /// Whether it is a contract to be bought, whose terms are paid whole.
+    pub(crate) fn is_term(&self) -> bool {
+        matches!(self.billing, Billing::Term(_))
+    }
+
     /// Samples of one optimizer step on all GPUs, where they are known.
     fn global_batch_size(&self) -> Option<u64> {
         let batches = self.accumulation.saturating_mul(u64::from(self.gpu_count));
@@ -311,7 +316,7 @@ impl Configuration {
             usd: price * self.losses.billed(),
             usd_once: price * self.setup + apart,
             most_hours: f64::INFINITY,
-            blocks: (self.billing == Billing::Hour && price > 0.0).then_some(Blocks { usd: price, apart }),
+            blocks: self.billing.block().filter(|_| price > 0.0).map(|hours| Blocks { usd: price * hours, apart }),
         }
     }
 
@@ -363,8 +368,10 @@ impl Configuration {
         notes.extend(self.sized.clone());
         notes.extend(self.precision.clone());
         notes.extend(self.held.map(|held| held.to_string()));
-        if self.billing == Billing::Hour {
-            notes.push("every hour begun is billed".to_owned());
+        match self.billing {
+            Billing::Exact => {}
+            Billing::Hour => notes.push("every hour begun is billed".to_owned()),
+            Billing::Term(term) => notes.push(term_words(term, hours.mid.get())),
         }
         if self.losses.per_hour > 0.0 {
             let lost = self.allowance(useful * self.running(), first);
@@ -420,4 +427,13 @@ impl Configuration {
         let on = if self.machines > 1 { format!(" on {} machines", self.machines) } else { String::new() };
         format!("{} × {}{on} at {} {}, {}", self.gpu_count, self.gpu, self.provider, self.region, self.tier)
     }
+}
+
+/// What is paid of a contract and what is used: `720 h are paid (1 term of 720 h), 268 h used, 63 % idle`.
+fn term_words(term: u32, used: f64) -> String {
+    let paid = Billing::Term(term).billed(used);
+    let terms = paid / f64::from(term);
+    let of = if terms > 1.5 { format!("{terms:.0} terms of {term} h") } else { format!("1 term of {term} h") };
+    let idle = (1.0 - used / paid).max(0.0) * 100.0;
+    format!("{paid:.0} h are paid ({of}), {used:.1} h used, {idle:.0} % idle")
 }

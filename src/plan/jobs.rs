@@ -250,6 +250,7 @@ pub fn book(machines: &[Machine]) -> PriceBook {
         as_of: None,
         trust: Trust::default(),
         network_gbit_per_second: None,
+        term_hours: None,
         held: None,
         source: "the file of jobs".to_owned(),
         unusable: None,

@@ -12,16 +12,16 @@
 //! | shared | v·y ≤ s for every choice with hours v that count once a plan (spot) |
 //! | parts | Σ y ≤ K |
 //! | budget | Σ (p·β·h + (p·û + o)·y) ≤ B |
-//! | blocks | p·β·h + p·û·y ≤ p·b, where every hour begun is billed: p·b + o·y is its cost then |
+//! | blocks | p·β·h + p·û·y ≤ p·T·b and y ≤ b, where every block of T hours begun is billed: p·T·b + o·y is its cost then |
 //!
 //! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for every choice, and b ∈ {0, 1, …}
-//! (hours billed) for those that are billed by whole hours. The cap on the hourly price is a
+//! (blocks billed) for those that are billed by whole hours, or by whole terms of a contract. The cap on the hourly price is a
 //! filter before the model, since parts never overlap. Units: hours, US dollars and samples;
 //! scaling for the solver is `solve`'s own business.
 
 use std::collections::BTreeMap;
 
-use crate::pricing::Billing;
+use crate::pricing::begun;
 
 /// The numbers of one configuration in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,14 +41,14 @@ pub struct Choice {
     pub usd_once: f64,
     /// Most useful hours; infinite where nothing limits them.
     pub most_hours: f64,
-    /// Of a provider that bills every hour begun; `None` where the time used is billed.
+    /// Of what is billed by hours or terms begun; `None` where the time used is billed.
     pub blocks: Option<Blocks>,
 }
 
 /// What is billed in whole blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Blocks {
-    /// Dollars of a block: the price of an hour (p).
+    /// Dollars of a block: the price of an hour times its hours (p·T).
     pub usd: f64,
     /// Of the dollars once, those that are not for time (o).
     pub apart: f64,
@@ -57,7 +57,7 @@ pub struct Blocks {
 impl Blocks {
     /// Dollars for time that would cost so many, were it billed to the second.
     fn billed(&self, exact: f64) -> f64 {
-        self.usd * Billing::Hour.billed((exact - self.apart) / self.usd) + self.apart
+        self.usd * begun((exact - self.apart) / self.usd) + self.apart
     }
 }
 
@@ -199,7 +199,7 @@ impl Problem {
 
     /// The model of one solve. Of `n` choices, variable `c` is whether choice `c` is used
     /// and variable `n + c` its useful hours; then, where any has hours that count once a plan,
-    /// these; then the hours billed of choices that are billed by whole ones.
+    /// these; then the blocks billed of choices that are billed by whole ones.
     pub fn program(&self, aim: Aim, limit: &Limit) -> Program {
         let n = self.choices.len();
         let elastic = matches!(aim, Aim::Excess { .. });
@@ -222,6 +222,9 @@ impl Problem {
             let most = if caps[c] > 0.0 { (hourly * caps[c] + once).ceil() + 1.0 } else { 0.0 };
             program.variables.push(Variable { upper: most, integer: true });
             program.row(vec![(n + c, hourly), (c, once), (billed, -1.0)], Relation::AtMost, 0.0);
+            // Follows from the row above, but for the rounding of a solver: of a long term a short
+            // use is next to nothing.
+            program.row(vec![(c, 1.0), (billed, -1.0)], Relation::AtMost, 0.0);
         }
 
         let amount = self.choices.iter().enumerate().map(|(c, choice)| (n + c, choice.rate)).collect();
@@ -326,7 +329,7 @@ impl Problem {
         self.choices.iter().any(|choice| choice.hours_shared > 0.0)
     }
 
-    /// Choices that are billed in blocks, each with the variable of its hours billed.
+    /// Choices that are billed in blocks, each with the variable of its blocks billed.
     fn blocks(&self) -> impl Iterator<Item = ((usize, Blocks), usize)> + '_ {
         let of_choices = self.choices.iter().enumerate().filter_map(|(c, choice)| Some((c, choice.blocks?)));
         of_choices.zip(2 * self.choices.len() + usize::from(self.has_shared())..)

@@ -311,6 +311,8 @@ impl Listed {
             usd_per_kwh: None,
             wear_usd_per_hour: None,
             paid_usd_per_hour: None,
+            usd_per_hour: None,
+            term_hours: None,
             scope,
             suspect: self.suspect.map(str::to_owned),
             note: joined([self.note, origin.remark()]),

@@ -15,7 +15,8 @@ use crate::units::{Bytes, GpuSlug, UsdPerHour};
 /// The same machine on demand and on spot is two offers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offer {
-    /// Stable name, unique in a price book: `provider/region/instance_type/tier`.
+    /// Stable name, unique in a price book: `provider/region/instance_type/tier`, of a contract to
+    /// be bought with the hours of its term.
     pub id: OfferId,
     /// Provider, such as `aws`.
     pub provider: String,
@@ -41,6 +42,8 @@ pub struct Offer {
     pub tier: Tier,
     /// Price of the whole offer, all its GPUs and the host.
     pub price: UsdPerHour,
+    /// Of a contract to be bought: the hours of a term, which are paid whole, used or not.
+    pub term_hours: Option<u32>,
     /// Date of the snapshot; `None` where the source gives none.
     pub as_of: Option<Date>,
     /// How far the price can be trusted.
@@ -62,6 +65,12 @@ impl Offer {
         super::region::name(&self.provider, &self.region)
     }
 
+    /// Of a machine that is not rented by the hour: what its price is made of.
+    pub fn price_made_of(&self) -> Option<String> {
+        let term = |hours| format!("each of the {hours} h of a term, used or not");
+        self.held.map(|held| held.to_string()).or(self.term_hours.map(term))
+    }
+
     /// Whether a filter names its region, by the rule of [`super::region`].
     pub fn is_in(&self, filter: &str) -> bool {
         super::region::is_named(&self.provider, &self.region, filter)
@@ -77,6 +86,11 @@ impl OfferId {
     /// `provider/region/instance_type/tier`.
     pub fn new(provider: &str, region: &str, instance_type: &str, tier: Tier) -> Self {
         Self(format!("{provider}/{region}/{instance_type}/{tier}"))
+    }
+
+    /// The same of a contract to be bought: one machine may be had for several terms.
+    pub(super) fn with_term(self, hours: u32) -> Self {
+        Self(format!("{}-{hours}h", self.0))
     }
 
     /// The text.

@@ -21,7 +21,7 @@
 //! spot_usd_per_hour = 0.5089
 //! scope = "instance_total"        # or composed, gpu_only, host_only: the last two are not used in plans
 //! market = "peer-to-peer"         # of a host on a marketplace; left out where the provider itself rents it out
-//! tier = "owned"                  # of a machine that is yours already, in place of the two prices: `held` says its keys
+//! tier = "owned"                  # or reserved, in place of the two prices: `held` says the keys of both
 //! suspect = "..."                 # why the price is doubted; such an offer is not used in plans
 //! note = "..."
 //! as_of = "2026-07-20"            # left out where the source gives no date
@@ -31,7 +31,7 @@
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use super::held;
+use super::held::{self, Tiered};
 use super::offer::{Offer, OfferId, Tier};
 use super::terms::{Billing, Terms};
 use super::trust::{Market, Trust};
@@ -105,7 +105,7 @@ pub struct Row {
     /// Price on spot.
     #[serde(default, rename = "spot_usd_per_hour", skip_serializing_if = "Option::is_none")]
     pub spot: Option<UsdPerHour>,
-    /// Of a machine that is the user's already, in place of the two prices: owned or reserved.
+    /// In place of the two prices: owned, or reserved, which is paid already or to be bought.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<Tier>,
     /// Owned: power of the whole machine under load, in kW.
@@ -120,9 +120,15 @@ pub struct Row {
     /// Owned: wear, or what else an hour of use costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wear_usd_per_hour: Option<UsdPerHour>,
-    /// Reserved: what an hour of the contract has cost, used or not.
+    /// Reserved, a contract that is paid: what an hour of it has cost, used or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paid_usd_per_hour: Option<UsdPerHour>,
+    /// Reserved, a contract to be bought: what each hour of its term costs, used or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_hour: Option<UsdPerHour>,
+    /// Reserved, a contract to be bought: the hours of its term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term_hours: Option<u32>,
     /// What the price covers.
     pub scope: Scope,
     /// Who rents the machine out.
@@ -207,13 +213,12 @@ impl Snapshot {
     /// The offers, one a tier.
     pub fn offers(&self) -> impl Iterator<Item = Offer> + '_ {
         self.offers.iter().flat_map(|row| {
-            let held = held::read(row).ok().flatten().map(|(tier, held)| (tier, held.price(), Some(held)));
+            let tiered = held::read(row).ok().flatten();
             let rented = [(Tier::OnDemand, row.on_demand), (Tier::Spot, row.spot)];
-            rented
+            let rented = rented
                 .into_iter()
-                .filter_map(|(tier, price)| Some((tier, price?, None)))
-                .chain(held)
-                .map(|(tier, price, held)| Offer { held, ..row.offer(&self.provider, tier, price) })
+                .filter_map(|(tier, price)| Some(Tiered { tier, price: price?, held: None, term_hours: None }));
+            rented.chain(tiered).map(|tiered| row.offer(&self.provider, tiered))
         })
     }
 }
@@ -236,8 +241,8 @@ impl Row {
                 return Err(format!("{key}: 0 is not a valid price; leave the key out where none is offered"));
             }
         }
-        let is_held = held::read(self)?.is_some();
-        if self.on_demand.is_none() && self.spot.is_none() && !is_held {
+        let has_tier = held::read(self)?.is_some();
+        if self.on_demand.is_none() && self.spot.is_none() && !has_tier {
             return Err("on_demand_usd_per_hour: missing, and spot_usd_per_hour too; give at least one".to_owned());
         }
         if self.gpu_count == 0 && self.scope != Scope::HostOnly {
@@ -263,7 +268,7 @@ impl Row {
         Ok(())
     }
 
-    fn offer(&self, provider: &str, tier: Tier, price: UsdPerHour) -> Offer {
+    fn offer(&self, provider: &str, Tiered { tier, price, held, term_hours }: Tiered) -> Offer {
         let unusable = match self.scope {
             Scope::GpuOnly => Some("the price is of the GPUs alone, without a host".to_owned()),
             Scope::HostOnly => Some("the price is of a host without GPUs".to_owned()),
@@ -279,8 +284,9 @@ impl Row {
             },
         };
         let gib = |size: Option<f64>| size.map(|gib| Bytes::known(gib * GIB));
+        let id = OfferId::new(provider, &self.region, &self.instance_type, tier);
         Offer {
-            id: OfferId::new(provider, &self.region, &self.instance_type, tier),
+            id: term_hours.map_or(id.clone(), |hours| id.with_term(hours)),
             provider: provider.to_owned(),
             region: self.region.clone(),
             instance_type: self.instance_type.clone(),
@@ -295,7 +301,8 @@ impl Row {
             price,
             as_of: self.as_of,
             trust: Trust::new(self.market),
-            held: None,
+            held,
+            term_hours,
             source: self.source.clone(),
             unusable,
             note: self.note.clone(),
@@ -397,6 +404,47 @@ source = "contract 17"
         // What is read is written and read again.
         let snapshot = Snapshot::parse(OWN).unwrap();
         assert_eq!(Snapshot::parse(&toml::to_string(&snapshot).unwrap()).unwrap(), snapshot);
+    }
+
+    #[test]
+    fn contracts_to_be_bought_have_a_term() {
+        let text = OWN.replace("paid_usd_per_hour = 12.5", "usd_per_hour = 12.5\nterm_hours = 720");
+        let snapshot = Snapshot::parse(&text).unwrap();
+        let offer = snapshot.offers().nth(1).unwrap();
+        assert_eq!((offer.id.as_str(), offer.price.get()), ("lab/office/contract/reserved-720h", 12.5));
+        assert_eq!((offer.held, offer.term_hours), (None, Some(720)));
+        assert_eq!(Snapshot::parse(&toml::to_string(&snapshot).unwrap()).unwrap(), snapshot);
+        // By its terms, whatever the provider says of its hours.
+        let hourly = Terms { billing: Billing::Hour, ..Terms::default() };
+        let book = crate::pricing::PriceBook::new([offer.clone()]).with_terms("lab", hourly);
+        assert_eq!(book.terms(&offer).billing, Billing::Term(720));
+        let error = |from: &str, to: &str| Snapshot::parse(&text.replace(from, to)).unwrap_err().to_string();
+        for (from, to, said) in [
+            ("term_hours = 720", "", "term_hours: missing"),
+            ("usd_per_hour = 12.5\n", "", "usd_per_hour: missing; what each hour"),
+            ("usd_per_hour = 12.5", "usd_per_hour = 0", "usd_per_hour: 0 is not a valid price"),
+            ("usd_per_hour = 12.5", "usd_per_hour = nan", "usd_per_hour"),
+            ("usd_per_hour = 12.5", "usd_per_hour = -1", "usd_per_hour"),
+            ("term_hours = 720", "term_hours = 0", "term_hours: 0; whole hours, 1 to 87600"),
+            ("term_hours = 720", "term_hours = -1", "term_hours"),
+            ("term_hours = 720", "term_hours = 0.5", "term_hours"),
+            (
+                "term_hours = 720",
+                "term_hours = 720\npaid_usd_per_hour = 3",
+                "paid_usd_per_hour: of a contract that is paid",
+            ),
+            (
+                "tier = \"reserved\"",
+                "on_demand_usd_per_hour = 2",
+                "usd_per_hour: only of offers with tier = \"reserved\"",
+            ),
+            ("kw = 0.9", "kw = 0.9\nterm_hours = 9", "term_hours: only of offers with tier = \"reserved\""),
+        ] {
+            let error = error(from, to);
+            assert!(error.contains(said), "{from} → {to}: {error}");
+        }
+        assert!(Snapshot::parse(&ONE.replace("scope", "term_hours = 720\nscope")).is_err());
+        assert!(Snapshot::parse("schema = 1\nprovider = \"a\"\nbilling = \"term\"").is_err());
     }
 
     #[test]

@@ -31,21 +31,38 @@ pub enum Billing {
     Exact,
     /// Every hour begun.
     Hour,
+    /// Every term begun of a contract, of so many hours: an offer's, never a provider's.
+    #[serde(skip)]
+    Term(u32),
 }
 
 impl Billing {
-    /// The hours billed for so many used. What is over a full hour by no more than the rounding of
-    /// a plan (a few milliseconds) begins no new one.
-    pub fn billed(self, hours: f64) -> f64 {
+    /// Hours of what is billed as a whole; `None` where the time used is billed.
+    pub fn block(self) -> Option<f64> {
         match self {
-            Self::Exact => hours,
-            Self::Hour => (hours - ROUNDING - hours * 1e-8).ceil().max(0.0),
+            Self::Exact => None,
+            Self::Hour => Some(1.0),
+            Self::Term(hours) => Some(f64::from(hours)),
         }
+    }
+
+    /// The hours billed for so many used.
+    pub fn billed(self, hours: f64) -> f64 {
+        self.block().map_or(hours, |block| begun(hours / block) * block)
     }
 }
 
-/// Hours by which two computations of one part may differ.
+/// Whole blocks for so many used: the first with any use at all. What is over a whole one by no more
+/// than the rounding of a plan (of an hour a few milliseconds) begins no new one.
+pub(crate) fn begun(blocks: f64) -> f64 {
+    let first = if blocks > NOTHING { 1.0 } else { 0.0 };
+    (blocks - ROUNDING - blocks * 1e-8).ceil().max(first)
+}
+
+/// Blocks by which two computations of one part may differ.
 const ROUNDING: f64 = 1e-6;
+/// Blocks that are no use at all.
+const NOTHING: f64 = 1e-12;
 
 #[cfg(test)]
 mod tests {
@@ -56,6 +73,8 @@ mod tests {
         let hours = [0.0, 0.2, 1.0, 1.000_000_1, 1.01, 250.000_000_1].map(|hours| Billing::Hour.billed(hours));
         assert_eq!(hours, [0.0, 1.0, 1.0, 1.0, 2.0, 250.0]);
         assert_eq!(Billing::Exact.billed(1.01), 1.01);
+        let terms = [0.0, 1e-4, 720.0, 720.1, 1_441.0].map(|hours| Billing::Term(720).billed(hours));
+        assert_eq!(terms, [0.0, 720.0, 720.0, 1_440.0, 2_160.0]);
         let hourly = Terms { billing: Billing::Hour, egress_usd_per_gb: Some(0.0) };
         assert_eq!((hourly.or(Terms::default()), Terms::default().or(hourly)), (hourly, hourly));
     }

@@ -28,6 +28,8 @@ pub struct OfferJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     paid_usd_per_hour: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    term_hours: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     price_as_of: Option<String>,
     #[serde(flatten)]
     trust: TrustJson,
@@ -87,8 +89,9 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
         gpu_name: &offer.gpu_name,
         gpu_count: offer.gpu_count,
         price_usd_per_hour: offer.price.get(),
-        price_made_of: offer.held.map(|held| held.to_string()),
+        price_made_of: offer.price_made_of(),
         paid_usd_per_hour: offer.held.and_then(|held| held.paid()).map(UsdPerHour::get),
+        term_hours: offer.term_hours,
         price_as_of: offer.as_of.map(|date| date.to_string()),
         trust: (&offer.trust).into(),
         source: &offer.source,
@@ -110,7 +113,7 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
         Column::text("as of", "price_as_of"),
     ];
     let offers: Vec<&Offer> = offers.into_iter().collect();
-    let made_of = if offers.iter().any(|offer| offer.held.is_some()) { "price made of" } else { "" };
+    let made_of = if offers.iter().any(|offer| offer.price_made_of().is_some()) { "price made of" } else { "" };
     let last = [
         Column::text(made_of, "price_made_of"),
         Column::text("not used because", "unusable"),
@@ -132,7 +135,7 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
             Cell::maybe(offer.as_of, Cell::text),
         ];
         row.extend(trust_cells(&offer.trust));
-        let made_of = offer.held.map(|held| held.to_string()).unwrap_or_default();
+        let made_of = offer.price_made_of().unwrap_or_default();
         row.extend([
             Cell::text(made_of),
             Cell::text(offer.unusable.as_deref().unwrap_or("")),

@@ -125,6 +125,11 @@ pub fn outcome(plan: &PlanFile, run: &Run) -> Result<Outcome, OutcomeError> {
         notes
             .push(format!("the planned step is an update of {batches} batches a GPU, and so must be the measured one"));
     }
+    if run.cost_usd.is_some() && plan.parts.iter().any(|part| part.contract.is_some()) {
+        notes.push(
+            "terms of a contract are paid whole: the dollars of more or fewer hours are at the planned cost of an hour of use".to_owned(),
+        );
+    }
     if work.is_none() {
         notes.push("the work planned is taken to have been done: give samples or steps if it was not".to_owned());
     }

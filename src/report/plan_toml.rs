@@ -16,7 +16,7 @@ pub use read::{PlanFileError, parse};
 pub use request::Request;
 
 use super::offers::TrustJson;
-use super::plans::{self, SwitchJson};
+use super::plans::{self, ContractJson, SwitchJson};
 use crate::plan::{Assumptions, Goal, Part, Plan};
 use crate::predict::{Predictions, Sharding};
 use crate::units::{Hours, Range, Usd, UsdPerHour};
@@ -140,6 +140,9 @@ pub struct FilePart {
     /// Date of the price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_as_of: Option<String>,
+    /// Terms of a contract to be bought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<ContractJson>,
     /// Who rents the machine out.
     pub market: String,
     /// Days from the date of the price to the day of planning.
@@ -265,6 +268,7 @@ fn part(part: &Part) -> FilePart {
         cost_usd: ends(part.cost, usd),
         price_usd_per_hour: price(part.price),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
+        contract: ContractJson::of(part).map(|of| ContractJson { idle_hours: time(of.idle_hours), ..of }),
         market: trust.market.to_owned(),
         price_age_days: trust.price_age_days,
         price_doubts: trust.price_doubts,

@@ -124,9 +124,13 @@ pub struct PartJson<'a> {
     /// Date of the price; absent where the source gives none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_as_of: Option<String>,
-    /// `hour` where every hour begun is billed; absent where the time used is.
+    /// `hour` where every hour begun is billed, `term` where whole terms of a contract are paid;
+    /// absent where the time used is billed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub billing: Option<&'static str>,
+    /// The terms of a contract to be bought; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contract: Option<ContractJson>,
     /// For bringing the data, once; in the cost. Absent where it costs nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_cost_usd: Option<f64>,
@@ -135,6 +139,24 @@ pub struct PartJson<'a> {
     pub trust: TrustJson,
     /// What the numbers are made of.
     pub notes: &'a [String],
+}
+
+/// Terms of a contract, which are paid whole; at the expected hours.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ContractJson {
+    /// Hours of a term.
+    pub term_hours: u32,
+    /// Terms that are paid.
+    pub terms: f64,
+    /// Hours that are paid and not used.
+    pub idle_hours: f64,
+}
+
+impl ContractJson {
+    pub(super) fn of(part: &Part) -> Option<Self> {
+        let (term_hours, terms, idle) = part.terms()?;
+        Some(Self { term_hours, terms, idle_hours: idle.get() })
+    }
 }
 
 /// A plan's time and cost.
@@ -319,7 +341,12 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         cost_usd: part.cost.map(Usd::get),
         price_usd_per_hour: part.price.get(),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
-        billing: (part.billing == Billing::Hour).then_some("hour"),
+        billing: match part.billing {
+            Billing::Exact => None,
+            Billing::Hour => Some("hour"),
+            Billing::Term(_) => Some("term"),
+        },
+        contract: ContractJson::of(part),
         data_cost_usd: Some(part.data_cost.get()).filter(|cost| *cost > 0.0),
         trust: (&part.trust).into(),
         notes: &part.notes,
@@ -368,7 +395,8 @@ pub fn parts_table(parts: &[Part]) -> Table {
         Column::number("", "nodes"),
         Column::text("", "sharding"),
     ];
-    let mut table = Table::new(&[&columns[..], &TRUST, &batch].concat());
+    let contract = [Column::number("", "term_hours"), Column::number("", "terms"), Column::number("", "idle_hours")];
+    let mut table = Table::new(&[&columns[..], &TRUST, &batch, &contract].concat());
     for part in parts {
         let mut row = vec![
             Cell::text(&part.offer),
@@ -387,6 +415,12 @@ pub fn parts_table(parts: &[Part]) -> Table {
             Cell::text(part.updates()),
             Cell::text(part.nodes),
             Cell::text(part.sharding.name()),
+        ]);
+        let contract = ContractJson::of(part);
+        row.extend([
+            Cell::maybe(contract.map(|of| of.term_hours), Cell::text),
+            Cell::maybe(contract.map(|of| of.terms), Cell::text),
+            Cell::maybe(contract.map(|of| of.idle_hours), Cell::text),
         ]);
         table.push(row);
     }

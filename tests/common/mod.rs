@@ -77,6 +77,7 @@ fn offer(provider: &str, gpu: &str, count: u32, tier: Tier, price: f64) -> Offer
         price: UsdPerHour::new(price).unwrap(),
         as_of: Some(jiff::civil::date(2026, 7, 20)),
         trust: Trust::default(),
+        term_hours: None,
         held: None,
         source: "test".into(),
         unusable: None,

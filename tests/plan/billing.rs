@@ -188,12 +188,18 @@ fn exact(rate: f64, usd: f64) -> Choice {
 }
 
 fn choice() -> impl Strategy<Value = Choice> {
-    (0.5..20.0f64, 0.1..30.0f64, 0.0..1.0f64, 0.0..5.0f64, prop::bool::ANY).prop_map(
-        |(rate, usd, hours_once, apart, in_blocks)| Choice {
-            hours_once,
-            usd_once: usd * hours_once + apart,
-            blocks: in_blocks.then_some(Blocks { usd, apart }),
-            ..exact(rate, usd)
+    // To the second, by the hour, or in terms of a contract.
+    let block = prop_oneof![Just(None), Just(Some(1.0)), prop::sample::select(vec![3.0, 24.0, 720.0]).prop_map(Some)];
+    (0.5..20.0f64, 0.1..30.0f64, 0.0..1.0f64, 0.0..5.0f64, block).prop_map(
+        |(rate, usd, hours_once, apart, block): (f64, f64, f64, f64, Option<f64>)| {
+            // A term costs so much that it pays for some works and not for others.
+            let usd = block.map_or(usd, |hours| usd / hours.sqrt());
+            Choice {
+                hours_once,
+                usd_once: usd * hours_once + apart,
+                blocks: block.map(|hours| Blocks { usd: usd * hours, apart }),
+                ..exact(rate, usd)
+            }
         },
     )
 }
@@ -208,17 +214,18 @@ fn bill(choice: &Choice, useful: f64) -> f64 {
         .map_or(exact, |blocks| ((exact - blocks.apart) / blocks.usd - 2e-6).ceil() * blocks.usd + blocks.apart)
 }
 
-/// The least cost of one or two choices: between the shares at which an hour begins, the cost is
-/// linear in the share of the first.
+/// The least cost of one or two choices: between the shares at which an hour or a term begins, the
+/// cost is linear in the share of the first.
 fn brute_force(choices: &[Choice], deadline: f64) -> f64 {
     let mut lowest = f64::INFINITY;
     for (i, a) in choices.iter().enumerate() {
         for (_, b) in choices.iter().enumerate().filter(|(j, _)| *j != i) {
             let begins = |choice: &Choice| -> Vec<f64> {
                 let hours = WORK / choice.rate;
-                let first = choice.hours_once.ceil() as u32;
-                (first..=(hours + choice.hours_once) as u32)
-                    .map(|count| (f64::from(count) - choice.hours_once) / hours)
+                let block = choice.blocks.map_or(1.0, |blocks| blocks.usd / choice.usd);
+                let first = (choice.hours_once / block).ceil() as u32;
+                (first..=((hours + choice.hours_once) / block + 1e-9) as u32)
+                    .map(|count| (f64::from(count) * block - choice.hours_once) / hours)
                     .collect()
             };
             let finish = |share: f64| {

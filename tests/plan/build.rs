@@ -99,6 +99,7 @@ pub(crate) fn offer_in(region: &str, gpu: &str, price: f64, tier: Tier) -> Offer
         price: UsdPerHour::new(price).unwrap(),
         as_of: None,
         trust: Trust::default(),
+        term_hours: None,
         held: None,
         source: "test".into(),
         unusable: None,

@@ -1,9 +1,10 @@
 //! Problems whose answers are known: section C of the planner note.
 
+use habitat_tui::plan::check::{check, check_sources};
 use habitat_tui::plan::problem::{Choice, Limit, Problem};
 use habitat_tui::plan::search::{Found, best, solve_in_sequence};
 use habitat_tui::plan::{Goal, Objective, Plan, PlanStatus, Prepared, Work, plan};
-use habitat_tui::pricing::{Offer, PriceBook, Snapshot, Tier};
+use habitat_tui::pricing::{Billing, Offer, PriceBook, Snapshot, Tier};
 use habitat_tui::profile::Mode;
 
 use crate::build::{assert_cents, configurations, goal, hours, measured, offer, predictions, usd};
@@ -218,6 +219,63 @@ fn a_contract_breaks_even_where_it_should() {
     // Above the contract's hours the rest is bought: 720 h + 80 h × $4.
     let mixed = cheapest(800.0, 2);
     assert!((mixed.hours[0].1 - 80.0).abs() < 1e-6 && (mixed.hours[1].1 - 720.0).abs() < 1e-6, "{mixed:?}");
+}
+
+/// The same through a price file: whole terms are paid, one after another, beside what is rented.
+#[test]
+fn a_contract_of_a_price_file_breaks_even_where_it_should() {
+    let file = r#"
+schema = 1
+provider = "cloud"
+[[offer]]
+region = "us-1"
+instance_type = "contract"
+gpu = "a"
+gpu_count = 1
+tier = "reserved"
+usd_per_hour = 1.5
+term_hours = 720
+scope = "instance_total"
+source = "list"
+"#;
+    let bought: Vec<Offer> = Snapshot::parse(file).unwrap().offers().collect();
+    let predictions = predictions([measured("a", 1.0)]);
+    let rented = Offer { instance_type: "rented".into(), ..offer("a", 4.0, Tier::OnDemand) };
+    let prices = PriceBook::new(bought.into_iter().chain([rented]));
+    let by = |work, max_parts| plan(&predictions, &prices, &goal(work, max_parts)).unwrap();
+    let offers = |plan: &Plan| -> Vec<Tier> { plan.parts.iter().map(|part| part.tier).collect() };
+    for max_parts in [1, 2] {
+        let (short, long) = (by(269.0, max_parts), by(271.0, max_parts));
+        assert_eq!((offers(&short), offers(&long)), (vec![Tier::OnDemand], vec![Tier::Reserved]));
+        assert_cents(short.total.unwrap().cost.mid, 1076.0);
+        assert_cents(long.total.unwrap().cost.mid, 1080.0);
+        let even = "a term of cloud/us-1/contract/reserved-720h pays from 270 h of use on, against 1 × a at cloud us-1, on-demand";
+        for plan in [&short, &long] {
+            assert!(plan.notes.iter().any(|note| note == even), "{:?}", plan.notes);
+        }
+        assert_cents(by(720.0, max_parts).total.unwrap().cost.mid, 1080.0);
+        // Two terms, one after the other.
+        assert_cents(by(1400.0, max_parts).total.unwrap().cost.mid, 2160.0);
+    }
+    // Beyond the term the rest is rented: 720 h and 80 h × $4, in place of a second term.
+    let mixed = by(800.0, 2);
+    assert_cents(mixed.total.unwrap().cost.mid, 1400.0);
+    assert_eq!(offers(&mixed), [Tier::Reserved, Tier::OnDemand]);
+    assert_cents(by(800.0, 1).total.unwrap().cost.mid, 2160.0);
+
+    let part = &by(271.0, 1).parts[0];
+    let idle = "720 h are paid (1 term of 720 h), 271.0 h used, 62 % idle";
+    assert!(part.notes.iter().any(|note| note == idle), "{:?}", part.notes);
+    assert_eq!(part.terms().map(|(hours, terms, idle)| (hours, terms, idle.get().round())), Some((720, 1.0, 449.0)));
+
+    // The check counts the terms itself, and knows whose they are.
+    let mut wrong = by(271.0, 1);
+    wrong.parts[0].billing = Billing::Exact;
+    assert!(check(&wrong).is_err());
+    let mut other = by(720.0, 1);
+    other.parts[0].billing = Billing::Term(360);
+    assert_eq!(check(&other), Ok(()), "two terms of 360 h cost as much");
+    assert!(check_sources(&other, &predictions, &prices).is_err());
 }
 
 /// The other two objectives on C.1's offers.
