@@ -14,6 +14,7 @@ mod assumptions;
 mod batch;
 pub mod check;
 mod configuration;
+mod data;
 mod error;
 mod explain;
 mod frontier;
@@ -156,6 +157,8 @@ pub struct Part {
     pub billing: Billing,
     /// For bringing the data, once; in the cost.
     pub data_cost: Usd,
+    /// For keeping the data there, an hour on the clock; in the cost.
+    pub storage: UsdPerHour,
     /// How far the price can be trusted.
     pub trust: Trust,
     /// What the hours and the step time are made of, in words.

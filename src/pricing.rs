@@ -81,6 +81,12 @@ impl PriceBook {
         known.map(|(_, terms)| *terms).unwrap_or_default()
     }
 
+    /// Whether any offer is of a provider whose price of keeping data is known.
+    pub fn knows_storage(&self) -> bool {
+        let priced = |offer: &Offer| self.terms_of(&offer.provider).storage_usd_per_gb_month.is_some();
+        self.terms.values().any(|terms| terms.storage_usd_per_gb_month.is_some()) && self.offers.iter().any(priced)
+    }
+
     /// The offers, in the order of the snapshots.
     pub fn offers(&self) -> &[Offer] {
         &self.offers

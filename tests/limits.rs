@@ -254,15 +254,39 @@ fn data_have_a_place_and_leaving_it_a_price() {
     let there = plan(&folder, &[&data[..], &["--offer", "aws/us-east-1/g5.xlarge/on-demand"]].concat());
     assert_eq!(there["parts"][0].get("data_cost_usd"), None);
 
+    // Kept where the work is done, a month of 730 hours: $0.0365 × 500 GB are $0.025 an hour.
+    folder.write("config/pricing/storage.toml", "schema = 1\nprovider = \"lab\"\nstorage_usd_per_gb_month = 0.0365\n");
+    let kept = plan(&folder, &[&data[..], &elsewhere].concat());
+    let hours = kept["parts"][0]["hours"]["mid"].as_f64().unwrap();
+    assert!((kept["parts"][0]["storage_usd_per_hour"].as_f64().unwrap() - 0.025).abs() < 1e-12, "{kept}");
+    assert!((cost(&kept) - cost(&known) - 0.025 * hours).abs() < 1e-9, "{kept}");
+    let anywhere = plan(&folder, &[&["--data-gb", "500"], &elsewhere[..]].concat());
+    assert!((cost(&anywhere) - cost(&free) - 0.025 * hours).abs() < 1e-9, "{anywhere}");
+    folder.ok(&[&PLAN[..], &["--data-gb", "500", "-o", "kept.toml"]].concat());
+    folder.ok(&["plan", "--from", "kept.toml", "-o", "kept-again.toml"]);
+
     folder.ok(&[&PLAN[..], &data, &["-o", "plan.toml"]].concat());
     folder.ok(&["plan", "--from", "plan.toml", "-o", "again.toml"]);
     let read =
         |name: &str| -> toml::Table { std::fs::read_to_string(folder.0.path().join(name)).unwrap().parse().unwrap() };
     assert_eq!(read("plan.toml")["goal"]["data"]["region"].as_str(), Some("virginia"));
     assert_eq!(read("again.toml")["goal"], read("plan.toml")["goal"]);
+    assert_eq!(read("kept-again.toml")["goal"], read("kept.toml")["goal"]);
+    let version = |name: &str| read(name)["plan"]["version"].as_integer();
+    assert_eq!((version("plan.toml"), version("kept.toml")), (Some(2), Some(3)));
+    let kept = std::fs::read_to_string(folder.0.path().join("kept.toml")).unwrap();
+    for (gb, said) in
+        [("-500.0", "data of -500 GB"), ("nan", "data of NaN GB"), ("500.0\nregion = \"eu\"", "goal.data.region")]
+    {
+        folder.write("damaged.toml", &kept.replace("gb = 500.0", &format!("gb = {gb}")));
+        let error = folder.error(&["plan", "--from", "damaged.toml"]);
+        assert!(error.contains(said), "{gb}: {error}");
+    }
 
     for (typed, said) in [
-        (&["--data-gb", "5"][..], "--data-at"),
+        (&["--data-at", "aws"][..], "--data-gb"),
+        (&["--data-gb", "-5"], "-5"),
+        (&["--data-gb", "nan"], "nan"),
         (&["--data-gb", "5", "--data-at", "awz"], "no provider \"awz\""),
         (&["--data-gb", "5", "--data-at", "aws/mars"], "no region of aws is called \"mars\""),
     ] {
@@ -271,4 +295,6 @@ fn data_have_a_place_and_leaving_it_a_price() {
     }
     folder.write("wrong.toml", "schema = 1\nprovider = \"aws\"\negress_usd_per_gb = -1\n");
     assert!(folder.error(&["check", "wrong.toml"]).contains("egress_usd_per_gb: -1.0"));
+    folder.write("wrong.toml", "schema = 1\nprovider = \"aws\"\nstorage_usd_per_gb_month = nan\n");
+    assert!(folder.error(&["check", "wrong.toml"]).contains("storage_usd_per_gb_month: NaN"));
 }

@@ -84,13 +84,14 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
     let lists =
         |lists: [&Option<Vec<String>>; 2], name: &String| lists.into_iter().flatten().any(|list| list.contains(name));
     let data = goal.data.as_ref();
-    let providers = limits.providers.iter().chain(&limits.exclude_providers).chain(data.map(|data| &data.provider));
+    let providers =
+        limits.providers.iter().chain(&limits.exclude_providers).chain(data.and_then(|data| data.provider.as_ref()));
     for name in providers.chain(limits.quotas.iter().map(|quota| &quota.provider)) {
         if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
             let known: BTreeSet<&str> = offers.iter().map(|offer| offer.provider.as_str()).collect();
             let known: Vec<&str> = known.into_iter().collect();
             let problem = format!("no provider {:?}; there are {}", text::clean(name, 40), known.join(", "));
-            let is_typed = data.is_some_and(|data| data.provider == *name)
+            let is_typed = data.is_some_and(|data| data.provider.as_ref() == Some(name))
                 || lists([&typed.providers, &typed.exclude_providers], name)
                 || typed.quota.iter().any(|quota| quota.provider == *name);
             return Err(in_settings(is_typed, problem));
@@ -98,7 +99,7 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
     }
     let regions = limits.regions.iter().chain(&limits.exclude_regions).map(|filter| (filter, None));
     let of_quotas = limits.quotas.iter().filter_map(|quota| Some((quota.region.as_ref()?, Some(&quota.provider))));
-    let of_data = data.and_then(|data| Some((data.region.as_ref()?, Some(&data.provider))));
+    let of_data = data.and_then(|data| Some((data.region.as_ref()?, data.provider.as_ref())));
     for (filter, provider) in regions.chain(of_quotas).chain(of_data) {
         let is_of = |offer: &&Offer| provider.is_none_or(|name| offer.provider.eq_ignore_ascii_case(name));
         let offers = || offers.iter().filter(is_of);

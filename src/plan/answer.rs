@@ -317,6 +317,12 @@ impl Prepared {
                 duration(switch.latest.get())
             ));
         }
+        if let Some(data) = plan.goal.data.as_ref().filter(|data| data.provider.is_none() && !self.knows_storage) {
+            notes.push(format!(
+                "what keeping {} GB costs is known of no provider and not counted (storage_usd_per_gb_month of a price file)",
+                data.gb
+            ));
+        }
         if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
             notes.push(format!(
                 "spot losses are assumed: {} per hour and machine; the upper end allows for long waits, as in the worst of the zones measured",
@@ -368,10 +374,13 @@ impl Prepared {
         let found = best_single(&self.singles.only(&free), Objective::Cost, &limit)?;
         let other = free[found.hours.first()?.0];
         let choice = &self.singles.choices[other];
-        let paid = contract.blocks.map(|blocks| blocks.usd + blocks.apart)?;
-        let used = choice.hours_for(paid) * choice.rate / contract.rate + contract.hours_once;
+        let blocks = contract.blocks?;
+        // A term and the storage of its hours against the hours, set-up and storage of the other.
+        let dearer = choice.usd / choice.rate - blocks.apart / contract.rate;
+        let work = (blocks.usd + blocks.apart_once - choice.usd_once).max(0.0) / dearer;
+        let used = work / contract.rate + contract.hours_once;
         let against = self.configurations[other].label();
-        Some(if used <= f64::from(term) {
+        Some(if dearer > 0.0 && used <= f64::from(term) {
             format!("a term of {} pays from {used:.0} h of use on, against {against}", part.offer)
         } else {
             format!("a term of {} never pays against {against}: all its hours are worth less there", part.offer)

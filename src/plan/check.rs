@@ -5,7 +5,7 @@
 //! [`check`] needs the plan alone; [`check_sources`] compares its parts with the predictions
 //! and prices they claim to come from.
 
-use super::{Assumptions, Confidence, Part, Plan, PlanStatus, Quota};
+use super::{Assumptions, Confidence, Data, Part, Plan, PlanStatus, Quota};
 use crate::predict::scale::{Layout, Network, scaled_step};
 use crate::predict::{Fits, Mode, Predictions, Sharding};
 use crate::pricing::{Billing, Market, OfferId, PriceBook, Tier, region};
@@ -192,6 +192,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         let price = offer.price.get() * f64::from(part.nodes);
         compare(&format!("price of {}", part.offer), &[part.price.get()], &[price])?;
         compare(&format!("data for {}", part.offer), &[part.data_cost.get()], &[egress(part, plan, prices)])?;
+        compare(&format!("storage for {}", part.offer), &[part.storage.get()], &[storage(part, plan, prices)])?;
         let prediction = predictions
             .predictions
             .iter()
@@ -239,12 +240,21 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
 
 /// Dollars for the data of a part that is not where they are.
 fn egress(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
-    let Some(data) = &plan.goal.data else { return 0.0 };
-    let is_same = data.provider.eq_ignore_ascii_case(&part.provider);
-    if is_same && data.region.iter().all(|filter| region::is_named(&part.provider, &part.region, filter)) {
-        return 0.0;
-    }
-    data.gb * prices.terms_of(&data.provider).egress_usd_per_gb.unwrap_or(0.0)
+    let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
+    let Some(from) = &data.provider else { return 0.0 };
+    data.gb * prices.terms_of(from).egress_usd_per_gb.unwrap_or(0.0)
+}
+
+/// Dollars an hour for keeping the data of a part that is not where they are: a year of storage has
+/// twelve months and 8,760 hours.
+fn storage(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
+    let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
+    data.gb * prices.terms_of(&part.provider).storage_usd_per_gb_month.unwrap_or(0.0) * 12.0 / 8760.0
+}
+
+fn is_there(part: &Part, data: &Data) -> bool {
+    data.provider.iter().any(|provider| provider.eq_ignore_ascii_case(&part.provider))
+        && data.region.iter().all(|filter| region::is_named(&part.provider, &part.region, filter))
 }
 
 /// Totals of a plan that changes from spot to another machine by its deadline, from the sums of its
@@ -309,8 +319,11 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
         Billing::Hour => begun(hours),
         Billing::Term(term) => begun(hours / f64::from(term)) * f64::from(term),
     };
-    let cost = billed.map(|hours| part.price.get() * used(hours) + part.data_cost.get());
     let hours = [billed[0] + waiting[0], billed[1] + waiting[1], billed[2] + waiting[2]];
+    let cost = [0, 1, 2].map(|end| {
+        let kept = part.storage.get() * hours[end];
+        part.price.get() * used(billed[end]) + kept + part.data_cost.get()
+    });
     (hours, cost)
 }
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use jiff::civil::Date;
 
 use super::batch::{Reason, batch_size, check_global_batch};
+use super::data::{Brought, data};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::{Blocks, Choice};
@@ -18,7 +19,7 @@ use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::{Layout, Network};
 use crate::predict::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
 use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust};
-use crate::text::dollars;
+use crate::text::grouped;
 use crate::units::{GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour, most};
 
 /// Dollars an hour above which a number is no price.
@@ -47,8 +48,8 @@ pub(crate) struct Configuration {
     pub(crate) trust: Trust,
     held: Option<Held>,
     billing: Billing,
-    /// The data that have to be brought, in GB, and what that costs; `None` where not known.
-    data: Option<(f64, Option<Usd>)>,
+    /// The data that are not there yet.
+    data: Option<Brought>,
     /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
     batch_size: Option<u64>,
     /// Batches that each GPU runs for one optimizer step.
@@ -79,12 +80,15 @@ pub(crate) struct Excluded {
 /// steps can be planned then.
 ///
 /// # Errors
-/// [`PlanError`] for a missing batch size or sequence length, or no amount of work.
+/// [`PlanError`] for a missing batch size or sequence length, or no amount of work or of data.
 pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, PlanError> {
     let (workload, work) = (&predictions.workload, goal.work);
     check_global_batch(workload, goal)?;
     if workload.mode == Mode::Inference && !goal.sharding.is_none() {
         return Err(PlanError::ShardingOfInference);
+    }
+    if let Some(gb) = goal.data.as_ref().map(|data| data.gb).filter(|gb| !(0.0..=most::WORK).contains(gb)) {
+        return Err(PlanError::Data(gb));
     }
     if !(1..=most::MACHINES).contains(&goal.limits.max_machines) {
         return Err(PlanError::Machines(goal.limits.max_machines));
@@ -159,6 +163,7 @@ pub(crate) fn configurations(
     // Many offers have as many GPUs of a kind.
     let mut sized: HashMap<Alike<'_>, Result<Vec<SizedStep>, Reason>> = HashMap::new();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
+    let knows_storage = goal.data.is_some() && prices.knows_storage();
     for (place, offer) in prices.offers().iter().enumerate() {
         let mut nearest: Option<Reason> = None;
         let before = possible.len();
@@ -174,7 +179,8 @@ pub(crate) fn configurations(
             });
             match steps {
                 Ok((prediction, steps)) => {
-                    let of = |step| Configuration::new((place, offer, prices), machines, prediction, step, goal);
+                    let from = (place, offer, prices, knows_storage);
+                    let of = |step| Configuration::new(from, machines, prediction, step, goal);
                     possible.extend(steps.into_iter().map(of));
                 }
                 Err(reason) => {
@@ -202,13 +208,6 @@ fn alike<'a>(gpu: &'a GpuSlug, layout: &Layout) -> Alike<'a> {
         _ => None,
     };
     (gpu, layout.gpus, layout.machines, rate)
-}
-
-/// The data that an offer elsewhere has to be brought, and what leaving their provider costs.
-fn data(offer: &Offer, prices: &PriceBook, goal: &Goal) -> Option<(f64, Option<Usd>)> {
-    let data = goal.data.as_ref().filter(|data| !data.is_at(&offer.provider, &offer.region))?;
-    let price = prices.terms_of(&data.provider).egress_usd_per_gb;
-    Some((data.gb, price.map(|price| Usd::known(data.gb * price))))
 }
 
 /// The filters of so many machines of an offer itself, the most important reason first.
@@ -242,7 +241,7 @@ fn usable<'p>(
 
 impl Configuration {
     fn new(
-        (place, offer, prices): (usize, &Offer, &PriceBook),
+        (place, offer, prices, knows_storage): (usize, &Offer, &PriceBook, bool),
         machines: u32,
         prediction: &Prediction,
         step: SizedStep,
@@ -265,7 +264,7 @@ impl Configuration {
             trust: offer.trust.clone(),
             held: offer.held,
             billing: prices.terms(offer).billing,
-            data: data(offer, prices, goal),
+            data: data(offer, prices, knows_storage, goal),
             batch_size: step.batch_size,
             accumulation: step.accumulation,
             step: step.scaled.step,
@@ -302,7 +301,8 @@ impl Configuration {
 
     /// The model's numbers.
     pub(crate) fn choice(&self, confidence: Confidence) -> Choice {
-        let (price, apart) = (self.price.get(), self.data_cost().get());
+        let (price, kept) = (self.price.get(), self.storage().get());
+        let (once_kept, hourly_kept) = (self.data_cost().get() + kept * self.setup, kept * self.losses.elapsed());
         let (once, hourly) = self.losses.allowance();
         let (hours, hours_shared) = match confidence {
             Confidence::Expected => (self.losses.elapsed(), 0.0),
@@ -313,10 +313,14 @@ impl Configuration {
             hours,
             hours_once: self.setup,
             hours_shared,
-            usd: price * self.losses.billed(),
-            usd_once: price * self.setup + apart,
+            usd: price * self.losses.billed() + hourly_kept,
+            usd_once: price * self.setup + once_kept,
             most_hours: f64::INFINITY,
-            blocks: self.billing.block().filter(|_| price > 0.0).map(|hours| Blocks { usd: price * hours, apart }),
+            blocks: self.billing.block().filter(|_| price > 0.0).map(|hours| Blocks {
+                usd: price * hours,
+                apart: hourly_kept,
+                apart_once: once_kept,
+            }),
         }
     }
 
@@ -343,10 +347,13 @@ impl Configuration {
             useful * self.losses.billed() + self.setup,
             high + lost * self.losses.each_billed() + self.setup,
         ];
-        let cost = billed.map(|hours| self.price * Hours::known(self.billing.billed(hours)) + self.data_cost());
+        let cost = |end: usize| {
+            let paid = self.price * Hours::known(self.billing.billed(billed[end]));
+            paid + self.storage() * hours[end] + self.data_cost()
+        };
+        let cost = Range { low: cost(0), mid: cost(1), high: cost(2) };
         let [low, mid, high] = hours;
-        let [least, likely, most] = cost;
-        (Range { low, mid, high }, Range { low: least, mid: likely, high: most })
+        (Range { low, mid, high }, cost)
     }
 
     /// Losses allowed for in so many hours of running.
@@ -357,7 +364,12 @@ impl Configuration {
 
     /// For bringing the data, once.
     fn data_cost(&self) -> Usd {
-        self.data.and_then(|(_, cost)| cost).unwrap_or(Usd::ZERO)
+        self.data.and_then(|data| data.egress).unwrap_or(Usd::ZERO)
+    }
+
+    /// For keeping the data, an hour on the clock.
+    fn storage(&self) -> UsdPerHour {
+        self.data.and_then(|data| data.storage).unwrap_or(UsdPerHour::ZERO)
     }
 
     /// The part of a plan that uses this for so many useful hours.
@@ -384,12 +396,7 @@ impl Configuration {
         if self.setup > 0.0 {
             notes.push(format!("set-up {:.2} h, billed", self.setup));
         }
-        notes.extend(self.data.map(|(gb, cost)| match cost {
-            Some(cost) => format!("data: {gb} GB from elsewhere, {} once", dollars(cost.get())),
-            None => format!(
-                "data: {gb} GB from elsewhere; what that costs is not known and not counted (egress_usd_per_gb)"
-            ),
-        }));
+        notes.extend(self.data.iter().flat_map(|data| data.notes(hours.mid)));
         if self.memory_unknown {
             notes.push("not known whether the step fits in memory".to_owned());
         }
@@ -417,6 +424,7 @@ impl Configuration {
             price_as_of: self.price_as_of,
             billing: self.billing,
             data_cost: self.data_cost(),
+            storage: self.storage(),
             trust: self.trust.clone(),
             notes,
         }
@@ -433,7 +441,8 @@ impl Configuration {
 fn term_words(term: u32, used: f64) -> String {
     let paid = Billing::Term(term).billed(used);
     let terms = paid / f64::from(term);
-    let of = if terms > 1.5 { format!("{terms:.0} terms of {term} h") } else { format!("1 term of {term} h") };
+    let one = grouped(f64::from(term));
+    let of = if terms > 1.5 { format!("{terms:.0} terms of {one} h") } else { format!("1 term of {one} h") };
     let idle = (1.0 - used / paid).max(0.0) * 100.0;
-    format!("{paid:.0} h are paid ({of}), {used:.1} h used, {idle:.0} % idle")
+    format!("{} h are paid ({of}), {used:.1} h used, {idle:.0} % idle", grouped(paid))
 }

@@ -35,6 +35,9 @@ pub enum PlanError {
     /// No amount of work.
     #[error("{0} is not an amount of work: it must be more than 0 and at most 1e18 samples")]
     Work(f64),
+    /// No amount of data.
+    #[error("data of {0} GB: it must be a number from 0 and at most 1e18")]
+    Data(f64),
     /// No parts.
     #[error("a plan has at least one part; 0 were allowed")]
     NoParts,

@@ -36,7 +36,7 @@ pub struct Goal {
     /// Which offers may be used.
     #[serde(default)]
     pub limits: Limits,
-    /// The data, and where they are; `None` = bringing them costs nothing.
+    /// The data, and where they are; `None` = bringing and keeping them costs nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Data>,
     /// What is assumed where nothing is known.
@@ -150,8 +150,9 @@ impl ShardingChoice {
 pub struct Data {
     /// How much, in GB.
     pub gb: f64,
-    /// The provider that they are at.
-    pub provider: String,
+    /// The provider that they are at; `None` = they are brought at no cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// Its regions that they are in, as a filter names them; `None` = in all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
@@ -160,7 +161,7 @@ pub struct Data {
 impl Data {
     /// Whether they are there already.
     pub(super) fn is_at(&self, provider: &str, region: &str) -> bool {
-        self.provider.eq_ignore_ascii_case(provider)
+        self.provider.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(provider))
             && self.region.as_ref().is_none_or(|filter| region::is_named(provider, region, filter))
     }
 }

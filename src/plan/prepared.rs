@@ -21,6 +21,8 @@ pub struct Prepared {
     pub(super) host: Host,
     /// Whether the step updates weights.
     pub(super) training: bool,
+    /// Whether what keeping data costs is known of any provider with an offer.
+    pub(super) knows_storage: bool,
     /// Samples of the profile's step.
     pub(super) recorded_batch: Option<u64>,
     pub(super) configurations: Vec<Configuration>,
@@ -60,6 +62,7 @@ impl Prepared {
             work,
             host,
             training,
+            knows_storage: prices.knows_storage(),
             recorded_batch,
             configurations,
             excluded,

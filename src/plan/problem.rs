@@ -12,7 +12,7 @@
 //! | shared | v·y ≤ s for every choice with hours v that count once a plan (spot) |
 //! | parts | Σ y ≤ K |
 //! | budget | Σ (p·β·h + (p·û + o)·y) ≤ B |
-//! | blocks | p·β·h + p·û·y ≤ p·T·b and y ≤ b, where every block of T hours begun is billed: p·T·b + o·y is its cost then |
+//! | blocks | p·β·h + p·û·y ≤ p·T·b and y ≤ b, where every block of T hours begun is billed: p·T·b + s·h + o·y is its cost then |
 //!
 //! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for every choice, and b ∈ {0, 1, …}
 //! (blocks billed) for those that are billed by whole hours, or by whole terms of a contract. The cap on the hourly price is a
@@ -35,7 +35,7 @@ pub struct Choice {
     /// Hours on the deadline's clock once a plan, for all choices with such hours together: the most
     /// of them counts (v; the first losses of spot machines).
     pub hours_shared: f64,
-    /// Dollars for one useful hour (p·β).
+    /// Dollars for one useful hour (p·β, and s·ε for keeping data).
     pub usd: f64,
     /// Dollars once, if used at all (p·û + o).
     pub usd_once: f64,
@@ -50,14 +50,17 @@ pub struct Choice {
 pub struct Blocks {
     /// Dollars of a block: the price of an hour times its hours (p·T).
     pub usd: f64,
-    /// Of the dollars once, those that are not for time (o).
+    /// Of the dollars of a useful hour, those that are not billed in blocks (keeping data).
     pub apart: f64,
+    /// Of the dollars once, those that are not billed in blocks (o).
+    pub apart_once: f64,
 }
 
 impl Blocks {
-    /// Dollars for time that would cost so many, were it billed to the second.
-    fn billed(&self, exact: f64) -> f64 {
-        self.usd * begun((exact - self.apart) / self.usd) + self.apart
+    /// Dollars for so many useful hours that would cost `exact`, were they billed to the second.
+    fn billed(&self, useful: f64, exact: f64) -> f64 {
+        let apart = self.apart * useful + self.apart_once;
+        self.usd * begun((exact - apart) / self.usd) + apart
     }
 }
 
@@ -65,20 +68,28 @@ impl Choice {
     /// Dollars for so many useful hours.
     pub fn cost(&self, useful: f64) -> f64 {
         let exact = self.usd * useful + self.usd_once;
-        self.blocks.map_or(exact, |blocks| blocks.billed(exact))
+        self.blocks.map_or(exact, |blocks| blocks.billed(useful, exact))
     }
 
     /// Most useful hours that so many dollars pay for.
     pub(crate) fn hours_for(&self, dollars: f64) -> f64 {
-        let paid = self.blocks.map_or(dollars, |blocks| {
-            let whole = ((dollars - blocks.apart) / blocks.usd * (1.0 + 1e-12)).floor();
-            blocks.usd * whole + blocks.apart
-        });
-        match paid - self.usd_once {
+        let linear = |left: f64, hourly: f64| match left {
             left if left < 0.0 => 0.0,
-            left if self.usd > 0.0 => left / self.usd,
+            left if hourly > 0.0 => left / hourly,
             _ => f64::INFINITY,
-        }
+        };
+        let Some(Blocks { usd, apart, apart_once }) = self.blocks else {
+            return linear(dollars - self.usd_once, self.usd);
+        };
+        // More blocks leave less for what is paid apart: the best number of them is the last that
+        // is used up, or the next, which is not.
+        let (left, hourly, once) = (dollars - apart_once, self.usd - apart, self.usd_once - apart_once);
+        let used_up = ((left + apart * once / hourly) / (usd * (1.0 + apart / hourly)) * (1.0 + 1e-12)).floor();
+        let of = |blocks: f64| {
+            let paid = linear((left - blocks * usd).max(0.0), apart);
+            if left * (1.0 + 1e-12) < blocks * usd { 0.0 } else { linear(blocks * usd - once, hourly).min(paid) }
+        };
+        of(used_up).max(of(used_up + 1.0))
     }
 
     /// Finish and cost when this choice alone does all the work; `None` where it cannot.
@@ -218,7 +229,8 @@ impl Problem {
 
         for ((c, blocks), billed) in self.blocks() {
             let choice = &self.choices[c];
-            let (hourly, once) = (choice.usd / blocks.usd, (choice.usd_once - blocks.apart) / blocks.usd);
+            let hourly = (choice.usd - blocks.apart) / blocks.usd;
+            let once = (choice.usd_once - blocks.apart_once) / blocks.usd;
             let most = if caps[c] > 0.0 { (hourly * caps[c] + once).ceil() + 1.0 } else { 0.0 };
             program.variables.push(Variable { upper: most, integer: true });
             program.row(vec![(n + c, hourly), (c, once), (billed, -1.0)], Relation::AtMost, 0.0);
@@ -350,7 +362,7 @@ impl Problem {
         match aim {
             Aim::Cost => {
                 let mut terms = both(|choice| match choice.blocks {
-                    Some(blocks) => (0.0, blocks.apart),
+                    Some(blocks) => (blocks.apart, blocks.apart_once),
                     None => (choice.usd, choice.usd_once),
                 });
                 terms.extend(self.blocks().map(|((_, blocks), billed)| (billed, blocks.usd)));

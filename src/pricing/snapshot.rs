@@ -5,6 +5,7 @@
 //! provider = "aws"
 //! billing = "hour"                # every hour begun is billed; left out where the time used is
 //! egress_usd_per_gb = 0.09        # for data that leave the provider; left out where it is not known
+//! storage_usd_per_gb_month = 0.08 # for data that are kept there, a month of 730 hours; likewise
 //! complete = true                 # of a user's file: shipped offers of this provider that it lacks are gone
 //!
 //! [[offer]]
@@ -66,6 +67,9 @@ pub struct Snapshot {
     /// US dollars for a GB of data that leaves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_usd_per_gb: Option<f64>,
+    /// US dollars for a GB of data that is kept there for a month of 730 hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_usd_per_gb_month: Option<f64>,
     /// Its offers; none where only terms are said.
     #[serde(default, rename = "offer")]
     pub offers: Vec<Row>,
@@ -188,10 +192,13 @@ impl Snapshot {
         if text::is_unsafe(&snapshot.provider) {
             return Err(SnapshotError("provider: has control or invisible characters; write plain text".to_owned()));
         }
-        if let Some(price) = snapshot.egress_usd_per_gb.filter(|price| !(0.0..=1e3).contains(price)) {
-            return Err(SnapshotError(format!(
-                "egress_usd_per_gb: {price:?}; it must be a number from 0 and at most 1000"
-            )));
+        for (key, price) in [
+            ("egress_usd_per_gb", snapshot.egress_usd_per_gb),
+            ("storage_usd_per_gb_month", snapshot.storage_usd_per_gb_month),
+        ] {
+            if let Some(price) = price.filter(|price| !(0.0..=1e3).contains(price)) {
+                return Err(SnapshotError(format!("{key}: {price:?}; it must be a number from 0 and at most 1000")));
+            }
         }
         if snapshot.offers.is_empty() && snapshot.terms() == Terms::default() {
             return Err(SnapshotError("offer: missing; the file has no [[offer]] table".to_owned()));
@@ -207,7 +214,11 @@ impl Snapshot {
 
     /// What it says of all offers of its provider.
     pub const fn terms(&self) -> Terms {
-        Terms { billing: self.billing, egress_usd_per_gb: self.egress_usd_per_gb }
+        Terms {
+            billing: self.billing,
+            egress_usd_per_gb: self.egress_usd_per_gb,
+            storage_usd_per_gb_month: self.storage_usd_per_gb_month,
+        }
     }
 
     /// The offers, one a tier.

@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::UsdPerHour;
+
+/// Hours of a month, as providers bill storage: a twelfth of 8,760.
+const MONTH: f64 = 730.0;
+
 /// How a provider charges beside the prices of its offers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Terms {
@@ -9,6 +14,8 @@ pub struct Terms {
     pub billing: Billing,
     /// US dollars for a GB of data that leaves the provider; `None` where that is not known.
     pub egress_usd_per_gb: Option<f64>,
+    /// US dollars for a GB of data that is kept there for a month; `None` where that is not known.
+    pub storage_usd_per_gb_month: Option<f64>,
 }
 
 impl Terms {
@@ -18,7 +25,14 @@ impl Terms {
         Self {
             billing: if self.billing == Billing::Exact { before.billing } else { self.billing },
             egress_usd_per_gb: self.egress_usd_per_gb.or(before.egress_usd_per_gb),
+            storage_usd_per_gb_month: self.storage_usd_per_gb_month.or(before.storage_usd_per_gb_month),
         }
+    }
+
+    /// What keeping so many GB costs an hour, a month having 730 of them; `None` where that is not
+    /// known.
+    pub fn storage(&self, gb: f64) -> Option<UsdPerHour> {
+        self.storage_usd_per_gb_month.map(|price| UsdPerHour::known(gb * price / MONTH))
     }
 }
 
@@ -75,7 +89,8 @@ mod tests {
         assert_eq!(Billing::Exact.billed(1.01), 1.01);
         let terms = [0.0, 1e-4, 720.0, 720.1, 1_441.0].map(|hours| Billing::Term(720).billed(hours));
         assert_eq!(terms, [0.0, 720.0, 720.0, 1_440.0, 2_160.0]);
-        let hourly = Terms { billing: Billing::Hour, egress_usd_per_gb: Some(0.0) };
+        let hourly =
+            Terms { billing: Billing::Hour, egress_usd_per_gb: Some(0.0), storage_usd_per_gb_month: Some(0.1) };
         assert_eq!((hourly.or(Terms::default()), Terms::default().or(hourly)), (hourly, hourly));
     }
 }

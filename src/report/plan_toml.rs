@@ -1,4 +1,4 @@
-//! A plan as TOML, version 2, or 3 where it may join machines or divide state: the file that `e` on the plan screen and `plan --toml` write, and
+//! A plan as TOML, version 2, or 3 where it may join machines or divide state, or does not say where the data are: the file that `e` on the plan screen and `plan --toml` write, and
 //! that `plan --from` and `compare` read.
 //!
 //! `[request]` is the recorded step and how it was predicted, `[goal]` what was asked; both are
@@ -242,10 +242,12 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
     }
 }
 
-/// The oldest version that knows what the goal asks: 3 where it may join machines or divide state.
+/// The oldest version that knows what the goal asks: 3 where it may join machines or divide state,
+/// or does not say where the data are.
 fn version(goal: &Goal) -> u32 {
     let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
-    if is_joined || !goal.sharding.is_none() { VERSION } else { OLDEST }
+    let is_placeless = goal.data.as_ref().is_some_and(|data| data.provider.is_none());
+    if is_joined || is_placeless || !goal.sharding.is_none() { VERSION } else { OLDEST }
 }
 
 fn part(part: &Part) -> FilePart {

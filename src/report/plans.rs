@@ -46,7 +46,7 @@ pub struct PlanJson<'a> {
     pub budget_usd: Option<f64>,
     /// Which offers may be used.
     pub limits: &'a Limits,
-    /// The data, and where they are; absent where bringing them costs nothing.
+    /// The data, and where they are; absent where bringing and keeping them costs nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<&'a Data>,
     /// What to run, one after another; empty where there is no plan.
@@ -134,6 +134,9 @@ pub struct PartJson<'a> {
     /// For bringing the data, once; in the cost. Absent where it costs nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_cost_usd: Option<f64>,
+    /// For keeping the data there, an hour on the clock; in the cost. Absent where it costs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_usd_per_hour: Option<f64>,
     /// How far the price can be trusted.
     #[serde(flatten)]
     pub trust: TrustJson,
@@ -348,6 +351,7 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         },
         contract: ContractJson::of(part),
         data_cost_usd: Some(part.data_cost.get()).filter(|cost| *cost > 0.0),
+        storage_usd_per_hour: Some(part.storage.get()).filter(|price| *price > 0.0),
         trust: (&part.trust).into(),
         notes: &part.notes,
     }

@@ -124,11 +124,12 @@ pub struct Wish {
     /// Use machines of which vCPUs or host memory are not known, whatever is wanted of them.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_host: bool,
-    /// Data of so many GB have to be brought from --data-at; what leaving it costs is counted.
-    #[arg(long, value_name = "GB", value_parser = values::count, allow_hyphen_values = true, help_heading = "Offers", requires = "data_at")]
+    /// Data of so many GB are kept where the work is done; what keeping them there costs is counted,
+    /// and what leaving --data-at does.
+    #[arg(long, value_name = "GB", value_parser = values::count, allow_hyphen_values = true, help_heading = "Offers")]
     #[serde(deserialize_with = "read::count")]
     pub data_gb: Option<f64>,
-    /// Where the data are; region as in --regions.
+    /// Where the data are already; region as in --regions.
     #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Offers", requires = "data_gb")]
     pub data_at: Option<String>,
     /// Most GPUs at once, by provider; in the settings and in files of jobs only.
@@ -253,10 +254,10 @@ impl Wish {
             ("work", "only one of samples, steps, epochs and tokens can be given")
         } else if self.epochs.is_some() != self.dataset.is_some() {
             ("epochs", "epochs and dataset go together: passes, and the samples of one")
-        } else if self.data_gb.is_some() != self.data_at.is_some() {
-            ("data_gb", "data_gb and data_at go together: how much, and where it is")
         } else if self.quota.iter().any(|quota| !quota.is_lasting()) {
             ("quota", "from_hours and until_hours are only for a [[quota]] at the top of a file of jobs")
+        } else if self.data_gb.is_none() && self.data_at.is_some() {
+            ("data_at", "it goes with data_gb: how much there is")
         } else if self.min_vcpus == Some(0) {
             ("min_vcpus", "it must be 1 or more")
         } else if self.max_parts.is_some_and(|parts| !(1..=3).contains(&parts)) {
@@ -287,10 +288,11 @@ impl Wish {
     }
 
     fn data(&self) -> Option<Data> {
-        let (gb, place) = (self.data_gb?, self.data_at.as_ref()?);
+        let gb = self.data_gb?;
+        let Some(place) = &self.data_at else { return Some(Data { gb, provider: None, region: None }) };
         let (provider, region) =
             place.split_once('/').map_or((place.as_str(), None), |(name, region)| (name, Some(region)));
-        Some(Data { gb, provider: provider.to_owned(), region: region.map(str::to_owned) })
+        Some(Data { gb, provider: Some(provider.to_owned()), region: region.map(str::to_owned) })
     }
 
     /// Puts what is wished into a goal: everything but the work, and the GPUs, whose names only

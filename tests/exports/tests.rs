@@ -7,7 +7,7 @@ use habitat_tui::predict::Sharding;
 use habitat_tui::pricing::{Billing, Offer, Tier};
 use habitat_tui::report::launch::{LaunchError, Launcher, texts};
 use habitat_tui::store::bundled;
-use habitat_tui::units::{Hours, Range, Usd};
+use habitat_tui::units::{Hours, Range, Usd, UsdPerHour};
 use serde_json::{Value, json};
 
 use crate::needs::Need;
@@ -50,6 +50,7 @@ fn part(offer: &Offer) -> Option<Part> {
         price_as_of: offer.as_of,
         billing: Billing::Exact,
         data_cost: Usd::ZERO,
+        storage: UsdPerHour::ZERO,
         trust: offer.trust.clone(),
         notes: Vec::new(),
     })

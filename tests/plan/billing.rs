@@ -4,7 +4,7 @@
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::problem::{Aim, Blocks, Choice, Limit, Problem};
 use habitat_tui::plan::search::{best, most_work};
-use habitat_tui::plan::{Data, Goal, Objective, PlanStatus, plan};
+use habitat_tui::plan::{Data, Goal, Objective, Plan, PlanStatus, plan};
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Billing, Offer, PriceBook, Terms, Tier};
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ fn a_budget_is_one_of_hours_begun() {
     assert_eq!(none.status, PlanStatus::Infeasible);
     assert!(none.reasons.iter().any(|reason| reason.contains("spend $0.05 more")), "{:?}", none.reasons);
     // $2.50 buy two whole hours of the one, or 2.27 of the other.
-    let blocks = Choice { blocks: Some(Blocks { usd: 1.0, apart: 0.0 }), ..exact(1.0, 1.0) };
+    let blocks = Choice { blocks: Some(Blocks { usd: 1.0, apart: 0.0, apart_once: 0.0 }), ..exact(1.0, 1.0) };
     let limit = Limit { budget: Some(2.5), ..Limit::default() };
     let most = |choice| most_work(&Problem { work: 9.0, choices: vec![choice], max_parts: 1 }, &limit).unwrap();
     assert!((most(blocks) - 2.0).abs() < 1e-9);
@@ -102,14 +102,14 @@ fn spot_hours_are_billed_whole() {
 fn a_change_by_the_deadline_is_billed_by_hours_and_data_too() {
     let spot = Offer { provider: "hourly".into(), ..offer("a", 0.3, Tier::Spot) };
     let firm = Offer { provider: "hourly".into(), ..offer("b", 2.0, Tier::OnDemand) };
-    let terms = |billing| Terms { billing, egress_usd_per_gb: Some(0.01) };
+    let terms = |billing| Terms { billing, egress_usd_per_gb: Some(0.01), ..Terms::default() };
     let book = |billing| {
         PriceBook::new([spot.clone(), firm.clone()])
             .with_terms("hourly", terms(billing))
             .with_terms("far", terms(billing))
     };
     let predictions = predictions([measured("a", 1.0), measured("b", 1.0)]);
-    let data = Some(Data { gb: 50.0, provider: "far".into(), region: None });
+    let data = Some(Data { gb: 50.0, provider: Some("far".into()), region: None });
     let by = |billing, data: Option<Data>| {
         let goal = Goal { deadline: Some(hours(60.0)), data, ..goal(40.5, 2) };
         let plan = plan(&predictions, &book(billing), &goal).unwrap();
@@ -128,7 +128,8 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     let there = Offer { provider: "other".into(), ..offer("there", 0.5, Tier::OnDemand) };
     let book = PriceBook::new([offer("here", 1.0, Tier::OnDemand), there]);
     let priced = book.clone().with_terms("cloud", Terms { egress_usd_per_gb: Some(0.09), ..Terms::default() });
-    let data = |region: Option<&str>| Data { gb: 100.0, provider: "Cloud".into(), region: region.map(str::to_owned) };
+    let data =
+        |region: Option<&str>| Data { gb: 100.0, provider: Some("Cloud".into()), region: region.map(str::to_owned) };
     let by = |prices: &PriceBook, samples, data| {
         plan(&predictions, prices, &Goal { data: Some(data), ..goal(samples, 1) }).unwrap()
     };
@@ -168,7 +169,7 @@ fn data_are_no_hours() {
         .with_terms("hourly", Terms { billing: Billing::Hour, ..Terms::default() })
         .with_terms("far", terms);
     for max_parts in [1, 2] {
-        let data = Data { gb: 100.0, provider: "far".into(), region: None };
+        let data = Data { gb: 100.0, provider: Some("far".into()), region: None };
         let plan = plan(&predictions, &book, &Goal { data: Some(data), ..goal(2.5, max_parts) }).unwrap();
         assert_cents(plan.total.unwrap().cost.mid, 4.3);
     }
@@ -189,16 +190,23 @@ fn exact(rate: f64, usd: f64) -> Choice {
 
 fn choice() -> impl Strategy<Value = Choice> {
     // To the second, by the hour, or in terms of a contract.
-    let block = prop_oneof![Just(None), Just(Some(1.0)), prop::sample::select(vec![3.0, 24.0, 720.0]).prop_map(Some)];
-    (0.5..20.0f64, 0.1..30.0f64, 0.0..1.0f64, 0.0..5.0f64, block).prop_map(
-        |(rate, usd, hours_once, apart, block): (f64, f64, f64, f64, Option<f64>)| {
+    let block = prop_oneof![
+        Just(None),
+        Just(Some(1.0)),
+        prop::sample::select(vec![3.0, 24.0, 720.0, 8760.0, 87_600.0]).prop_map(Some)
+    ];
+    // Keeping data costs something for each hour on the clock, or nothing.
+    let kept = prop_oneof![Just(0.0), 0.0..5.0f64];
+    (0.5..20.0f64, 0.1..30.0f64, 0.0..1.0f64, 0.0..5.0f64, block, kept).prop_map(
+        |(rate, usd, hours_once, once, block, kept): (f64, f64, f64, f64, Option<f64>, f64)| {
             // A term costs so much that it pays for some works and not for others.
             let usd = block.map_or(usd, |hours| usd / hours.sqrt());
+            let apart_once = once + kept * hours_once;
             Choice {
                 hours_once,
-                usd_once: usd * hours_once + apart,
-                blocks: block.map(|hours| Blocks { usd: usd * hours, apart }),
-                ..exact(rate, usd)
+                usd_once: usd * hours_once + apart_once,
+                blocks: block.map(|hours| Blocks { usd: usd * hours, apart: kept, apart_once }),
+                ..exact(rate, usd + kept)
             }
         },
     )
@@ -209,9 +217,12 @@ const WORK: f64 = 100.0;
 /// What so many hours cost, counted here.
 fn bill(choice: &Choice, useful: f64) -> f64 {
     let exact = choice.usd * useful + choice.usd_once;
-    choice
-        .blocks
-        .map_or(exact, |blocks| ((exact - blocks.apart) / blocks.usd - 2e-6).ceil() * blocks.usd + blocks.apart)
+    choice.blocks.map_or(exact, |blocks| {
+        let apart = blocks.apart * useful + blocks.apart_once;
+        let used = (exact - apart) / blocks.usd;
+        let first = if used > 1e-12 { 1.0 } else { 0.0 };
+        (used - 2e-6).ceil().max(first) * blocks.usd + apart
+    })
 }
 
 /// The least cost of one or two choices: between the shares at which an hour or a term begins, the
@@ -222,7 +233,7 @@ fn brute_force(choices: &[Choice], deadline: f64) -> f64 {
         for (_, b) in choices.iter().enumerate().filter(|(j, _)| *j != i) {
             let begins = |choice: &Choice| -> Vec<f64> {
                 let hours = WORK / choice.rate;
-                let block = choice.blocks.map_or(1.0, |blocks| blocks.usd / choice.usd);
+                let block = choice.blocks.map_or(1.0, |blocks| blocks.usd / (choice.usd - blocks.apart));
                 let first = (choice.hours_once / block).ceil() as u32;
                 (first..=((hours + choice.hours_once) / block + 1e-9) as u32)
                     .map(|count| (f64::from(count) * block - choice.hours_once) / hours)
@@ -249,8 +260,94 @@ fn brute_force(choices: &[Choice], deadline: f64) -> f64 {
     lowest
 }
 
+/// 730 GB kept for a month of 730 h at $0.10 a GB cost $0.10 an hour on the clock, set-up included,
+/// wherever the work is done; where the data lie already they are kept whatever the plan is.
+#[test]
+fn keeping_data_costs_hours_on_the_clock() {
+    let predictions = predictions([measured("here", 1.0), measured("there", 1.0)]);
+    let there = Offer { provider: "other".into(), ..offer("there", 0.95, Tier::OnDemand) };
+    let book = PriceBook::new([offer("here", 1.0, Tier::OnDemand), there]);
+    let storage = |price| Terms { storage_usd_per_gb_month: Some(price), ..Terms::default() };
+    let priced = book.clone().with_terms("other", storage(0.1));
+    let data = |provider: Option<&str>| Data { gb: 730.0, provider: provider.map(str::to_owned), region: None };
+    let by = |prices: &PriceBook, data| {
+        let mut goal = Goal { data: Some(data), ..goal(10.0, 1) };
+        goal.assumptions.setup = hours(0.5);
+        plan(&predictions, prices, &goal).unwrap()
+    };
+    // $0.95 and $0.10 an hour against $1.
+    let anywhere = by(&priced, data(None));
+    assert_eq!(anywhere.parts[0].provider, "cloud");
+    assert_cents(anywhere.total.unwrap().cost.mid, 10.5);
+    let unknown = "storage: what keeping 730 GB there costs is not known and not counted (storage_usd_per_gb_month)";
+    assert!(anywhere.parts[0].notes.iter().any(|note| note == unknown), "{:?}", anywhere.parts[0].notes);
+    let other = &anywhere.alternatives[0];
+    assert_cents(other.cost.mid, 10.5 * 1.05);
+    assert!((other.storage.get() - 0.1).abs() < 1e-12);
+    assert!(other.notes.iter().any(|note| note == "storage: 730 GB for 10.5 h, $1.05"), "{:?}", other.notes);
+    // Where they lie already, nothing is added.
+    let at_home = by(&priced, data(Some("other")));
+    assert_eq!((at_home.parts[0].provider.as_str(), at_home.parts[0].storage.get()), ("other", 0.0));
+    assert_cents(at_home.total.unwrap().cost.mid, 10.5 * 0.95);
+    // Nobody says what it costs: one word of the plan, none of its parts.
+    let nobody = by(&book, data(None));
+    assert!(nobody.notes.iter().any(|note| note.contains("is known of no provider")), "{:?}", nobody.notes);
+    assert!(!nobody.parts[0].notes.iter().any(|note| note.contains("storage")));
+    assert!(!by(&book, data(Some("cloud"))).notes.iter().any(|note| note.contains("keeping")));
+
+    let mut wrong = by(&priced.clone().with_terms("cloud", storage(0.01)), data(None));
+    assert_eq!((check(&wrong), check_sources(&wrong, &predictions, &priced).is_err()), (Ok(()), true));
+    wrong.parts[0].storage = wrong.parts[0].storage * 2.0;
+    assert!(matches!(check(&wrong), Err(CheckError::Number { .. })));
+    for gb in [-1.0, f64::NAN, f64::INFINITY] {
+        let goal = Goal { data: Some(Data { gb, provider: None, region: None }), ..goal(10.0, 1) };
+        assert_eq!(
+            plan(&predictions, &priced, &goal).unwrap_err().to_string().split(':').next(),
+            Some(&*format!("data of {gb} GB"))
+        );
+    }
+}
+
+/// Spot machines are waited for, which nobody bills, and the data are kept meanwhile; hours begun
+/// and terms are paid beside that.
+#[test]
+fn data_are_kept_while_spot_is_waited_for_and_beside_whole_hours() {
+    let predictions = predictions([measured("a", 1.0), measured("b", 1.5)]);
+    let spot = Offer { provider: "hourly".into(), ..offer("a", 0.3, Tier::Spot) };
+    let firm = Offer { provider: "hourly".into(), ..offer("b", 2.0, Tier::OnDemand) };
+    for billing in [Billing::Exact, Billing::Hour] {
+        let terms = |storage| Terms { billing, storage_usd_per_gb_month: storage, ..Terms::default() };
+        let book = |storage| PriceBook::new([spot.clone(), firm.clone()]).with_terms("hourly", terms(storage));
+        let data = Some(Data { gb: 73.0, provider: None, region: None });
+        for max_parts in [1, 2] {
+            for deadline in [None, Some(hours(60.0))] {
+                let goal = Goal { data: data.clone(), deadline, ..goal(40.5, max_parts) };
+                let by = |storage| plan(&predictions, &book(storage), &goal).unwrap();
+                let (free, paid) = (by(None), by(Some(0.1)));
+                let more = paid.total.unwrap().cost.mid.get() - free.total.unwrap().cost.mid.get();
+                // At least what its own hours cost, at most what those of the other would.
+                let kept = |plan: &Plan| plan.parts.iter().map(|part| part.hours.mid.get()).sum::<f64>() * 0.01;
+                assert!(more >= kept(&paid) - 1e-6 && more <= kept(&free) + 1e-6, "{more}: {paid:?}");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(crate::properties::config())]
+
+    /// What so much money pays for costs no more than that, and a little more time does.
+    #[test]
+    fn a_budget_buys_as_many_hours_as_it_can(choice in choice(), dollars in 0.0..2000.0f64) {
+        let limit = Limit { budget: Some(dollars), ..Limit::default() };
+        let problem = Problem { work: 1e9, choices: vec![choice], max_parts: 1 };
+        let useful = most_work(&problem, &limit).unwrap() / choice.rate;
+        if useful > 0.0 {
+            prop_assert!(bill(&choice, useful) <= dollars * (1.0 + 1e-6) + 1e-6, "{} h cost {}", useful, bill(&choice, useful));
+        }
+        let more = useful + 1e-3 * (1.0 + useful);
+        prop_assert!(bill(&choice, more) > dollars, "{} h cost {}", more, bill(&choice, more));
+    }
 
     #[test]
     fn brute_force_finds_nothing_better(choices in prop::collection::vec(choice(), 2..=4), factor in 1.0..3.0f64) {

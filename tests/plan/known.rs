@@ -3,8 +3,8 @@
 use habitat_tui::plan::check::{check, check_sources};
 use habitat_tui::plan::problem::{Choice, Limit, Problem};
 use habitat_tui::plan::search::{Found, best, solve_in_sequence};
-use habitat_tui::plan::{Goal, Objective, Plan, PlanStatus, Prepared, Work, plan};
-use habitat_tui::pricing::{Billing, Offer, PriceBook, Snapshot, Tier};
+use habitat_tui::plan::{Data, Goal, Objective, Plan, PlanStatus, Prepared, Work, plan};
+use habitat_tui::pricing::{Billing, Offer, PriceBook, Snapshot, Terms, Tier};
 use habitat_tui::profile::Mode;
 
 use crate::build::{assert_cents, configurations, goal, hours, measured, offer, predictions, usd};
@@ -257,6 +257,14 @@ source = "list"
         // Two terms, one after the other.
         assert_cents(by(1400.0, max_parts).total.unwrap().cost.mid, 2160.0);
     }
+    // Storage is paid for the hours of both, and of a long use the terms are many.
+    let stored = prices.clone().with_terms("cloud", Terms { storage_usd_per_gb_month: Some(0.1), ..Terms::default() });
+    let data = Some(Data { gb: 7300.0, provider: None, region: None });
+    let kept = plan(&predictions, &stored, &Goal { data, ..goal(1400.0, 1) }).unwrap();
+    assert_cents(kept.total.unwrap().cost.mid, 2160.0 + 1400.0);
+    assert!(kept.notes.iter().any(|note| note.contains("pays from 270 h of use on")), "{:?}", kept.notes);
+    let many = "1,440 h are paid (2 terms of 720 h), 1400.0 h used, 3 % idle";
+    assert!(kept.parts[0].notes.iter().any(|note| note == many), "{:?}", kept.parts[0].notes);
     // Beyond the term the rest is rented: 720 h and 80 h × $4, in place of a second term.
     let mixed = by(800.0, 2);
     assert_cents(mixed.total.unwrap().cost.mid, 1400.0);

@@ -27,6 +27,7 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         price_as_of: "2026-07-20".parse().ok(),
         billing: Billing::Exact,
         data_cost: Usd::ZERO,
+        storage: UsdPerHour::ZERO,
         trust: Trust::default(),
         notes: Vec::new(),
     }

@@ -74,6 +74,9 @@ fn check(file: &PlanFile) -> Result<(), PlanFileError> {
     if !(1..=most::MACHINES).contains(&file.goal.limits.max_machines) {
         return wrong("goal.limits.max_machines".to_owned(), "must be 1 to 1024");
     }
+    if file.goal.data.as_ref().is_some_and(|data| data.provider.is_none() && data.region.is_some()) {
+        return wrong("goal.data.region".to_owned(), "goes with the provider that the data are at");
+    }
     for (index, part) in file.parts.iter().enumerate() {
         let at = |key: &str| format!("part {}, {key}", index + 1);
         let within = |value: f64, most: f64| value > 0.0 && value <= most;

@@ -1,0 +1,59 @@
+//! The data of a job at an offer: what bringing them there costs once, and keeping them each hour.
+
+use super::goal::Goal;
+use crate::pricing::{Offer, PriceBook, Tier};
+use crate::text::{dollars, duration};
+use crate::units::{Hours, Usd, UsdPerHour};
+
+/// Data that an offer has to be brought, and that are kept there while it works.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Brought {
+    gb: f64,
+    /// What leaving their provider costs; `None` where that is not known.
+    pub(super) egress: Option<Usd>,
+    /// What keeping them costs an hour; `None` where that is not known.
+    pub(super) storage: Option<UsdPerHour>,
+    /// Whether it is worth a word that it is not known: of other offers it is, and the machine is
+    /// not one's own, which has its disks.
+    is_missed: bool,
+}
+
+/// What of the data has to be brought to an offer; `None` where they are there, and kept there
+/// whatever the plan is.
+pub(super) fn data(offer: &Offer, prices: &PriceBook, knows_storage: bool, goal: &Goal) -> Option<Brought> {
+    let data = goal.data.as_ref().filter(|data| !data.is_at(&offer.provider, &offer.region))?;
+    let egress = data.provider.as_ref().map_or(Some(0.0), |from| prices.terms_of(from).egress_usd_per_gb);
+    Some(Brought {
+        gb: data.gb,
+        egress: egress.map(|price| Usd::known(data.gb * price)),
+        storage: prices.terms_of(&offer.provider).storage(data.gb),
+        is_missed: knows_storage && offer.tier != Tier::Owned,
+    })
+}
+
+impl Brought {
+    /// What bringing and keeping them costs, in words; nothing of what costs nothing.
+    pub(super) fn notes(self, hours: Hours) -> Vec<String> {
+        let gb = self.gb;
+        let egress = match self.egress {
+            Some(cost) if cost == Usd::ZERO => None,
+            Some(cost) => Some(format!("data: {gb} GB from elsewhere, {} once", dollars(cost.get()))),
+            None => Some(format!(
+                "data: {gb} GB from elsewhere; what that costs is not known and not counted (egress_usd_per_gb)"
+            )),
+        };
+        let storage = match self.storage {
+            Some(price) if price == UsdPerHour::ZERO => None,
+            Some(price) => {
+                let cost = dollars((price * hours).get());
+                Some(format!("storage: {gb} GB for {}, {cost}", duration(hours.get())))
+            }
+            None => self.is_missed.then(|| {
+                format!(
+                    "storage: what keeping {gb} GB there costs is not known and not counted (storage_usd_per_gb_month)"
+                )
+            }),
+        };
+        egress.into_iter().chain(storage).collect()
+    }
+}
