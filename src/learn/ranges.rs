@@ -21,7 +21,7 @@ pub fn quantile(mut values: Vec<(f64, f64)>, share: f64) -> Option<f64> {
     values.last().map(|&(value, _)| value)
 }
 
-/// The 80 % range of logs, every GPU counting alike, with the finite-sample correction of
+/// The 80 % range of logs, every GPU (or whatever they are numbered by) counting alike, with the finite-sample correction of
 /// conformal prediction (Lei et al. 2018, section 2): of n cases the ⌈(n + 1) · share⌉-th.
 pub fn spread(residuals: &[(usize, f64)]) -> Option<Spread> {
     let mut counts: BTreeMap<usize, f64> = BTreeMap::new();

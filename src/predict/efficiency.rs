@@ -10,12 +10,14 @@
 //! published training steps, with a prior that draws them to 0, so that a kind of operator or
 //! GPU that was never seen is predicted at the rates of its like (`models/lab`).
 
+mod ranges;
 mod terms;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use ranges::StepRanges;
 pub use terms::{Demand, Term, Units, demands};
 
 use super::decoded::Decoded;
@@ -23,7 +25,7 @@ use super::learned::{LearnedTime, Spread, StepFacts, WIDE};
 use super::rate::{Rates, STEP_LAUNCH_US};
 use crate::catalog::{GpuSpec, Vendor};
 use crate::op::Arithmetic;
-use crate::profile::{DType, Precision};
+use crate::profile::{DType, Precision, Workload};
 use crate::units::{BytesPerSecond, Micros};
 
 /// Terms of arithmetic or of traffic by name: natural logarithms of factors of time.
@@ -53,6 +55,8 @@ pub struct Efficiency {
     pub operators: Option<Spread>,
     /// Whole steps: how far they deviate, and the GPUs they were measured on.
     pub steps: StepFacts,
+    /// How far they deviate in a mode and precision of which there are many.
+    pub ranges: Vec<StepRanges>,
 }
 
 /// Why a file holds no model.
@@ -80,7 +84,7 @@ pub enum EfficiencyError {
 /// What stands in the file as its format.
 pub const FORMAT: &str = "habitat-efficiency";
 /// The version that is read and written.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 impl Efficiency {
     /// From the text of a file.
@@ -96,10 +100,19 @@ impl Efficiency {
         if let Some((name, _)) = damaged {
             return Err(EfficiencyError::Factor(name.clone()));
         }
-        if model.steps.check().is_err() || !model.operators.is_none_or(Spread::is_sound) {
+        let are_sound = model.operators.is_none_or(Spread::is_sound) && model.ranges.iter().all(StepRanges::is_sound);
+        if model.steps.check().is_err() || !are_sound {
             return Err(EfficiencyError::Steps);
         }
         Ok(model)
+    }
+
+    /// The 80 % range of measured over predicted time of a step from its shapes; `None` where too
+    /// few steps were measured.
+    pub fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
+        let alike = self.ranges.iter().find_map(|ranges| ranges.of(gpu, workload));
+        let is_seen = self.steps.boards.contains_key(gpu.slug.as_str());
+        alike.or(if is_seen { self.steps.seen } else { self.steps.unseen })
     }
 
     /// The operations of a step in `precision` with their terms added up.
@@ -271,7 +284,7 @@ impl Asked {
 mod tests {
     use super::*;
     use crate::catalog::Layer;
-    use crate::profile::Operation;
+    use crate::profile::{Mode, Operation};
 
     fn spec(slug: &str) -> GpuSpec {
         let path = format!("{}/catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -392,6 +405,29 @@ mod tests {
         assert_eq!(terms("efficient"), ["attention", "attention, efficient"]);
     }
 
+    /// Many such steps on the GPU, on others, and too few; AMD's GPUs were never among the steps.
+    #[test]
+    fn ranges_are_those_of_the_mode_and_precision() {
+        let spread = |low: f64| Spread { low, high: 1.0 / low, cases: 100 };
+        let (v100, t4) = (spec("v100-sxm2-16gb"), spec("t4"));
+        let mut model = model(&[], &[]);
+        (model.steps.seen, model.steps.unseen) = (Some(spread(0.6)), Some(spread(0.5)));
+        model.steps.boards.insert(v100.slug.to_string(), 1.0);
+        let boards = [(v100.slug.to_string(), spread(0.9))].into();
+        let (mode, precision) = (Mode::Inference, Precision::AmpFp16);
+        model.ranges.push(StepRanges { mode, precision, boards, unseen: spread(0.8) });
+        let low = |gpu: &GpuSpec, mode: Mode, precision: Precision| {
+            let json = format!(r#"{{"name": "w", "mode": "{}", "precision": "{}"}}"#, mode.name(), precision.name());
+            let workload: Workload = serde_json::from_str(&json).unwrap();
+            model.range(gpu, &workload).unwrap().low
+        };
+        assert_eq!(low(&v100, mode, precision), 0.9);
+        assert_eq!(low(&t4, mode, precision), 0.8);
+        assert_eq!([&v100, &t4].map(|gpu| low(gpu, Mode::Training, precision)), [0.6, 0.5]);
+        assert_eq!([&v100, &t4].map(|gpu| low(gpu, mode, Precision::Tf32)), [0.6, 0.5]);
+        assert_eq!(low(&spec("mi300x"), mode, precision), 0.5);
+    }
+
     #[test]
     fn damaged_files_are_refused() {
         let good = serde_json::to_string(&model(&[("product", 0.5)], &[])).unwrap();
@@ -401,6 +437,14 @@ mod tests {
         assert!(error(&good).contains("a figure of steps"));
         assert!(error(&steps.replace("0.5", "99.0")).contains("\"product\""));
         assert!(error(&steps.replace(FORMAT, "other")).contains("format \"other\""));
+        let ranges = |low: &str| {
+            let spread = format!(r#"{{"low":{low},"high":1.2,"cases":100}}"#);
+            let one = format!(r#"{{"mode":"training","precision":"amp-fp16","boards":{{}},"unseen":{spread}}}"#);
+            steps.replace(r#""ranges":[]"#, &format!(r#""ranges":[{one}]"#))
+        };
+        assert_eq!(Efficiency::from_json(ranges("0.9").as_bytes()).unwrap().ranges.len(), 1);
+        assert!(error(&ranges("0.0")).contains("a figure of steps"));
+        assert!(error(&ranges("0.9").replace("training\",\"prec", "idle\",\"prec")).contains("idle"));
         assert!(error("{").contains("EOF"));
     }
 }

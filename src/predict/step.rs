@@ -13,7 +13,7 @@ use super::route::{Fitted, Route};
 use super::shares::{device_time, far_share, shares, sum_of};
 use super::warning::{Warning, WarningKind};
 use crate::catalog::GpuSpec;
-use crate::profile::{Mode, Profile};
+use crate::profile::{Profile, Workload};
 use crate::units::Micros;
 
 /// What all predictions of a profile have in common.
@@ -67,7 +67,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         (None, _) => {
             let step = match &route.fitted {
                 Some(fitted) => fitted_step(&shares, &operations, fitted, host_idle),
-                None => step_estimate(&shares, &operations, base, (gpu, profile.workload.mode), models),
+                None => step_estimate(&shares, &operations, base, (gpu, &profile.workload), models),
             };
             let step = if change.is_some() { precision::widened(step) } else { step };
             StepTime::Predicted(doubt.map_or(step, |doubt| doubt.widened(step)))
@@ -134,16 +134,15 @@ fn step_estimate(
     shares: &[MethodShare],
     operations: &[OperationPrediction],
     base: Option<&Base>,
-    (gpu, mode): (&GpuSpec, Mode),
+    (gpu, workload): (&GpuSpec, &Workload),
     models: Option<Answering<'_>>,
 ) -> Estimate {
     let (overlap, idle) = base.map_or((1.0, Micros::ZERO), |base| (base.overlap, base.host_idle));
     let deviation = base.map_or(1.0, |base| base.deviation);
-    let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu, mode)));
+    let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu, workload.mode)));
     let spread = models.map_or((0.0, 0.0), |models| {
-        let steps = models.steps(gpu);
-        let from_shapes = if models.has_seen(gpu) { steps.seen } else { steps.unseen };
-        let spread = if base.is_some() { steps.with_origin } else { from_shapes }.unwrap_or(learned::WIDE);
+        let spread = if base.is_some() { models.steps(gpu).with_origin } else { models.range(gpu, workload) };
+        let spread = spread.unwrap_or(learned::WIDE);
         let spread = spread.widened(1.0 + far_share(operations));
         (spread.low.min(1.0), spread.high.max(1.0))
     });

@@ -305,7 +305,7 @@ mod tests {
     use habitat_tui::store::bundled;
     use habitat_tui::units::{GpuSlug, Micros};
 
-    fn step(slug: &str, rows: u64, product_factor: f64, stream_factor: f64) -> PublishedStep {
+    pub(super) fn step(slug: &str, rows: u64, product_factor: f64, stream_factor: f64) -> PublishedStep {
         let json = format!(
             r#"{{"format": "habitat-profile", "version": 1,
                 "workload": {{"name": "w{rows}", "mode": "training", "precision": "amp-fp16"}},

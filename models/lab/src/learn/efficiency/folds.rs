@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::learn::ranges::{few_gpus, spread};
 use habitat_tui::predict::decoded::Decoded;
-use habitat_tui::predict::efficiency::Efficiency;
+use habitat_tui::predict::efficiency::{Efficiency, StepRanges};
 use habitat_tui::predict::learned::{Spread, StepFacts, is_by_efficiency};
+use habitat_tui::profile::{Mode, Precision};
 use habitat_tui::units::GpuSlug;
 
 use super::Design;
 use crate::learn::residuals::shared_deviation;
 use crate::published::PublishedStep;
 
+/// Steps of one mode and precision from which on they have ranges of their own. TF32 has 80, of
+/// which the tenths at either end are too few.
+const ENOUGH: usize = 100;
 /// Parts that families of networks are left out in.
 const FOLDS: u32 = 6;
 
@@ -53,18 +57,28 @@ impl Folds {
                 }
             }
         }
-        let facts = found.facts(steps, &design);
         let operators = found.operators(steps, &design);
-        let models = found.without_family.iter_mut().chain(found.without_gpu.values_mut());
-        for model in models.chain(found.without_both.values_mut()).chain([&mut found.all]) {
-            model.steps = facts.clone();
+        let judged = found.judged(steps, &design);
+        // What holds of a GPU that was left out has to follow from the others.
+        let known = |out: Option<&GpuSlug>| -> Known {
+            let judged: Vec<&Judged> = judged.iter().filter(|judged| Some(&steps[judged.at].gpu) != out).collect();
+            Known { steps: facts(steps, &judged), ranges: ranges(steps, &judged) }
+        };
+        let finish = |model: &mut Efficiency, known: &Known| {
+            model.steps = known.steps.clone();
+            model.ranges.clone_from(&known.ranges);
             model.operators = operators;
+        };
+        let all = known(None);
+        for model in found.without_family.iter_mut().chain([&mut found.all]) {
+            finish(model, &all);
         }
         for (gpu, model) in &mut found.without_gpu {
-            model.steps.boards.remove(gpu.as_str());
-        }
-        for ((gpu, _), model) in &mut found.without_both {
-            model.steps.boards.remove(gpu.as_str());
+            let others = known(Some(gpu));
+            finish(model, &others);
+            for (_, both) in found.without_both.iter_mut().filter(|((out, _), _)| out == gpu) {
+                finish(both, &others);
+            }
         }
         found
     }
@@ -98,44 +112,135 @@ impl Folds {
         spread(&logs)
     }
 
-    /// How far steps deviate from the sum of their operators.
-    fn facts<'m>(&'m self, steps: &[PublishedStep], design: &Design) -> StepFacts {
+    /// Errors of the steps that the efficiency model answers for.
+    fn judged(&self, steps: &[PublishedStep], design: &Design) -> Vec<Judged> {
         let gpus: Vec<&GpuSlug> = self.without_gpu.keys().collect();
-        let place = |gpu: &GpuSlug| gpus.binary_search(&gpu).unwrap_or(0);
         // The others are answered by other models.
         let is_answered =
             |step: &PublishedStep| is_by_efficiency(&Decoded::all(&step.profile), step.profile.workload.precision);
-        let judged: Vec<usize> =
-            (0..steps.len()).filter(|&at| !steps[at].is_operator && is_answered(&steps[at])).collect();
-        let logs = |model: &dyn Fn(&PublishedStep) -> &'m Efficiency| -> Vec<(usize, f64)> {
-            judged.iter().map(|&at| (place(&steps[at].gpu), -design.residual(at, model(&steps[at])))).collect()
+        let known = steps.iter().enumerate().filter(|(_, step)| !step.is_operator && is_answered(step));
+        known
+            .map(|(at, step)| Judged {
+                at,
+                gpu: gpus.binary_search(&&step.gpu).unwrap_or(0),
+                seen: -design.residual(at, self.without_family(step)),
+                unseen: -design.residual(at, self.without_both(step)),
+            })
+            .collect()
+    }
+}
+
+/// What follows from the errors of steps.
+struct Known {
+    steps: StepFacts,
+    ranges: Vec<StepRanges>,
+}
+
+/// ln(measured / predicted) of a step by models that did not see it.
+struct Judged {
+    /// Which step.
+    at: usize,
+    /// The number of its GPU.
+    gpu: usize,
+    /// The family of its network left out.
+    seen: f64,
+    /// Its GPU left out too.
+    unseen: f64,
+}
+
+/// How far steps deviate from the sum of their operators.
+fn facts(steps: &[PublishedStep], judged: &[&Judged]) -> StepFacts {
+    let mut alike: BTreeMap<String, Vec<&Judged>> = BTreeMap::new();
+    for judged in judged {
+        let workload = &steps[judged.at].profile.workload;
+        alike.entry(format!("{} {:?}", workload.name, workload.precision)).or_default().push(judged);
+    }
+    // The origin is a GPU that is known, the destination is not.
+    let mut pairs = Vec::new();
+    for same in alike.values() {
+        for here in same {
+            let others = same.iter().filter(|there| there.gpu != here.gpu);
+            pairs.extend(others.map(|there| (here.seen, there.gpu, there.unseen)));
+        }
+    }
+    let (shared_deviation, left) = shared_deviation(&pairs);
+    let logs = |log: &dyn Fn(&Judged) -> f64| judged.iter().map(|one| (one.gpu, log(one))).collect::<Vec<_>>();
+    StepFacts {
+        typical: 1.0,
+        training: 1.0,
+        boards: judged.iter().map(|judged| (steps[judged.at].gpu.to_string(), 1.0)).collect(),
+        makers: BTreeMap::new(),
+        seen: spread(&logs(&|judged| judged.seen)),
+        unseen: spread(&logs(&|judged| judged.unseen)),
+        shared_deviation,
+        with_origin: spread(&left).map(|spread| spread.widened(few_gpus(&left))),
+    }
+}
+
+/// Ranges by mode and precision, where there are steps enough. Every family of networks on a GPU
+/// counts alike: its steps err together, and most steps are those of a few GPUs.
+fn ranges(steps: &[PublishedStep], judged: &[&Judged]) -> Vec<StepRanges> {
+    let mut kinds: Vec<(Mode, Precision)> = Vec::new();
+    for judged in judged {
+        let workload = &steps[judged.at].profile.workload;
+        let kind = workload.precision.map(|precision| (workload.mode, precision));
+        kinds.extend(kind.filter(|kind| !kinds.contains(kind)));
+    }
+    kinds.sort_by_key(|(mode, precision)| (mode.name(), precision.name()));
+    let of = |(mode, precision)| -> Option<StepRanges> {
+        let is_alike = |judged: &&&Judged| {
+            let workload = &steps[judged.at].profile.workload;
+            (workload.mode, workload.precision) == (mode, Some(precision))
         };
-        let (seen, unseen) = (logs(&|step| self.without_family(step)), logs(&|step| self.without_both(step)));
-        // A step's deviation, with its GPU known and not.
-        let mut alike: BTreeMap<String, Vec<[(usize, f64); 2]>> = BTreeMap::new();
-        for ((&at, &here), &there) in judged.iter().zip(&seen).zip(&unseen) {
-            let workload = &steps[at].profile.workload;
-            let key = format!("{} {:?}", workload.name, workload.precision);
-            alike.entry(key).or_default().push([here, there]);
+        let own: Vec<&Judged> = judged.iter().filter(is_alike).copied().collect();
+        let unseen = spread_of_families(steps, &own, &|judged| judged.unseen)?;
+        let gpus: BTreeSet<usize> = own.iter().map(|judged| judged.gpu).collect();
+        let board = |gpu: usize| {
+            let there: Vec<&Judged> = own.iter().filter(|judged| judged.gpu == gpu).copied().collect();
+            Some((steps[there[0].at].gpu.to_string(), spread_of_families(steps, &there, &|judged| judged.seen)?))
+        };
+        Some(StepRanges { mode, precision, boards: gpus.into_iter().filter_map(board).collect(), unseen })
+    };
+    kinds.into_iter().filter_map(of).collect()
+}
+
+/// The 80 % range of logs, every family of networks on a GPU counting alike; `None` of too few.
+fn spread_of_families(steps: &[PublishedStep], judged: &[&Judged], log: &dyn Fn(&Judged) -> f64) -> Option<Spread> {
+    let mut families: BTreeMap<(usize, &str), usize> = BTreeMap::new();
+    let logs: Vec<(usize, f64)> = judged
+        .iter()
+        .map(|judged| {
+            let next = families.len();
+            (*families.entry((judged.gpu, &steps[judged.at].family)).or_insert(next), log(judged))
+        })
+        .collect();
+    spread(&logs).filter(|_| logs.len() >= ENOUGH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::efficiency::tests::step;
+
+    /// One GPU with a hundred steps of a family that is predicted well, ten with one each of a
+    /// family that is not: these do not drown in those, and have no range of their own.
+    #[test]
+    fn families_on_a_gpu_count_alike() {
+        let [many, other] = ["rtx-3090", "t4"].map(|slug| step(slug, 64, 0.0, 0.0));
+        let mut steps = vec![many; 100];
+        for family in 0..10 {
+            steps.push(PublishedStep { family: family.to_string(), ..other.clone() });
         }
-        // The origin is a GPU that is known, the destination is not.
-        let mut pairs = Vec::new();
-        for same in alike.values() {
-            for [here, _] in same {
-                let others = same.iter().filter(|[_, there]| there.0 != here.0);
-                pairs.extend(others.map(|[_, there]| (here.1, there.0, there.1)));
-            }
-        }
-        let (shared_deviation, left) = shared_deviation(&pairs);
-        StepFacts {
-            typical: 1.0,
-            training: 1.0,
-            boards: judged.iter().map(|&at| (steps[at].gpu.to_string(), 1.0)).collect(),
-            makers: BTreeMap::new(),
-            seen: spread(&seen),
-            unseen: spread(&unseen),
-            shared_deviation,
-            with_origin: spread(&left).map(|spread| spread.widened(few_gpus(&left))),
-        }
+        let error = |at: usize| if at < 100 { 0.01 } else { (at as f64 - 104.5) / 10.0 };
+        let errors: Vec<Judged> = (0..steps.len())
+            .map(|at| Judged { at, gpu: usize::from(at >= 100), seen: error(at), unseen: 2.0 * error(at) })
+            .collect();
+        let judged: Vec<&Judged> = errors.iter().collect();
+        let [found] = &ranges(&steps, &judged)[..] else { panic!("one mode and precision") };
+        assert_eq!((found.mode, found.precision), (Mode::Training, Precision::AmpFp16));
+        assert_eq!(found.boards.keys().collect::<Vec<_>>(), ["rtx-3090"]);
+        assert!((found.boards["rtx-3090"].high.ln() - 0.01).abs() < 1e-9);
+        assert!((found.unseen.low.ln() + 0.7).abs() < 1e-9 && (found.unseen.high.ln() - 0.7).abs() < 1e-9, "{found:?}");
+        assert!(ranges(&steps, &judged[20..]).is_empty(), "too few");
     }
 }
