@@ -156,3 +156,32 @@ fn the_schema_is_printed() {
     let schema: Value = serde_json::from_str(&Folder::new().ok(&["schema", "plan-jobs"])).unwrap();
     assert_eq!(schema["title"], "habitat-tui plan-jobs");
 }
+
+/// An hour each on the same machine, one after the other, the second not before another hour.
+#[test]
+fn jobs_that_wait_follow_one_another() {
+    let folder = folder();
+    let offers = r#"schema = 1
+provider = "lab"
+[[offer]]
+region = "here"
+instance_type = "box"
+gpu = "v100-sxm2-16gb"
+gpu_count = 1
+on_demand_usd_per_hour = 2.0
+scope = "instance_total"
+source = "made up"
+"#;
+    folder.write("config/pricing/lab.toml", offers);
+    let job = |name: &str, more: &str| {
+        JOB.replace("\"a\"", &format!("{name:?}")) + "providers = [\"lab\"]\nsetup_hours = 0\n" + more
+    };
+    let quota = "[[quota]]\nprovider = \"lab\"\ngpus = 1\n";
+    let text = format!("wait = true\n{}{}{quota}", job("a", "not_before_hours = 3\n"), job("b", ""));
+    folder.write("runs/jobs.toml", &text);
+    let plan = folder.json(&["plan-jobs", "runs/jobs.toml"]);
+    assert_eq!((plan["status"].as_str(), plan["wait"].as_bool()), (Some("optimal"), Some(true)));
+    let starts: Vec<f64> =
+        plan["jobs"].as_array().unwrap().iter().map(|job| job["start_hours"]["mid"].as_f64().unwrap()).collect();
+    assert_eq!(starts, [3.0, 0.0]);
+}

@@ -10,9 +10,9 @@
 mod check;
 mod model;
 mod reasons;
+mod schedule;
 mod slots;
 
-use super::assignment::Assigned;
 use super::solve::{Proof, Settings, SolveError};
 use super::{
     Assumed, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Prepared, Quota, SolverReport, Total,
@@ -25,6 +25,7 @@ use crate::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 
 pub use check::check;
 use model::Model;
+use schedule::Scheduler;
 
 /// One of the jobs.
 #[derive(Debug, Clone)]
@@ -140,6 +141,28 @@ pub struct PlannedJob {
     pub notes: Vec<String>,
 }
 
+/// What was found, and how good it is known to be.
+#[derive(Debug)]
+struct Answer {
+    jobs: Vec<Chosen>,
+    /// Dollars, or hours of the makespan.
+    objective: f64,
+    proof: Proof,
+    /// What no plan is below, in the same unit.
+    bound: f64,
+    solver: &'static str,
+    notes: Vec<String>,
+}
+
+/// What was found for a job.
+#[derive(Debug)]
+struct Chosen {
+    configuration: usize,
+    /// Hours from the start; on machines jobs follow one another, whatever stands here.
+    start: f64,
+    machine: Option<usize>,
+}
+
 /// The best plan for all jobs.
 ///
 /// # Errors
@@ -180,19 +203,22 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
     plan.reasons = reasons::of_each(jobs, &prepared, &model, prices);
     if shared.wait && aim == Aim::Cost && plan.reasons.is_empty() {
         model.wait(&prepared, &earliest);
-        plan.reasons = reasons::too_late(jobs, &model);
+        plan.reasons = reasons::too_late(jobs, &prepared, &model);
     }
     if !plan.reasons.is_empty() || jobs.is_empty() {
         return Ok(plan);
     }
-    match model.assignment.best(settings) {
-        Ok(found) => fill(&mut plan, jobs, &prepared, &model, &found, prices)?,
+    let best = || model.assignment.best(settings);
+    let answer = if model.bases.is_empty() {
+        best().map(|found| model.at_once(found))
+    } else {
+        let found = (!model.starts.is_empty()).then(best);
+        Scheduler::new(&model, &prepared, &earliest).answer(found, &prepared, settings)
+    };
+    match answer {
+        Ok(answer) => fill(&mut plan, jobs, &prepared, &model, answer, prices)?,
         Err(SolveError::Infeasible) => {
             "microlp".clone_into(&mut plan.solver.name);
-            if !model.is_complete {
-                plan.status = PlanStatus::TimeLimit;
-                plan.reasons.push("jobs can begin at more times than were tried, so there may be a plan".to_owned());
-            }
             if !shared.wait && aim == Aim::Cost {
                 let shared = Shared { wait: true, ..shared.clone() };
                 plan.reasons.extend(reasons::by_waiting(&plan_jobs(jobs, supply, &shared, settings)?));
@@ -264,41 +290,31 @@ fn fill(
     jobs: &[Job],
     prepared: &[Prepared],
     model: &Model,
-    found: &Assigned,
+    answer: Answer,
     prices: &PriceBook,
 ) -> Result<(), PlanError> {
-    let objective = model.assignment.objective(&found.ways);
-    plan.notes.clone_from(&found.notes);
-    let (mut proof, mut bound) = (found.proof, found.bound);
-    if !model.is_complete && objective > model.cheapest_each() * (1.0 + 1e-6) {
-        // What was proved holds for the starts that were tried.
-        bound = model.cheapest_each();
-        proof = if proof == Proof::Optimal { Proof::Gap } else { proof };
-        plan.notes.push("jobs can begin at more times than were tried: a cheaper plan is possible".to_owned());
-    }
-    plan.status = match proof {
+    let objective = answer.objective;
+    plan.notes = answer.notes;
+    plan.status = match answer.proof {
         Proof::Optimal => PlanStatus::Optimal,
         Proof::Gap => PlanStatus::GapLimit,
         Proof::Time => PlanStatus::TimeLimit,
     };
-    let open = (objective - bound).max(0.0) / objective.max(f64::MIN_POSITIVE);
-    plan.solver.gap = (proof != Proof::Optimal).then_some(open);
-    found.solver.clone_into(&mut plan.solver.name);
-    plan.bound = Some(bound);
-    let earliest: Vec<Hours> = jobs.iter().map(|job| job.earliest).collect();
-    let starts = model.starts_of(&found.ways, &earliest);
+    let open = (objective - answer.bound).max(0.0) / objective.max(f64::MIN_POSITIVE);
+    plan.solver.gap = (answer.proof != Proof::Optimal).then_some(open);
+    answer.solver.clone_into(&mut plan.solver.name);
+    plan.bound = Some(answer.bound);
     let mut warnings = Vec::new();
-    for ((job, prepared), (place, way)) in jobs.iter().zip(prepared).zip(found.ways.iter().enumerate()) {
-        let alone: Plan = prepared.alone(model.configurations[place][*way]).map_err(|error| error.of_job(&job.name))?;
+    for ((job, prepared), chosen) in jobs.iter().zip(prepared).zip(&answer.jobs) {
+        let alone: Plan = prepared.alone(chosen.configuration).map_err(|error| error.of_job(&job.name))?;
         super::check::check_sources(&alone, &job.predictions, prices)
             .map_err(|error| PlanError::from(error).of_job(&job.name))?;
         let Some(part) = alone.parts.into_iter().next() else { continue };
-        let machine = model.assignment.jobs[place][*way].machine;
-        let begins = Hours::known(starts[place]);
+        let begins = Hours::known(chosen.start);
         let start = Range { low: begins, mid: begins, high: begins };
         plan.jobs.push(PlannedJob {
             name: job.name.clone(),
-            machine: machine.map(|machine| model.machines[machine].clone()),
+            machine: chosen.machine.map(|machine| model.machines[machine].clone()),
             earliest: job.earliest,
             start,
             end: start + part.hours,

@@ -208,10 +208,10 @@ impl JobsFile {
         let whole = 0..text.len();
         if !file.wait {
             let needs = "needs jobs that may wait for one another; write wait = true at the top of the file";
-            let windows = shared.quota.iter().any(|quota| !quota.is_lasting());
-            if let Some(key) = ["from_hours", "until_hours"].into_iter().find(|_| windows) {
-                let line = text.lines().position(|line| line.contains("_hours")).map_or(1, |line| line + 1);
-                return at(line, format!("{key}: {needs}"));
+            let window = shared.quota.iter().find(|quota| !quota.is_lasting());
+            if let Some(key) = window.map(|quota| if quota.from.is_some() { "from_hours" } else { "until_hours" }) {
+                let line = text.lines().position(|line| line.trim_start().starts_with(key));
+                return at(line.map_or(1, |line| line + 1), format!("{key}: {needs}"));
             }
             if let Some(job) = jobs.iter().find(|job| job.time.not_before_hours != Hours::ZERO) {
                 return at(job.line, format!("job {:?}: not_before_hours: {needs}", job.name));
@@ -369,10 +369,10 @@ mod tests {
         let file = JobsFile::parse(&super::super::example(include_str!("jobs.rs"))).unwrap();
         assert_eq!(file.shared.deadline, Hours::new(72.0).ok());
         assert_eq!(file.shared.budget, Usd::new(900.0).ok());
-        assert_eq!(file.shared.quota[0].to_string(), "16 at aws");
+        assert_eq!(file.shared.quota[0].to_string(), "16 at aws, until 12 h");
         assert_eq!(file.confidence, Some(Confidence::High));
         assert_eq!(file.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["translation", "images"]);
-        assert_eq!((file.jobs[0].line, file.jobs[1].line), (9, 16));
+        assert_eq!((file.jobs[0].line, file.jobs[1].line), (11, 18));
         assert_eq!(file.jobs[0].wish.deadline, Hours::new(24.0).ok());
         assert_eq!(file.jobs[1].wish.gpus, ["a100", "h100"]);
     }
@@ -400,6 +400,25 @@ mod tests {
         );
         assert!(said(&format!("{JOB}max_parts = 2")).contains("max_parts is 1"));
         assert!(said(&format!("deadline = \"soon\"\n{JOB}")).starts_with("line 1: deadline: "));
+    }
+
+    #[test]
+    fn what_needs_jobs_that_wait_is_refused_without() {
+        let late = said(&format!("{JOB}not_before_hours = 2"));
+        assert_eq!(
+            late,
+            "line 1: job \"a\": not_before_hours: needs jobs that may wait for one another; write wait = true at the top of the file"
+        );
+        let window = "[[quota]]\nprovider = \"aws\"\ngpus = 0\nuntil_hours = 12\n";
+        assert!(said(&format!("{JOB}\n{window}")).starts_with("line 9: until_hours: needs jobs that may wait"));
+        let file = JobsFile::parse(&format!("wait = true\n{JOB}not_before_hours = 2\n{window}")).unwrap();
+        assert_eq!((file.jobs[0].time.not_before_hours, file.wait), (Hours::new(2.0).unwrap(), true));
+        assert_eq!(file.shared.quota[0].to_string(), "0 at aws, until 12 h");
+        let own = said(&format!("{JOB}[[job.quota]]\nprovider = \"aws\"\ngpus = 0\nfrom_hours = 1"));
+        assert!(own.contains("quota: from_hours and until_hours are only for a [[quota]] at the top"), "{own}");
+        let machine = said(&format!("wait = true\n{JOB}[[machine]]\ngpu = \"v100\""));
+        assert!(machine.starts_with("line 1: wait: jobs on a [[machine]] always follow one another"), "{machine}");
+        assert!(said(&format!("wait = true\n{JOB}not_before_hours = -1")).contains("not_before_hours"));
     }
 
     #[test]

@@ -133,28 +133,36 @@ fn assert_within(most: f64, found: &JobsPlan) {
     assert!(found.total.is_some() && gap <= most, "{:?}, gap {gap}: {:?}", found.status, found.reasons);
 }
 
-/// 60 offers with a quota at each provider, a budget and a price an hour that bind.
-#[divan::bench(args = [20, 100])]
-fn rent_for_jobs_on_60_offers(bencher: Bencher, count: usize) {
-    let (jobs, prices) = synthetic_jobs(count);
+/// 60 offers with a quota at each provider and a price an hour that bind.
+fn sixty_offers(prices: &PriceBook, gpus: u32, max_price: f64, wait: bool) -> (PriceBook, Shared) {
     let prices = PriceBook::new(prices.offers().iter().step_by(13).take(60).cloned());
     let providers = (0..10).map(|number| format!("provider-{number}"));
-    let gpus = count as u32 / 2;
     let quotas = providers
         .map(|provider| Quota { provider, region: None, gpu: None, tier: None, gpus, from: None, until: None })
         .collect();
-    let max_price = UsdPerHour::new(2.0 * count as f64).ok();
-    let shared = Shared {
-        deadline: Some(hours(40.0)),
-        budget: None,
-        max_price,
-        quotas,
-        wait: false,
-        confidence: Confidence::High,
-    };
+    let (deadline, max_price) = (Some(hours(40.0)), UsdPerHour::new(max_price).ok());
+    let shared = Shared { deadline, budget: None, max_price, quotas, wait, confidence: Confidence::High };
+    (prices, shared)
+}
+
+#[divan::bench(args = [20, 100])]
+fn rent_for_jobs_on_60_offers(bencher: Bencher, count: usize) {
+    let (jobs, prices) = synthetic_jobs(count);
+    let (prices, shared) = sixty_offers(&prices, count as u32 / 2, 2.0 * count as f64, false);
     let solve =
         || plan_jobs(&jobs, Supply::Rent(&prices), &shared, Settings::default()).expect("the goals are complete");
     assert_within(0.01, &solve());
+    bencher.bench(solve);
+}
+
+/// A third of the GPUs and dollars an hour, where jobs may wait for one another.
+#[divan::bench(args = [5, 20])]
+fn rent_for_jobs_that_wait_on_60_offers(bencher: Bencher, count: usize) {
+    let (jobs, prices) = synthetic_jobs(count);
+    let (prices, shared) = sixty_offers(&prices, 4, 0.7 * count as f64, true);
+    let solve =
+        || plan_jobs(&jobs, Supply::Rent(&prices), &shared, Settings::default()).expect("the goals are complete");
+    assert_within(0.1, &solve());
     bencher.bench(solve);
 }
 

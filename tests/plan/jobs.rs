@@ -154,6 +154,24 @@ fn jobs_wait_where_that_costs_less() {
     assert!(matches!(check(&early), Err(CheckError::Number { .. })));
 }
 
+/// More starts than can all be tried: which of ten jobs follow one another on the cheap cloud for 24
+/// hours is a knapsack.
+#[test]
+fn many_jobs_that_wait_are_searched_for() {
+    let (_, prices) = two_clouds();
+    let length: Vec<f64> = (0..10).map(|n| 3.0 + 1.37 * f64::from(n) % 5.0).collect();
+    let jobs: Vec<Job> = length.iter().enumerate().map(|(n, length)| job(n, &[*length], Some(24.0))).collect();
+    let plan = rented(&jobs, &prices, &Shared { quotas: vec![quota("near", 1)], wait: true, ..NOTHING });
+    assert_eq!((plan.solver.name.as_str(), check(&plan)), ("local search", Ok(())));
+    let all: f64 = length.iter().sum();
+    let on_near =
+        |choice: &Vec<usize>| length.iter().zip(choice).map(|(length, near)| length * *near as f64).sum::<f64>();
+    let most = every(vec![2; 10]).map(|choice| on_near(&choice)).filter(|hours| *hours <= 24.0).fold(0.0, f64::max);
+    let (least, cost) = (3.0 * all - 2.0 * most, plan.total.unwrap().cost.mid.get());
+    assert!(cost >= least * (1.0 - 1e-9) && cost <= least * 1.001, "{cost} instead of {least}");
+    assert!(plan.bound.unwrap() <= least * (1.0 + 1e-9) && plan.solver.gap.is_none_or(|gap| gap < 0.01), "{plan:?}");
+}
+
 #[test]
 fn what_waiting_would_do_is_said() {
     let (jobs, prices) = two_clouds();

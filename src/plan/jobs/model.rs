@@ -1,11 +1,11 @@
 //! From prepared jobs to their assignment: the ways of each, and the limits that they share.
 
-use super::super::assignment::{Assignment, Bound, Way};
+use super::super::assignment::{Assigned, Assignment, Bound, Way};
 use super::super::configuration::Configuration;
 use super::super::limits;
 use super::super::search::SAME;
 use super::super::{Prepared, Quota};
-use super::{Shared, Supply};
+use super::{Answer, Chosen, Shared, Supply};
 use crate::pricing::OfferId;
 use crate::units::{Hours, Usd, UsdPerHour};
 
@@ -35,12 +35,12 @@ pub(super) struct Model {
     /// What is shared, by the number that its rows have.
     pub(super) limits: Vec<SharedLimit>,
     /// Where jobs may wait: the ways of each job without a start, drawing on limits in place of rows.
-    pub(super) at_once: Vec<Vec<Way>>,
+    pub(super) bases: Vec<Vec<Way>>,
+    /// The configuration of each of these.
+    pub(super) of_bases: Vec<Vec<usize>>,
     /// Which of these each way is, and the hours from the start at which it begins; empty where
-    /// all begin at once.
+    /// all begin at once, or where jobs may wait and there are too many starts to choose from.
     pub(super) starts: Vec<Vec<(usize, f64)>>,
-    /// Whether no other starts are needed.
-    pub(super) is_complete: bool,
 }
 
 impl SharedLimit {
@@ -63,9 +63,9 @@ impl Model {
             configurations: Vec::new(),
             machines: Vec::new(),
             limits: Vec::new(),
-            at_once: Vec::new(),
+            bases: Vec::new(),
+            of_bases: Vec::new(),
             starts: Vec::new(),
-            is_complete: true,
         };
         match supply {
             Supply::Rent(_) => model.rent(prepared, shared),
@@ -89,6 +89,19 @@ impl Model {
     pub(super) fn cheapest_each(&self) -> f64 {
         let cheapest = |ways: &Vec<Way>| ways.iter().map(|way| way.cost).fold(f64::INFINITY, f64::min);
         self.assignment.jobs.iter().map(cheapest).sum()
+    }
+
+    /// The answer of the solver where all jobs begin at once, or follow one another on machines.
+    pub(super) fn at_once(&self, found: Assigned) -> Answer {
+        let objective = self.assignment.objective(&found.ways);
+        let chosen = |(job, way): (usize, &usize)| Chosen {
+            configuration: self.configurations[job][*way],
+            start: 0.0,
+            machine: self.assignment.jobs[job][*way].machine,
+        };
+        let jobs = found.ways.iter().enumerate().map(chosen).collect();
+        let Assigned { proof, bound, solver, notes, .. } = found;
+        Answer { jobs, objective, proof, bound, solver, notes }
     }
 
     fn rent(&mut self, prepared: &[Prepared], shared: &Shared) {

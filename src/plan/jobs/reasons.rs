@@ -3,6 +3,7 @@
 use super::super::Prepared;
 use super::super::explain::{more_dollars, more_hours, reasons, up};
 use super::super::relax;
+use super::super::search::SAME;
 use super::super::solve::{Settings, SolveError};
 use super::model::{Model, SharedLimit};
 use super::{Job, JobsPlan};
@@ -27,14 +28,16 @@ pub(super) fn of_each(jobs: &[Job], prepared: &[Prepared], model: &Model, prices
 }
 
 /// The jobs that cannot begin early enough.
-pub(super) fn too_late(jobs: &[Job], model: &Model) -> Vec<String> {
-    let without = jobs.iter().zip(&model.assignment.jobs).filter(|(_, ways)| ways.is_empty());
-    without
-        .map(|(job, _)| {
-            let earliest = job.earliest.get();
-            format!("job {:?} alone: it begins after {earliest} h at the earliest, too late for its deadline", job.name)
-        })
-        .collect()
+pub(super) fn too_late(jobs: &[Job], prepared: &[Prepared], model: &Model) -> Vec<String> {
+    let late = jobs.iter().zip(prepared).zip(&model.bases).filter(|((job, prepared), ways)| {
+        let least = ways.iter().map(|way| way.hours).fold(f64::INFINITY, f64::min);
+        prepared.goal.deadline.is_some_and(|due| job.earliest.get() + least > due.get() * (1.0 + SAME))
+    });
+    late.map(|((job, _), _)| {
+        let earliest = job.earliest.get();
+        format!("job {:?} alone: it begins after {earliest} h at the earliest, too late for its deadline", job.name)
+    })
+    .collect()
 }
 
 /// What jobs can do that wait for one another.
