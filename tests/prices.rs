@@ -66,6 +66,13 @@ impl Bench {
         std::fs::read_to_string(self.path(&format!("config/pricing/{provider}.toml"))).unwrap_or_default()
     }
 
+    /// The one transfer that broke off.
+    fn part(&self) -> std::path::PathBuf {
+        let folder = std::fs::read_dir(self.path("cache/habitat-tui/prices")).unwrap();
+        let mut files = folder.map(|file| file.unwrap().path());
+        files.find(|file| file.extension().is_some_and(|end| end == "part")).unwrap()
+    }
+
     fn parts(&self) -> usize {
         std::fs::read_dir(self.path("cache/habitat-tui/prices")).map_or(0, Iterator::count)
     }
@@ -334,6 +341,22 @@ fn a_download_that_was_cut_off_is_taken_up_again() {
     assert_eq!(requests.len(), 2);
     assert!(requests[1].contains("range: bytes=100-") && requests[1].contains("if-range: \"one\""), "{}", requests[1]);
     assert_eq!(bench.parts(), 0);
+}
+
+/// Two updates at once: the second fetches the file for itself and leaves the part of the first.
+#[test]
+fn a_part_that_another_update_writes_is_left_alone() {
+    let bench = Bench::new();
+    let new = catalog(1.2);
+    let server = Server::new(vec![("/lambda.csv", Answer::ok(&new).with("ETag", "\"one\"").cut_off_once(100))]);
+    bench.refused(&server.url("/lambda.csv"), &[]);
+    let part = bench.part();
+    let before = std::fs::read(&part).unwrap();
+    let other = std::fs::OpenOptions::new().append(true).open(&part).unwrap();
+    other.lock().unwrap();
+    bench.update(&server.url("/lambda.csv"), &[]);
+    assert!(bench.prices("lambda").contains("on_demand_usd_per_hour = 1.2"));
+    assert_eq!((bench.parts(), std::fs::read(&part).unwrap()), (2, before));
 }
 
 #[test]

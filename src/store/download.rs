@@ -107,7 +107,8 @@ impl Download<'_> {
             return Err(self.too_large());
         }
         let mut kept = self.keep(&head.headers, resumed_at);
-        self.receive(&mut body.as_reader(), &mut bytes, kept.as_mut(), whole)?;
+        self.receive(&mut body.as_reader(), &mut bytes, &mut kept, whole)?;
+        drop(kept);
         self.forget();
         let last_modified = header(&head.headers, "last-modified").and_then(|date| {
             jiff::fmt::rfc2822::parse(date).ok().map(|date| date.with_time_zone(jiff::tz::TimeZone::UTC).date())
@@ -119,7 +120,7 @@ impl Download<'_> {
         &self,
         body: &mut dyn Read,
         bytes: &mut Vec<u8>,
-        mut kept: Option<&mut File>,
+        kept: &mut Option<File>,
         whole: Option<u64>,
     ) -> Result<(), DownloadError> {
         let mut chunk = vec![0; 1 << 16];
@@ -138,13 +139,14 @@ impl Download<'_> {
                 }
             };
             if (bytes.len() + read) as u64 > self.most {
+                *kept = None;
                 self.forget();
                 return Err(self.too_large());
             }
             bytes.extend_from_slice(&chunk[..read]);
             // What cannot be kept only has to be fetched again.
             if kept.as_mut().is_some_and(|file| file.write_all(&chunk[..read]).is_err()) {
-                kept = None;
+                *kept = None;
                 self.forget();
             }
         }
@@ -208,25 +210,31 @@ impl Download<'_> {
     }
 
     /// Opens the file for what arrives. Without a tag of the content nobody could say whether the
-    /// next answer continues it, so nothing is kept.
+    /// next answer continues it, so nothing is kept, nor where another process keeps it just now.
     fn keep(&self, headers: &HeaderMap, resumed_at: u64) -> Option<File> {
         let (path, note) = self.kept_at()?;
         let tag = header(headers, "etag").filter(|tag| !tag.starts_with("W/"));
         let validator = tag.or_else(|| header(headers, "last-modified"))?.to_owned();
         std::fs::create_dir_all(path.parent()?).ok()?;
         let note_text = serde_json::to_vec(&Remembered { url: self.url.to_owned(), validator }).ok()?;
+        let file = OpenOptions::new().append(true).create(true).open(path).ok()?;
+        file.try_lock().ok()?;
+        if resumed_at == 0 {
+            file.set_len(0).ok()?;
+        } else if file.metadata().ok()?.len() != resumed_at {
+            // Another process was here since it was read.
+            return None;
+        }
         super::save_atomically(&note, &note_text, true).ok()?;
-        let mut file = OpenOptions::new();
-        if resumed_at > 0 {
-            file.append(true)
-        } else {
-            file.write(true).create(true).truncate(true)
-        };
-        file.open(path).ok()
+        Some(file)
     }
 
+    /// Removes what is kept, unless another process keeps it just now.
     fn forget(&self) {
-        if let Some((path, note)) = self.kept_at() {
+        if let Some((path, note)) = self.kept_at()
+            && let Ok(file) = File::open(&path)
+            && file.try_lock().is_ok()
+        {
             let _ = std::fs::remove_file(path);
             let _ = std::fs::remove_file(note);
         }
