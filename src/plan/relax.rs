@@ -41,7 +41,9 @@ pub(super) fn reasons(
         helps(lifted, &Prepared::new(predictions, prices, &goal).ok()?, prices, limit)
     });
     let mut reasons: Vec<String> = helps.collect();
-    if reasons.is_empty() && prepared.goal.limits != Limits::default() {
+    // Purchase options are limited by default.
+    let others = Limits { tiers: Tier::ALL.to_vec(), ..prepared.goal.limits.clone() };
+    if reasons.is_empty() && others != Limits::default() {
         reasons.push("to lift one of the limits on offers does not help".to_owned());
     }
     reasons

@@ -375,7 +375,7 @@ pub fn gpu_words(part: &Part) -> String {
 }
 
 /// The same of so many machines with so many GPUs in all.
-pub(super) fn machine_words(nodes: u32, gpus: u32, gpu: &GpuSlug) -> String {
+pub fn machine_words(nodes: u32, gpus: u32, gpu: &GpuSlug) -> String {
     if nodes > 1 { format!("{nodes} × {} × {gpu}", gpus / nodes) } else { format!("{gpus} × {gpu}") }
 }
 

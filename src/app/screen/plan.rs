@@ -15,7 +15,7 @@ use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
 use crate::app::slider::Knob;
-use crate::plan::{Confidence, Part};
+use crate::plan::{Confidence, FrontierPart, FrontierPoint, Part};
 use crate::report::table::{Cell, Column, Table};
 use crate::report::{format, plans};
 use crate::settings::theme::Role;
@@ -38,7 +38,7 @@ pub enum Lower {
     /// The best other offers.
     #[default]
     Alternatives,
-    /// Cost against time.
+    /// Cost against time: the plans that none beats in both, and a chart of them.
     Chart,
     /// Offers that cannot be used, with the reason.
     Rejected,
@@ -87,7 +87,7 @@ impl Behaviour for PlanScreen {
         match needs {
             Needs::Slider => on_sliders,
             Needs::Limit => on_sliders && app.planner.knob != Knob::Work,
-            Needs::Detail => offer::selected(app).is_some(),
+            Needs::Detail => offer::selected(app).is_some() || frontier_point(app).is_some(),
             needs => matches!(needs, Needs::Rows | Needs::Table | Needs::Panes | Needs::PlanScreen),
         }
     }
@@ -98,6 +98,10 @@ impl Behaviour for PlanScreen {
             Action::Right | Action::Increase => goal::move_knob(app, true, false, effects),
             Action::FarLeft => goal::move_knob(app, false, true, effects),
             Action::FarRight => goal::move_knob(app, true, true, effects),
+            Action::Open if frontier_point(app).is_some() => {
+                goal::take(app);
+                app.start_plan(effects);
+            }
             Action::Open => {
                 app.modal = offer::selected(app).cloned().map(|offer| Modal::Offer { offer, scroll: 0 });
             }
@@ -114,7 +118,10 @@ impl Behaviour for PlanScreen {
             }
             Action::Lower => {
                 app.planner.lower = next_lower(app);
-                app.planner.list.selected = 0;
+                app.planner.list.selected = match app.planner.lower {
+                    Lower::Chart => planned_point(app).unwrap_or(0),
+                    _ => 0,
+                };
             }
             Action::Rerun if app.predictions.value().is_some() => app.start_plan(effects),
             _ => return false,
@@ -163,11 +170,25 @@ impl Behaviour for PlanScreen {
     }
 }
 
-/// What the lower pane shows next; the chart has a place of its own where there is room.
+/// What the lower pane shows next.
 pub fn next_lower(app: &App) -> Lower {
     let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
-    let next = Lower::ALL[(place + 1) % Lower::ALL.len()];
-    if next == Lower::Chart && chart_beside(app) { Lower::Rejected } else { next }
+    Lower::ALL[(place + 1) % Lower::ALL.len()]
+}
+
+/// The plan that the cursor is on in the view of cost against time; `None` where it is elsewhere.
+pub fn frontier_point(app: &App) -> Option<&FrontierPoint> {
+    let is_there = app.planner.lower == Lower::Chart && app.planner.pane == Pane::Lower;
+    app.frontier.get(app.planner.list.selected).filter(|_| is_there)
+}
+
+/// The place of the plan among those that none beats, where it is one of them.
+fn planned_point(app: &App) -> Option<usize> {
+    let (cost, offers) = (app.plan.value()?.total?.cost.mid.get(), &app.plan.value()?.parts);
+    app.frontier.iter().position(|point| {
+        let same = point.parts.len() == offers.len() && point.parts.iter().zip(offers).all(|(a, b)| a.offer == b.offer);
+        same && (point.cost.mid.get() - cost).abs() <= 0.005
+    })
 }
 
 /// Whether there is room for the chart beside the table.
@@ -252,7 +273,8 @@ pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
 /// The table of the lower pane; `None` where it shows no table.
 pub fn lower_table(app: &App) -> Option<Table> {
     match app.planner.lower {
-        Lower::Alternatives | Lower::Chart => Some(alternatives_table(app)),
+        Lower::Alternatives => Some(alternatives_table(app)),
+        Lower::Chart => Some(frontier_table(app)),
         Lower::Rejected => Some(rejected_table(app)),
         Lower::Notes => None,
     }
@@ -310,6 +332,59 @@ pub fn alternatives_table(app: &App) -> Table {
         empty: below(app)
             .unwrap_or_else(|| "No offer meets the limits; see the reasons above, or move them.".to_owned()),
     }
+}
+
+/// The plans that none beats in both time and cost, from the fastest to the cheapest.
+pub fn frontier_table(app: &App) -> Table {
+    let confidence = confidence(app);
+    let columns = vec![
+        Column::words("", 1, 0),
+        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0),
+        Column::figures("low–high", 3),
+        Column::figures("cost", 0),
+        Column::figures("low–high, $", 2),
+        Column::words("with", 30, 1),
+    ];
+    let own = planned_point(app);
+    let rows = app
+        .frontier
+        .iter()
+        .enumerate()
+        .map(|(place, point)| {
+            let role = if own == Some(place) { Role::Good } else { Role::Text };
+            vec![
+                Cell::styled(Role::Good, if own == Some(place) { "✓" } else { "" }),
+                Cell::styled(role, format::hours(confidence.end(&point.hours))),
+                Cell::styled(Role::Muted, format::hours_range(&point.hours)),
+                Cell::styled(role, format::usd(point.cost.mid)),
+                Cell::styled(Role::Muted, format::usd_range(&point.cost).replace('$', "")),
+                Cell::styled(role, point_words(point)),
+            ]
+        })
+        .collect();
+    Table {
+        columns,
+        rows,
+        selected: app.planner.list.selected,
+        sorted: None,
+        empty: below(app).unwrap_or_else(|| "No offer can do the work.".to_owned()),
+    }
+}
+
+/// The plan that the cursor is on in the chart, in words.
+pub fn cursor_words(app: &App) -> Option<String> {
+    let point = app.frontier.get(app.planner.list.selected)?;
+    let (hours, cost) = (finish_words(app, &point.hours), format::usd_with_range(&point.cost));
+    Some(format!("{hours}, {cost}: {}", point_words(point)))
+}
+
+/// What a plan on the frontier uses, in words.
+fn point_words(point: &FrontierPoint) -> String {
+    let words = |part: &FrontierPart| {
+        let gpus = plans::machine_words(part.nodes, part.gpu_count, &part.gpu);
+        format!("{gpus} {}, {}", part.tier, clean(part.offer.as_str().split('/').next().unwrap_or_default(), 20))
+    };
+    point.parts.iter().map(words).collect::<Vec<_>>().join(", then ")
 }
 
 fn machine_words(part: &Part) -> String {

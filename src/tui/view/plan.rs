@@ -40,7 +40,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     if plan::chart_beside(app) && !matches!(app.planner.lower, Lower::Rejected | Lower::Notes) {
         let chart_width = (rest.width * 11 / 30).clamp(44, 70);
         let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(chart_width)]).areas(rest);
-        lower(painter, left, Lower::Alternatives);
+        lower(painter, left, app.planner.lower);
         let inside = painter.pane(right, Lower::Chart.name(), "", false);
         draw_chart(painter, inside);
     } else {
@@ -232,11 +232,24 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
     let title = match what {
         Lower::Alternatives => format!("the plan and {count} alternatives"),
         Lower::Rejected => format!("{count} offers rejected"),
-        Lower::Chart | Lower::Notes => what.name().to_owned(),
+        Lower::Chart => format!("{} plans that none beats in both time and cost", app.frontier.len()),
+        Lower::Notes => what.name().to_owned(),
     };
     let inside = painter.pane(area, &title, &format!("{key}: {next}"), focus);
     match what {
-        Lower::Chart => draw_chart(painter, inside),
+        Lower::Chart if plan::chart_beside(app) => {
+            table::draw(painter, inside, "frontier", &plan::frontier_table(app), focus);
+        }
+        Lower::Chart => {
+            // What the cursor is on stands below the chart.
+            let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(inside);
+            draw_chart(painter, above);
+            if let Some(words) = plan::cursor_words(app) {
+                let role = if focus { Role::Focus } else { Role::Muted };
+                painter.text(below.x, below.y, 1, painter.glyphs.marker, role);
+                painter.text(below.x + 2, below.y, below.width.saturating_sub(2), &words, Role::Text);
+            }
+        }
         Lower::Notes => {
             let lines = plan::notes(app);
             labelled(painter, inside, &lines, app.planner.list.selected);
@@ -265,13 +278,20 @@ fn draw_chart(painter: &mut Painter<'_>, area: Rect) {
         selected: false,
     });
     let others = plan::candidates(app).into_iter().enumerate().filter(|(_, (_, own))| !own);
+    let on_frontier = app.planner.lower == Lower::Chart;
     let others = others.map(|(index, (part, _))| Point {
         x: confidence.end(&part.hours).get(),
         y: part.cost.mid.get(),
         plan: false,
-        selected: index == selected,
+        selected: index == selected && !on_frontier,
     });
-    let points: Vec<Point> = whole.into_iter().chain(others).collect();
+    let cursor = app.frontier.get(selected).filter(|_| on_frontier).map(|point| Point {
+        x: confidence.end(&point.hours).get(),
+        y: point.cost.mid.get(),
+        plan: false,
+        selected: true,
+    });
+    let points: Vec<Point> = whole.into_iter().chain(others).chain(cursor).collect();
     let hours = |value: f64| format::hours(Hours::known(value));
     let money = |value: f64| format::usd(Usd::known(value));
     let stair: Vec<(f64, f64)> =

@@ -71,7 +71,7 @@ pub(in crate::tui) fn draw(
     x_text: &dyn Fn(f64) -> String,
     y_text: &dyn Fn(f64) -> String,
 ) {
-    if points.is_empty() || area.height < 5 || area.width < 24 {
+    if points.is_empty() && lines.stair.is_empty() || area.height < 5 || area.width < 24 {
         painter.wrapped(area, "No offers to draw.", Role::Muted);
         return;
     }

@@ -103,6 +103,20 @@ pub(super) fn move_knob(app: &mut App, up: bool, far: bool, effects: &mut Vec<Ef
     set_knob(app, knob, next, effects);
 }
 
+/// Makes the plan under the cursor the one that answers the goal: the deadline becomes what it needs, a
+/// budget below its cost goes, and the cheapest plan is asked for.
+pub(super) fn take(app: &mut App) {
+    let confidence = super::confidence(app);
+    let Some((hours, cost)) = super::frontier_point(app).map(|point| (confidence.end(&point.hours), point.cost.mid))
+    else {
+        return;
+    };
+    let goal = &mut app.setup.goal;
+    goal.deadline = Some(hours);
+    goal.budget = goal.budget.filter(|budget| budget.get() >= cost.get());
+    goal.objective = Objective::Cost;
+}
+
 /// Puts a slider at a position from 0 to 1; a limit at the far end is none.
 pub fn slide(app: &mut App, knob: Knob, position: f64, effects: &mut Vec<Effect>) {
     (app.planner.pane, app.planner.knob) = (Pane::Goal, knob);

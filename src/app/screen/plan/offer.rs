@@ -1,6 +1,6 @@
 //! All that is known of one offer: the dialog that opens from a row of the lower pane.
 
-use super::{Lower, Pane, candidates, chart_beside, confidence, machine_words, method_of, warnings};
+use super::{Lower, Pane, candidates, confidence, machine_words, method_of, warnings};
 use crate::app::App;
 use crate::plan::{Confidence, Part, Plan, Total};
 use crate::pricing::{Offer, OfferId};
@@ -14,10 +14,9 @@ pub fn selected(app: &App) -> Option<&OfferId> {
     let row = state.list.selected;
     match state.lower {
         _ if state.pane != Pane::Lower => None,
-        Lower::Chart if !chart_beside(app) => None,
-        Lower::Alternatives | Lower::Chart => candidates(app).get(row).map(|(part, _)| &part.offer),
+        Lower::Alternatives => candidates(app).get(row).map(|(part, _)| &part.offer),
         Lower::Rejected => app.plan.value()?.rejected.get(row).map(|rejection| &rejection.offer),
-        Lower::Notes => None,
+        Lower::Chart | Lower::Notes => None,
     }
 }
 
