@@ -50,6 +50,13 @@ fn dialogs_and_details() {
 }
 
 #[test]
+fn the_plans_that_none_beats_stand_beside_their_chart() {
+    insta::assert_snapshot!("frontier_120x40", picture(&launch(), "4 v tab k", (120, 40)));
+    // Without a plan as well.
+    insta::assert_snapshot!("frontier_infeasible_120x40", picture(&launch(), "4 j j = 0 . 5 enter v tab", (120, 40)));
+}
+
+#[test]
 fn the_selected_row_is_reversed_and_marked_with_and_without_colours() {
     for level in [ColourLevel::None, ColourLevel::Ansi16, ColourLevel::Ansi256, ColourLevel::True] {
         let mut launch = launch();

@@ -75,8 +75,10 @@ pub(in crate::tui) fn draw(
         painter.wrapped(area, "No offers to draw.", Role::Muted);
         return;
     }
-    let xs = Axis::new(points.iter().map(|point| point.x).chain(lines.stair.iter().map(|corner| corner.0)));
-    let ys = Axis::new(points.iter().map(|point| point.y).chain(lines.stair.iter().map(|corner| corner.1)));
+    let (deadline, budget) = lines.limits;
+    let corners = || lines.stair.iter();
+    let xs = Axis::new(points.iter().map(|point| point.x).chain(corners().map(|corner| corner.0)).chain(deadline));
+    let ys = Axis::new(points.iter().map(|point| point.y).chain(corners().map(|corner| corner.1)).chain(budget));
     let labels = [y_text(ys.high), y_text(ys.low)];
     let margin = labels.iter().map(|label| label.width()).max().unwrap_or(0) as u16 + 1;
     let frame = Rect { x: area.x + margin, width: area.width - margin, height: area.height - 2, ..area };
