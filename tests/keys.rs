@@ -5,13 +5,14 @@ mod common;
 use std::sync::Arc;
 
 use common::{keys, launch};
-use habitat_tui::action::Screen;
+use habitat_tui::action::{ACTIONS, Action, Screen};
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::screen::plan::{Lower, Pane};
 use habitat_tui::app::screen::predict;
 use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{App, Chosen, Effect, Msg, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
+use habitat_tui::live::{Job, Wanted};
 use habitat_tui::plan::PlanStatus;
 use habitat_tui::predict::{Fits, Host, MethodChoice};
 use habitat_tui::pricing::Tier;
@@ -19,7 +20,7 @@ use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::report::launch::Launcher;
 use habitat_tui::report::plan_form::PlanForm;
 use habitat_tui::store::bundled;
-use habitat_tui::tui::render;
+use habitat_tui::tui::{Launch, render};
 
 fn after(text: &str) -> App {
     render(&launch(), &keys(text), (80, 24)).0
@@ -349,17 +350,23 @@ fn every_offer_of_the_plan_screen_opens() {
     }
 }
 
-#[test]
-fn the_gpu_of_a_recording_that_may_be_one_of_several_is_chosen() {
+/// A recording on one of several boards.
+fn unknown_origin() -> Launch {
     let mut launch = launch();
     launch.setup.catalog = Arc::new(Catalog::new(bundled::gpus()));
-    let origin = Arc::make_mut(&mut launch.setup.profile).origin.as_mut().unwrap();
+    let origin = Arc::make_mut(&mut launch.setup.profile).origin.as_mut().expect("an origin");
     (origin.gpu, origin.gpu_name) = (None, Some("NVIDIA A100-SXM4".to_owned()));
     let engine = launch.engine.predict.clone();
-    launch.engine.predict = Arc::new(move |profile, method| match profile.origin.as_ref().unwrap().gpu {
+    launch.engine.predict = Arc::new(move |profile, method| match profile.origin.as_ref().expect("an origin").gpu {
         Some(_) => engine(profile, method),
         None => Err("say which it is with --origin".to_owned()),
     });
+    launch
+}
+
+#[test]
+fn the_gpu_of_a_recording_that_may_be_one_of_several_is_chosen() {
+    let launch = unknown_origin();
     let after = |text: &str| render(&launch, &keys(text), (80, 24));
     // The dialog opens by itself, and again with its key.
     for pressed in ["", "esc 3 O"] {
@@ -387,5 +394,57 @@ fn filters_take_the_names_of_gpus_as_people_type_them() {
         let app = render(&launch, &keys(&format!("3 / {typed}")), (80, 24)).0;
         let rows: Vec<_> = predict::rows(&app).iter().map(|row| row.slug.as_str()).collect();
         assert_eq!(rows, ["h100-sxm5-80gb"], "{typed}");
+    }
+}
+
+/// The keys before an action, after which its own keys do something.
+#[expect(clippy::match_same_arms, reason = "by group")]
+fn before(action: Action) -> &'static str {
+    use Action as A;
+    match action {
+        A::Help | A::Palette | A::Back | A::Quit | A::Suspend | A::Redraw | A::Theme | A::Mouse => "",
+        // What is being computed is cancelled: the test asks for it anew.
+        A::Profile | A::Predict | A::Plan | A::Job | A::Rerun | A::Export | A::Cancel => "",
+        A::Close => "?",
+        A::Overview | A::Phase | A::Group => "2",
+        A::Down | A::PageDown | A::Bottom | A::Open | A::CopyRow | A::CopyTable => "3",
+        A::Filter | A::Sort | A::Reverse | A::Methods | A::Host | A::Batches => "3",
+        A::Up | A::PageUp | A::Top => "3 j j",
+        A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
+        A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",
+        A::Parts | A::Lower => "4",
+        A::NoLimit => "4 j = 5 enter",
+        A::Origin => "esc 3",
+    }
+}
+
+/// Every action, by each of its keys: those of vim and the arrows.
+#[test]
+fn every_key_of_every_action_does_something() {
+    for spec in ACTIONS {
+        let mut launch = launch();
+        if spec.action == Action::Job {
+            launch.setup.job = Some(Job {
+                command: "python train.py".into(),
+                pid: 1,
+                name: "train".into(),
+                log: "train.log".into(),
+                output: "train.habitat.json.zst".into(),
+                wanted: Wanted::Steps { windows: 1, after: 10, window: 3 },
+            });
+        } else if spec.action == Action::Origin {
+            launch = unknown_origin();
+        }
+        let (app, _) = render(&launch, &keys(before(spec.action)), (80, 24));
+        for key in spec.keys {
+            let mut app = app.clone();
+            if spec.action == Action::Cancel {
+                app.update(Msg::Key("r".parse().unwrap()));
+            }
+            let state = format!("{app:?}");
+            let effects = effects(&mut app, key);
+            assert!(!effects.is_empty() || format!("{app:?}") != state, "{} by {key}", spec.name);
+            assert_eq!(launch.setup.keymap.action(key.parse().unwrap()), Some(spec.action), "{key}");
+        }
     }
 }
