@@ -27,6 +27,8 @@ pub enum Needs {
     Slider,
     /// A limit (not the amount of work) in focus.
     Limit,
+    /// A goal that was changed on the plan screen.
+    Changed,
     /// A finished plan.
     Plan,
     /// A computation or a job that runs.
@@ -53,6 +55,7 @@ impl Needs {
             Self::PlanScreen => "works on the plan screen",
             Self::Slider => "works on the sliders of the plan screen",
             Self::Limit => "works on the deadline and budget of the plan screen",
+            Self::Changed => "nothing was changed here",
             Self::Plan => "there is no plan yet",
             Self::Running => "nothing is being computed",
             Self::Closable => "nothing to close or clear",
@@ -183,6 +186,7 @@ actions! {
         Spot "plan.spot" ["i"] "spot" PlanScreen "Spot (interruptible) offers on or off";
         Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
         Parts "plan.parts" ["m"] "parts" PlanScreen "How many parts may follow one another";
+        Undo "plan.undo" ["u"] "undo" Changed "Undo the last change of the goal";
         Lower "plan.lower" ["v"] "view" PlanScreen "Alternatives, rejected offers, cost against time, notes";
     }
     Work "Results" {

@@ -147,6 +147,18 @@ fn focus_flows_between_the_panes_of_the_plan() {
 }
 
 #[test]
+fn changes_of_the_goal_are_undone_one_by_one() {
+    let first = after("4").goal().clone();
+    let one = after("4 j = 2 enter").goal().clone();
+    assert_eq!(*after("4 j = 2 enter o i u u").goal(), one);
+    let all = after("4 j = 2 enter o i u u u");
+    assert_eq!((all.goal(), all.plan.value().unwrap().total), (&first, after("4").plan.value().unwrap().total));
+    assert!(all.unavailable(Action::Undo).is_some() && after("3 u").unavailable(Action::Undo).is_some());
+    // What the cursor of the frontier took is undone as well.
+    assert_eq!(*after("4 v tab g enter u").goal(), first);
+}
+
+#[test]
 fn the_cursor_walks_the_plans_that_none_beats() {
     let start = after("4 v tab");
     let (plan, points) = (start.plan.value().unwrap(), start.frontier.clone());
@@ -413,7 +425,7 @@ fn before(action: Action) -> &'static str {
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
         A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",
         A::Parts | A::Lower => "4",
-        A::NoLimit => "4 j = 5 enter",
+        A::NoLimit | A::Undo => "4 j = 5 enter",
         A::Origin => "esc 3",
     }
 }

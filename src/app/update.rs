@@ -67,6 +67,10 @@ impl App {
     }
 
     pub(super) fn start_plan(&mut self, effects: &mut Vec<Effect>) {
+        let goal = &self.setup.goal;
+        if let Some(before) = self.planner.planned.replace(goal.clone()).filter(|before| before != goal) {
+            self.planner.earlier.push(before);
+        }
         let Some(predictions) = self.predictions.shared() else { return };
         let generation = self.plan.start();
         effects.push(Effect::Solve { generation, predictions, goal: Box::new(self.setup.goal.clone()) });

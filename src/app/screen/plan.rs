@@ -15,7 +15,7 @@ use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
 use crate::app::slider::Knob;
-use crate::plan::{Confidence, FrontierPart, FrontierPoint, Part};
+use crate::plan::{Confidence, FrontierPart, FrontierPoint, Goal, Part};
 use crate::report::table::{Cell, Column, Table};
 use crate::report::{format, plans};
 use crate::settings::theme::Role;
@@ -72,6 +72,10 @@ pub struct PlanState {
     pub lower: Lower,
     /// Selection of the lower pane.
     pub list: ListState,
+    /// The goal that was planned for last.
+    pub planned: Option<Goal>,
+    /// The goals before it, the latest last.
+    pub earlier: Vec<Goal>,
 }
 
 /// The screen.
@@ -87,6 +91,7 @@ impl Behaviour for PlanScreen {
         match needs {
             Needs::Slider => on_sliders,
             Needs::Limit => on_sliders && app.planner.knob != Knob::Work,
+            Needs::Changed => !app.planner.earlier.is_empty(),
             Needs::Detail => offer::selected(app).is_some() || frontier_point(app).is_some(),
             needs => matches!(needs, Needs::Rows | Needs::Table | Needs::Panes | Needs::PlanScreen),
         }
@@ -112,6 +117,13 @@ impl Behaviour for PlanScreen {
             Action::Objective | Action::OnDemand | Action::Spot | Action::Confidence | Action::Parts => {
                 goal::toggle(app, action);
                 app.start_plan(effects);
+            }
+            Action::Undo => {
+                if let Some(goal) = app.planner.earlier.pop() {
+                    app.planner.planned = Some(goal.clone());
+                    app.setup.goal = goal;
+                    app.start_plan(effects);
+                }
             }
             Action::NextPane | Action::PreviousPane => {
                 app.planner.pane = if app.planner.pane == Pane::Goal { Pane::Lower } else { Pane::Goal };
