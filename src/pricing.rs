@@ -5,6 +5,7 @@
 
 mod held;
 pub mod import;
+mod intensity;
 mod offer;
 pub mod region;
 mod snapshot;
@@ -12,6 +13,7 @@ mod terms;
 mod trust;
 
 pub use held::Held;
+pub use intensity::{Intensities, Intensity};
 pub use offer::{Offer, OfferId, Tier};
 pub use snapshot::{Row, Scope, Snapshot, SnapshotError};
 pub(crate) use terms::begun;
@@ -27,6 +29,7 @@ use jiff::civil::Date;
 pub struct PriceBook {
     offers: Vec<Offer>,
     terms: BTreeMap<String, Terms>,
+    intensities: Intensities,
 }
 
 impl PriceBook {
@@ -45,7 +48,7 @@ impl PriceBook {
             }
         }
         trust::evaluate(&mut book, None);
-        Self { offers: book, terms: BTreeMap::new() }
+        Self { offers: book, ..Self::default() }
     }
 
     /// The same with terms of a provider, which count for all of its offers.
@@ -54,6 +57,20 @@ impl PriceBook {
         let known = self.terms.entry(provider.to_owned()).or_default();
         *known = terms.or(*known);
         self
+    }
+
+    /// The same with what a kWh emits at the places of offers.
+    #[must_use]
+    pub fn with_intensities(self, intensities: Intensities) -> Self {
+        Self { intensities, ..self }
+    }
+
+    /// What a kWh emits where an offer is: as the price file of its provider says, else by its
+    /// place; `None` where that is not known.
+    pub fn intensity(&self, offer: &Offer) -> Option<Intensity> {
+        let said = self.terms_of(&offer.provider).kg_co2_per_kwh;
+        let said = said.map(|kg_per_kwh| Intensity { kg_per_kwh, average: None });
+        said.or_else(|| self.intensities.of(&offer.provider, &offer.region))
     }
 
     /// How an offer is charged for beside its price: a contract by its terms, a machine of the

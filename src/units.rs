@@ -245,6 +245,14 @@ quantity!(
     Watts, "power", "watts", 1e6
 );
 quantity!(
+    /// Electrical energy in kilowatt-hours.
+    KilowattHours, "energy", "kWh", 1e12
+);
+quantity!(
+    /// Emissions in kilograms of CO2 equivalent.
+    KilogramsCo2e, "emissions", "kg of CO2e", 1e12
+);
+quantity!(
     /// An amount of money in US dollars.
     Usd, "amount of money", "US dollars", 1e12
 );
@@ -291,6 +299,13 @@ impl Mul<Hours> for UsdPerHour {
     type Output = Usd;
     fn mul(self, hours: Hours) -> Usd {
         Usd::known(self.get() * hours.get())
+    }
+}
+
+impl Mul<Hours> for Watts {
+    type Output = KilowattHours;
+    fn mul(self, hours: Hours) -> KilowattHours {
+        KilowattHours::known(self.get() * hours.get() / 1e3)
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-/// Provider, region, name, country.
+/// Provider, region, name, country; in the United States with the state.
 const NAMES: &[(&str, &str, &str, &str)] = &[
     ("aws", "af-south-1", "Africa (Cape Town)", "za"),
     ("aws", "ap-east-1", "Asia Pacific (Hong Kong)", "hk"),
@@ -36,32 +36,32 @@ const NAMES: &[(&str, &str, &str, &str)] = &[
     ("aws", "me-central-1", "Middle East (UAE)", "ae"),
     ("aws", "me-south-1", "Middle East (Bahrain)", "bh"),
     ("aws", "sa-east-1", "South America (São Paulo)", "br"),
-    ("aws", "us-east-1", "US East (N. Virginia)", "us"),
-    ("aws", "us-east-2", "US East (Ohio)", "us"),
-    ("aws", "us-west-1", "US West (N. California)", "us"),
-    ("aws", "us-west-2", "US West (Oregon)", "us"),
+    ("aws", "us-east-1", "US East (N. Virginia)", "us-va"),
+    ("aws", "us-east-2", "US East (Ohio)", "us-oh"),
+    ("aws", "us-west-1", "US West (N. California)", "us-ca"),
+    ("aws", "us-west-2", "US West (Oregon)", "us-or"),
     ("azure", "australiaeast", "Australia East (New South Wales)", "au"),
     ("azure", "brazilsouth", "Brazil South (São Paulo State)", "br"),
     ("azure", "canadacentral", "Canada Central (Toronto)", "ca"),
     ("azure", "centralindia", "Central India (Pune)", "in"),
-    ("azure", "centralus", "Central US (Iowa)", "us"),
+    ("azure", "centralus", "Central US (Iowa)", "us-ia"),
     ("azure", "eastasia", "East Asia (Hong Kong)", "hk"),
-    ("azure", "eastus", "East US (Virginia)", "us"),
-    ("azure", "eastus2", "East US 2 (Virginia)", "us"),
+    ("azure", "eastus", "East US (Virginia)", "us-va"),
+    ("azure", "eastus2", "East US 2 (Virginia)", "us-va"),
     ("azure", "francecentral", "France Central (Paris)", "fr"),
     ("azure", "germanywestcentral", "Germany West Central (Frankfurt)", "de"),
     ("azure", "japaneast", "Japan East (Tokyo, Saitama)", "jp"),
     ("azure", "koreacentral", "Korea Central (Seoul)", "kr"),
-    ("azure", "northcentralus", "North Central US (Illinois)", "us"),
+    ("azure", "northcentralus", "North Central US (Illinois)", "us-il"),
     ("azure", "northeurope", "North Europe (Ireland)", "ie"),
-    ("azure", "southcentralus", "South Central US (Texas)", "us"),
+    ("azure", "southcentralus", "South Central US (Texas)", "us-tx"),
     ("azure", "southeastasia", "Southeast Asia (Singapore)", "sg"),
     ("azure", "swedencentral", "Sweden Central (Gävle)", "se"),
     ("azure", "uksouth", "UK South (London)", "gb"),
     ("azure", "westeurope", "West Europe (Netherlands)", "nl"),
-    ("azure", "westus", "West US (California)", "us"),
-    ("azure", "westus2", "West US 2 (Washington)", "us"),
-    ("azure", "westus3", "West US 3 (Phoenix)", "us"),
+    ("azure", "westus", "West US (California)", "us-ca"),
+    ("azure", "westus2", "West US 2 (Washington)", "us-wa"),
+    ("azure", "westus3", "West US 3 (Phoenix)", "us-az"),
     ("do", "tor1", "Toronto", "ca"),
     ("gcp", "asia-east1", "Taiwan", "tw"),
     ("gcp", "asia-northeast1", "Tokyo", "jp"),
@@ -76,19 +76,19 @@ const NAMES: &[(&str, &str, &str, &str)] = &[
     ("gcp", "me-west1", "Tel Aviv", "il"),
     ("gcp", "northamerica-northeast1", "Montréal", "ca"),
     ("gcp", "southamerica-east1", "São Paulo", "br"),
-    ("gcp", "us-central1", "Iowa", "us"),
-    ("gcp", "us-east1", "South Carolina", "us"),
-    ("gcp", "us-east4", "Northern Virginia", "us"),
-    ("gcp", "us-east5", "Columbus", "us"),
-    ("gcp", "us-south1", "Dallas", "us"),
-    ("gcp", "us-west1", "Oregon", "us"),
-    ("gcp", "us-west2", "Los Angeles", "us"),
-    ("gcp", "us-west3", "Salt Lake City", "us"),
-    ("gcp", "us-west4", "Las Vegas", "us"),
+    ("gcp", "us-central1", "Iowa", "us-ia"),
+    ("gcp", "us-east1", "South Carolina", "us-sc"),
+    ("gcp", "us-east4", "Northern Virginia", "us-va"),
+    ("gcp", "us-east5", "Columbus", "us-oh"),
+    ("gcp", "us-south1", "Dallas", "us-tx"),
+    ("gcp", "us-west1", "Oregon", "us-or"),
+    ("gcp", "us-west2", "Los Angeles", "us-ca"),
+    ("gcp", "us-west3", "Salt Lake City", "us-ut"),
+    ("gcp", "us-west4", "Las Vegas", "us-nv"),
     ("nebius", "eu-north1", "Finland", "fi"),
     ("nebius", "eu-west1", "Paris", "fr"),
-    ("nebius", "us-central1", "Kansas City", "us"),
-    ("paperspace", "East Coast (NY2)", "New York", "us"),
+    ("nebius", "us-central1", "Kansas City", "us-mo"),
+    ("paperspace", "East Coast (NY2)", "New York", "us-ny"),
 ];
 
 /// Countries with machines: code, continent, names.
@@ -147,6 +147,23 @@ const COUNTRIES: &[(&str, &str, &[&str])] = &[
     ("za", "af", &["africa"]),
 ];
 
+/// States of the United States that regions may be called after: code, name.
+const STATES: &[(&str, &str)] = &[
+    ("us-az", "arizona"),
+    ("us-fl", "florida"),
+    ("us-ia", "iowa"),
+    ("us-mo", "missouri"),
+    ("us-mt", "montana"),
+    ("us-nc", "north carolina"),
+    ("us-nd", "north dakota"),
+    ("us-ny", "new york"),
+    ("us-oh", "ohio"),
+    ("us-or", "oregon"),
+    ("us-ut", "utah"),
+    ("us-va", "virginia"),
+    ("us-wa", "washington"),
+];
+
 /// Continents: code, name.
 const CONTINENTS: &[(&str, &str)] = &[
     ("af", "africa"),
@@ -164,6 +181,20 @@ pub(super) fn name(provider: &str, region: &str) -> Option<&'static str> {
 
 fn known(provider: &str, region: &str) -> Option<&'static (&'static str, &'static str, &'static str, &'static str)> {
     NAMES.iter().find(|(of, id, ..)| (*of, *id) == (provider, region))
+}
+
+/// The code of the country that a region is in, in the United States of the state where that is known
+/// (`us-va`); `None` where neither is.
+pub(super) fn place(provider: &str, region: &str) -> Option<&'static str> {
+    let country = known(provider, region).map(|(.., country)| *country).or_else(|| country_in(region))?;
+    if country != "us" {
+        return Some(country);
+    }
+    // Before the name of the country stands that of the state: `Arizona, US, NA`, `UTAH_USA`.
+    let words = split(region);
+    let state = words.iter().take_while(|word| !matches!(word.as_str(), "us" | "usa"));
+    let state = state.map(String::as_str).collect::<Vec<_>>().join(" ");
+    Some(STATES.iter().find(|(_, name)| *name == state).map_or(country, |(code, _)| *code))
 }
 
 /// Whether a filter names a region, as the header says.
@@ -190,7 +221,7 @@ fn letters(word: &str) -> &str {
 fn words(provider: &str, region: &str) -> BTreeSet<String> {
     let known = known(provider, region);
     let mut words: BTreeSet<String> = split(region).into_iter().collect();
-    let country = known.map(|(.., country)| *country).or_else(|| country_in(region));
+    let country = known.map(|(.., place)| country_of(place)).or_else(|| country_in(region));
     words.extend(known.into_iter().flat_map(|(.., name, _)| split(name)));
     if let Some((code, continent, names)) = COUNTRIES.iter().find(|(code, ..)| Some(*code) == country) {
         words.extend([*code, *continent].into_iter().chain(names.iter().copied()).map(str::to_owned));
@@ -202,6 +233,11 @@ fn words(provider: &str, region: &str) -> BTreeSet<String> {
         .collect();
     words.extend(of_continent);
     words
+}
+
+/// The country of a place.
+pub(super) fn country_of(place: &str) -> &str {
+    place.split_once('-').map_or(place, |(country, _)| country)
 }
 
 /// The country that a region's own name says, by its code or by its name.
@@ -254,8 +290,28 @@ mod tests {
         assert_eq!(name("lambda", "us-east-1"), None);
         assert!(NAMES.is_sorted_by(|a, b| (a.0, a.1) < (b.0, b.1)));
         assert!(COUNTRIES.is_sorted_by(|a, b| a.0 < b.0));
-        for (_, region, _, country) in NAMES {
-            assert!(COUNTRIES.iter().any(|(code, ..)| code == country), "{region}: {country}");
+        for (_, region, _, place) in NAMES {
+            assert!(COUNTRIES.iter().any(|(code, ..)| *code == country_of(place)), "{region}: {place}");
+        }
+    }
+
+    #[test]
+    fn places_of_regions() {
+        for (provider, region, expected) in [
+            ("aws", "us-east-1", Some("us-va")),
+            ("nebius", "us-central1", Some("us-mo")),
+            ("vast", "North Carolina, US, NA", Some("us-nc")),
+            ("vast", "West Virginia, US, NA", Some("us")),
+            ("vast", ", US, NA", Some("us")),
+            ("vast", "Sichuan, CN, AS", Some("cn")),
+            ("fluidstack", "NORTH_DAKOTA_USA", Some("us-nd")),
+            ("runpod", "US", Some("us")),
+            ("lambda", "us-east-1", Some("us")),
+            ("verda", "FIN-02", Some("fi")),
+            ("jarvislabs", "IN1", Some("in")),
+            ("hyperbolic", "default", None),
+        ] {
+            assert_eq!(place(provider, region), expected, "{provider} {region}");
         }
     }
 

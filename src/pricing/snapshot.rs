@@ -6,6 +6,8 @@
 //! billing = "hour"                # every hour begun is billed; left out where the time used is
 //! egress_usd_per_gb = 0.09        # for data that leave the provider; left out where it is not known
 //! storage_usd_per_gb_month = 0.08 # for data that are kept there, a month of 730 hours; likewise
+//! pue = 1.15                      # power of its buildings over that of the machines; likewise
+//! kg_co2_per_kwh = 0.3            # of its electricity; left out where that of the places is taken
 //! complete = true                 # of a user's file: shipped offers of this provider that it lacks are gone
 //!
 //! [[offer]]
@@ -33,6 +35,7 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use super::held::{self, Tiered};
+use super::intensity;
 use super::offer::{Offer, OfferId, Tier};
 use super::terms::{Billing, Terms};
 use super::trust::{Market, Trust};
@@ -70,6 +73,12 @@ pub struct Snapshot {
     /// US dollars for a GB of data that is kept there for a month of 730 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_usd_per_gb_month: Option<f64>,
+    /// Power of its buildings over that of the machines, 1 or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pue: Option<f64>,
+    /// Kilograms of CO2e that a kWh of its electricity emits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kg_co2_per_kwh: Option<f64>,
     /// Its offers; none where only terms are said.
     #[serde(default, rename = "offer")]
     pub offers: Vec<Row>,
@@ -192,12 +201,16 @@ impl Snapshot {
         if text::is_unsafe(&snapshot.provider) {
             return Err(SnapshotError("provider: has control or invisible characters; write plain text".to_owned()));
         }
-        for (key, price) in [
-            ("egress_usd_per_gb", snapshot.egress_usd_per_gb),
-            ("storage_usd_per_gb_month", snapshot.storage_usd_per_gb_month),
+        for (key, value, least, most) in [
+            ("egress_usd_per_gb", snapshot.egress_usd_per_gb, 0.0, 1e3),
+            ("storage_usd_per_gb_month", snapshot.storage_usd_per_gb_month, 0.0, 1e3),
+            ("pue", snapshot.pue, 1.0, 100.0),
+            ("kg_co2_per_kwh", snapshot.kg_co2_per_kwh, 0.0, intensity::MOST),
         ] {
-            if let Some(price) = price.filter(|price| !(0.0..=1e3).contains(price)) {
-                return Err(SnapshotError(format!("{key}: {price:?}; it must be a number from 0 and at most 1000")));
+            if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+                return Err(SnapshotError(format!(
+                    "{key}: {value:?}; it must be a number from {least} and at most {most}"
+                )));
             }
         }
         if snapshot.offers.is_empty() && snapshot.terms() == Terms::default() {
@@ -218,6 +231,8 @@ impl Snapshot {
             billing: self.billing,
             egress_usd_per_gb: self.egress_usd_per_gb,
             storage_usd_per_gb_month: self.storage_usd_per_gb_month,
+            pue: self.pue,
+            kg_co2_per_kwh: self.kg_co2_per_kwh,
         }
     }
 
@@ -475,6 +490,22 @@ source = "contract 17"
         ] {
             let error = error(from, to);
             assert!(error.contains(said), "{from} → {to}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_a_provider_draws_and_emits_is_checked() {
+        let with = |keys: &str| Snapshot::parse(&format!("schema = 1\nprovider = \"aws\"\n{keys}\n"));
+        let terms = with("pue = 1.15\nkg_co2_per_kwh = 0.3").unwrap().terms();
+        assert_eq!((terms.pue, terms.kg_co2_per_kwh), (Some(1.15), Some(0.3)));
+        for (keys, said) in [
+            ("pue = 0.9", "pue: 0.9; it must be a number from 1"),
+            ("pue = nan", "pue: NaN"),
+            ("kg_co2_per_kwh = -0.1", "kg_co2_per_kwh: -0.1; it must be a number from 0 and at most 10"),
+            ("kg_co2_per_kwh = nan", "kg_co2_per_kwh: NaN"),
+        ] {
+            let error = with(keys).unwrap_err().to_string();
+            assert!(error.contains(said), "{keys}: {error}");
         }
     }
 

@@ -16,6 +16,10 @@ pub struct Terms {
     pub egress_usd_per_gb: Option<f64>,
     /// US dollars for a GB of data that is kept there for a month; `None` where that is not known.
     pub storage_usd_per_gb_month: Option<f64>,
+    /// Power of its buildings over that of the machines, 1 or more; `None` where that is not known.
+    pub pue: Option<f64>,
+    /// Kilograms of CO2e that a kWh emits there; `None` = as the place of a region has it.
+    pub kg_co2_per_kwh: Option<f64>,
 }
 
 impl Terms {
@@ -26,6 +30,8 @@ impl Terms {
             billing: if self.billing == Billing::Exact { before.billing } else { self.billing },
             egress_usd_per_gb: self.egress_usd_per_gb.or(before.egress_usd_per_gb),
             storage_usd_per_gb_month: self.storage_usd_per_gb_month.or(before.storage_usd_per_gb_month),
+            pue: self.pue.or(before.pue),
+            kg_co2_per_kwh: self.kg_co2_per_kwh.or(before.kg_co2_per_kwh),
         }
     }
 
@@ -89,8 +95,13 @@ mod tests {
         assert_eq!(Billing::Exact.billed(1.01), 1.01);
         let terms = [0.0, 1e-4, 720.0, 720.1, 1_441.0].map(|hours| Billing::Term(720).billed(hours));
         assert_eq!(terms, [0.0, 720.0, 720.0, 1_440.0, 2_160.0]);
-        let hourly =
-            Terms { billing: Billing::Hour, egress_usd_per_gb: Some(0.0), storage_usd_per_gb_month: Some(0.1) };
+        let hourly = Terms {
+            billing: Billing::Hour,
+            egress_usd_per_gb: Some(0.0),
+            storage_usd_per_gb_month: Some(0.1),
+            pue: Some(1.1),
+            kg_co2_per_kwh: Some(0.4),
+        };
         assert_eq!((hourly.or(Terms::default()), Terms::default().or(hourly)), (hourly, hourly));
     }
 }

@@ -7,12 +7,13 @@ use crate::predict::blackbox::BlackBoxModel;
 use crate::predict::efficiency::Efficiency;
 use crate::predict::kernelwise::KernelWise;
 use crate::predict::learned::Models;
-use crate::pricing::{Offer, Snapshot};
+use crate::pricing::{Intensities, Offer, Snapshot};
 use crate::profile::Profile;
 use crate::units::GpuSlug;
 
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
 static PRICING: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/pricing");
+static INTENSITY: &str = include_str!("../../pricing/grid/intensity.toml");
 static WEIGHTS: &[u8] = include_bytes!("../../models/operators.safetensors");
 static EFFICIENCY: &[u8] = include_bytes!("../../models/efficiency.json");
 static BLACK_BOX: &[u8] = include_bytes!("../../models/blackbox.json");
@@ -50,6 +51,14 @@ pub fn gpu_text(slug: &GpuSlug) -> Option<&'static str> {
 /// If a shipped file is not valid, which a test rules out.
 pub fn prices() -> Vec<Snapshot> {
     texts(&PRICING).map(|text| Snapshot::parse(text).expect("shipped price files are checked by a test")).collect()
+}
+
+/// The shipped table of what a kWh emits.
+///
+/// # Panics
+/// If the shipped file is not valid, which a test rules out.
+pub fn intensities() -> Intensities {
+    Intensities::parse(INTENSITY).expect("the shipped table is checked by a test")
 }
 
 /// The shipped offers.

@@ -59,6 +59,7 @@ pub fn with(files: &[PriceFile], path: &Path, snapshot: Snapshot) -> Vec<PriceFi
 /// A book of these files.
 pub fn book(files: &[PriceFile]) -> PriceBook {
     let book = PriceBook::new(files.iter().flat_map(|file| file.snapshot.offers())).on(today());
+    let book = book.with_intensities(bundled::intensities());
     files.iter().fold(book, |book, file| book.with_terms(&file.snapshot.provider, file.snapshot.terms()))
 }
 
