@@ -15,6 +15,7 @@ mod batch;
 pub mod check;
 mod configuration;
 mod data;
+mod energy;
 mod error;
 mod explain;
 mod frontier;
@@ -35,6 +36,7 @@ use jiff::civil::Date;
 use serde::Serialize;
 
 pub use assumptions::Assumed;
+pub use energy::{Draw, Footprint};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
 pub use goal::{Amount, Assumptions, Confidence, Data, Goal, Limits, Objective, Quota, ShardingChoice, Work};
@@ -159,6 +161,10 @@ pub struct Part {
     pub data_cost: Usd,
     /// For keeping the data there, an hour on the clock; in the cost.
     pub storage: UsdPerHour,
+    /// What its machines draw while they run; `None` where that is not known.
+    pub draw: Option<Draw>,
+    /// The energy that takes, and what it emits.
+    pub footprint: Footprint,
     /// How far the price can be trusted.
     pub trust: Trust,
     /// What the hours and the step time are made of, in words.
@@ -195,19 +201,25 @@ pub struct Switch {
     pub is_expected: bool,
 }
 
-/// A whole plan's time and cost.
+/// A whole plan's time, cost and emissions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Total {
     /// Elapsed hours.
     pub hours: Range<Hours>,
     /// Cost.
     pub cost: Range<Usd>,
+    /// Energy and emissions.
+    pub footprint: Footprint,
 }
 
 impl Total {
     /// The sum over parts that follow one another.
-    pub(crate) fn of_parts(parts: impl Iterator<Item = (Range<Hours>, Range<Usd>)> + Clone) -> Self {
-        Self { hours: parts.clone().map(|part| part.0).sum(), cost: parts.map(|part| part.1).sum() }
+    pub(crate) fn of_parts(parts: impl Iterator<Item = (Range<Hours>, Range<Usd>, Footprint)> + Clone) -> Self {
+        Self {
+            hours: parts.clone().map(|part| part.0).sum(),
+            cost: parts.clone().map(|part| part.1).sum(),
+            footprint: parts.map(|part| part.2).sum(),
+        }
     }
 }
 

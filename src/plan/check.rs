@@ -5,10 +5,10 @@
 //! [`check`] needs the plan alone; [`check_sources`] compares its parts with the predictions
 //! and prices they claim to come from.
 
-use super::{Assumptions, Confidence, Data, Part, Plan, PlanStatus, Quota};
+use super::{Assumptions, Confidence, Data, Footprint, Part, Plan, PlanStatus, Quota};
 use crate::predict::scale::{Layout, Network, scaled_step};
 use crate::predict::{Fits, Mode, Predictions, Sharding};
-use crate::pricing::{Billing, Market, OfferId, PriceBook, Tier, region};
+use crate::pricing::{Billing, Held, Market, OfferId, PriceBook, Tier, region};
 use crate::units::Bytes;
 
 /// Relative difference allowed between a stated number and the one found here.
@@ -96,6 +96,7 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         return Err(CheckError::Parts { found: plan.parts.len(), allowed });
     }
     let (mut hours, mut cost, mut work) = ([0.0; 3], [0.0; 3], 0.0);
+    let mut all_taken = Some(([0.0; 3], Some([0.0; 3])));
     let first = plan.parts.iter().position(|part| part.tier == Tier::Spot);
     for (place, part) in plan.parts.iter().enumerate() {
         within_limits(part, plan)?;
@@ -103,10 +104,13 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         let own = recompute(part, &plan.goal.assumptions, first == Some(place));
         compare(&format!("hours of {}", part.offer), &numbers(&part.hours), &own.0)?;
         compare(&format!("cost of {}", part.offer), &numbers(&part.cost), &own.1)?;
+        let taken = taken(part, own.2);
+        check_footprint(&part.offer.to_string(), &part.footprint, taken)?;
         for end in 0..3 {
             hours[end] += own.0[end];
             cost[end] += own.1[end];
         }
+        all_taken = all_taken.zip(taken).map(|(sum, own)| added(sum, own));
         if part.work.unit() != plan.work.unit() || part.batch_size.is_some() != part.work.samples().is_some() {
             let what = "its work is not in the unit of the plan's";
             return Err(CheckError::Offer { offer: part.offer.clone(), what });
@@ -115,7 +119,9 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
     }
     if plan.switch.as_ref().is_some_and(|switch| switch.is_expected) {
         (hours, cost) = switched(plan, hours, cost)?;
+        all_taken = switched_taken(plan);
     }
+    check_footprint("total", &total.footprint, all_taken)?;
     compare("total hours", &numbers(&total.hours), &hours)?;
     compare("total cost", &numbers(&total.cost), &cost)?;
     if differs(work, plan.work.get()) {
@@ -133,6 +139,49 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         return Err(CheckError::Budget { cost: cost[1], budget: budget.get() });
     }
     Ok(())
+}
+
+/// kWh, and kilograms of CO2e where they are known, low to high.
+type Taken = Option<([f64; 3], Option<[f64; 3]>)>;
+
+/// What a part takes that runs so long.
+fn taken(part: &Part, running: [f64; 3]) -> Taken {
+    let draw = part.draw?;
+    let energy = running.map(|hours| draw.machines.get() / 1000.0 * draw.pue * hours);
+    Some((energy, draw.intensity.map(|of| energy.map(|kwh| kwh * of.kg_per_kwh))))
+}
+
+fn added(a: ([f64; 3], Option<[f64; 3]>), b: ([f64; 3], Option<[f64; 3]>)) -> ([f64; 3], Option<[f64; 3]>) {
+    let sum = |a: [f64; 3], b: [f64; 3]| [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
+    (sum(a.0, b.0), a.1.zip(b.1).map(|(a, b)| sum(a, b)))
+}
+
+fn check_footprint(what: &str, stated: &Footprint, found: Taken) -> Result<(), CheckError> {
+    let or_nan = |numbers: Option<[f64; 3]>| numbers.unwrap_or([f64::NAN; 3]);
+    let kg = found.and_then(|found| found.1);
+    for (unit, stated, found) in [
+        ("kWh", stated.energy.as_ref().map(numbers), found.map(|found| found.0)),
+        ("kg of CO2e", stated.emissions.as_ref().map(numbers), kg),
+    ] {
+        if stated.is_some() || found.is_some() {
+            compare(&format!("{unit} of {what}"), &or_nan(stated), &or_nan(found))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a plan takes that changes from spot to another machine: as its cost.
+fn switched_taken(plan: &Plan) -> Taken {
+    let [spot, to] = &plan.parts[..] else { return None };
+    let of = |part: &Part, first| taken(part, recompute(part, &plan.goal.assumptions, first).2);
+    let all = |part: &Part| of(&Part { work: plan.work, ..part.clone() }, true);
+    let (spot_own, to_own, spot_all, to_all) = (of(spot, true)?, of(to, false)?, all(spot)?, all(to)?);
+    let join = |spot_own: [f64; 3], to_own: [f64; 3], spot_all: [f64; 3], to_all: [f64; 3]| {
+        [spot_all[0], spot_own[1] + to_own[1], spot_own[1] + to_all[2]]
+    };
+    let kg = spot_own.1.zip(to_own.1).zip(spot_all.1.zip(to_all.1));
+    let kg = kg.map(|((spot_own, to_own), (spot_all, to_all))| join(spot_own, to_own, spot_all, to_all));
+    Some((join(spot_own.0, to_own.0, spot_all.0, to_all.0), kg))
 }
 
 /// Batch a GPU × accumulation × GPUs is the global batch stated, and the goal's where it has one.
@@ -198,6 +247,24 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             .iter()
             .find(|prediction| prediction.gpu.slug == part.gpu)
             .ok_or_else(|| wrong("no prediction for its GPU"))?;
+        let kw = match offer.held {
+            Some(Held::Owned { kw, .. }) => Some(kw),
+            // The rest of a machine as in `energy`: half as much as its GPUs.
+            _ => prediction.gpu.power.map(|power| power.get() / 1000.0 * f64::from(offer.gpu_count) * 1.5),
+        };
+        let pue = match offer.held {
+            Some(Held::Owned { pue, .. }) => pue,
+            _ => prices.terms_of(&offer.provider).pue.unwrap_or(1.56),
+        };
+        let emits = |kg: Option<f64>| kg.unwrap_or(-1.0);
+        let stated = part.draw.map_or([-1.0; 3], |draw| {
+            [draw.machines.get() / 1000.0, draw.pue, emits(draw.intensity.map(|of| of.kg_per_kwh))]
+        });
+        let found = kw.map_or([-1.0; 3], |kw| {
+            let intensity = prices.intensity(offer).map(|of| of.kg_per_kwh);
+            [kw * f64::from(part.nodes), pue, emits(intensity)]
+        });
+        compare(&format!("power of {}", part.offer), &stated, &found)?;
         let (single, memory) = if predictions.workload.batch_size.filter(|batch| *batch > 0) == part.batch_size {
             (prediction.planning_step(), &prediction.memory)
         } else {
@@ -285,9 +352,9 @@ fn switched(plan: &Plan, mut hours: [f64; 3], mut cost: [f64; 3]) -> Result<([f6
     Ok((hours, cost))
 }
 
-/// Hours and cost, low to high, from the number of steps; `first`: with the losses that are allowed
+/// Hours, cost and hours of running, low to high, from the number of steps; `first`: with the losses that are allowed
 /// for once a plan.
-fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64; 3]) {
+fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64; 3], [f64; 3]) {
     let of_one_gpu = match part.batch_size {
         Some(batch) => part.work.get() / batch as f64,
         None => part.work.get(),
@@ -324,7 +391,7 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
         let kept = part.storage.get() * hours[end];
         part.price.get() * used(billed[end]) + kept + part.data_cost.get()
     });
-    (hours, cost)
+    (hours, cost, billed)
 }
 
 /// Blocks begun, of an hour or of a term: the first with any use, and what is over a whole one by no

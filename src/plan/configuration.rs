@@ -10,6 +10,7 @@ use jiff::civil::Date;
 
 use super::batch::{Reason, batch_size, check_global_batch};
 use super::data::{Brought, data};
+use super::energy::Draw;
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::{Blocks, Choice};
@@ -50,6 +51,8 @@ pub(crate) struct Configuration {
     billing: Billing,
     /// The data that are not there yet.
     data: Option<Brought>,
+    /// `None` where the power of its GPU is not known.
+    pub(crate) draw: Option<Draw>,
     /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
     batch_size: Option<u64>,
     /// Batches that each GPU runs for one optimizer step.
@@ -265,6 +268,7 @@ impl Configuration {
             held: offer.held,
             billing: prices.terms(offer).billing,
             data: data(offer, prices, knows_storage, goal),
+            draw: Draw::new(offer, machines, &prediction.gpu, prices),
             batch_size: step.batch_size,
             accumulation: step.accumulation,
             step: step.scaled.step,
@@ -333,6 +337,17 @@ impl Configuration {
     /// the lower step time, expected at the middle, and those allowed for at the upper one. `first`:
     /// the losses that are allowed for once a plan are counted here.
     pub(crate) fn ranges(&self, useful: f64, first: bool) -> (Range<Hours>, Range<Usd>) {
+        let (hours, used) = self.clocks(useful, first);
+        let cost = |hours: Hours, used: Hours| {
+            let paid = self.price * Hours::known(self.billing.billed(used.get()));
+            paid + self.storage() * hours + self.data_cost()
+        };
+        let [low, mid, high] = [(hours.low, used.low), (hours.mid, used.mid), (hours.high, used.high)];
+        (hours, Range { low: cost(low.0, low.1), mid: cost(mid.0, mid.1), high: cost(high.0, high.1) })
+    }
+
+    /// Elapsed hours, and those of them in which the machines run: all but the waits for spot.
+    fn clocks(&self, useful: f64, first: bool) -> (Range<Hours>, Range<Hours>) {
         let low = useful * (self.step.range.low / self.step.range.mid) * (1.0 + self.losses.writing);
         let high = useful * self.running();
         let lost = self.allowance(high, first);
@@ -342,18 +357,14 @@ impl Configuration {
             high + lost * self.losses.each() + self.setup,
         ]
         .map(Hours::known);
-        let billed = [
+        let used = [
             low + self.setup,
             useful * self.losses.billed() + self.setup,
             high + lost * self.losses.each_billed() + self.setup,
-        ];
-        let cost = |end: usize| {
-            let paid = self.price * Hours::known(self.billing.billed(billed[end]));
-            paid + self.storage() * hours[end] + self.data_cost()
-        };
-        let cost = Range { low: cost(0), mid: cost(1), high: cost(2) };
-        let [low, mid, high] = hours;
-        (Range { low, mid, high }, cost)
+        ]
+        .map(Hours::known);
+        let range = |[low, mid, high]: [Hours; 3]| Range { low, mid, high };
+        (range(hours), range(used))
     }
 
     /// Losses allowed for in so many hours of running.
@@ -375,6 +386,7 @@ impl Configuration {
     /// The part of a plan that uses this for so many useful hours.
     pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
         let (hours, cost) = self.ranges(useful, first);
+        let footprint = self.draw.map(|draw| draw.footprint(self.clocks(useful, first).1));
         let mut notes = vec![self.scaling.clone()];
         notes.extend(self.divided.clone());
         notes.extend(self.sized.clone());
@@ -397,6 +409,10 @@ impl Configuration {
             notes.push(format!("set-up {:.2} h, billed", self.setup));
         }
         notes.extend(self.data.iter().flat_map(|data| data.notes(hours.mid)));
+        notes.push(self.draw.map_or_else(
+            || format!("what it draws is not known: the power of {} is not in the catalog", self.gpu),
+            |draw| draw.words(),
+        ));
         if self.memory_unknown {
             notes.push("not known whether the step fits in memory".to_owned());
         }
@@ -425,6 +441,8 @@ impl Configuration {
             billing: self.billing,
             data_cost: self.data_cost(),
             storage: self.storage(),
+            draw: self.draw,
+            footprint: footprint.unwrap_or_default(),
             trust: self.trust.clone(),
             notes,
         }

@@ -11,7 +11,7 @@ use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
 use super::search::{SAME, best, solve_one};
 use super::switch::Switched;
-use super::{Objective, Total};
+use super::{Footprint, Objective, Total};
 use crate::pricing::{OfferId, Tier};
 use crate::units::{GpuSlug, Hours, Range, Samples, Usd};
 
@@ -154,9 +154,9 @@ impl Prepared {
                 }
             })
             .collect();
-        let Total { hours, cost } = match &candidate.switched {
+        let Total { hours, cost, .. } = match &candidate.switched {
             Some(switched) => self.of_switched(switched).1,
-            None => Total::of_parts(parts.iter().map(|part| (part.hours, part.cost))),
+            None => Total::of_parts(parts.iter().map(|part| (part.hours, part.cost, Footprint::default()))),
         };
         FrontierPoint { hours, cost, parts }
     }

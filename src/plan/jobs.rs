@@ -333,7 +333,11 @@ fn fill(
     let ends =
         |end: fn(&Range<Hours>) -> Hours| plan.jobs.iter().map(|job| end(&job.end)).fold(Hours::ZERO, Hours::max);
     let hours = Range { low: ends(|end| end.low), mid: ends(|end| end.mid), high: ends(|end| end.high) };
-    plan.total = Some(Total { hours, cost: plan.jobs.iter().map(|job| job.part.cost).sum() });
+    plan.total = Some(Total {
+        hours,
+        cost: plan.jobs.iter().map(|job| job.part.cost).sum(),
+        footprint: plan.jobs.iter().map(|job| job.part.footprint).sum(),
+    });
     if plan.aim == Aim::Cost {
         let cheapest = model.cheapest_each();
         if objective > cheapest * (1.0 + 1e-6) && objective - cheapest >= 0.005 {

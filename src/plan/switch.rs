@@ -7,11 +7,12 @@
 //! the cost: the expected share of the work on spot is [`share_on_spot`].
 
 use std::cmp::Ordering;
+use std::ops::Add;
 
 use super::prepared::Prepared;
 use super::problem::Limit;
 use super::spot::share_on_spot;
-use super::{Confidence, Objective, Part, Switch, Total};
+use super::{Confidence, Footprint, Objective, Part, Switch, Total};
 use crate::pricing::Tier;
 use crate::text::{dollars, duration};
 use crate::units::{Hours, Range};
@@ -130,6 +131,12 @@ fn undominated<const N: usize>(
     kept
 }
 
+/// The same of what both parts take together, as of their cost.
+fn joined<T: Copy + Add<Output = T>>([spot, to, all_spot, all_to]: [Option<Range<T>>; 4]) -> Option<Range<T>> {
+    let (spot, to, all_spot, all_to) = (spot?, to?, all_spot?, all_to?);
+    Some(Range { low: all_spot.low, mid: spot.mid + to.mid, high: spot.mid + all_to.high })
+}
+
 /// Of both parts: at best spot does everything without a loss; at worst it does nothing that
 /// counts, is paid for what was expected of it, and the other does everything by the deadline.
 fn total([spot, to]: [&Part; 2], [all_spot, all_to]: [&Part; 2], deadline: f64) -> Total {
@@ -141,6 +148,10 @@ fn total([spot, to]: [&Part; 2], [all_spot, all_to]: [&Part; 2], deadline: f64) 
             low: all_spot.cost.low,
             mid: spot.cost.mid + to.cost.mid,
             high: spot.cost.mid + all_to.cost.high,
+        },
+        footprint: Footprint {
+            energy: joined([spot, to, all_spot, all_to].map(|part| part.footprint.energy)),
+            emissions: joined([spot, to, all_spot, all_to].map(|part| part.footprint.emissions)),
         },
     }
 }

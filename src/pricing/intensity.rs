@@ -50,7 +50,8 @@ impl Intensities {
     /// [`SnapshotError`] naming the line, or the place and the value.
     pub fn parse(text: &str) -> Result<Self, SnapshotError> {
         let wrong = |problem: String| Err(SnapshotError(problem));
-        let file: File = toml::from_str(text).map_err(|error| SnapshotError(error.to_string().trim_end().to_owned()))?;
+        let file: File =
+            toml::from_str(text).map_err(|error| SnapshotError(error.to_string().trim_end().to_owned()))?;
         if file.schema != SCHEMA {
             return wrong(format!("schema: found {}, this program reads {SCHEMA}", file.schema));
         }

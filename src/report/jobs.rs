@@ -10,7 +10,7 @@ use super::table::{Cell, Column, Table};
 use super::{format, predictions};
 use crate::plan::jobs::{Aim, JobsPlan, PlannedJob};
 use crate::plan::{PlanStatus, Quota};
-use crate::units::{Hours, Range, Usd};
+use crate::units::{Hours, Range};
 
 /// What `plan-jobs --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -101,9 +101,7 @@ pub fn json(plan: &JobsPlan) -> JobsJson<'_> {
         quotas: &shared.quotas,
         wait: shared.wait,
         jobs: plan.jobs.iter().map(job).collect(),
-        total: plan
-            .total
-            .map(|total| TotalJson { hours: total.hours.map(Hours::get), cost_usd: total.cost.map(Usd::get) }),
+        total: plan.total.as_ref().map(TotalJson::new),
         lower_bound: plan.bound,
         reasons: &plan.reasons,
         solver: SolverJson {

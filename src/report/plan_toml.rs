@@ -93,6 +93,12 @@ pub struct Totals {
     pub hours: Ends<Hours>,
     /// Cost.
     pub cost_usd: Ends<Usd>,
+    /// Energy, in kWh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_kwh: Option<Ends<f64>>,
+    /// Emissions, in kg of CO2 equivalent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub co2_kg: Option<Ends<f64>>,
 }
 
 /// One part of a plan.
@@ -135,6 +141,12 @@ pub struct FilePart {
     pub hours: Ends<Hours>,
     /// Cost of those hours.
     pub cost_usd: Ends<Usd>,
+    /// Energy, in kWh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_kwh: Option<Ends<f64>>,
+    /// Emissions, in kg of CO2 equivalent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub co2_kg: Option<Ends<f64>>,
     /// Price of all its machines.
     pub price_usd_per_hour: UsdPerHour,
     /// Date of the price.
@@ -208,7 +220,12 @@ pub fn toml(
         plan: head(plan, predictions, request, created),
         request: request.clone(),
         goal: plan.goal.clone(),
-        totals: plan.total.map(|total| Totals { hours: ends(total.hours, hours), cost_usd: ends(total.cost, usd) }),
+        totals: plan.total.map(|total| Totals {
+            hours: ends(total.hours, hours),
+            cost_usd: ends(total.cost, usd),
+            energy_kwh: total.footprint.energy.map(|energy| ends(energy, |end| time(end.get()))),
+            co2_kg: total.footprint.emissions.map(|emitted| ends(emitted, |end| time(end.get()))),
+        }),
         switch: plan.switch.as_ref().map(|switch| {
             let all = SwitchJson::new(switch);
             SwitchJson { latest_hours: hours(switch.latest).get(), ..all }
@@ -268,6 +285,8 @@ fn part(part: &Part) -> FilePart {
         step_time_us: ends(part.step_time_us, time),
         hours: ends(part.hours, hours),
         cost_usd: ends(part.cost, usd),
+        energy_kwh: part.footprint.energy.map(|energy| ends(energy, |end| time(end.get()))),
+        co2_kg: part.footprint.emissions.map(|emitted| ends(emitted, |end| time(end.get()))),
         price_usd_per_hour: price(part.price),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
         contract: ContractJson::of(part).map(|of| ContractJson { idle_hours: time(of.idle_hours), ..of }),

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use crate::plan::{Assumed, Data, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch};
+use crate::plan::{Assumed, Data, Footprint, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch, Total};
 use crate::pricing::Billing;
-use crate::units::{GpuSlug, Hours, Range, Usd};
+use crate::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, Usd};
 
 /// What `plan --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -137,6 +137,12 @@ pub struct PartJson<'a> {
     /// For keeping the data there, an hour on the clock; in the cost. Absent where it costs nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_usd_per_hour: Option<f64>,
+    /// Energy, in kWh; absent where the power is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy_kwh: Option<Range<f64>>,
+    /// Emissions, in kg of CO2 equivalent; absent where they are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub co2_kg: Option<Range<f64>>,
     /// How far the price can be trusted.
     #[serde(flatten)]
     pub trust: TrustJson,
@@ -162,13 +168,30 @@ impl ContractJson {
     }
 }
 
-/// A plan's time and cost.
+/// A plan's time, cost and emissions.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TotalJson {
     /// Elapsed hours.
     pub hours: Range<f64>,
     /// Cost.
     pub cost_usd: Range<f64>,
+    /// Energy, in kWh; absent where it is not known of a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy_kwh: Option<Range<f64>>,
+    /// Emissions, in kg of CO2 equivalent; absent where they are not known of a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub co2_kg: Option<Range<f64>>,
+}
+
+impl TotalJson {
+    pub(super) fn new(total: &Total) -> Self {
+        Self {
+            hours: total.hours.map(Hours::get),
+            cost_usd: total.cost.map(Usd::get),
+            energy_kwh: total.footprint.energy.map(|energy| energy.map(KilowattHours::get)),
+            co2_kg: total.footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get)),
+        }
+    }
 }
 
 /// The change from spot to a machine on demand, when the time left is what that needs for the work
@@ -290,10 +313,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         limits: &plan.goal.limits,
         data: plan.goal.data.as_ref(),
         parts: plan.parts.iter().map(part).collect(),
-        total: plan
-            .total
-            .as_ref()
-            .map(|total| TotalJson { hours: total.hours.map(Hours::get), cost_usd: total.cost.map(Usd::get) }),
+        total: plan.total.as_ref().map(TotalJson::new),
         switch: plan.switch.as_ref().map(SwitchJson::new),
         alternatives: plan.alternatives.iter().map(part).collect(),
         rejected: plan
@@ -352,6 +372,8 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         contract: ContractJson::of(part),
         data_cost_usd: Some(part.data_cost.get()).filter(|cost| *cost > 0.0),
         storage_usd_per_hour: Some(part.storage.get()).filter(|price| *price > 0.0),
+        energy_kwh: part.footprint.energy.map(|energy| energy.map(KilowattHours::get)),
+        co2_kg: part.footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get)),
         trust: (&part.trust).into(),
         notes: &part.notes,
     }
@@ -400,7 +422,8 @@ pub fn parts_table(parts: &[Part]) -> Table {
         Column::text("", "sharding"),
     ];
     let contract = [Column::number("", "term_hours"), Column::number("", "terms"), Column::number("", "idle_hours")];
-    let mut table = Table::new(&[&columns[..], &TRUST, &batch, &contract].concat());
+    let taken = [Column::number("", "energy_kwh"), Column::number("", "co2_kg")];
+    let mut table = Table::new(&[&columns[..], &TRUST, &batch, &contract, &taken].concat());
     for part in parts {
         let mut row = vec![
             Cell::text(&part.offer),
@@ -425,10 +448,28 @@ pub fn parts_table(parts: &[Part]) -> Table {
             Cell::maybe(contract.map(|of| of.term_hours), Cell::text),
             Cell::maybe(contract.map(|of| of.terms), Cell::text),
             Cell::maybe(contract.map(|of| of.idle_hours), Cell::text),
+            Cell::maybe(part.footprint.energy.map(|energy| energy.mid.get()), Cell::text),
+            Cell::maybe(part.footprint.emissions.map(|emitted| emitted.mid.get()), Cell::text),
         ]);
         table.push(row);
     }
     table
+}
+
+/// Energy and emissions: `12.3 kWh (10.1–20), 4.9 kg CO2e (4–8)`.
+pub fn footprint_words(footprint: &Footprint) -> String {
+    let words = |range: Option<Range<f64>>, unit: &str| {
+        range.map_or_else(
+            || format!("{unit} not known"),
+            |Range { low, mid, high }| {
+                let [low, mid, high] = [low, mid, high].map(format::number);
+                if low == high { format!("{mid} {unit}") } else { format!("{mid} {unit} ({low}–{high})") }
+            },
+        )
+    };
+    let energy = footprint.energy.map(|energy| energy.map(KilowattHours::get));
+    let emitted = footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get));
+    format!("{}, {}", words(energy, "kWh"), words(emitted, "kg CO2e"))
 }
 
 /// What the steps of each part are of, as a list of Markdown.

@@ -134,6 +134,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
                 format::hours_with_range(&total.hours),
                 plans::status_words(plan)
             )?;
+            writeln!(out, "energy: {}", plans::footprint_words(&total.footprint))?;
             plans::parts_table(&plan.parts).write_text(out)?;
             for part in &plan.parts {
                 if let Some(batch) = plans::batch_words(part) {

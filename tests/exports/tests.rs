@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use habitat_tui::plan::{Amount, Goal, Part, Plan, PlanStatus, Work};
+use habitat_tui::plan::{Amount, Footprint, Goal, Part, Plan, PlanStatus, Work};
 use habitat_tui::predict::Sharding;
 use habitat_tui::pricing::{Billing, Offer, Tier};
 use habitat_tui::report::launch::{LaunchError, Launcher, texts};
@@ -51,6 +51,8 @@ fn part(offer: &Offer) -> Option<Part> {
         billing: Billing::Exact,
         data_cost: Usd::ZERO,
         storage: UsdPerHour::ZERO,
+        draw: None,
+        footprint: Footprint::default(),
         trust: offer.trust.clone(),
         notes: Vec::new(),
     })

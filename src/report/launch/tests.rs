@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Amount, Goal, PlanStatus, Work};
+use crate::plan::{Amount, Footprint, Goal, PlanStatus, Work};
 use crate::predict::Sharding;
 use crate::pricing::{Billing, OfferId, Trust};
 use crate::units::{GpuSlug, Range, Usd, UsdPerHour};
@@ -28,6 +28,8 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         billing: Billing::Exact,
         data_cost: Usd::ZERO,
         storage: UsdPerHour::ZERO,
+        draw: None,
+        footprint: Footprint::default(),
         trust: Trust::default(),
         notes: Vec::new(),
     }

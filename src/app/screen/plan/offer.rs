@@ -67,6 +67,7 @@ fn job(app: &App, plan: &Plan, part: &Part, own: bool) -> Vec<(String, String)> 
     let mut lines = vec![
         line("time", format::hours_with_range(&part.hours)),
         line("cost", format::usd_with_range(&part.cost)),
+        line("energy", plans::footprint_words(&part.footprint)),
         line(
             "step",
             format!(
