@@ -248,6 +248,8 @@ pub enum RejectionKind {
     Memory,
     /// It is not known whether the step fits in memory.
     MemoryUnknown,
+    /// It is not known what it emits, and that is limited or minimised.
+    EmissionsUnknown,
     /// No whole number of its batches makes the goal's global batch.
     GlobalBatch,
     /// Excluded by the goal's limits.
@@ -256,6 +258,8 @@ pub enum RejectionKind {
     Deadline,
     /// Too dear for the budget.
     Budget,
+    /// Emits more than allowed.
+    Emissions,
     /// Possible, but another is better.
     Dominated,
 }
@@ -269,10 +273,12 @@ impl RejectionKind {
             Self::NoPrediction => "without a prediction",
             Self::Memory => "without enough memory",
             Self::MemoryUnknown => "on which the step may not fit",
+            Self::EmissionsUnknown => "whose emissions are not known",
             Self::GlobalBatch => "whose batches do not make the global batch",
             Self::Limits => "outside the limits set",
             Self::Deadline => "too slow",
             Self::Budget => "too dear",
+            Self::Emissions => "with too high emissions",
             Self::Dominated => "not the best",
         }
     }

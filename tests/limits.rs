@@ -298,3 +298,55 @@ fn data_have_a_place_and_leaving_it_a_price() {
     folder.write("wrong.toml", "schema = 1\nprovider = \"aws\"\nstorage_usd_per_gb_month = nan\n");
     assert!(folder.error(&["check", "wrong.toml"]).contains("storage_usd_per_gb_month: NaN"));
 }
+
+#[test]
+fn emissions_are_said_limited_and_minimised() {
+    let folder = folder();
+    let mid = |value: &Value| value["mid"].as_f64().unwrap();
+    let own = ["--offer", "lab/office/box/owned"];
+    let unknown = plan(&folder, &own);
+    let kwh = mid(&unknown["parts"][0]["energy_kwh"]);
+    assert!((kwh - 0.35 * mid(&unknown["parts"][0]["hours"])).abs() < 1e-9, "{unknown}");
+    assert_eq!((unknown["total"].get("co2_kg"), unknown["parts"][0].get("co2_kg")), (None, None));
+    assert!(folder.ok(&[&PLAN[..], &own].concat()).contains("kg CO2e not known"));
+    let refused_offers = folder.run(&[&PLAN[..], &own, &["--max-co2-kg", "1e6", "--json"]].concat());
+    assert_eq!(refused_offers.status.code(), Some(1));
+
+    folder.write("config/pricing/grid.toml", "schema = 1\nprovider = \"lab\"\nkg_co2_per_kwh = 0.4\n");
+    let known = plan(&folder, &own);
+    let kg = mid(&known["total"]["co2_kg"]);
+    assert!((kg - 0.4 * kwh).abs() < 1e-9 && (mid(&known["parts"][0]["co2_kg"]) - kg).abs() < 1e-12, "{known}");
+    let csv = folder.ok(&[&PLAN[..], &own, &["--csv"]].concat());
+    assert!(csv.lines().next().unwrap().ends_with(",energy_kwh,co2_kg"), "{csv}");
+
+    // A shipped region has the average of its state, and the provider's own number goes before it.
+    let virginia = ["--offer", "aws/us-east-1/g5.xlarge/on-demand"];
+    let rented = plan(&folder, &virginia);
+    assert!(rented["parts"][0]["notes"].to_string().contains("0.2448 kg CO2e/kWh (us-va, 2023)"), "{rented}");
+    let least = plan(&folder, &["--objective", "co2"]);
+    assert!(mid(&least["total"]["co2_kg"]) <= mid(&rented["total"]["co2_kg"]));
+    assert_ne!(least["parts"][0]["offer"], rented["parts"][0]["offer"]);
+
+    // Kept in the file of a plan, and read again.
+    let cap = (mid(&least["total"]["co2_kg"]) * 1.01).to_string();
+    let capped = ["--max-co2-kg", &cap, "--max-parts", "2", "-o", "plan.toml"];
+    folder.ok(&[&PLAN[..], &capped].concat());
+    folder.ok(&["plan", "--from", "plan.toml", "-o", "again.toml"]);
+    let read =
+        |name: &str| -> toml::Table { std::fs::read_to_string(folder.0.path().join(name)).unwrap().parse().unwrap() };
+    let (first, again) = (read("plan.toml"), read("again.toml"));
+    assert_eq!((&first["goal"], first["plan"]["version"].as_integer()), (&again["goal"], Some(3)));
+    assert!(first["goal"]["limits"]["max_co2_kg"].is_float(), "{first}");
+    let emitted = first["totals"]["co2_kg"][1].as_float().unwrap();
+    assert!(emitted <= first["goal"]["limits"]["max_co2_kg"].as_float().unwrap() * 1.001, "{emitted}");
+
+    for typed in ["-1", "nan", "much"] {
+        assert!(refused(&folder, &["--max-co2-kg", typed]).contains(typed), "{typed}");
+    }
+    folder.write("config/config.toml", "[plan]\nmax_co2_kg = -1\n");
+    assert!(refused(&folder, &[]).contains("max_co2_kg"));
+    folder.write("config/config.toml", "[plan]\nmax_co2_kg = 0.001\n");
+    let none = folder.run(&PLAN);
+    let said = String::from_utf8_lossy(&none.stdout);
+    assert!(none.status.code() == Some(1) && said.contains("allow ") && said.contains(" kg CO2e ("), "{said}");
+}

@@ -9,6 +9,8 @@ mod batch;
 mod billing;
 #[path = "plan/build.rs"]
 mod build;
+#[path = "plan/emissions.rs"]
+mod emissions;
 #[path = "plan/integers.rs"]
 mod integers;
 #[path = "plan/jobs.rs"]

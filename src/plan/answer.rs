@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use super::batch;
 use super::check::{check, check_sources};
+use super::energy::kilograms;
 use super::explain;
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
@@ -202,7 +203,10 @@ impl Prepared {
                 limit.deadline.is_none_or(|d| *finish <= d * (1.0 + SAME))
                     && limit.budget.is_none_or(|b| *cost <= b * (1.0 + SAME))
             })
-            .map(|(c, finish, cost)| (c, measure(first, finish, cost), measure(second, finish, cost)))
+            .map(|(c, finish, cost)| {
+                let all = (finish, cost, self.kilograms(c));
+                (c, measure(first, all), measure(second, all))
+            })
             .collect();
         rest.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)).then(a.0.cmp(&b.0)));
         let mut seen: HashSet<_> = used.iter().map(|c| key(*c)).collect();
@@ -235,7 +239,9 @@ impl Prepared {
         let shown: HashSet<usize> = used.iter().chain(alternatives).map(|c| place(*c)).collect();
         let mut all: Vec<(usize, Rejection)> =
             self.excluded.iter().map(|excluded| (excluded.place, excluded.rejection.clone())).collect();
-        let mut rest: Vec<(usize, f64, f64)> = self.wholes().filter(|(c, ..)| !shown.contains(&place(*c))).collect();
+        let wholes = self.singles.choices.iter().enumerate();
+        let wholes = wholes.filter_map(|(c, choice)| choice.whole(self.work.get()).map(|(time, cost)| (c, time, cost)));
+        let mut rest: Vec<(usize, f64, f64)> = wholes.filter(|(c, ..)| !shown.contains(&place(*c))).collect();
         // Of the batches of an offer the cheapest.
         rest.sort_by(|a, b| place(a.0).cmp(&place(b.0)).then(a.2.total_cmp(&b.2)));
         rest.dedup_by_key(|(c, ..)| place(*c));
@@ -262,6 +268,13 @@ impl Prepared {
             let over = dollars(cost - budget);
             return (RejectionKind::Budget, format!("costs {}, {over} more than the budget", dollars(cost)));
         }
+        let kg = self.kilograms(c);
+        if let Some(most) = self.singles.most_kg
+            && kg > most * (1.0 + SAME)
+        {
+            let over = kilograms(kg - most);
+            return (RejectionKind::Emissions, format!("emits {} kg CO2e, {over} kg more than allowed", kilograms(kg)));
+        }
         let useful = self.work.get() / self.configurations[c].rate();
         let takes = self.configurations[c].ranges(useful, true).0.mid.get();
         let Some(total) = &plan.total else {
@@ -278,9 +291,15 @@ impl Prepared {
             }
             Objective::CostPlusTime(worth) => {
                 let aim = Aim::Weighted(worth.get());
-                let plans = measure(aim, self.finish(total), total.cost.mid.get());
-                let more = dollars((measure(aim, finish, cost) - plans).max(0.0));
+                let plans = measure(aim, (self.finish(total), total.cost.mid.get(), 0.0));
+                let more = dollars((measure(aim, (finish, cost, 0.0)) - plans).max(0.0));
                 format!("costs {} in {}, {more} more than the plan with its time", dollars(cost), duration(takes))
+            }
+            Objective::Emissions => {
+                let plans = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());
+                let (emits, more) = (kilograms(kg), kilograms((kg - plans).max(0.0)));
+                let (cost, takes) = (dollars(cost), duration(takes));
+                format!("emits {emits} kg CO2e, {more} kg more than the plan, and costs {cost} in {takes}")
             }
         };
         (RejectionKind::Dominated, reason)
@@ -406,9 +425,10 @@ impl Prepared {
     }
 }
 
-/// An aim's value of a plan with this finish and cost.
-fn measure(aim: Aim, finish: f64, cost: f64) -> f64 {
+/// An aim's value of a plan with this finish, cost and emissions.
+fn measure(aim: Aim, (finish, cost, kilograms): (f64, f64, f64)) -> f64 {
     match aim {
+        Aim::Emissions => kilograms,
         Aim::Finish => finish,
         Aim::Weighted(worth) => cost + worth * finish,
         _ => cost,

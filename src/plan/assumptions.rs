@@ -193,6 +193,7 @@ impl Default for Limits {
             max_gpus: None,
             max_machines: 1,
             max_price: None,
+            max_co2: None,
             no_marketplace: false,
             allow_unknown_memory: false,
             min_vcpus: None,

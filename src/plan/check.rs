@@ -61,6 +61,14 @@ pub enum CheckError {
         /// The budget.
         budget: f64,
     },
+    /// More is emitted than allowed.
+    #[error("{kg} kg CO2e, {most} kg are allowed")]
+    Emissions {
+        /// Expected emissions; infinite where they are not known.
+        kg: f64,
+        /// The limit.
+        most: f64,
+    },
     /// A part uses what the goal's limits exclude, or an offer that is not there.
     #[error("{offer}: {what}")]
     Offer {
@@ -138,11 +146,17 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
     {
         return Err(CheckError::Budget { cost: cost[1], budget: budget.get() });
     }
+    let kg = all_taken.and_then(|taken| taken.1).map_or(f64::INFINITY, |kg| kg[1]);
+    if let Some(most) = plan.goal.limits.max_co2
+        && kg > most.get() * (1.0 + TOLERANCE)
+    {
+        return Err(CheckError::Emissions { kg, most: most.get() });
+    }
     Ok(())
 }
 
 /// kWh, and kilograms of CO2e where they are known, low to high.
-type Taken = Option<([f64; 3], Option<[f64; 3]>)>;
+pub(super) type Taken = Option<([f64; 3], Option<[f64; 3]>)>;
 
 /// What a part takes that runs so long.
 fn taken(part: &Part, running: [f64; 3]) -> Taken {
@@ -151,12 +165,12 @@ fn taken(part: &Part, running: [f64; 3]) -> Taken {
     Some((energy, draw.intensity.map(|of| energy.map(|kwh| kwh * of.kg_per_kwh))))
 }
 
-fn added(a: ([f64; 3], Option<[f64; 3]>), b: ([f64; 3], Option<[f64; 3]>)) -> ([f64; 3], Option<[f64; 3]>) {
+pub(super) fn added(a: ([f64; 3], Option<[f64; 3]>), b: ([f64; 3], Option<[f64; 3]>)) -> ([f64; 3], Option<[f64; 3]>) {
     let sum = |a: [f64; 3], b: [f64; 3]| [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
     (sum(a.0, b.0), a.1.zip(b.1).map(|(a, b)| sum(a, b)))
 }
 
-fn check_footprint(what: &str, stated: &Footprint, found: Taken) -> Result<(), CheckError> {
+pub(super) fn check_footprint(what: &str, stated: &Footprint, found: Taken) -> Result<(), CheckError> {
     let or_nan = |numbers: Option<[f64; 3]>| numbers.unwrap_or([f64::NAN; 3]);
     let kg = found.and_then(|found| found.1);
     for (unit, stated, found) in [

@@ -10,7 +10,7 @@ use jiff::civil::Date;
 
 use super::batch::{Reason, batch_size, check_global_batch};
 use super::data::{Brought, data};
-use super::energy::Draw;
+use super::energy::{self, Draw, Site};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::{Blocks, Choice};
@@ -52,7 +52,7 @@ pub(crate) struct Configuration {
     /// The data that are not there yet.
     data: Option<Brought>,
     /// `None` where the power of its GPU is not known.
-    pub(crate) draw: Option<Draw>,
+    draw: Option<Draw>,
     /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
     batch_size: Option<u64>,
     /// Batches that each GPU runs for one optimizer step.
@@ -170,11 +170,12 @@ pub(crate) fn configurations(
     for (place, offer) in prices.offers().iter().enumerate() {
         let mut nearest: Option<Reason> = None;
         let before = possible.len();
+        let site = Site::new(offer, prices);
         let is_one = limits::is_one_machine(offer.tier, offer.trust.market);
         for machines in goal.limits.machines().take_while(|machines| *machines == 1 || !is_one) {
             let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network_gbit_per_second);
             let layout = Layout { machines, gpus: offer.gpu_count, network, sharding: Sharding::None };
-            let steps = usable(offer, machines, &by_gpu, goal).and_then(|prediction| {
+            let steps = usable(offer, machines, &by_gpu, site, goal).and_then(|prediction| {
                 let steps = sized
                     .entry(alike(&prediction.gpu.slug, &layout))
                     .or_insert_with(|| sizes(prediction, layout, &predictions.workload, goal));
@@ -182,7 +183,7 @@ pub(crate) fn configurations(
             });
             match steps {
                 Ok((prediction, steps)) => {
-                    let from = (place, offer, prices, knows_storage);
+                    let from = (place, offer, prices, knows_storage, site);
                     let of = |step| Configuration::new(from, machines, prediction, step, goal);
                     possible.extend(steps.into_iter().map(of));
                 }
@@ -218,6 +219,7 @@ fn usable<'p>(
     offer: &Offer,
     machines: u32,
     by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
+    site: Site,
     goal: &Goal,
 ) -> Result<&'p Prediction, Reason> {
     use RejectionKind as Kind;
@@ -239,12 +241,18 @@ fn usable<'p>(
     let Some(prediction) = by_gpu.get(gpu).copied() else {
         return Err((Kind::NoPrediction, format!("no prediction for {gpu}"), None));
     };
+    if goal.asks_emissions() {
+        let draw = Draw::new(offer, machines, &prediction.gpu, site);
+        if let Some(why) = energy::unknown(draw.as_ref(), &prediction.gpu) {
+            return Err((Kind::EmissionsUnknown, why, None));
+        }
+    }
     Ok(prediction)
 }
 
 impl Configuration {
     fn new(
-        (place, offer, prices, knows_storage): (usize, &Offer, &PriceBook, bool),
+        (place, offer, prices, knows_storage, site): (usize, &Offer, &PriceBook, bool, Site),
         machines: u32,
         prediction: &Prediction,
         step: SizedStep,
@@ -268,7 +276,7 @@ impl Configuration {
             held: offer.held,
             billing: prices.terms(offer).billing,
             data: data(offer, prices, knows_storage, goal),
-            draw: Draw::new(offer, machines, &prediction.gpu, prices),
+            draw: Draw::new(offer, machines, &prediction.gpu, site),
             batch_size: step.batch_size,
             accumulation: step.accumulation,
             step: step.scaled.step,
@@ -304,11 +312,12 @@ impl Configuration {
     }
 
     /// The model's numbers.
-    pub(crate) fn choice(&self, confidence: Confidence) -> Choice {
+    pub(crate) fn choice(&self, goal: &Goal) -> Choice {
+        let hourly_kg = self.hourly_kg().filter(|_| goal.asks_emissions()).unwrap_or(0.0);
         let (price, kept) = (self.price.get(), self.storage().get());
         let (once_kept, hourly_kept) = (self.data_cost().get() + kept * self.setup, kept * self.losses.elapsed());
         let (once, hourly) = self.losses.allowance();
-        let (hours, hours_shared) = match confidence {
+        let (hours, hours_shared) = match goal.confidence {
             Confidence::Expected => (self.losses.elapsed(), 0.0),
             Confidence::High => (self.running() * (1.0 + hourly * self.losses.each()), once * self.losses.each()),
         };
@@ -319,6 +328,8 @@ impl Configuration {
             hours_shared,
             usd: price * self.losses.billed() + hourly_kept,
             usd_once: price * self.setup + once_kept,
+            kg: hourly_kg * self.losses.billed(),
+            kg_once: hourly_kg * self.setup,
             most_hours: f64::INFINITY,
             blocks: self.billing.block().filter(|_| price > 0.0).map(|hours| Blocks {
                 usd: price * hours,
@@ -326,6 +337,16 @@ impl Configuration {
                 apart_once: once_kept,
             }),
         }
+    }
+
+    /// Kilograms of CO2e in an hour of running; `None` where that is not known.
+    fn hourly_kg(&self) -> Option<f64> {
+        self.draw.and_then(|draw| draw.hourly_kg())
+    }
+
+    /// Kilograms of CO2e expected of so many useful hours; `None` where that is not known.
+    pub(crate) fn kilograms(&self, useful: f64) -> Option<f64> {
+        Some(self.hourly_kg()? * (useful * self.losses.billed() + self.setup))
     }
 
     /// Hours of running, checkpoints included, at the upper step time per useful hour.

@@ -7,8 +7,10 @@
 
 use serde::Serialize;
 
+use super::goal::{Goal, Objective};
 use crate::predict::GpuFacts;
 use crate::pricing::{Held, Intensity, Offer, PriceBook};
+use crate::text::grouped;
 use crate::units::{Hours, KilogramsCo2e, KilowattHours, Range, Watts};
 
 /// Power of a machine over the power limits of its GPUs: of a node of eight H100 of 700 W each at most
@@ -39,21 +41,39 @@ pub struct Footprint {
     pub emissions: Option<Range<KilogramsCo2e>>,
 }
 
+/// What holds where an offer is, however many machines of it are taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Site {
+    pue: f64,
+    intensity: Option<Intensity>,
+}
+
+impl Site {
+    pub(super) fn new(offer: &Offer, prices: &PriceBook) -> Self {
+        let pue = prices.terms_of(&offer.provider).pue.unwrap_or(PUE);
+        Self { pue, intensity: prices.intensity(offer) }
+    }
+}
+
 impl Draw {
     /// Of so many machines of an offer; `None` where the power of its GPU is not known.
-    pub(super) fn new(offer: &Offer, machines: u32, gpu: &GpuFacts, prices: &PriceBook) -> Option<Self> {
-        let intensity = prices.intensity(offer);
+    pub(super) fn new(offer: &Offer, machines: u32, gpu: &GpuFacts, site: Site) -> Option<Self> {
+        let Site { pue, intensity } = site;
         if let Some(Held::Owned { kw, pue, .. }) = offer.held {
             return Some(Self { machines: Watts::known(kw * 1e3 * f64::from(machines)), pue, intensity });
         }
         let gpus = gpu.power? * f64::from(offer.gpu_count) * f64::from(machines);
-        let pue = prices.terms_of(&offer.provider).pue.unwrap_or(PUE);
         Some(Self { machines: gpus * WITH_REST, pue, intensity })
     }
 
     /// kWh in so many hours.
     fn energy(&self, hours: Hours) -> KilowattHours {
         self.machines * self.pue * hours
+    }
+
+    /// Kilograms of CO2e in an hour; `None` where that is not known.
+    pub(super) fn hourly_kg(&self) -> Option<f64> {
+        Some(self.energy(Hours::known(1.0)).get() * self.intensity?.kg_per_kwh)
     }
 
     /// In so many hours of running.
@@ -74,6 +94,35 @@ impl Draw {
             None => "what a kWh emits there is not known (kg_co2_per_kwh of a price file)".to_owned(),
         };
         format!("draws {kw:.2} kW × PUE {}; {emits}", self.pue)
+    }
+}
+
+/// Kilograms in words, about three significant digits.
+pub(super) fn kilograms(kg: f64) -> String {
+    match kg {
+        kg if kg >= 99.95 => grouped(kg),
+        kg if kg >= 9.995 => format!("{kg:.1}"),
+        kg if kg >= 0.9995 || kg == 0.0 => format!("{kg:.2}"),
+        kg if kg >= 0.001 => format!("{kg:.3}"),
+        kg => format!("{kg:.1e}"),
+    }
+}
+
+/// Why a limit on emissions leaves out an offer of such machines; `None` where they are known.
+pub(super) fn unknown(draw: Option<&Draw>, gpu: &GpuFacts) -> Option<String> {
+    match draw {
+        None => Some(format!("emissions not known: the power of {} is not in the catalog", gpu.slug)),
+        Some(Draw { intensity: None, .. }) => {
+            Some("emissions not known: nothing says what a kWh emits there (kg_co2_per_kwh of a price file)".to_owned())
+        }
+        Some(_) => None,
+    }
+}
+
+impl Goal {
+    /// Whether the plan depends on emissions: then offers of which they are not known are left out.
+    pub(super) fn asks_emissions(&self) -> bool {
+        self.limits.max_co2.is_some() || self.objective == Objective::Emissions
     }
 }
 
@@ -100,7 +149,7 @@ mod tests {
         let found = draw.footprint(running);
         let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert!(close(found.energy.unwrap().mid.get(), 4.2) && close(found.emissions.unwrap().mid.get(), 1.68));
-        assert!(close(found.emissions.unwrap().high.get(), 3.36));
+        assert!(close(draw.hourly_kg().unwrap(), 0.168) && close(found.emissions.unwrap().high.get(), 3.36));
         // What is not known of one part is not known of the whole.
         let without = Draw { intensity: None, ..draw }.footprint(running);
         let both: Footprint = [found, without].into_iter().sum();

@@ -6,6 +6,7 @@
 //! proposed does suffice.
 
 use super::configuration::Excluded;
+use super::energy::kilograms;
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
 use super::search::{SAME, most_work, solve_one};
@@ -26,6 +27,11 @@ pub(super) fn more_hours(value: f64) -> String {
 /// Dollars in words, rounded up.
 pub(super) fn more_dollars(value: f64) -> String {
     dollars(up(value, if value < 1000.0 { 0.01 } else { 1.0 }).max(0.01))
+}
+
+/// Kilograms in words, rounded up to three significant digits.
+pub(super) fn more_kilograms(value: f64) -> String {
+    kilograms(if value > 0.0 { up(value, 10f64.powf(value.log10().floor() - 2.0)) } else { 0.0 })
 }
 
 /// The reasons, most useful first; `lifted`: what helps of the limits on offers ([`super::relax`]).
@@ -134,7 +140,7 @@ fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<String> {
             .choices
             .iter()
             .enumerate()
-            .filter_map(|(c, choice)| choice.whole(problem.work).map(|(finish, cost)| (c, excess(finish, cost))))
+            .filter_map(|(c, _)| problem.whole(c).map(|(finish, cost)| (c, excess(finish, cost))))
             .min_by(|a, b| a.1.total_cmp(&b.1))?;
         vec![(choice, problem.work / problem.choices[choice].rate)]
     };
@@ -163,7 +169,11 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
     let share = less / work * 100.0;
     // Nothing of it is no proposal.
     (less > 0.0 && share < 99.95).then(|| {
-        let fewer = if less < 10.0 { up(less, 0.1).to_string() } else { grouped(up(less, 1.0)) };
+        let fewer = if less < 10.0 {
+            format!("{:.1}", up(less, 0.1)).trim_end_matches(".0").to_owned()
+        } else {
+            grouped(up(less, 1.0))
+        };
         format!("train on {fewer} {} less ({share:.1} % of the work)", prepared.work.unit())
     })
 }
@@ -174,7 +184,9 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
     prepared
         .configurations
         .iter()
-        .map(|configuration| {
+        .enumerate()
+        .filter(|(c, _)| prepared.singles.whole(*c).is_some())
+        .map(|(_, configuration)| {
             let (time, cost) = configuration.ranges(prepared.work.get() / configuration.rate(), true);
             (configuration, time.mid.get(), cost.mid.get())
         })

@@ -80,7 +80,7 @@ impl Prepared {
 
     fn sorted(&self) -> Vec<Candidate> {
         let problem = self.problem();
-        let whole = |c: usize| Some((c, problem.choices[c].whole(problem.work)?));
+        let whole = |c: usize| Some((c, problem.whole(c)?));
         (0..problem.choices.len())
             .filter_map(whole)
             .map(|(c, (finish, cost))| Candidate {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::predict::Sharding;
 use crate::pricing::{Tier, region};
-use crate::units::{Bytes, GpuSlug, Hours, Range, Samples, Usd, UsdPerHour};
+use crate::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Range, Samples, Usd, UsdPerHour};
 
 /// A job to be planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -176,6 +176,9 @@ pub enum Objective {
     Time,
     /// Cost plus what an hour of waiting is worth.
     CostPlusTime(UsdPerHour),
+    /// Lowest expected emissions; among equals the lowest cost.
+    #[serde(rename = "co2")]
+    Emissions,
 }
 
 /// Which end of the range of the step time has to meet the deadline.
@@ -237,6 +240,10 @@ pub struct Limits {
     /// Most dollars an hour; `None` = no limit.
     #[serde(rename = "max_usd_per_hour", skip_serializing_if = "Option::is_none")]
     pub max_price: Option<UsdPerHour>,
+    /// Most kilograms of CO2e of a whole plan, expected; `None` = no limit. Offers of which the
+    /// emissions are not known are left out with it.
+    #[serde(rename = "max_co2_kg", skip_serializing_if = "Option::is_none")]
+    pub max_co2: Option<KilogramsCo2e>,
     /// Leave out offers of hosts on peer-to-peer markets.
     pub no_marketplace: bool,
     /// Use offers where it is not known whether the step fits in memory.

@@ -9,7 +9,7 @@ use super::{Amount, Confidence, Goal, Objective, Part, PlanError};
 use crate::predict::{Host, Mode, Predictions};
 use crate::pricing::{PriceBook, Tier};
 use crate::text::duration;
-use crate::units::{Hours, Usd};
+use crate::units::{Hours, KilogramsCo2e, Usd};
 
 /// All of a goal that does not depend on deadline and budget: configurations with their
 /// coefficients, and the offers left out with the reasons.
@@ -49,8 +49,9 @@ impl Prepared {
         check_assumptions(&goal.assumptions)?;
         let work = amount(predictions, goal)?;
         let (configurations, excluded) = configurations(predictions, prices, goal);
-        let choices = configurations.iter().map(|c| c.choice(goal.confidence)).collect();
-        let singles = Problem { work: work.get(), choices, max_parts: 1 };
+        let choices = configurations.iter().map(|c| c.choice(goal)).collect();
+        let most_kg = goal.limits.max_co2.map(KilogramsCo2e::get);
+        let singles = Problem { work: work.get(), choices, max_parts: 1, most_kg };
         let all = Problem { max_parts: goal.max_parts, ..singles.clone() };
         let mixed_of = if goal.max_parts > 1 { all.undominated() } else { Vec::new() };
         let mixed = all.only(&mixed_of);
@@ -124,13 +125,17 @@ impl Prepared {
         configuration.part(self.work.get() / configuration.rate(), true)
     }
 
-    /// Finish on the deadline's clock and cost of every configuration with all the work.
+    /// Finish on the deadline's clock and cost of every configuration with all the work that emits no
+    /// more than allowed.
     pub(super) fn wholes(&self) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
-        let work = self.work.get();
-        self.singles.choices.iter().enumerate().filter_map(move |(c, choice)| {
-            let (finish, cost) = choice.whole(work)?;
-            Some((c, finish, cost))
-        })
+        let all = 0..self.configurations.len();
+        all.filter_map(|c| self.singles.whole(c).map(|(finish, cost)| (c, finish, cost)))
+    }
+
+    /// Kilograms of CO2e of a configuration with all the work, where the goal asks for them.
+    pub(super) fn kilograms(&self, configuration: usize) -> f64 {
+        let choice = &self.singles.choices[configuration];
+        choice.emits(self.work.get() / choice.rate)
     }
 
     /// Hours that count against the deadline, in words.

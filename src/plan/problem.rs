@@ -12,6 +12,7 @@
 //! | shared | v·y ≤ s for every choice with hours v that count once a plan (spot) |
 //! | parts | Σ y ≤ K |
 //! | budget | Σ (p·β·h + (p·û + o)·y) ≤ B |
+//! | emissions | Σ (g·β·h + g·û·y) ≤ G, with g kilograms of CO2e an hour of running |
 //! | blocks | p·β·h + p·û·y ≤ p·T·b and y ≤ b, where every block of T hours begun is billed: p·T·b + s·h + o·y is its cost then |
 //!
 //! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for every choice, and b ∈ {0, 1, …}
@@ -21,6 +22,7 @@
 
 use std::collections::BTreeMap;
 
+use super::search::SAME;
 use crate::pricing::begun;
 
 /// The numbers of one configuration in the model.
@@ -39,6 +41,10 @@ pub struct Choice {
     pub usd: f64,
     /// Dollars once, if used at all (p·û + o).
     pub usd_once: f64,
+    /// Kilograms of CO2e for one useful hour (g·β); 0 where the plan does not ask for emissions.
+    pub kg: f64,
+    /// Kilograms of CO2e once, if used at all (g·û); likewise.
+    pub kg_once: f64,
     /// Most useful hours; infinite where nothing limits them.
     pub most_hours: f64,
     /// Of what is billed by hours or terms begun; `None` where the time used is billed.
@@ -71,13 +77,18 @@ impl Choice {
         self.blocks.map_or(exact, |blocks| blocks.billed(useful, exact))
     }
 
+    /// Kilograms of CO2e for so many useful hours.
+    pub fn emits(&self, useful: f64) -> f64 {
+        self.kg * useful + self.kg_once
+    }
+
+    /// Most useful hours that emit so many kilograms of CO2e.
+    pub(crate) fn hours_emitting(&self, kilograms: f64) -> f64 {
+        linear(kilograms - self.kg_once, self.kg)
+    }
+
     /// Most useful hours that so many dollars pay for.
     pub(crate) fn hours_for(&self, dollars: f64) -> f64 {
-        let linear = |left: f64, hourly: f64| match left {
-            left if left < 0.0 => 0.0,
-            left if hourly > 0.0 => left / hourly,
-            _ => f64::INFINITY,
-        };
         let Some(Blocks { usd, apart, apart_once }) = self.blocks else {
             return linear(dollars - self.usd_once, self.usd);
         };
@@ -100,6 +111,15 @@ impl Choice {
     }
 }
 
+/// Hours that are left where each takes so much of what is left.
+fn linear(left: f64, hourly: f64) -> f64 {
+    match left {
+        left if left < 0.0 => 0.0,
+        left if hourly > 0.0 => left / hourly,
+        _ => f64::INFINITY,
+    }
+}
+
 /// One job's choices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
@@ -109,6 +129,8 @@ pub struct Problem {
     pub choices: Vec<Choice>,
     /// Most parts of a plan (K).
     pub max_parts: u32,
+    /// Most kilograms of CO2e of a plan (G); `None` = no limit.
+    pub most_kg: Option<f64>,
 }
 
 /// What a solve minimises (or, for the work, maximises).
@@ -120,6 +142,8 @@ pub enum Aim {
     Finish,
     /// Dollars plus so many dollars an hour until the finish.
     Weighted(f64),
+    /// Kilograms of CO2e.
+    Emissions,
     /// Parts.
     Parts,
     /// As many samples as possible, up to the work wanted.
@@ -205,7 +229,12 @@ impl Problem {
     /// The same with these choices only.
     #[must_use]
     pub fn only(&self, choices: &[usize]) -> Self {
-        Self { work: self.work, choices: choices.iter().map(|c| self.choices[*c]).collect(), max_parts: self.max_parts }
+        Self {
+            work: self.work,
+            choices: choices.iter().map(|c| self.choices[*c]).collect(),
+            max_parts: self.max_parts,
+            most_kg: self.most_kg,
+        }
     }
 
     /// The model of one solve. Of `n` choices, variable `c` is whether choice `c` is used
@@ -265,6 +294,9 @@ impl Problem {
                 program.row(terms, Relation::AtMost, bound);
             }
         }
+        if let Some(most) = self.most_kg {
+            program.row(self.terms(Aim::Emissions), Relation::AtMost, most);
+        }
         for (kind, ceiling) in &limit.ceilings {
             program.row(self.terms(*kind), Relation::AtMost, *ceiling);
         }
@@ -282,21 +314,35 @@ impl Problem {
                 sum(|choice, h| choice.hours * h + choice.hours_once) + shared
             }
             Aim::Weighted(worth) => self.value(Aim::Cost, hours) + worth * self.value(Aim::Finish, hours),
+            Aim::Emissions => sum(Choice::emits),
             Aim::Parts => hours.len() as f64,
             Aim::Work => sum(|choice, h| choice.rate * h),
             Aim::Excess { .. } => f64::NAN,
         }
     }
 
-    /// All choices but those that any plan can do without, because others are no slower and
-    /// no dearer, per sample and once, and either one of these can do all the work, and takes the
+    /// Whether so many useful hours by choice emit no more than allowed.
+    pub(super) fn keeps_emissions(&self, hours: &[(usize, f64)]) -> bool {
+        self.most_kg.is_none_or(|most| self.value(Aim::Emissions, hours) <= most * (1.0 + SAME))
+    }
+
+    /// Finish and cost of a choice that does all the work; `None` where it cannot, or emits more than
+    /// allowed.
+    pub(super) fn whole(&self, choice: usize) -> Option<(f64, f64)> {
+        let own = &self.choices[choice];
+        own.whole(self.work).filter(|_| self.keeps_emissions(&[(choice, self.work / own.rate)]))
+    }
+
+    /// All choices but those that any plan can do without, because others are no slower, no
+    /// dearer and emit no more, per sample and once, and either one of these can do all the work, and takes the
     /// place of the choice; or as many of them as a plan has parts can do as much: one of them is
     /// not in the plan yet and takes the place.
     ///
     /// No row gets worse by that, so no optimum changes. Of equals the first stay.
     pub fn undominated(&self) -> Vec<usize> {
         let each = |choice: &Choice| {
-            [choice.usd / choice.rate, choice.hours / choice.rate, choice.usd_once, choice.hours_once]
+            let hourly = [choice.usd, choice.hours, choice.kg].map(|hourly| hourly / choice.rate);
+            [hourly[0], hourly[1], choice.usd_once, choice.hours_once, hourly[2], choice.kg_once]
         };
         let most = |choice: &Choice| choice.most_hours * choice.rate;
         let mut order: Vec<usize> = (0..self.choices.len()).collect();
@@ -382,6 +428,7 @@ impl Problem {
                 }
                 terms.into_iter().collect()
             }
+            Aim::Emissions => both(|choice| (choice.kg, choice.kg_once)),
             Aim::Parts => (0..n).map(|c| (c, 1.0)).collect(),
             // A program is minimised.
             Aim::Work => self.choices.iter().enumerate().map(|(c, choice)| (n + c, -choice.rate)).collect(),

@@ -19,11 +19,23 @@ const MOST_MACHINES: u32 = 16;
 /// What of an offer a limit is about, larger where more of the limit has to give way.
 type Amount = fn(&Configuration, &Offer) -> f64;
 
+/// Emissions of a plan that are not known are more than any.
+const UNKNOWN: f64 = f64::INFINITY;
+
+/// What a limit is about.
+enum About {
+    /// No number.
+    Kind,
+    /// A number of an offer.
+    Offer(Amount),
+    /// Emissions of a plan.
+    Emissions,
+}
+
 /// Limits of which one is lifted.
 struct Lifted {
     limits: Limits,
-    /// `None` where the limit is no number.
-    amount: Option<Amount>,
+    about: About,
     /// What to do, in words, for the amount.
     words: Box<dyn Fn(f64) -> String>,
 }
@@ -54,21 +66,30 @@ fn helps(lifted: &Lifted, prepared: &Prepared, prices: &PriceBook, limit: &Limit
     let amount = |c: usize| {
         let configuration = &prepared.configurations[c];
         let offer = &prices.offers()[configuration.place];
-        lifted.amount.as_ref().map_or(0.0, |amount| amount(configuration, offer))
+        match lifted.about {
+            About::Kind => 0.0,
+            About::Offer(amount) => amount(configuration, offer),
+            About::Emissions => configuration.kilograms(prepared.work.get() / configuration.rate()).unwrap_or(UNKNOWN),
+        }
     };
     let within = |value: f64, most: Option<f64>| most.is_none_or(|most| value <= most * (1.0 + SAME));
     let least = prepared
         .wholes()
         .filter(|(_, finish, cost)| within(*finish, limit.deadline) && within(*cost, limit.budget))
         .min_by(|a, b| amount(a.0).total_cmp(&amount(b.0)).then(a.2.total_cmp(&b.2)));
-    let (used, finish, cost) = if let Some((c, finish, cost)) = least.filter(|_| lifted.amount.is_some()) {
-        (vec![c], finish, cost)
-    } else {
-        let (plan, used) = prepared.checked(prepared.goal.clone(), limit).ok()??;
-        let total = plan.total?;
-        (used, prepared.goal.confidence.end(&total.hours).get(), total.cost.mid.get())
+    let (used, finish, cost, emitted) =
+        if let Some((c, finish, cost)) = least.filter(|_| !matches!(lifted.about, About::Kind)) {
+            (vec![c], finish, cost, amount(c))
+        } else {
+            let (plan, used) = prepared.checked(prepared.goal.clone(), limit).ok()??;
+            let total = plan.total?;
+            let emitted = total.footprint.emissions.map_or(UNKNOWN, |emitted| emitted.mid.get());
+            (used, prepared.goal.confidence.end(&total.hours).get(), total.cost.mid.get(), emitted)
+        };
+    let amount = match lifted.about {
+        About::Emissions => emitted,
+        _ => used.iter().map(|c| amount(*c)).fold(f64::NEG_INFINITY, f64::max),
     };
-    let amount = used.iter().map(|c| amount(*c)).fold(f64::NEG_INFINITY, f64::max);
     let words = (lifted.words)(amount);
     Some(format!("{words} ({}, {}, {})", label(prepared, used), duration(finish), dollars(cost)))
 }
@@ -79,7 +100,7 @@ fn lifted(limits: &Limits) -> Vec<Lifted> {
     let usual = Limits::default;
     let mut lift = |words: &'static str, lifted: Limits| {
         if lifted != *limits {
-            all.push(Lifted { limits: lifted, amount: None, words: Box::new(|_| words.to_owned()) });
+            all.push(Lifted { limits: lifted, about: About::Kind, words: Box::new(|_| words.to_owned()) });
         }
     };
     let now = || limits.clone();
@@ -105,7 +126,7 @@ fn lifted(limits: &Limits) -> Vec<Lifted> {
 
     let mut number = |lifted: Limits, amount: Amount, words: Box<dyn Fn(f64) -> String>| {
         if lifted != *limits {
-            all.push(Lifted { limits: lifted, amount: Some(amount), words });
+            all.push(Lifted { limits: lifted, about: About::Offer(amount), words });
         }
     };
     let gpus: Amount = |configuration, _| f64::from(configuration.gpu_count);
@@ -141,6 +162,16 @@ fn lifted(limits: &Limits) -> Vec<Lifted> {
         quotas.remove(place);
         let quota = quota.to_string();
         number(Limits { quotas, ..now() }, gpus, Box::new(move |gpus| format!("raise the quota of {quota} to {gpus}")));
+    }
+    if limits.max_co2.is_some() {
+        let words = |kg: f64| {
+            if kg < UNKNOWN {
+                return format!("allow {} kg CO2e", super::explain::more_kilograms(kg));
+            }
+            "allow offers whose emissions are not known (no --max-co2-kg)".to_owned()
+        };
+        let limits = Limits { max_co2: None, ..now() };
+        all.push(Lifted { limits, about: About::Emissions, words: Box::new(words) });
     }
     all
 }

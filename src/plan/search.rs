@@ -8,6 +8,7 @@
 //! | cost | cost | earliest finish | fewest parts |
 //! | time | finish | lowest cost | fewest parts |
 //! | cost plus time | their sum | earliest finish | fewest parts |
+//! | CO2 | emissions | lowest cost | fewest parts |
 //!
 //! A later aim never trades away more than a relative 1e-9 of an earlier one: the first value is
 //! the true optimum, so it can be compared between solves.
@@ -94,7 +95,8 @@ pub fn most_work(problem: &Problem, limit: &Limit) -> Result<f64, SolveError> {
         let once = choice.hours_once + choice.hours_shared;
         let in_time = limit.deadline.map(|deadline| ((deadline - once) / choice.hours).max(0.0));
         let paid = limit.budget.map(|budget| choice.hours_for(budget));
-        let useful = [in_time, paid].into_iter().flatten().fold(choice.most_hours, f64::min);
+        let emitted = problem.most_kg.map(|most| choice.hours_emitting(most));
+        let useful = [in_time, paid, emitted].into_iter().flatten().fold(choice.most_hours, f64::min);
         (useful * choice.rate).min(problem.work)
     });
     Ok(most.fold(0.0, f64::max))
@@ -106,6 +108,7 @@ pub(crate) fn aims(objective: Objective) -> [Aim; 3] {
         Objective::Cost => [Aim::Cost, Aim::Finish, Aim::Parts],
         Objective::Time => [Aim::Finish, Aim::Cost, Aim::Parts],
         Objective::CostPlusTime(worth) => [Aim::Weighted(worth.get()), Aim::Finish, Aim::Parts],
+        Objective::Emissions => [Aim::Emissions, Aim::Cost, Aim::Parts],
     }
 }
 
@@ -168,6 +171,7 @@ fn within(problem: &Problem, c: usize, choice: &Choice, limit: &Limit) -> Option
     let keeps = |aim: Aim, bound: f64| problem.value(aim, &hours) <= bound * (1.0 + SAME);
     (limit.deadline.is_none_or(|deadline| keeps(Aim::Finish, deadline))
         && limit.budget.is_none_or(|budget| keeps(Aim::Cost, budget))
+        && problem.keeps_emissions(&hours)
         && limit.ceilings.iter().all(|(aim, ceiling)| keeps(*aim, *ceiling)))
     .then_some(hours)
 }

@@ -43,7 +43,7 @@ impl Prepared {
         let in_time = |c: usize| {
             let choice = &self.singles.choices[c];
             let (whole, _) = choice.whole(work).filter(|(whole, _)| *whole <= deadline)?;
-            Some((c, [whole, choice.usd / choice.rate, choice.usd_once]))
+            Some((c, [whole, choice.usd / choice.rate, choice.usd_once, choice.kg / choice.rate, choice.kg_once]))
         };
         let is_rounded = |c: usize| self.singles.choices[c].blocks.is_some();
         // Slower and dearer spot machines are never better, nor is what takes over later and for more.
@@ -51,13 +51,18 @@ impl Prepared {
         let spots = self.of_tier(true).map(|c| {
             let choice = &self.singles.choices[c];
             let lost = self.configurations[c].losses.elapsed();
-            (c, [1.0 / choice.rate, choice.usd / choice.rate, choice.usd_once, lost])
+            let emitted = [choice.kg / choice.rate, choice.kg_once];
+            (c, [1.0 / choice.rate, choice.usd / choice.rate, choice.usd_once, lost, emitted[0], emitted[1]])
         });
         let spots = undominated(spots.collect(), is_rounded);
         let pairs = rescues.iter().flat_map(|rescue| spots.iter().map(move |spot| (*spot, *rescue)));
         let found = pairs.map(|((spot, _), (to, [whole, ..]))| self.pair(spot, to, deadline, whole));
         found
             .filter(|found| limit.budget.is_none_or(|budget| found.cost <= budget))
+            .filter(|found| {
+                let [spot, to] = found.useful;
+                self.singles.keeps_emissions(&[(found.spot, spot), (found.to, to)])
+            })
             .min_by(|a, b| a.cost.total_cmp(&b.cost))
     }
 

@@ -1,4 +1,4 @@
-//! A plan as TOML, version 2, or 3 where it may join machines or divide state, or does not say where the data are: the file that `e` on the plan screen and `plan --toml` write, and
+//! A plan as TOML, version 2, or 3 where it may join machines or divide state, does not say where the data are, or asks for emissions: the file that `e` on the plan screen and `plan --toml` write, and
 //! that `plan --from` and `compare` read.
 //!
 //! `[request]` is the recorded step and how it was predicted, `[goal]` what was asked; both are
@@ -17,7 +17,7 @@ pub use request::Request;
 
 use super::offers::TrustJson;
 use super::plans::{self, ContractJson, SwitchJson};
-use crate::plan::{Assumptions, Goal, Part, Plan};
+use crate::plan::{Assumptions, Goal, Objective, Part, Plan};
 use crate::predict::{Predictions, Sharding};
 use crate::units::{Hours, Range, Usd, UsdPerHour};
 
@@ -260,11 +260,12 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
 }
 
 /// The oldest version that knows what the goal asks: 3 where it may join machines or divide state,
-/// or does not say where the data are.
+/// does not say where the data are, or asks for emissions.
 fn version(goal: &Goal) -> u32 {
     let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
     let is_placeless = goal.data.as_ref().is_some_and(|data| data.provider.is_none());
-    if is_joined || is_placeless || !goal.sharding.is_none() { VERSION } else { OLDEST }
+    let is_of_emissions = goal.limits.max_co2.is_some() || goal.objective == Objective::Emissions;
+    if is_joined || is_placeless || is_of_emissions || !goal.sharding.is_none() { VERSION } else { OLDEST }
 }
 
 fn part(part: &Part) -> FilePart {

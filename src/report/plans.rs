@@ -262,6 +262,7 @@ pub fn status_words(plan: &Plan) -> String {
         Objective::Cost => "cheapest",
         Objective::Time => "fastest",
         Objective::CostPlusTime(_) => "best",
+        Objective::Emissions => "least CO2e",
     };
     match (plan.status, plan.goal.max_parts) {
         (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
@@ -288,10 +289,12 @@ pub const fn rejection(kind: RejectionKind) -> &'static str {
         RejectionKind::NoPrediction => "no_prediction",
         RejectionKind::Memory => "memory",
         RejectionKind::MemoryUnknown => "memory_unknown",
+        RejectionKind::EmissionsUnknown => "emissions_unknown",
         RejectionKind::GlobalBatch => "global_batch",
         RejectionKind::Limits => "limits",
         RejectionKind::Deadline => "deadline",
         RejectionKind::Budget => "budget",
+        RejectionKind::Emissions => "emissions",
         RejectionKind::Dominated => "dominated",
     }
 }

@@ -50,7 +50,11 @@ described!(Screen {
     Predict "predict" "GPU by GPU",
     Plan "plan" "The plan"
 });
-described!(Objective { Cost "cost" "Lowest cost", Time "time" "Earliest finish" });
+described!(Objective {
+    Cost "cost" "Lowest cost",
+    Time "time" "Earliest finish",
+    Emissions "co2" "Lowest emissions, then lowest cost"
+});
 described!(Confidence {
     Expected "expected" "The expected time meets the deadline",
     High "high" "The upper end of the range meets the deadline"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo, Unit};
 
-use crate::units::{Bytes, Hours, Samples, Usd, UsdPerHour, most};
+use crate::units::{Bytes, Hours, KilogramsCo2e, Samples, Usd, UsdPerHour, most};
 
 /// A time span: `24h`, `1d 12h`, `90m`, `2w`; a bare number is hours.
 ///
@@ -74,6 +74,16 @@ pub fn usd(text: &str) -> Result<Usd, String> {
     let amount = number(text.trim().trim_start_matches('$'))
         .ok_or_else(|| format!("{text:?} is not a valid amount of money; write 300, $300 or 1.5k"))?;
     Usd::new(at_most(text, amount, most::WORK)?).map_err(|error| error.to_string())
+}
+
+/// Emissions in kilograms of CO2e: `40`, `40kg`, `1.5k`.
+///
+/// # Errors
+/// The text, with examples of what is understood.
+pub fn kilograms(text: &str) -> Result<KilogramsCo2e, String> {
+    let amount = number(text.trim().trim_end_matches("kg").trim_end())
+        .ok_or_else(|| format!("{text:?} is not a valid mass; write 40, 40kg or 1.5k"))?;
+    KilogramsCo2e::new(at_most(text, amount, most::WORK)?).map_err(|error| error.to_string())
 }
 
 /// A price in US dollars an hour.

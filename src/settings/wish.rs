@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use super::values;
 use crate::plan::{Confidence, Data, Goal, Objective, Quota, ShardingChoice, Work};
 use crate::pricing::Tier;
-use crate::units::{Bytes, Hours, Samples, Usd, UsdPerHour, most};
+use crate::units::{Bytes, Hours, KilogramsCo2e, Samples, Usd, UsdPerHour, most};
 
 /// How much is to be done, within which limits.
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
@@ -53,6 +53,10 @@ pub struct Wish {
     #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits")]
     #[serde(rename = "max_usd_per_hour")]
     pub max_price: Option<UsdPerHour>,
+    /// Most to emit in all, in kg of CO2e; offers of which that is not known are left out.
+    #[arg(long, value_name = "KG", value_parser = values::kilograms, allow_hyphen_values = true, help_heading = "Limits")]
+    #[serde(deserialize_with = "read::kilograms")]
+    pub max_co2_kg: Option<KilogramsCo2e>,
     /// What is best within the limits.
     #[arg(long, value_enum, help_heading = "Limits")]
     #[serde(skip)]
@@ -174,7 +178,7 @@ macro_rules! readers {
     };
 }
 
-readers!(samples Samples, whole u64, count f64, hours Hours, usd Usd, bytes Bytes);
+readers!(samples Samples, whole u64, count f64, hours Hours, usd Usd, kilograms KilogramsCo2e, bytes Bytes);
 
 /// A value of a file.
 #[derive(Deserialize)]
@@ -215,6 +219,7 @@ impl Wish {
         let given = [
             ("budget", self.budget.is_some()),
             ("max_usd_per_hour", self.max_price.is_some()),
+            ("max_co2_kg", self.max_co2_kg.is_some()),
             ("tiers", self.tiers.is_some()),
             ("providers", self.providers.is_some()),
             ("exclude_providers", self.exclude_providers.is_some()),
@@ -322,6 +327,7 @@ impl Wish {
         limits.max_gpus = self.max_gpus.or(limits.max_gpus);
         set(&mut limits.max_machines, self.max_machines.as_ref());
         limits.max_price = self.max_price.or(limits.max_price);
+        limits.max_co2 = self.max_co2_kg.or(limits.max_co2);
         limits.no_marketplace |= self.no_marketplace;
         limits.allow_unknown_memory |= self.allow_unknown_memory;
         limits.min_vcpus = self.min_vcpus.or(limits.min_vcpus);

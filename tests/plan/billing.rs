@@ -61,7 +61,8 @@ fn a_budget_is_one_of_hours_begun() {
     // $2.50 buy two whole hours of the one, or 2.27 of the other.
     let blocks = Choice { blocks: Some(Blocks { usd: 1.0, apart: 0.0, apart_once: 0.0 }), ..exact(1.0, 1.0) };
     let limit = Limit { budget: Some(2.5), ..Limit::default() };
-    let most = |choice| most_work(&Problem { work: 9.0, choices: vec![choice], max_parts: 1 }, &limit).unwrap();
+    let most =
+        |choice| most_work(&Problem { work: 9.0, choices: vec![choice], max_parts: 1, most_kg: None }, &limit).unwrap();
     assert!((most(blocks) - 2.0).abs() < 1e-9);
     assert!((most(exact(1.0, 1.1)) - 2.5 / 1.1).abs() < 1e-9);
 }
@@ -183,6 +184,8 @@ fn exact(rate: f64, usd: f64) -> Choice {
         hours_shared: 0.0,
         usd,
         usd_once: 0.0,
+        kg: 0.0,
+        kg_once: 0.0,
         most_hours: f64::INFINITY,
         blocks: None,
     }
@@ -205,6 +208,8 @@ fn choice() -> impl Strategy<Value = Choice> {
             Choice {
                 hours_once,
                 usd_once: usd * hours_once + apart_once,
+                kg: 0.0,
+                kg_once: 0.0,
                 blocks: block.map(|hours| Blocks { usd: usd * hours, apart: kept, apart_once }),
                 ..exact(rate, usd + kept)
             }
@@ -340,7 +345,7 @@ proptest! {
     #[test]
     fn a_budget_buys_as_many_hours_as_it_can(choice in choice(), dollars in 0.0..2000.0f64) {
         let limit = Limit { budget: Some(dollars), ..Limit::default() };
-        let problem = Problem { work: 1e9, choices: vec![choice], max_parts: 1 };
+        let problem = Problem { work: 1e9, choices: vec![choice], max_parts: 1, most_kg: None };
         let useful = most_work(&problem, &limit).unwrap() / choice.rate;
         if useful > 0.0 {
             prop_assert!(bill(&choice, useful) <= dollars * (1.0 + 1e-6) + 1e-6, "{} h cost {}", useful, bill(&choice, useful));
@@ -353,7 +358,7 @@ proptest! {
     fn brute_force_finds_nothing_better(choices in prop::collection::vec(choice(), 2..=4), factor in 1.0..3.0f64) {
         let fastest = choices.iter().map(|c| c.whole(WORK).unwrap().0).fold(f64::INFINITY, f64::min);
         let limit = Limit { deadline: Some(fastest * factor), ..Limit::default() };
-        let problem = Problem { work: WORK, choices, max_parts: 2 };
+        let problem = Problem { work: WORK, choices, max_parts: 2, most_kg: None };
         let brute = brute_force(&problem.choices, fastest * factor);
         let cost = |problem: &Problem| {
             best(problem, Objective::Cost, &limit).map(|found| problem.value(Aim::Cost, &found.hours))

@@ -111,6 +111,8 @@ fn a_limit_just_short_of_the_work_is_not_infeasible() {
         hours_shared: 0.0,
         usd: 0.1,
         usd_once: 0.0,
+        kg: 0.0,
+        kg_once: 0.0,
         most_hours,
         blocks: None,
     };
@@ -118,9 +120,11 @@ fn a_limit_just_short_of_the_work_is_not_infeasible() {
         let most = 100.0 / 14.950_793_787_108_99 * (1.0 - 10f64.powi(-exponent));
         let choices = vec![choice(5.555_932_382_486_656, f64::INFINITY), choice(14.950_793_787_108_99, most)];
         let limit = Limit { deadline: Some(21.89), budget: Some(1.94), ..Limit::default() };
-        let answer =
-            solve(&Problem { work: 100.0, choices, max_parts: 1 }.program(Aim::Cost, &limit), Settings::default())
-                .unwrap();
+        let answer = solve(
+            &Problem { work: 100.0, choices, max_parts: 1, most_kg: None }.program(Aim::Cost, &limit),
+            Settings::default(),
+        )
+        .unwrap();
         assert_eq!(answer.values[..2], [1.0, 0.0], "10^-{exponent}");
     }
 }

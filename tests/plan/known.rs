@@ -38,7 +38,7 @@ fn one_part_meets_each_deadline_at_the_known_cost() {
         assert_eq!(plan.solver.name, "filter and sort");
 
         let prepared = Prepared::new(&predictions, &prices, &goal(12.0, 1)).unwrap();
-        let problem = Problem { work: 12.0, choices: prepared.choices().to_vec(), max_parts: 1 };
+        let problem = Problem { work: 12.0, choices: prepared.choices().to_vec(), max_parts: 1, most_kg: None };
         let limit = Limit { deadline: Some(deadline), ..Limit::default() };
         let sorted = best(&problem, Objective::Cost, &limit).unwrap();
         let solved = solve_in_sequence(&problem, Objective::Cost, &limit).unwrap();
@@ -161,11 +161,13 @@ fn resnet50_at_skypilots_times_and_prices() {
                 hours_shared: 0.0,
                 usd: *price,
                 usd_once: if tpu { 600.0 * 0.09 } else { 0.0 },
+                kg: 0.0,
+                kg_once: 0.0,
                 most_hours: f64::INFINITY,
                 blocks: None,
             }
         });
-        Problem { work: 1.0, choices: choices.collect(), max_parts: 1 }
+        Problem { work: 1.0, choices: choices.collect(), max_parts: 1, most_kg: None }
     };
     let answer = |egress: bool, deadline: Option<f64>| {
         let problem = problem(egress);
@@ -203,12 +205,14 @@ fn a_contract_breaks_even_where_it_should() {
         hours_shared: 0.0,
         usd: 4.0,
         usd_once: 0.0,
+        kg: 0.0,
+        kg_once: 0.0,
         most_hours: f64::INFINITY,
         blocks: None,
     };
     let contract = Choice { usd: 0.0, usd_once: 720.0 * 1.5, most_hours: 720.0, ..cloud };
     let cheapest = |work: f64, max_parts: u32| -> Found {
-        let problem = Problem { work, choices: vec![cloud, contract], max_parts };
+        let problem = Problem { work, choices: vec![cloud, contract], max_parts, most_kg: None };
         best(&problem, Objective::Cost, &Limit::default()).unwrap()
     };
     for max_parts in [1, 2] {

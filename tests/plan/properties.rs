@@ -37,42 +37,48 @@ fn choice() -> impl Strategy<Value = Choice> {
         0.0..5.0f64,
         prop_oneof![3 => Just(f64::INFINITY), 1 => 1.0..50.0f64],
         prop_oneof![2 => Just(0.0), 1 => 0.0..3.0f64],
+        0.0..10.0f64,
+        0.0..2.0f64,
     )
-        .prop_map(|(rate, hours, hours_once, usd, usd_once, most_hours, hours_shared)| Choice {
+        .prop_map(|(rate, hours, hours_once, usd, usd_once, most_hours, hours_shared, kg, kg_once)| Choice {
             rate,
             hours,
             hours_once,
             hours_shared,
             usd,
             usd_once,
+            kg,
+            kg_once,
             most_hours,
             blocks: None,
         })
 }
 
-fn problem() -> impl Strategy<Value = Problem> {
+pub(crate) fn problem() -> impl Strategy<Value = Problem> {
     (prop::collection::vec(choice(), 2..=6), 1..=2u32).prop_map(|(choices, max_parts)| Problem {
         work: WORK,
         choices,
         max_parts,
+        most_kg: None,
     })
 }
 
 /// A limit as a multiple of the fastest single choice's hours or the cheapest's dollars.
-fn limits() -> impl Strategy<Value = (f64, f64)> {
+pub(crate) fn limits() -> impl Strategy<Value = (f64, f64)> {
     (0.5..4.0f64, 0.5..4.0f64)
 }
 
 /// The least cost over all subsets of one or two choices, in closed form: with both used,
 /// cost and finish are linear in the share of the first, so the optimum is at an end of the
 /// interval of shares that the limits leave.
-fn brute_force(problem: &Problem, deadline: f64, budget: f64) -> Option<f64> {
+pub(crate) fn brute_force(problem: &Problem, deadline: f64, budget: f64) -> Option<f64> {
     let mut lowest: Option<f64> = None;
     let mut offer = |cost: f64| lowest = Some(lowest.map_or(cost, |lowest: f64| lowest.min(cost)));
     for choice in &problem.choices {
         if let Some((finish, cost)) = choice.whole(problem.work)
             && finish <= deadline
             && cost <= budget
+            && choice.emits(problem.work / choice.rate) <= problem.most_kg.unwrap_or(f64::INFINITY)
         {
             offer(cost);
         }
@@ -94,7 +100,9 @@ fn brute_force(problem: &Problem, deadline: f64, budget: f64) -> Option<f64> {
             let (mut from, mut to) = (0.0f64, 1.0f64);
             to = to.min(a.most_hours * a.rate / problem.work);
             from = from.max(1.0 - b.most_hours * b.rate / problem.work);
-            for ((at0, at1), bound) in [(finish, deadline), (cost, budget)] {
+            let emitted = line(|c| (c.kg, c.kg_once));
+            let most_kg = problem.most_kg.unwrap_or(f64::INFINITY);
+            for ((at0, at1), bound) in [(finish, deadline), (cost, budget), (emitted, most_kg)] {
                 let slope = at1 - at0;
                 if slope > 0.0 {
                     to = to.min((bound - at0) / slope);
@@ -114,7 +122,7 @@ fn brute_force(problem: &Problem, deadline: f64, budget: f64) -> Option<f64> {
     lowest
 }
 
-fn cost(problem: &Problem, limit: &Limit) -> Option<f64> {
+pub(crate) fn cost(problem: &Problem, limit: &Limit) -> Option<f64> {
     best(problem, Objective::Cost, limit).map(|found| problem.value(Aim::Cost, &found.hours))
 }
 
@@ -126,7 +134,7 @@ fn scale(problem: &Problem) -> (f64, f64) {
         .fold((f64::INFINITY, f64::INFINITY), |least, whole| (least.0.min(whole.0), least.1.min(whole.1)))
 }
 
-fn limit(problem: &Problem, factors: (f64, f64)) -> Limit {
+pub(crate) fn limit(problem: &Problem, factors: (f64, f64)) -> Limit {
     let (finish, cost) = scale(problem);
     Limit { deadline: Some(finish * factors.0), budget: Some(cost * factors.1), ceilings: Vec::new() }
 }

@@ -2,7 +2,7 @@
 //! or states a wrong number. Nothing here is shared with the model; each job's part was checked
 //! before ([`crate::plan::check`]).
 
-use super::super::check::{CheckError, compare, numbers};
+use super::super::check::{CheckError, Taken, added, check_footprint, compare, numbers};
 use super::super::{Confidence, PlanStatus};
 use super::{Aim, JobsPlan, PlannedJob};
 use crate::pricing::{Market, Tier, region};
@@ -22,7 +22,11 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
     };
     let mut cost = [0.0; 3];
     let mut last = [0.0; 3];
+    let mut taken: Taken = Some(([0.0; 3], Some([0.0; 3])));
     for job in &plan.jobs {
+        let footprint = &job.part.footprint;
+        let own = footprint.energy.map(|energy| (numbers(&energy), footprint.emissions.as_ref().map(numbers)));
+        taken = taken.zip(own).map(|(sum, own)| added(sum, own));
         for (end, (dollars, hours)) in numbers(&job.part.cost).into_iter().zip(numbers(&job.end)).enumerate() {
             cost[end] += dollars;
             last[end] = f64::max(last[end], hours);
@@ -34,6 +38,7 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
         }
     }
     compare("cost of all jobs", &numbers(&total.cost), &cost)?;
+    check_footprint("all jobs", &total.footprint, taken)?;
     compare("end of the last job", &numbers(&total.hours), &last)?;
     if let Some(budget) = plan.shared.budget
         && over(cost[1], budget.get())

@@ -141,7 +141,7 @@ pub(super) fn toggle(app: &mut App, action: Action) {
         Action::Objective => {
             goal.objective = match goal.objective {
                 Objective::Cost => Objective::Time,
-                Objective::Time | Objective::CostPlusTime(_) => Objective::Cost,
+                Objective::Time | Objective::CostPlusTime(_) | Objective::Emissions => Objective::Cost,
             };
         }
         Action::Confidence => {
@@ -170,6 +170,7 @@ pub fn toggles(app: &App) -> Vec<(Action, &'static str, String, bool)> {
     let objective = match goal.objective {
         Objective::Cost => "cheapest".to_owned(),
         Objective::Time => "fastest".to_owned(),
+        Objective::Emissions => "least CO2e".to_owned(),
         Objective::CostPlusTime(price) => format!("cost + {} of waiting", format::price(price)),
     };
     let tier = |tier| goal.limits.tiers.contains(&tier);
