@@ -232,7 +232,7 @@ impl Download<'_> {
     /// Removes what is kept, unless another process keeps it just now.
     fn forget(&self) {
         if let Some((path, note)) = self.kept_at()
-            && let Ok(file) = File::open(&path)
+            && let Ok(file) = OpenOptions::new().append(true).open(&path)
             && file.try_lock().is_ok()
         {
             let _ = std::fs::remove_file(path);
