@@ -9,6 +9,7 @@ mod intensity;
 mod offer;
 pub mod region;
 mod snapshot;
+pub mod spot;
 mod terms;
 mod trust;
 

@@ -343,10 +343,10 @@ impl Prepared {
             ));
         }
         if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
-            notes.push(format!(
-                "spot losses are assumed: {} per hour and machine; the upper end allows for long waits, as in the worst of the zones measured",
-                self.goal.assumptions.spot_losses_per_hour
-            ));
+            notes.push(
+                "spot losses are assumed, as each part says; the upper end allows for long waits, as in the worst of the zones measured"
+                    .to_owned(),
+            );
         }
         notes
     }

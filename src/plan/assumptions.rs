@@ -3,6 +3,7 @@
 use super::energy;
 use super::goal::{Assumptions, Confidence, Goal, Limits, Objective, ShardingChoice, Work};
 use crate::pricing::Tier;
+use crate::pricing::spot::{MOST_GPUS, PER_HOUR, per_hour};
 use crate::units::Hours;
 
 /// One assumption as it is printed with a plan.
@@ -19,15 +20,14 @@ pub struct Assumed {
 const SET: &str = "set by the user";
 
 impl Default for Assumptions {
-    /// The measured figures are of single V100 machines on AWS spot, kept running in four
+    /// The measured wait is of single V100 machines on AWS spot, kept running in four
     /// zones in April 2023 (`skypilot-org/spot-traces` at 221da1a, "Can't Be Late",
-    /// NSDI 2024).
+    /// NSDI 2024), as are the losses of [`crate::pricing::spot`].
     fn default() -> Self {
         Self {
             setup: Hours::known(0.1),
-            // 0.31, 0.44, 0.57 and 0.74 in the four zones: mean 0.51.
-            spot_losses_per_hour: 0.5,
-            // √(2ω/λ) = 0.26 h.
+            spot_losses_per_hour: None,
+            // √(2ω/λ) = 0.26 h at 0.5 losses an hour.
             checkpoint_interval: Hours::known(0.25),
             checkpoint_write: Hours::known(1.0 / 60.0),
             restart: Hours::known(0.2),
@@ -49,7 +49,6 @@ impl Assumptions {
             value: format!("{} h", trimmed(now.get())),
             source: if now == usual { source } else { SET },
         };
-        let same = |now: f64, usual: f64, source| if now.total_cmp(&usual).is_eq() { source } else { SET };
         vec![
             hours(
                 "setup",
@@ -59,12 +58,21 @@ impl Assumptions {
             ),
             Assumed {
                 name: "spot losses",
-                value: format!("{} per hour and machine", trimmed(self.spot_losses_per_hour)),
-                source: same(
-                    self.spot_losses_per_hour,
-                    default.spot_losses_per_hour,
-                    "measured: mean 0.51 (0.31 to 0.74) of one V100 in four AWS zones, April 2023, skypilot-org/spot-traces",
+                value: self.spot_losses_per_hour.map_or_else(
+                    || {
+                        format!(
+                            "{} per hour and machine of 1 GPU, {} with {MOST_GPUS}",
+                            trimmed(PER_HOUR),
+                            two(per_hour(MOST_GPUS))
+                        )
+                    },
+                    |rate| format!("{} per hour and machine", trimmed(rate)),
                 ),
+                source: if self.spot_losses_per_hour.is_some() {
+                    SET
+                } else {
+                    "measured: mean 0.51 (0.31 to 0.74) of one V100 in four AWS zones, April 2023; times GPUs^0.48 (1.5 to 3.6 times with 8 GPUs in two zones, October 2022), skypilot-org/spot-traces"
+                },
             },
             hours(
                 "checkpoint interval",
@@ -93,11 +101,11 @@ impl Assumptions {
             Assumed {
                 name: "spot confidence",
                 value: format!("{} %", trimmed(self.spot_confidence * 100.0)),
-                source: same(
-                    self.spot_confidence,
-                    default.spot_confidence,
-                    "a choice; at 95 %: two losses and half as many again as expected, five mean waits each, chosen on traces of one V100 in four AWS zones, where every replayed run then ends in time (habitat-lab evaluate spot)",
-                ),
+                source: if self.spot_confidence.total_cmp(&default.spot_confidence).is_eq() {
+                    "a choice; at 95 %: two losses and half as many again as expected, five mean waits each, chosen on traces of one V100 in four AWS zones, where every replayed run then ends in time (habitat-lab evaluate spot)"
+                } else {
+                    SET
+                },
             },
             Assumed {
                 name: "several GPUs",
@@ -112,6 +120,10 @@ impl Assumptions {
             },
         ]
     }
+}
+
+fn two(value: f64) -> String {
+    format!("{value:.2}")
 }
 
 /// At most four decimals, without trailing zeros.
@@ -211,7 +223,8 @@ mod tests {
     #[test]
     fn every_default_names_a_source_and_a_change_is_the_users() {
         assert!(Assumptions::default().describe().iter().all(|a| a.source != SET && !a.value.is_empty()));
-        let changed = Assumptions { spot_losses_per_hour: 0.1, setup: Hours::known(0.5), ..Assumptions::default() };
+        let changed =
+            Assumptions { spot_losses_per_hour: Some(0.1), setup: Hours::known(0.5), ..Assumptions::default() };
         let set: Vec<_> = changed.describe().into_iter().filter(|a| a.source == SET).collect();
         assert_eq!(set.iter().map(|a| a.name).collect::<Vec<_>>(), ["setup", "spot losses"]);
         assert_eq!(set[1].value, "0.1 per hour and machine");

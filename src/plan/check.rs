@@ -379,7 +379,9 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
     let mut elapsed = running;
     let mut waiting = [0.0; 3];
     if part.tier == Tier::Spot {
-        let rate = assumed.spot_losses_per_hour * f64::from(part.nodes);
+        // 0.5 an hour of a machine with one GPU; with more, as the measured power of up to 8 of them.
+        let by_size = || 0.5 * f64::from((part.gpu_count / part.nodes).clamp(1, 8)).powf(0.48);
+        let rate = assumed.spot_losses_per_hour.unwrap_or_else(by_size) * f64::from(part.nodes);
         let interval = assumed.checkpoint_interval.get();
         let write = assumed.checkpoint_write.get() / interval;
         let restart = assumed.restart.get();

@@ -121,7 +121,7 @@ pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, P
 /// [`PlanError::Assumption`].
 pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanError> {
     let wrong = |name, value, expected| Err(PlanError::Assumption { name, value, expected });
-    let losses = assumptions.spot_losses_per_hour;
+    let losses = assumptions.spot_losses_per_hour.unwrap_or_default();
     if !(0.0..=1e4).contains(&losses) {
         return wrong("spot losses per hour", losses, "between 0 and 10,000");
     }
@@ -285,7 +285,7 @@ impl Configuration {
             precision: prediction.precision_note.clone(),
             warnings: prediction.warnings.clone(),
             memory_unknown: step.memory_unknown,
-            losses: Losses::of(offer.tier, machines, &goal.assumptions),
+            losses: Losses::of(offer.tier, machines, offer.gpu_count, &goal.assumptions),
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
         }
     }
@@ -421,7 +421,8 @@ impl Configuration {
         if self.losses.per_hour > 0.0 {
             let lost = self.allowance(useful * self.running(), first);
             notes.push(format!(
-                "spot: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.1} losses",
+                "spot: {:.2} losses an hour, {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.1} losses",
+                self.losses.per_hour,
                 self.losses.elapsed(),
                 self.losses.billed(),
             ));

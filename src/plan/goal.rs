@@ -333,8 +333,10 @@ pub struct Assumptions {
     /// Boot and set-up of a machine before useful work, billed.
     #[serde(rename = "setup_hours")]
     pub setup: Hours,
-    /// Spot losses per hour of ONE machine (planner B1, λ).
-    pub spot_losses_per_hour: f64,
+    /// Spot losses per hour of ONE machine, whatever its GPUs and where it is (planner B1, λ); `None` =
+    /// as measured ([`crate::pricing::spot`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spot_losses_per_hour: Option<f64>,
     /// Hours between checkpoints (κ).
     #[serde(rename = "checkpoint_interval_hours")]
     pub checkpoint_interval: Hours,

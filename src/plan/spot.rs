@@ -1,6 +1,6 @@
 //! What losing spot machines costs: planner note B1.
 //!
-//! λ losses per hour (of one machine, times the machines: a job stops whenever one is lost), a checkpoint of ω hours every κ hours, ρ hours to
+//! λ losses per hour (of one machine, by its GPUs, times the machines: a job stops whenever one is lost), a checkpoint of ω hours every κ hours, ρ hours to
 //! restart and δ unbilled hours of waiting after each loss. Per useful hour, expected:
 //! billed β = (1 + ω/κ)·(1 + λ(κ/2 + ρ)), elapsed ε = β + λδ (half an interval of work is
 //! lost).
@@ -23,6 +23,7 @@
 
 use super::goal::Assumptions;
 use crate::pricing::Tier;
+use crate::pricing::spot::per_hour;
 
 /// Losses allowed for once, at 95 % (a).
 const ONCE: f64 = 2.0;
@@ -48,11 +49,13 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    pub(crate) fn of(tier: Tier, machines: u32, assumptions: &Assumptions) -> Self {
+    /// Of so many machines with so many GPUs each.
+    pub(crate) fn of(tier: Tier, machines: u32, gpus: u32, assumptions: &Assumptions) -> Self {
         let spot = tier == Tier::Spot;
+        let one = assumptions.spot_losses_per_hour.unwrap_or_else(|| per_hour(gpus));
         let interval = assumptions.checkpoint_interval.get();
         Self {
-            per_hour: if spot { assumptions.spot_losses_per_hour * f64::from(machines) } else { 0.0 },
+            per_hour: if spot { one * f64::from(machines) } else { 0.0 },
             writing: if spot { assumptions.checkpoint_write.get() / interval } else { 0.0 },
             interval,
             restart: assumptions.restart.get(),
@@ -125,14 +128,14 @@ mod tests {
 
     fn losses(per_hour: f64, interval: f64, write: f64, restart: f64, wait: f64) -> Losses {
         let assumptions = Assumptions {
-            spot_losses_per_hour: per_hour,
+            spot_losses_per_hour: Some(per_hour),
             checkpoint_interval: Hours::known(interval),
             checkpoint_write: Hours::known(write),
             restart: Hours::known(restart),
             wait: Hours::known(wait),
             ..Assumptions::default()
         };
-        Losses::of(Tier::Spot, 1, &assumptions)
+        Losses::of(Tier::Spot, 1, 8, &assumptions)
     }
 
     /// Planner note C.4: λ 0.1/h, κ 1 h, ρ 0.2 h, 20 useful hours.
@@ -154,9 +157,21 @@ mod tests {
         assert!((losses.each() - losses.each_billed() - WAITS).abs() < 1e-12);
     }
 
+    /// 0.5 × 8^0.48 = 1.357 by a calculator, of each machine; a rate that is given is of the machine.
+    #[test]
+    fn larger_machines_are_lost_more_often() {
+        let of =
+            |machines, gpus, assumptions: &Assumptions| Losses::of(Tier::Spot, machines, gpus, assumptions).per_hour;
+        let measured = Assumptions::default();
+        assert_eq!((of(1, 1, &measured), of(3, 1, &measured)), (0.5, 1.5));
+        assert!((of(2, 8, &measured) - 2.0 * 1.3566).abs() < 1e-3, "{}", of(2, 8, &measured));
+        let given = Assumptions { spot_losses_per_hour: Some(0.2), ..measured };
+        assert_eq!((of(1, 8, &given), of(2, 8, &given)), (0.2, 0.4));
+    }
+
     #[test]
     fn other_tiers_lose_nothing() {
-        let losses = Losses::of(Tier::OnDemand, 1, &Assumptions::default());
+        let losses = Losses::of(Tier::OnDemand, 1, 8, &Assumptions::default());
         assert_eq!((losses.billed(), losses.elapsed(), losses.allowance()), (1.0, 1.0, (0.0, 0.0)));
     }
 

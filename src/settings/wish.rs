@@ -143,7 +143,7 @@ pub struct Wish {
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "setup_hours")]
     pub setup: Option<Hours>,
-    /// Losses of a spot machine in an hour.
+    /// Losses of a spot machine in an hour, whatever its GPUs.
     #[arg(long, value_name = "RATE", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub spot_losses_per_hour: Option<f64>,
     /// Time between checkpoints.
@@ -336,7 +336,7 @@ impl Wish {
         limits.quotas.extend_from_slice(&self.quota);
         let assumptions = &mut goal.assumptions;
         set(&mut assumptions.setup, self.setup.as_ref());
-        set(&mut assumptions.spot_losses_per_hour, self.spot_losses_per_hour.as_ref());
+        assumptions.spot_losses_per_hour = self.spot_losses_per_hour.or(assumptions.spot_losses_per_hour);
         set(&mut assumptions.checkpoint_interval, self.checkpoint_interval.as_ref());
         assumptions.network_gbit_per_second = self.network.or(assumptions.network_gbit_per_second);
         assumptions.scaling_factor = self.scaling_factor.or(assumptions.scaling_factor);

@@ -1,14 +1,14 @@
 //! Spot offers: planner note B1 and C.4.
 
 use habitat_tui::plan::{Assumptions, Confidence, Goal, Plan, PlanStatus, plan};
-use habitat_tui::pricing::{PriceBook, Tier};
+use habitat_tui::pricing::{Offer, PriceBook, Tier};
 
 use crate::build::{assert_cents, goal, hours, measured, offer, predicted, predictions};
 
 /// λ 0.1/h, κ 1 h, ρ 0.2 h, ω = δ = 0, 20 useful hours; the deadline at high confidence.
 fn twenty_hours(max_parts: u32) -> Goal {
     let assumptions = Assumptions {
-        spot_losses_per_hour: 0.1,
+        spot_losses_per_hour: Some(0.1),
         checkpoint_interval: hours(1.0),
         checkpoint_write: hours(0.0),
         restart: hours(0.2),
@@ -82,13 +82,31 @@ fn mixed_plans_keep_every_deadline_between_their_ends() {
     }
 }
 
+/// A machine with eight GPUs is lost 2.7 times as often as one with one, or as often as the user says.
+#[test]
+fn larger_machines_are_lost_more_often() {
+    let mut predictions = predictions([measured("v100", 1.0)]);
+    predictions.workload.parameter_count = Some(1);
+    let says = |gpu_count: u32, losses: Option<f64>| {
+        let offer = Offer { gpu_count, ..offer("v100", 1.2, Tier::Spot) };
+        let mut goal = goal(20.0, 1);
+        goal.assumptions.spot_losses_per_hour = losses;
+        let plan = plan(&predictions, &PriceBook::new([offer]), &goal).unwrap();
+        plan.parts[0].notes.iter().find(|note| note.starts_with("spot: ")).unwrap().clone()
+    };
+    assert!(says(1, None).starts_with("spot: 0.50 losses an hour"), "{}", says(1, None));
+    assert!(says(8, None).starts_with("spot: 1.36 losses an hour"), "{}", says(8, None));
+    assert!(says(16, None).starts_with("spot: 1.36 losses an hour"), "{}", says(16, None));
+    assert!(says(8, Some(0.5)).starts_with("spot: 0.50 losses an hour"), "{}", says(8, Some(0.5)));
+}
+
 /// Waiting for capacity costs time and no money; without any losses spot is a plain offer.
 #[test]
 fn waiting_is_not_billed() {
     let spot = |wait: f64, losses: f64| {
         let mut goal = twenty_hours(1);
         goal.assumptions.wait = hours(wait);
-        goal.assumptions.spot_losses_per_hour = losses;
+        goal.assumptions.spot_losses_per_hour = Some(losses);
         let prices = PriceBook::new([offer("v100", 1.2, Tier::Spot)]);
         plan(&predictions([measured("v100", 1.0)]), &prices, &goal).unwrap().total.unwrap()
     };
