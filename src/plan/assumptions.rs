@@ -3,7 +3,7 @@
 use super::energy;
 use super::goal::{Assumptions, Confidence, Goal, Limits, Objective, ShardingChoice, Work};
 use crate::pricing::Tier;
-use crate::pricing::spot::{MOST_GPUS, PER_HOUR, per_hour};
+use crate::pricing::spot::{self, MOST_GPUS, SpotMachine, WAIT};
 use crate::units::Hours;
 
 /// One assumption as it is printed with a plan.
@@ -20,9 +20,7 @@ pub struct Assumed {
 const SET: &str = "set by the user";
 
 impl Default for Assumptions {
-    /// The measured wait is of single V100 machines on AWS spot, kept running in four
-    /// zones in April 2023 (`skypilot-org/spot-traces` at 221da1a, "Can't Be Late",
-    /// NSDI 2024), as are the losses of [`crate::pricing::spot`].
+    /// Losses of spot machines and waits for them are those of [`crate::pricing::spot`].
     fn default() -> Self {
         Self {
             setup: Hours::known(0.1),
@@ -31,8 +29,7 @@ impl Default for Assumptions {
             checkpoint_interval: Hours::known(0.25),
             checkpoint_write: Hours::known(1.0 / 60.0),
             restart: Hours::known(0.2),
-            // Mean down times 0.82, 0.82, 1.19 and 2.90 h: median 1.0.
-            wait: Hours::known(1.0),
+            wait: None,
             spot_confidence: 0.95,
             scaling_factor: None,
             network_gbit_per_second: None,
@@ -49,6 +46,8 @@ impl Assumptions {
             value: format!("{} h", trimmed(now.get())),
             source: if now == usual { source } else { SET },
         };
+        let there = format!("in {} as measured there", spot::regions());
+        let losses = |gpus| trimmed((SpotMachine::typical(gpus).per_hour * 100.0).round() / 100.0);
         vec![
             hours(
                 "setup",
@@ -61,9 +60,9 @@ impl Assumptions {
                 value: self.spot_losses_per_hour.map_or_else(
                     || {
                         format!(
-                            "{} per hour and machine of 1 GPU, {} with {MOST_GPUS}",
-                            trimmed(PER_HOUR),
-                            two(per_hour(MOST_GPUS))
+                            "{} per hour and machine of 1 GPU, {} with {MOST_GPUS}; {there}",
+                            losses(1),
+                            losses(MOST_GPUS)
                         )
                     },
                     |rate| format!("{} per hour and machine", trimmed(rate)),
@@ -92,12 +91,18 @@ impl Assumptions {
                 default.restart,
                 "restart overhead simulated in \"Can't Be Late\" (NSDI 2024)",
             ),
-            hours(
-                "wait for spot capacity",
-                self.wait,
-                default.wait,
-                "measured: median of the mean waits of one V100 in four AWS zones, April 2023, skypilot-org/spot-traces",
-            ),
+            Assumed {
+                name: "wait for spot capacity",
+                value: self.wait.map_or_else(
+                    || format!("{} h; {there}", trimmed(WAIT)),
+                    |wait| format!("{} h", trimmed(wait.get())),
+                ),
+                source: if self.wait.is_some() {
+                    SET
+                } else {
+                    "measured: median of the mean waits of one V100 in four AWS zones, April 2023, skypilot-org/spot-traces"
+                },
+            },
             Assumed {
                 name: "spot confidence",
                 value: format!("{} %", trimmed(self.spot_confidence * 100.0)),
@@ -120,10 +125,6 @@ impl Assumptions {
             },
         ]
     }
-}
-
-fn two(value: f64) -> String {
-    format!("{value:.2}")
 }
 
 /// At most four decimals, without trailing zeros.

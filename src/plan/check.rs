@@ -8,8 +8,9 @@
 use super::{Assumptions, Confidence, Data, Footprint, Part, Plan, PlanStatus, Quota};
 use crate::predict::scale::{Layout, Network, scaled_step};
 use crate::predict::{Fits, Mode, Predictions, Sharding};
+use crate::pricing::spot::{WATCHED, Watched};
 use crate::pricing::{Billing, Held, Market, OfferId, PriceBook, Tier, region};
-use crate::units::Bytes;
+use crate::units::{Bytes, Hours};
 
 /// Relative difference allowed between a stated number and the one found here.
 const TOLERANCE: f64 = 1e-6;
@@ -105,11 +106,11 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
     }
     let (mut hours, mut cost, mut work) = ([0.0; 3], [0.0; 3], 0.0);
     let mut all_taken = Some(([0.0; 3], Some([0.0; 3])));
-    let first = plan.parts.iter().position(|part| part.tier == Tier::Spot);
+    let longest = longest_wait(&plan.parts, &plan.goal.assumptions);
     for (place, part) in plan.parts.iter().enumerate() {
         within_limits(part, plan)?;
         check_batch(part, plan.goal.global_batch)?;
-        let own = recompute(part, &plan.goal.assumptions, first == Some(place));
+        let own = recompute(part, &plan.goal.assumptions, longest == Some(place));
         compare(&format!("hours of {}", part.offer), &numbers(&part.hours), &own.0)?;
         compare(&format!("cost of {}", part.offer), &numbers(&part.cost), &own.1)?;
         let taken = taken(part, own.2);
@@ -379,13 +380,11 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
     let mut elapsed = running;
     let mut waiting = [0.0; 3];
     if part.tier == Tier::Spot {
-        // 0.5 an hour of a machine with one GPU; with more, as the measured power of up to 8 of them.
-        let by_size = || 0.5 * f64::from((part.gpu_count / part.nodes).clamp(1, 8)).powf(0.48);
-        let rate = assumed.spot_losses_per_hour.unwrap_or_else(by_size) * f64::from(part.nodes);
+        let (of_one, wait) = losses(part, assumed);
+        let rate = of_one * f64::from(part.nodes);
         let interval = assumed.checkpoint_interval.get();
         let write = assumed.checkpoint_write.get() / interval;
         let restart = assumed.restart.get();
-        let wait = assumed.wait.get();
         let [low, mid, high] = running.map(|hours| hours + hours * write);
         // Two losses and half as many more as expected at 95 %, and five mean waits each.
         let reach = f64::ln(1.0 - assumed.spot_confidence) / f64::ln(0.05);
@@ -408,6 +407,50 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
         part.price.get() * used(billed[end]) + kept + part.data_cost.get()
     });
     (hours, cost, billed)
+}
+
+/// The spot part whose waits are the longest, the first of equals: the losses that are allowed for once
+/// a plan are counted there.
+fn longest_wait(parts: &[Part], assumed: &Assumptions) -> Option<usize> {
+    let mut found: Option<(usize, f64)> = None;
+    for (place, part) in parts.iter().enumerate().filter(|(_, part)| part.tier == Tier::Spot && part.nodes > 0) {
+        let (_, wait) = losses(part, assumed);
+        if found.is_none_or(|(_, longest)| wait > longest) {
+            found = Some((place, wait));
+        }
+    }
+    found.map(|(place, _)| place)
+}
+
+/// Losses an hour of one spot machine, and hours of waiting after each: as given, else those of all
+/// machines watched in its zone or region whose size is the nearest, else 0.5 and 1. Losses grow as
+/// the power 0.48 of up to 8 GPUs.
+fn losses(part: &Part, assumed: &Assumptions) -> (f64, f64) {
+    let size = |gpus: u32| f64::from(gpus.clamp(1, 8));
+    let own = size(part.gpu_count / part.nodes);
+    let at = |row: &&Watched| row.provider.eq_ignore_ascii_case(&part.provider);
+    let mut rows: Vec<&Watched> = WATCHED.iter().filter(at).filter(|row| row.zone == part.region).collect();
+    if rows.is_empty() {
+        // A zone is its region and a letter.
+        let same = |row: &&Watched| {
+            let region = &row.zone[..row.zone.len() - 1];
+            part.region.strip_prefix(region).is_some_and(|letter| {
+                letter.is_empty() || letter.len() == 1 && letter.chars().all(|c| c.is_ascii_lowercase())
+            })
+        };
+        rows = WATCHED.iter().filter(at).filter(same).collect();
+    }
+    let far = |row: &&Watched| (own / size(row.gpus)).max(size(row.gpus) / own);
+    let nearest = rows.iter().map(far).fold(f64::INFINITY, f64::min);
+    let (mut lost, mut there, mut away, mut times) = (0.0, 0.0, 0.0, 0.0);
+    for row in rows.iter().filter(|row| far(row) <= nearest * (1.0 + 1e-9)) {
+        lost += f64::from(row.losses) * (own / size(row.gpus)).powf(0.48);
+        there += row.there;
+        away += row.hours - row.there;
+        times += f64::from(row.losses);
+    }
+    let (rate, wait) = if times > 0.0 { (lost / there, away / times) } else { (0.5 * own.powf(0.48), 1.0) };
+    (assumed.spot_losses_per_hour.unwrap_or(rate), assumed.wait.map_or(wait, Hours::get))
 }
 
 /// Blocks begun, of an hour or of a term: the first with any use, and what is over a whole one by no

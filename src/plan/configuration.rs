@@ -15,7 +15,7 @@ use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::{Blocks, Choice};
 use super::sizes::{SizedStep, sizes};
-use super::spot::Losses;
+use super::spot::{Losses, expected};
 use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::{Layout, Network};
 use crate::predict::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
@@ -66,6 +66,8 @@ pub(crate) struct Configuration {
     pub(crate) warnings: Vec<Warning>,
     memory_unknown: bool,
     pub(crate) losses: Losses,
+    /// Where the losses of spot are from, in words.
+    losses_why: String,
     setup: f64,
 }
 
@@ -134,7 +136,7 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
         ("checkpoint interval", assumptions.checkpoint_interval),
         ("checkpoint write", assumptions.checkpoint_write),
         ("restart after a loss", assumptions.restart),
-        ("wait for spot capacity", assumptions.wait),
+        ("wait for spot capacity", assumptions.wait.unwrap_or_default()),
     ] {
         if hours.get() > 1e6 {
             return wrong(name, hours.get(), "at most 1,000,000 hours");
@@ -258,6 +260,7 @@ impl Configuration {
         step: SizedStep,
         goal: &Goal,
     ) -> Self {
+        let lost = expected(&goal.assumptions, &offer.provider, &offer.region, offer.gpu_count);
         Self {
             place,
             offer: offer.id.clone(),
@@ -285,7 +288,8 @@ impl Configuration {
             precision: prediction.precision_note.clone(),
             warnings: prediction.warnings.clone(),
             memory_unknown: step.memory_unknown,
-            losses: Losses::of(offer.tier, machines, offer.gpu_count, &goal.assumptions),
+            losses: Losses::of(offer.tier, machines, &lost, &goal.assumptions),
+            losses_why: lost.why,
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
         }
     }
@@ -421,8 +425,10 @@ impl Configuration {
         if self.losses.per_hour > 0.0 {
             let lost = self.allowance(useful * self.running(), first);
             notes.push(format!(
-                "spot: {:.2} losses an hour, {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.1} losses",
+                "spot: {:.2} losses an hour and {:.1} h of waiting after each, {}: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.1} losses",
                 self.losses.per_hour,
+                self.losses.wait(),
+                self.losses_why,
                 self.losses.elapsed(),
                 self.losses.billed(),
             ));

@@ -346,9 +346,9 @@ pub struct Assumptions {
     /// Hours to boot and load after a loss (ρ).
     #[serde(rename = "restart_hours")]
     pub restart: Hours,
-    /// Unbilled hours to wait for spot capacity after a loss (δ).
-    #[serde(rename = "wait_hours")]
-    pub wait: Hours,
+    /// Unbilled hours to wait for spot capacity after a loss (δ); `None` = as measured.
+    #[serde(rename = "wait_hours", skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Hours>,
     /// Probability with which spot losses stay within the deadline's allowance (1 − α).
     pub spot_confidence: f64,
     /// How many times the extra time that `predict::scale` expects of several GPUs this job was

@@ -114,9 +114,12 @@ impl Prepared {
 
     /// The same with whether the losses that are allowed for once a plan are counted there.
     pub(super) fn counted(&self, hours: &[(usize, f64)]) -> impl Iterator<Item = (&Configuration, f64, bool)> {
-        let first = hours.iter().position(|(c, _)| self.configurations[*c].tier == Tier::Spot);
+        let of_spot = (0..hours.len()).filter(|place| self.configurations[hours[*place].0].tier == Tier::Spot);
+        let once = |place: usize| self.configurations[hours[place].0].losses.hours_once();
+        // Where they take longest, the first of equals.
+        let longest = of_spot.max_by(|a, b| once(*a).total_cmp(&once(*b)).then(b.cmp(a)));
         let counted = hours.iter().enumerate();
-        counted.map(move |(place, (c, useful))| (&self.configurations[*c], *useful, first == Some(place)))
+        counted.map(move |(place, (c, useful))| (&self.configurations[*c], *useful, longest == Some(place)))
     }
 
     /// A configuration with all the work.

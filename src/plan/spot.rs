@@ -23,7 +23,7 @@
 
 use super::goal::Assumptions;
 use crate::pricing::Tier;
-use crate::pricing::spot::per_hour;
+use crate::pricing::spot::SpotMachine;
 
 /// Losses allowed for once, at 95 % (a).
 const ONCE: f64 = 2.0;
@@ -49,20 +49,29 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Of so many machines with so many GPUs each.
-    pub(crate) fn of(tier: Tier, machines: u32, gpus: u32, assumptions: &Assumptions) -> Self {
+    /// Of so many machines of which this is expected of one.
+    pub(crate) fn of(tier: Tier, machines: u32, one: &SpotMachine, assumptions: &Assumptions) -> Self {
         let spot = tier == Tier::Spot;
-        let one = assumptions.spot_losses_per_hour.unwrap_or_else(|| per_hour(gpus));
         let interval = assumptions.checkpoint_interval.get();
         Self {
-            per_hour: if spot { one * f64::from(machines) } else { 0.0 },
+            per_hour: if spot { one.per_hour * f64::from(machines) } else { 0.0 },
             writing: if spot { assumptions.checkpoint_write.get() / interval } else { 0.0 },
             interval,
             restart: assumptions.restart.get(),
-            wait: assumptions.wait.get(),
+            wait: one.wait.get(),
             // What is left out falls off as an exponential: 5 % of it at 95 %.
             reach: (1.0 - assumptions.spot_confidence).ln() / 0.05f64.ln(),
         }
+    }
+
+    /// δ, unbilled hours of waiting after a loss.
+    pub(crate) const fn wait(&self) -> f64 {
+        self.wait
+    }
+
+    /// Elapsed hours allowed for once a plan.
+    pub(crate) fn hours_once(&self) -> f64 {
+        self.allowance().0 * self.each()
     }
 
     /// κ, hours between checkpoints.
@@ -94,6 +103,22 @@ impl Losses {
     /// Billed hours of one loss at confidence: κ + ρ.
     pub(crate) fn each_billed(&self) -> f64 {
         self.interval + self.restart
+    }
+}
+
+/// Losses and waits of one machine: as the user gives them, else as measured.
+pub(crate) fn expected(assumptions: &Assumptions, provider: &str, region: &str, gpus: u32) -> SpotMachine {
+    let SpotMachine { per_hour, wait, why } = SpotMachine::new(provider, region, gpus);
+    let why = match (assumptions.spot_losses_per_hour, assumptions.wait) {
+        (None, None) => why,
+        (Some(_), None) => format!("the losses as given, the wait {why}"),
+        (None, Some(_)) => format!("the losses {why}, the wait as given"),
+        (Some(_), Some(_)) => "as given".to_owned(),
+    };
+    SpotMachine {
+        per_hour: assumptions.spot_losses_per_hour.unwrap_or(per_hour),
+        wait: assumptions.wait.unwrap_or(wait),
+        why,
     }
 }
 
@@ -132,10 +157,10 @@ mod tests {
             checkpoint_interval: Hours::known(interval),
             checkpoint_write: Hours::known(write),
             restart: Hours::known(restart),
-            wait: Hours::known(wait),
+            wait: Some(Hours::known(wait)),
             ..Assumptions::default()
         };
-        Losses::of(Tier::Spot, 1, 8, &assumptions)
+        Losses::of(Tier::Spot, 1, &expected(&assumptions, "cloud", "r", 8), &assumptions)
     }
 
     /// Planner note C.4: λ 0.1/h, κ 1 h, ρ 0.2 h, 20 useful hours.
@@ -160,8 +185,9 @@ mod tests {
     /// 0.5 × 8^0.48 = 1.357 by a calculator, of each machine; a rate that is given is of the machine.
     #[test]
     fn larger_machines_are_lost_more_often() {
-        let of =
-            |machines, gpus, assumptions: &Assumptions| Losses::of(Tier::Spot, machines, gpus, assumptions).per_hour;
+        let of = |machines, gpus, assumptions: &Assumptions| {
+            Losses::of(Tier::Spot, machines, &expected(assumptions, "cloud", "r", gpus), assumptions).per_hour
+        };
         let measured = Assumptions::default();
         assert_eq!((of(1, 1, &measured), of(3, 1, &measured)), (0.5, 1.5));
         assert!((of(2, 8, &measured) - 2.0 * 1.3566).abs() < 1e-3, "{}", of(2, 8, &measured));
@@ -171,7 +197,7 @@ mod tests {
 
     #[test]
     fn other_tiers_lose_nothing() {
-        let losses = Losses::of(Tier::OnDemand, 1, 8, &Assumptions::default());
+        let losses = Losses::of(Tier::OnDemand, 1, &SpotMachine::typical(8), &Assumptions::default());
         assert_eq!((losses.billed(), losses.elapsed(), losses.allowance()), (1.0, 1.0, (0.0, 0.0)));
     }
 

@@ -1,9 +1,9 @@
 //! Spot offers: planner note B1 and C.4.
 
-use habitat_tui::plan::{Assumptions, Confidence, Goal, Plan, PlanStatus, plan};
+use habitat_tui::plan::{Assumptions, Confidence, Goal, Part, Plan, PlanStatus, plan};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 
-use crate::build::{assert_cents, goal, hours, measured, offer, predicted, predictions};
+use crate::build::{assert_cents, goal, hours, measured, offer, offer_in, predicted, predictions};
 
 /// λ 0.1/h, κ 1 h, ρ 0.2 h, ω = δ = 0, 20 useful hours; the deadline at high confidence.
 fn twenty_hours(max_parts: u32) -> Goal {
@@ -12,7 +12,7 @@ fn twenty_hours(max_parts: u32) -> Goal {
         checkpoint_interval: hours(1.0),
         checkpoint_write: hours(0.0),
         restart: hours(0.2),
-        wait: hours(0.0),
+        wait: Some(hours(0.0)),
         spot_confidence: 0.95,
         ..goal(1.0, 1).assumptions
     };
@@ -105,7 +105,7 @@ fn larger_machines_are_lost_more_often() {
 fn waiting_is_not_billed() {
     let spot = |wait: f64, losses: f64| {
         let mut goal = twenty_hours(1);
-        goal.assumptions.wait = hours(wait);
+        goal.assumptions.wait = Some(hours(wait));
         goal.assumptions.spot_losses_per_hour = Some(losses);
         let prices = PriceBook::new([offer("v100", 1.2, Tier::Spot)]);
         plan(&predictions([measured("v100", 1.0)]), &prices, &goal).unwrap().total.unwrap()
@@ -182,4 +182,39 @@ fn losses_are_allowed_for_once_a_plan() {
     let total = mixed.total.unwrap();
     assert!((total.hours.high.get() - (running + (2.0 + 1.5 * 0.1 * running) * 1.2)).abs() < 1e-6, "{total:?}");
     assert!((total.hours.high.get() - 20.0).abs() < 1e-6);
+}
+
+/// Of two regions with other losses and waits, what is allowed for once a plan takes the longer waits,
+/// whichever part goes first; the deadline is met to the minute and the plan is checked.
+#[test]
+fn parts_in_several_regions_allow_for_the_losses_of_each() {
+    let predictions = predictions([measured("cheap", 1.0), measured("fast", 8.0)]);
+    let aws = |region: &str, name: &str, price: f64| Offer {
+        provider: "aws".into(),
+        ..offer_in(region, name, price, Tier::Spot)
+    };
+    // One loss in so many hours there, hours of waiting, by hand from the rows of both.
+    let east = (1275.0 / 1986.1, (4722.4 - 1986.1) / 1275.0);
+    let west = (319.0 / 1574.0, 609.8 / 319.0);
+    for (cheap_in, fast_in, [cheap_lost, fast_lost]) in
+        [("us-east-1", "us-east-2", [east, west]), ("us-east-2", "us-east-1", [west, east])]
+    {
+        let prices = PriceBook::new([aws(cheap_in, "cheap", 1.0), aws(fast_in, "fast", 16.0)]);
+        let goal = |deadline: f64| Goal { deadline: Some(hours(deadline)), ..goal(200.0, 2) };
+        let each = |(_, wait): (f64, f64)| 0.25 + 0.2 + 5.0 * wait;
+        let hourly = |lost: (f64, f64)| (1.0 + 1.0 / 15.0) * (1.0 + 1.5 * lost.0 * each(lost));
+        let alone = |rate: f64, lost| 200.0 / rate * hourly(lost) + 2.0 * each(lost);
+        let deadline = f64::midpoint(alone(1.0, cheap_lost), alone(8.0, fast_lost));
+        let mixed = plan(&predictions, &prices, &goal(deadline)).unwrap();
+        assert_eq!((mixed.parts.len(), mixed.status), (2, PlanStatus::Optimal), "{:?}", mixed.reasons);
+        let longest = f64::max(each(east), each(west));
+        let of = |part: &Part| {
+            let (rate, lost) = if part.gpu.as_str() == "cheap" { (1.0, cheap_lost) } else { (8.0, fast_lost) };
+            part.work.get() / rate * hourly(lost)
+        };
+        let total = mixed.total.unwrap().hours.high.get();
+        let setup = 2.0 * mixed.goal.assumptions.setup.get();
+        assert!((mixed.parts.iter().map(of).sum::<f64>() + 2.0 * longest + setup - total).abs() < 1e-6, "{mixed:?}");
+        assert!((total - deadline).abs() < 1e-6 * deadline, "{total} {deadline}");
+    }
 }

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         return tally::print(&[scaling::evaluate(file, &catalog)?], args.json, out);
     }
     if let Some(EvaluateOn::Spot { file }) = &args.on {
-        return tally::print(&[spot::evaluate(file, &catalog)?], args.json, out);
+        return tally::print(&spot::evaluate(file, &catalog)?, args.json, out);
     }
     let mut models = match (&args.models, &args.data) {
         (Some(folder), _) => ModelsByGpu::open(folder)?,
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
         (Some(EvaluateOn::Published { file }), _) => published::evaluate(file, &catalog)?,
-        (Some(EvaluateOn::Spot { file }), _) => vec![spot::evaluate(file, &catalog)?],
+        (Some(EvaluateOn::Spot { file }), _) => spot::evaluate(file, &catalog)?,
         (Some(EvaluateOn::Scaling { file }), _) => vec![scaling::evaluate(file, &catalog)?],
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::Batches { dir, steps }), _) => {

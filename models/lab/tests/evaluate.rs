@@ -189,13 +189,15 @@ fn several_gpus_are_predicted_better_than_by_linear_scaling() {
 fn plans_on_spot_end_in_time_in_every_zone() {
     let folder = Folder::new();
     let mut traces = vec!["trace,start_s,length_s,nodes\n".to_owned()];
-    for (name, first, second) in [("always_1node", 1, 1), ("never_1node", 0, 0), ("at_times_1node", 1, 0)] {
+    let zone = "zone_1node_aws-02-15-2023_us-west-2a_v100_1";
+    for (name, first, second) in [("always_1node", 1, 1), ("never_1node", 0, 0), ("at_times_1node", 1, 0), (zone, 1, 0)]
+    {
         let nodes = |turn: u32| if turn.is_multiple_of(2) { first } else { second };
         traces.extend((0..1500).map(|turn| format!("{name},{},3600,{}\n", turn * 3600, nodes(turn))));
     }
     folder.write("traces.csv", &traces.concat());
     let found = folder.json(&["evaluate", "spot", "traces.csv"]);
-    for row in rows(&found) {
+    for row in rows(&found[0]) {
         assert_eq!(row["in_time"], 1.0, "{row}");
         let cost = row["cost_of_on_demand"].as_f64().unwrap();
         match row["trace"].as_str().unwrap() {
@@ -204,6 +206,14 @@ fn plans_on_spot_end_in_time_in_every_zone() {
             _ => assert!((0.35..0.9).contains(&cost), "{row}"),
         }
     }
+    // What was watched is known by its zone; of the others only the typical machine and the trace itself.
+    let bases = |name: &str| {
+        let of_trace = rows(&found[0]).iter().filter(|row| row["trace"] == name && row["max_parts"] == 2);
+        of_trace.map(|row| row["basis"].as_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(bases(zone), ["typical", "itself", "region", "other zones", "other regions"]);
+    assert_eq!((bases("always_1node"), bases("at_times_1node")), (vec!["typical"], vec!["typical", "itself"]));
+    assert!(rows(&found[1]).iter().all(|row| row["in_time"] == 1.0), "{}", found[1]);
     folder.write("other.csv", "trace,start_s,length_s,nodes\nx,1,y,1\n");
     assert!(folder.error(&["evaluate", "spot", "other.csv"]).contains("other.csv:2: not a run of a trace"));
 }

@@ -1,5 +1,5 @@
 //! Plans with spot machines, run through traces of when spot machines were there: whether they end
-//! in time, and what they cost.
+//! in time, and what they cost, by where the losses and waits that they expect are from.
 //!
 //! A machine is asked for at the start and after each loss, boots and loads, runs, and writes
 //! checkpoints; what is done since the last one is lost with it. A plan that changes to a
@@ -10,8 +10,9 @@ use std::path::Path;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
-use habitat_tui::plan::{Goal, Plan, Work, plan};
+use habitat_tui::plan::{Assumptions, Goal, Plan, Work, plan};
 use habitat_tui::predict::{Options, Predictions, predict};
+use habitat_tui::pricing::spot::{SpotMachine, WATCHED};
 use habitat_tui::pricing::{PriceBook, Snapshot, Tier};
 use habitat_tui::profile::Profile;
 use habitat_tui::report::format;
@@ -53,6 +54,65 @@ type There = Vec<(f64, f64)>;
 struct Trace {
     there: There,
     end: f64,
+}
+
+/// Where the losses and waits that a plan expects are from.
+#[derive(Debug, Clone, Copy)]
+enum Basis {
+    /// The figures for machines in regions that were not watched.
+    Typical,
+    /// The trace itself.
+    Itself,
+    /// All that was watched in its region, as a plan takes it there.
+    Region,
+    /// The same without its zone.
+    OtherZones,
+    /// All that was watched in other regions.
+    OtherRegions,
+}
+
+impl Basis {
+    const ALL: [Self; 5] = [Self::Typical, Self::Itself, Self::Region, Self::OtherZones, Self::OtherRegions];
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Typical => "typical",
+            Self::Itself => "itself",
+            Self::Region => "region",
+            Self::OtherZones => "other zones",
+            Self::OtherRegions => "other regions",
+        }
+    }
+
+    /// What is to be expected of the machine of a trace, by its name
+    /// (`kind_Nnode_provider-date_zone_gpu_gpus`); `None` where nothing is known. Of several machines it
+    /// is what is expected of one.
+    fn expected(self, name: &str, trace: &Trace) -> Option<SpotMachine> {
+        let words: Vec<&str> = name.split('_').collect();
+        let gpus = words.get(5).and_then(|gpus| gpus.parse().ok()).unwrap_or(1);
+        let (provider, zone) = (words.get(2).and_then(|words| words.split('-').next()), words.get(3).copied());
+        let region = zone.map(|zone| zone.trim_end_matches(|letter: char| letter.is_ascii_lowercase()));
+        let rows = WATCHED.iter().filter(|row| Some(row.provider) == provider);
+        match self {
+            Self::Typical => Some(SpotMachine::typical(gpus)),
+            Self::Itself => trace.seen(),
+            Self::Region => Some(SpotMachine::new(provider?, region?, gpus)),
+            Self::OtherZones => {
+                SpotMachine::measured(rows.filter(|row| Some(row.region()) == region && Some(row.zone) != zone), gpus)
+            }
+            Self::OtherRegions => SpotMachine::measured(rows.filter(|row| Some(row.region()) != region), gpus),
+        }
+    }
+}
+
+impl Trace {
+    /// Its own losses and waits.
+    fn seen(&self) -> Option<SpotMachine> {
+        let losses = self.there.iter().filter(|(_, to)| *to < self.end - 1e-9).count() as f64;
+        let there: f64 = self.there.iter().map(|(from, to)| to - from).sum();
+        let wait = Hours::new((self.end - there) / losses).ok()?;
+        Some(SpotMachine { per_hour: losses / there, wait, why: String::new() })
+    }
 }
 
 fn read(file: &Path) -> Result<BTreeMap<String, Trace>, CliError> {
@@ -144,6 +204,7 @@ fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64, changes: bool) -> O
 #[derive(Debug, Default, Serialize)]
 struct Row {
     trace: String,
+    basis: &'static str,
     max_parts: u32,
     /// Pairs of work and deadline, and those whose plan has a spot part.
     goals: usize,
@@ -160,7 +221,7 @@ struct Row {
 }
 
 /// Every trace with every work, deadline and number of parts.
-pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, CliError> {
+pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
     let (profile, _) = Profile::from_json(STEP.as_bytes()).map_err(CliError::other)?;
     let gpu = catalog.find("v100-sxm2-16gb").map_err(CliError::other)?.slug.clone();
     let options = Options { targets: vec![gpu], ..Options::default() };
@@ -168,13 +229,17 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, Cli
     let prices = PriceBook::new(Snapshot::parse(OFFERS).map_err(CliError::other)?.offers());
     let mut rows = Vec::new();
     for max_parts in [1, 2] {
-        let plans = plans(max_parts, &predictions, &prices)?;
         for (name, trace) in read(file)? {
-            rows.push(row(&name, &trace, max_parts, &plans));
+            for basis in Basis::ALL {
+                let Some(expected) = basis.expected(&name, &trace) else { continue };
+                let plans = plans(max_parts, &expected, &predictions, &prices)?;
+                rows.push(row(&name, &trace, (max_parts, basis.words()), &plans));
+            }
         }
     }
     let mut table = Table::new(&[
         Column::text("trace", "trace"),
+        Column::text("expected as in", "basis"),
         Column::number("parts", "max_parts"),
         Column::number("goals", "goals"),
         Column::number("with spot", "with_spot"),
@@ -185,30 +250,115 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, Cli
         Column::number("cost / on demand", "cost_of_on_demand"),
     ]);
     for row in &rows {
-        let share = |value: f64, text: String| if value.is_nan() { Cell::text("–") } else { Cell::text(text) };
         table.push(vec![
             Cell::text(&row.trace),
+            Cell::text(row.basis),
             Cell::text(row.max_parts),
             Cell::text(row.goals),
             Cell::text(row.with_spot),
             Cell::text(row.runs),
-            share(row.in_time, format::percent(row.in_time)),
-            share(row.in_time_without_change, format::percent(row.in_time_without_change)),
-            share(row.cost_of_planned, format!("{:.2}", row.cost_of_planned)),
-            share(row.cost_of_on_demand, format!("{:.2}", row.cost_of_on_demand)),
+            known(row.in_time, format::percent(row.in_time)),
+            known(row.in_time_without_change, format::percent(row.in_time_without_change)),
+            known(row.cost_of_planned, format!("{:.2}", row.cost_of_planned)),
+            known(row.cost_of_on_demand, format!("{:.2}", row.cost_of_on_demand)),
         ]);
     }
     let protocol = "plans at high confidence for a machine at 1 $/h on demand and 0.3 on spot, started every 3 hours of each trace; of those with a spot part, the share that ended by the deadline";
-    Ok(Evaluation::new(protocol.to_owned(), Vec::new(), table, &rows))
+    let by_trace = Evaluation::new(protocol.to_owned(), Vec::new(), table, &rows);
+    Ok(vec![by_trace, summed(&rows)])
 }
 
-fn plans(max_parts: u32, predictions: &Predictions, prices: &PriceBook) -> Result<Vec<(f64, Plan)>, CliError> {
+/// A cell; a dash where there is no value.
+fn known(value: f64, text: String) -> Cell {
+    if value.is_nan() { Cell::text("–") } else { Cell::text(text) }
+}
+
+/// All traces of a kind together.
+#[derive(Debug, Serialize)]
+struct Summary {
+    traces: String,
+    max_parts: u32,
+    basis: &'static str,
+    count: usize,
+    /// Of the worst trace.
+    in_time: f64,
+    in_time_without_change: f64,
+    /// Least and most over traces, in times of what the plans said.
+    cost_of_planned: [f64; 2],
+    /// Mean of |logarithm| of that over traces, as a factor less one.
+    cost_off: f64,
+}
+
+fn summed(rows: &[Row]) -> Evaluation {
+    let mut groups: BTreeMap<(u32, &str, usize), Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let kind = row.trace.split('_').next().unwrap_or_default();
+        let basis = Basis::ALL.iter().position(|basis| basis.words() == row.basis).unwrap_or_default();
+        groups.entry((row.max_parts, kind, basis)).or_default().push(row);
+    }
+    let of_group = |((max_parts, kind, basis), rows): ((u32, &str, usize), Vec<&Row>)| {
+        // Traces without a plan on spot have no figures.
+        let all = |of: fn(&Row) -> f64| rows.iter().map(move |row| of(row)).filter(|value| !value.is_nan());
+        let costs = || all(|row| row.cost_of_planned);
+        let off = costs().map(|cost| cost.ln().abs()).sum::<f64>() / costs().count() as f64;
+        Summary {
+            traces: kind.to_owned(),
+            max_parts,
+            basis: Basis::ALL[basis].words(),
+            count: costs().count(),
+            in_time: all(|row| row.in_time).fold(f64::NAN, f64::min),
+            in_time_without_change: all(|row| row.in_time_without_change).fold(f64::NAN, f64::min),
+            cost_of_planned: [costs().fold(f64::NAN, f64::min), costs().fold(f64::NAN, f64::max)],
+            cost_off: off.exp() - 1.0,
+        }
+    };
+    let summaries: Vec<Summary> = groups.into_iter().map(of_group).collect();
+    let mut table = Table::new(&[
+        Column::text("traces", "traces"),
+        Column::number("parts", "max_parts"),
+        Column::text("expected as in", "basis"),
+        Column::number("traces with plans", "count"),
+        Column::number("in time, least", "in_time"),
+        Column::number("without the change, least", "in_time_without_change"),
+        Column::number("cost / planned, least", "cost_of_planned_least"),
+        Column::number("most", "cost_of_planned_most"),
+        Column::number("mean off", "cost_off"),
+    ]);
+    for summary in &summaries {
+        let [least, most] = summary.cost_of_planned;
+        table.push(vec![
+            Cell::text(&summary.traces),
+            Cell::text(summary.max_parts),
+            Cell::text(summary.basis),
+            Cell::text(summary.count),
+            known(summary.in_time, format::percent(summary.in_time)),
+            known(summary.in_time_without_change, format::percent(summary.in_time_without_change)),
+            known(least, format!("{least:.2}")),
+            known(most, format!("{most:.2}")),
+            known(summary.cost_off, format::percent(summary.cost_off)),
+        ]);
+    }
+    let protocol = "the same over all traces of a kind: the worst, the range, and how far cost is from the planned one on average, as a factor";
+    Evaluation::new(protocol.to_owned(), Vec::new(), table, &summaries)
+}
+
+fn plans(
+    max_parts: u32,
+    expected: &SpotMachine,
+    predictions: &Predictions,
+    prices: &PriceBook,
+) -> Result<Vec<(f64, Plan)>, CliError> {
     let goals = WORK.iter().flat_map(|work| DEADLINES.map(|times| (*work, work * times)));
     goals
         .map(|(work, deadline)| {
             let goal = Goal {
                 deadline: Some(Hours::new(deadline).map_err(CliError::other)?),
                 max_parts,
+                assumptions: Assumptions {
+                    spot_losses_per_hour: Some(expected.per_hour),
+                    wait: Some(expected.wait),
+                    ..Assumptions::default()
+                },
                 ..Goal::new(Work::Steps((work * 3600.0) as u64))
             };
             Ok((work, plan(predictions, prices, &goal).map_err(CliError::other)?))
@@ -216,8 +366,8 @@ fn plans(max_parts: u32, predictions: &Predictions, prices: &PriceBook) -> Resul
         .collect()
 }
 
-fn row(name: &str, trace: &Trace, max_parts: u32, plans: &[(f64, Plan)]) -> Row {
-    let mut row = Row { trace: name.to_owned(), max_parts, goals: plans.len(), ..Row::default() };
+fn row(name: &str, trace: &Trace, (max_parts, basis): (u32, &'static str), plans: &[(f64, Plan)]) -> Row {
+    let mut row = Row { trace: name.to_owned(), basis, max_parts, goals: plans.len(), ..Row::default() };
     let (mut in_time, mut alone, mut in_time_alone) = (0_usize, 0_usize, 0_usize);
     let (mut of_planned, mut of_on_demand) = (0.0, 0.0);
     for (work, plan) in plans.iter().filter(|(_, plan)| plan.parts.iter().any(|part| part.tier == Tier::Spot)) {
