@@ -112,7 +112,8 @@ impl SpotMachine {
     /// Where none was watched.
     pub fn typical(gpus: u32) -> Self {
         let per_hour = PER_HOUR * growth(1, gpus);
-        Self { per_hour, wait: Hours::known(WAIT), why: "as in four zones of aws, V100, 2023".to_owned() }
+        let why = format!("as in four zones of aws, V100 with 1 GPU, 2023{}", grown(1, gpus));
+        Self { per_hour, wait: Hours::known(WAIT), why }
     }
 
     /// From those of these rows whose number of GPUs is the nearest, as a factor; `None` without rows.
@@ -125,7 +126,7 @@ impl SpotMachine {
         let (there, losses) = (sum(|row| row.there), sum(|row| f64::from(row.losses)));
         let at_size: f64 = rows.iter().map(|row| f64::from(row.losses) * growth(row.gpus, gpus)).sum();
         let wait = Hours::new((sum(|row| row.hours) - there) / losses).ok()?;
-        Some(Self { per_hour: at_size / there, wait, why: words(&rows)? })
+        Some(Self { per_hour: at_size / there, wait, why: words(&rows, gpus)? })
     }
 }
 
@@ -147,7 +148,7 @@ pub fn regions() -> String {
     regions.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-fn words(rows: &[&Watched]) -> Option<String> {
+fn words(rows: &[&Watched], to: u32) -> Option<String> {
     let first = rows.first()?;
     let all = |of: fn(&Watched) -> &str| rows.iter().map(|row| of(row)).collect::<BTreeSet<_>>();
     let listed = |all: BTreeSet<&str>| all.into_iter().collect::<Vec<_>>().join(" and ");
@@ -155,7 +156,15 @@ fn words(rows: &[&Watched]) -> Option<String> {
     let place = if zones.len() > 1 { first.region() } else { first.zone };
     let years = listed(all(|row| row.since.split('-').next().unwrap_or_default()));
     let gpus = if first.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", first.gpus) };
-    Some(format!("measured in {} {place}, {} with {gpus}, {years}", first.provider, listed(all(|row| row.gpu))))
+    let (kinds, grown) = (listed(all(|row| row.gpu)), grown(first.gpus, to));
+    Some(format!("measured in {} {place}, {kinds} with {gpus}, {years}{grown}", first.provider))
+}
+
+/// What was done to the losses, in words.
+fn grown(from: u32, to: u32) -> String {
+    let times = growth(from, to);
+    let is_same = (times - 1.0).abs() < 1e-9;
+    if is_same { String::new() } else { format!(" (losses × {times:.2} for {to} GPUs)") }
 }
 
 #[cfg(test)]
@@ -191,6 +200,7 @@ mod tests {
         assert_eq!(large.why, "measured in aws us-west-2, K80 and V100 with 8 GPUs, 2022");
         let east = SpotMachine::new("aws", "us-east-2", 8);
         assert!((east.per_hour / region.per_hour - 2.713).abs() < 1e-3 && east.wait == region.wait);
+        assert_eq!(east.why, format!("{} (losses × 2.71 for 8 GPUs)", region.why));
     }
 
     #[test]
