@@ -143,7 +143,7 @@ pub struct Wish {
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "setup_hours")]
     pub setup: Option<Hours>,
-    /// Losses of a spot machine in an hour, whatever its GPUs.
+    /// Losses of a spot machine in an hour, whatever its GPUs and region.
     #[arg(long, value_name = "RATE", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub spot_losses_per_hour: Option<f64>,
     /// Time between checkpoints.
