@@ -322,7 +322,7 @@ fn emissions_are_said_limited_and_minimised() {
     // A shipped region has the average of its state, and the provider's own number goes before it.
     let virginia = ["--offer", "aws/us-east-1/g5.xlarge/on-demand"];
     let rented = plan(&folder, &virginia);
-    assert!(rented["parts"][0]["notes"].to_string().contains("0.2448 kg CO2e/kWh (us-va, 2023)"), "{rented}");
+    assert!(rented["parts"][0]["notes"].to_string().contains("0.2448 kg CO2e/kWh (US-VA, 2023)"), "{rented}");
     let least = plan(&folder, &["--objective", "co2"]);
     assert!(mid(&least["total"]["co2_kg"]) <= mid(&rented["total"]["co2_kg"]));
     assert_ne!(least["parts"][0]["offer"], rented["parts"][0]["offer"]);

@@ -88,7 +88,7 @@ impl Draw {
         let kw = self.machines.get() / 1e3;
         let emits = match self.intensity {
             Some(Intensity { kg_per_kwh, average: Some((place, year)) }) => {
-                format!("{kg_per_kwh} kg CO2e/kWh ({place}, {year})")
+                format!("{kg_per_kwh} kg CO2e/kWh ({}, {year})", place.to_uppercase())
             }
             Some(Intensity { kg_per_kwh, average: None }) => format!("{kg_per_kwh} kg CO2e/kWh (price file)"),
             None => "what a kWh emits there is not known (kg_co2_per_kwh of a price file)".to_owned(),

@@ -109,11 +109,12 @@ fn a_rented_machine_draws_more_than_its_gpus() {
 fn waiting_for_spot_draws_nothing_and_lost_work_does() {
     let (spot, terms) = emitting("far", "a", 1.0, Some(0.4));
     let spot = Offer { tier: Tier::Spot, ..spot };
-    let found = plan(&predictions([drawing("a", 1.0, 1000.0)]), &book(&[(spot, terms)]), &goal(20.0, 1)).unwrap();
+    let mut wanted = goal(20.0, 1);
+    wanted.assumptions.spot_losses_per_hour = Some(0.5);
+    let found = plan(&predictions([drawing("a", 1.0, 1000.0)]), &book(&[(spot, terms)]), &wanted).unwrap();
     let assumed = &found.goal.assumptions;
     let (interval, restart) = (assumed.checkpoint_interval.get(), assumed.restart.get());
-    let billed = (1.0 + assumed.checkpoint_write.get() / interval)
-        * (1.0 + assumed.spot_losses_per_hour * (interval / 2.0 + restart));
+    let billed = (1.0 + assumed.checkpoint_write.get() / interval) * (1.0 + 0.5 * (interval / 2.0 + restart));
     let (kwh, kg) = mid(&found);
     assert!(close(kwh, 1.5 * 20.0 * billed) && close(kg, 0.4 * kwh), "{kwh} {kg}");
     assert!(found.total.unwrap().hours.mid.get() > 20.0 * billed + 9.9);
