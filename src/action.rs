@@ -194,6 +194,7 @@ actions! {
         Cancel "job.cancel" ["x"] "cancel" Running "Cancel the computation; if none runs, ask whether to stop the job";
         CopyRow "copy.row" ["y"] "" Table "Copy the selected row";
         CopyTable "copy.table" ["Y"] "" Table "Copy the table as tab-separated text";
+        CopyCommand "copy.command" ["C"] "" Nothing "Copy the command that opens this view";
         Export "plan.export" ["e"] "export" Plan "Write the plan to a file";
     }
 }

@@ -2,6 +2,7 @@
 //! [`Effect`]s to carry out. No terminal, no async runtime, no input or output here.
 
 pub mod available;
+mod command;
 mod dialog;
 pub mod engine;
 pub mod input;
@@ -37,6 +38,7 @@ use crate::pricing::PriceBook;
 use crate::profile::Profile;
 use crate::settings::keymap::Keymap;
 use crate::settings::theme::{ColourLevel, GlyphSet, Styles, Theme};
+use crate::text::CommandLine;
 use crate::units::GpuSlug;
 
 /// Smallest terminal in which every answer can be shown.
@@ -71,6 +73,8 @@ pub struct Setup {
     pub profile: Arc<Profile>,
     /// Where it came from.
     pub source: Source,
+    /// What was typed.
+    pub typed: CommandLine,
     /// The job that was started with the screens.
     pub job: Option<crate::live::Job>,
     /// The GPUs.

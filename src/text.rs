@@ -1,6 +1,10 @@
 //! Text made fit to show: names from files made safe and short, digits grouped.
 
+mod command_line;
+
 use std::fmt::Write as _;
+
+pub use command_line::CommandLine;
 
 /// `text` without control characters (terminal escape sequences among them), cut to at
 /// most `width` characters with an ellipsis.

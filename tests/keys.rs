@@ -4,6 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
+use clap::Parser;
 use common::{keys, launch};
 use habitat_tui::action::{ACTIONS, Action, Screen};
 use habitat_tui::app::modal::Modal;
@@ -19,6 +20,7 @@ use habitat_tui::pricing::Tier;
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::report::launch::Launcher;
 use habitat_tui::report::plan_form::PlanForm;
+use habitat_tui::settings::args::Cli;
 use habitat_tui::store::bundled;
 use habitat_tui::tui::{Launch, render};
 
@@ -144,6 +146,36 @@ fn focus_flows_between_the_panes_of_the_plan() {
     assert_eq!(after("4 j j j j k k").planner.pane, Pane::Goal);
     assert_eq!(after("4 tab").planner.pane, Pane::Lower);
     assert_eq!(after("4 v v").planner.lower, Lower::Rejected);
+}
+
+/// What `C` copies opens the same view: parsed as the command line, it has the same goal.
+#[test]
+fn the_command_of_a_view_opens_it_again() {
+    let copied = |text: &str| {
+        let mut app = after(text);
+        let effects = effects(&mut app, "C");
+        let [Effect::Copy { text, .. }] = &effects[..] else { panic!("{effects:?}") };
+        text.clone()
+    };
+    assert_eq!(copied("1"), "habitat-tui runs/bert-tiny.habitat.json");
+    assert_eq!(copied("2"), "habitat-tui runs/bert-tiny.habitat.json --screen profile");
+    assert_eq!(
+        copied("3 / h 1 0 0 enter W"),
+        "habitat-tui runs/bert-tiny.habitat.json --screen predict --host keeps-up --gpu h100-sxm5-80gb --filter h100"
+    );
+    let changes = "4 = 2 . 5 e 6 enter j = 3 6 h enter j = 7 . 5 enter o i c m";
+    let command = copied(changes);
+    assert_eq!(
+        command,
+        "habitat-tui runs/bert-tiny.habitat.json --screen plan --samples 2500000 --deadline 36h --budget 7.5 --objective time --confidence expected --max-parts 2 --tiers on-demand"
+    );
+    let typed = Cli::try_parse_from(command.split(' ')).unwrap().screens.wish;
+    let mut goal = after("").goal().clone();
+    typed.apply(&mut goal);
+    goal.work = typed.work().unwrap();
+    assert_eq!(goal, *after(changes).goal());
+    // What is as it was at the start is not said.
+    assert_eq!(copied("4 j = 4 h enter 0"), "habitat-tui runs/bert-tiny.habitat.json --screen plan");
 }
 
 #[test]
@@ -415,6 +447,7 @@ fn before(action: Action) -> &'static str {
     use Action as A;
     match action {
         A::Help | A::Palette | A::Back | A::Quit | A::Suspend | A::Redraw | A::Theme | A::Mouse => "",
+        A::CopyCommand => "",
         // What is being computed is cancelled: the test asks for it anew.
         A::Profile | A::Predict | A::Plan | A::Job | A::Rerun | A::Export | A::Cancel => "",
         A::Close => "?",

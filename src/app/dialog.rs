@@ -202,6 +202,7 @@ impl App {
     fn recorded_on(&mut self, gpu: &GpuSlug, effects: &mut Vec<Effect>) {
         if let Some(origin) = &mut Arc::make_mut(&mut self.setup.profile).origin {
             origin.gpu = Some(gpu.clone());
+            self.setup.typed.set("--origin", gpu.as_str());
             self.tell(Tone::Good, format!("recorded on {gpu}, as you say (--origin {gpu})"));
         }
         self.start_predict(effects);

@@ -170,6 +170,10 @@ impl App {
                     effects.push(Effect::Copy { text: table.to_tsv(), what });
                 }
             }
+            Action::CopyCommand => {
+                let text = self.command();
+                effects.push(Effect::Copy { what: text.clone(), text });
+            }
             Action::Export => {
                 self.modal = Some(Modal::export());
             }

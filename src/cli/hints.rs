@@ -5,43 +5,23 @@ use std::path::Path;
 use crate::predict::origin::candidates;
 use crate::profile::Profile;
 use crate::store::{self, Paths};
-use crate::text::{self, shell_word};
+use crate::text::{CommandLine, shell_word};
 
 /// What was typed, with `flag VALUE` in place of the value that the flag had, or at the end.
 pub(super) fn with_flag(flag: &str, value: &str) -> String {
-    let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    retyped(&typed, flag, value)
+    let mut line = typed();
+    line.set(flag, value);
+    line.to_string()
 }
 
 /// What was typed, as a command that can be typed again.
-pub(super) fn typed() -> String {
-    command_of(&std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>())
+pub(super) fn typed() -> CommandLine {
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-fn retyped(typed: &[String], flag: &str, value: &str) -> String {
-    let equals = format!("{flag}=");
-    let mut words = typed.to_vec();
-    // What follows `--` is another program's.
-    let own = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
-    let place = (0..own).find(|at| typed[*at] == flag || typed[*at].starts_with(&equals));
-    match place {
-        Some(at) if typed[at] == flag && at + 1 < own => value.clone_into(&mut words[at + 1]),
-        Some(at) => words[at] = format!("{equals}{value}"),
-        None => drop(words.splice(own..own, [flag.to_owned(), value.to_owned()])),
-    }
-    command_of(&words)
-}
-
-/// A command of this program, its words as a shell takes them; what begins with a dash is a flag.
+/// A command of this program.
 pub(super) fn command_of(words: &[impl AsRef<str>]) -> String {
-    let shown = words.iter().map(|word| match word.as_ref() {
-        flag if flag.starts_with('-') => match flag.split_once('=') {
-            Some((name, value)) => format!("{}={}", text::clean(name, 100), shell_word(value)),
-            None => text::clean(flag, 100),
-        },
-        word => shell_word(word),
-    });
-    format!("habitat-tui {}", shown.collect::<Vec<_>>().join(" "))
+    words.iter().map(|word| word.as_ref().to_owned()).collect::<CommandLine>().to_string()
 }
 
 /// The lines that end a report: `next: habitat-tui FILE`, and where the catalog does not
@@ -81,20 +61,6 @@ pub(super) fn lines_for(command: &str, profile: &Profile) -> String {
 mod tests {
     use super::*;
     use crate::units::GpuSlug;
-
-    #[test]
-    fn a_command_is_typed_again_with_another_value() {
-        let with_flag = |line: &str| {
-            let typed: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            retyped(&typed, "--origin", "l4")
-        };
-        assert_eq!(with_flag("predict x.json --origin a100 --json"), "habitat-tui predict x.json --origin l4 --json");
-        assert_eq!(with_flag("predict --origin=a100 x.json"), "habitat-tui predict --origin=l4 x.json");
-        assert_eq!(with_flag("x --name=it's"), "habitat-tui x --name='it'\\''s' --origin l4");
-        assert_eq!(with_flag("x \u{1b}y"), "habitat-tui x $'\\x1by' --origin l4");
-        assert_eq!(with_flag("predict it's"), "habitat-tui predict 'it'\\''s' --origin l4");
-        assert_eq!(with_flag("run -- python --origin a"), "habitat-tui run --origin l4 -- python --origin a");
-    }
 
     #[test]
     fn what_is_missing_is_in_the_command() {

@@ -90,7 +90,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
     let goal = goal::goal(work, &args.wish, &settings(&paths)?.plan, catalog, prices)?;
-    let command = hints::typed();
+    let command = hints::typed().to_string();
     if let Some(file) = &args.black_box.black_box {
         let (predictions, _) = from_black_box(&args.black_box, file, &args.input, &[], catalog)?;
         let label = file.display().to_string();
@@ -181,7 +181,8 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     }
     let file = input.file.as_ref().map(|file| file.display().to_string());
-    let request = Request { batch_sizes: sizes, ..Request::new(hints::typed(), file, &loaded.profile, &options)? };
+    let request =
+        Request { batch_sizes: sizes, ..Request::new(hints::typed().to_string(), file, &loaded.profile, &options)? };
     Ok(Asked { predictions, goal: before.goal.clone(), request, label: loaded.label, before: Some(before) })
 }
 

@@ -17,6 +17,7 @@ use crate::settings::args::ScreensArgs;
 use crate::settings::file::SettingsFile;
 use crate::settings::theme::Theme;
 use crate::store::{self, Paths};
+use crate::text::CommandLine;
 use crate::units::GpuSlug;
 
 /// The work that is planned for where none was given.
@@ -35,7 +36,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Screens {
     /// The command line.
-    pub command: String,
+    pub command: CommandLine,
     /// What was typed.
     pub args: ScreensArgs,
     /// The settings file.

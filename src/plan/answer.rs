@@ -402,7 +402,7 @@ impl Prepared {
         Some(if dearer > 0.0 && used <= f64::from(term) {
             format!("a term of {} pays from {used:.0} h of use on, against {against}", part.offer)
         } else {
-            format!("a term of {} never pays against {against}: all its hours are worth less there", part.offer)
+            format!("a term of {} never pays against {against}, where the work of all its hours costs less", part.offer)
         })
     }
 

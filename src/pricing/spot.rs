@@ -5,8 +5,9 @@
 //! in April 2023, machines kept running. Names of zones are those of the account that measured.
 //!
 //! A machine in a region that was watched takes the figures of it: all losses over all hours that
-//! machines were there, and the hours that they were not over the losses. So does no other: figures
-//! of one region say less about another than [`SpotMachine::typical`] does (`habitat-lab evaluate spot`).
+//! machines were there, and the hours that they were not over the losses. A machine elsewhere takes
+//! [`SpotMachine::typical`], which says more about it than the figures of another region
+//! (`habitat-lab evaluate spot`).
 
 use std::collections::BTreeSet;
 

@@ -103,10 +103,11 @@ impl Launch {
         };
         let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
         let file = args.input.file.as_ref().map(|file| file.display().to_string());
-        let engine = engine(&catalog, &prices, options, file, command);
+        let engine = engine(&catalog, &prices, options, file, command.to_string());
         let setup = Setup {
             profile: Arc::new(loaded.profile),
             source,
+            typed: command,
             job: None,
             catalog,
             prices,

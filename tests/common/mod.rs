@@ -111,6 +111,7 @@ pub fn launch() -> Launch {
         setup: Setup {
             profile: Arc::new(profile),
             source: Source::Given("runs/bert-tiny.habitat.json".into()),
+            typed: ["runs/bert-tiny.habitat.json"].into_iter().collect(),
             job: None,
             catalog,
             prices,

@@ -1,0 +1,86 @@
+//! The command that opens the view on screen: what was typed, with what was changed since.
+
+use super::App;
+use super::screen::predict;
+use crate::action::Screen;
+use crate::plan::{Goal, Objective, Work};
+use crate::text::CommandLine;
+
+impl App {
+    /// The command that opens this view again. Of a job that was started with the screens it is that
+    /// on its recording.
+    pub fn command(&self) -> String {
+        let mut line = match &self.setup.job {
+            Some(job) => [job.output.clone()].into_iter().collect(),
+            None => self.setup.typed.clone(),
+        };
+        let is_typed = !matches!(self.screen, Screen::Overview | Screen::Job);
+        put(&mut line, "--screen", is_typed.then(|| self.screen.name().to_owned()));
+        if let Some(method) = self.chosen.method {
+            line.set("--method", method.name());
+        }
+        if let Some(host) = self.chosen.host {
+            line.set("--host", host.name());
+        }
+        if self.screen == Screen::Predict {
+            put(&mut line, "--gpu", predict::selected(self).map(|row| row.slug.to_string()));
+        }
+        let filter = self.screen.behaviour().list(self).map(|list| list.filter.clone());
+        put(&mut line, "--filter", filter.filter(|filter| !filter.is_empty()));
+        if let Some(first) = self.planner.earlier.first() {
+            goal(&mut line, first, &self.setup.goal);
+        }
+        line.to_string()
+    }
+}
+
+fn put(line: &mut CommandLine, flag: &str, value: Option<String>) {
+    match value {
+        Some(value) => line.set(flag, &value),
+        None => line.remove(flag),
+    }
+}
+
+/// What differs from the goal at the start.
+fn goal(line: &mut CommandLine, first: &Goal, now: &Goal) {
+    if first.work != now.work {
+        for flag in ["--samples", "--steps", "--epochs", "--dataset", "--tokens"] {
+            line.remove(flag);
+        }
+        match now.work {
+            Work::Samples(samples) => line.set("--samples", &samples.get().to_string()),
+            Work::Steps(steps) => line.set("--steps", &steps.to_string()),
+            Work::Epochs { epochs, dataset } => {
+                line.set("--epochs", &epochs.to_string());
+                line.set("--dataset", &dataset.get().to_string());
+            }
+            Work::Tokens(tokens) => line.set("--tokens", &tokens.to_string()),
+        }
+    }
+    if first.deadline != now.deadline {
+        put(line, "--deadline", now.deadline.map(|deadline| format!("{}h", deadline.get())));
+    }
+    if first.budget != now.budget {
+        put(line, "--budget", now.budget.map(|budget| budget.get().to_string()));
+    }
+    if first.objective != now.objective {
+        line.remove("--objective");
+        line.remove("--hour-value");
+        match now.objective {
+            Objective::CostPlusTime(worth) => line.set("--hour-value", &worth.get().to_string()),
+            Objective::Cost => line.set("--objective", "cost"),
+            Objective::Time => line.set("--objective", "time"),
+            Objective::Emissions => line.set("--objective", "co2"),
+        }
+    }
+    if first.confidence != now.confidence {
+        line.set("--confidence", now.confidence.name());
+    }
+    if first.max_parts != now.max_parts {
+        line.set("--max-parts", &now.max_parts.to_string());
+    }
+    if first.limits.tiers != now.limits.tiers {
+        let tiers: Vec<&str> = now.limits.tiers.iter().map(|tier| tier.name()).collect();
+        line.set("--tiers", &tiers.join(","));
+    }
+}
