@@ -69,6 +69,11 @@ fn filters_follow_and_escape_restores() {
     assert_eq!(predict::rows(&kept).len(), 1);
     assert_eq!(predict::rows(&after("3 / h 1 0 0 enter esc")).len(), 4);
     assert_eq!(predict::rows(&after("3 / ! h 1 0 0 enter")).len(), 3);
+    // Figures are compared.
+    let shown = |text: &str| predict::rows(&after(text)).iter().map(|row| row.slug.to_string()).collect::<Vec<_>>();
+    assert_eq!(shown("3 / m e m o r y > = 3 2 enter"), ["h100-sxm5-80gb", "v100-pcie-32gb"]);
+    assert_eq!(shown("3 / s t e p < 1 2 space $ < 2 enter"), ["v100-pcie-32gb"]);
+    assert_eq!(shown("3 / v e n d o r = a m d enter"), [""; 0]);
     // A letter that is a key types in the filter.
     assert_eq!(after("3 / q").predict.list.filter, "q");
 }

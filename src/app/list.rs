@@ -5,7 +5,8 @@
 pub struct ListState {
     /// Position of the selected row among the rows shown.
     pub selected: usize,
-    /// Words every row shown contains; a leading `!` inverts.
+    /// Words every row shown contains, or comparisons of its figures (`memory>=40`); a leading `!`
+    /// inverts.
     pub filter: String,
     /// Column it is sorted by, an index into the sortable columns of the list.
     pub sort: usize,
@@ -26,14 +27,46 @@ impl ListState {
 
     /// Whether a row of this text passes the filter.
     pub fn passes(&self, text: &str) -> bool {
+        self.passes_with(text, |_| None)
+    }
+
+    /// The same of a row with figures, by their names in lower case; of a figure that the row has not
+    /// (`Some(None)`) no comparison is true.
+    pub fn passes_with(&self, text: &str, figure: impl Fn(&str) -> Option<Option<f64>>) -> bool {
         let filter = self.filter.trim().to_lowercase();
         let (inverted, words) = filter.strip_prefix('!').map_or((false, filter.as_str()), |rest| (true, rest));
         if words.trim().is_empty() {
             return true;
         }
         let text = text.to_lowercase();
-        words.split_whitespace().all(|word| text.contains(word)) != inverted
+        let passes = |word: &str| {
+            let known = compared(word).and_then(|(name, holds, bound)| Some((figure(name)?, holds, bound)));
+            known.map_or_else(
+                || text.contains(word),
+                |(value, holds, bound)| value.is_some_and(|value| holds(value, bound)),
+            )
+        };
+        words.split_whitespace().all(passes) != inverted
     }
+}
+
+type Holds = fn(f64, f64) -> bool;
+
+/// A word such as `memory>=40` or `$<2`: a name, a comparison and a number, whose unit may follow it.
+fn compared(word: &str) -> Option<(&str, Holds, f64)> {
+    let (name, rest) = word.split_at(word.find(['<', '>', '='])?);
+    let signs: [(&str, Holds); 5] = [
+        ("<=", |value, bound| value <= bound),
+        (">=", |value, bound| value >= bound),
+        ("<", |value, bound| value < bound),
+        (">", |value, bound| value > bound),
+        // As it is shown, in whole units.
+        ("=", |value, bound| (value - bound).abs() < 0.5),
+    ];
+    let (sign, holds) = signs.into_iter().find(|(sign, _)| rest.starts_with(sign))?;
+    let number =
+        rest[sign.len()..].trim_start_matches('$').trim_end_matches(|c: char| c.is_alphabetic() || "/$".contains(c));
+    Some((name, holds, number.replace(',', "").parse().ok()?))
 }
 
 #[cfg(test)]
@@ -48,5 +81,22 @@ mod tests {
         assert!(list("!conv").passes("aten::mm"));
         assert!(!list("!mm").passes("aten::mm"));
         assert!(list(" ").passes("x") && list("!").passes("x"));
+    }
+
+    #[test]
+    fn filters_compare_figures() {
+        let passes = |filter: &str| {
+            let list = ListState { filter: filter.to_owned(), ..ListState::default() };
+            list.passes_with("l4 nvidia", |name| match name {
+                "memory" => Some(Some(24.0)),
+                "$" => Some(None),
+                _ => None,
+            })
+        };
+        assert!(passes("memory>=24") && passes("memory<=24GB nvidia") && passes("MEMORY=24") && passes("memory>1,0"));
+        assert!(!passes("memory>24") && !passes("memory<24") && !passes("memory=25") && !passes("amd memory>1"));
+        assert!(passes("!memory>24"));
+        // Without a price nothing is cheap, nor dear; other names are words.
+        assert!(!passes("$<2") && !passes("$>=2") && !passes("speed>1") && !passes("memory>much"));
     }
 }

@@ -14,6 +14,7 @@ use crate::app::modal::Modal;
 use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::{App, Tone};
+use crate::catalog::Vendor;
 use crate::plan::value::best_value as value_of;
 use crate::predict::{Estimate, Fits, Host, Method, Prediction, Warning};
 use crate::pricing::Tier;
@@ -68,6 +69,8 @@ pub struct Row {
     pub slug: GpuSlug,
     /// Its name.
     pub name: String,
+    /// Who makes it.
+    pub vendor: Vendor,
     /// Whether the step was recorded on it.
     pub measured: bool,
     /// Whether its catalog row has doubtful figures.
@@ -179,6 +182,7 @@ pub(in crate::app) fn rebuild(app: &mut App) {
         index,
         slug: prediction.gpu.slug.clone(),
         name: clean(&prediction.gpu.name, 60),
+        vendor: prediction.gpu.vendor,
         measured: prediction.step.is_measured(),
         doubtful: prediction.gpu.doubtful,
         step: prediction.step.as_estimate(),
@@ -217,12 +221,26 @@ pub fn rows(app: &App) -> Vec<&Row> {
             Fits::Unknown => "memory unknown",
         };
         let sold = row.value.as_ref().map(|value| value.provider.as_str()).unwrap_or_default();
-        format!("{} {} {fits} {} {sold}", row.name, row.slug, row.step.method)
+        format!("{} {} {fits} {} {sold} vendor={}", row.name, row.slug, row.step.method, row.vendor)
+    };
+    let figure = |row: &Row, name: &str| {
+        let per_second = row.throughput.map(|rate| rate.mid.get());
+        let per_usd = row.value.as_ref().and_then(|value| value.per_usd).map(|per_usd| per_usd.mid);
+        match name {
+            "memory" => Some(Some(row.memory_gib)),
+            "step" => Some(Some(row.step.range.mid.as_millis()).filter(|millis| *millis > 0.0)),
+            "$" | "$/gpu/h" => Some(row.value.as_ref().map(|value| value.price.get())),
+            "samples/s" => Some(per_second),
+            "samples/$" => Some(per_usd),
+            _ => None,
+        }
     };
     // A name of a GPU as people type it; what is excluded is not meant.
     let excludes = list.filter.trim_start().starts_with('!');
     let meant = if excludes { Vec::new() } else { app.setup.catalog.named(&list.filter) };
-    let passes = |row: &&Row| list.passes(&words(row)) || meant.iter().any(|gpu| gpu.slug == row.slug);
+    let passes = |row: &&Row| {
+        list.passes_with(&words(row), |name| figure(row, name)) || meant.iter().any(|gpu| gpu.slug == row.slug)
+    };
     let mut rows: Vec<&Row> = app.predict.rows.iter().filter(passes).collect();
     // Where nothing is known the row goes last, whichever the order.
     let known = |row: &Row| row.step.range.mid.get() > 0.0;

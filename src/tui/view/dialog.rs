@@ -6,7 +6,7 @@ use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use super::labelled;
-use crate::action::Action;
+use crate::action::{Action, Screen};
 use crate::app::Target;
 use crate::app::input::Input;
 use crate::app::job::{Job, JobState};
@@ -41,9 +41,13 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
             clear(painter, line);
             let x = painter.text(line.x + 1, line.y, 9, "filter: ", Role::Key);
             field(painter, Rect { x, width: line.width - 10, ..line }, input);
-            let hint = "Enter keeps, Esc restores, ! inverts";
-            if usize::from(line.width) > input.text().width() + hint.len() + 14 {
-                painter.text_right(line.right() - 1, line.y, 40, hint, Role::Muted);
+            let keys = "Enter keeps, Esc restores, ! inverts";
+            let figures = format!("memory>=40, step<100, $<2, vendor=amd; {keys}");
+            let compares = app.screen == Screen::Predict && app.predict.opened.is_none();
+            let room = usize::from(line.width).saturating_sub(input.text().width() + 14);
+            if let Some(hint) = [&figures, keys].into_iter().skip(usize::from(!compares)).find(|hint| hint.len() < room)
+            {
+                painter.text_right(line.right() - 1, line.y, hint.len() as u16, hint, Role::Muted);
             }
         }
         Some(Modal::Value { knob, input, error }) => {
