@@ -19,7 +19,7 @@ use super::spot::{Losses, expected};
 use super::{Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::{Layout, Network};
 use crate::predict::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
-use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust};
+use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust, region};
 use crate::text::grouped;
 use crate::units::{GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour, most};
 
@@ -479,7 +479,8 @@ impl Configuration {
     /// In a sentence: `2 × h100-sxm5-80gb at aws us-east-1, spot`.
     pub(crate) fn label(&self) -> String {
         let on = if self.machines > 1 { format!(" on {} machines", self.machines) } else { String::new() };
-        format!("{} × {}{on} at {} {}, {}", self.gpu_count, self.gpu, self.provider, self.region, self.tier)
+        let region = region::shown(&self.region);
+        format!("{} × {}{on} at {} {region}, {}", self.gpu_count, self.gpu, self.provider, self.tier)
     }
 }
 

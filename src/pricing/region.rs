@@ -197,6 +197,12 @@ pub(super) fn place(provider: &str, region: &str) -> Option<&'static str> {
     Some(STATES.iter().find(|(_, name)| *name == state).map_or(country, |(code, _)| *code))
 }
 
+/// A region as it is shown: hosts of marketplaces that do not name their town leave its place in the
+/// name empty (`, US, NA`).
+pub fn shown(region: &str) -> &str {
+    region.trim_start_matches([',', ' '])
+}
+
 /// Whether a filter names a region, as the header says.
 pub fn is_named(provider: &str, region: &str, filter: &str) -> bool {
     let wanted = split(filter);
@@ -323,6 +329,11 @@ mod tests {
             .collect();
         let kept = regions.into_iter().filter(|(provider, region)| is_named(provider, region, filter));
         kept.map(|(provider, region)| format!("{provider} {region}")).collect()
+    }
+
+    #[test]
+    fn a_place_without_a_town_is_shown_by_its_country() {
+        assert_eq!((shown(", US, NA"), shown("us-east-1")), ("US, NA", "us-east-1"));
     }
 
     #[test]

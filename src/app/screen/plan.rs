@@ -16,6 +16,7 @@ use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
 use crate::app::slider::Knob;
 use crate::plan::{Confidence, FrontierPart, FrontierPoint, Goal, Part};
+use crate::pricing::region;
 use crate::report::table::{Cell, Column, Table};
 use crate::report::{format, plans};
 use crate::settings::theme::Role;
@@ -256,7 +257,13 @@ pub fn date_words(part: &Part) -> String {
 
 /// An offer in words: machines, GPUs, provider, region, tier.
 pub fn offer_words(part: &Part) -> String {
-    format!("{} {} · {} {}", gpus_words(part), clean(&part.provider, 16), clean(&part.region, 24), part.tier)
+    format!(
+        "{} {} · {} {}",
+        gpus_words(part),
+        clean(&part.provider, 16),
+        clean(region::shown(&part.region), 24),
+        part.tier
+    )
 }
 
 /// GPUs in words.
@@ -327,7 +334,7 @@ pub fn alternatives_table(app: &App) -> Table {
                 Cell::text(part.tier.to_string()),
                 Cell::styled(Role::Warning, part.trust.marks()),
                 Cell::text(clean(&part.provider, 24)),
-                Cell::styled(Role::Muted, clean(&part.region, 40)),
+                Cell::styled(Role::Muted, clean(region::shown(&part.region), 40)),
                 Cell::styled(Role::Muted, machine_words(part)),
                 Cell::styled(
                     Role::Muted,

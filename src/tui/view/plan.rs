@@ -9,6 +9,7 @@ use crate::app::Target;
 use crate::app::screen::plan::{self, Lower, Pane};
 use crate::app::slider::Knob;
 use crate::plan::{Confidence, Part, Plan, PlanStatus};
+use crate::pricing::region;
 use crate::report::{format, plans};
 use crate::settings::theme::Role;
 use crate::text::clean;
@@ -186,7 +187,7 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) {
         let rest = format!(
             "  {} {} · {} · {}",
             clean(&part.provider, 20),
-            clean(&part.region, 30),
+            clean(region::shown(&part.region), 30),
             clean(&part.instance_type, 40),
             part.tier
         );

@@ -3,7 +3,7 @@
 use super::{Lower, Pane, candidates, confidence, machine_words, method_of, warnings};
 use crate::app::App;
 use crate::plan::{Confidence, Part, Plan, Total};
-use crate::pricing::{Offer, OfferId};
+use crate::pricing::{Offer, OfferId, region};
 use crate::report::{format, plans};
 use crate::text::clean;
 use crate::units::Micros;
@@ -49,7 +49,7 @@ fn machine(offer: &Offer) -> Vec<(String, String)> {
     let date = offer.as_of.map_or_else(|| "without a date".to_owned(), |date| format!("of {date}"));
     let age = offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old"));
     let mut lines = vec![
-        line("where", format!("{}, {}{place}", clean(&offer.provider, 60), clean(&offer.region, 80))),
+        line("where", format!("{}, {}{place}", clean(&offer.provider, 60), clean(region::shown(&offer.region), 80))),
         line("machine", format!("{}: {} × {gpu}", clean(&offer.instance_type, 80), offer.gpu_count)),
         line("host", host.join(", ")),
         line("price", format!("{}, {}, {date}{age}", format::price(offer.price), offer.tier)),
