@@ -172,6 +172,31 @@ fn many_jobs_that_wait_are_searched_for() {
     assert!(plan.bound.unwrap() <= least * (1.0 + 1e-9) && plan.solver.gap.is_none_or(|gap| gap < 0.01), "{plan:?}");
 }
 
+/// A quota that holds from some hour on for good: what has not ended by then has no place at all, and
+/// what a search finds keeps that.
+#[test]
+fn no_job_is_put_where_a_quota_never_lets_it() {
+    let (_, prices) = two_clouds();
+    let closed = |provider: &str, from: f64| Quota { from: Some(hours(from)), ..quota(provider, 0) };
+    let jobs: Vec<Job> = (0..10).map(|n| job(n, &[3.0 + 0.37 * n as f64], None)).collect();
+    let shared = Shared { quotas: vec![quota("near", 1), closed("near", 20.0)], wait: true, ..NOTHING };
+    let plan = rented(&jobs, &prices, &shared);
+    assert_eq!((plan.solver.name.as_str(), check(&plan)), ("local search", Ok(())));
+    assert!(
+        plan.jobs.iter().any(|job| job.part.provider == "near")
+            && plan.jobs.iter().any(|job| job.part.provider == "far")
+    );
+    // Nor anywhere else: then there is no plan, and that is no error.
+    let quotas = vec![quota("near", 1), closed("near", 20.0), quota("far", 1), closed("far", 5.0)];
+    let none = rented(&jobs, &prices, &Shared { quotas, ..shared });
+    assert_eq!((none.total, none.status), (None, PlanStatus::TimeLimit));
+    assert!(
+        none.reasons[0].starts_with("no plan was found, and it is not known whether there is one"),
+        "{:?}",
+        none.reasons
+    );
+}
+
 #[test]
 fn what_waiting_would_do_is_said() {
     let (jobs, prices) = two_clouds();

@@ -19,10 +19,12 @@ const LOOKED_AT: usize = 20_000;
 const WORK: usize = 6_000_000;
 /// Relative gain below which a move is none.
 const GAIN: f64 = 1e-9;
+/// What a job that has no place counts among the misses, hours: more than any delay.
+const NO_PLACE: f64 = 1e9;
 
 /// Jobs in the order in which they get their places, and the way of each job.
 #[derive(Debug, Clone, PartialEq)]
-struct Choice {
+struct Sequence {
     order: Vec<usize>,
     ways: Vec<usize>,
 }
@@ -63,7 +65,7 @@ impl<'a> Scheduler<'a> {
     ) -> Result<Answer, SolveError> {
         let found = match found {
             Some(Ok(found)) if found.proof == Proof::Optimal => {
-                let places = self.places(&self.choice_of(&found.ways));
+                let places = self.places(&self.sequence_of(&found.ways));
                 return Ok(self.of_places(&places, Proof::Optimal, self.cost(&places), found.solver));
             }
             Some(Err(SolveError::Infeasible)) => return Err(SolveError::Infeasible),
@@ -93,7 +95,7 @@ impl<'a> Scheduler<'a> {
         let mut random = Random::new(1);
         let jobs = self.due.len();
         let mut left = (WORK / (jobs * jobs).max(1)).min(LOOKED_AT);
-        let first = answer.map_or_else(|| self.fastest(), |answer| self.choice_of(answer));
+        let first = answer.map_or_else(|| self.fastest(), |answer| self.sequence_of(answer));
         let mut best = self.improved(first, &mut left);
         let least = self.model.cheapest_each() * (1.0 + SAME);
         while left > 0 && jobs > 1 && !(self.value(&best)[0] <= 0.0 && self.value(&best)[1] <= least) {
@@ -116,16 +118,16 @@ impl<'a> Scheduler<'a> {
         schedule.iter().enumerate().map(|(job, (way, _))| self.model.bases[job][*way].cost).sum()
     }
 
-    fn choice_of(&self, answer: &[usize]) -> Choice {
+    fn sequence_of(&self, answer: &[usize]) -> Sequence {
         let planned: Vec<(usize, f64)> =
             answer.iter().enumerate().map(|(job, way)| self.model.starts[job][*way]).collect();
         let mut order: Vec<usize> = (0..answer.len()).collect();
         order.sort_by(|a, b| planned[*a].1.total_cmp(&planned[*b].1));
-        Choice { order, ways: planned.into_iter().map(|(way, _)| way).collect() }
+        Sequence { order, ways: planned.into_iter().map(|(way, _)| way).collect() }
     }
 
     /// Each job its fastest way, the earliest deadline first.
-    fn fastest(&self) -> Choice {
+    fn fastest(&self) -> Sequence {
         let hours = |job: usize, way: usize| self.model.bases[job][way].hours;
         let jobs = self.due.len();
         let ways = (0..jobs).map(|job| {
@@ -135,16 +137,20 @@ impl<'a> Scheduler<'a> {
         let mut order: Vec<usize> = (0..jobs).collect();
         let key = |job: usize| (self.due[job], -hours(job, ways[job]));
         order.sort_by(|a, b| key(*a).0.total_cmp(&key(*b).0).then(key(*a).1.total_cmp(&key(*b).1)));
-        Choice { order, ways }
+        Sequence { order, ways }
     }
 
     /// By how much deadlines and budget are missed, dollars, and the sum of the ends.
-    fn value(&self, choice: &Choice) -> [f64; 3] {
-        let places = self.places(choice);
+    fn value(&self, sequence: &Sequence) -> [f64; 3] {
+        let places = self.places(sequence);
         let cost = self.cost(&places);
         let (mut missed, mut ends) = (0.0, 0.0);
         for (job, (way, start)) in places.iter().enumerate() {
             let end = start + self.model.bases[job][*way].hours;
+            if end.is_infinite() {
+                missed += NO_PLACE;
+                continue;
+            }
             let late = end - self.due[job] * (1.0 + SAME);
             (missed, ends) = (missed + late.max(0.0), ends + end);
         }
@@ -157,9 +163,9 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Moves of one job to another way or another place in the order, as long as they gain.
-    fn improved(&self, mut best: Choice, left: &mut usize) -> Choice {
+    fn improved(&self, mut best: Sequence, left: &mut usize) -> Sequence {
         let mut value = self.value(&best);
-        let mut attempt = |best: &mut Choice, change: &dyn Fn(&mut Choice)| {
+        let mut attempt = |best: &mut Sequence, change: &dyn Fn(&mut Sequence)| {
             let mut other = best.clone();
             change(&mut other);
             if *left == 0 || other == *best {
@@ -177,14 +183,14 @@ impl<'a> Scheduler<'a> {
             let mut gains = false;
             for job in 0..best.ways.len() {
                 for way in 0..self.model.bases[job].len() {
-                    gains |= attempt(&mut best, &|choice| choice.ways[job] = way);
+                    gains |= attempt(&mut best, &|sequence| sequence.ways[job] = way);
                 }
             }
             for from in 0..best.order.len() {
                 for to in 0..best.order.len() {
-                    gains |= attempt(&mut best, &|choice| {
-                        let job = choice.order.remove(from);
-                        choice.order.insert(to, job);
+                    gains |= attempt(&mut best, &|sequence| {
+                        let job = sequence.order.remove(from);
+                        sequence.order.insert(to, job);
                     });
                 }
             }
@@ -194,22 +200,21 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Way and start of each job.
-    fn places(&self, choice: &Choice) -> Vec<(usize, f64)> {
-        let mut others: Vec<Placed<'_>> = Vec::with_capacity(choice.order.len());
-        let mut places = vec![(0, 0.0); choice.order.len()];
-        for job in &choice.order {
-            let way = &self.model.bases[*job][choice.ways[*job]];
+    /// Way and start of each job; it starts never (∞) where there is no place for it after the others.
+    fn places(&self, sequence: &Sequence) -> Vec<(usize, f64)> {
+        let mut others: Vec<Placed<'_>> = Vec::with_capacity(sequence.order.len());
+        let mut places = vec![(0, 0.0); sequence.order.len()];
+        for job in &sequence.order {
+            let way = &self.model.bases[*job][sequence.ways[*job]];
             let earliest = self.earliest[*job].get();
             let mut times: Vec<f64> = others.iter().map(|other| other.end).chain(self.edges.iter().copied()).collect();
             times.retain(|time| *time > earliest);
             times.push(earliest);
             times.sort_by(f64::total_cmp);
             // After all others and all changes of the limits, there is room or never.
-            let last = times.last().copied().unwrap_or(earliest);
-            let start = times.into_iter().find(|time| self.fits(&others, *time, way.hours, &way.uses)).unwrap_or(last);
-            places[*job] = (choice.ways[*job], start);
-            others.push(Placed { start, end: start + way.hours, uses: &way.uses });
+            let start = times.into_iter().find(|time| self.fits(&others, *time, way.hours, &way.uses));
+            places[*job] = (sequence.ways[*job], start.unwrap_or(f64::INFINITY));
+            others.extend(start.map(|start| Placed { start, end: start + way.hours, uses: &way.uses }));
         }
         places
     }
