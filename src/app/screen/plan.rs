@@ -299,6 +299,12 @@ pub fn lower_table(app: &App) -> Option<Table> {
     }
 }
 
+/// A table of the lower pane, with what stands there where it has no rows.
+fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> Table {
+    let empty = below(app).unwrap_or_else(|| empty.to_owned());
+    Table { columns, rows, selected: app.planner.list.selected, sorted: None, empty }
+}
+
 /// The plan and the best single offers beside it.
 pub fn alternatives_table(app: &App) -> Table {
     let confidence = confidence(app);
@@ -343,14 +349,7 @@ pub fn alternatives_table(app: &App) -> Table {
             ]
         })
         .collect();
-    Table {
-        columns,
-        rows,
-        selected: app.planner.list.selected,
-        sorted: None,
-        empty: below(app)
-            .unwrap_or_else(|| "No offer meets the limits; see the reasons above, or move them.".to_owned()),
-    }
+    lower(app, columns, rows, "No offer meets the limits; see the reasons above, or move them.")
 }
 
 /// The plans that none beats in both time and cost, from the fastest to the cheapest.
@@ -381,13 +380,7 @@ pub fn frontier_table(app: &App) -> Table {
             ]
         })
         .collect();
-    Table {
-        columns,
-        rows,
-        selected: app.planner.list.selected,
-        sorted: None,
-        empty: below(app).unwrap_or_else(|| "No offer can do the work.".to_owned()),
-    }
+    lower(app, columns, rows, "No offer can do the work.")
 }
 
 /// The plan that the cursor is on in the chart, in words.
@@ -422,13 +415,8 @@ fn rejected_table(app: &App) -> Table {
             ]
         })
         .collect();
-    Table {
-        columns: vec![Column::words("offer", 24, 0), Column::words("why not", 20, 0)],
-        rows,
-        selected: app.planner.list.selected,
-        sorted: None,
-        empty: below(app).unwrap_or_else(|| "No offer was rejected.".to_owned()),
-    }
+    let columns = vec![Column::words("offer", 24, 0), Column::words("why not", 20, 0)];
+    lower(app, columns, rows, "No offer was rejected.")
 }
 
 /// What the plan rests on: a label and a text a line.
