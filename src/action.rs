@@ -173,6 +173,8 @@ actions! {
     Predict "Predict screen" {
         Methods "predict.methods" ["w"] "methods" Prediction "Compare the methods on this GPU and choose one";
         Host "predict.host" ["W"] "host" Prediction "Wait for the host as recorded, or as if it kept up (CUDA graphs)";
+        Mark "predict.mark" ["space"] "mark" Prediction "Mark this GPU, to compare others with it";
+        Difference "predict.difference" ["D"] "difference" Prediction "Which operations make the difference to the marked or recorded GPU";
         Batches "predict.batches" ["B"] "batches" Prediction "The step and its memory at other batch sizes on this GPU";
         Origin "predict.origin" ["O"] "which GPU" UnknownOrigin "Choose the GPU the step was recorded on";
     }

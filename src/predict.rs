@@ -14,6 +14,7 @@ mod choice;
 mod communication;
 pub mod compare;
 pub mod decoded;
+pub mod difference;
 pub mod efficiency;
 mod engine;
 mod error;

@@ -6,6 +6,7 @@
 pub mod batches;
 pub mod calibration;
 pub mod comparison;
+pub mod difference;
 pub mod format;
 pub mod frontier;
 pub mod gpus;

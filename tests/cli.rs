@@ -120,6 +120,28 @@ fn predictions_as_json() {
 }
 
 #[test]
+fn what_makes_the_difference_adds_up() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let two = ["predict", path(&profile), "--to", "v100-sxm2-16gb,h100-sxm5-80gb", "--difference"];
+    let found = bench.json(&[&two[..], &["--json"]].concat());
+    let number = |value: &Value| value.as_f64().unwrap();
+    let operations = found["operations"].as_array().unwrap();
+    // The most of the difference first.
+    assert_eq!([&operations[0]["name"], &operations[1]["name"]], ["mm", "relu"]);
+    let (mm, relu) = (&operations[0]["device_time_us"], &operations[1]["device_time_us"]);
+    assert_eq!([number(&mm[0]), number(&relu[0]), number(&found["rest_us"][0])], [700.0, 200.0, 100.0]);
+    let sum = number(&mm[1]) + number(&relu[1]) + number(&found["rest_us"][1]);
+    assert!((sum - number(&found["gpus"][1]["step_time_us"]["mid"])).abs() < 1e-6, "{found}");
+    let csv = bench.ok(&[&two[..], &["--csv"]].concat());
+    assert!(csv.starts_with("operation,phase,count,first_us,second_us,difference_us\n"), "{csv}");
+    assert_eq!(csv.lines().count(), 6);
+    assert!(bench.ok(&two).starts_with("tiny"));
+    let one = bench.error(&["predict", path(&profile), "--to", "t4", "--difference"]);
+    assert!(one.contains("--difference compares two GPUs, --to names 1: give two"), "{one}");
+}
+
+#[test]
 fn predictions_in_other_forms() {
     let bench = Bench::new();
     let profile = bench.file("p.habitat.json", PROFILE);
@@ -456,6 +478,7 @@ fn printed_json_has_no_key_outside_its_schema() {
     for (form, value) in [
         ("predictions", bench.json(&["predict", path(&profile), "--json", "--operations", "--to", "t4"])),
         ("plan", bench.json(&["plan", path(&profile), "--steps", "1000", "--json"])),
+        ("difference", bench.json(&["predict", path(&profile), "--to", "t4,l4", "--difference", "--json"])),
     ] {
         let schema = bench.json(&["schema", form]);
         let known = &schema["properties"];

@@ -51,6 +51,32 @@ fn back_closes_one_level_and_then_quits() {
 }
 
 #[test]
+fn two_gpus_are_compared() {
+    // Where none is marked, with the one that the step was recorded on.
+    let gpus = |app: &App| app.predict.difference.as_ref().unwrap().0.each_ref().map(ToString::to_string);
+    let app = after("3 D");
+    assert_eq!(gpus(&app), ["v100-pcie-32gb", "h100-sxm5-80gb"]);
+    let app = after("3 space j D");
+    assert_eq!(gpus(&app), ["h100-sxm5-80gb", "v100-pcie-32gb"]);
+    // The rows are those between the two steps, with the steps themselves; nothing opens or filters there.
+    let table = app.screen.behaviour().table(&app).unwrap();
+    let changed = |row: usize| table.rows[row][5].text.parse::<f64>();
+    assert!(changed(0).is_err() && changed(table.len() - 1).is_err());
+    let sum: f64 = (1..table.len() - 1).map(|row| changed(row).unwrap()).sum();
+    let step = |row: usize, column: usize| table.rows[row][column].text.parse::<f64>().unwrap();
+    let total = step(table.len() - 1, 4) - step(0, 3);
+    assert!((sum - total).abs() < 0.01 * table.len() as f64, "{sum} {total}");
+    assert!(app.unavailable(Action::Open).is_some() && app.unavailable(Action::Filter).is_some());
+    // q goes back to the table of GPUs; a mark is taken off by the same key.
+    let app = after("3 space j D q");
+    assert!(app.predict.difference.is_none() && app.predict.marked.is_some());
+    assert!(after("3 space space").predict.marked.is_none());
+    // With itself nothing is compared.
+    let app = after("3 space D");
+    assert!(app.predict.difference.is_none() && app.message.is_some());
+}
+
+#[test]
 fn escape_never_quits_and_ctrl_c_always_does() {
     let mut app = after("3 esc esc");
     assert!(effects(&mut app, "esc").is_empty());
@@ -458,7 +484,7 @@ fn before(action: Action) -> &'static str {
         A::Close => "?",
         A::Overview | A::Phase | A::Group => "2",
         A::Down | A::PageDown | A::Bottom | A::Open | A::CopyRow | A::CopyTable => "3",
-        A::Filter | A::Sort | A::Reverse | A::Methods | A::Host | A::Batches => "3",
+        A::Filter | A::Sort | A::Reverse | A::Methods | A::Host | A::Batches | A::Mark | A::Difference => "3",
         A::Up | A::PageUp | A::Top => "3 j j",
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
         A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",

@@ -41,6 +41,7 @@ fn dialogs_and_details() {
         ("filter", "3 / v 1 0 0"),
         ("methods", "3 w j"),
         ("batches", "3 B"),
+        ("difference", "3 space j D"),
         ("offer_of_the_plan", "4 tab enter"),
         ("offer_beside_the_plan", "4 tab j enter"),
         ("offer_rejected", "4 j j = 0 . 5 enter v v tab enter"),

@@ -10,8 +10,9 @@ use super::options::{options, settings, weights_folder};
 use super::output::{print_json, print_table};
 use crate::catalog::Catalog;
 use crate::predict::blackbox::{self, Axis, OperatorTotals, between};
+use crate::predict::difference::Difference;
 use crate::predict::{Options, Predictions};
-use crate::report::{comparison, format, predictions, summary};
+use crate::report::{comparison, difference, format, predictions, summary};
 use crate::settings::args::{BlackBoxArgs, InputArgs, PredictArgs, TableForm};
 use crate::store::{self, Kind, Paths};
 
@@ -40,6 +41,9 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         }
         gpu::predicted(crate::predict::predict(&loaded.profile, &catalog, &options), &loaded.label)?
     };
+    if args.difference {
+        return differ(args, &answers, out);
+    }
     if args.to.is_empty() {
         answers = fastest_first(answers);
     }
@@ -81,6 +85,29 @@ pub(super) fn fastest_first(mut predictions: Predictions) -> Predictions {
         .predictions
         .sort_by(|a, b| a.step.mid().total_cmp(&b.step.mid()).then_with(|| a.gpu.slug.cmp(&b.gpu.slug)));
     predictions
+}
+
+/// What makes the difference between two GPUs, for `--difference`.
+fn differ(args: &PredictArgs, answers: &Predictions, out: &mut dyn Write) -> Result<u8, CliError> {
+    let [from, to] = &answers.predictions[..] else {
+        let found = answers.predictions.len();
+        return Err(CliError::Refused(format!(
+            "--difference compares two GPUs, --to names {found}: give two, as in --to a100-pcie-40gb,h100-sxm5-80gb"
+        )));
+    };
+    let compared = Difference::between(from, to);
+    if args.form.json {
+        return print_json(&difference::json(&compared), out);
+    }
+    if !args.form.csv {
+        predictions::write_warnings(&answers.warnings(), out)?;
+    }
+    if args.form.is_text() {
+        difference::write_text(&compared, out)?;
+    } else {
+        print_table(&difference::table(&compared), args.form, out)?;
+    }
+    Ok(0)
 }
 
 /// Every method, for `--all-methods`.

@@ -70,6 +70,8 @@ impl Column {
 pub enum Graphic {
     /// A bar from the left.
     Bar(f64),
+    /// A bar from one place to another.
+    Between([f64; 2]),
     /// Low end, best single value and high end of a range.
     Range([f64; 3]),
 }
@@ -101,6 +103,12 @@ impl Cell {
     /// Text with a meaning.
     pub fn styled(role: Role, text: impl fmt::Display) -> Self {
         Self { role, ..Self::text(text) }
+    }
+
+    /// With a meaning.
+    #[must_use]
+    pub fn role(self, role: Role) -> Self {
+        Self { role, ..self }
     }
 
     /// A drawing; nothing of it is copied.

@@ -1,5 +1,6 @@
 //! Third screen: the step on every GPU, its value for money, and how it was predicted.
 
+pub mod difference;
 mod gpus;
 mod operations;
 
@@ -37,6 +38,10 @@ pub struct PredictState {
     pub opened: Option<GpuSlug>,
     /// Selection, filter, order of those operations.
     pub operations: ListState,
+    /// The GPU that others are compared with, where one was marked.
+    pub marked: Option<GpuSlug>,
+    /// The GPUs of which the difference is shown, and its selection.
+    pub difference: Option<([GpuSlug; 2], ListState)>,
     /// The GPU to select once there are rows.
     pub wanted: Option<GpuSlug>,
 }
@@ -99,8 +104,10 @@ impl Behaviour for PredictScreen {
 
     fn gives(&self, app: &App, needs: Needs) -> bool {
         match needs {
-            Needs::Detail => app.predict.opened.is_none(),
-            needs => matches!(needs, Needs::Rows | Needs::Table | Needs::SortableTable | Needs::Prediction),
+            Needs::Rows | Needs::Table => true,
+            Needs::Detail => !is_inside(app),
+            Needs::SortableTable | Needs::Prediction => app.predict.difference.is_none(),
+            _ => false,
         }
     }
 
@@ -117,6 +124,16 @@ impl Behaviour for PredictScreen {
                 effects.push(Effect::Compare { generation: app.comparison.start(), profile, gpu, chosen });
             }
             (Action::Host, _) => choose_host(app, effects),
+            (Action::Mark, Some(gpu)) => {
+                app.predict.marked = Some(gpu).filter(|gpu| app.predict.marked.as_ref() != Some(gpu));
+            }
+            (Action::Difference, Some(gpu)) => match difference::other(app, &gpu) {
+                Some(from) => app.predict.difference = Some(([from, gpu], ListState::default())),
+                None => {
+                    let key = app.setup.keymap.hint(Action::Mark);
+                    app.tell(Tone::Hint, format!("{key} marks this GPU; then compare another one with it"));
+                }
+            },
             (Action::Batches, Some(gpu)) => {
                 app.modal = Some(Modal::Batches { gpu: gpu.clone() });
                 effects.push(Effect::Batches { generation: app.sweep.start(), profile, gpu, chosen });
@@ -127,17 +144,29 @@ impl Behaviour for PredictScreen {
     }
 
     fn table(&self, app: &App) -> Option<Table> {
-        Some(if app.predict.opened.is_some() { operations_table(app) } else { table(app) })
+        Some(match (&app.predict.difference, &app.predict.opened) {
+            (Some(_), _) => difference::table(app)?,
+            (None, Some(_)) => operations_table(app),
+            (None, None) => table(app),
+        })
     }
 
     fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
         let state = &app.predict;
-        Some(if state.opened.is_some() { &state.operations } else { &state.list })
+        Some(match (&state.difference, &state.opened) {
+            (Some((_, list)), _) => list,
+            (None, Some(_)) => &state.operations,
+            (None, None) => &state.list,
+        })
     }
 
     fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
         let state = &mut app.predict;
-        Some(if state.opened.is_some() { &mut state.operations } else { &mut state.list })
+        Some(match (&mut state.difference, &state.opened) {
+            (Some((_, list)), _) => list,
+            (None, Some(_)) => &mut state.operations,
+            (None, None) => &mut state.list,
+        })
     }
 
     fn sorts(&self, app: &App) -> &'static [&'static str] {
@@ -145,18 +174,24 @@ impl Behaviour for PredictScreen {
     }
 
     fn is_open(&self, app: &App) -> bool {
-        app.predict.opened.is_some() && app.predict.operations.filter.is_empty()
+        is_inside(app) && (app.predict.difference.is_some() || app.predict.operations.filter.is_empty())
     }
 
     fn close(&self, app: &mut App) -> bool {
-        let was_open = app.predict.opened.is_some();
-        if self.is_open(app) {
+        let was_open = is_inside(app);
+        if app.predict.difference.take().is_some() {
+        } else if self.is_open(app) {
             app.predict.opened = None;
         } else if was_open {
             app.predict.operations.filter.clear();
         }
         was_open
     }
+}
+
+/// Whether something other than the table of GPUs is shown.
+pub fn is_inside(app: &App) -> bool {
+    app.predict.opened.is_some() || app.predict.difference.is_some()
 }
 
 /// Predicts every GPU with the other host.

@@ -28,6 +28,9 @@ pub struct PredictArgs {
     /// What every method predicts, the errors that each was found to have, and which is used.
     #[arg(long, conflicts_with_all = ["operations", "black_box"])]
     pub all_methods: bool,
+    /// Which operations make the difference between the two GPUs of `--to`.
+    #[arg(long, requires = "to", conflicts_with_all = ["operations", "all_methods", "black_box"])]
+    pub difference: bool,
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,

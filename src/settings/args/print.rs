@@ -75,6 +75,8 @@ pub enum SchemaArg {
     Predictions,
     /// What `predict --all-methods --json` prints.
     Comparison,
+    /// What `predict --difference --json` prints.
+    Difference,
     /// What `plan --json` prints.
     Plan,
     /// What `plan-jobs --json` prints.

@@ -12,8 +12,8 @@ use crate::app::input::Input;
 use crate::app::job::{Job, JobState};
 use crate::app::live::Leaving;
 use crate::app::modal::{HelpLine, Modal, help_lines, matching};
-use crate::app::screen::job;
 use crate::app::screen::plan::offer;
+use crate::app::screen::{job, predict};
 use crate::app::slider::Knob;
 use crate::live::State;
 use crate::predict::origin::Candidates;
@@ -43,7 +43,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
             field(painter, Rect { x, width: line.width - 10, ..line }, input);
             let keys = "Enter keeps, Esc restores, ! inverts";
             let figures = format!("memory>=40, step<100, $<2, vendor=amd; {keys}");
-            let compares = app.screen == Screen::Predict && app.predict.opened.is_none();
+            let compares = app.screen == Screen::Predict && !predict::is_inside(app);
             let room = usize::from(line.width).saturating_sub(input.text().width() + 14);
             if let Some(hint) = [&figures, keys].into_iter().skip(usize::from(!compares)).find(|hint| hint.len() < room)
             {

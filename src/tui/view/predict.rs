@@ -10,6 +10,10 @@ use crate::tui::paint::Painter;
 use crate::tui::widget::table;
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
+    if painter.app.predict.difference.is_some() {
+        difference(painter, area);
+        return;
+    }
     if painter.app.predict.opened.is_some() {
         opened(painter, area);
         return;
@@ -41,6 +45,17 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         let inside = painter.pane(bottom, &name, "Enter: operation by operation", false);
         labelled(painter, inside, &predict::facts(app), 0);
     }
+}
+
+/// What makes the difference between two GPUs.
+fn difference(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
+    let headline = predict::difference::headline(app).unwrap_or_default();
+    let inside = painter.pane(area, "difference", "q: back", true);
+    let inside = warned(painter, inside, &predict::warnings(app, true));
+    let [top, bottom] = Layout::vertical([Constraint::Length(2), Constraint::Fill(1)]).areas(inside);
+    painter.wrapped(top, &headline, Role::Title);
+    table::draw(painter, bottom, "difference", &predict::difference::table(app).unwrap_or_default(), true);
 }
 
 /// One GPU, operation by operation.

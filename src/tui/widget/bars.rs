@@ -23,6 +23,14 @@ pub(in crate::tui) fn bar(glyphs: &Glyphs, width: u16, part: f64) -> String {
     text
 }
 
+/// A bar between two places, one cell at least.
+pub(in crate::tui) fn between(glyphs: &Glyphs, width: u16, ends: [f64; 2]) -> String {
+    let place = |part: f64| (part.clamp(0.0, 1.0) * f64::from(width)).round() as usize;
+    let (from, to) = (place(ends[0].min(ends[1])), place(ends[0].max(ends[1])));
+    let from = from.min(usize::from(width).saturating_sub(1));
+    " ".repeat(from) + &glyphs.full.repeat((to - from).max(1))
+}
+
 /// Parts of a whole side by side, each in its colour; the rest is empty.
 pub(in crate::tui) fn stacked(painter: &mut Painter<'_>, x: u16, y: u16, width: u16, parts: &[(f64, Role)]) {
     let mut sum = 0.0;

@@ -96,12 +96,13 @@ fn line(painter: &Painter<'_>, column: &Column, cell: &Cell, width: u16, chosen:
         let dark = if is_range { base.bg } else { None };
         Style { fg: dark.or(style.fg), bg: Some(ink), ..style }
     };
+    let bar = |text: String| {
+        let text = format!("{text:<wide$}", wide = usize::from(width));
+        Line::styled(text, Style::reset().patch(base).patch(on_ink(style, false)))
+    };
     match graphic {
-        Graphic::Bar(part) => {
-            let text = bars::bar(painter.glyphs, width, part);
-            let text = format!("{text:<wide$}", wide = usize::from(width));
-            Line::styled(text, Style::reset().patch(base).patch(on_ink(style, false)))
-        }
+        Graphic::Bar(part) => bar(bars::bar(painter.glyphs, width, part)),
+        Graphic::Between(ends) => bar(bars::between(painter.glyphs, width, ends)),
         Graphic::Range(ends) => {
             let [before, middle, behind] = bars::range(painter.glyphs, width, ends);
             let muted = on_ink(painter.style(Role::Muted), true);

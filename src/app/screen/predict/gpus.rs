@@ -26,7 +26,15 @@ pub fn table(app: &App) -> Table {
         Column::figures("memory fits", 3).sorts(2),
         Column::words("method", 8, 1),
     ];
-    let rows = shown.iter().map(|row| cells(row, scale, shortest, longest)).collect();
+    let marked = app.predict.marked.as_ref();
+    let cells = |row: &&Row| {
+        let mut cells = cells(row, scale, shortest, longest);
+        if marked == Some(&row.slug) {
+            cells[0].text.insert_str(0, "* ");
+        }
+        cells
+    };
+    let rows = shown.iter().map(cells).collect();
     Table {
         columns,
         rows,
