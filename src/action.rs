@@ -21,11 +21,15 @@ pub enum Needs {
     Profile,
     /// The predict screen, with a prediction.
     Prediction,
+    /// The same, and another to compare it with.
+    Comparable,
     /// The plan screen.
     PlanScreen,
-    /// A slider of the plan screen in focus.
+    /// A slider in focus.
     Slider,
-    /// A limit (not the amount of work) in focus.
+    /// A slider that takes a typed value.
+    Value,
+    /// A limit (not the amount of work), or a changed figure, in focus.
     Limit,
     /// A goal that was changed on the plan screen.
     Changed,
@@ -51,10 +55,11 @@ impl Needs {
             Self::Detail => "nothing to open here",
             Self::Panes => "this screen has one pane",
             Self::Profile => "works on the profile screen",
-            Self::Prediction => "works on the predict screen",
+            Self::Prediction | Self::Comparable => "works on the predict screen",
             Self::PlanScreen => "works on the plan screen",
-            Self::Slider => "works on the sliders of the plan screen",
-            Self::Limit => "works on the deadline and budget of the plan screen",
+            Self::Slider => "works on the sliders of the plan screen, and of F on the predict screen",
+            Self::Value => "works on the sliders of the plan screen",
+            Self::Limit => "works on a deadline, a budget, or a figure that was changed",
             Self::Changed => "nothing was changed here",
             Self::Plan => "there is no plan yet",
             Self::Running => "nothing is being computed",
@@ -174,15 +179,16 @@ actions! {
         Methods "predict.methods" ["w"] "methods" Prediction "Compare the methods on this GPU and choose one";
         Host "predict.host" ["W"] "host" Prediction "Wait for the host as recorded, or as if it kept up (CUDA graphs)";
         Mark "predict.mark" ["space"] "mark" Prediction "Mark this GPU, to compare others with it";
-        Difference "predict.difference" ["D"] "difference" Prediction "Which operations make the difference to the marked or recorded GPU";
+        Difference "predict.difference" ["D"] "difference" Comparable "Which operations make the difference to the marked or recorded GPU";
+        WhatIf "predict.what-if" ["F"] "what if" Prediction "What if this GPU had other figures: bandwidth, multiprocessors, clock, tensor cores, memory";
         Batches "predict.batches" ["B"] "batches" Prediction "The step and its memory at other batch sizes on this GPU";
         Origin "predict.origin" ["O"] "which GPU" UnknownOrigin "Choose the GPU the step was recorded on";
     }
     Plan "Plan screen" {
         Increase "plan.increase" ["+"] "" Slider "One step more";
         Decrease "plan.decrease" ["-"] "" Slider "One step less";
-        SetValue "plan.set-value" ["="] "type" Slider "Type a value for the slider";
-        NoLimit "plan.no-limit" ["0", "backspace"] "no limit" Limit "Remove the limit";
+        SetValue "plan.set-value" ["="] "type" Value "Type a value for the slider";
+        NoLimit "plan.no-limit" ["0", "backspace"] "no limit" Limit "Remove the limit; a changed figure: the real one";
         Objective "plan.objective" ["o"] "objective" PlanScreen "Cheapest or fastest first";
         OnDemand "plan.on-demand" ["d"] "on-demand" PlanScreen "On-demand offers on or off";
         Spot "plan.spot" ["i"] "spot" PlanScreen "Spot (interruptible) offers on or off";

@@ -33,6 +33,7 @@ use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::Predictions;
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
+use crate::predict::hypothetical::WhatIf;
 use crate::predict::origin::{Candidates, candidates};
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
@@ -131,6 +132,8 @@ pub struct App {
     pub comparison: Job<Comparison>,
     /// The step at other batch sizes on a GPU, for the dialog.
     pub sweep: Job<Sweep>,
+    /// One GPU with other figures.
+    pub what_if: Job<WhatIf>,
     /// The method and the host chosen on screen, in place of those asked for at the start.
     pub chosen: Chosen,
     /// The plan.
@@ -168,6 +171,7 @@ impl App {
             predictions: Job::default(),
             comparison: Job::default(),
             sweep: Job::default(),
+            what_if: Job::default(),
             chosen: Chosen::default(),
             plan: Job::default(),
             frontier: Arc::default(),

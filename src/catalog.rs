@@ -7,6 +7,7 @@
 pub mod calibration;
 mod error;
 mod file;
+pub mod hypothetical;
 mod named;
 pub mod occupancy;
 mod spec;

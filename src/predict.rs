@@ -24,6 +24,7 @@ pub mod gaussian;
 pub mod habitat;
 pub mod head;
 pub mod host;
+pub mod hypothetical;
 pub mod kernelwise;
 pub mod learned;
 pub mod measured;

@@ -138,7 +138,45 @@ fn what_makes_the_difference_adds_up() {
     assert_eq!(csv.lines().count(), 6);
     assert!(bench.ok(&two).starts_with("tiny"));
     let one = bench.error(&["predict", path(&profile), "--to", "t4", "--difference"]);
-    assert!(one.contains("--difference compares two GPUs, --to names 1: give two"), "{one}");
+    assert!(one.contains("--difference compares two GPUs, here are 1: give two"), "{one}");
+}
+
+#[test]
+fn a_gpu_with_other_figures_is_predicted_beside_the_real_one() {
+    let bench = Bench::new();
+    let profile = bench.file("p.habitat.json", PROFILE);
+    let asked = |changes: &'static str| ["predict", path(&profile), "--to", "v100-sxm2-16gb", "--what-if", changes];
+    let steps = |changes| {
+        let found = bench.json(&[&asked(changes)[..], &["--json"]].concat());
+        let [real, changed] = found["predictions"].as_array().unwrap().as_slice() else { panic!("{found}") };
+        assert_eq!((&real["gpu"], &changed["gpu"]), (&"v100-sxm2-16gb".into(), &"what-if-v100-sxm2-16gb".into()));
+        assert_eq!(real["method"], "measured");
+        assert_ne!(changed["method"], "measured");
+        [real, changed].map(|step| step["step_time_us"]["mid"].as_f64().unwrap())
+    };
+    // Nothing changed is the step as it was measured.
+    let [real, same] = steps("bandwidth=1");
+    assert!((same - real).abs() < 1e-6 * real, "{same} {real}");
+    // A step of a product and of two passes through memory gains from both.
+    let [_, faster] = steps("bandwidth=2");
+    let [_, more] = steps("bandwidth=2x,sms=1.5,clock=1.2");
+    assert!(more < faster && faster < 0.99 * real, "{more} {faster} {real}");
+    let text = bench.ok(&asked("memory=0.5,bandwidth=2"));
+    assert!(
+        text.contains("what-if-v100-sxm2-16gb: Tesla V100-SXM2-16GB with 2 × memory bandwidth, 0.5 × memory"),
+        "{text}"
+    );
+    let difference = bench.ok(&[&asked("sms=2")[..], &["--difference"]].concat());
+    assert!(difference.contains("first step") && difference.contains("relu"), "{difference}");
+    for (changes, expected) in [
+        ("bandwidth", "write a figure and in how many times the real one, such as bandwidth=2"),
+        ("cache=2", "is none of bandwidth, sms, clock, tensor, memory"),
+        ("sms=0", "sms=0: write a number from 0.1 to 10"),
+        ("sms=NaN", "sms=NaN: write a number"),
+    ] {
+        let message = bench.error(&asked(changes));
+        assert!(message.contains(expected), "{message}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use habitat_tui::app::screen::predict;
 use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{App, Chosen, Effect, Msg, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
+use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::live::{Job, Wanted};
 use habitat_tui::plan::PlanStatus;
 use habitat_tui::predict::{Fits, Host, MethodChoice};
@@ -53,7 +54,8 @@ fn back_closes_one_level_and_then_quits() {
 #[test]
 fn two_gpus_are_compared() {
     // Where none is marked, with the one that the step was recorded on.
-    let gpus = |app: &App| app.predict.difference.as_ref().unwrap().0.each_ref().map(ToString::to_string);
+    let gpus =
+        |app: &App| app.predict.difference.as_ref().unwrap().gpus.as_ref().unwrap().each_ref().map(ToString::to_string);
     let app = after("3 D");
     assert_eq!(gpus(&app), ["v100-pcie-32gb", "h100-sxm5-80gb"]);
     let app = after("3 space j D");
@@ -74,6 +76,37 @@ fn two_gpus_are_compared() {
     // With itself nothing is compared.
     let app = after("3 space D");
     assert!(app.predict.difference.is_none() && app.message.is_some());
+}
+
+#[test]
+fn figures_of_a_gpu_are_moved() {
+    use Action as A;
+
+    let app = after("3 F l l l l");
+    let version = app.predict.version.as_ref().unwrap();
+    assert_eq!((version.gpu.as_str(), version.along), ("h100-sxm5-80gb", Figure::Bandwidth));
+    assert_eq!(version.changes, Changes::of(Figure::Bandwidth, 2.0));
+    let found = app.what_if.value().unwrap();
+    let [real, changed] = [&found.real, &found.changed].map(|prediction| prediction.step.mid().get());
+    assert!(changed < real, "{changed} {real}");
+    // Large steps double and halve; 0 takes a change back; the ends hold.
+    let times = |text: &str| after(text).predict.version.unwrap().changes;
+    assert_eq!(times("3 F L L L L"), Changes::of(Figure::Bandwidth, 4.0));
+    assert_eq!(times("3 F j j H"), Changes::of(Figure::Clock, 0.5));
+    assert!(times("3 F l 0").is_none());
+    // D shows what makes the difference, q goes back to the figures, and again to the GPUs.
+    let app = after("3 F L D");
+    assert!(app.predict.difference.as_ref().unwrap().gpus.is_none());
+    assert!(app.screen.behaviour().table(&app).unwrap().len() > 3);
+    assert!(after("3 F L D q").predict.version.is_some());
+    let app = after("3 j F L q");
+    assert!(app.predict.version.is_none());
+    assert_eq!(app.predict.list.selected, 1);
+    // There is no table to copy or filter meanwhile, and no value to type.
+    let app = after("3 F");
+    for action in [A::Filter, A::CopyTable, A::SetValue, A::Open, A::NoLimit, A::Methods, A::Mark, A::WhatIf] {
+        assert!(app.unavailable(action).is_some(), "{action:?}");
+    }
 }
 
 #[test]
@@ -485,6 +518,7 @@ fn before(action: Action) -> &'static str {
         A::Overview | A::Phase | A::Group => "2",
         A::Down | A::PageDown | A::Bottom | A::Open | A::CopyRow | A::CopyTable => "3",
         A::Filter | A::Sort | A::Reverse | A::Methods | A::Host | A::Batches | A::Mark | A::Difference => "3",
+        A::WhatIf => "3",
         A::Up | A::PageUp | A::Top => "3 j j",
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
         A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",

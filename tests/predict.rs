@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use habitat_tui::catalog::Catalog;
+use habitat_tui::catalog::hypothetical::{Changes, Figure};
+use habitat_tui::predict::hypothetical::{WhatIf, what_if};
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::{
-    Estimate, Fits, Method, Options, Precision, PredictError, Prediction, Predictions, StepTime, WarningKind, predict,
+    Estimate, Fits, Method, MethodChoice, Options, Precision, PredictError, Prediction, Predictions, StepTime,
+    WarningKind, predict,
 };
 use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
@@ -345,4 +348,51 @@ fn from_16_bits_to_32_memory_is_not_taken_as_recorded() {
     recorded.workload.precision = Some(Precision::Bf16);
     let fits = |gpu| changed(&recorded, gpu, Precision::Fp32).predictions.remove(0).memory.fits;
     assert_eq!((fits("t4"), fits("a100-sxm4-40gb"), fits("a100-sxm4-80gb")), (Fits::No, Fits::Unknown, Fits::Yes));
+}
+
+#[test]
+fn a_gpu_with_other_figures_is_as_much_faster_as_its_models_say() {
+    let catalog = catalog();
+    let v100 = GpuSlug::new("v100-sxm2-16gb").unwrap();
+    let tried = |profile: &Profile, options: &Options, changes: Changes, along| {
+        what_if(profile, &catalog, options, &v100, &changes, along).unwrap()
+    };
+    let times = |found: &WhatIf| found.real.step.mid() / found.changed.step.mid();
+    // A kernel that streams follows the bandwidth, a product the multiprocessors, and neither the other.
+    let relu = profile("v100-sxm2-16gb", r#"{"duration_us": 10000, "device_busy_us": 10000}"#, RELU);
+    let product = profile("v100-sxm2-16gb", r#"{"duration_us": 92000, "device_busy_us": 92000}"#, PRODUCT);
+    let roofline = Options { method: MethodChoice::Roofline, ..Options::default() };
+    for (profile, figure, expected) in [
+        (&relu, Figure::Bandwidth, 2.0),
+        (&relu, Figure::Tensor, 1.0),
+        (&product, Figure::Multiprocessors, 2.0),
+        (&product, Figure::Bandwidth, 1.0),
+        (&product, Figure::Memory, 1.0),
+    ] {
+        let found = tried(profile, &roofline, Changes::of(figure, 2.0), figure);
+        assert!((times(&found) / expected - 1.0).abs() < 0.02, "{figure:?}: {}", times(&found));
+        // The curve goes through the real step and never up.
+        let real = found.curve.iter().find(|(times, _)| *times == 1.0).unwrap().1;
+        assert!((real / found.real.step.mid() - 1.0).abs() < 1e-9);
+        assert!(
+            found.curve.windows(2).all(|pair| pair[1].1.get() <= pair[0].1.get() * (1.0 + 1e-9)),
+            "{:?}",
+            found.curve
+        );
+    }
+    // On the GPU of the recording it starts from what was measured there, on others from the prediction;
+    // operations add up to the same share of the step.
+    for (slug, is_measured) in [("v100-sxm2-16gb", true), ("t4", false)] {
+        let slug = GpuSlug::new(slug).unwrap();
+        let found = what_if(&relu, &catalog, &Options::default(), &slug, &Changes::default(), Figure::Clock).unwrap();
+        assert_eq!(found.real.step.is_measured(), is_measured);
+        assert!(!found.changed.step.is_measured());
+        assert!((times(&found) - 1.0).abs() < 1e-9, "{}", times(&found));
+        let operation = |prediction: &Prediction| prediction.operations[0].time.unwrap().range.mid;
+        assert!((operation(&found.changed) / operation(&found.real) - 1.0).abs() < 1e-9);
+        assert_eq!(
+            found.changed.throughput.unwrap().mid.get().round(),
+            found.real.throughput.unwrap().mid.get().round()
+        );
+    }
 }

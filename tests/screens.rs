@@ -42,6 +42,7 @@ fn dialogs_and_details() {
         ("methods", "3 w j"),
         ("batches", "3 B"),
         ("difference", "3 space j D"),
+        ("what_if", "3 F l l"),
         ("offer_of_the_plan", "4 tab enter"),
         ("offer_beside_the_plan", "4 tab j enter"),
         ("offer_rejected", "4 j j = 0 . 5 enter v v tab enter"),

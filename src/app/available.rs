@@ -36,7 +36,9 @@ impl App {
                 return Some("no plan meets the limits, so there is nothing to write");
             }
             Needs::Plan => self.plan.value().is_some(),
-            Needs::Prediction if screen.gives(self, needs) && self.predictions.value().is_none() => {
+            Needs::Prediction | Needs::Comparable
+                if screen.gives(self, needs) && self.predictions.value().is_none() =>
+            {
                 return Some("there is no prediction yet");
             }
             _ => screen.gives(self, needs),

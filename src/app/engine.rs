@@ -6,9 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::app::msg::{Effect, Msg};
+use crate::catalog::hypothetical::{Changes, Figure};
 use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
+use crate::predict::hypothetical::WhatIf;
 use crate::predict::{Host, MethodChoice, Options, Predictions};
 use crate::profile::Profile;
 use crate::report::plan_form::{PlanForm, paths};
@@ -38,6 +40,19 @@ pub type PredictFn = dyn Fn(&Profile, Chosen) -> Result<Predictions, String> + S
 pub type CompareFn = dyn Fn(&Profile, &GpuSlug, Chosen) -> Result<Comparison, String> + Send + Sync;
 /// The step at other batch sizes on one GPU.
 pub type BatchesFn = dyn Fn(&Profile, &GpuSlug, Chosen) -> Result<Sweep, String> + Send + Sync;
+/// A GPU with other figures, and one of them that a curve goes along.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Version {
+    /// The real GPU.
+    pub gpu: GpuSlug,
+    /// Its figures, in times of the real ones.
+    pub changes: Changes,
+    /// The figure of the curve.
+    pub along: Figure,
+}
+
+/// The step on a GPU with other figures.
+pub type ChangeFn = dyn Fn(&Profile, &Version, Chosen) -> Result<WhatIf, String> + Send + Sync;
 /// Answers a goal.
 pub type PlanFn = dyn Fn(&Arc<Predictions>, &Goal) -> Result<Solved, String> + Send + Sync;
 /// Writes a plan as texts, one a file.
@@ -89,6 +104,8 @@ pub struct Engine {
     pub compare: Arc<CompareFn>,
     /// Predicts other batch sizes.
     pub batches: Arc<BatchesFn>,
+    /// Predicts a GPU with other figures.
+    pub change: Arc<ChangeFn>,
     /// Plans.
     pub plan: Arc<PlanFn>,
     /// Writes a plan as text.
@@ -119,6 +136,10 @@ impl Engine {
             Effect::Batches { generation, profile, gpu, chosen } => {
                 let result = guarded(|| (self.batches)(profile, gpu, *chosen)).map(Arc::new);
                 Msg::Swept { generation: *generation, result }
+            }
+            Effect::Change { generation, profile, version, chosen } => {
+                let result = guarded(|| (self.change)(profile, version, *chosen)).map(Arc::new);
+                Msg::Changed { generation: *generation, result }
             }
             Effect::Solve { generation, predictions, goal } => {
                 let result = guarded(|| (self.plan)(predictions, goal));

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crate::action::{Action, Screen};
-use crate::app::engine::{Chosen, Export, SaveOutcome, Solved};
+use crate::app::engine::{Chosen, Export, SaveOutcome, Solved, Version};
 use crate::app::slider::Knob;
 use crate::live;
 use crate::plan::Goal;
 use crate::predict::Predictions;
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
+use crate::predict::hypothetical::WhatIf;
 use crate::profile::Profile;
 use crate::settings::keymap::Key;
 use crate::units::GpuSlug;
@@ -69,6 +70,13 @@ pub enum Msg {
         /// The result.
         result: Result<Arc<Sweep>, String>,
     },
+    /// The step on a hypothetical GPU is known.
+    Changed {
+        /// Generation of its inputs.
+        generation: u64,
+        /// The result.
+        result: Result<Arc<WhatIf>, String>,
+    },
     /// The plan is done.
     Planned {
         /// Generation of its inputs.
@@ -119,6 +127,17 @@ pub enum Effect {
         profile: Arc<Profile>,
         /// The GPU.
         gpu: GpuSlug,
+        /// What was chosen on screen.
+        chosen: Chosen,
+    },
+    /// Predict one GPU with other figures, and answer with [`Msg::Changed`].
+    Change {
+        /// Generation to answer with.
+        generation: u64,
+        /// The profile.
+        profile: Arc<Profile>,
+        /// The GPU and its figures.
+        version: Version,
         /// What was chosen on screen.
         chosen: Chosen,
     },

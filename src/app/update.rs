@@ -39,6 +39,9 @@ impl App {
             Msg::Swept { generation, result } => {
                 self.sweep.finish(generation, result);
             }
+            Msg::Changed { generation, result } => {
+                self.what_if.finish(generation, result);
+            }
             Msg::Planned { generation, result } => {
                 let (plan, frontier) = match result {
                     Ok(solved) => (Ok(solved.plan), Some(solved.frontier)),

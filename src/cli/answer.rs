@@ -9,9 +9,11 @@ use super::input::{Loaded, load};
 use super::options::{options, settings, weights_folder};
 use super::output::{print_json, print_table};
 use crate::catalog::Catalog;
+use crate::catalog::hypothetical::{Changes, Figure};
 use crate::predict::blackbox::{self, Axis, OperatorTotals, between};
 use crate::predict::difference::Difference;
-use crate::predict::{Options, Predictions};
+use crate::predict::hypothetical::{WhatIf, what_if};
+use crate::predict::{Options, Prediction, Predictions};
 use crate::report::{comparison, difference, format, predictions, summary};
 use crate::settings::args::{BlackBoxArgs, InputArgs, PredictArgs, TableForm};
 use crate::store::{self, Kind, Paths};
@@ -39,7 +41,14 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         if args.all_methods {
             return compare(args, &loaded, &catalog, &options, out);
         }
-        gpu::predicted(crate::predict::predict(&loaded.profile, &catalog, &options), &loaded.label)?
+        let mut answers = gpu::predicted(crate::predict::predict(&loaded.profile, &catalog, &options), &loaded.label)?;
+        if let Some(asked) = &args.what_if {
+            let changes = Changes::parse(asked).map_err(|why| CliError::Refused(format!("--what-if: {why}")))?;
+            answers.predictions = changed(&changes, &loaded, &catalog, &options)?;
+            let named = |one: &Prediction| format!("{}: {}, which does not exist", one.gpu.slug, one.gpu.name);
+            answers.notes.extend(answers.predictions.iter().skip(1).step_by(2).map(named));
+        }
+        answers
     };
     if args.difference {
         return differ(args, &answers, out);
@@ -87,12 +96,28 @@ pub(super) fn fastest_first(mut predictions: Predictions) -> Predictions {
     predictions
 }
 
+/// Each GPU as it is and with changed figures, for `--what-if`.
+fn changed(
+    changes: &Changes,
+    loaded: &Loaded,
+    catalog: &Catalog,
+    options: &Options,
+) -> Result<Vec<Prediction>, CliError> {
+    let mut answers = Vec::new();
+    for gpu in &options.targets {
+        let found = what_if(&loaded.profile, catalog, options, gpu, changes, Figure::Bandwidth);
+        let WhatIf { real, changed, .. } = gpu::predicted(found, &loaded.label)?;
+        answers.extend([real, changed]);
+    }
+    Ok(answers)
+}
+
 /// What makes the difference between two GPUs, for `--difference`.
 fn differ(args: &PredictArgs, answers: &Predictions, out: &mut dyn Write) -> Result<u8, CliError> {
     let [from, to] = &answers.predictions[..] else {
         let found = answers.predictions.len();
         return Err(CliError::Refused(format!(
-            "--difference compares two GPUs, --to names {found}: give two, as in --to a100-pcie-40gb,h100-sxm5-80gb"
+            "--difference compares two GPUs, here are {found}: give two, as in --to a100-pcie-40gb,h100-sxm5-80gb, or one with --what-if"
         )));
     };
     let compared = Difference::between(from, to);

@@ -13,7 +13,8 @@ use super::gpu;
 use super::input::load;
 use super::options::{kernel_wise, settings, weights_folder};
 use super::output::print_json;
-use crate::catalog::{Catalog, GpuSpec, Layer};
+use crate::catalog::hypothetical::{Changes, Figure};
+use crate::catalog::{Catalog, GpuSpec};
 use crate::predict::kernelwise::{Across, KernelWise, Level};
 use crate::predict::{Host, MethodChoice, Options, predict};
 use crate::profile::Profile;
@@ -21,7 +22,7 @@ use crate::report::format;
 use crate::report::table::{Cell, Column, Table};
 use crate::settings::args::{InputArgs, SweepBandwidthArgs};
 use crate::store::{self, Paths};
-use crate::units::{BytesPerSecond, Micros};
+use crate::units::Micros;
 
 /// Below this elasticity more than half of any further bandwidth is lost on the step.
 const HALF_LOST: f64 = 0.5;
@@ -162,19 +163,8 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     /// The GPU with another bandwidth, and what it reaches of it as now.
     fn version(&self, gbps: f64) -> GpuSpec {
-        let factor = gbps * 1e9 / self.gpu.memory_bandwidth.get();
-        let scaled = |rate: BytesPerSecond| rate * factor;
-        GpuSpec {
-            memory_bandwidth: scaled(self.gpu.memory_bandwidth),
-            measured_bandwidth: self.gpu.measured_bandwidth.map(scaled),
-            calibration: self
-                .gpu
-                .calibration
-                .clone()
-                .map(|calibration| Box::new(calibration.with_bandwidth_times(factor))),
-            layer: Layer::User("sweep".to_owned()),
-            ..self.gpu.clone()
-        }
+        let times = gbps * 1e9 / self.gpu.memory_bandwidth.get();
+        self.gpu.hypothetical(self.gpu.slug.clone(), &Changes::of(Figure::Bandwidth, times))
     }
 
     fn lines(&self, gbps: f64, across: Across) -> Micros {

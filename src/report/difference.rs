@@ -87,17 +87,15 @@ pub fn table(difference: &Difference<'_>) -> Table {
     let millis = |us: f64| format!("{:.2}", us / 1e3);
     let signed = |us: f64| format!("{:+.2}", us / 1e3);
     let [first, second] = difference.totals().map(Micros::get);
-    let name = |prediction: &Prediction| clean(&prediction.gpu.name, 40);
-    let [from, to] = difference.steps;
     let keyed = |key, column| Column { key, ..column };
     let mut table = Table::new(&[
-        keyed("operation", Column::words("operation", 14, 0)),
-        keyed("phase", Column::words("phase", 8, 1)),
+        keyed("operation", Column::words("operation", 16, 0)),
+        keyed("phase", Column::words("phase", 9, 1)),
         keyed("count", Column::figures("count", 4)),
         keyed("first_us", Column::figures("first, ms", 2)),
         keyed("second_us", Column::figures("second, ms", 2)),
         keyed("difference_us", Column::figures("change, ms", 0)),
-        Column::graphic("", 12, 1),
+        Column::graphic("", 10, 1),
     ]);
     "This method does not predict single operations.".clone_into(&mut table.empty);
     if difference.operations.is_empty() {
@@ -121,13 +119,12 @@ pub fn table(difference: &Difference<'_>) -> Table {
     }
     places.push([0.0, second]);
     let longest = places.iter().flatten().copied().fold(0.0, f64::max);
-    let whole = |prediction: &Prediction, of: [Option<f64>; 2]| {
+    let whole = |name: &str, of: [Option<f64>; 2]| {
         let time = |us: Option<f64>| us.map_or_else(|| Cell::text(""), |us| Cell::new(millis(us), us));
-        let name = format!("step on {}", name(prediction));
         let [first, second] = of.map(time);
         vec![Cell::styled(Role::Title, name), Cell::text(""), Cell::text(""), first, second, Cell::text("")]
     };
-    let mut rows = vec![whole(from, [Some(first), None])];
+    let mut rows = vec![whole("first step", [Some(first), None])];
     rows.extend(changes.into_iter().map(|(name, phase, count, times)| {
         let change = times[1] - times[0];
         let role = if change > 0.0 { Role::Warning } else { Role::Good };
@@ -140,7 +137,7 @@ pub fn table(difference: &Difference<'_>) -> Table {
             Cell::new(signed(change), change).role(role),
         ]
     }));
-    rows.push(whole(to, [None, Some(second)]));
+    rows.push(whole("second step", [None, Some(second)]));
     for (mut row, place) in rows.into_iter().zip(places) {
         let role = row.get(5).map_or(Role::Busy, |cell| if cell.text.is_empty() { Role::Busy } else { cell.role });
         row.push(Cell::draw(role, Graphic::Between(place.map(|us| us / longest))));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::runner::Line;
 use super::{Launch, TuiError, follow, run, screenshot};
 use crate::action::Screen;
-use crate::app::engine::Solved;
+use crate::app::engine::{Solved, Version};
 use crate::app::{Chosen, Engine, SaveOutcome, Setup, Source};
 use crate::catalog::Catalog;
 use crate::cli::Screens;
@@ -16,6 +16,7 @@ use crate::live::Session;
 use crate::plan::{FrontierPoint, Goal, Prepared};
 use crate::predict::batches::sweep;
 use crate::predict::compare::compare;
+use crate::predict::hypothetical::what_if;
 use crate::predict::{MethodChoice, Options, Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::report::plan_form::Written;
@@ -154,6 +155,7 @@ pub fn engine(
     };
     let (catalog_too, by_too) = (catalog.clone(), by.clone());
     let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
+    let (catalog_change, by_change) = (catalog.clone(), by.clone());
     let by_export = by.clone();
     Engine {
         predict: Arc::new(move |profile, chosen| {
@@ -172,6 +174,11 @@ pub fn engine(
             let around = AROUND.map(|(times, parts)| batch * times / parts);
             let named = [(profile.workload.name.clone(), profile.clone())];
             sweep(&named, &catalog_sweep, &options, &around).map_err(|error| error.to_string())
+        }),
+        change: Arc::new(move |profile, version, chosen| {
+            let Version { gpu, changes, along } = version;
+            what_if(profile, &catalog_change, &by_change(chosen, Vec::new()), gpu, changes, *along)
+                .map_err(|error| error.to_string())
         }),
         plan: Arc::new(move |predictions, goal| solve(&kept, predictions, &prices, goal)),
         export: Arc::new(move |export| {

@@ -37,9 +37,8 @@ struct Runner {
     engine: Engine,
     control: Option<Arc<dyn Fn(live::Wish) + Send + Sync>>,
     sender: UnboundedSender<Msg>,
-    /// One plan is solved at a time; of the requests that come meanwhile the newest waits.
-    solving: bool,
-    waiting: Option<Effect>,
+    solving: Newest,
+    changing: Newest,
     leave: bool,
     redraw: bool,
     suspend: bool,
@@ -62,8 +61,8 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
         engine,
         control: control.clone(),
         sender,
-        solving: false,
-        waiting: None,
+        solving: Newest::default(),
+        changing: Newest::default(),
         leave: false,
         redraw: false,
         suspend: false,
@@ -127,6 +126,30 @@ fn draw(screen: &mut Screen, app: &App, memory: &mut Memory) -> io::Result<()> {
     drawn.map(|_| ())
 }
 
+/// Work that a slider asks for: one at a time, and of what is asked for meanwhile the newest.
+#[derive(Default)]
+struct Newest {
+    is_busy: bool,
+    waiting: Option<Effect>,
+}
+
+impl Newest {
+    /// The work, where none is done yet.
+    fn or_wait(&mut self, effect: Effect) -> Option<Effect> {
+        if std::mem::replace(&mut self.is_busy, true) {
+            self.waiting = Some(effect);
+            return None;
+        }
+        Some(effect)
+    }
+
+    /// What waited for the end of the work.
+    fn done(&mut self) -> Option<Effect> {
+        self.is_busy = false;
+        self.waiting.take()
+    }
+}
+
 impl Runner {
     /// Waits for something, then takes in all that is there; whether to draw.
     async fn wait(
@@ -178,11 +201,13 @@ impl Runner {
     }
 
     fn handle(&mut self, msg: Msg) {
-        if matches!(msg, Msg::Planned { .. }) {
-            self.solving = false;
-            if let Some(newest) = self.waiting.take() {
-                self.execute(newest);
-            }
+        let next = match msg {
+            Msg::Planned { .. } => self.solving.done(),
+            Msg::Changed { .. } => self.changing.done(),
+            _ => None,
+        };
+        if let Some(next) = next {
+            self.execute(next);
         }
         for effect in self.app.update(msg) {
             self.execute(effect);
@@ -191,10 +216,12 @@ impl Runner {
 
     fn execute(&mut self, effect: Effect) {
         match effect {
-            Effect::Solve { .. } if self.solving => self.waiting = Some(effect),
-            Effect::Solve { .. } => {
-                self.solving = true;
-                self.work(effect);
+            Effect::Solve { .. } | Effect::Change { .. } => {
+                let slider =
+                    if matches!(effect, Effect::Solve { .. }) { &mut self.solving } else { &mut self.changing };
+                if let Some(effect) = slider.or_wait(effect) {
+                    self.work(effect);
+                }
             }
             Effect::Predict { .. } | Effect::Compare { .. } | Effect::Batches { .. } | Effect::Save { .. } => {
                 self.work(effect);

@@ -90,7 +90,7 @@ impl Behaviour for PlanScreen {
     fn gives(&self, app: &App, needs: Needs) -> bool {
         let on_sliders = app.planner.pane == Pane::Goal;
         match needs {
-            Needs::Slider => on_sliders,
+            Needs::Slider | Needs::Value => on_sliders,
             Needs::Limit => on_sliders && app.planner.knob != Knob::Work,
             Needs::Changed => !app.planner.earlier.is_empty(),
             Needs::Detail => offer::selected(app).is_some() || frontier_point(app).is_some(),

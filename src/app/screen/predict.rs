@@ -3,12 +3,15 @@
 pub mod difference;
 mod gpus;
 mod operations;
+pub mod what_if;
 
+use difference::Compared;
 pub use gpus::table;
 use gpus::{MANY, per_usd};
 pub use operations::{table as operations_table, why};
 
 use crate::action::{Action, Needs};
+use crate::app::engine::Version;
 use crate::app::job::JobState;
 use crate::app::list::ListState;
 use crate::app::modal::Modal;
@@ -40,8 +43,10 @@ pub struct PredictState {
     pub operations: ListState,
     /// The GPU that others are compared with, where one was marked.
     pub marked: Option<GpuSlug>,
-    /// The GPUs of which the difference is shown, and its selection.
-    pub difference: Option<([GpuSlug; 2], ListState)>,
+    /// The two GPUs of which the difference is shown.
+    pub difference: Option<Compared>,
+    /// The GPU that other figures are tried on.
+    pub version: Option<Version>,
     /// The GPU to select once there are rows.
     pub wanted: Option<GpuSlug>,
 }
@@ -104,14 +109,20 @@ impl Behaviour for PredictScreen {
 
     fn gives(&self, app: &App, needs: Needs) -> bool {
         match needs {
-            Needs::Rows | Needs::Table => true,
+            Needs::Slider => is_on_sliders(app),
+            Needs::Limit => is_on_sliders(app) && what_if::is_changed(app),
+            Needs::Rows | Needs::Table => !is_on_sliders(app),
             Needs::Detail => !is_inside(app),
-            Needs::SortableTable | Needs::Prediction => app.predict.difference.is_none(),
+            Needs::SortableTable | Needs::Prediction => app.predict.difference.is_none() && !is_on_sliders(app),
+            Needs::Comparable => app.predict.difference.is_none(),
             _ => false,
         }
     }
 
     fn act(&self, app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
+        if is_on_sliders(app) {
+            return what_if::act(app, action, effects);
+        }
         let gpu = selected_prediction(app).map(|prediction| prediction.gpu.slug.clone());
         let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
         match (action, gpu) {
@@ -127,13 +138,15 @@ impl Behaviour for PredictScreen {
             (Action::Mark, Some(gpu)) => {
                 app.predict.marked = Some(gpu).filter(|gpu| app.predict.marked.as_ref() != Some(gpu));
             }
-            (Action::Difference, Some(gpu)) => match difference::other(app, &gpu) {
-                Some(from) => app.predict.difference = Some(([from, gpu], ListState::default())),
-                None => {
+            (Action::Difference, Some(gpu)) => {
+                if let Some(from) = difference::other(app, &gpu) {
+                    app.predict.difference = Some(Compared::new(Some([from, gpu])));
+                } else {
                     let key = app.setup.keymap.hint(Action::Mark);
                     app.tell(Tone::Hint, format!("{key} marks this GPU; then compare another one with it"));
                 }
-            },
+            }
+            (Action::WhatIf, Some(gpu)) => what_if::open(app, gpu, effects),
             (Action::Batches, Some(gpu)) => {
                 app.modal = Some(Modal::Batches { gpu: gpu.clone() });
                 effects.push(Effect::Batches { generation: app.sweep.start(), profile, gpu, chosen });
@@ -144,26 +157,32 @@ impl Behaviour for PredictScreen {
     }
 
     fn table(&self, app: &App) -> Option<Table> {
-        Some(match (&app.predict.difference, &app.predict.opened) {
-            (Some(_), _) => difference::table(app)?,
-            (None, Some(_)) => operations_table(app),
-            (None, None) => table(app),
-        })
+        if app.predict.difference.is_some() {
+            return difference::table(app);
+        }
+        let table = if app.predict.opened.is_some() { operations_table(app) } else { table(app) };
+        Some(table).filter(|_| !is_on_sliders(app))
     }
 
     fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
         let state = &app.predict;
+        if is_on_sliders(app) {
+            return None;
+        }
         Some(match (&state.difference, &state.opened) {
-            (Some((_, list)), _) => list,
+            (Some(compared), _) => &compared.list,
             (None, Some(_)) => &state.operations,
             (None, None) => &state.list,
         })
     }
 
     fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
+        if is_on_sliders(app) {
+            return None;
+        }
         let state = &mut app.predict;
         Some(match (&mut state.difference, &state.opened) {
-            (Some((_, list)), _) => list,
+            (Some(compared), _) => &mut compared.list,
             (None, Some(_)) => &mut state.operations,
             (None, None) => &mut state.list,
         })
@@ -174,13 +193,18 @@ impl Behaviour for PredictScreen {
     }
 
     fn is_open(&self, app: &App) -> bool {
-        is_inside(app) && (app.predict.difference.is_some() || app.predict.operations.filter.is_empty())
+        let state = &app.predict;
+        state.difference.is_some()
+            || state.version.is_some()
+            || state.opened.is_some() && state.operations.filter.is_empty()
     }
 
     fn close(&self, app: &mut App) -> bool {
-        let was_open = is_inside(app);
-        if app.predict.difference.take().is_some() {
-        } else if self.is_open(app) {
+        if app.predict.difference.take().is_some() || app.predict.version.take().is_some() {
+            return true;
+        }
+        let was_open = app.predict.opened.is_some();
+        if self.is_open(app) {
             app.predict.opened = None;
         } else if was_open {
             app.predict.operations.filter.clear();
@@ -190,8 +214,13 @@ impl Behaviour for PredictScreen {
 }
 
 /// Whether something other than the table of GPUs is shown.
-pub fn is_inside(app: &App) -> bool {
-    app.predict.opened.is_some() || app.predict.difference.is_some()
+pub const fn is_inside(app: &App) -> bool {
+    app.predict.opened.is_some() || app.predict.difference.is_some() || app.predict.version.is_some()
+}
+
+/// Whether the keys move the figures of a GPU.
+const fn is_on_sliders(app: &App) -> bool {
+    app.predict.version.is_some() && app.predict.difference.is_none()
 }
 
 /// Predicts every GPU with the other host.

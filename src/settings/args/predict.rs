@@ -28,7 +28,12 @@ pub struct PredictArgs {
     /// What every method predicts, the errors that each was found to have, and which is used.
     #[arg(long, conflicts_with_all = ["operations", "black_box"])]
     pub all_methods: bool,
-    /// Which operations make the difference between the two GPUs of `--to`.
+    /// Each GPU of `--to` with other figures too, in times of the real ones: bandwidth, sms, clock,
+    /// tensor, memory.
+    #[arg(long, requires = "to", value_name = "FIGURE=N,…", conflicts_with_all = ["all_methods", "black_box"])]
+    pub what_if: Option<String>,
+    /// Which operations make the difference between the two GPUs of `--to`, or between one and what
+    /// `--what-if` makes of it.
     #[arg(long, requires = "to", conflicts_with_all = ["operations", "all_methods", "black_box"])]
     pub difference: bool,
     /// Output form.

@@ -73,7 +73,9 @@ fn goal(painter: &mut Painter<'_>, area: Rect, focus: bool) {
         let room = area.right().saturating_sub(x);
         if room >= 8 {
             let position = plan::value(app, knob).map(|value| plan::ladder(app, knob).position(value));
-            bars::slider(painter, Rect::new(x, y, room, 1), knob, position, chosen);
+            let track = Rect::new(x, y, room, 1);
+            bars::slider(painter, track, position, chosen);
+            painter.hit(track, Target::Slider(knob, 0.0));
         }
     }
     let y = area.y + 3;
@@ -301,6 +303,7 @@ fn draw_chart(painter: &mut Painter<'_>, area: Rect) {
         stair: &stair,
         limits: (plan::value(app, Knob::Deadline), plan::value(app, Knob::Budget)),
         x_name: if confidence == Confidence::High { "time at the high end" } else { "expected time" },
+        are_plans: true,
     };
     chart::draw(painter, area, &points, &lines, &hours, &money);
 }

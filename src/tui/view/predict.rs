@@ -1,17 +1,25 @@
 //! Third screen.
 
 use ratatui::layout::{Constraint, Layout, Rect};
+use unicode_width::UnicodeWidthStr;
 
 use super::{Density, filtered, labelled, warned};
-use crate::app::screen::predict;
+use crate::app::screen::predict::{self, what_if};
 use crate::predict::MethodChoice;
+use crate::report::format;
 use crate::settings::theme::Role;
 use crate::tui::paint::Painter;
-use crate::tui::widget::table;
+use crate::tui::widget::chart::{self, Lines, Point};
+use crate::tui::widget::{bars, table};
+use crate::units::Micros;
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     if painter.app.predict.difference.is_some() {
         difference(painter, area);
+        return;
+    }
+    if painter.app.predict.version.is_some() {
+        version(painter, area);
         return;
     }
     if painter.app.predict.opened.is_some() {
@@ -56,6 +64,45 @@ fn difference(painter: &mut Painter<'_>, area: Rect) {
     let [top, bottom] = Layout::vertical([Constraint::Length(2), Constraint::Fill(1)]).areas(inside);
     painter.wrapped(top, &headline, Role::Title);
     table::draw(painter, bottom, "difference", &predict::difference::table(app).unwrap_or_default(), true);
+}
+
+/// A GPU with other figures.
+fn version(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
+    let Some(version) = &app.predict.version else { return };
+    let sliders = what_if::sliders(app);
+    let title = format!("what if the {} had other figures", what_if::name(app));
+    let inside = painter.pane(area, &title, "D: what makes the difference", true);
+    let answer = what_if::answer(app);
+    let heights = [sliders.len() as u16 + 1, answer.len() as u16 + 1];
+    let [top, middle, bottom] =
+        Layout::vertical([Constraint::Length(heights[0]), Constraint::Length(heights[1]), Constraint::Fill(1)])
+            .areas(inside);
+    let name = sliders.iter().map(|(figure, ..)| figure.words().width()).max().unwrap_or(0) as u16 + 4;
+    let wide = sliders.iter().map(|(_, value, _)| value.width()).max().unwrap_or(0) as u16;
+    for (row, (figure, value, place)) in sliders.iter().enumerate().take(usize::from(top.height)) {
+        let y = top.y + row as u16;
+        let chosen = version.along == *figure;
+        if chosen {
+            painter.text(top.x, y, 1, painter.glyphs.marker, Role::Focus);
+        }
+        painter.text(top.x + 2, y, name, figure.words(), if chosen { Role::Focus } else { Role::Muted });
+        painter.text(top.x + name, y, wide, value, if chosen { Role::Title } else { Role::Text });
+        let x = top.x + name + wide + 2;
+        let room = top.right().saturating_sub(x);
+        if room >= 8 {
+            bars::slider(painter, Rect::new(x, y, room, 1), Some(*place), chosen);
+        }
+    }
+    labelled(painter, middle, &answer, 0);
+    let Some(found) = app.what_if.value().filter(|_| bottom.height >= 5) else { return };
+    let now = version.changes.get(found.along);
+    let at = |times: f64, time: Micros, plan: bool| Point { x: times, y: time.get(), plan, selected: false };
+    let curve = found.curve.iter().map(|(times, time)| at(*times, *time, false));
+    let points: Vec<Point> = curve.chain([at(now, found.changed.step.mid(), true)]).collect();
+    let lines = Lines { stair: &[], limits: (None, None), x_name: found.along.words(), are_plans: false };
+    let time = |us: f64| format::time(Micros::known(us));
+    chart::draw(painter, bottom, &points, &lines, &|times| format!("{times} ×"), &time);
 }
 
 /// One GPU, operation by operation.

@@ -5,8 +5,6 @@
 use ratatui::layout::Rect;
 
 use super::glyphs::Glyphs;
-use crate::app::Target;
-use crate::app::slider::Knob;
 use crate::settings::theme::Role;
 use crate::tui::paint::Painter;
 
@@ -61,7 +59,7 @@ pub(in crate::tui) fn range(glyphs: &Glyphs, width: u16, ends: [f64; 3]) -> [Str
 }
 
 /// A slider at `position` (`None` = no limit, the far end).
-pub(in crate::tui) fn slider(painter: &mut Painter<'_>, area: Rect, knob: Knob, position: Option<f64>, focus: bool) {
+pub(in crate::tui) fn slider(painter: &mut Painter<'_>, area: Rect, position: Option<f64>, focus: bool) {
     let width = area.width;
     let place = (position.unwrap_or(1.0).clamp(0.0, 1.0) * f64::from(width.saturating_sub(1))).round() as u16;
     let [before, behind, handle] = painter.glyphs.slider;
@@ -70,5 +68,4 @@ pub(in crate::tui) fn slider(painter: &mut Painter<'_>, area: Rect, knob: Knob, 
     painter.text(area.x + place, area.y, width - place, &behind.repeat(usize::from(width - place)), Role::Track);
     let handle_role = if position.is_none() { Role::Muted } else { role };
     painter.text(area.x + place, area.y, 1, handle, handle_role);
-    painter.hit(area, Target::Slider(knob, 0.0));
 }

@@ -1,4 +1,4 @@
-//! Cost against time: offers as points, the undominated ones joined by a stair. ratatui's canvas
+//! Cost against time: offers as points, the undominated ones joined by a stair; or a curve of points. ratatui's canvas
 //! draws the stair; its chart has neither logarithmic axes nor a sign of its own for each point.
 
 use ratatui::layout::Rect;
@@ -58,8 +58,10 @@ pub(in crate::tui) struct Lines<'a> {
     pub(in crate::tui) stair: &'a [(f64, f64)],
     /// Deadline and budget.
     pub(in crate::tui) limits: (Option<f64>, Option<f64>),
-    /// Which time it is.
+    /// What goes along the horizontal axis.
     pub(in crate::tui) x_name: &'static str,
+    /// Whether the points are plans, whose signs are explained.
+    pub(in crate::tui) are_plans: bool,
 }
 
 /// Draws the chart; `x_text` and `y_text` write a value with its unit.
@@ -126,6 +128,9 @@ pub(in crate::tui) fn draw(
             _ => (dominated, Role::Muted),
         };
         painter.text(x, y, 1, glyph, role);
+    }
+    if !lines.are_plans {
+        return;
     }
     let legend = [
         (plan, Role::Good),

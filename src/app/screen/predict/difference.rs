@@ -1,6 +1,7 @@
 //! Two GPUs compared: which operations make the difference between their steps.
 
 use crate::app::App;
+use crate::app::list::ListState;
 use crate::predict::Prediction;
 use crate::predict::difference::Difference;
 use crate::report::{Table, difference};
@@ -15,8 +16,26 @@ pub(super) fn other(app: &App, gpu: &GpuSlug) -> Option<GpuSlug> {
     app.predict.marked.clone().or_else(recorded).filter(|other| other != gpu)
 }
 
+/// What is compared, with a selection in its table.
+#[derive(Debug, Clone, Default)]
+pub struct Compared {
+    /// Two GPUs of the catalog; `None` = the hypothetical one with the real one.
+    pub gpus: Option<[GpuSlug; 2]>,
+    /// The selection.
+    pub list: ListState,
+}
+
+impl Compared {
+    pub(super) fn new(gpus: Option<[GpuSlug; 2]>) -> Self {
+        Self { gpus, list: ListState::default() }
+    }
+}
+
 fn compared(app: &App) -> Option<Difference<'_>> {
-    let (gpus, _) = app.predict.difference.as_ref()?;
+    let Some(gpus) = &app.predict.difference.as_ref()?.gpus else {
+        let found = app.what_if.value()?;
+        return Some(Difference::between(&found.real, &found.changed));
+    };
     let all = &app.predictions.value()?.predictions;
     let of = |slug: &GpuSlug| -> Option<&Prediction> { all.iter().find(|prediction| prediction.gpu.slug == *slug) };
     Some(Difference::between(of(&gpus[0])?, of(&gpus[1])?))
@@ -24,7 +43,7 @@ fn compared(app: &App) -> Option<Difference<'_>> {
 
 /// The waterfall from one to the other; `None` where nothing is compared.
 pub fn table(app: &App) -> Option<Table> {
-    let (_, list) = app.predict.difference.as_ref()?;
+    let list = &app.predict.difference.as_ref()?.list;
     let mut table = difference::table(&compared(app)?);
     table.selected = list.selected;
     Some(table)
