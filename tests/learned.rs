@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::catalog::{Calibration, Catalog};
 use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
@@ -210,6 +211,16 @@ fn what_is_remembered_is_what_would_be_computed() {
     answers(&profile("training", "", &two()), &[], MethodChoice::Auto, &warmed);
     ask(&warmed, &Options::default());
     assert_eq!(ask(&warmed, &shapes), cold);
+
+    // The same slug with other figures is another GPU.
+    let real = CATALOG.find(H100).unwrap();
+    let version = |times: f64| real.hypothetical(real.slug.clone(), &Changes::of(Figure::Bandwidth, times));
+    let step = |models: &Arc<Models>, times: f64| {
+        let options = Options { targets: vec![real.slug.clone()], models: Some(Arc::clone(models)), ..shapes.clone() };
+        predict(&sample, &Catalog::new([version(times)]), &options).unwrap().predictions.remove(0).step.mid().get()
+    };
+    let slow = step(&warmed, 0.25);
+    assert!(slow > 1.05 * step(&warmed, 1.0) && slow == step(&Arc::new(bundled::models()), 0.25), "{slow}");
 
     // By itself an operator takes longer than in a step, and the one is not taken for the other.
     let operation = profile("inference", "", &two()).operations.remove(0);

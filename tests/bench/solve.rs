@@ -117,7 +117,7 @@ fn explain_6_limits_on_800_synthetic_offers(bencher: Bencher, parts: u32) {
         exclude_regions: vec![prices.offers()[1].region.clone()],
         min_gpus: 2,
         max_gpus: Some(4),
-        max_price: Some(UsdPerHour::known(40.0)),
+        max_price: UsdPerHour::new(40.0).ok(),
         ..goal.limits
     };
     let prepared = Prepared::new(&predictions, &prices, &goal).expect("the goal is complete");

@@ -15,7 +15,7 @@ use crate::catalog::GpuSpec;
 use crate::op::{element_type, parts};
 use crate::predict::decoded::Decoded;
 use crate::predict::efficiency::Efficiency;
-use crate::predict::features::{Features, Load, OperatorModel, features};
+use crate::predict::features::{Features, Hardware, Load, OperatorModel, features};
 use crate::predict::mlp::ModelError;
 use crate::predict::rate::Rates;
 use crate::profile::{DType, Mode, Operation, Precision, Workload};
@@ -34,10 +34,12 @@ pub struct Models {
     cache: Mutex<Cache>,
 }
 
-/// Times that were computed before. GPUs are numbered, so that a key is a few numbers.
+/// Times that were computed before. GPUs are numbered, so that a key is a few numbers: by slug, and by
+/// what the models see of them, since a GPU may come again with other figures.
 #[derive(Debug, Default)]
 struct Cache {
-    gpus: BTreeMap<GpuSlug, u64>,
+    gpus: BTreeMap<GpuSlug, Vec<(Hardware, u64)>>,
+    numbers: u64,
     times: HashMap<Key, LearnedTime>,
 }
 
@@ -50,13 +52,14 @@ struct Waiting {
 
 impl Cache {
     /// The number of a GPU.
-    fn number(&mut self, gpu: &GpuSlug) -> u64 {
-        if let Some(number) = self.gpus.get(gpu) {
+    fn number(&mut self, gpu: &ModelGpu<'_>) -> u64 {
+        let known = self.gpus.entry(gpu.slug().clone()).or_default();
+        if let Some((_, number)) = known.iter().find(|(hardware, _)| *hardware == gpu.hardware) {
             return *number;
         }
-        let number = self.gpus.len() as u64;
-        self.gpus.insert(gpu.clone(), number);
-        number
+        self.numbers += 1;
+        known.push((gpu.hardware, self.numbers));
+        self.numbers
     }
 }
 
@@ -245,7 +248,7 @@ impl Models {
             let slug = query.gpu.slug();
             let number = match latest {
                 Some((same, number)) if std::ptr::eq(same, slug) => number,
-                _ => cache.number(slug),
+                _ => cache.number(&query.gpu),
             };
             latest = Some((slug, number));
             let key = query.key(number);
