@@ -88,7 +88,8 @@ fn figures_of_a_gpu_are_moved() {
     assert_eq!(version.changes, Changes::of(Figure::Bandwidth, 2.0));
     let found = app.what_if.value().unwrap();
     let [real, changed] = [&found.real, &found.changed].map(|prediction| prediction.step.mid().get());
-    assert!(changed < real, "{changed} {real}");
+    let on_curve = found.curve.iter().find(|(times, _)| *times == 2.0).unwrap().1.get();
+    assert!(changed < real && (on_curve / changed - 1.0).abs() < 1e-9, "{changed} {on_curve} {real}");
     // Large steps double and halve; 0 takes a change back; the ends hold.
     let times = |text: &str| after(text).predict.version.unwrap().changes;
     assert_eq!(times("3 F L L L L"), Changes::of(Figure::Bandwidth, 4.0));
