@@ -44,6 +44,7 @@ pub use goal::{Amount, Assumptions, Confidence, Data, Goal, Limits, Objective, Q
 pub use answer::plan;
 pub use prepared::Prepared;
 
+use crate::predict::scale::ModelParallel;
 use crate::predict::{Host, Sharding, Warning};
 use crate::pricing::{Billing, OfferId, Tier, Trust};
 use crate::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
@@ -134,11 +135,13 @@ pub struct Part {
     pub nodes: u32,
     /// Which state of the training its GPUs divide.
     pub sharding: Sharding,
+    /// How many of its GPUs share one replica of the model.
+    pub parallel: ModelParallel,
     /// How it is paid for.
     pub tier: Tier,
-    /// Samples of one step on ONE GPU; `None` where nothing says.
+    /// Samples of one step on ONE GPU, or of a micro-batch of one replica; `None` where nothing says.
     pub batch_size: Option<u64>,
-    /// Batches that each GPU runs for one optimizer step; their gradients add up.
+    /// Batches that each GPU, or replica, runs for one optimizer step; their gradients add up.
     pub accumulation: u64,
     /// Samples of one optimizer step on all GPUs; `None` where nothing says.
     pub global_batch_size: Option<u64>,
@@ -181,9 +184,14 @@ impl Part {
         Some((hours, (paid / f64::from(hours)).round(), Hours::known((paid - used).max(0.0))))
     }
 
+    /// Replicas of the model, each with batches of its own: GPUs where none share one.
+    pub const fn replicas(&self) -> u32 {
+        self.gpu_count / if self.parallel.gpus() == 0 { 1 } else { self.parallel.gpus() }
+    }
+
     /// Steps of all GPUs together; in training each is an update of the weights.
     pub fn updates(&self) -> f64 {
-        let update = self.global_batch_size.map_or(f64::from(self.gpu_count), |batch| batch as f64);
+        let update = self.global_batch_size.map_or(f64::from(self.replicas()), |batch| batch as f64);
         self.work.get() / update
     }
 }
@@ -252,6 +260,8 @@ pub enum RejectionKind {
     EmissionsUnknown,
     /// No whole number of its batches makes the goal's global batch.
     GlobalBatch,
+    /// Its GPUs do not make whole replicas of the model.
+    Layout,
     /// Excluded by the goal's limits.
     Limits,
     /// Too slow for the deadline.
@@ -275,6 +285,7 @@ impl RejectionKind {
             Self::MemoryUnknown => "on which the step may not fit",
             Self::EmissionsUnknown => "whose emissions are not known",
             Self::GlobalBatch => "whose batches do not make the global batch",
+            Self::Layout => "whose GPUs do not make whole replicas of the model",
             Self::Limits => "outside the limits set",
             Self::Deadline => "too slow",
             Self::Budget => "too dear",

@@ -45,6 +45,7 @@ pub mod sharding;
 mod shares;
 mod step;
 pub mod suggest;
+pub mod transformer;
 mod unshaped;
 pub mod warning;
 pub mod wave;

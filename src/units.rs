@@ -45,6 +45,8 @@ pub mod most {
     pub const GPUS: u32 = 100_000;
     /// Machines of an offer in a plan.
     pub const MACHINES: u32 = 1024;
+    /// GPUs that divide a layer, and stages of a model.
+    pub const REPLICA: u32 = 1024;
     /// Line rate of a machine's network, in Gbit/s.
     pub const NETWORK_GBIT: f64 = 1e6;
     /// Batch sizes and iterations in a log of runs.

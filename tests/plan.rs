@@ -19,6 +19,8 @@ mod jobs;
 mod known;
 #[path = "plan/machines.rs"]
 mod machines;
+#[path = "plan/model_parallel.rs"]
+mod model_parallel;
 #[path = "plan/properties.rs"]
 mod properties;
 #[path = "plan/rejected.rs"]

@@ -177,6 +177,67 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
     assert!(typed.contains("--from takes"), "{typed}");
 }
 
+/// Two layers of 1,024 columns and 16 heads, with 4 tokens of 1,024 samples.
+const DECODER: &str = r#"{"format": "habitat-profile", "version": 1,
+  "workload": {"name": "decoder", "mode": "training", "batch_size": 4, "precision": "bf16", "parameter_count": 25000000},
+  "step": {"peak_memory_bytes": 4000000000},
+  "operations": [
+    {"name": "aten::mm", "phase": "forward", "count": 2, "inputs": [[4096, 1024], [1024, 1024]], "dtype": "bfloat16"},
+    {"name": "aten::native_layer_norm", "phase": "forward", "count": 2, "inputs": [[4, 1024, 1024], [1024]], "dtype": "bfloat16"},
+    {"name": "aten::_scaled_dot_product_flash_attention", "phase": "forward", "count": 2, "inputs": [[4, 16, 1024, 64], [4, 16, 1024, 64], [4, 16, 1024, 64]], "dtype": "bfloat16"}]}"#;
+
+#[test]
+fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
+    let folder = folder();
+    folder.write("d.habitat.json", DECODER);
+    folder.write("config/pricing/lab.toml", &prices("box", "a100-sxm4-80gb", 0.01).replace("count = 1", "count = 8"));
+    let asked =
+        ["plan", "d.habitat.json", "--steps=1000", "--global-batch=32", "--providers=lab", "--tensor-parallel=2"];
+    let with = |more: &[&'static str]| [&asked[..], &["--pipeline-parallel=2"], more].concat();
+    folder.ok(&with(&["-o", "a.toml"]));
+    folder.ok(&["plan", "--from", "a.toml", "-o", "b.toml"]);
+    let [a, b]: [Table; 2] = ["a.toml", "b.toml"].map(|name| read(&folder, name).parse().unwrap());
+    for key in ["goal", "totals", "part"] {
+        assert_eq!(a[key], b[key], "{key}");
+    }
+    assert_eq!(a["plan"]["version"].as_integer(), Some(3));
+    for of in [&a["goal"], &a["part"][0]] {
+        let of = of["model_parallel"].as_table().unwrap();
+        assert_eq!(["tensor", "pipeline"].map(|key| of[key].as_integer().unwrap()), [2, 2]);
+    }
+    // Two replicas of four GPUs.
+    let json = folder.json(&with(&[]));
+    let part = &json["parts"][0];
+    assert_eq!((&part["tensor_parallel"], &part["pipeline_parallel"]), (&2.into(), &2.into()));
+    assert_eq!(
+        (&part["accumulation"], &part["global_batch_size"], &part["updates"]),
+        (&4.into(), &32.into(), &1000.0.into())
+    );
+    let csv = folder.ok(&with(&["--csv"]));
+    let mut lines = csv.lines();
+    assert!(lines.next().unwrap().contains(",nodes,sharding,tensor_parallel,pipeline_parallel,"), "{csv}");
+    assert!(lines.next().unwrap().contains(",4,4,32,1000,1,none,2,2,"), "{csv}");
+    let text = folder.ok(&with(&[]));
+    assert!(text.contains("batch: 4 samples a replica × 2 replicas × 4 accumulated = 32; 1,000 steps"), "{text}");
+    assert!(
+        text.contains("2 replicas of 2-way tensor parallel × 2 pipeline stages, 4 micro-batches: 25 % bubble"),
+        "{text}"
+    );
+    let slurm = folder.ok(&with(&["--export=slurm", "--partition=gpu"]));
+    assert!(slurm.contains("Planned with 2-way tensor parallel × 2 pipeline stages (replicas: 2)"), "{slurm}");
+    // Where each GPU has a whole model, nothing is said of it.
+    let whole = folder.ok(&[&asked[..5], &["--toml"]].concat());
+    assert!(!whole.contains("model_parallel"), "{whole}");
+    let typed = folder.error(&["plan", "--from", "a.toml", "--tensor-parallel=2"]);
+    assert!(typed.contains("--from takes"), "{typed}");
+    folder.write("bad.toml", &read(&folder, "a.toml").replace("tensor = 2", "tensor = 3"));
+    assert!(folder.error(&["plan", "--from", "bad.toml"]).contains("part 1, model_parallel"));
+    // A profile without attention says nothing of its layers.
+    let unknown = folder.error(&["plan", "p.habitat.json", "--steps=1000", "--tensor-parallel=2"]);
+    assert!(unknown.contains("no attention was found in the forward pass"), "{unknown}");
+    assert!(folder.error(&[&asked[..5], &["--tensor-parallel=0"]].concat()).contains("0 is not in 1..=1024"));
+}
+
 /// A term of 720 h at $0.01 is paid for less than an hour of work, and stands in every form.
 #[test]
 fn a_contract_is_paid_by_the_term_and_stands_in_every_form() {

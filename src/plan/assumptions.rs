@@ -2,6 +2,7 @@
 
 use super::energy;
 use super::goal::{Assumptions, Confidence, Goal, Limits, Objective, ShardingChoice, Work};
+use crate::predict::scale::ModelParallel;
 use crate::pricing::Tier;
 use crate::pricing::spot::{self, MOST_GPUS, SpotMachine, WAIT};
 use crate::units::Hours;
@@ -154,6 +155,13 @@ impl Goal {
                 source: "Our World in Data 2022 and 2023, over the life of power plants; EPA eGRID2023, of their chimneys; kg_co2_per_kwh of a price file",
             },
         ]);
+        if !self.model_parallel.is_none() {
+            all.push(Assumed {
+                name: "model parallel",
+                value: self.model_parallel.words(),
+                source: "given by the user; times by the formulas of arXiv:1909.08053, 2104.04473 and 2205.05198, not compared with measurements",
+            });
+        }
         if self.limits.max_machines > 1 {
             let own = self.assumptions.network_gbit_per_second;
             all.push(Assumed {
@@ -183,6 +191,7 @@ impl Goal {
             confidence: Confidence::High,
             max_parts: 1,
             sharding: ShardingChoice::default(),
+            model_parallel: ModelParallel::NONE,
             limits: Limits::default(),
             data: None,
             assumptions: Assumptions::default(),

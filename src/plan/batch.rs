@@ -1,10 +1,11 @@
 //! The batch of an optimizer step: how many batches each GPU runs for one update, and what a
 //! plan says where its updates are not those of the profile's batch.
 //!
-//! `G` GPUs with `b` samples each reach a global batch of `N` samples by `a = N / (G·b)`
+//! `G` GPUs (or replicas of the model, where several GPUs share one) with `b` samples each reach a global batch of `N` samples by `a = N / (G·b)`
 //! batches a GPU, whose gradients add up before they are exchanged.
 
 use super::{Goal, Part, Plan, PlanError, RejectionKind};
+use crate::predict::scale::Layout;
 use crate::predict::{MemoryFit, Mode, Workload};
 use crate::text::grouped;
 use crate::units::most;
@@ -14,6 +15,19 @@ pub(super) type Reason = (RejectionKind, String, Option<f64>);
 
 /// Smaller batches tried for one that would do.
 const TRIED: usize = 4096;
+
+/// What runs a batch of its own: GPUs, or replicas of the model that several GPUs share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Runners {
+    pub count: u32,
+    pub word: &'static str,
+}
+
+impl Runners {
+    pub(super) const fn new(layout: &Layout) -> Self {
+        Self { count: layout.replicas(), word: if layout.parallel.is_none() { "GPU" } else { "replica" } }
+    }
+}
 
 /// Samples of a step on one GPU.
 pub(super) fn batch_size(workload: &Workload) -> Option<u64> {
@@ -36,13 +50,13 @@ pub(super) fn check_global_batch(workload: &Workload, goal: &Goal) -> Result<(),
     batch_size(workload).map(|_| ()).ok_or(PlanError::GlobalBatchWithoutBatchSize)
 }
 
-/// Batches that each of so many GPUs runs for one update; 1 without a global batch.
+/// Batches that each of so many GPUs or replicas runs for one update; 1 without a global batch.
 ///
 /// # Errors
 /// The reason with the numbers and what would do, where that is no whole number.
-pub(super) fn accumulation(global: Option<u64>, batch: Option<u64>, gpus: u32) -> Result<u64, Reason> {
+pub(super) fn accumulation(global: Option<u64>, batch: Option<u64>, runners: Runners) -> Result<u64, Reason> {
     let (Some(global), Some(batch)) = (global, batch) else { return Ok(1) };
-    let step = batch.saturating_mul(u64::from(gpus));
+    let step = batch.saturating_mul(u64::from(runners.count));
     if global >= step && global.is_multiple_of(step) {
         return Ok(global / step);
     }
@@ -56,24 +70,29 @@ pub(super) fn accumulation(global: Option<u64>, batch: Option<u64>, gpus: u32) -
     };
     let reason = format!(
         "{} make {of_step} a step; the global batch of {of_goal} is {relation} that: {}",
-        each(gpus, batch),
-        remedy(global, batch, gpus)
+        each(runners, batch),
+        remedy(global, batch, runners)
     );
     Err((RejectionKind::GlobalBatch, reason, Some(miss)))
 }
 
+/// `1 sample`, `32 samples`.
+fn samples(batch: u64) -> String {
+    if batch == 1 { "1 sample".to_owned() } else { format!("{} samples", grouped(batch as f64)) }
+}
+
 /// `8 GPUs with 32 samples each`.
-fn each(gpus: u32, batch: u64) -> String {
-    let samples = grouped(batch as f64);
-    if gpus == 1 { format!("1 GPU with {samples} samples") } else { format!("{gpus} GPUs with {samples} samples each") }
+fn each(Runners { count, word }: Runners, batch: u64) -> String {
+    let samples = samples(batch);
+    if count == 1 { format!("1 {word} with {samples}") } else { format!("{count} {word}s with {samples} each") }
 }
 
 /// Which batch a GPU, and which global batch, would do.
-fn remedy(global: u64, batch: u64, gpus: u32) -> String {
-    let step = batch.saturating_mul(u64::from(gpus));
-    let smaller = smaller_batch(global, batch, gpus).map_or_else(
-        || format!("no batch of up to {} samples a GPU would do", grouped(batch as f64)),
-        |(batch, batches)| format!("{} samples a GPU would do{}", grouped(batch as f64), accumulated(batches)),
+fn remedy(global: u64, batch: u64, Runners { count, word }: Runners) -> String {
+    let step = batch.saturating_mul(u64::from(count));
+    let smaller = smaller_batch(global, batch, count).map_or_else(
+        || format!("no batch of up to {} a {word} would do", samples(batch)),
+        |(batch, batches)| format!("{} a {word} would do{}", samples(batch), accumulated(batches)),
     );
     let multiples: Vec<String> = [global / step * step, (global / step + 1).saturating_mul(step)]
         .into_iter()
@@ -118,7 +137,7 @@ pub(super) fn would_fit(memory: &MemoryFit, gpus: u32, workload: &Workload, goal
 pub(super) fn note(plan: &Plan, recorded: Option<u64>) -> Option<String> {
     let is_other = |part: &Part| match part.global_batch_size {
         Some(batch) => Some(batch) != recorded,
-        None => part.gpu_count > 1,
+        None => part.replicas() > 1,
     };
     if plan.goal.global_batch.is_some() || !plan.parts.iter().any(is_other) {
         return None;
@@ -145,18 +164,22 @@ pub(super) fn note(plan: &Plan, recorded: Option<u64>) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn of(gpus: u32) -> Runners {
+        Runners::new(&Layout::one_machine(gpus))
+    }
+
     fn reason(global: u64, batch: u64, gpus: u32) -> (String, f64) {
-        let (kind, reason, miss) = accumulation(Some(global), Some(batch), gpus).unwrap_err();
+        let (kind, reason, miss) = accumulation(Some(global), Some(batch), of(gpus)).unwrap_err();
         assert_eq!(kind, RejectionKind::GlobalBatch);
         (reason, miss.unwrap())
     }
 
     #[test]
     fn whole_numbers_of_batches_make_the_global_batch() {
-        assert_eq!(accumulation(Some(1024), Some(32), 8), Ok(4));
-        assert_eq!(accumulation(Some(256), Some(32), 8), Ok(1));
-        assert_eq!(accumulation(None, Some(32), 8), Ok(1));
-        assert_eq!(accumulation(None, None, 8), Ok(1));
+        assert_eq!(accumulation(Some(1024), Some(32), of(8)), Ok(4));
+        assert_eq!(accumulation(Some(256), Some(32), of(8)), Ok(1));
+        assert_eq!(accumulation(None, Some(32), of(8)), Ok(1));
+        assert_eq!(accumulation(None, None, of(8)), Ok(1));
     }
 
     #[test]

@@ -8,8 +8,9 @@
 mod footprint;
 
 use super::{Assumptions, Confidence, Data, Part, Plan, PlanStatus, Quota};
-use crate::predict::scale::{Layout, Network, scaled_step};
-use crate::predict::{Fits, Mode, Predictions, Sharding};
+use crate::predict::scale::{Layout, Network, optimizer_step, scaled_step};
+use crate::predict::sharding::Share;
+use crate::predict::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
 use crate::pricing::spot::{WATCHED, Watched};
 use crate::pricing::{Billing, Held, Market, OfferId, PriceBook, Tier, region};
 use crate::units::{Bytes, Hours};
@@ -164,7 +165,7 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
 /// Batch a GPU × accumulation × GPUs is the global batch stated, and the goal's where it has one.
 fn check_batch(part: &Part, wanted: Option<u64>) -> Result<(), CheckError> {
     let product =
-        part.batch_size.map(|batch| u128::from(batch) * u128::from(part.accumulation) * u128::from(part.gpu_count));
+        part.batch_size.map(|batch| u128::from(batch) * u128::from(part.accumulation) * u128::from(part.replicas()));
     if part.accumulation == 0 || part.global_batch_size.map(u128::from) != product {
         let what = "its global batch is not that of its GPUs and batches";
         return Err(CheckError::Offer { offer: part.offer.clone(), what });
@@ -249,7 +250,20 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             let at = at.ok_or_else(|| wrong("the batch is not the profile's, and no other was predicted"))?;
             (at.step, &at.memory)
         };
-        if memory.sharded(part.sharding, part.gpu_count).fits == Fits::No {
+        let layout = Layout {
+            machines: part.nodes,
+            gpus: offer.gpu_count,
+            network: Network::new(offer.network_gbit_per_second, plan.goal.assumptions.network_gbit_per_second),
+            sharding: part.sharding,
+            parallel: part.parallel,
+        };
+        let share = Share {
+            parallel: part.parallel,
+            replicas: part.replicas(),
+            batches: part.accumulation,
+            recomputes: prediction.transformer.is_some_and(|model| model.recomputes),
+        };
+        if memory.on_replica(part.sharding, &share).fits == Fits::No {
             return Err(wrong("the step does not fit in its memory"));
         }
         if part.sharding != Sharding::None && predictions.workload.mode == Mode::Inference {
@@ -259,27 +273,38 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         if part.nodes > 1 && is_single {
             return Err(wrong("there is only one machine of it"));
         }
-        let assumed = plan.goal.assumptions.network_gbit_per_second;
-        let layout = Layout {
-            machines: part.nodes,
-            gpus: offer.gpu_count,
-            network: Network::new(offer.network_gbit_per_second, assumed),
-            sharding: part.sharding,
-        };
-        let step =
-            scaled_step(&single, &prediction.gpu, &layout, &predictions.workload, plan.goal.assumptions.scaling_factor)
-                .map_err(|_| wrong("its step cannot be scaled to its GPUs"))?
-                .step;
-        let before = (part.accumulation - 1) as f64;
-        let expected = [
-            single.range.low.get().mul_add(before, step.range.low.get()),
-            single.range.mid.get().mul_add(before, step.range.mid.get()),
-            single.range.high.get().mul_add(before, step.range.high.get()),
-        ];
+        let expected = update(part, (&single, prediction), &layout, plan, predictions)
+            .ok_or_else(|| wrong("its step cannot be scaled to its GPUs"))?;
         let stated = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high];
         compare(&format!("step time of {}", part.offer), &stated, &expected)?;
     }
     Ok(())
+}
+
+/// The optimizer step of a part, low to high, in microseconds: of batches one after another and one
+/// exchange where each GPU has a whole model.
+fn update(
+    part: &Part,
+    (single, prediction): (&Estimate, &Prediction),
+    layout: &Layout,
+    plan: &Plan,
+    predictions: &Predictions,
+) -> Option<[f64; 3]> {
+    let (gpu, workload) = (&prediction.gpu, &predictions.workload);
+    let factor = plan.goal.assumptions.scaling_factor;
+    let (scaled, before) = if part.parallel.is_none() {
+        (scaled_step(single, gpu, layout, workload, factor), (part.accumulation - 1) as f64)
+    } else {
+        let model = (single, part.batch_size, prediction.transformer.as_ref());
+        (optimizer_step(model, gpu, layout, workload, factor, part.accumulation), 0.0)
+    };
+    let ends = numbers_of(&scaled.ok()?.step);
+    let one = numbers_of(single);
+    Some([0, 1, 2].map(|end| one[end].mul_add(before, ends[end])))
+}
+
+fn numbers_of(step: &Estimate) -> [f64; 3] {
+    numbers(&step.range.map(crate::units::Micros::get))
 }
 
 /// Dollars for the data of a part that is not where they are.
@@ -336,7 +361,7 @@ fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64
         Some(batch) => part.work.get() / batch as f64,
         None => part.work.get(),
     };
-    let steps = of_one_gpu / f64::from(part.gpu_count) / part.accumulation as f64;
+    let steps = of_one_gpu / f64::from(part.replicas()) / part.accumulation as f64;
     let running = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high].map(|us| steps * us / 3.6e9);
     let setup = if part.tier == Tier::Owned { 0.0 } else { assumed.setup.get() };
     let mut elapsed = running;
@@ -450,7 +475,8 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
         (limits.exclude_regions.iter().any(in_region), "its region is excluded"),
         (limits.quotas.iter().any(over_quota), "it has more GPUs than a quota allows"),
         (part.nodes == 0 || part.nodes > limits.max_machines, "it has too many machines"),
-        (!plan.goal.sharding.stages().contains(&part.sharding), "its sharding was not asked for"),
+        (part.parallel != plan.goal.model_parallel, "its GPUs do not share replicas as asked"),
+        (!plan.goal.sharding.stages(part.parallel).contains(&part.sharding), "its sharding was not asked for"),
         (part.gpu_count < limits.min_gpus, "it has too few GPUs"),
         (limits.max_gpus.is_some_and(|most| part.gpu_count > most), "it has too many GPUs"),
         (limits.max_price.is_some_and(|most| part.price.get() > most.get()), "it costs too much an hour"),

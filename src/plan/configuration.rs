@@ -14,10 +14,10 @@ use super::energy::{self, Draw, Site};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::{Blocks, Choice};
-use super::sizes::{SizedStep, sizes};
+use super::sizes::{SizedStep, check_model_parallel, sizes};
 use super::spot::{Losses, expected};
 use super::{Part, PlanError, Rejection, RejectionKind};
-use crate::predict::scale::{Layout, Network};
+use crate::predict::scale::{Layout, ModelParallel, Network};
 use crate::predict::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
 use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust, region};
 use crate::text::grouped;
@@ -40,6 +40,9 @@ pub(crate) struct Configuration {
     pub(crate) gpu_count: u32,
     pub(crate) machines: u32,
     sharding: Sharding,
+    parallel: ModelParallel,
+    /// Replicas of the model.
+    replicas: u32,
     /// What sharding leaves on each GPU, in words.
     divided: Option<String>,
     pub(crate) tier: Tier,
@@ -53,7 +56,8 @@ pub(crate) struct Configuration {
     data: Option<Brought>,
     /// `None` where the power of its GPU is not known.
     draw: Option<Draw>,
-    /// Samples of a step on one GPU; where nothing says, work is counted in such steps.
+    /// Samples of a step on one GPU (of a batch of one replica); where nothing says, work is counted in such
+    /// steps.
     batch_size: Option<u64>,
     /// Batches that each GPU runs for one optimizer step.
     accumulation: u64,
@@ -92,6 +96,7 @@ pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, P
     if workload.mode == Mode::Inference && !goal.sharding.is_none() {
         return Err(PlanError::ShardingOfInference);
     }
+    check_model_parallel(predictions, goal)?;
     if let Some(gb) = goal.data.as_ref().map(|data| data.gb).filter(|gb| !(0.0..=most::WORK).contains(gb)) {
         return Err(PlanError::Data(gb));
     }
@@ -176,7 +181,8 @@ pub(crate) fn configurations(
         let is_one = limits::is_one_machine(offer.tier, offer.trust.market);
         for machines in goal.limits.machines().take_while(|machines| *machines == 1 || !is_one) {
             let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network_gbit_per_second);
-            let layout = Layout { machines, gpus: offer.gpu_count, network, sharding: Sharding::None };
+            let parallel = goal.model_parallel;
+            let layout = Layout { machines, gpus: offer.gpu_count, network, sharding: Sharding::None, parallel };
             let steps = usable(offer, machines, &by_gpu, site, goal).and_then(|prediction| {
                 let steps = sized
                     .entry(alike(&prediction.gpu.slug, &layout))
@@ -271,6 +277,8 @@ impl Configuration {
             gpu_count: offer.gpu_count * machines,
             machines,
             sharding: step.sharding.0,
+            parallel: goal.model_parallel,
+            replicas: offer.gpu_count * machines / goal.model_parallel.gpus(),
             divided: step.sharding.1,
             tier: offer.tier,
             price: offer.price * f64::from(machines),
@@ -301,13 +309,13 @@ impl Configuration {
 
     /// Samples of one optimizer step on all GPUs, where they are known.
     fn global_batch_size(&self) -> Option<u64> {
-        let batches = self.accumulation.saturating_mul(u64::from(self.gpu_count));
+        let batches = self.accumulation.saturating_mul(u64::from(self.replicas));
         self.batch_size.map(|batch| batch.saturating_mul(batches))
     }
 
     /// The same, or steps of one GPU where samples are not known.
     fn global_batch(&self) -> f64 {
-        self.global_batch_size().map_or(f64::from(self.gpu_count), |batch| batch as f64)
+        self.global_batch_size().map_or(f64::from(self.replicas), |batch| batch as f64)
     }
 
     /// Samples (or steps of one GPU) in one useful hour at the middle step time (r).
@@ -453,6 +461,7 @@ impl Configuration {
             gpu_count: self.gpu_count,
             nodes: self.machines,
             sharding: self.sharding,
+            parallel: self.parallel,
             tier: self.tier,
             batch_size: self.batch_size,
             accumulation: self.accumulation,

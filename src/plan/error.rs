@@ -1,6 +1,7 @@
 //! Why no plan can even be sought.
 
 use super::check::CheckError;
+use crate::predict::scale::ScaleError;
 
 /// What is missing or wrong in the goal.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -29,6 +30,27 @@ pub enum PlanError {
     /// Sharding of a step that keeps nothing to divide.
     #[error("the step is one of inference, which keeps no gradients and no optimizer state: leave out --sharding")]
     ShardingOfInference,
+    /// A replica of no GPUs or stages, or of more than any plan has.
+    #[error("{1} {0}: it must be 1 to {most}", most = crate::units::most::REPLICA)]
+    ModelParallel(u32, &'static str),
+    /// A model of an inference step divided.
+    #[error(
+        "the step is one of inference: only training is planned over models divided by layers or within them; leave out --tensor-parallel and --pipeline-parallel"
+    )]
+    ModelParallelOfInference,
+    /// A model to be divided that is not known.
+    #[error(transparent)]
+    ModelParallelUnknown(ScaleError),
+    /// Recorded as a share of a model that is to be divided again.
+    #[error(
+        "the recording is of one rank's share of a model that was split already: give the whole model's step (trace-shapes), or leave out --tensor-parallel and --pipeline-parallel"
+    )]
+    ModelParallelOfShare,
+    /// State divided among replicas that stages cannot divide.
+    #[error(
+        "--sharding {0} with --pipeline-parallel: each micro-batch would gather or scatter again what the replicas divide; give zero1, auto or none"
+    )]
+    ShardingOfStages(&'static str),
     /// Machines that no plan is made for.
     #[error("{0} machines: a plan is made for 1 to {most}", most = crate::units::most::MACHINES)]
     Machines(u32),

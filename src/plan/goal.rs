@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::predict::Sharding;
+use crate::predict::scale::ModelParallel;
 use crate::pricing::{Tier, region};
 use crate::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Range, Samples, Usd, UsdPerHour};
 
@@ -33,6 +34,9 @@ pub struct Goal {
     /// Which state of the training the GPUs divide.
     #[serde(default, skip_serializing_if = "ShardingChoice::is_none")]
     pub sharding: ShardingChoice,
+    /// How many GPUs share one replica of the model.
+    #[serde(default, skip_serializing_if = "ModelParallel::is_none")]
+    pub model_parallel: ModelParallel,
     /// Which offers may be used.
     #[serde(default)]
     pub limits: Limits,
@@ -133,7 +137,17 @@ impl ShardingChoice {
     }
 
     /// Those that may be used, in their order.
-    pub(super) const fn stages(self) -> &'static [Sharding] {
+    ///
+    /// With pipeline stages, gradients and parameters are not divided further: each micro-batch
+    /// would have to gather and scatter them again.
+    pub(super) fn stages(self, parallel: ModelParallel) -> &'static [Sharding] {
+        match self {
+            Self::Auto if parallel.pipeline > 1 => &Sharding::ALL[..2],
+            _ => self.all(),
+        }
+    }
+
+    const fn all(self) -> &'static [Sharding] {
         match self {
             Self::None => &[Sharding::None],
             Self::Zero1 => &[Sharding::Zero1],

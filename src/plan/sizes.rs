@@ -1,10 +1,11 @@
 //! The batches that a GPU may run: the profile's, and others that were predicted beside it.
 
-use super::batch::{Reason, accumulation, batch_size, would_fit};
-use super::{Goal, RejectionKind};
-use crate::predict::scale::{Layout, ScaledStep, scaled_step};
-use crate::predict::{Estimate, Fits, MemoryFit, Prediction, Sharding, Workload};
-use crate::units::{GIB, Micros, SHORTEST_STEP_US};
+use super::batch::{Reason, Runners, accumulation, batch_size, would_fit};
+use super::{Goal, PlanError, RejectionKind, ShardingChoice};
+use crate::predict::scale::{Layout, ScaleError, ScaledStep, optimizer_step};
+use crate::predict::sharding::Share;
+use crate::predict::{Estimate, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, WarningKind, Workload};
+use crate::units::{GIB, Micros, SHORTEST_STEP_US, most};
 
 /// GPUs up to which sharding is proposed.
 const MOST_HINTED: u32 = 512;
@@ -32,6 +33,36 @@ struct At<'p> {
     step: Estimate,
     memory: &'p MemoryFit,
     why: Option<&'p String>,
+}
+
+/// Checks the GPUs that are to share a replica of the model.
+///
+/// # Errors
+/// [`PlanError`] for numbers that no replica has, for inference, and where the model is not known or cannot
+/// be divided so.
+pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Result<(), PlanError> {
+    let parallel = goal.model_parallel;
+    for (gpus, what) in [(parallel.tensor, "--tensor-parallel"), (parallel.pipeline, "--pipeline-parallel")] {
+        if !(1..=most::REPLICA).contains(&gpus) {
+            return Err(PlanError::ModelParallel(gpus, what));
+        }
+    }
+    if parallel.is_none() {
+        return Ok(());
+    }
+    if predictions.workload.mode == Mode::Inference {
+        return Err(PlanError::ModelParallelOfInference);
+    }
+    let all = &predictions.predictions;
+    if all.iter().any(|one| one.warnings.iter().any(|warning| warning.kind == WarningKind::Sharded)) {
+        return Err(PlanError::ModelParallelOfShare);
+    }
+    if parallel.pipeline > 1 && matches!(goal.sharding, ShardingChoice::Zero2 | ShardingChoice::Zero3) {
+        return Err(PlanError::ShardingOfStages(goal.sharding.stages(parallel)[0].name()));
+    }
+    let model = all.iter().find_map(|one| one.transformer.as_ref());
+    let divided = model.ok_or(ScaleError::NoLayers).and_then(|model| parallel.check_model(model));
+    divided.map_err(PlanError::ModelParallelUnknown)
 }
 
 /// The batches that the GPUs of a layout can run, each with the least sharding of those to choose
@@ -96,20 +127,37 @@ impl At<'_> {
     ) -> Result<SizedStep, Reason> {
         use RejectionKind as Kind;
         let gpus = layout.all();
-        let (sharding, memory) = self.fitting(prediction, gpus, workload, goal)?;
+        if !layout.parallel.is_none() {
+            layout.parallel.check(&layout).map_err(|error| (Kind::Layout, error.to_string(), None))?;
+        }
+        let runners = Runners::new(&layout);
+        let batches = accumulation(goal.global_batch, self.batch, runners);
+        let share = Share {
+            parallel: layout.parallel,
+            replicas: layout.replicas(),
+            // Without a number, as many as a stage keeps at most.
+            batches: batches.as_ref().copied().unwrap_or(u64::from(layout.parallel.pipeline)),
+            recomputes: prediction.transformer.is_some_and(|model| model.recomputes),
+        };
+        let (sharding, memory) = self.fitting(prediction, &share, workload, goal)?;
         let (single, gpu) = (&self.step, &prediction.gpu);
         if single.range.mid.get() < SHORTEST_STEP_US {
             return Err((Kind::NoPrediction, format!("the predicted step on {} takes no time", gpu.slug), None));
         }
-        let batches = accumulation(goal.global_batch, self.batch, gpus)?;
+        let batches = batches?;
         if single.range.high.get() * batches as f64 > Micros::MOST {
             return Err((Kind::GlobalBatch, format!("an update of {batches} batches takes longer than a year"), None));
         }
         let layout = Layout { sharding, ..layout };
-        let scaled = scaled_step(single, gpu, &layout, workload, goal.assumptions.scaling_factor)
+        let model = (single, self.batch, prediction.transformer.as_ref());
+        let factor = goal.assumptions.scaling_factor;
+        let scaled = optimizer_step(model, gpu, &layout, workload, factor, batches)
             .map_err(|error| (Kind::NoPrediction, format!("{gpus} GPUs: {error}"), None))?;
-        let divided = (sharding != Sharding::None).then(|| {
+        let divided = (sharding != Sharding::None || !layout.parallel.is_none()).then(|| {
             let name = sharding.name();
+            if !layout.parallel.is_none() {
+                return format!("each GPU {}", memory.reason);
+            }
             if gpus == 1 {
                 return format!("sharding {name}: nothing to divide on one GPU");
             }
@@ -118,7 +166,7 @@ impl At<'_> {
         Ok(SizedStep {
             batch_size: self.batch,
             accumulation: batches,
-            scaled: scaled.accumulated(single, batches),
+            scaled,
             sharding: (sharding, divided),
             memory_unknown: memory.fits == Fits::Unknown,
             why: self.why.cloned(),
@@ -129,13 +177,13 @@ impl At<'_> {
     fn fitting(
         &self,
         prediction: &Prediction,
-        gpus: u32,
+        share: &Share,
         workload: &Workload,
         goal: &Goal,
     ) -> Result<(Sharding, MemoryFit), Reason> {
-        let stages = goal.sharding.stages();
+        let stages = goal.sharding.stages(share.parallel);
         let of = |fits: Fits| {
-            let all = stages.iter().map(|stage| (*stage, self.memory.sharded(*stage, gpus)));
+            let all = stages.iter().map(|stage| (*stage, self.memory.on_replica(*stage, share)));
             all.into_iter().find(|(_, memory)| memory.fits == fits)
         };
         let unknown = of(Fits::Unknown);
@@ -147,22 +195,24 @@ impl At<'_> {
             return Err((RejectionKind::MemoryUnknown, reason, None));
         }
         let most = stages.last().copied().unwrap_or_default();
-        let memory = self.memory.sharded(most, gpus);
+        let memory = self.memory.on_replica(most, share);
+        let of = match (share.parallel.is_none(), most) {
+            (true, Sharding::None) => String::new(),
+            (true, _) => format!(" with {} on {} GPUs", most.name(), share.replicas),
+            (false, Sharding::None) => format!(" with {}", share.parallel.words()),
+            (false, _) => format!(" with {}, {} over {} replicas", share.parallel.words(), most.name(), share.replicas),
+        };
         let reason = memory.needed.map_or_else(
             || memory.reason.clone(),
             |needed| {
                 format!(
                     "needs {:.1} GB{}, the GPU has {:.1} of {:.0} to use{}{}",
                     needed.get() / GIB,
-                    if most == Sharding::None {
-                        String::new()
-                    } else {
-                        format!(" with {} on {gpus} GPUs", most.name())
-                    },
+                    of,
                     memory.usable.get() / GIB,
                     prediction.gpu.memory.get() / GIB,
-                    would_fit(&memory, gpus, workload, goal),
-                    with_sharding(self.memory, most, gpus),
+                    would_fit(&memory, share.replicas, workload, goal),
+                    with_sharding(self.memory, most, share),
                 )
             },
         );
@@ -171,15 +221,19 @@ impl At<'_> {
 }
 
 /// With which further sharding than the one used, and on how many GPUs where these are too few, a step would fit.
-fn with_sharding(memory: &MemoryFit, used: Sharding, gpus: u32) -> String {
-    let fits = |stage: Sharding, gpus: u32| memory.sharded(stage, gpus).fits == Fits::Yes;
-    let counts = std::iter::successors(Some(gpus), |gpus| gpus.checked_mul(2));
-    let mut tries = counts.take_while(|count| *count <= gpus.max(MOST_HINTED)).flat_map(|count| {
-        let stages = if count == gpus { &Sharding::ALL[..] } else { &Sharding::ALL[3..] };
+fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> String {
+    let own = share.replicas;
+    let fits =
+        |stage: Sharding, replicas: u32| memory.on_replica(stage, &Share { replicas, ..*share }).fits == Fits::Yes;
+    let all = ShardingChoice::Auto.stages(share.parallel);
+    let counts = std::iter::successors(Some(own), |replicas| replicas.checked_mul(2));
+    let most = (MOST_HINTED / share.parallel.gpus()).max(own);
+    let mut tries = counts.take_while(|count| *count <= most).flat_map(|count| {
+        let stages = if count == own { all } else { &all[all.len() - 1..] };
         stages.iter().map(move |stage| (*stage, count))
     });
-    let found = tries.find(|(stage, count)| (*count > gpus || *stage > used) && fits(*stage, *count));
+    let found = tries.find(|(stage, count)| (*count > own || *stage > used) && fits(*stage, *count));
     found.map_or_else(String::new, |(stage, count)| {
-        format!("; would fit with --sharding {} on {count} GPUs", stage.name())
+        format!("; would fit with --sharding {} on {} GPUs", stage.name(), count * share.parallel.gpus())
     })
 }

@@ -220,6 +220,7 @@ fn prediction(
         memory: need.fit(gpu),
         precision_note: None,
         at_batches: Vec::new(),
+        transformer: None,
         warnings: Vec::new(),
         notes,
     }

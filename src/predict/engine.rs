@@ -17,10 +17,11 @@ use super::precision::Change;
 use super::rate::Rates;
 use super::route::{Fitted, LearnedColumns, Route};
 use super::step::{Context, predict_one};
+use super::transformer::Layers;
 use super::unshaped::Unshaped;
 use super::warning::Warning;
 use crate::catalog::{Catalog, GpuSpec};
-use crate::profile::Profile;
+use crate::profile::{Mode, Profile};
 use crate::text;
 use crate::units::{GpuSlug, Micros, SHORTEST_STEP_US};
 
@@ -108,6 +109,8 @@ impl<'a> Prepared<'a> {
             decoded,
             need: &need,
             models: answering,
+            layers: Layers::of(decoded, profile.workload.batch_size)
+                .filter(|_| profile.workload.mode == Mode::Training),
             warnings: &warnings,
         };
         let mut keeping: Vec<&GpuSpec> = Vec::new();

@@ -12,7 +12,8 @@ use super::host::Host;
 use super::method::Method;
 use super::rate::Rates;
 use super::scale::Link;
-use super::sharding::ModelStates;
+use super::sharding::{Activations, ModelStates};
+use super::transformer::TransformerStep;
 use super::warning::{Warning, distinct};
 
 /// A predicted time with its range and the method that gave it.
@@ -108,6 +109,9 @@ pub struct Prediction {
     pub memory: MemoryFit,
     /// The step at other batches, where they were asked for (`batches::add_sizes`).
     pub at_batches: Vec<AtBatch>,
+    /// What tensor and pipeline parallel GPUs can divide of it; `None` of inference, and where no layers
+    /// with attention were found.
+    pub transformer: Option<TransformerStep>,
     /// That another precision than the recorded one is predicted, or why the one asked for
     /// is not; `None` where none was asked for.
     pub precision_note: Option<String>,
@@ -296,6 +300,8 @@ pub struct MemoryFit {
     pub largest_batch: Option<u64>,
     /// What of it can be divided among GPUs, where that is known.
     pub states: Option<ModelStates>,
+    /// What of it the forward pass keeps, where kinds of memory are told.
+    pub activations: Option<Activations>,
 }
 
 /// Yes, no or unknown.

@@ -15,14 +15,16 @@ use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
 use super::rate::Rates;
-use super::sharding::ModelStates;
+use super::sharding::{Activations, ModelStates};
 use crate::op::{Family, family, volume};
 
 pub use line::MemoryLine;
 use states::states;
 
+/// Activations that are less than this part of what is temporary tell that the peak is in the update.
+const UPDATE_SHARE: f64 = 0.01;
 /// Context, libraries and workspaces of a process.
-const CONTEXT_BYTES: f64 = 1e9;
+pub(super) const CONTEXT_BYTES: f64 = 1e9;
 
 /// What a profile says of the memory of its step, worked out once for all GPUs.
 #[derive(Debug, Clone)]
@@ -43,6 +45,8 @@ pub struct MemoryNeed {
     line: Option<MemoryLine>,
     /// What does not grow with it and can be divided among GPUs, where that is known.
     states: Option<ModelStates>,
+    /// What the forward pass keeps, where kinds of memory are told.
+    activations: Option<Activations>,
 }
 
 impl MemoryNeed {
@@ -67,6 +71,7 @@ impl MemoryNeed {
             by_line: None,
             line: batch.and_then(|batch| MemoryLine::of_profiles(&[(batch, profile)])).filter(MemoryLine::is_split),
             states: within(states::by_kind(profile), peak),
+            activations: kept(profile),
         }
     }
 
@@ -89,6 +94,7 @@ impl MemoryNeed {
             by_line: None,
             line: None,
             states: None,
+            activations: None,
         }
     }
 
@@ -96,7 +102,14 @@ impl MemoryNeed {
     /// nothing is said by where it ran.
     #[must_use]
     pub fn in_32_bits(&self) -> Self {
-        Self { most: self.most.map(|most| most * 2.0), ran_on: None, widened: true, states: None, ..self.clone() }
+        Self {
+            most: self.most.map(|most| most * 2.0),
+            ran_on: None,
+            widened: true,
+            states: None,
+            activations: None,
+            ..self.clone()
+        }
     }
 
     /// The need in 16 bits of a step whose parameters were recorded in 32: they may be half as
@@ -122,9 +135,17 @@ impl MemoryNeed {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
         // Of a peak both ends are known.
         let at_most = self.peak.filter(|_| !self.widened).or(self.most);
-        let states = self.states;
-        let answer =
-            |fits, needed, reason| MemoryFit { fits, needed, at_most, usable, reason, largest_batch: None, states };
+        let (states, activations) = (self.states, self.activations);
+        let answer = |fits, needed, reason| MemoryFit {
+            fits,
+            needed,
+            at_most,
+            usable,
+            reason,
+            largest_batch: None,
+            states,
+            activations,
+        };
         let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
         if let Some(needed) = self.peak.filter(|_| self.widened) {
             let most = needed * 2.0;
@@ -192,6 +213,20 @@ impl MemoryNeed {
 /// The states, unless they are more than the whole peak.
 fn within(states: Option<ModelStates>, peak: Option<Bytes>) -> Option<ModelStates> {
     states.filter(|states| peak.is_none_or(|peak| states.total().get() < peak.get()))
+}
+
+/// What the forward pass keeps, by the kinds told of the peak. In the update nothing is kept any more, and the
+/// peak tells only that no more than it holds beside parameters and optimizer state was kept before
+/// there were gradients, nor more than the forward pass writes.
+fn kept(profile: &Profile) -> Option<Activations> {
+    let memory = profile.step.as_ref()?.memory.as_ref()?;
+    let least = memory.activations;
+    if least.get() >= memory.temporary.get() * UPDATE_SHARE {
+        return Some(Activations { least, most: least });
+    }
+    let beside = memory.gradients + memory.temporary + memory.activations;
+    let written = activations(&profile.operations, profile.workload.mode == Mode::Training);
+    Some(Activations { least, most: written.map_or(beside, |written| written.min(beside)) })
 }
 
 /// Where the peak of a profile is from.

@@ -19,26 +19,23 @@
 //! it ([`scaling_factor`]).
 //!
 //! Several machines add the exchange between them to C and to the last bucket (`machines.rs`), and full
-//! sharding half as much traffic again. Nothing of that is fitted.
+//! sharding half as much traffic again. Nothing of that is fitted, nor are models that are divided over
+//! GPUs (`model_parallel.rs`).
 
+mod exchange;
 mod machines;
+mod model_parallel;
 
 pub use machines::{Layout, Network};
+pub use model_parallel::{ModelParallel, optimizer_step};
 
 use super::estimate::{Estimate, GpuFacts};
 use super::sharding::Sharding;
 use crate::catalog::{GpuSpec, Vendor};
 use crate::profile::{Mode, Precision, Workload};
 use crate::units::{Bytes, BytesPerSecond, Micros, Range};
+use exchange::Exchange;
 
-/// Size of the communication buckets of PyTorch's `DistributedDataParallel`.
-const BUCKET_BYTES: f64 = 25e6;
-/// Share of a training step that is backward pass (twice the work of forward).
-const BACKWARD_SHARE: f64 = 2.0 / 3.0;
-/// Share of the backward pass that hides traffic (h).
-const HIDING: f64 = 0.6;
-/// What each doubling of the GPUs costs on the host (o).
-const HOST_US: f64 = 2200.0;
 /// The ends of the range, in times of the extra time: 10 and 90 % of the pairs.
 const SPREAD: [f64; 2] = [0.1, 3.0];
 /// The same where the extra time of this job was measured on another number of GPUs.
@@ -101,7 +98,7 @@ impl Link {
 pub struct ScaledStep {
     /// Time of one step on all GPUs.
     pub step: Estimate,
-    /// By how much the middle value is longer than on one GPU.
+    /// By how much the middle value is longer than on one GPU, or than on one replica of the model.
     pub extra: Micros,
     /// How it was obtained, in words.
     pub why: String,
@@ -132,6 +129,47 @@ pub enum ScaleError {
     /// Gradient size unknown.
     #[error("the parameter count is not known, so neither is the size of the gradients; give it with --parameters")]
     NoParameters,
+    /// No attention.
+    #[error(
+        "no attention was found in the forward pass, so neither the layers of the model nor the traffic between its parts are known: leave out --tensor-parallel and --pipeline-parallel"
+    )]
+    NoLayers,
+    /// A layer over several machines.
+    #[error("{tensor}-way tensor parallel needs machines with a multiple of {tensor} GPUs; these have {gpus}")]
+    TensorOfMachine {
+        /// GPUs that divide a layer.
+        tensor: u32,
+        /// GPUs of a machine.
+        gpus: u32,
+    },
+    /// GPUs that are no whole replicas.
+    #[error("{gpus} GPUs are no multiple of the {replica} of a replica of the model{}", remedy(*gpus, *replica))]
+    Replicas {
+        /// GPUs in all.
+        gpus: u32,
+        /// GPUs of a replica.
+        replica: u32,
+    },
+    /// Stages without a layer.
+    #[error("{stages} pipeline stages are more than the {layers} layers of the model: give at most {layers}")]
+    Stages {
+        /// Stages.
+        stages: u32,
+        /// Layers.
+        layers: u32,
+    },
+    /// Heads that cannot be divided.
+    #[error("{heads} attention heads are no multiple of {tensor}-way tensor parallel: give a divisor of {heads}")]
+    Heads {
+        /// GPUs that divide a layer.
+        tensor: u32,
+        /// Heads.
+        heads: u64,
+    },
+}
+
+fn remedy(gpus: u32, replica: u32) -> &'static str {
+    if gpus < replica { ": allow more machines (--max-machines)" } else { "" }
 }
 
 /// The step on several GPUs, each with the batch of `single`.
@@ -161,24 +199,14 @@ pub fn scaled_step(
         return Ok(ScaledStep { step: Estimate { range, ..*single }, extra: Micros::ZERO, why });
     }
     let gradients = gradients(workload)?;
-    let of = |layout: &Layout, network| extra_of(single.range.mid, gpu.link, layout, network, gradients);
-    let reached = layout.network.reached();
-    let inside = Layout { machines: 1, ..*layout };
+    let exchange = Exchange::new(gpu.link, layout, gradients);
     // The factor is of one machine.
     let factor = factor.filter(|_| layout.gpus > 1);
-    let corrected = |network| {
-        let (all, one) = (of(layout, network), of(&inside, network));
-        factor.map_or(all, |factor| one * factor + all.checked_sub(one).unwrap_or_default())
-    };
-    let extra = corrected(reached.mid);
+    let added = exchange.added(single.range.mid, layout.network, factor);
+    let extra = added.mid;
     let [least, most] = if factor.is_some() { SPREAD_MEASURED } else { SPREAD };
     let Range { low, mid, high } = single.range;
-    let [mut shortest, mut longest] = [extra * least, extra * most];
-    if layout.machines > 1 {
-        shortest = corrected(reached.high) * least;
-        longest = longest.max(corrected(reached.low));
-    }
-    let range = Range { low: low + shortest, mid: mid + extra, high: high + longest };
+    let range = Range { low: low + added.low, mid: mid + extra, high: high + added.high };
     let over = if layout.gpus > 1 { format!(" over {}", gpu.link.words()) } else { String::new() };
     let moved = gradients.get() * layout.sharding.traffic() / 1e6;
     let why = format!(
@@ -235,23 +263,7 @@ fn slowest(gpus: u32) -> f64 {
 /// [`ScaleError::NoParameters`] without a parameter count.
 pub fn extra_time(step: Micros, link: Link, gpus: u32, workload: &Workload) -> Result<Micros, ScaleError> {
     let layout = Layout::one_machine(gpus);
-    Ok(extra_of(step, link, &layout, layout.network.reached().mid, gradients(workload)?))
-}
-
-/// The same for any layout, where the network of a machine reaches `network`.
-///
-/// With full sharding the parameters are gathered in the forward pass too, whose share of the
-/// step is that of its traffic, a third: the whole step hides it.
-fn extra_of(step: Micros, link: Link, layout: &Layout, network: BytesPerSecond, gradients: Bytes) -> Micros {
-    let passes = |n: u32| 2.0 * (f64::from(n) - 1.0) / f64::from(n);
-    let (bandwidth, deviation) = link.fitted();
-    let time = |bytes: Bytes| bytes * passes(layout.gpus) / bandwidth + bytes * passes(layout.machines) / network;
-    let all = time(gradients) * layout.sharding.traffic();
-    let last = time(Bytes::known(BUCKET_BYTES).min(gradients));
-    let hiding = if layout.sharding == Sharding::Zero3 { HIDING } else { HIDING * BACKWARD_SHARE };
-    let exposed = all.checked_sub(step * hiding).unwrap_or_default().max(last);
-    let waiting = step * (deviation * slowest(layout.all()));
-    waiting + exposed + Micros::known(HOST_US * f64::from(layout.gpus).log2())
+    Ok(Exchange::new(link, &layout, gradients(workload)?).extra(step, layout.network.reached().mid))
 }
 
 #[cfg(test)]

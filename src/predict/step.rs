@@ -11,6 +11,7 @@ use super::notes;
 use super::precision::{self, Change};
 use super::route::{Fitted, Route};
 use super::shares::{device_time, far_share, shares, sum_of};
+use super::transformer::Layers;
 use super::warning::{Warning, WarningKind};
 use crate::catalog::GpuSpec;
 use crate::profile::{Profile, Workload};
@@ -24,6 +25,8 @@ pub(super) struct Context<'a> {
     pub(super) decoded: &'a [Decoded<'a>],
     pub(super) need: &'a MemoryNeed,
     pub(super) models: Option<Answering<'a>>,
+    /// The layers that GPUs can share.
+    pub(super) layers: Option<Layers>,
     /// What is to be shown with the times of every GPU.
     pub(super) warnings: &'a [Warning],
 }
@@ -79,6 +82,8 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         Host::KeepsUp => (pace.kept_up(step), None),
     };
     warnings.extend(warning);
+    let is_launched = host == Host::AsRecorded && profile.step.as_ref().is_none_or(|step| step.execution.is_none());
+    let transformer = context.layers.and_then(|layers| layers.on(decoded, &operations, is_launched));
     let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));
     let mut notes = notes::of_gpu(rates, &operations, profile);
     if measured.is_none() {
@@ -109,6 +114,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         operations,
         precision_note: None,
         at_batches: Vec::new(),
+        transformer,
         memory,
         warnings,
     }
@@ -123,7 +129,7 @@ fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
         _ => return,
     };
     memory.fits = Fits::Unknown;
-    (memory.at_most, memory.states) = (None, None);
+    (memory.at_most, memory.states, memory.activations) = (None, None, None);
 }
 
 /// The step and its range: of every method's part the ends that steps by that method were

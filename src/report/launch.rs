@@ -173,8 +173,21 @@ impl Job<'_> {
             let (name, words) = (part.sharding.name(), part.sharding.words());
             format!("Planned with {name} ({words} divided among all GPUs): the command has to set that.")
         });
-        let lines: Vec<String> =
-            lines.into_iter().chain(joined).chain(divided).chain(switch).map(|line| format!("# {line}\n")).collect();
+        let parallel = (!part.parallel.is_none()).then(|| {
+            format!(
+                "Planned with {} (replicas: {}): the command has to set that.",
+                part.parallel.words(),
+                part.replicas()
+            )
+        });
+        let lines: Vec<String> = lines
+            .into_iter()
+            .chain(joined)
+            .chain(divided)
+            .chain(parallel)
+            .chain(switch)
+            .map(|line| format!("# {line}\n"))
+            .collect();
         lines.concat()
     }
 

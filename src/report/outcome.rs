@@ -196,7 +196,10 @@ fn work_ratio(plan: &PlanFile, run: &Run) -> Result<Option<f64>, OutcomeError> {
 fn steps_of(part: &FilePart) -> f64 {
     match (part.samples, part.global_batch_size) {
         (Some(samples), Some(batch)) => samples / batch as f64,
-        _ => part.samples.or(part.steps).unwrap_or_default() / f64::from(part.gpu_count),
+        _ => {
+            part.samples.or(part.steps).unwrap_or_default()
+                / f64::from(part.gpu_count / part.model_parallel.gpus().max(1))
+        }
     }
 }
 

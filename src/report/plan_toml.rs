@@ -18,6 +18,7 @@ pub use request::Request;
 use super::offers::TrustJson;
 use super::plans::{self, ContractJson, SwitchJson};
 use crate::plan::{Assumptions, Goal, Objective, Part, Plan};
+use crate::predict::scale::ModelParallel;
 use crate::predict::{Predictions, Sharding};
 use crate::units::{Hours, Range, Usd, UsdPerHour};
 
@@ -115,6 +116,9 @@ pub struct FilePart {
     /// Which state of the training its GPUs divide.
     #[serde(default)]
     pub sharding: Sharding,
+    /// How many of its GPUs share one replica of the model.
+    #[serde(default, skip_serializing_if = "ModelParallel::is_none")]
+    pub model_parallel: ModelParallel,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
     /// Samples of one step on one GPU.
@@ -259,13 +263,14 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
     }
 }
 
-/// The oldest version that knows what the goal asks: 3 where it may join machines or divide state,
-/// does not say where the data are, or asks for emissions.
+/// The oldest version that knows what the goal asks: 3 where it may join machines or divide state
+/// or the model, does not say where the data are, or asks for emissions.
 fn version(goal: &Goal) -> u32 {
     let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
     let is_placeless = goal.data.as_ref().is_some_and(|data| data.provider.is_none());
     let is_of_emissions = goal.limits.max_co2.is_some() || goal.objective == Objective::Emissions;
-    if is_joined || is_placeless || is_of_emissions || !goal.sharding.is_none() { VERSION } else { OLDEST }
+    let is_divided = !goal.sharding.is_none() || !goal.model_parallel.is_none();
+    if is_joined || is_placeless || is_of_emissions || is_divided { VERSION } else { OLDEST }
 }
 
 fn part(part: &Part) -> FilePart {
@@ -276,6 +281,7 @@ fn part(part: &Part) -> FilePart {
         gpu_count: part.gpu_count,
         nodes: part.nodes,
         sharding: part.sharding,
+        model_parallel: part.parallel,
         tier: part.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,

@@ -95,12 +95,18 @@ pub struct PartJson<'a> {
     /// Which state of the training its GPUs divide: `none`, `zero1` (optimizer state), `zero2`
     /// (gradients too) or `zero3` (parameters too).
     pub sharding: &'static str,
+    /// GPUs that divide each layer; absent where one has all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor_parallel: Option<u32>,
+    /// Stages that divide the layers; absent where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pipeline_parallel: Option<u32>,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
-    /// Samples of one step on one GPU; absent where nothing says.
+    /// Samples of one step on one GPU, or of a micro-batch of one replica; absent where nothing says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
-    /// Batches that each GPU runs for one optimizer step.
+    /// Batches that each GPU, or replica, runs for one optimizer step.
     pub accumulation: u64,
     /// Samples of one optimizer step on all GPUs; absent where nothing says.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -291,6 +297,7 @@ pub const fn rejection(kind: RejectionKind) -> &'static str {
         RejectionKind::MemoryUnknown => "memory_unknown",
         RejectionKind::EmissionsUnknown => "emissions_unknown",
         RejectionKind::GlobalBatch => "global_batch",
+        RejectionKind::Layout => "layout",
         RejectionKind::Limits => "limits",
         RejectionKind::Deadline => "deadline",
         RejectionKind::Budget => "budget",
@@ -355,6 +362,8 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         gpu_count: part.gpu_count,
         nodes: part.nodes,
         sharding: part.sharding.name(),
+        tensor_parallel: Some(part.parallel.tensor).filter(|gpus| *gpus > 1),
+        pipeline_parallel: Some(part.parallel.pipeline).filter(|stages| *stages > 1),
         tier: part.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,
@@ -423,6 +432,8 @@ pub fn parts_table(parts: &[Part]) -> Table {
         Column::number("", "updates"),
         Column::number("", "nodes"),
         Column::text("", "sharding"),
+        Column::number("", "tensor_parallel"),
+        Column::number("", "pipeline_parallel"),
     ];
     let contract = [Column::number("", "term_hours"), Column::number("", "terms"), Column::number("", "idle_hours")];
     let taken = [Column::number("", "energy_kwh"), Column::number("", "co2_kg")];
@@ -445,6 +456,8 @@ pub fn parts_table(parts: &[Part]) -> Table {
             Cell::text(part.updates()),
             Cell::text(part.nodes),
             Cell::text(part.sharding.name()),
+            Cell::text(part.parallel.tensor),
+            Cell::text(part.parallel.pipeline),
         ]);
         let contract = ContractJson::of(part);
         row.extend([
@@ -492,14 +505,15 @@ pub fn write_batches(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 pub fn batch_words(part: &Part) -> Option<String> {
     let (own, all) = (part.batch_size?, part.global_batch_size?);
     let [own, all, batches] = [own, all, part.accumulation].map(|batch| format::grouped(batch as f64));
-    let mut words = format!("{own} samples a GPU");
-    if part.gpu_count > 1 {
-        words = format!("{words} × {} GPUs", part.gpu_count);
+    let word = if part.parallel.is_none() { "GPU" } else { "replica" };
+    let mut words = format!("{own} samples a {word}");
+    if part.replicas() > 1 {
+        words = format!("{words} × {} {word}s", part.replicas());
     }
     if part.accumulation > 1 {
         words = format!("{words} × {batches} accumulated");
     }
-    if part.gpu_count > 1 || part.accumulation > 1 {
+    if part.replicas() > 1 || part.accumulation > 1 {
         words = format!("{words} = {all}");
     }
     Some(format!("{words}; {} steps", format::grouped(part.updates())))

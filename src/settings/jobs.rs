@@ -431,6 +431,8 @@ mod tests {
         assert!(
             said(&format!("{JOB}max_machines = 2\n{machine}")).contains("job \"a\": max_machines: with [[machine]]")
         );
+        let divided = said(&format!("{JOB}tensor_parallel = 0"));
+        assert!(divided.contains("job \"a\": tensor_parallel: it must be 1 to 1024"), "{divided}");
         let network = said(&format!("{JOB}network_gbit_per_second = 100\n{machine}"));
         assert!(network.contains("job \"a\": network_gbit_per_second: with [[machine]]"), "{network}");
         assert!(said(&format!("{JOB}{machine}count = 0")).contains("machine \"v100\": count: 0"));

@@ -115,6 +115,12 @@ pub struct Wish {
     /// Which state of the training the GPUs divide; zero3 is FSDP.
     #[arg(long, value_enum, help_heading = "Offers")]
     pub sharding: Option<ShardingChoice>,
+    /// GPUs that divide each layer of the model, all of one machine (Megatron's tensor parallel).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(most::REPLICA)), help_heading = "Offers")]
+    pub tensor_parallel: Option<u32>,
+    /// Stages that divide the layers of the model; micro-batches are those that --global-batch takes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(most::REPLICA)), help_heading = "Offers")]
+    pub pipeline_parallel: Option<u32>,
     /// Use GPUs whose memory may be too small: it is not known whether the step fits.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_memory: bool,
@@ -206,6 +212,8 @@ impl Wish {
             ("offers", !self.offers.is_empty()),
             ("min_gpus", self.min_gpus.is_some()),
             ("max_gpus", self.max_gpus.is_some()),
+            ("tensor_parallel", self.tensor_parallel.is_some()),
+            ("pipeline_parallel", self.pipeline_parallel.is_some()),
             ("min_vcpus", self.min_vcpus.is_some()),
             ("min_host_memory", self.min_host_memory.is_some()),
             ("data_gb", self.data_gb.is_some()),
@@ -275,6 +283,10 @@ impl Wish {
             ("max_machines", "it must be 1 to 1024")
         } else if self.network.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
             ("network_gbit_per_second", "it must be a number above 0 and at most 1e6")
+        } else if self.tensor_parallel.is_some_and(|gpus| !(1..=most::REPLICA).contains(&gpus)) {
+            ("tensor_parallel", "it must be 1 to 1024")
+        } else if self.pipeline_parallel.is_some_and(|stages| !(1..=most::REPLICA).contains(&stages)) {
+            ("pipeline_parallel", "it must be 1 to 1024")
         } else {
             return Ok(());
         };
@@ -315,6 +327,8 @@ impl Wish {
         set(&mut goal.confidence, self.confidence.as_ref());
         set(&mut goal.max_parts, self.max_parts.as_ref());
         set(&mut goal.sharding, self.sharding.as_ref());
+        set(&mut goal.model_parallel.tensor, self.tensor_parallel.as_ref());
+        set(&mut goal.model_parallel.pipeline, self.pipeline_parallel.as_ref());
         goal.data = self.data().or(goal.data.take());
         let limits = &mut goal.limits;
         set(&mut limits.tiers, self.tiers.as_ref());

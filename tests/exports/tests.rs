@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use habitat_tui::plan::{Amount, Footprint, Goal, Part, Plan, PlanStatus, Work};
 use habitat_tui::predict::Sharding;
+use habitat_tui::predict::scale::ModelParallel;
 use habitat_tui::pricing::{Billing, Offer, Tier};
 use habitat_tui::report::launch::{LaunchError, Launcher, texts};
 use habitat_tui::store::bundled;
@@ -38,6 +39,7 @@ fn part(offer: &Offer) -> Option<Part> {
         gpu_count: offer.gpu_count,
         nodes: 1,
         sharding: Sharding::None,
+        parallel: ModelParallel::NONE,
         tier: offer.tier,
         batch_size: None,
         accumulation: 1,

@@ -53,10 +53,12 @@ fn prediction(name: &str, step: StepTime) -> Prediction {
             largest_batch: None,
             at_most: None,
             states: None,
+            activations: None,
         },
         notes: Vec::new(),
         precision_note: None,
         at_batches: Vec::new(),
+        transformer: None,
         gpu,
     }
 }

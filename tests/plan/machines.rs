@@ -2,7 +2,7 @@
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Goal, Limits, Objective, Plan, PlanError, Quota, RejectionKind, ShardingChoice, plan};
-use habitat_tui::predict::scale::{Layout, Network, scaled_step};
+use habitat_tui::predict::scale::{Layout, ModelParallel, Network, scaled_step};
 use habitat_tui::predict::sharding::{ModelStates, Sharding};
 use habitat_tui::predict::{Fits, Predictions};
 use habitat_tui::pricing::{Market, Offer, PriceBook, Tier, Trust};
@@ -54,7 +54,13 @@ fn planned(predictions: &Predictions, offer: Offer, goal: &Goal) -> Plan {
 /// bucket, at both levels. 8 GPUs a machine, 14 GB/s inside, half of 100 Gbit/s between.
 #[test]
 fn a_step_on_two_machines_by_hand() {
-    let layout = Layout { machines: 2, gpus: 8, network: Network::Rate(100.0), sharding: Sharding::None };
+    let layout = Layout {
+        machines: 2,
+        gpus: 8,
+        network: Network::Rate(100.0),
+        sharding: Sharding::None,
+        parallel: ModelParallel::NONE,
+    };
     let all = step();
     let single = all.predictions[0].planning_step();
     let scaled = |layout: &Layout| scaled_step(&single, &gpu("a"), layout, &all.workload, None).unwrap();

@@ -5,6 +5,7 @@
 //! the machine. What programs reach of a network's line rate: 35 to 50 % over TCP, 60 to 80 % with
 //! RDMA (`nccl-tests` issues 22 and 290, `nccl` issues 450 and 495).
 
+use super::ModelParallel;
 use crate::predict::sharding::Sharding;
 use crate::units::{BytesPerSecond, Range};
 
@@ -59,19 +60,26 @@ pub struct Layout {
     pub gpus: u32,
     /// The network of each.
     pub network: Network,
-    /// Which state is divided among all GPUs.
+    /// Which state is divided among all replicas.
     pub sharding: Sharding,
+    /// How many GPUs share one replica of the model.
+    pub parallel: ModelParallel,
 }
 
 impl Layout {
     /// So many GPUs of one machine, all state on each.
     pub const fn one_machine(gpus: u32) -> Self {
-        Self { machines: 1, gpus, network: Network::Unknown, sharding: Sharding::None }
+        Self { machines: 1, gpus, network: Network::Unknown, sharding: Sharding::None, parallel: ModelParallel::NONE }
     }
 
     /// GPUs in all.
     pub const fn all(&self) -> u32 {
         self.machines.saturating_mul(self.gpus)
+    }
+
+    /// Replicas of the model: data parallel.
+    pub const fn replicas(&self) -> u32 {
+        self.all() / if self.parallel.gpus() == 0 { 1 } else { self.parallel.gpus() }
     }
 
     /// `8 GPUs`, `2 machines with 8 GPUs each`.

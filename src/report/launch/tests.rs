@@ -1,6 +1,7 @@
 use super::*;
 use crate::plan::{Amount, Footprint, Goal, PlanStatus, Work};
 use crate::predict::Sharding;
+use crate::predict::scale::ModelParallel;
 use crate::pricing::{Billing, OfferId, Trust};
 use crate::units::{GpuSlug, Range, Usd, UsdPerHour};
 
@@ -15,6 +16,7 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         gpu_count: 8,
         nodes: 1,
         sharding: Sharding::None,
+        parallel: ModelParallel::NONE,
         tier,
         batch_size: Some(32),
         accumulation: 1,

@@ -6,7 +6,7 @@ use std::path::Path;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::rate::Rates;
-use habitat_tui::predict::scale::{Layout, Network, scaled_step};
+use habitat_tui::predict::scale::{Layout, ModelParallel, Network, scaled_step};
 use habitat_tui::predict::{Estimate, GpuFacts, Method, Precision, Sharding};
 use habitat_tui::profile::Workload;
 use habitat_tui::units::{Micros, Range};
@@ -52,7 +52,8 @@ fn pair(line: &str, catalog: &Catalog) -> Option<Pair> {
 
 impl Pair {
     fn on(&self, machines: u32, network: Network, single: Micros) -> Result<Range<Micros>, CliError> {
-        let layout = Layout { machines, gpus: self.gpus, network, sharding: Sharding::Zero3 };
+        let layout =
+            Layout { machines, gpus: self.gpus, network, sharding: Sharding::Zero3, parallel: ModelParallel::NONE };
         let single = Estimate::with_band(single, 0.0, Method::Measured);
         let scaled = scaled_step(&single, &self.gpu, &layout, &self.workload, None);
         Ok(scaled.map_err(CliError::other)?.step.range)

@@ -1,0 +1,197 @@
+//! Models divided over GPUs: replicas of several GPUs, given by the user.
+
+use habitat_tui::plan::check::{CheckError, check, check_sources};
+use habitat_tui::plan::{
+    Goal, Limits, Objective, Plan, PlanError, PlanStatus, RejectionKind, ShardingChoice, Work, plan,
+};
+use habitat_tui::predict::scale::{ModelParallel, ScaleError};
+use habitat_tui::predict::sharding::{Activations, ModelStates, Sharding};
+use habitat_tui::predict::transformer::TransformerStep;
+use habitat_tui::predict::{Fits, Predictions, Warning, WarningKind};
+use habitat_tui::pricing::{Offer, PriceBook, Tier};
+use habitat_tui::profile::Mode;
+use habitat_tui::units::{Bytes, GIB, Micros};
+
+use crate::build::{goal, measured, offer, predictions};
+
+fn gib(gib: f64) -> Bytes {
+    Bytes::new(gib * GIB).unwrap()
+}
+
+/// A second for one sample on one GPU, four fifths of it in what tensor parallel GPUs divide, of a
+/// model of 16 layers that needs 72 GiB and 1 GB: 64 for its state, 8 for activations. GPUs have 16.
+fn model() -> Predictions {
+    with_activations(8.0)
+}
+
+fn with_activations(activations: f64) -> Predictions {
+    let mut all = predictions([measured("a", 3600.0)]);
+    all.workload.parameter_count = Some(1_000_000_000);
+    let model = &mut all.predictions[0];
+    let memory = &mut model.memory;
+    let needed = Bytes::new((64.0 + activations) * GIB + 1e9).unwrap();
+    (memory.fits, memory.needed, memory.at_most) = (Fits::No, Some(needed), Some(needed));
+    memory.states =
+        Some(ModelStates { parameters: gib(8.0), gradients: gib(8.0), optimizer: gib(48.0), is_assumed: false });
+    memory.activations = Some(Activations { least: gib(activations), most: gib(activations) });
+    model.transformer = Some(TransformerStep {
+        layers: 16,
+        heads: 32,
+        batch_size: Some(1),
+        activations: Bytes::new(20e6).unwrap(),
+        reduced: Bytes::new(1.28e9).unwrap(),
+        recomputes: false,
+        divided: 0.8,
+        update: 0.1,
+        outside: 0.0,
+        host: Micros::ZERO,
+    });
+    all
+}
+
+fn machine(gpus: u32) -> PriceBook {
+    PriceBook::new([Offer {
+        gpu_count: gpus,
+        network_gbit_per_second: Some(100.0),
+        ..offer("a", f64::from(gpus), Tier::OnDemand)
+    }])
+}
+
+fn divided(tensor: u32, pipeline: u32, machines: u32) -> Goal {
+    Goal {
+        work: Work::Steps(1000),
+        global_batch: Some(32),
+        objective: Objective::Time,
+        model_parallel: ModelParallel { tensor, pipeline },
+        limits: Limits { max_machines: machines, ..Limits::default() },
+        ..goal(1.0, 1)
+    }
+}
+
+fn planned(model: &Predictions, prices: &PriceBook, goal: &Goal) -> Plan {
+    let found = plan(model, prices, goal).unwrap();
+    assert_eq!((check(&found), check_sources(&found, model, prices)), (Ok(()), Ok(())));
+    found
+}
+
+/// 16 GPUs in two replicas of 4 × 2: each does 16 of the 32 samples of an update in micro-batches of
+/// one, and no GPU has a batch of its own.
+#[test]
+fn an_update_is_of_replicas_not_of_gpus() {
+    let found = planned(&model(), &machine(8), &divided(4, 2, 2));
+    let part = &found.parts[0];
+    assert_eq!((part.gpu_count, part.nodes, part.replicas()), (16, 2, 2));
+    assert_eq!((part.batch_size, part.accumulation, part.global_batch_size), (Some(1), 16, Some(32)));
+    assert!((part.updates() - 1000.0).abs() < 1e-6 && (found.work.get() - 32_000.0).abs() < 1e-6);
+    // 0.8 s / 4 and 0.1 s, 1.5 × 1.28 GB at 20 GB/s (96 ms): half on each stage; 2 × 20 MB handed on at 20.
+    let slot = 0.198 + 0.002;
+    let alone = slot * 17.0 + 0.1 / 8.0;
+    // Half a GB of gradients a GPU, 4 GB a machine over 6.25 GB/s, of which ⅖ of a slot hide; one of two waits.
+    let waiting = 0.02 * (2.0 * 16f64.ln()).sqrt() * slot;
+    let exchange = 4.0 / 6.25 - 0.4 * slot + waiting + 0.0022 * 3.0;
+    let step = (alone + exchange) * 1e6;
+    assert!((part.step_time_us.mid / step - 1.0).abs() < 1e-9, "{} µs, not {step}", part.step_time_us.mid);
+    assert!((part.hours.mid.get() / (1000.0 * step / 3.6e9) - 1.0).abs() < 1e-9);
+    assert!(part.step_time_us.low < part.step_time_us.mid && part.step_time_us.mid < part.step_time_us.high);
+    let names = "2 replicas of 4-way tensor parallel × 2 pipeline stages, 16 micro-batches: 6 % bubble, 768 ms of all-reduce, 32 ms from stage to stage; ";
+    assert!(part.notes[0].starts_with(names), "{:?}", part.notes);
+    assert!(found.goal.assumed().iter().any(|one| one.name == "model parallel"));
+}
+
+/// 8 GiB of state, 1 GB of the process and a quarter of the activations, or 16/34 without sequence
+/// parallelism, of which 14.7 may be used.
+#[test]
+fn what_a_gpu_of_a_replica_keeps_decides() {
+    let reason = |activations: f64, goal: &Goal| {
+        let found = planned(&with_activations(activations), &machine(8), goal);
+        found.rejected.first().map(|rejection| (rejection.kind, rejection.reason.clone()))
+    };
+    let goal = divided(4, 2, 1);
+    assert_eq!(reason(8.0, &goal), None);
+    let large = "needs 20.9 GB with 4-way tensor parallel × 2 pipeline stages, the GPU has 14.7 of 16 to use";
+    assert_eq!(reason(48.0, &goal), Some((RejectionKind::Memory, large.to_owned())));
+    let between = "not known whether it fits: needs at least 12.9 GB with 4-way tensor parallel × 2 pipeline stages, 16.5 without sequence parallelism, 14.7 GB may be used";
+    assert_eq!(reason(16.0, &goal), Some((RejectionKind::MemoryUnknown, between.to_owned())));
+    let allowed = Goal { limits: Limits { allow_unknown_memory: true, ..goal.limits.clone() }, ..goal };
+    assert_eq!(reason(16.0, &allowed), None);
+}
+
+#[test]
+fn gpus_that_make_no_whole_replicas_are_left_out_with_the_reason() {
+    let reason = |gpus: u32, goal: &Goal| {
+        let found = planned(&model(), &machine(gpus), goal);
+        assert_eq!(found.status, PlanStatus::Infeasible);
+        (found.rejected[0].kind, found.rejected[0].reason.clone())
+    };
+    assert_eq!(
+        reason(6, &divided(4, 1, 2)),
+        (
+            RejectionKind::Layout,
+            "4-way tensor parallel needs machines with a multiple of 4 GPUs; these have 6".to_owned()
+        )
+    );
+    assert_eq!(
+        reason(8, &divided(4, 3, 1)),
+        (
+            RejectionKind::Layout,
+            "8 GPUs are no multiple of the 12 of a replica of the model: allow more machines (--max-machines)"
+                .to_owned()
+        )
+    );
+    // Replicas share the global batch.
+    let odd = Goal { global_batch: Some(33), ..divided(4, 2, 2) };
+    let reasons = reason(16, &odd).1;
+    assert!(reasons.contains("replicas with 1 sample each make"), "{reasons}");
+}
+
+#[test]
+fn what_cannot_be_planned_says_why() {
+    let refused = |model: &Predictions, goal: &Goal| plan(model, &machine(8), goal).unwrap_err();
+    assert!(matches!(refused(&model(), &divided(0, 1, 1)), PlanError::ModelParallel(0, _)));
+    assert!(matches!(refused(&model(), &divided(1, 5000, 1)), PlanError::ModelParallel(5000, _)));
+    let mut inference = model();
+    inference.workload.mode = Mode::Inference;
+    let no_batch = Goal { global_batch: None, ..divided(2, 1, 1) };
+    assert_eq!(refused(&inference, &no_batch), PlanError::ModelParallelOfInference);
+    let mut unknown = model();
+    unknown.predictions[0].transformer = None;
+    assert_eq!(refused(&unknown, &divided(2, 1, 1)), PlanError::ModelParallelUnknown(ScaleError::NoLayers));
+    assert!(PlanError::ModelParallelUnknown(ScaleError::NoLayers).to_string().contains("no attention was found"));
+    let mut share = model();
+    share.predictions[0].warnings = vec![Warning { kind: WarningKind::Sharded, text: String::new() }];
+    assert_eq!(refused(&share, &divided(2, 1, 1)), PlanError::ModelParallelOfShare);
+    let stages = ScaleError::Stages { stages: 32, layers: 16 };
+    assert_eq!(refused(&model(), &divided(1, 32, 1)), PlanError::ModelParallelUnknown(stages));
+    for (sharding, name) in [(ShardingChoice::Zero2, "zero2"), (ShardingChoice::Zero3, "zero3")] {
+        let goal = Goal { sharding, ..divided(1, 2, 1) };
+        assert_eq!(refused(&model(), &goal), PlanError::ShardingOfStages(name));
+    }
+}
+
+/// The least sharding over replicas that fits: with stages no more than the optimizer's state.
+#[test]
+fn replicas_divide_state_too() {
+    // 8 of state and 8 of activations are 16.9 with the process; zero1 makes 6 of the 8 GiB 3.
+    let goal = Goal { sharding: ShardingChoice::Auto, ..divided(1, 8, 2) };
+    let part = planned(&model(), &machine(8), &goal).parts.remove(0);
+    assert_eq!((part.replicas(), part.sharding), (2, Sharding::Zero1));
+    assert!(part.notes.iter().any(|note| note.starts_with("each GPU needs 13.9 GB with 8 pipeline stages, zero1")));
+    let without = Goal { sharding: ShardingChoice::None, ..divided(1, 8, 1) };
+    let reason = planned(&model(), &machine(8), &without).rejected[0].reason.clone();
+    assert!(reason.ends_with("; would fit with --sharding zero1 on 16 GPUs"), "{reason}");
+}
+
+#[test]
+fn the_check_refuses_another_layout() {
+    let prices = machine(8);
+    let found = planned(&model(), &prices, &divided(4, 2, 2));
+    let broken = |change: &dyn Fn(&mut Plan)| {
+        let mut broken = found.clone();
+        change(&mut broken);
+        check(&broken).and_then(|()| check_sources(&broken, &model(), &prices)).unwrap_err()
+    };
+    let other = broken(&|plan| plan.goal.model_parallel = ModelParallel { tensor: 2, pipeline: 4 });
+    assert!(matches!(other, CheckError::Offer { what: "its GPUs do not share replicas as asked", .. }), "{other}");
+    let faster = broken(&|plan| plan.parts[0].step_time_us.mid *= 0.9);
+    assert!(matches!(faster, CheckError::Number { .. }), "{faster}");
+}
