@@ -199,7 +199,9 @@ impl At<'_> {
         let of = match (share.parallel.is_none(), most) {
             (true, Sharding::None) => String::new(),
             (true, _) => format!(" with {} on {} GPUs", most.name(), share.replicas),
-            (false, Sharding::None) => format!(" with {}", share.parallel.words()),
+            (false, stage) if stage == Sharding::None || share.replicas == 1 => {
+                format!(" with {}", share.parallel.words())
+            }
             (false, _) => format!(" with {}, {} over {} replicas", share.parallel.words(), most.name(), share.replicas),
         };
         let reason = memory.needed.map_or_else(

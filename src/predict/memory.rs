@@ -501,6 +501,29 @@ mod tests {
     }
 
     #[test]
+    fn a_peak_in_the_update_tells_only_the_most_of_the_activations() {
+        let told = |activations: f64, temporary: f64| {
+            let mut profile = profile(Some(10.0), None);
+            let of = |gib: f64| Bytes::known(gib * GIB);
+            profile.step.as_mut().unwrap().memory = Some(Memory {
+                source: MemorySource::Computed,
+                parameters: of(1.0),
+                gradients: of(1.0),
+                optimizer_state: of(2.0),
+                activations: of(activations),
+                temporary: of(temporary),
+            });
+            let fit = MemoryNeed::of(&profile, None).fit(&Rates::new(&spec("t4")));
+            fit.activations.map(|kept| [kept.least, kept.most].map(|bytes| bytes.get() / GIB))
+        };
+        assert_eq!(told(5.0, 1.0), Some([5.0, 5.0]));
+        // Before there are gradients there is room for 6 + 1, or for what the forward pass writes.
+        let [least, most] = told(0.0, 6.0).unwrap();
+        assert!(least == 0.0 && most <= 7.0, "{most}");
+        assert_eq!(MemoryNeed::of(&profile(Some(10.0), None), None).activations, None);
+    }
+
+    #[test]
     fn an_upper_bound_says_yes_or_nothing() {
         let of = |gib: f64| Bytes::known(gib * GIB + CONTEXT_BYTES);
         let line = MemoryLine::at_most([(16, of(4.0)), (32, of(6.0))]).unwrap();

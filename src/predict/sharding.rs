@@ -158,9 +158,10 @@ impl MemoryFit {
             let with_them = if kept.least == kept.most { temporary * without_sequences } else { Bytes::ZERO };
             own + (kept.most * (micro * without_sequences) + with_them).max(shared)
         });
-        let divided = match sharding {
-            Sharding::None => String::new(),
-            _ => format!(", {} over {replicas} replicas", sharding.name()),
+        let divided = if sharding == Sharding::None || replicas == 1 {
+            String::new()
+        } else {
+            format!(", {} over {replicas} replicas", sharding.name())
         };
         let without = match at_most {
             Some(most) if tensor > 1.0 => format!(", {:.1} without sequence parallelism", most.get() / GIB),

@@ -506,7 +506,8 @@ pub fn batch_words(part: &Part) -> Option<String> {
     let (own, all) = (part.batch_size?, part.global_batch_size?);
     let [own, all, batches] = [own, all, part.accumulation].map(|batch| format::grouped(batch as f64));
     let word = if part.parallel.is_none() { "GPU" } else { "replica" };
-    let mut words = format!("{own} samples a {word}");
+    let samples = if part.batch_size == Some(1) { "sample" } else { "samples" };
+    let mut words = format!("{own} {samples} a {word}");
     if part.replicas() > 1 {
         words = format!("{words} × {} {word}s", part.replicas());
     }

@@ -121,7 +121,7 @@ impl Link {
     /// worst is half of the expected, which on PCI Express is about what data parallel programs
     /// reach ([`Link::fitted`]); between modules these reach much less, yet in buckets beside
     /// computation, which is another thing. V100 are expected within the range of modules.
-    pub fn collective(self) -> Range<BytesPerSecond> {
+    fn collective(self) -> Range<BytesPerSecond> {
         let [mid, high] = match self {
             Self::HostMemory => [6e9, 12.7e9],
             Self::PciExpress => [20e9, 35e9],
