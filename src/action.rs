@@ -135,7 +135,7 @@ macro_rules! actions {
 actions! {
     Always "Always" {
         Help "app.help" ["?", "f1"] "help" Nothing "Show the keys";
-        Palette "app.palette" [":", "ctrl-p"] "actions" Nothing "Search all actions and run one";
+        Palette "app.palette" [":", "ctrl-p"] "actions" Nothing "Search actions, GPUs, operations and offers, and go there";
         Back "app.back" ["q"] "back/quit" Nothing "Go back one level; quit from the top";
         Close "app.close" ["esc"] "clear" Closable "Close what is open or clear the filter";
         Quit "app.quit" ["ctrl-c"] "" Nothing "Quit from anywhere; twice stops the job that runs";

@@ -11,6 +11,7 @@ pub mod list;
 pub mod live;
 pub mod modal;
 pub mod msg;
+pub mod palette;
 pub mod screen;
 pub mod slider;
 mod update;

@@ -8,6 +8,7 @@ use clap::Parser;
 use common::{keys, launch};
 use habitat_tui::action::{ACTIONS, Action, Screen};
 use habitat_tui::app::modal::Modal;
+use habitat_tui::app::palette::{self, Found};
 use habitat_tui::app::screen::plan::{Lower, Pane};
 use habitat_tui::app::screen::predict;
 use habitat_tui::app::slider::Knob;
@@ -307,6 +308,23 @@ fn the_palette_finds_and_runs() {
     assert_eq!(after(": p l a n - e r r").screen, Screen::Overview);
     assert_eq!(after(": s c r e e n . p l a n enter").screen, Screen::Plan);
     assert!(after(": x y z z y enter").modal.is_none());
+}
+
+#[test]
+fn the_palette_goes_to_gpus_operations_and_offers() {
+    // What is found stands behind the actions of the same words.
+    let app = after("3 enter : v 1 0 0 enter");
+    assert_eq!((app.screen, predict::selected(&app).unwrap().slug.as_str()), (Screen::Predict, "v100-pcie-32gb"));
+    assert!(app.predict.opened.is_none());
+    let app = after(": l a y e r _ n o r m enter");
+    assert_eq!((app.screen, app.profile.list.filter.as_str()), (Screen::Profile, "native_layer_norm"));
+    let found = palette::found(&app, "on-demand");
+    let offer = found.iter().position(|found| matches!(found, Found::Offer(_))).unwrap();
+    let app = after(&format!(": o n - d e m a n d{} enter", " down".repeat(offer)));
+    assert_eq!(app.screen, Screen::Plan);
+    assert!(matches!(&app.modal, Some(Modal::Offer { offer, .. }) if offer.as_str().contains("on-demand")));
+    // Nothing typed shows actions alone; offers that are not used in plans are not found.
+    assert!(palette::found(&app, " ").iter().all(|found| matches!(found, Found::Action(_))));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::app::input::Input;
 use crate::app::live::Leaving;
 use crate::app::modal::{self, Modal};
 use crate::app::msg::Effect;
+use crate::app::palette;
 use crate::app::screen::plan;
 use crate::app::screen::plan::offer;
 use crate::app::slider::{self, Knob};
@@ -117,7 +118,7 @@ impl App {
         let query = self.modal.as_mut().and_then(Modal::input_mut).map(|input| input.text()).unwrap_or_default();
         let methods = self.comparison.value().map_or(0, |comparison| comparison.methods.len());
         let help = modal::help_lines(self, &query).len();
-        let actions = modal::matching(self, &query).len();
+        let found = palette::found(self, &query).len();
         let facts = match &self.modal {
             Some(Modal::Offer { offer, .. }) => offer::lines(self, offer).len(),
             _ => 0,
@@ -126,7 +127,7 @@ impl App {
         match &mut self.modal {
             Some(Modal::Help { scroll, .. }) => *scroll = moved(*scroll, help),
             Some(Modal::Offer { scroll, .. }) => *scroll = moved(*scroll, facts),
-            Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, actions),
+            Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, found),
             Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
             Some(Modal::Origin { candidates, selected }) => *selected = moved(*selected, candidates.gpus.len()),
             Some(Modal::Leave { selected }) => *selected = moved(*selected, Leaving::ALL.len()),
@@ -147,8 +148,8 @@ impl App {
     pub(super) fn confirm(&mut self, effects: &mut Vec<Effect>) {
         match self.modal.take() {
             Some(Modal::Palette { input, selected }) => {
-                if let Some(spec) = modal::matching(self, &input.text()).get(selected) {
-                    self.act(spec.action, effects);
+                if let Some(found) = palette::found(self, &input.text()).into_iter().nth(selected) {
+                    self.go_to(found, effects);
                 }
             }
             Some(Modal::Value { knob, input, .. }) => {

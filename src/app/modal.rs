@@ -19,11 +19,11 @@ pub enum Modal {
         /// First row shown.
         scroll: usize,
     },
-    /// Actions to search and run.
+    /// Actions, GPUs, operations and offers to search and go to.
     Palette {
         /// Words searched for.
         input: Input,
-        /// Position among the actions shown.
+        /// Position among what is shown.
         selected: usize,
     },
     /// The filter of the list, being typed; the list follows at once.

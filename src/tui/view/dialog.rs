@@ -11,7 +11,8 @@ use crate::app::Target;
 use crate::app::input::Input;
 use crate::app::job::{Job, JobState};
 use crate::app::live::Leaving;
-use crate::app::modal::{HelpLine, Modal, help_lines, matching};
+use crate::app::modal::{HelpLine, Modal, help_lines};
+use crate::app::palette;
 use crate::app::screen::plan::offer;
 use crate::app::screen::{job, predict};
 use crate::app::slider::Knob;
@@ -147,7 +148,7 @@ fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
     field(painter, Rect { x, width: inside.width - 8, height: 1, ..inside }, input);
     let list = Rect { y: inside.y + 2, height: inside.height.saturating_sub(2), ..inside };
     if lines.is_empty() {
-        painter.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
+        painter.text(list.x, list.y, list.width, "Nothing has these words.", Role::Muted);
     }
     let scroll = scroll.min(lines.len().saturating_sub(usize::from(list.height)));
     for (row, line) in lines.iter().skip(scroll).take(usize::from(list.height)).enumerate() {
@@ -171,9 +172,9 @@ fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
 }
 
 fn palette(painter: &mut Painter<'_>, area: Rect, input: &Input, selected: usize) {
-    let found = matching(painter.app, &input.text());
+    let found = palette::found(painter.app, &input.text());
     let height = (found.len() as u16 + 4).clamp(6, area.height.saturating_sub(4).min(18));
-    let inside = frame(painter, area, 84, height, "actions", "Enter runs · Esc closes");
+    let inside = frame(painter, area, 84, height, "actions, GPUs, operations, offers", "Enter goes there · Esc closes");
     let x = painter.text(inside.x, inside.y, 2, ": ", Role::Key);
     field(painter, Rect { x, width: inside.width - 2, height: 1, ..inside }, input);
     let list = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
@@ -182,12 +183,11 @@ fn palette(painter: &mut Painter<'_>, area: Rect, input: &Input, selected: usize
         return;
     }
     let offset = painter.memory.offset("palette", selected, found.len(), usize::from(list.height));
-    for (row, (index, spec)) in found.iter().enumerate().skip(offset).take(usize::from(list.height)).enumerate() {
+    for (row, (index, found)) in found.iter().enumerate().skip(offset).take(usize::from(list.height)).enumerate() {
         let line = Rect { y: list.y + row as u16, height: 1, ..list };
-        let why = painter.app.unavailable(spec.action);
+        let (text, key, why) = palette::words(painter.app, found);
         let style = choice(painter, line, index, selected, if why.is_none() { Role::Text } else { Role::Muted });
-        let key = painter.app.setup.keymap.hint(spec.action);
-        let text = why.map_or_else(|| spec.text.to_owned(), |why| format!("{} – {why}", spec.text));
+        let text = why.map_or_else(|| text.clone(), |why| format!("{text} – {why}"));
         painter.styled(line.x + 2, line.y, line.width.saturating_sub(14), &text, style);
         let key_x = line.right().saturating_sub(key.width() as u16);
         painter.styled(key_x, line.y, 12, &key, style);
