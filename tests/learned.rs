@@ -115,6 +115,45 @@ fn the_step_is_its_operators_times_what_steps_take_of_them() {
     }
 }
 
+/// In FP32 a convolution is the geometric mean of both kinds of models, and nothing else is; in
+/// TF32 the efficiency model answers for all of it.
+#[test]
+fn convolutions_in_fp32_are_the_mean_of_both_models() {
+    let convolution = r#"{"name": "aten::convolution", "phase": "forward", "inputs": [[32, 64, 56, 56], [64, 64, 1, 1]], "dtype": "float32"}"#;
+    let shapes = profile("inference", "", &[convolution.to_owned(), product(4096, "float32", "")]);
+    let alone = Arc::new(Models::new(MODELS.ensembles().clone(), MODELS.steps().clone()));
+    let own = answers(&shapes, &[V100], MethodChoice::Auto, &alone).predictions.remove(0);
+    let both = on(&shapes, V100);
+    let (decoded, gpu) = (Decoded::all(&shapes), Rates::new(CATALOG.find(V100).unwrap()));
+    let efficiency = MODELS.efficiency().unwrap().columns(&decoded, shapes.workload.precision).on(&gpu);
+    let mean = (time(&own, 0) * efficiency[0].unwrap().time.get()).sqrt();
+    assert!((time(&both, 0) / mean - 1.0).abs() < 1e-9, "{} {mean}", time(&both, 0));
+    assert!((time(&both, 0) / time(&own, 0) - 1.0).abs() > 0.01, "both models say the same");
+    assert_eq!(both.operations[0].why, "convolution: operator and efficiency models, mean, on shapes");
+    assert_eq!(time(&both, 1), time(&own, 1));
+    assert_eq!(both.operations[1].why, own.operations[1].why);
+}
+
+/// A step with an optimizer is a whole iteration; the training steps that operators were compared
+/// with had none. AMD's GPUs keep the range of GPUs of which nothing was measured.
+#[test]
+fn whole_iterations_have_a_factor_and_a_range_of_their_own() {
+    let update =
+        r#"{"name": "aten::_foreach_add_", "phase": "optimizer", "inputs": [[1024, 4096]], "dtype": "float32"}"#;
+    let whole = profile("training", "", &[two(), vec![update.to_owned()]].concat());
+    let iterations = MODELS.efficiency().unwrap().iterations.unwrap();
+    for (gpu, is_own) in [("rtx-3090", true), ("mi300x", false)] {
+        let found = on(&whole, gpu);
+        let sum: f64 = (0..3).map(|operation| time(&found, operation)).sum();
+        let (expected, _) = with_host(sum * iterations.factor, 3.0 * LAUNCH_US);
+        assert!((step(&found) / expected - 1.0).abs() < 1e-9, "{gpu}");
+        let spread = iterations.unseen;
+        assert_eq!((width(&found) / (spread.high / spread.low) - 1.0).abs() < 1e-6, is_own, "{gpu}");
+    }
+    let note = format!("whole training iterations take {:.2} times", iterations.factor);
+    assert!(on(&whole, "rtx-3090").notes.iter().any(|it| it.starts_with(&note)), "{:?}", on(&whole, "rtx-3090").notes);
+}
+
 /// Both were measured on a V100, one with its launch.
 #[test]
 fn a_traced_origin_corrects_each_operator() {

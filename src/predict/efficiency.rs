@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use ranges::StepRanges;
+pub use ranges::{Iterations, StepRanges};
 pub use terms::{Demand, Term, Units, demands};
 
 use super::decoded::Decoded;
 use super::learned::{LearnedTime, Spread, StepFacts, WIDE};
 use super::rate::{Rates, STEP_LAUNCH_US};
 use crate::catalog::{GpuSpec, Vendor};
-use crate::op::Arithmetic;
+use crate::op::{Arithmetic, Part, Primitive};
 use crate::profile::{DType, Precision, Workload};
 use crate::units::{BytesPerSecond, Micros};
 
@@ -57,6 +57,9 @@ pub struct Efficiency {
     pub steps: StepFacts,
     /// How far they deviate in a mode and precision of which there are many.
     pub ranges: Vec<StepRanges>,
+    /// Whole training iterations in FP32, by the operator models with the convolutions of both.
+    #[serde(default)]
+    pub iterations: Option<Iterations>,
 }
 
 /// Why a file holds no model.
@@ -100,7 +103,9 @@ impl Efficiency {
         if let Some((name, _)) = damaged {
             return Err(EfficiencyError::Factor(name.clone()));
         }
-        let are_sound = model.operators.is_none_or(Spread::is_sound) && model.ranges.iter().all(StepRanges::is_sound);
+        let are_sound = model.operators.is_none_or(Spread::is_sound)
+            && model.ranges.iter().all(StepRanges::is_sound)
+            && model.iterations.as_ref().is_none_or(Iterations::is_sound);
         if model.steps.check().is_err() || !are_sound {
             return Err(EfficiencyError::Steps);
         }
@@ -121,6 +126,19 @@ impl Efficiency {
         Columns { model: self, precision, asked: operations.iter().map(asked).collect() }
     }
 
+    /// The convolutions of a step in FP32; nothing is said of its other operations.
+    pub fn convolutions<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
+        let precision = Some(Precision::Fp32);
+        let asked = |decoded: &'a Decoded<'a>| {
+            let is_wide = matches!(decoded.dtype, None | Some(DType::Float32));
+            let convolves = |part: &Part| matches!(part.primitive, Primitive::Convolution { .. });
+            let is_asked = is_wide && decoded.parts.iter().any(convolves);
+            let asked = if is_asked { self.asked(&demands(decoded, precision)) } else { Vec::new() };
+            (asked, decoded.dtype.as_ref())
+        };
+        Columns { model: self, precision, asked: operations.iter().map(asked).collect() }
+    }
+
     /// The time of an operation on a GPU; `None` of one that asks for nothing.
     fn time(&self, asked: &[Asked], gpu: &Board<'_>, dtype: Option<&DType>) -> Option<LearnedTime> {
         let spread = self.operators.unwrap_or(WIDE);
@@ -130,6 +148,7 @@ impl Efficiency {
             with_origin: spread,
             shared_deviation: OPERATORS_SHARED,
             is_far: gpu.is_far || asked.iter().any(|asked| asked.is_far),
+            is_mean: false,
         })
     }
 

@@ -44,10 +44,12 @@ pub(super) fn of_models(
     let factor = models.step_factor(gpu, mode);
     let is_step = shares.iter().any(|share| share.method == Method::Learned);
     if is_step && (factor - 1.0).abs() > 0.005 && base.is_none_or(|base| base.deviation != 1.0) {
-        notes.push(format!(
-            "steps take {factor:.2} times the sum of their operators by the models{}",
-            if models.steps(gpu).boards.contains_key(gpu.slug.as_str()) { ", as measured on this GPU" } else { "" }
-        ));
+        let is_own = models.steps(gpu).boards.contains_key(gpu.slug.as_str());
+        let (what, on) = match models.iterations(mode) {
+            Some(_) => ("whole training iterations", ""),
+            None => ("steps", if is_own { ", as measured on this GPU" } else { "" }),
+        };
+        notes.push(format!("{what} take {factor:.2} times the sum of their operators by the models{on}"));
     }
     if let Some(counts) = models.models.measured_on(gpu) {
         let over =

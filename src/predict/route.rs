@@ -155,7 +155,8 @@ impl Route<'_> {
             ));
         }
         let estimate = Estimate::with_factors(there.time, there.spread.low, there.spread.high, Method::Learned);
-        Some((estimate, format!("{name}: learned models on shapes{far}"), there.is_far))
+        let models = if there.is_mean { "operator and efficiency models, mean," } else { "learned models" };
+        Some((estimate, format!("{name}: {models} on shapes{far}"), there.is_far))
     }
 
     /// A measured time of which no shapes tell what bounds it.

@@ -21,6 +21,7 @@ mod scaling;
 mod spot;
 mod steps;
 mod tally;
+mod together;
 mod traces;
 
 use std::io::Write;

@@ -8,8 +8,13 @@
 mod program;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use habitat_tui::catalog::Catalog;
+use habitat_tui::predict::efficiency::Efficiency;
+use habitat_tui::predict::learned::Models;
+use habitat_tui::predict::{Options, predict};
+use habitat_tui::profile::{Mode, Precision};
 use habitat_tui::store::bundled;
 use habitat_tui_lab::learn::efficiency::Design;
 use habitat_tui_lab::published::{PublishedStep, read};
@@ -88,4 +93,36 @@ fn published_steps_of_networks_and_gpus_left_out() {
     judge(&|step| is_timm(step) && step.family.starts_with("vit"), 0.080);
     judge(&|step| step.gpu.as_str() == "rtx-5090", 0.117);
     judge(&|step| step.gpu.as_str().starts_with("a100"), 0.147);
+}
+
+/// Training steps in FP32 by the operator models, their convolutions by the mean with an efficiency
+/// model that saw no step in FP32 and no network of their families.
+#[test]
+fn training_steps_in_fp32_of_networks_left_out() {
+    let catalog = Catalog::new(bundled::gpus());
+    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/samples/published/steps.jsonl.zst"));
+    let steps = read(file, &catalog).unwrap();
+    let is_out = |step: &PublishedStep| {
+        let workload = &step.profile.workload;
+        !step.is_operator && (workload.mode, workload.precision) == (Mode::Training, Some(Precision::Fp32))
+    };
+    let families: Vec<&str> = steps.iter().filter(|step| is_out(step)).map(|step| step.family.as_str()).collect();
+    let design = Design::new(&steps, &catalog);
+    let model = design.fit(&|row| !families.contains(&steps[row].family.as_str()));
+    let shipped = bundled::models();
+    let iterations = shipped.efficiency().unwrap().iterations;
+    let models = Models::new(shipped.ensembles().clone(), shipped.steps().clone());
+    let models = Arc::new(models.with_efficiency(Efficiency { iterations, ..model }));
+    let errors: Vec<f64> = steps
+        .iter()
+        .filter(|step| is_out(step))
+        .map(|step| {
+            let targets = vec![step.gpu.clone()];
+            let options = Options { targets, models: Some(Arc::clone(&models)), ..Options::default() };
+            let answer = predict(&step.profile, &catalog, &options).unwrap();
+            (answer.predictions[0].step.mid() / step.time - 1.0).abs()
+        })
+        .collect();
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    assert!(errors.len() == 70 && mean <= 0.09, "{mean} of {} steps", errors.len());
 }

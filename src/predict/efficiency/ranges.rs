@@ -21,6 +21,23 @@ pub struct StepRanges {
     pub unseen: Spread,
 }
 
+/// Whole training iterations in FP32, which the operator models answer for: the step over the sum
+/// of its operators, and what is left of that, network and GPU left out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Iterations {
+    /// Step over sum of operators.
+    pub factor: f64,
+    /// The 80 % range of measured over predicted steps.
+    pub unseen: Spread,
+}
+
+impl Iterations {
+    /// Whether steps can be computed from it.
+    pub(super) fn is_sound(&self) -> bool {
+        self.factor.is_finite() && self.factor > 0.0 && self.unseen.is_sound()
+    }
+}
+
 impl StepRanges {
     /// Whether these are ranges of factors.
     pub(super) fn is_sound(&self) -> bool {

@@ -11,14 +11,14 @@ use super::ensemble::{Ensemble, maker};
 use super::facts::StepFacts;
 use super::query::{Key, ModelGpu, Query};
 use super::time::{LearnedTime, Spread, sum};
-use crate::catalog::GpuSpec;
+use crate::catalog::{GpuSpec, Vendor};
 use crate::op::{element_type, parts};
 use crate::predict::decoded::Decoded;
-use crate::predict::efficiency::Efficiency;
+use crate::predict::efficiency::{Efficiency, Iterations};
 use crate::predict::features::{Features, Hardware, Load, OperatorModel, features};
 use crate::predict::mlp::ModelError;
 use crate::predict::rate::Rates;
-use crate::profile::{DType, Mode, Operation, Precision, Workload};
+use crate::profile::{DType, Mode, Operation, Phase, Precision, Workload};
 use crate::units::{GpuSlug, Micros};
 
 /// Entries after which the cache is emptied.
@@ -92,7 +92,9 @@ impl Models {
     /// ([`is_by_efficiency`]).
     pub fn answering(&self, operations: &[Decoded<'_>], precision: Option<Precision>) -> Answering<'_> {
         let efficiency = self.efficiency.as_ref().filter(|_| is_by_efficiency(operations, precision));
-        Answering { models: self, efficiency }
+        let updates = operations.iter().any(|decoded| decoded.operation.phase == Phase::Optimizer);
+        let iterations = self.efficiency.as_ref().filter(|_| efficiency.is_none() && updates);
+        Answering { models: self, efficiency, iterations: iterations.and_then(|model| model.iterations.as_ref()) }
     }
 
     /// With corrections, and nothing remembered from before them.
@@ -135,6 +137,9 @@ impl Models {
     /// One occurrence of every operation on each of `gpus`, in one pass through each network:
     /// a row a GPU, a column an operation; `None` where the models do not know the operator.
     ///
+    /// Convolutions in FP32 are the mean of both kinds of models, but on GPUs where operators were
+    /// measured: few kinds of convolutions were measured alone (`habitat-lab evaluate published`).
+    ///
     /// # Errors
     /// [`ModelError`] where a network cannot be computed.
     pub fn table<'a>(
@@ -145,14 +150,20 @@ impl Models {
     ) -> Result<Vec<Vec<Option<LearnedTime>>>, ModelError> {
         let answering = self.answering(operations, precision);
         let efficient = answering.efficiency.map(|efficiency| efficiency.columns(operations, precision));
+        let convolutions = match (&self.efficiency, answering.efficiency) {
+            (Some(efficiency), None) => Some(efficiency.convolutions(operations)),
+            _ => None,
+        };
         let mut queries = Vec::new();
+        // Whole rows, and what the efficiency model adds to those of the ensembles.
         let mut rows = Vec::new();
         for rates in gpus {
             if let Some(columns) = efficient.as_ref().filter(|_| answering.on(rates.gpu).is_some()) {
-                rows.push(Some(columns.on(rates)));
+                rows.push((Some(columns.on(rates)), None));
                 continue;
             }
-            rows.push(None);
+            let others = convolutions.as_ref().filter(|_| self.measured_on(rates.gpu).is_none());
+            rows.push((None, others.map(|columns| columns.on(rates))));
             let gpu = self.on(rates);
             for Decoded { parts, dtype, .. } in operations {
                 let rate = gpu.rate(dtype.as_ref(), precision);
@@ -166,7 +177,18 @@ impl Models {
             rest = after;
             sum(own, &decoded.parts)
         };
-        Ok(rows.into_iter().map(|row| row.unwrap_or_else(|| operations.iter().map(&mut column).collect())).collect())
+        let both = |own: Option<LearnedTime>, other: Option<LearnedTime>| match (own, other) {
+            (Some(own), Some(other)) => Some(own.mean_with(other)),
+            _ => own,
+        };
+        let mut ensembles = |others: Option<Vec<Option<LearnedTime>>>| -> Vec<Option<LearnedTime>> {
+            let own = operations.iter().map(&mut column);
+            match others {
+                Some(others) => own.zip(others).map(|(own, other)| both(own, other)).collect(),
+                None => own.collect(),
+            }
+        };
+        Ok(rows.into_iter().map(|(row, others)| row.unwrap_or_else(|| ensembles(others))).collect())
     }
 
     /// Operators measured each by itself, as tables of operators are: an operation on each GPU
@@ -309,6 +331,8 @@ pub struct Answering<'a> {
     /// All of them.
     pub models: &'a Models,
     efficiency: Option<&'a Efficiency>,
+    /// Of steps with an optimizer that the ensembles answer for.
+    iterations: Option<&'a Iterations>,
 }
 
 impl<'a> Answering<'a> {
@@ -335,6 +359,11 @@ impl<'a> Answering<'a> {
     /// steps were measured.
     pub fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
         let steps = &self.models.steps;
+        // AMD's GPUs were never among these steps.
+        let whole = self.iterations(workload.mode).filter(|_| gpu.vendor == Vendor::Nvidia);
+        if let Some(iterations) = whole {
+            return Some(iterations.unseen);
+        }
         match self.on(gpu) {
             Some(efficiency) => efficiency.range(gpu, workload),
             None if self.models.has_seen(gpu) => steps.seen,
@@ -342,8 +371,17 @@ impl<'a> Answering<'a> {
         }
     }
 
+    /// What was found of whole training iterations in FP32, where the step is one: with an
+    /// optimizer. Those of the training data of the ensembles had none.
+    pub fn iterations(&self, mode: Mode) -> Option<&'a Iterations> {
+        self.iterations.filter(|_| mode == Mode::Training)
+    }
+
     /// Step over sum of operators on `gpu`.
     pub fn step_factor(&self, gpu: &GpuSpec, mode: Mode) -> f64 {
+        if let Some(iterations) = self.iterations(mode) {
+            return iterations.factor;
+        }
         let steps = self.steps(gpu);
         let maker = || steps.makers.get(maker(gpu.vendor));
         let board = *steps.boards.get(gpu.slug.as_str()).or_else(maker).unwrap_or(&steps.typical);

@@ -45,6 +45,18 @@ pub struct LearnedTime {
     pub shared_deviation: f64,
     /// Whether the features lie outside those of the training data.
     pub is_far: bool,
+    /// Whether it is the mean of the operator models and the efficiency model.
+    pub is_mean: bool,
+}
+
+impl LearnedTime {
+    /// The geometric mean with what the efficiency model says; ranges stay those of the operator
+    /// models, which were calibrated on operators.
+    #[must_use]
+    pub(super) fn mean_with(self, other: Self) -> Self {
+        let time = Micros::checked((self.time.get() * other.time.get()).sqrt()).unwrap_or(self.time);
+        Self { time, is_far: self.is_far || other.is_far, is_mean: true, ..self }
+    }
 }
 
 /// Times of an operation's parts; the ranges are added as if the parts erred together.
@@ -68,5 +80,12 @@ pub(super) fn sum(times: &[Option<LearnedTime>], parts: &[Part]) -> Option<Learn
     }
     let spread = |place: usize| Spread { low: lows[place] / total, high: highs[place] / total, cases };
     let time = Micros::checked(total).filter(|time| time.get() > 0.0)?;
-    Some(LearnedTime { time, spread: spread(0), with_origin: spread(1), shared_deviation: near / total, is_far })
+    Some(LearnedTime {
+        time,
+        spread: spread(0),
+        with_origin: spread(1),
+        shared_deviation: near / total,
+        is_far,
+        is_mean: false,
+    })
 }

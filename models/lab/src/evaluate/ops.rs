@@ -7,13 +7,14 @@ use std::path::Path;
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
 use habitat_tui::op::{Arithmetic, Work, work};
+use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::learned::Run;
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::roofline::roofline;
 use habitat_tui::predict::wave::{WaveForm, gamma, scale_kernel};
 use habitat_tui::profile::{DType, Kernel, Operation};
-use habitat_tui::store::collected;
 use habitat_tui::store::operator_tables::{self, Row};
+use habitat_tui::store::{bundled, collected};
 use habitat_tui::units::GpuSlug;
 
 use super::few::{self, run, test_rows};
@@ -156,6 +157,7 @@ fn add_learned(
     let mut slugs: Vec<&GpuSlug> = chosen.iter().map(|row| &row.gpu).collect();
     slugs.sort();
     slugs.dedup();
+    let shipped = bundled::models();
     let mut by_work: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in &chosen {
         by_work.entry(key(&row.operation)).or_default().push(row);
@@ -179,7 +181,22 @@ fn add_learned(
         let origins: Vec<Run<'_>> = others.iter().zip(&specs).map(|((_, row), gpu)| run(row, gpu)).collect();
         let origins = models.runs(&origins).map_err(CliError::other)?;
         let shapes = |row: &Row| row.operation.inputs.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>();
-        for (row, time) in own.iter().zip(&alone) {
+        // What convolutions are in a step: the efficiency model was fitted to none of these.
+        let decoded: Vec<Decoded<'_>> = own.iter().map(|row| Decoded::new(0, &row.operation, row.precision)).collect();
+        let by_efficiency = shipped.efficiency().map(|model| model.convolutions(&decoded).on(&gpu.into()));
+        for (place, (row, time)) in own.iter().zip(&alone).enumerate() {
+            let other = by_efficiency.as_ref().and_then(|times| times[place]);
+            if let Some((time, other)) = time.zip(other) {
+                let label = || format!("{} {} on {slug}", row.operation.name, shapes(row).join(" × "));
+                let mean = (time.time.as_millis() * other.time.as_millis()).sqrt();
+                for (method, mid) in
+                    [("efficiency model", other.time.as_millis()), ("mean with the efficiency model", mean)]
+                {
+                    let predicted = Predicted { mid, range: None };
+                    groups.add(family, method, predicted, row.time.as_millis(), &label);
+                    groups.add(&format!("{family} on {slug}"), method, predicted, row.time.as_millis(), &label);
+                }
+            }
             let label = || format!("{} {} on {slug}", row.operation.name, shapes(row).join(" × "));
             let measured = row.time.as_millis();
             if let Some(time) = time {

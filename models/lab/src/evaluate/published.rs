@@ -15,6 +15,7 @@ use habitat_tui::profile::Precision;
 use habitat_tui::store::bundled;
 
 use super::tally::{Evaluation, Groups, Predicted};
+use super::together;
 use crate::learn::efficiency::folds::Folds;
 use crate::published::{PublishedStep, read};
 
@@ -23,14 +24,15 @@ const FASTER: f64 = 0.10;
 
 pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
     let steps = read(file, catalog)?;
-    evaluations(&steps, &Folds::new(&steps, catalog), catalog)
+    let folds = Folds::new(&steps, catalog, &bundled::models()).map_err(CliError::other)?;
+    evaluations(&steps, &folds, catalog)
 }
 
 /// Steps in mixed and reduced precision by the methods that shapes suffice for, each without its
 /// GPU and its family of networks.
 pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) -> Result<(), CliError> {
     let steps = read(file, catalog)?;
-    let folds = Folds::new(&steps, catalog);
+    let folds = Folds::new(&steps, catalog, &bundled::models()).map_err(CliError::other)?;
     let judge = Judge { models: bundled::models(), catalog };
     for step in steps.iter().filter(|step| !step.is_operator) {
         let workload = &step.profile.workload;
@@ -99,9 +101,14 @@ pub(crate) fn evaluations(
             groups.add(&group, "roofline times one constant", with_constant, measured, &label);
         }
     }
-    let protocol = "absolute relative errors of whole published steps from their shapes; networks are left out by families, in six parts; \"one constant\" is the median of measured over roofline of the same mode and precision, all steps seen; FP32 is answered by the operator models";
+    let protocol = "absolute relative errors of whole published steps from their shapes; networks are left out by families, in six parts; \"one constant\" is the median of measured over roofline of the same mode and precision, all steps seen; FP32 is answered by the operator models, its convolutions by the mean of both";
     let whole = groups.evaluation(protocol.to_owned(), Vec::new());
-    Ok(vec![whole, ratios(steps, &judged, (folds, &judge))?, in_16_bits(steps, (folds, &judge))?])
+    Ok(vec![
+        whole,
+        together::evaluate(steps, folds, &judge.models, catalog)?,
+        ratios(steps, &judged, (folds, &judge))?,
+        in_16_bits(steps, (folds, &judge))?,
+    ])
 }
 
 /// The same step on the same GPU in FP32 or TF32 and in 16 bits: by how much it is faster.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
-use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
+use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError, bundled};
 
 use super::sha256;
 use crate::evaluate::published;
@@ -27,7 +27,7 @@ pub(super) fn run(
         return Err(StoreError::Exists { path }.into());
     }
     let steps = read(file, catalog)?;
-    let folds = Folds::new(&steps, catalog);
+    let folds = Folds::new(&steps, catalog, &bundled::models()).map_err(CliError::other)?;
     let operators = steps.iter().filter(|step| step.is_operator).count();
     let mut json = serde_json::to_vec_pretty(&folds.all).map_err(CliError::other)?;
     json.push(b'\n');
@@ -42,6 +42,8 @@ pub(super) fn run(
          (DeepLearningExamples, Lambda's logs, timm's tables and others, named in `models/lab/steps/README.md`) and {}\n\
          operators that were measured alone.\n\
          SHA-256 of the file `{}`.\n\n\
+         Steps in FP32 are answered by the operator models, their convolutions by the mean of both. What whole\n\
+         training iterations in FP32 take of the sum of their operators is learned here too (`iterations`).\n\n\
          ## Errors\n",
         folds.all.compute.len(),
         folds.all.memory.len(),

@@ -1,13 +1,15 @@
 //! Steps by models that did not see them, and what those err by.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use habitat_tui::catalog::Catalog;
-use habitat_tui::learn::ranges::{few_gpus, spread};
+use habitat_tui::learn::ranges::{few_gpus, quantile, spread};
 use habitat_tui::predict::decoded::Decoded;
-use habitat_tui::predict::efficiency::{Efficiency, StepRanges};
-use habitat_tui::predict::learned::{Spread, StepFacts, is_by_efficiency};
-use habitat_tui::profile::{Mode, Precision};
+use habitat_tui::predict::efficiency::{Efficiency, Iterations, StepRanges};
+use habitat_tui::predict::learned::{Models, Spread, StepFacts, WIDE, is_by_efficiency};
+use habitat_tui::predict::{MethodChoice, Options, PredictError, predict};
+use habitat_tui::profile::{Mode, Phase, Precision};
 use habitat_tui::units::GpuSlug;
 
 use super::Design;
@@ -37,8 +39,12 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Fits all of them, and the ranges of the one that is shipped.
-    pub fn new(steps: &[PublishedStep], catalog: &Catalog) -> Self {
+    /// Fits all of them, and the ranges of the one that is shipped. `operators` are the operator
+    /// models, which answer for FP32 together with these.
+    ///
+    /// # Errors
+    /// [`PredictError`] where a step in FP32 cannot be predicted.
+    pub fn new(steps: &[PublishedStep], catalog: &Catalog, operators: &Models) -> Result<Self, PredictError> {
         let design = Design::new(steps, catalog);
         let gpus: BTreeSet<&GpuSlug> = steps.iter().map(|step| &step.gpu).collect();
         let folds: Vec<u32> = steps.iter().map(|step| fold(&step.family)).collect();
@@ -57,7 +63,8 @@ impl Folds {
                 }
             }
         }
-        let operators = found.operators(steps, &design);
+        let whole = found.iterations(steps, catalog, operators)?;
+        let alone = found.operators(steps, &design);
         let judged = found.judged(steps, &design);
         // What holds of a GPU that was left out has to follow from the others.
         let known = |out: Option<&GpuSlug>| -> Known {
@@ -67,20 +74,29 @@ impl Folds {
         let finish = |model: &mut Efficiency, known: &Known| {
             model.steps = known.steps.clone();
             model.ranges.clone_from(&known.ranges);
-            model.operators = operators;
+            model.operators = alone;
+        };
+        let whole = |gpu: Option<&GpuSlug>, family: Option<u32>| {
+            let is_in = |at: usize| Some(&steps[at].gpu) != gpu && Some(folds[at]) != family;
+            iterations(steps, &whole.iter().copied().filter(|(at, _)| is_in(*at)).collect::<Vec<_>>())
         };
         let all = known(None);
-        for model in found.without_family.iter_mut().chain([&mut found.all]) {
+        finish(&mut found.all, &all);
+        found.all.iterations = whole(None, None);
+        for (out, model) in (0..).zip(&mut found.without_family) {
             finish(model, &all);
+            model.iterations = whole(None, Some(out));
         }
         for (gpu, model) in &mut found.without_gpu {
             let others = known(Some(gpu));
             finish(model, &others);
-            for (_, both) in found.without_both.iter_mut().filter(|((out, _), _)| out == gpu) {
+            model.iterations = whole(Some(gpu), None);
+            for ((_, family), both) in found.without_both.iter_mut().filter(|((out, _), _)| out == gpu) {
                 finish(both, &others);
+                both.iterations = whole(Some(gpu), Some(*family));
             }
         }
-        found
+        Ok(found)
     }
 
     /// The model that saw no network of the step's family.
@@ -96,6 +112,32 @@ impl Folds {
     /// The model that saw neither.
     pub fn without_both(&self, step: &PublishedStep) -> &Efficiency {
         &self.without_both[&(step.gpu.clone(), fold(&step.family))]
+    }
+
+    /// ln(measured / sum of operators) of whole training iterations in FP32, each by models that saw
+    /// neither its GPU nor its family of networks.
+    fn iterations(
+        &self,
+        steps: &[PublishedStep],
+        catalog: &Catalog,
+        operators: &Models,
+    ) -> Result<Vec<(usize, f64)>, PredictError> {
+        let plain = Some(Iterations { factor: 1.0, unseen: WIDE });
+        let mut found = Vec::new();
+        for (at, step) in steps.iter().enumerate().filter(|(_, step)| is_iteration(step)) {
+            let models = Models::new(operators.ensembles().clone(), operators.steps().clone());
+            let efficiency = Efficiency { iterations: plain, ..self.without_both(step).clone() };
+            let options = Options {
+                targets: vec![step.gpu.clone()],
+                method: MethodChoice::Learned,
+                models: Some(Arc::new(models.with_efficiency(efficiency))),
+                ..Options::default()
+            };
+            let answer = predict(&step.profile, catalog, &options)?;
+            let predicted = answer.predictions.first().map(|prediction| prediction.step.mid().get());
+            found.extend(predicted.map(|predicted| (at, (step.time.get() / predicted).ln())));
+        }
+        Ok(found)
     }
 
     /// How far operators deviate that were measured alone, by models that saw no operator of
@@ -202,6 +244,35 @@ fn ranges(steps: &[PublishedStep], judged: &[&Judged]) -> Vec<StepRanges> {
         Some(StepRanges { mode, precision, boards: gpus.into_iter().filter_map(board).collect(), unseen })
     };
     kinds.into_iter().filter_map(of).collect()
+}
+
+/// Whether a step is a training iteration in FP32 with its optimizer.
+pub(crate) fn is_iteration(step: &PublishedStep) -> bool {
+    let workload = &step.profile.workload;
+    let updates = || step.profile.operations.iter().any(|operation| operation.phase == Phase::Optimizer);
+    !step.is_operator && (workload.mode, workload.precision) == (Mode::Training, Some(Precision::Fp32)) && updates()
+}
+
+/// The median of others' logs: those of steps on other GPUs of other families.
+pub(crate) fn median_of_others(steps: &[PublishedStep], logs: &[(usize, f64)], at: usize) -> Option<f64> {
+    let is_other = |other: usize| steps[other].gpu != steps[at].gpu && steps[other].family != steps[at].family;
+    quantile(logs.iter().filter(|(other, _)| is_other(*other)).map(|&(_, log)| (log, 1.0)).collect(), 0.5)
+}
+
+/// The factor of whole training iterations, and what is left of each by the factor of the others;
+/// every network counts alike there.
+fn iterations(steps: &[PublishedStep], logs: &[(usize, f64)]) -> Option<Iterations> {
+    let factor = quantile(logs.iter().map(|&(_, log)| (log, 1.0)).collect(), 0.5)?;
+    let mut networks: BTreeMap<&str, usize> = BTreeMap::new();
+    let left: Vec<(usize, f64)> = logs
+        .iter()
+        .filter_map(|&(at, log)| {
+            let next = networks.len();
+            let network = *networks.entry(&steps[at].network).or_insert(next);
+            Some((network, log - median_of_others(steps, logs, at)?))
+        })
+        .collect();
+    Some(Iterations { factor: factor.exp(), unseen: spread(&left)? })
 }
 
 /// The 80 % range of logs, every family of networks on a GPU counting alike; `None` of too few.
