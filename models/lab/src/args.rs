@@ -128,7 +128,8 @@ pub enum EvaluateOn {
         origin: Option<PathBuf>,
     },
     /// Published steps (steps.jsonl.zst of models/lab/steps/trace.py), each by an efficiency model
-    /// that was fitted without its GPU, without its family of networks, and without both.
+    /// that was fitted without its GPU, without its family of networks, and without both. With
+    /// --models, those in FP32 by operator models that saw no GPU of the same chip.
     Published {
         /// The file.
         file: PathBuf,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::learned::Models;
 use habitat_tui::store::{self, Limit, StoreError, WEIGHTS};
@@ -54,6 +55,15 @@ impl ModelsByGpu {
     pub(crate) fn for_gpu(&self, gpu: &GpuSlug) -> Option<Arc<Models>> {
         self.without.get(gpu).or(self.shipped.as_ref()).cloned()
     }
+}
+
+/// The models by GPU for published steps: those that saw no GPU of the same chip (capability and
+/// multiprocessors), else the shipped ones.
+pub(crate) fn without_chip<'a>(models: &'a ModelsByGpu, gpu: &GpuSpec, catalog: &Catalog) -> Option<&'a Models> {
+    let chip = |gpu: &GpuSpec| (gpu.compute_capability, gpu.sm_count);
+    let is_alike = |slug: &&GpuSlug| catalog.get(slug).is_some_and(|other| chip(other) == chip(gpu));
+    let found = models.without.get(&gpu.slug).or_else(|| models.without.get(models.without.keys().find(is_alike)?));
+    found.or(models.shipped.as_ref()).map(|models| &**models)
 }
 
 fn read(path: &Path) -> Result<Option<Arc<Models>>, CliError> {

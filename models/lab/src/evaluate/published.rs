@@ -17,23 +17,25 @@ use habitat_tui::store::bundled;
 use super::tally::{Evaluation, Groups, Predicted};
 use super::together;
 use crate::learn::efficiency::folds::Folds;
+use crate::models::{ModelsByGpu, without_chip};
 use crate::published::{PublishedStep, read};
 
 /// GPUs whose times differ by this part have a faster one.
 const FASTER: f64 = 0.10;
 
-pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
+pub(super) fn evaluate(file: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Vec<Evaluation>, CliError> {
     let steps = read(file, catalog)?;
-    let folds = Folds::new(&steps, catalog, &bundled::models()).map_err(CliError::other)?;
-    evaluations(&steps, &folds, catalog)
+    let judge = Judge::new(models, catalog);
+    evaluations(&steps, &judge.folds(&steps)?, &judge)
 }
 
 /// Steps in mixed and reduced precision by the methods that shapes suffice for, each without its
 /// GPU and its family of networks.
 pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) -> Result<(), CliError> {
     let steps = read(file, catalog)?;
-    let folds = Folds::new(&steps, catalog, &bundled::models()).map_err(CliError::other)?;
-    let judge = Judge { models: bundled::models(), catalog };
+    let models = ModelsByGpu::default();
+    let judge = Judge::new(&models, catalog);
+    let folds = judge.folds(&steps)?;
     for step in steps.iter().filter(|step| !step.is_operator) {
         let workload = &step.profile.workload;
         let Some(precisions) = workload.precision.and_then(precisions) else { continue };
@@ -59,9 +61,8 @@ struct Judged {
 pub(crate) fn evaluations(
     steps: &[PublishedStep],
     folds: &Folds,
-    catalog: &Catalog,
+    judge: &Judge<'_>,
 ) -> Result<Vec<Evaluation>, CliError> {
-    let judge = Judge { models: bundled::models(), catalog };
     let mut judged = Vec::new();
     for step in steps {
         let learned = |efficiency: &Efficiency| judge.predict(step, efficiency, MethodChoice::Learned);
@@ -102,12 +103,12 @@ pub(crate) fn evaluations(
         }
     }
     let protocol = "absolute relative errors of whole published steps from their shapes; networks are left out by families, in six parts; \"one constant\" is the median of measured over roofline of the same mode and precision, all steps seen; FP32 is answered by the operator models, its convolutions by the mean of both";
-    let whole = groups.evaluation(protocol.to_owned(), Vec::new());
+    let whole = groups.evaluation(protocol.to_owned(), vec![judge.protocol().to_owned()]);
     Ok(vec![
         whole,
-        together::evaluate(steps, folds, &judge.models, catalog)?,
-        ratios(steps, &judged, (folds, &judge))?,
-        in_16_bits(steps, (folds, &judge))?,
+        together::evaluate(steps, folds, judge)?,
+        ratios(steps, &judged, (folds, judge))?,
+        in_16_bits(steps, (folds, judge))?,
     ])
 }
 
@@ -206,12 +207,41 @@ fn peak(gpu: &GpuSpec) -> f64 {
     gpu.peak.fp16_tensor.unwrap_or(gpu.peak.fp32).get()
 }
 
-struct Judge<'a> {
-    models: Models,
-    catalog: &'a Catalog,
+/// What steps are predicted with.
+pub(crate) struct Judge<'a> {
+    shipped: Models,
+    /// Operator models by the GPUs that they did not see, where there are such.
+    models: &'a ModelsByGpu,
+    pub(super) catalog: &'a Catalog,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    /// With operator models by GPU; the shipped ones where there are none.
+    pub(crate) fn new(models: &'a ModelsByGpu, catalog: &'a Catalog) -> Self {
+        Self { shipped: bundled::models(), models, catalog }
+    }
+
+    /// Efficiency models that did not see some of the steps.
+    pub(crate) fn folds(&self, steps: &[PublishedStep]) -> Result<Folds, CliError> {
+        Folds::new(steps, self.catalog, &|step| self.operators(step)).map_err(CliError::other)
+    }
+
+    /// Which operator models they are.
+    fn protocol(&self) -> &'static str {
+        if self.models.without.is_empty() {
+            "operator models that saw all their training data"
+        } else {
+            "operator models that saw no GPU of the same chip, where they were trained on one"
+        }
+    }
+
+    /// The operator models for a step, alone.
+    pub(super) fn operators(&self, step: &PublishedStep) -> Models {
+        let gpu = self.catalog.get(&step.gpu);
+        let models = gpu.and_then(|gpu| without_chip(self.models, gpu, self.catalog)).unwrap_or(&self.shipped);
+        Models::new(models.ensembles().clone(), models.steps().clone())
+    }
+
     fn predict(
         &self,
         step: &PublishedStep,
@@ -229,7 +259,7 @@ impl Judge<'_> {
         efficiency: &Efficiency,
         method: MethodChoice,
     ) -> Result<Predicted, CliError> {
-        let models = Models::new(self.models.ensembles().clone(), self.models.steps().clone());
+        let models = self.operators(step);
         let options = Options {
             targets: vec![step.gpu.clone()],
             method,

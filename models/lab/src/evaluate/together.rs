@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::op::Primitive;
 use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
-use habitat_tui::predict::learned::Models;
+use habitat_tui::predict::learned::LearnedTime;
 use habitat_tui::predict::rate::Rates;
 
+use super::published::Judge;
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::learn::efficiency::folds::{Folds, is_iteration, median_of_others};
 use crate::published::PublishedStep;
 
-/// Weights of the efficiency model that are tried where the best is looked for: twentieths.
+/// Weights of the efficiency model that are tried where the best is looked for, in equal steps from 0 to 1.
 const WEIGHTS: u32 = 20;
 
 /// The times of an operation by both models, all its occurrences together.
@@ -47,16 +47,10 @@ impl Case {
 }
 
 /// Every iteration by either model and by means of both, GPU and family of networks left out.
-pub(super) fn evaluate(
-    steps: &[PublishedStep],
-    folds: &Folds,
-    operators: &Models,
-    catalog: &Catalog,
-) -> Result<Evaluation, CliError> {
-    let alone = Models::new(operators.ensembles().clone(), operators.steps().clone());
+pub(super) fn evaluate(steps: &[PublishedStep], folds: &Folds, judge: &Judge<'_>) -> Result<Evaluation, CliError> {
     let mut cases = Vec::new();
     for (at, step) in steps.iter().enumerate().filter(|(_, step)| is_iteration(step)) {
-        cases.extend(case(at, step, folds, &alone, catalog)?);
+        cases.extend(case(at, step, folds, judge)?);
     }
     let ways = [
         ("operator models", 0.0, 0.0),
@@ -64,8 +58,6 @@ pub(super) fn evaluate(
         ("mean", 0.5, 0.5),
         ("mean of convolutions", 0.5, 0.0),
         ("mean of all but convolutions", 0.0, 0.5),
-        ("convolutions, weight 0.25", 0.25, 0.0),
-        ("convolutions, weight 0.75", 0.75, 0.0),
         ("convolutions by the efficiency model", 1.0, 0.0),
     ];
     let mut groups = Groups::default();
@@ -113,23 +105,18 @@ fn logs(cases: &[Case], convolutions: f64, others: f64) -> Vec<(usize, f64)> {
     cases.iter().map(|case| (case.at, case.log(convolutions, others))).collect()
 }
 
-fn case(
-    at: usize,
-    step: &PublishedStep,
-    folds: &Folds,
-    operators: &Models,
-    catalog: &Catalog,
-) -> Result<Option<Case>, CliError> {
-    let Some(gpu) = catalog.get(&step.gpu) else { return Ok(None) };
+fn case(at: usize, step: &PublishedStep, folds: &Folds, judge: &Judge<'_>) -> Result<Option<Case>, CliError> {
+    let Some(gpu) = judge.catalog.get(&step.gpu) else { return Ok(None) };
     let (rates, precision) = (Rates::new(gpu), step.profile.workload.precision);
     let decoded = Decoded::all(&step.profile);
+    let operators = judge.operators(step);
     let mut table = operators.table(&decoded, precision, std::iter::once(&rates)).map_err(CliError::other)?;
     let by_efficiency = folds.without_both(step).columns(&decoded, precision).on(&rates);
     let Some(by_operators) = table.pop() else { return Ok(None) };
     let (mut operations, mut launches) = (Vec::new(), 0.0);
     for ((decoded, own), other) in decoded.iter().zip(by_operators).zip(by_efficiency) {
         let count = f64::from(decoded.operation.count);
-        let us = |time: habitat_tui::predict::learned::LearnedTime| time.time.get() * count;
+        let us = |time: LearnedTime| time.time.get() * count;
         // Where one does not know an operator the other answers.
         let Some((operators_us, efficiency_us)) =
             own.or(other).map(us).zip(other.or(own).map(us)).filter(|(own, other)| *own > 0.0 && *other > 0.0)

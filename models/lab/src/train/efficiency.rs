@@ -5,11 +5,11 @@ use std::path::Path;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
-use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError, bundled};
+use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
 
 use super::sha256;
-use crate::evaluate::published;
-use crate::learn::efficiency::folds::Folds;
+use crate::evaluate::published::{self, Judge};
+use crate::models::ModelsByGpu;
 use crate::published::read;
 
 /// The card beside the model.
@@ -27,7 +27,10 @@ pub(super) fn run(
         return Err(StoreError::Exists { path }.into());
     }
     let steps = read(file, catalog)?;
-    let folds = Folds::new(&steps, catalog, &bundled::models()).map_err(CliError::other)?;
+    // What is said of FP32 rests on operator models without the GPU, where such lie beside.
+    let models = ModelsByGpu::open(dir)?;
+    let judge = Judge::new(&models, catalog);
+    let folds = judge.folds(&steps)?;
     let operators = steps.iter().filter(|step| step.is_operator).count();
     let mut json = serde_json::to_vec_pretty(&folds.all).map_err(CliError::other)?;
     json.push(b'\n');
@@ -52,7 +55,7 @@ pub(super) fn run(
         operators,
         sha256(&store::read_as_it_is(file, Limit::WEIGHTS)?),
     )?;
-    for (index, evaluation) in published::evaluations(&steps, &folds, catalog)?.iter().enumerate() {
+    for (index, evaluation) in published::evaluations(&steps, &folds, &judge)?.iter().enumerate() {
         if index > 0 {
             writeln!(card)?;
         }

@@ -39,12 +39,16 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Fits all of them, and the ranges of the one that is shipped. `operators` are the operator
-    /// models, which answer for FP32 together with these.
+    /// Fits all of them, and the ranges of the one that is shipped. `operators` gives the
+    /// operator models that a step in FP32 is predicted with, together with these.
     ///
     /// # Errors
     /// [`PredictError`] where a step in FP32 cannot be predicted.
-    pub fn new(steps: &[PublishedStep], catalog: &Catalog, operators: &Models) -> Result<Self, PredictError> {
+    pub fn new(
+        steps: &[PublishedStep],
+        catalog: &Catalog,
+        operators: &dyn Fn(&PublishedStep) -> Models,
+    ) -> Result<Self, PredictError> {
         let design = Design::new(steps, catalog);
         let gpus: BTreeSet<&GpuSlug> = steps.iter().map(|step| &step.gpu).collect();
         let folds: Vec<u32> = steps.iter().map(|step| fold(&step.family)).collect();
@@ -120,17 +124,16 @@ impl Folds {
         &self,
         steps: &[PublishedStep],
         catalog: &Catalog,
-        operators: &Models,
+        operators: &dyn Fn(&PublishedStep) -> Models,
     ) -> Result<Vec<(usize, f64)>, PredictError> {
         let plain = Some(Iterations { factor: 1.0, unseen: WIDE });
         let mut found = Vec::new();
         for (at, step) in steps.iter().enumerate().filter(|(_, step)| is_iteration(step)) {
-            let models = Models::new(operators.ensembles().clone(), operators.steps().clone());
             let efficiency = Efficiency { iterations: plain, ..self.without_both(step).clone() };
             let options = Options {
                 targets: vec![step.gpu.clone()],
                 method: MethodChoice::Learned,
-                models: Some(Arc::new(models.with_efficiency(efficiency))),
+                models: Some(Arc::new(operators(step).with_efficiency(efficiency))),
                 ..Options::default()
             };
             let answer = predict(&step.profile, catalog, &options)?;
