@@ -148,7 +148,7 @@ impl Efficiency {
             with_origin: spread,
             shared_deviation: OPERATORS_SHARED,
             is_far: gpu.is_far || asked.iter().any(|asked| asked.is_far),
-            is_mean: false,
+            mean: None,
         })
     }
 

@@ -154,8 +154,11 @@ impl Route<'_> {
                 there.is_far,
             ));
         }
-        let estimate = Estimate::with_factors(there.time, there.spread.low, there.spread.high, Method::Learned);
-        let models = if there.is_mean { "operator and efficiency models, mean," } else { "learned models" };
+        let (time, models) = match there.mean {
+            Some(mean) => (mean, "operator and efficiency models, mean,"),
+            None => (there.time, "learned models"),
+        };
+        let estimate = Estimate::with_factors(time, there.spread.low, there.spread.high, Method::Learned);
         Some((estimate, format!("{name}: {models} on shapes{far}"), there.is_far))
     }
 

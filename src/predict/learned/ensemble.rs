@@ -98,7 +98,7 @@ impl Ensemble {
             with_origin: with_origin.widened(widening),
             shared_deviation: if is_far { shared_deviation.max(FAR_SHARED) } else { shared_deviation },
             is_far,
-            is_mean: false,
+            mean: None,
         })
     }
 

@@ -137,8 +137,8 @@ impl Models {
     /// One occurrence of every operation on each of `gpus`, in one pass through each network:
     /// a row a GPU, a column an operation; `None` where the models do not know the operator.
     ///
-    /// Convolutions in FP32 are the mean of both kinds of models, but on GPUs where operators were
-    /// measured: few kinds of convolutions were measured alone (`habitat-lab evaluate published`).
+    /// Convolutions in FP32 also have the mean of both kinds of models, but on GPUs where operators
+    /// were measured: few kinds of them were measured alone (`habitat-lab evaluate published`).
     ///
     /// # Errors
     /// [`ModelError`] where a network cannot be computed.
@@ -178,7 +178,7 @@ impl Models {
             sum(own, &decoded.parts)
         };
         let both = |own: Option<LearnedTime>, other: Option<LearnedTime>| match (own, other) {
-            (Some(own), Some(other)) => Some(own.mean_with(other)),
+            (Some(own), Some(other)) => Some(own.with(other)),
             _ => own,
         };
         let mut ensembles = |others: Option<Vec<Option<LearnedTime>>>| -> Vec<Option<LearnedTime>> {

@@ -93,7 +93,7 @@ impl Query<'_> {
             with_origin: WIDE.widened(0.6),
             shared_deviation: 1.0,
             is_far: false,
-            is_mean: false,
+            mean: None,
         })
     }
 
@@ -106,7 +106,7 @@ impl Query<'_> {
             with_origin: WIDE,
             shared_deviation: 1.0,
             is_far: false,
-            is_mean: false,
+            mean: None,
         })
     }
 }

@@ -45,17 +45,17 @@ pub struct LearnedTime {
     pub shared_deviation: f64,
     /// Whether the features lie outside those of the training data.
     pub is_far: bool,
-    /// Whether it is the mean of the operator models and the efficiency model.
-    pub is_mean: bool,
+    /// Its geometric mean with the time by the efficiency model, where both answer: for an operation
+    /// of which nothing was measured on another GPU.
+    pub mean: Option<Micros>,
 }
 
 impl LearnedTime {
-    /// The geometric mean with what the efficiency model says; ranges stay those of the operator
-    /// models, which were calibrated on operators.
+    /// With the efficiency model's time; ranges stay those of the operator models, which were
+    /// calibrated on operators.
     #[must_use]
-    pub(super) fn mean_with(self, other: Self) -> Self {
-        let time = Micros::checked((self.time.get() * other.time.get()).sqrt()).unwrap_or(self.time);
-        Self { time, is_far: self.is_far || other.is_far, is_mean: true, ..self }
+    pub(super) fn with(self, other: Self) -> Self {
+        Self { mean: Micros::checked((self.time.get() * other.time.get()).sqrt()), ..self }
     }
 }
 
@@ -86,6 +86,6 @@ pub(super) fn sum(times: &[Option<LearnedTime>], parts: &[Part]) -> Option<Learn
         with_origin: spread(1),
         shared_deviation: near / total,
         is_far,
-        is_mean: false,
+        mean: None,
     })
 }
