@@ -77,7 +77,7 @@ fn the_selected_row_is_reversed_and_marked_with_and_without_colours() {
 fn ascii_is_ascii() {
     let mut launch = launch();
     launch.setup.glyphs = GlyphSet::Ascii;
-    for pressed in ["1", "2", "3", "4", "4 v", "?", "3 enter"] {
+    for pressed in ["1", "2", "3", "4", "4 v", "?", "3 enter", "3 F", "3 D", ": h 1 0 0"] {
         for size in [(80, 24), (120, 40), (50, 15), (30, 8)] {
             let drawn = picture(&launch, pressed, size);
             assert!(drawn.is_ascii(), "{pressed} {size:?}: {drawn}");
@@ -173,7 +173,7 @@ fn warnings_stand_wherever_a_time_does() {
         Ok(Sweep { warnings: warnings.clone(), ..batches(profile, gpu, method)? })
     });
     for size in [(50, 15), (80, 24), (120, 40)] {
-        for pressed in ["1", "3", "3 enter", "3 w", "3 B", "4", "4 v"] {
+        for pressed in ["1", "3", "3 enter", "3 w", "3 B", "3 F", "3 D", "4", "4 v"] {
             let drawn = picture(&launch, pressed, size);
             assert!(drawn.contains("no shapes recorded"), "{pressed} {size:?}\n{drawn}");
         }
@@ -185,7 +185,7 @@ fn warnings_stand_wherever_a_time_does() {
 #[test]
 fn every_screen_says_that_the_host_keeps_up() {
     for size in [(50, 15), (80, 24), (120, 40)] {
-        for pressed in ["3 W", "3 W 1", "3 W enter", "3 W w", "3 W B", "3 W 4"] {
+        for pressed in ["3 W", "3 W 1", "3 W enter", "3 W w", "3 W B", "3 W F", "3 W D", "3 W 4"] {
             let drawn = picture(&launch(), pressed, size);
             let is_said =
                 ["as if the host kept up", "the host is taken to keep up"].iter().any(|it| drawn.contains(it));

@@ -148,7 +148,7 @@ fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
     field(painter, Rect { x, width: inside.width - 8, height: 1, ..inside }, input);
     let list = Rect { y: inside.y + 2, height: inside.height.saturating_sub(2), ..inside };
     if lines.is_empty() {
-        painter.text(list.x, list.y, list.width, "Nothing has these words.", Role::Muted);
+        painter.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
     }
     let scroll = scroll.min(lines.len().saturating_sub(usize::from(list.height)));
     for (row, line) in lines.iter().skip(scroll).take(usize::from(list.height)).enumerate() {
@@ -179,7 +179,7 @@ fn palette(painter: &mut Painter<'_>, area: Rect, input: &Input, selected: usize
     field(painter, Rect { x, width: inside.width - 2, height: 1, ..inside }, input);
     let list = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
     if found.is_empty() {
-        painter.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
+        painter.text(list.x, list.y, list.width, "Nothing has these words.", Role::Muted);
         return;
     }
     let offset = painter.memory.offset("palette", selected, found.len(), usize::from(list.height));

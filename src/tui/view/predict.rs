@@ -73,6 +73,7 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     let sliders = what_if::sliders(app);
     let title = format!("what if the {} had other figures", what_if::name(app));
     let inside = painter.pane(area, &title, "D: what makes the difference", true);
+    let inside = warned(painter, inside, &predict::warnings(app, true));
     let answer = what_if::answer(app);
     let heights = [sliders.len() as u16 + 1, answer.len() as u16 + 1];
     let [top, middle, bottom] =
