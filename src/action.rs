@@ -59,7 +59,7 @@ impl Needs {
             Self::PlanScreen => "works on the plan screen",
             Self::Slider => "works on the sliders of the plan screen, and of F on the predict screen",
             Self::Value => "works on the sliders of the plan screen",
-            Self::Limit => "works on a deadline, a budget, or a figure that was changed",
+            Self::Limit => "works on a limit of the plan screen, or on a figure that was changed",
             Self::Changed => "nothing was changed here",
             Self::Plan => "there is no plan yet",
             Self::Running => "nothing is being computed",

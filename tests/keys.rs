@@ -187,6 +187,13 @@ fn sliders_move_solve_again_and_are_unlimited() {
     assert!(after("4 j h backspace").goal().deadline.is_none());
     assert_eq!(after("4 j = 2 d enter").goal().deadline.unwrap().get(), 48.0);
     assert_eq!(after("4 j j = 5 0 0 enter").goal().budget.unwrap().get(), 500.0);
+    // From no limit the first step is what the plan has; the lowest is one GPU.
+    let [any, one] = ["4 o", "4 o j j j h h"].map(after);
+    assert_eq!((any.goal().limits.max_gpus, one.goal().limits.max_gpus), (None, Some(1)));
+    assert!(one.plan.value().unwrap().parts.iter().all(|part| part.gpu_count == 1));
+    assert_eq!(after("4 j j j = 6 enter").goal().limits.max_gpus, Some(6));
+    assert_eq!(after("4 j j j = 6 enter l").goal().limits.max_gpus, Some(8));
+    assert_eq!(after("4 j j j = 6 enter 0").goal().limits.max_gpus, None);
     assert!(matches!(after("4 j = x enter").modal, Some(Modal::Value { error: Some(_), .. })));
 }
 
@@ -208,8 +215,8 @@ fn toggles_change_the_goal_and_the_plan() {
 
 #[test]
 fn focus_flows_between_the_panes_of_the_plan() {
-    assert_eq!(after("4 j j j").planner.pane, Pane::Lower);
-    assert_eq!(after("4 j j j j k k").planner.pane, Pane::Goal);
+    assert_eq!(after("4 j j j j").planner.pane, Pane::Lower);
+    assert_eq!(after("4 j j j j j k k").planner.pane, Pane::Goal);
     assert_eq!(after("4 tab").planner.pane, Pane::Lower);
     assert_eq!(after("4 v v").planner.lower, Lower::Rejected);
 }
@@ -229,11 +236,11 @@ fn the_command_of_a_view_opens_it_again() {
         copied("3 / h 1 0 0 enter W"),
         "habitat-tui runs/bert-tiny.habitat.json --screen predict --host keeps-up --gpu h100-sxm5-80gb --filter h100"
     );
-    let changes = "4 = 2 . 5 e 6 enter j = 3 6 h enter j = 7 . 5 enter o i c m";
+    let changes = "4 = 2 . 5 e 6 enter j = 3 6 h enter j = 7 . 5 enter j = 8 enter o i c m";
     let command = copied(changes);
     assert_eq!(
         command,
-        "habitat-tui runs/bert-tiny.habitat.json --screen plan --samples 2500000 --deadline 36h --budget 7.5 --objective time --confidence expected --max-parts 2 --tiers on-demand"
+        "habitat-tui runs/bert-tiny.habitat.json --screen plan --samples 2500000 --deadline 36h --budget 7.5 --objective time --confidence expected --max-parts 2 --max-gpus 8 --tiers on-demand"
     );
     let typed = Cli::try_parse_from(command.split(' ')).unwrap().screens.wish;
     let mut goal = after("").goal().clone();

@@ -79,6 +79,9 @@ fn goal(line: &mut CommandLine, first: &Goal, now: &Goal) {
     if first.max_parts != now.max_parts {
         line.set("--max-parts", &now.max_parts.to_string());
     }
+    if first.limits.max_gpus != now.limits.max_gpus {
+        put(line, "--max-gpus", now.limits.max_gpus.map(|most| most.to_string()));
+    }
     if first.limits.tiers != now.limits.tiers {
         let tiers: Vec<&str> = now.limits.tiers.iter().map(|tier| tier.name()).collect();
         line.set("--tiers", &tiers.join(","));

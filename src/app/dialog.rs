@@ -161,6 +161,7 @@ impl App {
                         let hint = match knob {
                             Knob::Deadline => "a number of hours above 0, such as 48, 2d or 90m",
                             Knob::Budget => "a number of dollars above 0, such as 500 or 2.5k",
+                            Knob::Gpus => "a number of GPUs, such as 8",
                             Knob::Work => "a number above 0, such as 1,000,000 or 2.5M",
                         };
                         let error = Some(format!("write {hint}"));

@@ -10,11 +10,13 @@ pub enum Knob {
     Deadline,
     /// For how much.
     Budget,
+    /// On how many GPUs at most.
+    Gpus,
 }
 
 impl Knob {
     /// All, from top to bottom.
-    pub const ALL: [Self; 3] = [Self::Work, Self::Deadline, Self::Budget];
+    pub const ALL: [Self; 4] = [Self::Work, Self::Deadline, Self::Budget, Self::Gpus];
 
     /// The word on screen.
     pub const fn name(self) -> &'static str {
@@ -22,6 +24,7 @@ impl Knob {
             Self::Work => "work",
             Self::Deadline => "deadline",
             Self::Budget => "budget",
+            Self::Gpus => "GPUs",
         }
     }
 }
@@ -40,6 +43,8 @@ const ROUND: [f64; 9] = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0];
 pub enum Ladder {
     /// Hours of a deadline.
     Hours,
+    /// GPUs, each rung twice the one below.
+    Gpus,
     /// Round numbers between two powers of ten.
     Powers {
         /// Exponent of the smallest value.
@@ -57,6 +62,7 @@ impl Ladder {
     pub fn rungs(self) -> Vec<f64> {
         match self {
             Self::Hours => HOURS.to_vec(),
+            Self::Gpus => (0..=10).map(|doublings| f64::from(1 << doublings)).collect(),
             Self::Powers { from, to } => {
                 let mut rungs: Vec<f64> = (from..to)
                     .flat_map(|exponent| ROUND.iter().map(move |round| round * 10f64.powi(exponent)))

@@ -169,7 +169,7 @@ impl Behaviour for PlanScreen {
                 next => state.knob = Knob::ALL[next],
             }
         } else if by < 0 && state.list.selected == 0 {
-            (state.pane, state.knob) = (Pane::Goal, Knob::Budget);
+            (state.pane, state.knob) = (Pane::Goal, Knob::ALL[last]);
         } else if state.lower == Lower::Notes {
             let lines = notes(app).len();
             app.planner.list.step(by, lines);

@@ -55,6 +55,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
             let (title, hint) = match knob {
                 Knob::Work => ("amount of work", "such as 1,000,000 or 2.5M"),
                 Knob::Deadline => ("deadline, hours", "such as 48, 2d or 90m; empty = no limit"),
+                Knob::Gpus => ("GPUs at most", "such as 8; empty = no limit"),
                 Knob::Budget => ("budget, US dollars", "such as 500 or 2.5k; empty = no limit"),
             };
             small(painter, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);

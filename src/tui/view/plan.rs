@@ -23,8 +23,12 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let framed = density != Density::Minimal;
     let frame = if framed { 2 } else { 0 };
-    let answer_height = (answer_height(painter, area.width - 4) + frame).min(area.height.saturating_sub(4 + frame));
-    let heights = [Constraint::Length(4 + frame), Constraint::Length(answer_height), Constraint::Fill(1)];
+    let answer_height = (answer_height(painter, area.width - 4) + frame).min(area.height.saturating_sub(5 + frame));
+    let heights = [
+        Constraint::Length(Knob::ALL.len() as u16 + 1 + frame),
+        Constraint::Length(answer_height),
+        Constraint::Fill(1),
+    ];
     let [goal_area, answer_area, rest] = Layout::vertical(heights).areas(area);
     let focus = app.planner.pane == Pane::Goal;
     let inside = if framed { painter.pane(goal_area, "goal", "", focus) } else { bare(goal_area) };
@@ -78,7 +82,7 @@ fn goal(painter: &mut Painter<'_>, area: Rect, focus: bool) {
             painter.hit(track, Target::Slider(knob, 0.0));
         }
     }
-    let y = area.y + 3;
+    let y = area.y + Knob::ALL.len() as u16;
     let mut x = area.x + 2;
     let narrow = area.width < 84;
     let tight = area.width < 60;

@@ -8,7 +8,7 @@ use crate::app::slider::{Knob, Ladder};
 use crate::plan::{Confidence, Objective, Work};
 use crate::pricing::Tier;
 use crate::report::format;
-use crate::units::{Hours, Samples, Usd};
+use crate::units::{Hours, Samples, Usd, most};
 
 /// Most parts a plan may be asked to have.
 const MOST_PARTS: u32 = 3;
@@ -35,6 +35,7 @@ pub fn knob_words(app: &App, knob: Knob) -> String {
         Knob::Work => work_words(app),
         Knob::Deadline => goal.deadline.map_or_else(|| "no limit".to_owned(), format::hours),
         Knob::Budget => goal.budget.map_or_else(|| "no limit".to_owned(), format::usd),
+        Knob::Gpus => goal.limits.max_gpus.map_or_else(|| "no limit".to_owned(), |most| format!("at most {most}")),
     }
 }
 
@@ -49,6 +50,7 @@ pub fn ladder(app: &App, knob: Knob) -> Ladder {
         },
         Knob::Deadline => Ladder::Hours,
         Knob::Budget => Ladder::Powers { from: 0, to: 7 },
+        Knob::Gpus => Ladder::Gpus,
     }
 }
 
@@ -64,6 +66,7 @@ pub fn value(app: &App, knob: Knob) -> Option<f64> {
         }),
         Knob::Deadline => goal.deadline.map(Hours::get),
         Knob::Budget => goal.budget.map(Usd::get),
+        Knob::Gpus => goal.limits.max_gpus.map(f64::from),
     }
 }
 
@@ -73,6 +76,7 @@ fn set_value(app: &mut App, knob: Knob, value: Option<f64>) {
     match (knob, value) {
         (Knob::Deadline, value) => goal.deadline = value.and_then(|hours| Hours::new(hours).ok()),
         (Knob::Budget, value) => goal.budget = value.and_then(|money| Usd::new(money).ok()),
+        (Knob::Gpus, value) => goal.limits.max_gpus = value.map(|gpus| (gpus.round() as u32).clamp(1, most::GPUS)),
         (Knob::Work, None) => {}
         (Knob::Work, Some(value)) => match &mut goal.work {
             Work::Samples(samples) => *samples = Samples::new(value.round()).unwrap_or(*samples),
@@ -93,10 +97,13 @@ pub(super) fn move_knob(app: &mut App, up: bool, far: bool, effects: &mut Vec<Ef
         None => {
             // From "no limit" down: the first limit that the present plan still meets.
             let total = app.plan.value().and_then(|plan| plan.total);
-            let start = total.map_or(f64::MAX, |total| match knob {
-                Knob::Deadline => total.hours.high.get(),
-                _ => total.cost.high.get(),
-            });
+            let gpus = app.plan.value().and_then(|plan| plan.parts.iter().map(|part| part.gpu_count).max());
+            let start = match knob {
+                Knob::Deadline => total.map(|total| total.hours.high.get()),
+                Knob::Gpus => gpus.map(f64::from),
+                _ => total.map(|total| total.cost.high.get()),
+            };
+            let start = start.unwrap_or(f64::MAX);
             Some(ladder.at_or_above(start))
         }
     };
