@@ -31,11 +31,11 @@ use screen::profile::ProfileState;
 use crate::action::Screen;
 use crate::catalog::Catalog;
 use crate::plan::{FrontierPoint, Goal, Plan};
-use crate::predict::Predictions;
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
 use crate::predict::hypothetical::WhatIf;
 use crate::predict::origin::{Candidates, candidates};
+use crate::predict::{Precision, Predictions};
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
 use crate::settings::keymap::Keymap;
@@ -83,6 +83,8 @@ pub struct Setup {
     pub catalog: Arc<Catalog>,
     /// The offers.
     pub prices: Arc<PriceBook>,
+    /// The precision asked for at the start; `None` = as recorded.
+    pub precision: Option<Precision>,
     /// What is to be planned.
     pub goal: Goal,
     /// Keys.

@@ -17,7 +17,7 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::live::{Job, Wanted};
 use habitat_tui::plan::PlanStatus;
-use habitat_tui::predict::{Fits, Host, MethodChoice};
+use habitat_tui::predict::{Fits, Host, MethodChoice, Precision};
 use habitat_tui::pricing::Tier;
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::report::launch::Launcher;
@@ -438,6 +438,29 @@ fn a_method_is_chosen_for_all_gpus() {
 }
 
 #[test]
+fn the_precision_is_chosen_for_all_screens() {
+    // Recorded in FP32, which is therefore not among the others.
+    let chosen = |text: &str| after(text).chosen.precision.map(|precision| precision.map(Precision::name));
+    assert_eq!(chosen("3"), None);
+    assert_eq!(chosen("3 P"), Some(Some("tf32")));
+    assert_eq!(chosen("3 P P P"), Some(Some("amp-bf16")));
+    assert_eq!(chosen("3 P P P P P"), Some(None));
+    let [recorded, narrow, back] = ["3", "3 P P", "3 P P P P P"].map(after);
+    let step = |app: &App| app.predict.rows[0].step.range.mid.get();
+    assert!(step(&narrow) < step(&recorded), "{} {}", step(&narrow), step(&recorded));
+    assert_eq!(step(&back), step(&recorded));
+    let total = |app: &App| app.plan.value().unwrap().total.unwrap();
+    assert_ne!(total(&narrow), total(&recorded));
+    assert_eq!(total(&back), total(&recorded));
+    let mut app = narrow;
+    let copied = effects(&mut app, "C");
+    assert!(
+        matches!(&copied[..], [Effect::Copy { text, .. }] if text.contains(" --precision amp-fp16 ")),
+        "{copied:?}"
+    );
+}
+
+#[test]
 fn the_host_is_waited_for_or_keeps_up_on_every_screen() {
     let app = after("3 W");
     assert_eq!((app.chosen.host, app.predictions.value().unwrap().host), (Some(Host::KeepsUp), Host::KeepsUp));
@@ -543,7 +566,15 @@ fn before(action: Action) -> &'static str {
         A::Close => "?",
         A::Overview | A::Phase | A::Group => "2",
         A::Down | A::PageDown | A::Bottom | A::Open | A::CopyRow | A::CopyTable => "3",
-        A::Filter | A::Sort | A::Reverse | A::Methods | A::Host | A::Batches | A::Mark | A::Difference => "3",
+        A::Filter
+        | A::Sort
+        | A::Reverse
+        | A::Methods
+        | A::Host
+        | A::Precision
+        | A::Batches
+        | A::Mark
+        | A::Difference => "3",
         A::WhatIf => "3",
         A::Up | A::PageUp | A::Top => "3 j j",
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",

@@ -22,6 +22,9 @@ impl App {
         if let Some(host) = self.chosen.host {
             line.set("--host", host.name());
         }
+        if let Some(precision) = self.chosen.precision {
+            put(&mut line, "--precision", precision.map(|precision| precision.name().to_owned()));
+        }
         if self.screen == Screen::Predict {
             put(&mut line, "--gpu", predict::selected(self).map(|row| row.slug.to_string()));
         }

@@ -11,7 +11,7 @@ use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
 use crate::predict::hypothetical::WhatIf;
-use crate::predict::{Host, MethodChoice, Options, Predictions};
+use crate::predict::{Host, MethodChoice, Options, Precision, Predictions};
 use crate::profile::Profile;
 use crate::report::plan_form::{PlanForm, paths};
 use crate::units::GpuSlug;
@@ -23,6 +23,8 @@ pub struct Chosen {
     pub method: Option<MethodChoice>,
     /// The host.
     pub host: Option<Host>,
+    /// The precision; inside, `None` = as recorded.
+    pub precision: Option<Option<Precision>>,
 }
 
 impl Chosen {
@@ -30,7 +32,7 @@ impl Chosen {
     #[must_use]
     pub fn applied(self, asked: &Options) -> Options {
         let (method, host) = (self.method.unwrap_or(asked.method), self.host.unwrap_or(asked.host));
-        Options { method, host, ..asked.clone() }
+        Options { method, host, precision: self.precision.unwrap_or(asked.precision), ..asked.clone() }
     }
 }
 

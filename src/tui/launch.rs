@@ -104,6 +104,7 @@ impl Launch {
         };
         let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
         let file = args.input.file.as_ref().map(|file| file.display().to_string());
+        let precision = options.precision;
         let engine = engine(&catalog, &prices, options, file, command.to_string());
         let setup = Setup {
             profile: Arc::new(loaded.profile),
@@ -112,6 +113,7 @@ impl Launch {
             job: None,
             catalog,
             prices,
+            precision,
             goal,
             keymap,
             themes,

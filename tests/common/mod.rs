@@ -115,6 +115,7 @@ pub fn launch() -> Launch {
             job: None,
             catalog,
             prices,
+            precision: None,
             goal,
             keymap: Keymap::default(),
             themes: Theme::shipped(),

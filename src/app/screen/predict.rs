@@ -20,7 +20,7 @@ use crate::app::screen::behaviour::Behaviour;
 use crate::app::{App, Tone};
 use crate::catalog::Vendor;
 use crate::plan::value::best_value as value_of;
-use crate::predict::{Estimate, Fits, Host, Method, Prediction, Warning};
+use crate::predict::{Estimate, Fits, Host, Method, Precision, Prediction, Warning};
 use crate::pricing::Tier;
 use crate::report::Table;
 use crate::report::format;
@@ -135,6 +135,7 @@ impl Behaviour for PredictScreen {
                 effects.push(Effect::Compare { generation: app.comparison.start(), profile, gpu, chosen });
             }
             (Action::Host, _) => choose_host(app, effects),
+            (Action::Precision, _) => choose_precision(app, effects),
             (Action::Mark, Some(gpu)) => {
                 app.predict.marked = Some(gpu).filter(|gpu| app.predict.marked.as_ref() != Some(gpu));
             }
@@ -236,6 +237,28 @@ fn choose_host(app: &mut App, effects: &mut Vec<Effect>) {
         },
     );
     app.start_predict(effects);
+}
+
+/// Precisions tried one after the other, after the recorded one.
+const PRECISIONS: [Precision; 5] =
+    [Precision::Fp32, Precision::Tf32, Precision::AmpFp16, Precision::AmpBf16, Precision::Fp8];
+
+/// Predicts every GPU in the next precision that is not the recorded one.
+fn choose_precision(app: &mut App, effects: &mut Vec<Effect>) {
+    let recorded = app.setup.profile.workload.precision;
+    let others: Vec<Precision> = PRECISIONS.into_iter().filter(|other| Some(*other) != recorded).collect();
+    let now = precision(app).and_then(|now| others.iter().position(|other| *other == now));
+    let next = others.get(now.map_or(0, |place| place + 1)).copied();
+    app.chosen.precision = Some(next);
+    let text =
+        next.map_or_else(|| "in the precision of the recording".to_owned(), |next| format!("as if run in {next}"));
+    app.tell(Tone::Good, text);
+    app.start_predict(effects);
+}
+
+/// The precision predicted for; `None` = as recorded.
+pub fn precision(app: &App) -> Option<Precision> {
+    app.chosen.precision.unwrap_or(app.setup.precision)
 }
 
 /// Makes the rows anew from predictions and prices.

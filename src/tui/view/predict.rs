@@ -41,6 +41,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     if let Some(method) = app.chosen.method.filter(|method| *method != MethodChoice::Auto) {
         title = format!("{title}, by {}", method.name());
     }
+    if let Some(precision) = predict::precision(app) {
+        title = format!("{title}, in {precision}");
+    }
     if painter.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
         title.push_str(" (? = catalog figures not confirmed)");
     }
