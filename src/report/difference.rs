@@ -82,6 +82,9 @@ pub fn json<'a>(difference: &Difference<'a>) -> DifferenceJson<'a> {
     }
 }
 
+/// How much of what both steps have in common is drawn, in times of what is not.
+const COMMON: f64 = 0.25;
+
 /// A waterfall from the first step to the second: the operations in between, then what is no operation's.
 pub fn table(difference: &Difference<'_>) -> Table {
     let millis = |us: f64| format!("{:.2}", us / 1e3);
@@ -110,15 +113,20 @@ pub fn table(difference: &Difference<'_>) -> Table {
     });
     let rest = ("waiting, overlap".to_owned(), "", String::new(), difference.rest);
     let changes: Vec<_> = operations.chain([rest]).collect();
-    // Where each bar begins: after all before it. Some may be beyond both steps.
+    // Each bar begins where the one before ends. Some are beyond both steps; what all have in common
+    // is mostly cut off.
     let mut at = first;
-    let mut places = vec![[0.0, first]];
+    let mut places = Vec::new();
     for (.., times) in &changes {
         places.push([at, at + times[1] - times[0]]);
         at += times[1] - times[0];
     }
-    places.push([0.0, second]);
-    let longest = places.iter().flatten().copied().fold(0.0, f64::max);
+    let ends = || places.iter().flatten().copied();
+    let (least, most) = (ends().fold(first.min(second), f64::min), ends().fold(first.max(second), f64::max));
+    let from_here = (least - COMMON * (most - least)).max(0.0);
+    let place = |us: f64| if most > from_here { ((us - from_here) / (most - from_here)).max(0.0) } else { 0.0 };
+    let bars: Vec<[f64; 2]> =
+        [[0.0, first]].into_iter().chain(places).chain([[0.0, second]]).map(|ends| ends.map(place)).collect();
     let whole = |name: &str, of: [Option<f64>; 2]| {
         let time = |us: Option<f64>| us.map_or_else(|| Cell::text(""), |us| Cell::new(millis(us), us));
         let [first, second] = of.map(time);
@@ -138,9 +146,9 @@ pub fn table(difference: &Difference<'_>) -> Table {
         ]
     }));
     rows.push(whole("second step", [None, Some(second)]));
-    for (mut row, place) in rows.into_iter().zip(places) {
+    for (mut row, bar) in rows.into_iter().zip(bars) {
         let role = row.get(5).map_or(Role::Busy, |cell| if cell.text.is_empty() { Role::Busy } else { cell.role });
-        row.push(Cell::draw(role, Graphic::Between(place.map(|us| us / longest))));
+        row.push(Cell::draw(role, Graphic::Between(bar)));
         table.push(row);
     }
     table
