@@ -19,6 +19,8 @@ pub enum Needs {
     Panes,
     /// The profile screen.
     Profile,
+    /// The profile screen, with a step measured on a GPU of the catalog.
+    Roof,
     /// The predict screen, with a prediction.
     Prediction,
     /// The same, and another to compare it with.
@@ -55,6 +57,7 @@ impl Needs {
             Self::Detail => "nothing to open here",
             Self::Panes => "this screen has one pane",
             Self::Profile => "works on the profile screen",
+            Self::Roof => "works on the profile screen, where the step was measured on a known GPU",
             Self::Prediction | Self::Comparable => "works on the predict screen",
             Self::PlanScreen => "works on the plan screen",
             Self::Slider => "works on the sliders of the plan screen, and of F on the predict screen",
@@ -173,6 +176,7 @@ actions! {
     }
     Profile "Profile screen" {
         Phase "profile.phase" ["p"] "phase" Profile "Show the next phase of the step only";
+        Roofline "profile.roofline" ["R"] "roofline" Roof "Operations under the roof of their GPU: FLOP/s over FLOP a byte";
         Group "profile.group" ["b"] "group" Profile "Group by operation, name, family or kernel";
     }
     Predict "Predict screen" {

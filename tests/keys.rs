@@ -174,6 +174,26 @@ fn the_profile_is_grouped_and_filtered_by_phase() {
 }
 
 #[test]
+fn operations_stand_under_the_roof_of_their_gpu() {
+    use habitat_tui::app::screen::profile::{self, roofline};
+    let app = after("2 R");
+    let roof = roofline::roof(&app).unwrap();
+    assert!(app.profile.with_roof && roof.gpu == "Tesla V100-PCIE-32GB");
+    assert!(!after("2 R R").profile.with_roof);
+    // Below the ridge memory bounds, above it arithmetic.
+    assert!((roof.at(roof.ridge() / 2.0) / roof.peak - 0.5).abs() < 1e-12);
+    assert_eq!(roof.at(roof.ridge() * 2.0), roof.peak);
+    // 2 FLOP of a product's element are counted, and the bytes of its three matrices.
+    let rows = profile::rows(&app);
+    let product = rows.iter().find(|row| row.entry.label.ends_with("mm")).unwrap();
+    let (intensity, rate) = roofline::reached(product.counted, product.entry.time).unwrap();
+    assert_eq!(intensity, product.counted.flops / product.counted.bytes);
+    assert!((rate * product.entry.time.get() * 1e-6 / product.counted.flops - 1.0).abs() < 1e-12);
+    assert_eq!(roofline::points(&app).iter().filter(|(.., selected)| *selected).count(), 1);
+    assert!(after("3 R").unavailable(Action::Roofline).is_some());
+}
+
+#[test]
 fn sliders_move_solve_again_and_are_unlimited() {
     let app = after("4 j h");
     assert_eq!(app.planner.knob, Knob::Deadline);
@@ -564,7 +584,7 @@ fn before(action: Action) -> &'static str {
         // What is being computed is cancelled: the test asks for it anew.
         A::Profile | A::Predict | A::Plan | A::Job | A::Rerun | A::Export | A::Cancel => "",
         A::Close => "?",
-        A::Overview | A::Phase | A::Group => "2",
+        A::Overview | A::Phase | A::Group | A::Roofline => "2",
         A::Down | A::PageDown | A::Bottom | A::Open | A::CopyRow | A::CopyTable => "3",
         A::Filter
         | A::Sort

@@ -38,6 +38,7 @@ fn dialogs_and_details() {
         ("export", "4 e"),
         ("chart", "4 v"),
         ("kernel_detail", "2 enter"),
+        ("roofline", "2 R"),
         ("filter", "3 / v 1 0 0"),
         ("methods", "3 w j"),
         ("batches", "3 B"),

@@ -2,8 +2,10 @@
 //! GPU ran, what each one computes.
 
 mod counted;
+pub mod roofline;
 
 pub use counted::{Counted, is_unmeasured};
+use roofline::Roof;
 
 use crate::action::{Action, Needs};
 use crate::app::App;
@@ -29,9 +31,10 @@ impl Behaviour for ProfileScreen {
         Some("the operations of the step and where its time goes")
     }
 
-    fn gives(&self, _app: &App, needs: Needs) -> bool {
+    fn gives(&self, app: &App, needs: Needs) -> bool {
         use Needs::{Detail, Panes, Profile, Rows, SortableTable, Table};
         matches!(needs, Rows | Table | SortableTable | Detail | Panes | Profile)
+            || needs == Needs::Roof && roofline::roof(app).is_some()
     }
 
     fn act(&self, app: &mut App, action: Action, _effects: &mut Vec<Effect>) -> bool {
@@ -39,6 +42,7 @@ impl Behaviour for ProfileScreen {
         match action {
             Action::Phase => state.next_phase(&app.setup.profile),
             Action::Group => state.next_group(&app.setup.profile),
+            Action::Roofline => state.with_roof = !state.with_roof,
             Action::NextPane | Action::PreviousPane => state.in_detail = !state.in_detail,
             Action::Open => {
                 (state.zoomed, state.in_detail, state.scroll) = (!state.zoomed, false, 0);
@@ -127,6 +131,8 @@ pub struct ProfileState {
     pub in_detail: bool,
     /// Whether the detail has the whole screen.
     pub zoomed: bool,
+    /// Whether the roofline is shown in place of the detail.
+    pub with_roof: bool,
     /// First line of the detail shown.
     pub scroll: usize,
     /// The rows before filter and order.
@@ -365,7 +371,7 @@ pub fn detail(app: &App) -> Vec<Line> {
     let operations = &profile.operations;
     let mut lines: Vec<Line> = Vec::new();
     if let ([only], true) = (&entry.operations[..], app.profile.by == GroupBy::Operation) {
-        operation_detail(profile, &operations[*only], &mut lines);
+        operation_detail(profile, &operations[*only], roofline::roof(app).as_ref(), &mut lines);
         return lines;
     }
     lines.push((app.profile.by.name().to_owned(), clean(&entry.label, 300)));
@@ -407,7 +413,7 @@ pub fn detail(app: &App) -> Vec<Line> {
     lines
 }
 
-fn operation_detail(profile: &Profile, operation: &Operation, lines: &mut Vec<Line>) {
+fn operation_detail(profile: &Profile, operation: &Operation, roof: Option<&Roof>, lines: &mut Vec<Line>) {
     let mut head = format!("{} · {} · {}×", clean(&operation.name, 80), operation.phase.name(), operation.count);
     if let Some(dtype) = &operation.dtype {
         head = format!("{head} · {}", clean(dtype.name(), 24));
@@ -436,6 +442,8 @@ fn operation_detail(profile: &Profile, operation: &Operation, lines: &mut Vec<Li
         let all = operation.total_device_time().unwrap_or_default();
         lines
             .push(("measured".to_owned(), format!("{} a call, {} in the step", format::time(time), format::time(all))));
+        let roofline = roof.and_then(|roof| roofline::words(roof, Counted::of_one(profile, operation), time));
+        lines.extend(roofline.map(|words| ("roofline".to_owned(), words)));
     } else {
         lines.push(("computes".to_owned(), counted::line(profile, operation)));
         lines.push(("measured".to_owned(), "nothing on a GPU".to_owned()));

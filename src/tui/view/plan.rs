@@ -305,6 +305,7 @@ fn draw_chart(painter: &mut Painter<'_>, area: Rect) {
         app.frontier.iter().map(|point| (confidence.end(&point.hours).get(), point.cost.mid.get())).collect();
     let lines = Lines {
         stair: &stair,
+        curve: &[],
         limits: (plan::value(app, Knob::Deadline), plan::value(app, Knob::Budget)),
         x_name: if confidence == Confidence::High { "time at the high end" } else { "expected time" },
         are_plans: true,

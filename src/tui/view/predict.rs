@@ -4,6 +4,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use unicode_width::UnicodeWidthStr;
 
 use super::{Density, filtered, labelled, warned};
+use crate::action::Action;
 use crate::app::screen::predict::{self, what_if};
 use crate::predict::MethodChoice;
 use crate::report::format;
@@ -75,7 +76,8 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     let Some(version) = &app.predict.version else { return };
     let sliders = what_if::sliders(app);
     let title = format!("what if the {} had other figures", what_if::name(app));
-    let inside = painter.pane(area, &title, "D: what makes the difference", true);
+    let right = format!("{}: what makes the difference", app.setup.keymap.hint(Action::Difference));
+    let inside = painter.pane(area, &title, &right, true);
     let inside = warned(painter, inside, &predict::warnings(app, true));
     let answer = what_if::answer(app);
     let heights = [sliders.len() as u16 + 1, answer.len() as u16 + 1];
@@ -104,7 +106,7 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     let at = |times: f64, time: Micros, plan: bool| Point { x: times, y: time.get(), plan, selected: false };
     let curve = found.curve.iter().map(|(times, time)| at(*times, *time, false));
     let points: Vec<Point> = curve.chain([at(now, found.changed.step.mid(), true)]).collect();
-    let lines = Lines { stair: &[], limits: (None, None), x_name: found.along.words(), are_plans: false };
+    let lines = Lines { stair: &[], curve: &[], limits: (None, None), x_name: found.along.words(), are_plans: false };
     let time = |us: f64| format::time(Micros::known(us));
     chart::draw(painter, bottom, &points, &lines, &|times| format!("{times} ×"), &time);
 }

@@ -3,9 +3,13 @@
 use ratatui::layout::{Constraint, Layout, Rect};
 
 use super::{Density, filtered, labelled};
+use crate::action::Action;
 use crate::app::screen::profile;
+use crate::app::screen::profile::roofline::{Roof, rate_words};
+use crate::report::format;
 use crate::settings::theme::Role;
 use crate::tui::paint::Painter;
+use crate::tui::widget::chart::{self, Lines, Point};
 use crate::tui::widget::table;
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
@@ -16,7 +20,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         return;
     }
     let density = Density::of(painter.buffer.area);
+    let roof = profile::roofline::roof(app).filter(|_| state.with_roof);
     let below = match density {
+        _ if roof.is_some() => area.height * 3 / 5,
         Density::Minimal => 0,
         Density::Compact => 8,
         Density::Full => (area.height * 2 / 5).max(12),
@@ -34,9 +40,37 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         _ => inside,
     };
     table::draw(painter, inside, "profile", &shown, !state.in_detail);
-    if below > 0 {
-        detail(painter, bottom);
+    match roof {
+        Some(roof) => roofline(painter, bottom, &roof),
+        None if below > 0 => detail(painter, bottom),
+        None => {}
     }
+}
+
+/// The rows under the roof of their GPU.
+fn roofline(painter: &mut Painter<'_>, area: Rect, roof: &Roof) {
+    let app = painter.app;
+    let title = format!(
+        "roofline of the {}: {} GB/s, {}FLOP/s",
+        roof.gpu,
+        format::number(roof.bandwidth / 1e9),
+        rate_words(roof.peak)
+    );
+    let inside = painter.pane(area, &title, &format!("{}: back", app.setup.keymap.hint(Action::Roofline)), false);
+    let selected = profile::rows(app).get(app.profile.list.selected).copied();
+    let words = selected.and_then(|row| profile::roofline::words(roof, row.counted, row.entry.time));
+    let words = words.unwrap_or_else(|| "The selected row computes nothing that shapes tell of.".to_owned());
+    let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(inside);
+    painter.text(bottom.x, bottom.y, bottom.width, &words, Role::Text);
+    let points = profile::roofline::points(app);
+    let points: Vec<Point> = points.into_iter().map(|(x, y, selected)| Point { x, y, plan: false, selected }).collect();
+    let ends = points.iter().map(|point| point.x);
+    let (least, most) = (ends.clone().fold(roof.ridge(), f64::min), ends.fold(roof.ridge() * 2.0, f64::max));
+    let at = |x: f64| (x, roof.at(x));
+    let curve = [at(least), at(roof.ridge()), at(most)];
+    let lines = Lines { stair: &[], curve: &curve, limits: (None, None), x_name: "FLOP a byte", are_plans: false };
+    let rate = |rate: f64| format!("{}FLOP/s", rate_words(rate));
+    chart::draw(painter, top, &points, &lines, &format::number, &rate);
 }
 
 fn detail(painter: &mut Painter<'_>, area: Rect) {

@@ -56,6 +56,8 @@ impl Axis {
 pub(in crate::tui) struct Lines<'a> {
     /// Corners of the stair, by x ascending.
     pub(in crate::tui) stair: &'a [(f64, f64)],
+    /// A curve, by x ascending.
+    pub(in crate::tui) curve: &'a [(f64, f64)],
     /// Deadline and budget.
     pub(in crate::tui) limits: (Option<f64>, Option<f64>),
     /// What goes along the horizontal axis.
@@ -78,7 +80,7 @@ pub(in crate::tui) fn draw(
         return;
     }
     let (deadline, budget) = lines.limits;
-    let corners = || lines.stair.iter();
+    let corners = || lines.stair.iter().chain(lines.curve);
     let xs = Axis::new(points.iter().map(|point| point.x).chain(corners().map(|corner| corner.0)).chain(deadline));
     let ys = Axis::new(points.iter().map(|point| point.y).chain(corners().map(|corner| corner.1)).chain(budget));
     let labels = [y_text(ys.high), y_text(ys.low)];
@@ -97,7 +99,8 @@ pub(in crate::tui) fn draw(
     let scale = match (xs.log, ys.log) {
         (true, true) => ", log scales",
         (true, false) => ", log",
-        (false, true) => ", log cost",
+        (false, true) if lines.are_plans => ", log cost",
+        (false, true) => ", log upwards",
         (false, false) => "",
     };
     let name = if xs.high > xs.low { lines.x_name.to_owned() } else { format!("{} {}", lines.x_name, x_text(xs.low)) };
@@ -110,7 +113,7 @@ pub(in crate::tui) fn draw(
         painter.text(start, plot.bottom() + 1, room, name, Role::Muted);
     }
     limits(painter, plot, lines, &xs, &ys);
-    stair(painter, plot, lines.stair, &xs, &ys);
+    stair(painter, plot, lines, &xs, &ys);
     let [plan, best, dominated, chosen] = painter.glyphs.points;
     let mut order: Vec<&Point> = points.iter().collect();
     // The more telling points are drawn over the others.
@@ -172,8 +175,8 @@ fn limits(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, y
     }
 }
 
-/// The stair of the frontier.
-fn stair(painter: &mut Painter<'_>, plot: Rect, stairs: &[(f64, f64)], xs: &Axis, ys: &Axis) {
+/// The stair of the frontier, and the curve.
+fn stair(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, ys: &Axis) {
     let style = painter.style(Role::Busy);
     let ground = painter.style(Role::Text).bg.unwrap_or(Color::Reset);
     let colour = style.fg.unwrap_or(Color::Reset);
@@ -183,8 +186,11 @@ fn stair(painter: &mut Painter<'_>, plot: Rect, stairs: &[(f64, f64)], xs: &Axis
         .x_bounds([0.0, 1.0])
         .y_bounds([0.0, 1.0])
         .paint(|context| {
-            for pair in stairs.windows(2) {
-                let [(x1, y1), (x2, y2)] = [pair[0], pair[1]].map(|(x, y)| (xs.place(x), ys.place(y)));
+            let places = |pair: &[(f64, f64)]| [pair[0], pair[1]].map(|(x, y)| (xs.place(x), ys.place(y)));
+            for [(x1, y1), (x2, y2)] in lines.curve.windows(2).map(places) {
+                context.draw(&Line::new(x1, y1, x2, y2, colour));
+            }
+            for [(x1, y1), (x2, y2)] in lines.stair.windows(2).map(places) {
                 context.draw(&Line::new(x1, y1, x2, y1, colour));
                 context.draw(&Line::new(x2, y1, x2, y2, colour));
             }

@@ -39,7 +39,7 @@ impl Counted {
         sum
     }
 
-    fn of_one(profile: &Profile, operation: &Operation) -> Self {
+    pub(super) fn of_one(profile: &Profile, operation: &Operation) -> Self {
         work(operation, profile.workload.precision)
             .map(|work| Self { flops: work.flops.get(), bytes: work.bytes.get() })
             .unwrap_or_default()
