@@ -72,7 +72,8 @@ impl Layers {
         let heads = forward().map(|(_, seen)| seen.heads).min()?;
         let (mut activations, mut reduced) = (0.0f64, 0.0);
         for (one, seen) in &attentions {
-            let bytes = one.dtype.as_ref().and_then(DType::size_bytes)? as f64 * seen.tokens * width(decoded, *seen)?;
+            let (product, width) = between(decoded, *seen)?;
+            let bytes = product.dtype.as_ref().and_then(DType::size_bytes)? as f64 * seen.tokens * width;
             let passes = if one.operation.phase == Phase::Forward { 2.0 } else { 1.0 };
             activations = activations.max(bytes);
             reduced += bytes * REDUCTIONS * passes * f64::from(one.operation.count);
@@ -81,7 +82,7 @@ impl Layers {
             count,
             heads,
             tokens: most.tokens,
-            width: width(decoded, *most)?,
+            width: between(decoded, *most)?.1,
             activations: Bytes::checked(activations)?,
             reduced: Bytes::checked(reduced)?,
             recomputes: attentions.iter().any(|(one, _)| one.operation.phase == Phase::Backward),
@@ -169,31 +170,34 @@ fn seen(one: &Decoded<'_>, decoded: &[Decoded<'_>]) -> Option<Seen> {
         }
         (_, Form::Softmax) => {
             let [batch, heads, queries, keys] = one.operation.inputs.first()?[..] else { return None };
-            let of_pairs = |product: &&Product| {
+            let of_pairs = |(_, product): &(&Decoded<'_>, &Product)| {
                 product.batch == (batch * heads) as f64
                     && (product.rows, product.columns) == (queries as f64, keys as f64)
             };
-            let head = forward_products(decoded).find(of_pairs)?.reduction;
+            let head = forward_products(decoded).find(of_pairs)?.1.reduction;
             Some(Seen { heads, tokens: (batch * queries) as f64, columns: heads as f64 * head })
         }
         _ => None,
     }
 }
 
-fn forward_products<'a>(decoded: &'a [Decoded<'_>]) -> impl Iterator<Item = &'a Product> {
+fn forward_products<'d, 'a>(decoded: &'d [Decoded<'a>]) -> impl Iterator<Item = (&'d Decoded<'a>, &'d Product)> {
     decoded.iter().filter(|one| one.operation.phase == Phase::Forward).filter_map(|one| match &one.op.sizes {
-        Some(Sizes::Product(product)) if !product.is_backward => Some(product),
+        Some(Sizes::Product(product)) if !product.is_backward => Some((one, product)),
         _ => None,
     })
 }
 
-/// Elements of a token between layers: the columns of the product that takes attention's result,
-/// as many as that has where one keeps them.
-fn width(decoded: &[Decoded<'_>], seen: Seen) -> Option<f64> {
-    let behind = |product: &&Product| product.batch * product.rows == seen.tokens && product.reduction == seen.columns;
-    let columns: Vec<f64> = forward_products(decoded).filter(behind).map(|product| product.columns).collect();
-    let same = columns.iter().copied().find(|columns| *columns == seen.columns);
-    same.or_else(|| columns.into_iter().min_by(f64::total_cmp))
+/// The product that takes attention's result, whose own is what is added up and goes to the next layer,
+/// and its columns: as many as that result has where one keeps them. Its elements tell the bytes, since
+/// autocast takes the softmax of attention in 32 bits.
+fn between<'d, 'a>(decoded: &'d [Decoded<'a>], seen: Seen) -> Option<(&'d Decoded<'a>, f64)> {
+    let behind = |(_, product): &(&Decoded<'_>, &Product)| {
+        product.batch * product.rows == seen.tokens && product.reduction == seen.columns
+    };
+    let found: Vec<_> = forward_products(decoded).filter(behind).map(|(one, product)| (one, product.columns)).collect();
+    let same = found.iter().copied().find(|(_, columns)| *columns == seen.columns);
+    same.or_else(|| found.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)))
 }
 
 #[cfg(test)]
@@ -289,6 +293,10 @@ mod tests {
         ];
         let found = decoder(&of, &[]).unwrap();
         assert_eq!((found.layers, found.heads, found.reduced.get()), (2, 4, 16384.0));
+        // As autocast does it: the softmax in 32 bits, the products around it in 16.
+        let of = of.map(|one| if one.contains("_softmax") { one.replace("bfloat16", "float32") } else { one });
+        let found = decoder(&of, &[]).unwrap();
+        assert_eq!((found.activations.get(), found.reduced.get()), (2048.0, 16384.0));
     }
 
     #[test]
