@@ -25,9 +25,16 @@ impl Table {
         let failed = |error: csv::Error| ImportError(format!("{error}; it is not a catalog of prices"));
         let header: Vec<String> = reader.headers().map_err(failed)?.iter().map(str::to_owned).collect();
         let mut records = Vec::new();
+        let (mut line, mut counted) = (1, 0);
         for record in reader.records() {
             let fields = record.map_err(failed)?;
-            records.push((fields.position().map_or(0, csv::Position::line), fields));
+            // The reader's own line is one too few where lines end in a carriage return and a line
+            // feed, as SkyPilot's do: the line feed is then before the row.
+            let from = fields.position().map_or(counted, |position| position.byte() as usize);
+            let begins = from + text.as_bytes()[from..].iter().take_while(|byte| b"\r\n".contains(byte)).count();
+            line += text.get(counted..begins).map_or(0, |before| before.matches('\n').count()) as u64;
+            counted = begins;
+            records.push((line, fields));
         }
         Ok(Self { header, records })
     }

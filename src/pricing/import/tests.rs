@@ -186,6 +186,13 @@ fn what_is_wrong_is_said_with_line_column_and_value() {
         ("m,L4,1,4,16,\u{1b}[2J,r,,\n", "\"\u{fffd}[2J\": is no number"),
     ] {
         assert!(row(line).contains(said) && !row(line).contains('\u{1b}'), "{}", row(line));
+        // Lines that end as those of SkyPilot's catalogs do.
+        let text = format!("{header}{good}{line}").replace('\n', "\r\n");
+        assert!(wrong("lab", &text).contains(said), "{}", wrong("lab", &text));
+    }
+    let broken = format!("{header}m,L4,1,4,16,0.8,\"r\n\ns\",,\n\n\n{good}m,L4,1,4\n");
+    for text in [broken.replace('\n', "\r\n"), broken] {
+        assert!(wrong("lab", &text).starts_with("line 8: has 4 of 9 columns"), "{}", wrong("lab", &text));
     }
     assert!(
         wrong("lab", "<!DOCTYPE html>\n<html>").contains("a web page, not a catalog (line 1: \"<!DOCTYPE html>\")")
