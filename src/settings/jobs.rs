@@ -206,6 +206,19 @@ impl JobsFile {
             jobs.push(job);
         }
         let whole = 0..text.len();
+        let ends = shared.quota.iter().filter(|quota| quota.until.is_some());
+        let lines = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with("until_hours"));
+        for (quota, (line, _)) in ends.zip(lines) {
+            if let (Some(from), Some(until)) = (quota.from.map(Hours::get), quota.until.map(Hours::get))
+                && until <= from
+            {
+                let problem = format!(
+                    "until_hours: {until} is not after the from_hours of the quota, {from}, so it never holds; \
+                    give a later one, or leave the quota out"
+                );
+                return at(line, problem);
+            }
+        }
         if !file.wait {
             let needs = "needs jobs that may wait for one another; write wait = true at the top of the file";
             let window = shared.quota.iter().find(|quota| !quota.is_lasting());
@@ -414,6 +427,8 @@ mod tests {
         let file = JobsFile::parse(&format!("wait = true\n{JOB}not_before_hours = 2\n{window}")).unwrap();
         assert_eq!((file.jobs[0].time.not_before_hours, file.wait), (Hours::new(2.0).unwrap(), true));
         assert_eq!(file.shared.quota[0].to_string(), "0 at aws, until 12 h");
+        let never = said(&format!("wait = true\n{JOB}\n{window}from_hours = 12"));
+        assert!(never.starts_with("line 10: until_hours: 12 is not after the from_hours of the quota, 12"), "{never}");
         let own = said(&format!("{JOB}[[job.quota]]\nprovider = \"aws\"\ngpus = 0\nfrom_hours = 1"));
         assert!(own.contains("quota: from_hours and until_hours are only for a [[quota]] at the top"), "{own}");
         let machine = said(&format!("wait = true\n{JOB}[[machine]]\ngpu = \"v100\""));
