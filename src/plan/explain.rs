@@ -229,7 +229,8 @@ fn filters(excluded: &[Excluded]) -> Vec<String> {
                 }
                 _ => kind.words(),
             };
-            format!("{count} offers {words}{}", nearest.unwrap_or_default())
+            let offers = if count == 1 { "offer" } else { "offers" };
+            format!("{count} {offers} {words}{}", nearest.unwrap_or_default())
         })
         .collect()
 }

@@ -70,7 +70,7 @@ fn machines_whose_batches_do_not_make_it_are_rejected_with_what_would_do() {
     }));
     let none = planned(&step(), &machines(&[16]), &steps(1000, Some(256)));
     assert_eq!(none.status, PlanStatus::Infeasible);
-    assert!(none.reasons[1].starts_with("1 offers whose batches do not make the global batch, nearest"), "{none:?}");
+    assert!(none.reasons[1].starts_with("1 offer whose batches do not make the global batch, nearest"), "{none:?}");
 }
 
 #[test]
