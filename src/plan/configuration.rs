@@ -179,9 +179,9 @@ pub(crate) fn configurations(
         let before = possible.len();
         let site = Site::new(offer, prices);
         let is_one = limits::is_one_machine(offer.tier, offer.trust.market);
-        for machines in goal.limits.machines().take_while(|machines| *machines == 1 || !is_one) {
+        let parallel = goal.model_parallel;
+        for machines in goal.limits.machines(parallel.machines(offer.gpu_count), is_one) {
             let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network_gbit_per_second);
-            let parallel = goal.model_parallel;
             let layout = Layout { machines, gpus: offer.gpu_count, network, sharding: Sharding::None, parallel };
             let steps = usable(offer, machines, &by_gpu, site, goal).and_then(|prediction| {
                 let steps = sized

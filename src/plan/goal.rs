@@ -248,7 +248,8 @@ pub struct Limits {
     /// Most GPUs; `None` = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_gpus: Option<u32>,
-    /// Most machines of an offer at once, in one job: 1, 2, 4, … of them are tried.
+    /// Most machines of an offer at once, in one job: 1, 2, 4, … times so many as make whole replicas of
+    /// the model are tried.
     #[serde(skip_serializing_if = "is_one")]
     pub max_machines: u32,
     /// Most dollars an hour; `None` = no limit.
@@ -281,11 +282,13 @@ const fn is_one(machines: &u32) -> bool {
 }
 
 impl Limits {
-    /// The numbers of machines to try: 1, 2, 4, …, and the most.
-    pub(super) fn machines(&self) -> impl Iterator<Item = u32> {
-        let most = self.max_machines.max(1);
-        let powers = std::iter::successors(Some(1u32), |machines| machines.checked_mul(2));
-        powers.take_while(move |machines| *machines < most).chain([most])
+    /// The numbers of machines to try: 1, 2, 4, … times so many as make whole replicas of the model,
+    /// and the most; 1 where so many are not allowed, or there is one only.
+    pub(super) fn machines(&self, whole: u32, is_one: bool) -> impl Iterator<Item = u32> {
+        let most = if is_one { 1 } else { self.max_machines.max(1) };
+        let (whole, most) = if whole <= most { (whole, most / whole) } else { (1, 1) };
+        let powers = std::iter::successors(Some(1u32), |times| times.checked_mul(2));
+        powers.take_while(move |times| *times < most).chain([most]).map(move |times| times * whole)
     }
 }
 

@@ -143,12 +143,17 @@ pub enum ScaleError {
         gpus: u32,
     },
     /// GPUs that are no whole replicas.
-    #[error("{gpus} GPUs are no multiple of the {replica} of a replica of the model{}", remedy(*gpus, *replica))]
+    #[error(
+        "{gpus} GPU{} no multiple of the {replica} of a replica of the model, {times} times as many would be: allow more machines (--max-machines)",
+        if *gpus == 1 { " is" } else { "s are" }
+    )]
     Replicas {
         /// GPUs in all.
         gpus: u32,
         /// GPUs of a replica.
         replica: u32,
+        /// How many times the GPUs, at least, are a multiple.
+        times: u32,
     },
     /// Stages without a layer.
     #[error("{stages} pipeline stages are more than the {layers} layers of the model: give at most {layers}")]
@@ -166,10 +171,6 @@ pub enum ScaleError {
         /// Heads.
         heads: u64,
     },
-}
-
-fn remedy(gpus: u32, replica: u32) -> &'static str {
-    if gpus < replica { ": allow more machines (--max-machines)" } else { "" }
 }
 
 /// The step on several GPUs, each with the batch of `single`.

@@ -134,10 +134,15 @@ fn gpus_that_make_no_whole_replicas_are_left_out_with_the_reason() {
         reason(8, &divided(4, 3, 1)),
         (
             RejectionKind::Layout,
-            "8 GPUs are no multiple of the 12 of a replica of the model: allow more machines (--max-machines)"
+            "8 GPUs are no multiple of the 12 of a replica of the model, 3 times as many would be: allow more machines (--max-machines)"
                 .to_owned()
         )
     );
+    // Replicas of 12 GPUs are whole on 3 machines of 8 or 6 of them, whatever other numbers are allowed.
+    for (most, nodes) in [(3, 3), (4, 3), (8, 6)] {
+        let found = planned(&model(), &machine(8), &Goal { global_batch: None, ..divided(4, 3, most) });
+        assert_eq!((found.parts[0].nodes, found.parts[0].replicas()), (nodes, nodes * 8 / 12), "{most}");
+    }
     // Replicas share the global batch.
     let odd = Goal { global_batch: Some(33), ..divided(4, 2, 2) };
     let reasons = reason(16, &odd).1;

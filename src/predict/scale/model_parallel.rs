@@ -63,6 +63,18 @@ impl ModelParallel {
         self.tensor.saturating_mul(self.pipeline)
     }
 
+    /// The fewest machines of so many GPUs that make whole replicas.
+    pub const fn machines(self, gpus: u32) -> u32 {
+        let (mut common, mut rest) = (self.gpus(), gpus);
+        while rest > 0 {
+            (common, rest) = (rest, common % rest);
+        }
+        match self.gpus().checked_div(common) {
+            Some(machines) => machines,
+            None => 1,
+        }
+    }
+
     /// `8-way tensor parallel × 2 pipeline stages`.
     pub fn words(self) -> String {
         let tensor = format!("{}-way tensor parallel", self.tensor);
@@ -84,7 +96,7 @@ impl ModelParallel {
         }
         let (all, replica) = (layout.all(), self.gpus());
         if replica == 0 || !all.is_multiple_of(replica) {
-            return Err(ScaleError::Replicas { gpus: all, replica });
+            return Err(ScaleError::Replicas { gpus: all, replica, times: self.machines(all) });
         }
         Ok(())
     }
@@ -437,7 +449,7 @@ mod tests {
         let (known, error) = (Some(&model()), |found: Result<ScaledStep, ScaleError>| found.unwrap_err());
         assert_eq!(error(of(layout(2, 1, 1), None)), ScaleError::NoLayers);
         assert_eq!(error(of(layout(16, 1, 2), known)), ScaleError::TensorOfMachine { tensor: 16, gpus: 8 });
-        assert_eq!(error(of(layout(4, 3, 2), known)), ScaleError::Replicas { gpus: 16, replica: 12 });
+        assert_eq!(error(of(layout(4, 3, 2), known)), ScaleError::Replicas { gpus: 16, replica: 12, times: 3 });
         assert_eq!(error(of(layout(1, 16, 2), known)), ScaleError::Stages { stages: 16, layers: 8 });
         let heads = TransformerStep { heads: 12, ..model() };
         assert_eq!(error(of(layout(8, 1, 1), Some(&heads))), ScaleError::Heads { tensor: 8, heads: 12 });
