@@ -127,8 +127,9 @@ PRIOR = [3, 10, 30, 50, 0.02, 0.02, 0.02, 0.02, 0.5, 1]
 
 
 def shipped():
-    """The constants of src/predict/scale.rs, in the same order."""
-    source = (pathlib.Path(__file__).parents[3] / "src/predict/scale.rs").read_text()
+    """The constants of src/predict/scale.rs and what is beside it, in the same order."""
+    sources = pathlib.Path(__file__).parents[3] / "src/predict"
+    source = "".join((sources / name).read_text() for name in ("scale.rs", "scale/exchange.rs"))
     links = re.findall(r"BytesPerSecond::known\(([0-9.]+)e9\), ([0-9.]+)\)", source)
     once = [float(re.search(rf"const {name}: f64 = ([0-9.]+);", source)[1]) for name in ("HIDING", "HOST_US")]
     assert len(links) == len(LINKS)

@@ -126,3 +126,12 @@ fn training_steps_in_fp32_of_networks_left_out() {
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
     assert!(errors.len() == 70 && mean <= 0.09, "{mean} of {} steps", errors.len());
 }
+
+/// The script that fits the constants of several GPUs finds those that are shipped, wherever they lie.
+#[test]
+fn the_shipped_constants_of_scaling_are_found_in_the_sources() {
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/steps");
+    let asked = ["-B", "-c", "import scaling; print(len(scaling.shipped()), len(scaling.PRIOR))"];
+    let said = std::process::Command::new("python3").args(asked).current_dir(scripts).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "10 10", "{}", String::from_utf8_lossy(&said.stderr));
+}
