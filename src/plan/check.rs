@@ -8,7 +8,7 @@
 mod footprint;
 
 use super::{Assumptions, Confidence, Data, Part, Plan, PlanStatus, Quota};
-use crate::predict::scale::{Layout, Network, optimizer_step, scaled_step};
+use crate::predict::scale::{Layout, MicroBatch, Network, optimizer_step, scaled_step};
 use crate::predict::sharding::Share;
 use crate::predict::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
 use crate::pricing::spot::{WATCHED, Watched};
@@ -292,15 +292,20 @@ fn update(
 ) -> Option<[f64; 3]> {
     let (gpu, workload) = (&prediction.gpu, &predictions.workload);
     let factor = plan.goal.assumptions.scaling_factor;
-    let (scaled, before) = if part.parallel.is_none() {
-        (scaled_step(single, gpu, layout, workload, factor), (part.accumulation - 1) as f64)
-    } else {
-        let model = (single, part.batch_size, prediction.transformer.as_ref());
-        (optimizer_step(model, gpu, layout, workload, factor, part.accumulation), 0.0)
-    };
-    let ends = numbers_of(&scaled.ok()?.step);
-    let one = numbers_of(single);
-    Some([0, 1, 2].map(|end| one[end].mul_add(before, ends[end])))
+    let updates = prediction.update();
+    if !part.parallel.is_none() {
+        let model = prediction.transformer.as_ref();
+        let one = MicroBatch { step: single, update: updates, batch: part.batch_size, model };
+        let step = optimizer_step(&one, gpu, layout, workload, factor, part.accumulation).ok()?.step;
+        return Some(numbers_of(&step));
+    }
+    let last = numbers_of(&scaled_step(single, gpu, layout, workload, factor).ok()?.step);
+    // Divided gradients are exchanged with each batch; the weights are updated with the last.
+    let is_divided = matches!(part.sharding, Sharding::Zero2 | Sharding::Zero3) && part.gpu_count > 1;
+    let batch = if is_divided { last } else { numbers_of(single) };
+    let kept = 1.0 - (updates.get() / batch[1]).min(1.0);
+    let before = (part.accumulation - 1) as f64;
+    Some([0, 1, 2].map(|end| (batch[end] * kept).mul_add(before, last[end])))
 }
 
 fn numbers_of(step: &Estimate) -> [f64; 3] {

@@ -2,7 +2,7 @@
 
 use super::batch::{Reason, Runners, accumulation, batch_size, would_fit};
 use super::{Goal, PlanError, RejectionKind, ShardingChoice};
-use crate::predict::scale::{Layout, ScaleError, ScaledStep, optimizer_step};
+use crate::predict::scale::{Layout, MicroBatch, ScaleError, ScaledStep, optimizer_step};
 use crate::predict::sharding::Share;
 use crate::predict::{Estimate, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, WarningKind, Workload};
 use crate::units::{GIB, Micros, SHORTEST_STEP_US, most};
@@ -149,9 +149,10 @@ impl At<'_> {
             return Err((Kind::GlobalBatch, format!("an update of {batches} batches takes longer than a year"), None));
         }
         let layout = Layout { sharding, ..layout };
-        let model = (single, self.batch, prediction.transformer.as_ref());
+        let model = prediction.transformer.as_ref();
+        let one = MicroBatch { step: single, update: prediction.update(), batch: self.batch, model };
         let factor = goal.assumptions.scaling_factor;
-        let scaled = optimizer_step(model, gpu, &layout, workload, factor, batches)
+        let scaled = optimizer_step(&one, gpu, &layout, workload, factor, batches)
             .map_err(|error| (Kind::NoPrediction, format!("{gpus} GPUs: {error}"), None))?;
         let divided = (sharding != Sharding::None || !layout.parallel.is_none()).then(|| {
             let name = sharding.name();

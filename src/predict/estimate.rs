@@ -141,6 +141,19 @@ impl Prediction {
         if all > 0.0 { out / all } else { 0.0 }
     }
 
+    /// What of the step is the optimizer's update: its share of the operators' time, times the step
+    /// without its waiting for the host. It is the same at every batch size.
+    pub fn update(&self) -> Micros {
+        let (mut updates, mut all) = (0.0, 0.0);
+        for operation in &self.operations {
+            let time = operation.time.map_or(0.0, |time| time.range.mid.get()) * f64::from(operation.count);
+            all += time;
+            updates += if operation.phase == Phase::Optimizer { time } else { 0.0 };
+        }
+        let busy = self.step.mid().checked_sub(self.host_idle).unwrap_or_default();
+        if all > 0.0 { busy * (updates / all) } else { Micros::ZERO }
+    }
+
     /// The step that a plan counts with, on one GPU. A measurement stands for itself, with
     /// no range: over many steps their median is what counts, not the slowest of them.
     pub fn planning_step(&self) -> Estimate {

@@ -31,6 +31,7 @@ pub use model_parallel::{ModelParallel, optimizer_step};
 
 use super::estimate::{Estimate, GpuFacts};
 use super::sharding::Sharding;
+use super::transformer::TransformerStep;
 use crate::catalog::{GpuSpec, Vendor};
 use crate::profile::{Mode, Precision, Workload};
 use crate::units::{Bytes, BytesPerSecond, Micros, Range};
@@ -93,6 +94,19 @@ impl Link {
     }
 }
 
+/// One batch on one GPU with the whole model.
+#[derive(Debug, Clone, Copy)]
+pub struct MicroBatch<'a> {
+    /// Its training step.
+    pub step: &'a Estimate,
+    /// What of that is the update of the weights.
+    pub update: Micros,
+    /// Its samples.
+    pub batch: Option<u64>,
+    /// What of the model can be divided.
+    pub model: Option<&'a TransformerStep>,
+}
+
 /// The step time of N GPUs with its communication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScaledStep {
@@ -105,20 +119,23 @@ pub struct ScaledStep {
 }
 
 impl ScaledStep {
-    /// The optimizer step of so many batches on each GPU: all but the last run as on one GPU and
-    /// keep their gradients, with the last the sum is exchanged as after one batch.
-    ///
-    /// Each batch counts with the whole of `single`, its update of the weights included.
+    /// The optimizer step of so many batches on each GPU: the weights are updated once, after the last.
+    /// Gradients that each GPU keeps whole are exchanged once too, divided ones with each batch.
     #[must_use]
-    pub fn accumulated(mut self, single: &Estimate, batches: u64) -> Self {
-        if batches > 1 {
-            let before = (batches - 1) as f64;
-            let Range { low, mid, high } = self.step.range;
-            let Range { low: least, mid: likely, high: most } = single.range;
-            self.step.range =
-                Range { low: low + least * before, mid: mid + likely * before, high: high + most * before };
-            self.why = format!("{batches} batches a GPU to an update, gradients exchanged once; {}", self.why);
+    pub fn accumulated(mut self, one: &MicroBatch<'_>, sharding: Sharding, batches: u64) -> Self {
+        if batches <= 1 {
+            return self;
         }
+        let before = (batches - 1) as f64;
+        let is_each = sharding.exchanges_each_batch() && self.extra.get() > 0.0;
+        let repeated = if is_each { self.step.range } else { one.step.range };
+        let updates = if repeated.mid.get() > 0.0 { (one.update / repeated.mid).min(1.0) } else { 0.0 };
+        let add = |step: Micros, batch: Micros| step + batch * (before * (1.0 - updates));
+        let Range { low, mid, high } = self.step.range;
+        self.step.range =
+            Range { low: add(low, repeated.low), mid: add(mid, repeated.mid), high: add(high, repeated.high) };
+        let exchanged = if is_each { "with each" } else { "once" };
+        self.why = format!("{batches} batches a GPU to an update, gradients exchanged {exchanged}; {}", self.why);
         self
     }
 }
@@ -298,6 +315,28 @@ mod tests {
 
     fn training(parameters: u64) -> Workload {
         workload(Mode::Training, Some(parameters))
+    }
+
+    /// A batch of 100 ms of which the update takes 20: four of them take 340 on one GPU. On several the
+    /// exchange is added once, or with each batch where gradients are divided.
+    #[test]
+    fn batches_that_add_up_have_one_update() {
+        let (batch, workload) = (step(100.0), training(1_000_000_000));
+        let one = MicroBatch { step: &batch, update: Micros::known(20_000.0), batch: None, model: None };
+        let millis = |gpus, sharding, batches| {
+            let layout = Layout { sharding, ..Layout::one_machine(gpus) };
+            let once = scaled_step(&batch, &gpu(Link::Modules), &layout, &workload, None).unwrap();
+            let all = once.clone().accumulated(&one, sharding, batches);
+            [once, all].map(|scaled| scaled.step.range.mid.as_millis())
+        };
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "{a} {b}");
+        near(millis(1, Sharding::None, 4)[1], 340.0);
+        near(millis(1, Sharding::Zero3, 4)[1], 340.0);
+        for (sharding, times) in [(Sharding::None, 1.0), (Sharding::Zero1, 1.0), (Sharding::Zero2, 4.0)] {
+            let [once, all] = millis(8, sharding, 4);
+            near(all, 340.0 + times * (once - 100.0));
+            near(millis(8, sharding, 1)[1], once);
+        }
     }
 
     #[test]

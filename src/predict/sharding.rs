@@ -59,6 +59,12 @@ impl Sharding {
         }
     }
 
+    /// Whether gradients are exchanged after every batch that is added up, not after the last alone: where
+    /// no GPU keeps all of them.
+    pub(super) const fn exchanges_each_batch(self) -> bool {
+        matches!(self, Self::Zero2 | Self::Zero3)
+    }
+
     /// Bytes moved in a step, in times of an all-reduce of the gradients.
     pub(super) const fn traffic(self) -> f64 {
         if matches!(self, Self::Zero3) { 1.5 } else { 1.0 }

@@ -26,7 +26,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Exchange, Layout, Link, Network, ScaleError, ScaledStep, scaled_step};
+use super::{Exchange, Layout, Link, MicroBatch, Network, ScaleError, ScaledStep, scaled_step};
 use crate::predict::estimate::{Estimate, GpuFacts};
 use crate::predict::transformer::TransformerStep;
 use crate::profile::Workload;
@@ -154,7 +154,7 @@ impl Link {
 /// # Errors
 /// [`ScaleError`]: no parameter count, no layers found, or a layout that does not fit them.
 pub fn optimizer_step(
-    (single, batch, model): (&Estimate, Option<u64>, Option<&TransformerStep>),
+    one: &MicroBatch<'_>,
     gpu: &GpuFacts,
     layout: &Layout,
     workload: &Workload,
@@ -163,9 +163,10 @@ pub fn optimizer_step(
 ) -> Result<ScaledStep, ScaleError> {
     let parallel = layout.parallel;
     if parallel.is_none() {
-        return Ok(scaled_step(single, gpu, layout, workload, factor)?.accumulated(single, batches));
+        return Ok(scaled_step(one.step, gpu, layout, workload, factor)?.accumulated(one, layout.sharding, batches));
     }
     parallel.check(layout)?;
+    let MicroBatch { step: single, batch, model, .. } = *one;
     let model = model.ok_or(ScaleError::NoLayers)?;
     parallel.check_model(model)?;
     let replica = Replica::new(*model, batch, gpu.link, layout, batches);
@@ -177,6 +178,8 @@ pub fn optimizer_step(
     let exchange = Exchange::new(gpu.link, layout, super::gradients(workload)?);
     let stage = replica.slot(single.range.mid, &replica.expected());
     let added = exchange.added(stage, layout.network, factor);
+    let times = if layout.sharding.exchanges_each_batch() { batches as f64 } else { 1.0 };
+    let added = added.map(|once| once * times);
     let (tensor, pipeline) = (parallel.tensor, parallel.pipeline);
     let mut parts = Vec::new();
     if pipeline > 1 {
@@ -427,10 +430,14 @@ mod tests {
         assert_eq!(of(1, 1, 2), (8, 2, 16.0, 16.0));
     }
 
+    fn one<'a>(step: &'a Estimate, model: Option<&'a TransformerStep>) -> MicroBatch<'a> {
+        MicroBatch { step, update: Micros::ZERO, batch: Some(1), model }
+    }
+
     #[test]
     fn the_layout_is_named() {
         let of = |layout: &Layout, batches| {
-            optimizer_step((&step(), Some(1), Some(&model())), &gpu(), layout, &workload(), None, batches)
+            optimizer_step(&one(&step(), Some(&model())), &gpu(), layout, &workload(), None, batches)
         };
         let why = of(&layout(8, 2, 4), 16).unwrap().why;
         assert!(why.starts_with("2 replicas of 8-way tensor parallel × 2 pipeline stages, 16 micro-batches: 6 % bubble, 1 ms of all-reduce, 1 ms from stage to stage; "), "{why}");
@@ -444,8 +451,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_divided_so_is_refused() {
-        let of =
-            |layout: Layout, model| optimizer_step((&step(), Some(1), model), &gpu(), &layout, &workload(), None, 1);
+        let of = |layout: Layout, model| optimizer_step(&one(&step(), model), &gpu(), &layout, &workload(), None, 1);
         let (known, error) = (Some(&model()), |found: Result<ScaledStep, ScaleError>| found.unwrap_err());
         assert_eq!(error(of(layout(2, 1, 1), None)), ScaleError::NoLayers);
         assert_eq!(error(of(layout(16, 1, 2), known)), ScaleError::TensorOfMachine { tensor: 16, gpus: 8 });
@@ -463,8 +469,10 @@ mod tests {
         ) {
             let step = Estimate::with_band(Micros::known(millis * 1e3), 0.2, Method::Roofline);
             let (model, layout) = (model(), layout(1, 1, machines));
-            let now = optimizer_step((&step, Some(1), is_known.then_some(&model)), &gpu(), &layout, &workload(), None, batches);
-            let before = scaled_step(&step, &gpu(), &layout, &workload(), None).unwrap().accumulated(&step, batches);
+            let one = one(&step, is_known.then_some(&model));
+            let now = optimizer_step(&one, &gpu(), &layout, &workload(), None, batches);
+            let scaled = scaled_step(&step, &gpu(), &layout, &workload(), None).unwrap();
+            let before = scaled.accumulated(&one, Sharding::None, batches);
             prop_assert_eq!(now.unwrap(), before);
         }
 
