@@ -91,7 +91,16 @@ fn a_file_becomes_prices_and_what_changed_is_said() {
         (&first["providers"][0]["changes"]["new"]["count"], &first["providers"][0]["offers"]),
         (&0.into(), &2.into())
     );
-    assert!(first["providers"][0]["changes"]["gone"]["count"].as_u64().unwrap() > 10);
+    let gone = first["providers"][0]["changes"]["gone"]["count"].as_u64().unwrap();
+    assert!(gone > 10);
+    // The shipped ones are there again without the file: that most of them go is a warning.
+    std::fs::remove_file(bench.path("config/pricing/lambda.toml")).unwrap();
+    let said = bench.run(&["prices", "update", "--from", file.as_str()]);
+    let said = String::from_utf8(said.stdout).unwrap();
+    let warning = format!("warning: {gone} of the {} offers there were are gone; see that {file} is whole", gone + 2);
+    assert!(said.contains(&warning), "{said}");
+    let said = bench.run(&["prices", "update", "--from", file.as_str(), "--dry-run"]);
+    assert!(!String::from_utf8(said.stdout).unwrap().contains("warning"));
     bench.write("lambda.csv", catalog(1.1));
     let second = bench.update(&file, &[]);
     let dearer = &second["providers"][0]["changes"]["dearer"];
@@ -210,6 +219,8 @@ fn folders_may_hold_folders_and_price_files() {
 #[test]
 fn places_without_prices_are_named() {
     let bench = Bench::new();
+    let ftp = bench.refused("ftp://example.org/vms.csv", &[]);
+    assert!(ftp.contains("--from ftp://…: prices are fetched by http and https"), "{ftp}");
     std::fs::create_dir(bench.path("empty")).unwrap();
     for (from, said) in [
         (bench.path("empty").to_str().unwrap().to_owned(), "empty: has no prices: no CSV"),

@@ -110,6 +110,11 @@ fn jobs(args: &PricesUpdateArgs) -> Result<Vec<Job>, CliError> {
         let one = |name: String| Job { places: vec![text.replace(PROVIDER, &name).into()], provider: Some(name) };
         return Ok(names.into_iter().map(one).collect());
     }
+    if let Some((scheme, _)) = text.split_once("://").filter(|_| !download::is_url(&from)) {
+        return Err(CliError::Refused(format!(
+            "--from {scheme}://…: prices are fetched by http and https; download the file and give its path"
+        )));
+    }
     if !download::is_url(&from) && from.is_dir() {
         return in_folder(&from, &args.provider);
     }

@@ -222,6 +222,15 @@ impl UpdateJson {
         ];
         let counts: Vec<String> = kinds.iter().map(|(name, kind)| format!("{} {name}", kind.count)).collect();
         writeln!(out, "  {}, {} unchanged", counts.join(", "), changes.same)?;
+        let kept = changes.same + changes.dearer.count + changes.cheaper.count;
+        if changes.gone.count > kept {
+            let before = changes.gone.count + kept;
+            writeln!(
+                out,
+                "  warning: {} of the {before} offers there were are gone; see that {sources} is whole",
+                changes.gone.count
+            )?;
+        }
         for (name, kind) in kinds {
             for change in &kind.largest {
                 writeln!(out, "    {name:<8}{}  {}", change.offer, change.shown)?;
