@@ -322,20 +322,20 @@ mod tests {
     #[test]
     fn batches_that_add_up_have_one_update() {
         let (batch, workload) = (step(100.0), training(1_000_000_000));
-        let one = MicroBatch { step: &batch, update: Micros::known(20_000.0), batch: None, model: None };
+        let micro = MicroBatch { step: &batch, update: Micros::known(20_000.0), batch: None, model: None };
         let millis = |gpus, sharding, batches| {
             let layout = Layout { sharding, ..Layout::one_machine(gpus) };
-            let once = scaled_step(&batch, &gpu(Link::Modules), &layout, &workload, None).unwrap();
-            let all = once.clone().accumulated(&one, sharding, batches);
-            [once, all].map(|scaled| scaled.step.range.mid.as_millis())
+            let alone = scaled_step(&batch, &gpu(Link::Modules), &layout, &workload, None).unwrap();
+            let all = alone.clone().accumulated(&micro, sharding, batches);
+            [alone, all].map(|scaled| scaled.step.range.mid.as_millis())
         };
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "{a} {b}");
         near(millis(1, Sharding::None, 4)[1], 340.0);
         near(millis(1, Sharding::Zero3, 4)[1], 340.0);
         for (sharding, times) in [(Sharding::None, 1.0), (Sharding::Zero1, 1.0), (Sharding::Zero2, 4.0)] {
-            let [once, all] = millis(8, sharding, 4);
-            near(all, 340.0 + times * (once - 100.0));
-            near(millis(8, sharding, 1)[1], once);
+            let [alone, all] = millis(8, sharding, 4);
+            near(all, 340.0 + times * (alone - 100.0));
+            near(millis(8, sharding, 1)[1], alone);
         }
     }
 
