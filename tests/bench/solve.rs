@@ -13,6 +13,10 @@ use habitat_tui::predict::{AtBatch, Estimate, Predictions};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
 use habitat_tui::units::{GpuSlug, UsdPerHour};
 
+/// Counts what is allocated, the most at a time too.
+#[global_allocator]
+static ALLOCATED: divan::AllocProfiler = divan::AllocProfiler::system();
+
 fn main() {
     divan::main();
 }

@@ -214,6 +214,17 @@ fn plans_on_spot_end_in_time_in_every_zone() {
     assert_eq!(bases(zone), ["typical", "itself", "region", "other zones", "other regions"]);
     assert_eq!((bases("always_1node"), bases("at_times_1node")), (vec!["typical"], vec!["typical", "itself"]));
     assert!(rows(&found[1]).iter().all(|row| row["in_time"] == 1.0), "{}", found[1]);
+    // Without a plan: one restart at the price of spot, or on demand.
+    for row in rows(&found[2]) {
+        assert_eq!(row["in_time"], 1.0, "{row}");
+        let [cost, least] = ["cost_of_on_demand", "least_cost_of_on_demand"].map(|key| row[key].as_f64().unwrap());
+        match row["trace"].as_str().unwrap() {
+            "always_1node" => assert!((cost - 0.3 * 48.2 / 48.0).abs() < 1e-3 && (least - 0.3).abs() < 1e-9, "{row}"),
+            // Ahead of its line, uniform progress waits for spot and restarts.
+            "never_1node" => assert!((1.0..1.15).contains(&cost) && (least - 1.0).abs() < 1e-9, "{row}"),
+            _ => assert!(least < cost && cost < 1.05, "{row}"),
+        }
+    }
     folder.write("other.csv", "trace,start_s,length_s,nodes\nx,1,y,1\n");
     assert!(folder.error(&["evaluate", "spot", "other.csv"]).contains("other.csv:2: not a run of a trace"));
 }

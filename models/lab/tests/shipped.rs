@@ -32,6 +32,7 @@ trials! {
         steps_of_networks_and_gpus_left_out,
         the_real_tables_are_read_in_full,
     ],
+    with (shared("spot")) => [policies_on_spot_cost_what_is_known],
     with (shared("profet")) => [
         the_shipped_model_is_that_of_the_data,
         networks_that_were_left_out_are_predicted,
@@ -46,6 +47,29 @@ fn main() -> std::process::ExitCode {
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Planner note C.8, within 0.03: greedy and uniform progress, 52 and 70 hours, and no run is late.
+fn policies_on_spot_cost_what_is_known(data: &Path) {
+    let folder = Folder::new();
+    let found = folder.json(&["evaluate", "spot", text(&data.join("spot_traces.csv"))]);
+    for (zone, greedy, uniform) in [
+        ("us-west-2b", [0.50, 0.35], [0.46, 0.35]),
+        ("us-east-1f", [0.85, 0.61], [0.80, 0.61]),
+        ("us-east-1a", [0.99, 0.96], [1.01, 1.04]),
+    ] {
+        let trace = format!("availability_1node_aws-02-15-2023_{zone}_v100_1");
+        for (policy, costs) in [("greedy", greedy), ("uniform-progress", uniform)] {
+            for (deadline, cost) in [52.0, 70.0].into_iter().zip(costs) {
+                let is_it = |row: &&Value| {
+                    row["trace"] == trace.as_str() && row["policy"] == policy && row["deadline_hours"] == deadline
+                };
+                let row = rows(&found[2]).iter().find(is_it).unwrap();
+                assert!((row["cost_of_on_demand"].as_f64().unwrap() - cost).abs() <= 0.03, "{row}");
+                assert_eq!(row["in_time"], 1.0, "{row}");
+            }
+        }
+    }
 }
 
 /// The figures that the choice rests on are those that the shipped models give.

@@ -5,6 +5,8 @@
 //! checkpoints; what is done since the last one is lost with it. A plan that changes to a
 //! machine on demand does so when the time left is what that needs for the work left.
 
+mod policies;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -227,13 +229,14 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>
     let options = Options { targets: vec![gpu], ..Options::default() };
     let predictions = predict(&profile, catalog, &options).map_err(CliError::other)?;
     let prices = PriceBook::new(Snapshot::parse(OFFERS).map_err(CliError::other)?.offers());
+    let traces = read(file)?;
     let mut rows = Vec::new();
     for max_parts in [1, 2] {
-        for (name, trace) in read(file)? {
+        for (name, trace) in &traces {
             for basis in Basis::ALL {
-                let Some(expected) = basis.expected(&name, &trace) else { continue };
+                let Some(expected) = basis.expected(name, trace) else { continue };
                 let plans = plans(max_parts, &expected, &predictions, &prices)?;
-                rows.push(row(&name, &trace, (max_parts, basis.words()), &plans));
+                rows.push(row(name, trace, (max_parts, basis.words()), &plans));
             }
         }
     }
@@ -265,7 +268,7 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>
     }
     let protocol = "plans at high confidence for a machine at 1 $/h on demand and 0.3 on spot, started every 3 hours of each trace; of those with a spot part, the share that ended by the deadline";
     let by_trace = Evaluation::new(protocol.to_owned(), Vec::new(), table, &rows);
-    Ok(vec![by_trace, summed(&rows)])
+    Ok(vec![by_trace, summed(&rows), policies::evaluate(&traces)])
 }
 
 /// A cell; a dash where there is no value.
