@@ -36,6 +36,22 @@ fn expected_and_upper_end_are_those_of_the_note() {
     assert!(plan.notes.iter().any(|note| note.contains("spot losses are assumed")), "{:?}", plan.notes);
 }
 
+/// However few losses a part expects, it is charged for them: two of 0.05 cost what one of 0.1 costs.
+#[test]
+fn parts_of_few_losses_are_charged_for_them() {
+    let (predictions, prices) =
+        (predictions([measured("v100", 1.0)]), PriceBook::new([offer("v100", 1.2, Tier::Spot)]));
+    let expected = |useful: f64| {
+        let goal = Goal { assumptions: twenty_hours(1).assumptions, ..goal(useful, 1) };
+        let total = plan(&predictions, &prices, &goal).unwrap().total.unwrap();
+        (total.hours.mid.get(), total.cost.mid.get())
+    };
+    // 0.1 losses an hour, each 0.7 hours.
+    let (half, whole) = (expected(0.5), expected(1.0));
+    assert!((half.0 - 0.535).abs() < 1e-9 && (half.1 - 0.535 * 1.2).abs() < 1e-9, "{half:?}");
+    assert!((whole.0 - 2.0 * half.0).abs() < 1e-9 && (whole.1 - 2.0 * half.1).abs() < 1e-9, "{half:?} {whole:?}");
+}
+
 /// 24 h is feasible at the expected hours and not at full intervals for five losses; with
 /// two parts the gap is closed by on-demand hours.
 #[test]
