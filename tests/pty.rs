@@ -65,9 +65,9 @@ fn the_terminal_is_given_back() {
     press(&mut writer, "\x0c");
     wait_for(&screen, "the plan drawn anew", |screen| screen.contents().contains("cost against time"));
     press(&mut writer, "?");
-    wait_for(&screen, "the help", |screen| screen.contents().contains("Search all actions"));
+    wait_for(&screen, "the help", |screen| screen.contents().contains("Search actions"));
     press(&mut writer, "\x1b");
-    wait_for(&screen, "the plan again", |screen| !screen.contents().contains("Search all actions"));
+    wait_for(&screen, "the plan again", |screen| !screen.contents().contains("Search actions"));
     press(&mut writer, "q");
     let end = Instant::now() + PATIENCE;
     let status = loop {
