@@ -133,6 +133,9 @@ fn what_makes_the_difference_adds_up() {
     assert_eq!([number(&mm[0]), number(&relu[0]), number(&found["rest_us"][0])], [700.0, 200.0, 100.0]);
     let sum = number(&mm[1]) + number(&relu[1]) + number(&found["rest_us"][1]);
     assert!((sum - number(&found["gpus"][1]["step_time_us"]["mid"])).abs() < 1e-6, "{found}");
+    let text = bench.ok(&two);
+    assert!(text.contains("1.0 ms on Tesla V100-SXM2-16GB (measured), "), "{text}");
+    assert!(text.contains(" on H100 SXM5 80GB (predicted, "), "{text}");
     let csv = bench.ok(&[&two[..], &["--csv"]].concat());
     assert!(csv.starts_with("operation,phase,count,first_us,second_us,difference_us\n"), "{csv}");
     assert_eq!(csv.lines().count(), 6);

@@ -104,6 +104,13 @@ fn figures_of_a_gpu_are_moved() {
     let app = after("3 j F L q");
     assert!(app.predict.version.is_none());
     assert_eq!(app.predict.list.selected, 1);
+    // What was found of another GPU is not shown for this one while it is looked for.
+    let mut app = after("3 F L q j");
+    effects(&mut app, "F");
+    assert!(predict::what_if::found(&app).is_none() && app.what_if.value().is_some());
+    assert_eq!(predict::what_if::answer(&app)[0].1, "predicting …");
+    effects(&mut app, "D");
+    assert!(app.predict.difference.is_none());
     // There is no table to copy or filter meanwhile, and no value to type.
     let app = after("3 F");
     for action in [A::Filter, A::CopyTable, A::SetValue, A::Open, A::NoLimit, A::Methods, A::Mark, A::WhatIf] {

@@ -118,7 +118,8 @@ impl App {
         let query = self.modal.as_mut().and_then(Modal::input_mut).map(|input| input.text()).unwrap_or_default();
         let methods = self.comparison.value().map_or(0, |comparison| comparison.methods.len());
         let help = modal::help_lines(self, &query).len();
-        let found = palette::found(self, &query).len();
+        let is_palette = matches!(self.modal, Some(Modal::Palette { .. }));
+        let found = if is_palette { palette::found(self, &query).len() } else { 0 };
         let facts = match &self.modal {
             Some(Modal::Offer { offer, .. }) => offer::lines(self, offer).len(),
             _ => 0,

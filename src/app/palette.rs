@@ -1,5 +1,7 @@
 //! What the palette finds: actions, and the GPUs, operations and offers that it goes to.
 
+use std::collections::HashSet;
+
 use super::App;
 use super::list::ListState;
 use super::modal::{Modal, matching};
@@ -45,14 +47,11 @@ pub fn found(app: &App, query: &str) -> Vec<Found> {
     let gpus =
         rows.filter(|row| has(&format!("{} {}", row.name, row.slug)) || meant.iter().any(|gpu| gpu.slug == row.slug));
     all.extend(gpus.take(MOST).map(|row| Found::Gpu(row.slug.clone())));
-    let mut names: Vec<&str> = Vec::new();
-    for operation in &app.setup.profile.operations {
-        let name = op::name::short(&operation.name);
-        if has(name) && !names.contains(&name) && names.len() < MOST {
-            names.push(name);
-        }
-    }
-    all.extend(names.into_iter().map(|name| Found::Operation(name.to_owned())));
+    // Many operations have one name.
+    let mut seen = HashSet::new();
+    let names = app.setup.profile.operations.iter().map(|operation| op::name::short(&operation.name));
+    let names = names.filter(|name| seen.insert(*name)).filter(|name| has(name));
+    all.extend(names.take(MOST).map(|name| Found::Operation(name.to_owned())));
     let per_gpu = |offer: &crate::pricing::Offer| offer.price.get() / f64::from(offer.gpu_count.max(1));
     let offers = app.setup.prices.offers().iter();
     let mut offers: Vec<_> = offers.filter(|offer| offer.unusable.is_none() && has(offer.id.as_str())).collect();

@@ -150,7 +150,9 @@ impl At<'_> {
         }
         let layout = Layout { sharding, ..layout };
         let model = prediction.transformer.as_ref();
-        let one = MicroBatch { step: single, update: prediction.update(), batch: self.batch, model };
+        // Summed over all operations, and only asked for where batches add up.
+        let update = if batches > 1 { prediction.update() } else { Micros::ZERO };
+        let one = MicroBatch { step: single, update, batch: self.batch, model };
         let factor = goal.assumptions.scaling_factor;
         let scaled = optimizer_step(&one, gpu, &layout, workload, factor, batches)
             .map_err(|error| (Kind::NoPrediction, format!("{gpus} GPUs: {error}"), None))?;

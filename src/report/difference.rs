@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::format;
 use super::table::{Cell, Column, Graphic, Table};
-use crate::predict::Prediction;
 use crate::predict::difference::{Changed, Difference};
+use crate::predict::{Method, Prediction};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::{Micros, Range};
@@ -154,10 +154,19 @@ pub fn table(difference: &Difference<'_>) -> Table {
     table
 }
 
-/// How far the second step is from the first, in a sentence.
+/// Both steps with their ranges and methods, and how far the second is from the first, in a sentence.
 pub fn headline(difference: &Difference<'_>) -> String {
+    let step = |prediction: &Prediction| {
+        let step = prediction.step.as_estimate();
+        let how = match step.method {
+            Method::Measured => "measured".to_owned(),
+            Method::Derived => "derived from a measurement".to_owned(),
+            _ => format!("predicted, {}", format::time_range(step.range.low, step.range.high)),
+        };
+        format!("{} on {} ({how})", format::time(step.range.mid), clean(&prediction.gpu.name, 80))
+    };
     let [first, second] = difference.totals();
-    let [from, to] = difference.steps.map(|prediction| clean(&prediction.gpu.name, 60));
+    let [from, to] = difference.steps.map(step);
     let times = if first.get() > 0.0 && second.get() > 0.0 {
         let (ratio, word) =
             if second.get() <= first.get() { (first / second, "fast") } else { (second / first, "long") };
@@ -165,7 +174,7 @@ pub fn headline(difference: &Difference<'_>) -> String {
     } else {
         String::new()
     };
-    format!("{} on {from}, {} on {to}{times}", format::time(first), format::time(second))
+    format!("{from}, {to}{times}")
 }
 
 /// The sentence and the table.

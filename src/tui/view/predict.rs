@@ -75,7 +75,8 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let Some(version) = &app.predict.version else { return };
     let sliders = what_if::sliders(app);
-    let title = format!("what if the {} had other figures", what_if::name(app));
+    let stale = if app.what_if.is_stale() { " (stale)" } else { "" };
+    let title = format!("what if the {} had other figures{stale}", what_if::name(app));
     let right = format!("{}: what makes the difference", app.setup.keymap.hint(Action::Difference));
     let inside = painter.pane(area, &title, &right, true);
     let inside = warned(painter, inside, &predict::warnings(app, true));
@@ -101,7 +102,7 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
         }
     }
     labelled(painter, middle, &answer, 0);
-    let Some(found) = app.what_if.value().filter(|_| bottom.height >= 5) else { return };
+    let Some(found) = what_if::found(app).filter(|_| bottom.height >= 5) else { return };
     let now = version.changes.get(found.along);
     let at = |times: f64, time: Micros, plan: bool| Point { x: times, y: time.get(), plan, selected: false };
     let curve = found.curve.iter().map(|(times, time)| at(*times, *time, false));

@@ -33,7 +33,7 @@ impl Compared {
 
 fn compared(app: &App) -> Option<Difference<'_>> {
     let Some(gpus) = &app.predict.difference.as_ref()?.gpus else {
-        let found = app.what_if.value()?;
+        let found = super::what_if::found(app)?;
         return Some(Difference::between(&found.real, &found.changed));
     };
     let all = &app.predictions.value()?.predictions;

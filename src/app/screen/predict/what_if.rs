@@ -9,6 +9,7 @@ use crate::app::msg::Effect;
 use crate::catalog::GpuSpec;
 use crate::catalog::hypothetical::{Changes, Figure};
 use crate::predict::Fits;
+use crate::predict::hypothetical::WhatIf;
 use crate::report::format;
 use crate::text::clean;
 use crate::units::GpuSlug;
@@ -35,6 +36,7 @@ pub(super) fn is_changed(app: &App) -> bool {
 }
 
 pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
+    let is_found = found(app).is_some();
     let Some(version) = &mut app.predict.version else { return false };
     let rungs = match action {
         Action::Left | Action::Decrease => -1,
@@ -42,6 +44,7 @@ pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> b
         Action::FarLeft => -(FAR as isize),
         Action::FarRight => FAR as isize,
         Action::NoLimit => 0,
+        Action::Difference if !is_found => return true,
         Action::Difference => {
             app.predict.difference = Some(Compared::new(None));
             return true;
@@ -104,10 +107,16 @@ pub fn name(app: &App) -> String {
     gpu.map_or_else(String::new, |gpu| clean(&gpu.name, 60))
 }
 
+/// What was found of this GPU last; `None` while it is looked for the first time.
+pub fn found(app: &App) -> Option<&WhatIf> {
+    let version = app.predict.version.as_ref()?;
+    app.what_if.value().filter(|found| found.real.gpu.slug == version.gpu)
+}
+
 /// What comes of it, a label and a text a line.
 pub fn answer(app: &App) -> Vec<(String, String)> {
     let line = |label: &str, text: String| (label.to_owned(), text);
-    match (app.what_if.state(), app.what_if.value()) {
+    match (app.what_if.state(), found(app)) {
         (JobState::Failed(reason), _) => vec![(String::new(), clean(reason, 300))],
         (JobState::Cancelled, _) => {
             vec![line("", format!("cancelled; {} runs it again", app.setup.keymap.hint(Action::Rerun)))]
@@ -122,7 +131,7 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
                 Fits::Unknown => "whether the step fits is not known",
             };
             vec![
-                line("real", format!("{} ({})", format::time(real.range.mid), super::method_words(&real))),
+                line("real", format!("{} ({})", format::time(real.range.mid), super::range_and_method(&real))),
                 line(
                     "changed",
                     format!(
