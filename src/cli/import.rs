@@ -1,7 +1,6 @@
 //! `habitat-tui import`.
 
-use std::io::{IsTerminal, Read, Write};
-use std::ops::ControlFlow;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -9,14 +8,15 @@ use serde::Serialize;
 use super::error::CliError;
 use super::input::{self, import_options, resolve, workload_name};
 use super::output::{check_new, print_json, save_profile};
+use super::progress::Reading;
 use super::{gpu, hints};
 use crate::profile::import::{self, Import, ImportOptions};
 use crate::profile::{DeviceInfo, Profile};
 use crate::report::format;
 use crate::settings::args::ImportArgs;
 use crate::store::{self, Kind, Limit, Paths};
+use crate::trace::Format;
 use crate::trace::kineto::Open;
-use crate::trace::{Format, Progress};
 use crate::units::GpuSlug;
 
 #[derive(Serialize)]
@@ -167,21 +167,8 @@ fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>
 }
 
 fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliError> {
-    let show = std::io::stderr().is_terminal();
-    let mut progress = |progress: Progress| {
-        if show && progress.events.is_multiple_of(1 << 17) {
-            // Nobody may be there to see it.
-            let _ = write!(
-                std::io::stderr(),
-                "\rtrace {}, pass {}: {} events, {} MB ",
-                progress.rank + 1,
-                progress.pass,
-                progress.events,
-                progress.bytes >> 20
-            );
-        }
-        ControlFlow::Continue(())
-    };
+    let mut reading = Reading::new(&args.traces);
+    let mut progress = |progress| reading.show(progress);
     let open = |trace: &PathBuf| -> std::io::Result<Box<dyn Read>> { store::open(trace, Limit::TRACE) };
     let result = if let [trace] = args.traces.as_slice() {
         import::kineto(&mut || open(trace), options, &mut progress)
@@ -194,9 +181,7 @@ fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliE
         let trace = args.traces[error.rank.unwrap_or(0)].display();
         CliError::from(error).at(trace)
     });
-    if show {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
-    }
+    reading.end();
     result
 }
 

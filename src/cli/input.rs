@@ -1,10 +1,10 @@
 //! Loading the recorded step: a profile, a recording of any kind, an op list, or the embedded
 //! sample.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::error::{At, CliError};
+use super::progress::Reading;
 use crate::catalog::{Catalog, DeviceIdentity};
 use crate::profile::import::{self, Import, ImportOptions};
 use crate::profile::op_list::from_op_list;
@@ -136,7 +136,11 @@ pub(super) fn import_options<'a>(
 pub(super) fn import(path: &Path, format: Format, options: &ImportOptions<'_>) -> Result<Import, CliError> {
     match format {
         Format::Kineto => {
-            import::kineto(&mut || store::open(path, Limit::TRACE), options, &mut |_| ControlFlow::Continue(()))
+            let mut reading = Reading::new(&[path.to_owned()]);
+            let open = &mut || store::open(path, Limit::TRACE);
+            let read = import::kineto(open, options, &mut |progress| reading.show(progress));
+            reading.end();
+            read
         }
         Format::Nsight => import::nsight(&mut Export::open(path)?, options),
         Format::Xplane => import::xplane(&store::read(path, Limit::XPLANE)?, options),
