@@ -129,7 +129,7 @@ fn convolutions_in_fp32_are_the_mean_of_both_models() {
     let mean = (time(&own, 0) * efficiency[0].unwrap().time.get()).sqrt();
     assert!((time(&both, 0) / mean - 1.0).abs() < 1e-9, "{} {mean}", time(&both, 0));
     assert!((time(&both, 0) / time(&own, 0) - 1.0).abs() > 0.01, "both models say the same");
-    assert_eq!(both.operations[0].why, "convolution: operator and efficiency models, mean, on shapes");
+    assert_eq!(both.operations[0].why, "convolution: mean of two models on shapes");
     assert_eq!(time(&both, 1), time(&own, 1));
     assert_eq!(both.operations[1].why, own.operations[1].why);
 }

@@ -9,6 +9,10 @@
 //! The rates are those that the GPU sustains ([`super::rate`]). Terms are learned from whole
 //! published training steps, with a prior that draws them to 0, so that a kind of operator or
 //! GPU that was never seen is predicted at the rates of its like (`models/lab`).
+//!
+//! Of inference from shapes alone, on a GPU with few or no steps, a weighted geometric mean of that
+//! time and the [roofline](super::roofline) is taken: both err there, and not alike (Bates and
+//! Granger, "The Combination of Forecasts", 1969). In training the roofline is too fast.
 
 mod ranges;
 mod terms;
@@ -23,9 +27,10 @@ pub use terms::{Demand, Term, Units, demands};
 use super::decoded::Decoded;
 use super::learned::{LearnedTime, Spread, StepFacts, WIDE};
 use super::rate::{Rates, STEP_LAUNCH_US};
+use super::roofline::roofline;
 use crate::catalog::{GpuSpec, Vendor};
 use crate::op::{Arithmetic, Part, Primitive};
-use crate::profile::{DType, Precision, Workload};
+use crate::profile::{DType, Phase, Precision, Workload};
 use crate::units::{BytesPerSecond, Micros};
 
 /// Terms of arithmetic or of traffic by name: natural logarithms of factors of time.
@@ -51,6 +56,10 @@ pub struct Efficiency {
     pub compute: Factors,
     /// Terms of traffic.
     pub memory: Factors,
+    /// Weight of the roofline in the geometric mean of both, from 0 to 1, in inference and on GPUs
+    /// without [ranges](Self::ranges) of their own.
+    #[serde(default)]
+    pub roofline: f64,
     /// Single operators: measured over predicted.
     pub operators: Option<Spread>,
     /// Whole steps: how far they deviate, and the GPUs they were measured on.
@@ -82,6 +91,9 @@ pub enum EfficiencyError {
     /// A figure of steps is damaged.
     #[error("a figure of steps or operators cannot be")]
     Steps,
+    /// The weight of the roofline is none.
+    #[error("the weight of the roofline is {0}, not from 0 to 1")]
+    Roofline(f64),
 }
 
 /// What stands in the file as its format.
@@ -103,6 +115,9 @@ impl Efficiency {
         if let Some((name, _)) = damaged {
             return Err(EfficiencyError::Factor(name.clone()));
         }
+        if !(0.0..=1.0).contains(&model.roofline) {
+            return Err(EfficiencyError::Roofline(model.roofline));
+        }
         let are_sound = model.operators.is_none_or(Spread::is_sound)
             && model.ranges.iter().all(StepRanges::is_sound)
             && model.iterations.as_ref().is_none_or(Iterations::is_sound);
@@ -122,8 +137,9 @@ impl Efficiency {
 
     /// The operations of a step in `precision` with their terms added up.
     pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>], precision: Option<Precision>) -> Columns<'a> {
-        let asked = |decoded: &'a Decoded<'a>| (self.asked(&demands(decoded, precision)), decoded.dtype.as_ref());
-        Columns { model: self, precision, asked: operations.iter().map(asked).collect() }
+        let asked = |decoded: &'a Decoded<'a>| (self.asked(&demands(decoded, precision)), decoded);
+        let is_mixed = is_mixed(operations);
+        Columns { model: self, precision, is_mixed, asked: operations.iter().map(asked).collect() }
     }
 
     /// The convolutions of a step in FP32; nothing is said of its other operations.
@@ -134,21 +150,25 @@ impl Efficiency {
             let convolves = |part: &Part| matches!(part.primitive, Primitive::Convolution { .. });
             let is_asked = is_wide && decoded.parts.iter().any(convolves);
             let asked = if is_asked { self.asked(&demands(decoded, precision)) } else { Vec::new() };
-            (asked, decoded.dtype.as_ref())
+            (asked, decoded)
         };
-        Columns { model: self, precision, asked: operations.iter().map(asked).collect() }
+        Columns { model: self, precision, is_mixed: false, asked: operations.iter().map(asked).collect() }
     }
 
     /// The time of an operation on a GPU; `None` of one that asks for nothing.
-    fn time(&self, asked: &[Asked], gpu: &Board<'_>, dtype: Option<&DType>) -> Option<LearnedTime> {
+    fn time(&self, asked: &[Asked], gpu: &Board<'_>, decoded: &Decoded<'_>, is_mixed: bool) -> Option<LearnedTime> {
         let spread = self.operators.unwrap_or(WIDE);
+        let time = gpu.time(asked, decoded.dtype.as_ref())?;
+        let is_known = self.ranges.iter().any(|ranges| ranges.boards.contains_key(gpu.rates.gpu.slug.as_str()));
+        let has_share = is_mixed && !is_known && self.roofline > 0.0;
+        let roofline = roofline_of(decoded, gpu.rates, gpu.precision).filter(|_| has_share);
         Some(LearnedTime {
-            time: gpu.time(asked, dtype)?,
+            time,
             spread,
             with_origin: spread,
             shared_deviation: OPERATORS_SHARED,
             is_far: gpu.is_far || asked.iter().any(|asked| asked.is_far),
-            mean: None,
+            mean: roofline.map(|roofline| between(time, roofline, self.roofline)),
         })
     }
 
@@ -201,7 +221,9 @@ impl Efficiency {
 pub struct Columns<'a> {
     model: &'a Efficiency,
     precision: Option<Precision>,
-    asked: Vec<(Vec<Asked>, Option<&'a DType>)>,
+    /// Whether the roofline may have its share.
+    is_mixed: bool,
+    asked: Vec<(Vec<Asked>, &'a Decoded<'a>)>,
 }
 
 impl Columns<'_> {
@@ -209,8 +231,23 @@ impl Columns<'_> {
     /// whose shapes do not tell.
     pub fn on(&self, rates: &Rates<'_>) -> Vec<Option<LearnedTime>> {
         let board = self.model.board(rates, self.precision);
-        self.asked.iter().map(|(asked, dtype)| self.model.time(asked, &board, *dtype)).collect()
+        self.asked.iter().map(|(asked, decoded)| self.model.time(asked, &board, decoded, self.is_mixed)).collect()
     }
+}
+
+/// Whether the roofline may have its share: where there is no backward pass and no optimizer.
+pub fn is_mixed(operations: &[Decoded<'_>]) -> bool {
+    operations.iter().all(|decoded| !matches!(decoded.operation.phase, Phase::Backward | Phase::Optimizer))
+}
+
+/// The roofline of an operation; `None` where its shapes do not tell.
+pub fn roofline_of(decoded: &Decoded<'_>, rates: &Rates<'_>, precision: Option<Precision>) -> Option<Micros> {
+    decoded.work.as_ref().map(|work| roofline(rates, work, decoded.dtype.as_ref(), precision).0)
+}
+
+/// The geometric mean of two times, the second with a weight from 0 to 1.
+pub fn between(first: Micros, second: Micros, weight: f64) -> Micros {
+    Micros::checked(first.get().powf(1.0 - weight) * second.get().powf(weight)).unwrap_or(first)
 }
 
 /// The terms of a GPU: its generation, and itself.
@@ -361,6 +398,26 @@ mod tests {
         assert!(time(&learned, &product, &spec("mi300x")).is_far);
     }
 
+    /// A quarter of the roofline, from shapes alone; none of it in training or on a GPU with many
+    /// steps.
+    #[test]
+    fn the_roofline_has_its_share() {
+        let (v100, product) = (spec("v100-sxm2-16gb"), operation("mm", "forward", "[[4096, 4096], [4096, 4096]]", ""));
+        let plain = model(&[("product", 2_f64.ln())], &[("product", 0.0)]);
+        assert_eq!(time(&plain, &product, &v100).mean, None);
+        let found = time(&Efficiency { roofline: 0.25, ..plain.clone() }, &product, &v100);
+        assert_eq!(found.time, time(&plain, &product, &v100).time);
+        let compute = 2.0 * 4096_f64.powi(3) / 100e12 * 1e6;
+        let mean = found.time.get().powf(0.75) * compute.powf(0.25);
+        assert!((found.mean.unwrap().get() / mean - 1.0).abs() < 1e-9, "{found:?} {mean}");
+        let backward = operation("mm", "backward", "[[4096, 4096], [4096, 4096]]", "");
+        assert_eq!(time(&Efficiency { roofline: 0.25, ..plain.clone() }, &backward, &v100).mean, None);
+        let spread = Spread { low: 0.9, high: 1.1, cases: 100 };
+        let boards = [(v100.slug.to_string(), spread)].into();
+        let many = StepRanges { mode: Mode::Training, precision: Precision::AmpFp16, boards, unseen: spread };
+        assert_eq!(time(&Efficiency { ranges: vec![many], roofline: 0.25, ..plain }, &product, &v100).mean, None);
+    }
+
     /// What was learned of a GPU is relative to the rules; a calibration serves the others.
     #[test]
     fn a_calibrated_bandwidth_serves_gpus_without_steps() {
@@ -455,6 +512,7 @@ mod tests {
         let error = |text: &str| Efficiency::from_json(text.as_bytes()).unwrap_err().to_string();
         assert!(error(&good).contains("a figure of steps"));
         assert!(error(&steps.replace("0.5", "99.0")).contains("\"product\""));
+        assert!(error(&steps.replace("\"roofline\":0.0", "\"roofline\":1.5")).contains("1.5, not from 0 to 1"));
         assert!(error(&steps.replace(FORMAT, "other")).contains("format \"other\""));
         let ranges = |low: &str| {
             let spread = format!(r#"{{"low":{low},"high":1.2,"cases":100}}"#);

@@ -155,7 +155,7 @@ impl Route<'_> {
             ));
         }
         let (time, models) = match there.mean {
-            Some(mean) => (mean, "operator and efficiency models, mean,"),
+            Some(mean) => (mean, "mean of two models"),
             None => (there.time, "learned models"),
         };
         let estimate = Estimate::with_factors(time, there.spread.low, there.spread.high, Method::Learned);

@@ -81,18 +81,20 @@ fn published_steps_of_networks_and_gpus_left_out() {
     let steps = read(file, &catalog).unwrap();
     assert!(steps.len() > 2000, "{}", steps.len());
     let design = Design::new(&steps, &catalog);
-    let judge = |is_out: &dyn Fn(&PublishedStep) -> bool, most: f64| {
+    let judge = |is_out: &dyn Fn(&PublishedStep) -> bool, is_gpu: bool, most: f64| {
         let model = design.fit(&|row| !is_out(&steps[row]));
+        // The roofline has its share on a GPU that was left out.
+        let share = if is_gpu { model.roofline } else { 0.0 };
         let rows = (0..steps.len()).filter(|&row| is_out(&steps[row]));
-        let errors: Vec<f64> = rows.map(|row| (design.residual(row, &model).exp() - 1.0).abs()).collect();
+        let errors: Vec<f64> = rows.map(|row| (design.residual(row, &model, share).exp() - 1.0).abs()).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
         assert!(mean <= most, "{mean} of {} steps: at most {most}", errors.len());
     };
     let is_timm = |step: &PublishedStep| step.source == "timm";
-    judge(&|step| is_timm(step) && step.family.starts_with("res"), 0.065);
-    judge(&|step| is_timm(step) && step.family.starts_with("vit"), 0.080);
-    judge(&|step| step.gpu.as_str() == "rtx-5090", 0.117);
-    judge(&|step| step.gpu.as_str().starts_with("a100"), 0.147);
+    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.065);
+    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.080);
+    judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.100);
+    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.147);
 }
 
 /// Training steps in FP32 by the operator models, their convolutions by the mean with an efficiency

@@ -45,8 +45,8 @@ pub struct LearnedTime {
     pub shared_deviation: f64,
     /// Whether the features lie outside those of the training data.
     pub is_far: bool,
-    /// Its geometric mean with the time by the efficiency model, where both answer: for an operation
-    /// of which nothing was measured on another GPU.
+    /// Its geometric mean with the time by the efficiency model (FP32) or the roofline (other
+    /// precisions), where both answer: for an operation of which nothing was measured on another GPU.
     pub mean: Option<Micros>,
 }
 

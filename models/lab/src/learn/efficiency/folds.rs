@@ -148,10 +148,13 @@ impl Folds {
     fn operators(&self, steps: &[PublishedStep], design: &Design) -> Option<Spread> {
         let gpus: Vec<&GpuSlug> = self.without_gpu.keys().collect();
         let operators = steps.iter().enumerate().filter(|(_, step)| step.is_operator);
+        let many = many(steps);
         let logs: Vec<(usize, f64)> = operators
             .map(|(at, step)| {
                 let place = gpus.binary_search(&&step.gpu).unwrap_or(0);
-                (place, -design.residual(at, self.without_family(step)))
+                let model = self.without_family(step);
+                let share = if many.contains(&step.gpu) { 0.0 } else { model.roofline };
+                (place, -design.residual(at, model, share))
             })
             .collect();
         spread(&logs)
@@ -164,15 +167,29 @@ impl Folds {
         let is_answered =
             |step: &PublishedStep| is_by_efficiency(&Decoded::all(&step.profile), step.profile.workload.precision);
         let known = steps.iter().enumerate().filter(|(_, step)| !step.is_operator && is_answered(step));
+        let many = many(steps);
         known
-            .map(|(at, step)| Judged {
-                at,
-                gpu: gpus.binary_search(&&step.gpu).unwrap_or(0),
-                seen: -design.residual(at, self.without_family(step)),
-                unseen: -design.residual(at, self.without_both(step)),
+            .map(|(at, step)| {
+                let (family_out, both_out) = (self.without_family(step), self.without_both(step));
+                let share = if many.contains(&step.gpu) { 0.0 } else { family_out.roofline };
+                let logs =
+                    |seen, unseen| [-design.residual(at, family_out, seen), -design.residual(at, both_out, unseen)];
+                let [seen, unseen] = logs(share, both_out.roofline);
+                let gpu = gpus.binary_search(&&step.gpu).unwrap_or(0);
+                Judged { at, gpu, seen, unseen, without_roofline: logs(0.0, 0.0) }
             })
             .collect()
     }
+}
+
+/// The GPUs with ranges of their own: those with [`ENOUGH`] steps of a mode and precision.
+fn many(steps: &[PublishedStep]) -> BTreeSet<GpuSlug> {
+    let mut counts: BTreeMap<(&GpuSlug, &str, Option<&str>), usize> = BTreeMap::new();
+    for step in steps.iter().filter(|step| !step.is_operator) {
+        let workload = &step.profile.workload;
+        *counts.entry((&step.gpu, workload.mode.name(), workload.precision.map(Precision::name))).or_default() += 1;
+    }
+    counts.into_iter().filter(|(_, count)| *count >= ENOUGH).map(|((gpu, ..), _)| gpu.clone()).collect()
 }
 
 /// What follows from the errors of steps.
@@ -191,6 +208,8 @@ struct Judged {
     seen: f64,
     /// Its GPU left out too.
     unseen: f64,
+    /// Both without the roofline's share, as where the step was recorded on another GPU.
+    without_roofline: [f64; 2],
 }
 
 /// How far steps deviate from the sum of their operators.
@@ -205,7 +224,9 @@ fn facts(steps: &[PublishedStep], judged: &[&Judged]) -> StepFacts {
     for same in alike.values() {
         for here in same {
             let others = same.iter().filter(|there| there.gpu != here.gpu);
-            pairs.extend(others.map(|there| (here.seen, there.gpu, there.unseen)));
+            let alone =
+                |here: &Judged, there: &Judged| (here.without_roofline[0], there.gpu, there.without_roofline[1]);
+            pairs.extend(others.map(|there| alone(here, there)));
         }
     }
     let (shared_deviation, left) = shared_deviation(&pairs);
@@ -307,7 +328,13 @@ mod tests {
         }
         let error = |at: usize| if at < 100 { 0.01 } else { (at as f64 - 104.5) / 10.0 };
         let errors: Vec<Judged> = (0..steps.len())
-            .map(|at| Judged { at, gpu: usize::from(at >= 100), seen: error(at), unseen: 2.0 * error(at) })
+            .map(|at| Judged {
+                at,
+                gpu: usize::from(at >= 100),
+                seen: error(at),
+                unseen: 2.0 * error(at),
+                without_roofline: [0.0; 2],
+            })
             .collect();
         let judged: Vec<&Judged> = errors.iter().collect();
         let [found] = &ranges(&steps, &judged)[..] else { panic!("one mode and precision") };
