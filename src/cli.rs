@@ -12,6 +12,7 @@ mod calibrate;
 mod check;
 mod collect;
 mod compare;
+mod diff;
 #[cfg(target_os = "linux")]
 mod env;
 mod error;
@@ -89,6 +90,7 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
         Some(Command::Plan(args)) => plan::run(&args, out)?,
         Some(Command::PlanJobs(args)) => jobs::run(&args, out)?,
         Some(Command::Compare(args)) => compare::run(&args, out)?,
+        Some(Command::Diff(args)) => diff::run(&args, out)?,
         Some(Command::Batches(args)) => batches::run(&args, out)?,
         Some(Command::Gpus(args)) => print::gpus(&args, out)?,
         Some(Command::Offers(args)) => print::offers(&args, out)?,

@@ -6,6 +6,7 @@
 
 pub mod breakdown;
 mod builder;
+pub mod difference;
 pub mod import;
 mod kernel;
 pub mod op_list;

@@ -21,6 +21,7 @@ pub mod plan_toml;
 pub mod plans;
 pub mod predictions;
 pub mod prices;
+pub mod recordings;
 pub mod shapes;
 pub mod summary;
 pub mod table;

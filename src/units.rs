@@ -55,6 +55,8 @@ pub mod most {
     pub const SCALING: f64 = 1000.0;
     /// Steps, samples and other work of a plan.
     pub const WORK: f64 = 1e18;
+    /// Percent of a change.
+    pub const PERCENT: f64 = 1e6;
 }
 
 /// The shortest step of a training that is taken for one, in microseconds: a nanosecond, in

@@ -16,7 +16,7 @@
 //!    what it reaches as a calibration; knows regress, profile, trace, catalog and live.
 //!    live: what the screens and the one who follows a running job exchange, as data.
 //! 4. action, settings: what can be done and set, as data; they know the core's plain
-//!    choices (a tier, a precision) and nothing that computes.
+//!    choices (a tier, a precision, a grouping) and nothing that computes.
 //! 5. app: core, report, action, settings and live; neither a terminal nor an async runtime.
 //! 6. learn: models that a user fits to their own data. As pure as the core, which does
 //!    not know it; only cli does.
@@ -174,7 +174,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("capture", vec!["units", "text", "regress", "profile", "trace", "catalog", "live"]),
         ("live", vec!["units", "text", "profile"]),
         ("action", vec!["units"]),
-        ("settings", vec!["units", "action", "predict", "pricing", "plan", "text"]),
+        ("settings", vec!["units", "action", "profile", "predict", "pricing", "plan", "text"]),
         ("app", with(&["report", "action", "settings", "live"])),
         ("cli", with(&["report", "store", "terminal", "action", "settings", "learn", "capture", "live"])),
         ("tui", with(&["report", "store", "action", "settings", "app", "cli", "live"])),

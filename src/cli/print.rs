@@ -10,7 +10,9 @@ use crate::catalog::Catalog;
 use crate::predict::blackbox::OperatorTotals;
 use crate::pricing::{Market, Offer, PriceBook};
 use crate::profile::Profile;
-use crate::report::{comparison, difference, gpus as gpus_report, jobs, offers as offers_report, plans, predictions};
+use crate::report::{
+    comparison, difference, gpus as gpus_report, jobs, offers as offers_report, plans, predictions, recordings,
+};
 use crate::settings::args::{ConfigArgs, GpusArgs, OffersArgs, SchemaArg};
 use crate::settings::keymap::Keymap;
 use crate::store::{self, Limit, Paths, bundled};
@@ -101,6 +103,7 @@ pub(super) fn schema(of: SchemaArg, out: &mut dyn Write) -> Result<u8, CliError>
         SchemaArg::Predictions => schemars::schema_for!(predictions::PredictionsJson<'_>).to_value(),
         SchemaArg::Comparison => schemars::schema_for!(comparison::ComparisonJson<'_>).to_value(),
         SchemaArg::Difference => schemars::schema_for!(difference::DifferenceJson<'_>).to_value(),
+        SchemaArg::Diff => schemars::schema_for!(recordings::RecordingsJson<'_>).to_value(),
         SchemaArg::BlackBox => OperatorTotals::json_schema(),
         SchemaArg::PlanJobs => schemars::schema_for!(jobs::JobsJson<'_>).to_value(),
         SchemaArg::Plan => schemars::schema_for!(plans::PlanJson<'_>).to_value(),

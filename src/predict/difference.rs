@@ -2,77 +2,42 @@
 
 use super::Prediction;
 use crate::op;
-use crate::profile::Phase;
-use crate::units::Micros;
+use crate::profile::difference::{Changed, Match};
 
-/// The steps of one workload on two GPUs, the second compared with the first.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Difference<'a> {
-    /// The predictions compared.
-    pub steps: [&'a Prediction; 2],
-    /// The operations, by what they add to the difference, the most first; empty where a method
-    /// predicts no single operations.
-    pub operations: Vec<Changed<'a>>,
-    /// What of each step is no operation's time: waiting for the host, less what runs side by side.
-    /// Microseconds; below zero where more runs side by side than is waited for.
-    pub rest: [f64; 2],
-}
-
-/// All occurrences of one operation in one phase.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Changed<'a> {
-    /// Its name without the name space that nearly all share.
-    pub name: &'a str,
-    /// Its phase.
-    pub phase: Phase,
-    /// Occurrences in the step.
-    pub count: u32,
-    /// Device time of all of them on each GPU, microseconds; what is not known counts nothing.
-    pub times: [f64; 2],
-    /// Occurrences of which nothing is known on one of the GPUs.
-    pub unknown: u32,
-}
-
-impl Changed<'_> {
-    /// By how much they take longer on the second GPU, microseconds.
-    pub fn change(&self) -> f64 {
-        self.times[1] - self.times[0]
-    }
-}
+/// The steps of one workload on two GPUs.
+pub type Difference<'a> = crate::profile::difference::Difference<'a, Prediction>;
 
 impl<'a> Difference<'a> {
-    /// Of two predictions of the same profile.
+    /// Of two predictions of the same profile. Its parts are all occurrences of one operation in one
+    /// phase, under the name without the name space that nearly all share; none where a method predicts
+    /// no single operations.
     pub fn between(from: &'a Prediction, to: &'a Prediction) -> Self {
-        let mut operations: Vec<Changed<'a>> = Vec::new();
+        let mut parts: Vec<Changed> = Vec::new();
         let mut places = std::collections::BTreeMap::new();
-        for (first, second) in from.operations.iter().zip(&to.operations) {
+        for (index, (first, second)) in from.operations.iter().zip(&to.operations).enumerate() {
             let name = op::name::short(&first.name);
-            let place = *places.entry((name, first.phase)).or_insert(operations.len());
-            if place == operations.len() {
-                operations.push(Changed { name, phase: first.phase, count: 0, times: [0.0; 2], unknown: 0 });
+            let place = *places.entry((name, first.phase)).or_insert(parts.len());
+            if place == parts.len() {
+                parts.push(Changed {
+                    name: name.to_owned(),
+                    phase: Some(first.phase),
+                    counts: [0; 2],
+                    times: [0.0; 2],
+                    unknown: 0,
+                    matched: Match::Same,
+                    operations: [Vec::new(), Vec::new()],
+                });
             }
-            let operation = &mut operations[place];
-            operation.count = operation.count.saturating_add(first.count);
-            for (sum, one) in operation.times.iter_mut().zip([first, second]) {
-                *sum += one.time.as_ref().map_or(0.0, |time| time.range.mid.get()) * f64::from(one.count);
+            let part = &mut parts[place];
+            for (step, one) in [first, second].into_iter().enumerate() {
+                part.counts[step] += u64::from(one.count);
+                part.times[step] += one.time.as_ref().map_or(0.0, |time| time.range.mid.get()) * f64::from(one.count);
+                part.operations[step].push(index);
             }
             if first.time.is_none() || second.time.is_none() {
-                operation.unknown = operation.unknown.saturating_add(first.count);
+                part.unknown += u64::from(first.count);
             }
         }
-        if operations.iter().all(|operation| operation.times == [0.0; 2]) {
-            operations.clear();
-        }
-        operations.sort_by(|a, b| b.change().abs().total_cmp(&a.change().abs()).then(a.name.cmp(b.name)));
-        let rest = [0, 1].map(|gpu| {
-            let step = [from, to][gpu].step.mid().get();
-            operations.iter().fold(step, |rest, operation| rest - operation.times[gpu])
-        });
-        Self { steps: [from, to], operations, rest }
-    }
-
-    /// The two steps.
-    pub fn totals(&self) -> [Micros; 2] {
-        self.steps.map(|prediction| prediction.step.mid())
+        Self::new([from, to], [from, to].map(|prediction| prediction.step.mid()), parts)
     }
 }

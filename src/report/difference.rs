@@ -1,4 +1,5 @@
-//! What makes the difference between two GPUs, as a table and as JSON (`habitat-difference`, version 1).
+//! What makes the difference between two GPUs, as a table and as JSON (`habitat-difference`, version 1),
+//! and the waterfall from one step to another, which two recordings have as well.
 
 use std::io::{self, Write};
 
@@ -7,8 +8,10 @@ use serde::Serialize;
 
 use super::format;
 use super::table::{Cell, Column, Graphic, Table};
-use crate::predict::difference::{Changed, Difference};
+use crate::predict::difference::Difference;
 use crate::predict::{Method, Prediction};
+use crate::profile::Phase;
+use crate::profile::difference::Changed;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::{Micros, Range};
@@ -49,15 +52,15 @@ pub struct ChangedJson<'a> {
     /// Part of the step.
     pub phase: &'static str,
     /// Occurrences.
-    pub count: u32,
+    pub count: u64,
     /// Device time of all of them on each GPU.
     pub device_time_us: [f64; 2],
     /// Occurrences of which nothing is known on one of the GPUs.
-    pub unknown: u32,
+    pub unknown: u64,
 }
 
 /// The JSON form.
-pub fn json<'a>(difference: &Difference<'a>) -> DifferenceJson<'a> {
+pub fn json<'a>(difference: &'a Difference<'a>) -> DifferenceJson<'a> {
     let step = |prediction: &'a Prediction| {
         let step = prediction.step.as_estimate();
         StepJson {
@@ -66,18 +69,18 @@ pub fn json<'a>(difference: &Difference<'a>) -> DifferenceJson<'a> {
             method: step.method.name(),
         }
     };
-    let operation = |operation: &Changed<'a>| ChangedJson {
-        name: operation.name,
-        phase: operation.phase.name(),
-        count: operation.count,
-        device_time_us: operation.times,
-        unknown: operation.unknown,
+    let operation = |part: &'a Changed| ChangedJson {
+        name: &part.name,
+        phase: part.phase.map_or("several", Phase::name),
+        count: part.counts[0],
+        device_time_us: part.times,
+        unknown: part.unknown,
     };
     DifferenceJson {
         format: "habitat-difference",
         version: 1,
         gpus: difference.steps.map(step),
-        operations: difference.operations.iter().map(operation).collect(),
+        operations: difference.parts.iter().map(operation).collect(),
         rest_us: difference.rest,
     }
 }
@@ -85,39 +88,66 @@ pub fn json<'a>(difference: &Difference<'a>) -> DifferenceJson<'a> {
 /// How much of what both steps have in common is drawn, in times of what is not.
 const COMMON: f64 = 0.25;
 
+/// Steps shorter than this, in microseconds, are told in whole microseconds.
+const FINER: f64 = 10e3;
+
 /// A waterfall from the first step to the second: the operations in between, then what is no operation's.
 pub fn table(difference: &Difference<'_>) -> Table {
-    let millis = |us: f64| format!("{:.2}", us / 1e3);
-    let signed = |us: f64| format!("{:+.2}", us / 1e3);
-    let [first, second] = difference.totals().map(Micros::get);
     let keyed = |key, column| Column { key, ..column };
-    let mut table = Table::new(&[
+    let labels = [
         keyed("operation", Column::words("operation", 16, 0)),
         keyed("phase", Column::words("phase", 9, 1)),
         keyed("count", Column::figures("count", 4)),
+    ];
+    let part = |part: &Changed| {
+        let name = match part.unknown {
+            0 => clean(&part.name, 200),
+            unknown => format!("{} ({unknown} not known)", clean(&part.name, 200)),
+        };
+        let phase = Cell::styled(Role::Muted, part.phase.map_or("several", Phase::name));
+        (vec![Cell::text(name), phase, Cell::styled(Role::Muted, part.counts[0])], part.times)
+    };
+    let parts = difference.parts.iter().map(part).collect();
+    let mut table = waterfall(&labels, difference.totals, parts, difference.rest);
+    "This method does not predict single operations.".clone_into(&mut table.empty);
+    table
+}
+
+/// A waterfall from one step to another: what each part adds, its cells under `labels` (the first is its
+/// name) and its times in microseconds, then what is no part's. Empty without parts.
+pub(super) fn waterfall(
+    labels: &[Column],
+    totals: [Micros; 2],
+    parts: Vec<(Vec<Cell>, [f64; 2])>,
+    rest: [f64; 2],
+) -> Table {
+    let [first, second] = totals.map(Micros::get);
+    let decimals = if first.max(second) < FINER { 3 } else { 2 };
+    let millis = |us: f64| format!("{:.decimals$}", us / 1e3);
+    let signed = |us: f64| format!("{:+.decimals$}", us / 1e3);
+    let keyed = |key, column| Column { key, ..column };
+    let times = [
         keyed("first_us", Column::figures("first, ms", 2)),
         keyed("second_us", Column::figures("second, ms", 2)),
         keyed("difference_us", Column::figures("change, ms", 0)),
         Column::graphic("", 10, 1),
-    ]);
-    "This method does not predict single operations.".clone_into(&mut table.empty);
-    if difference.operations.is_empty() {
+    ];
+    let mut table = Table::new(&[labels, &times].concat());
+    if parts.is_empty() {
         return table;
     }
-    let operations = difference.operations.iter().map(|operation| {
-        let name = match operation.unknown {
-            0 => clean(operation.name, 200),
-            unknown => format!("{} ({unknown} not known)", clean(operation.name, 200)),
-        };
-        (name, operation.phase.name(), operation.count.to_string(), operation.times)
-    });
-    let rest = ("waiting, overlap".to_owned(), "", String::new(), difference.rest);
-    let changes: Vec<_> = operations.chain([rest]).collect();
+    // A name, and nothing under the other labels.
+    let named = |name: Cell| {
+        let mut cells = vec![name];
+        cells.resize_with(labels.len(), || Cell::text(""));
+        cells
+    };
+    let changes: Vec<_> = parts.into_iter().chain([(named(Cell::text("waiting, overlap")), rest)]).collect();
     // Each bar begins where the one before ends. Some are beyond both steps; what all have in common
     // is mostly cut off.
     let mut at = first;
     let mut places = Vec::new();
-    for (.., times) in &changes {
+    for (_, times) in &changes {
         places.push([at, at + times[1] - times[0]]);
         at += times[1] - times[0];
     }
@@ -129,25 +159,20 @@ pub fn table(difference: &Difference<'_>) -> Table {
         [[0.0, first]].into_iter().chain(places).chain([[0.0, second]]).map(|ends| ends.map(place)).collect();
     let whole = |name: &str, of: [Option<f64>; 2]| {
         let time = |us: Option<f64>| us.map_or_else(|| Cell::text(""), |us| Cell::new(millis(us), us));
-        let [first, second] = of.map(time);
-        vec![Cell::styled(Role::Title, name), Cell::text(""), Cell::text(""), first, second, Cell::text("")]
+        let mut cells = named(Cell::styled(Role::Title, name));
+        cells.extend(of.map(time).into_iter().chain([Cell::text("")]));
+        (cells, Role::Busy)
     };
     let mut rows = vec![whole("first step", [Some(first), None])];
-    rows.extend(changes.into_iter().map(|(name, phase, count, times)| {
+    rows.extend(changes.into_iter().map(|(mut cells, times)| {
         let change = times[1] - times[0];
         let role = if change > 0.0 { Role::Warning } else { Role::Good };
-        vec![
-            Cell::text(name),
-            Cell::styled(Role::Muted, phase),
-            Cell::styled(Role::Muted, count),
-            Cell::new(millis(times[0]), times[0]).role(Role::Muted),
-            Cell::new(millis(times[1]), times[1]).role(Role::Muted),
-            Cell::new(signed(change), change).role(role),
-        ]
+        cells.extend(times.map(|us| Cell::new(millis(us), us).role(Role::Muted)));
+        cells.push(Cell::new(signed(change), change).role(role));
+        (cells, role)
     }));
     rows.push(whole("second step", [None, Some(second)]));
-    for (mut row, bar) in rows.into_iter().zip(bars) {
-        let role = row.get(5).map_or(Role::Busy, |cell| if cell.text.is_empty() { Role::Busy } else { cell.role });
+    for ((mut row, role), bar) in rows.into_iter().zip(bars) {
         row.push(Cell::draw(role, Graphic::Between(bar)));
         table.push(row);
     }
@@ -165,7 +190,7 @@ pub fn headline(difference: &Difference<'_>) -> String {
         };
         format!("{} on {} ({how})", format::time(step.range.mid), clean(&prediction.gpu.name, 80))
     };
-    let [first, second] = difference.totals();
+    let [first, second] = difference.totals;
     let [from, to] = difference.steps.map(step);
     let times = if first.get() > 0.0 && second.get() > 0.0 {
         let (ratio, word) =

@@ -205,6 +205,20 @@ pub fn shape(shape: &[u64]) -> String {
     format!("[{}]", extents.join("×"))
 }
 
+/// The shapes of an operation's tensors, the first six of them.
+pub fn shapes(shapes: &[Vec<u64>]) -> String {
+    let mut parts: Vec<String> = shapes.iter().take(6).map(|one| shape(one)).collect();
+    if shapes.len() > 6 {
+        parts.push("…".to_owned());
+    }
+    parts.join(" ")
+}
+
+/// A change as a share, with its sign.
+pub fn signed_percent(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

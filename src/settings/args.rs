@@ -2,6 +2,7 @@
 //!
 //! This is what was typed; the front ends turn it into options, goals and files.
 
+mod diff;
 mod fit;
 mod input;
 mod measure;
@@ -12,6 +13,7 @@ mod record;
 mod run;
 mod screens;
 
+pub use diff::DiffArgs;
 pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, FitLogArgs, FormChoice, RunSize};
 pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
 pub use measure::{
@@ -85,6 +87,8 @@ pub enum Command {
     PlanJobs(PlanJobsArgs),
     /// Say where the difference between a plan and what happened comes from.
     Compare(CompareArgs),
+    /// Compare two recordings of a step: which operations take longer in the second.
+    Diff(DiffArgs),
     /// Predict the step and its memory at other batch sizes, and the largest that fits.
     Batches(BatchesArgs),
     /// List the GPUs of the catalog.

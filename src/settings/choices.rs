@@ -7,6 +7,7 @@ use crate::action::Screen;
 use crate::plan::{Confidence, Objective, ShardingChoice};
 use crate::predict::{Host, MethodChoice, Mode, Precision, WaveForm};
 use crate::pricing::Tier;
+use crate::profile::breakdown::GroupBy;
 use crate::units::TimeUnit;
 
 /// All values of a type under their names.
@@ -43,7 +44,7 @@ macro_rules! described {
     };
 }
 
-named!(Mode, Precision, Tier, TimeUnit);
+named!(GroupBy, Mode, Precision, Tier, TimeUnit);
 described!(Screen {
     Overview "overview" "What was recorded, and the recommendation",
     Profile "profile" "Operation by operation",

@@ -56,6 +56,22 @@ pub fn wait(text: &str) -> Result<Duration, String> {
     hours(text).map(|time| Duration::from_secs_f64((time.get() * 3600.0).min(1e9)))
 }
 
+/// A share as a percentage, `5%`, as a fraction. A bare number is refused: 5 and 0.05 may both mean it.
+///
+/// # Errors
+/// The text, with what is understood.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().strip_suffix('%').map(str::trim_end).and_then(|number| number.parse::<f64>().ok());
+    match number.filter(|number| *number >= 0.0 && *number <= most::PERCENT) {
+        Some(number) => Ok(number / 100.0),
+        None => Err(format!(
+            "{:?} is not a percentage; write it with its sign, as in 5% or 0.5% (0 or more, at most {:e}%)",
+            crate::text::clean(text, 60),
+            most::PERCENT
+        )),
+    }
+}
+
 /// How long a server may be silent: `30s`, `2m`; a bare number is seconds.
 ///
 /// # Errors

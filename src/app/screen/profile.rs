@@ -217,11 +217,7 @@ fn searched(entry: &Entry, operations: &[Operation]) -> String {
 
 /// Input shapes and element type.
 fn shapes(operation: &Operation) -> String {
-    let mut parts: Vec<String> = operation.inputs.iter().take(6).map(|shape| format::shape(shape)).collect();
-    if operation.inputs.len() > 6 {
-        parts.push("…".to_owned());
-    }
-    parts.join(" ")
+    format::shapes(&operation.inputs)
 }
 
 /// The table.

@@ -77,6 +77,8 @@ pub enum SchemaArg {
     Comparison,
     /// What `predict --difference --json` prints.
     Difference,
+    /// What `diff --json` prints.
+    Diff,
     /// What `plan --json` prints.
     Plan,
     /// What `plan-jobs --json` prints.

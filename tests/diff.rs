@@ -1,0 +1,188 @@
+//! Two recordings compared on the command line.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "common/program.rs"]
+mod program;
+
+use program::Folder;
+use serde_json::Value;
+
+/// A step of a product, an activation and a view; the second time the activation is another one, and
+/// the product slower.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let profile = |activation: &str, product: f64, step: f64| {
+        format!(
+            r#"{{"format": "habitat-profile", "version": 1,
+  "workload": {{"name": "tiny", "mode": "training", "batch_size": 64, "precision": "fp32"}},
+  "origin": {{"gpu": "v100-sxm2-16gb", "gpu_name": "Tesla V100", "framework": "pytorch 2.6.0"}},
+  "step": {{"duration_us": {step}, "duration_range_us": [{low}, {high}], "samples": 20}},
+  "operations": [
+    {{"name": "aten::mm", "phase": "forward", "count": 2, "inputs": [[64, 8], [8, 8]], "dtype": "float32", "device_time_us": {product},
+      "kernels": [{{"name": "gemm", "duration_us": {product}}}]}},
+    {{"name": "aten::{activation}", "phase": "forward", "inputs": [[64, 8]], "dtype": "float32", "device_time_us": 100,
+      "kernels": [{{"name": "elementwise", "duration_us": 100}}]}},
+    {{"name": "aten::view", "phase": "forward", "inputs": [[64, 8]], "dtype": "float32"}}]}}"#,
+            low = step - 10.0,
+            high = step + 10.0
+        )
+    };
+    folder.write("old.habitat.json", &profile("relu", 300.0, 1000.0));
+    folder.write("new.habitat.json", &profile("gelu", 350.0, 1120.0));
+    folder
+}
+
+const TWO: [&str; 3] = ["diff", "old.habitat.json", "new.habitat.json"];
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+#[test]
+fn two_recordings_add_up() {
+    let folder = folder();
+    let found = folder.json(&TWO);
+    assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-diff"), Some(1)));
+    let parts = found["parts"].as_array().unwrap();
+    let of = |key: &str| parts.iter().map(|part| part[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("name"), ["aten::gelu", "aten::mm", "aten::relu", "aten::view"]);
+    assert_eq!(of("matched"), ["only-second", "same", "only-first", "same"]);
+    assert_eq!(parts[1]["counts"], serde_json::json!([2, 2]));
+    assert_eq!(parts[1]["first_inputs"], serde_json::json!([[64, 8], [8, 8]]));
+    let sums = [0, 1].map(|step: usize| {
+        parts.iter().map(|part| number(&part["device_time_us"][step])).sum::<f64>() + number(&found["rest_us"][step])
+    });
+    assert_eq!(sums, [1000.0, 1120.0]);
+    assert_eq!((number(&found["change_us"]), found["spread"].as_str()), (120.0, Some("beyond")));
+    assert!((number(&found["change_share"]) - 0.12).abs() < 1e-12);
+    assert_eq!(found["differs"], serde_json::json!([]));
+    // Other groupings.
+    let of = |by: &str| folder.json(&[&TWO[..], &["--by", by]].concat())["parts"].clone();
+    let kernels = of("kernel");
+    assert_eq!(
+        (kernels[0]["name"].as_str(), &kernels[0]["device_time_us"]),
+        (Some("gemm"), &serde_json::json!([600.0, 700.0]))
+    );
+    assert_eq!(of("family").as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn it_is_printed_in_every_form() {
+    let folder = folder();
+    let text = folder.ok(&TWO);
+    for words in [
+        "first:  tiny (old.habitat.json): 1.0 ms measured, median of 20 steps; training · batch 64 · fp32 on Tesla V100",
+        "The step takes 1.0 ms, then 1.1 ms: 120.0 µs (12.0 %) longer; more than the recorded steps differ among themselves",
+        "only in second",
+        "waiting, overlap",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("warning"), "{text}");
+    let csv = folder.ok(&[&TWO[..], &["--csv"]].concat());
+    let head =
+        "name,phase,matched,first_inputs,second_inputs,first_count,second_count,first_us,second_us,difference_us";
+    assert_eq!((csv.lines().next(), csv.lines().count()), (Some(head), 8), "{csv}");
+    assert!(csv.contains("aten::mm,forward,same,[64×8] [8×8],[64×8] [8×8],2,2,600,700,100"), "{csv}");
+    let markdown = folder.ok(&[&TWO[..], &["--markdown"]].concat());
+    assert!(markdown.contains("- The step takes 1.0 ms") && markdown.contains("| operation | phase |"), "{markdown}");
+}
+
+/// Text lists what makes most of the difference, and the others together; --all lists them all.
+#[test]
+fn what_is_not_listed_stands_together() {
+    let folder = folder();
+    for (name, us) in [("old.habitat.json", 10.0), ("new.habitat.json", 11.0)] {
+        let operation = |at: usize| {
+            format!(
+                r#"{{"name": "aten::mm", "phase": "forward", "inputs": [[{at}, 8]], "device_time_us": {}}}"#,
+                us + at as f64
+            )
+        };
+        let operations: Vec<String> = (0..30).map(operation).collect();
+        let profile = format!(
+            r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "w", "mode": "training"}},
+                "step": {{"duration_us": 2000}}, "operations": [{}]}}"#,
+            operations.join(",")
+        );
+        folder.write(name, &profile);
+    }
+    let text = folder.ok(&TWO);
+    let others = text.lines().find(|line| line.contains("10 others")).unwrap_or_else(|| panic!("{text}"));
+    assert!(others.trim_end().ends_with("+0.010"), "{others}");
+    assert_eq!(folder.ok(&[&TWO[..], &["--all"]].concat()).matches("forward").count(), 30);
+}
+
+#[test]
+fn what_is_not_like_with_like_is_said_first() {
+    let folder = folder();
+    let path = folder.0.path().join("new.habitat.json");
+    let other = std::fs::read_to_string(&path).unwrap();
+    let other = other.replace(r#""batch_size": 64"#, r#""batch_size": 128"#).replace("pytorch 2.6.0", "pytorch 2.7.0");
+    std::fs::write(&path, other.replace("v100-sxm2-16gb", "a100-sxm4-40gb")).unwrap();
+    let text = folder.ok(&TWO);
+    assert!(
+        text.contains(
+            "warning: not like with like: batch size 64, then 128; GPU v100-sxm2-16gb, then a100-sxm4-40gb\n"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("also changed: framework pytorch 2.6.0, then pytorch 2.7.0\n"), "{text}");
+    assert!(text.contains("A sample takes 15.6 µs, then 8.8 µs (-44.0 %)."), "{text}");
+    // In other forms too.
+    let output = folder.run(&[&TWO[..], &["--csv"]].concat());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("warning: not like with like: batch size"));
+    assert_eq!(folder.json(&TWO)["differs"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_longer_step_ends_with_a_code_of_its_own() {
+    let folder = folder();
+    let code = |most: &str| folder.run(&[&TWO[..], &["--fail-over", most]].concat()).status.code();
+    assert_eq!([code("5%"), code("11.9 %"), code("12.1%"), code("0%")], [Some(3), Some(3), Some(0), Some(3)]);
+    let shorter = folder.run(&["diff", "new.habitat.json", "old.habitat.json", "--fail-over", "0%"]);
+    assert_eq!(shorter.status.code(), Some(0));
+    let same = folder.run(&["diff", "new.habitat.json", "new.habitat.json", "--fail-over", "0%"]);
+    assert_eq!(same.status.code(), Some(0));
+    // The table is printed all the same.
+    let output = folder.run(&[&TWO[..], &["--fail-over", "5%"]].concat());
+    assert!(String::from_utf8(output.stdout).unwrap().contains("second step"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("12.0 % longer than the first, more than the 5.0 % of --fail-over"), "{said}");
+    for unclear in ["5", "0.05", "-1%", "nan%", "%"] {
+        let error = folder.error(&[&TWO[..], &["--fail-over", unclear]].concat());
+        assert!(error.contains("is not a percentage; write it with its sign, as in 5%"), "{error}");
+    }
+}
+
+#[test]
+fn a_recording_without_times_says_what_to_do() {
+    let folder = folder();
+    folder.write(
+        "shapes.json",
+        r#"{"format": "habitat-profile", "version": 1, "workload": {"name": "s", "mode": "training"},
+            "operations": [{"name": "aten::mm", "phase": "forward", "inputs": [[8, 8], [8, 8]]}]}"#,
+    );
+    let error = folder.error(&["diff", "old.habitat.json", "shapes.json"]);
+    assert!(error.contains("shapes.json: no step time was measured on a GPU"), "{error}");
+    assert!(error.contains("habitat-tui predict old.habitat.json --to"), "{error}");
+}
+
+#[test]
+fn the_json_follows_its_schema() {
+    let folder = folder();
+    let schema: Value = serde_json::from_str(&folder.ok(&["schema", "diff"])).unwrap();
+    let found = folder.json(&TWO);
+    let check = |schema: &Value, value: &Value| {
+        for key in value.as_object().unwrap().keys() {
+            assert!(schema["properties"][key].is_object(), "{key}");
+        }
+        for key in schema["required"].as_array().unwrap() {
+            assert!(value.get(key.as_str().unwrap()).is_some(), "{key}");
+        }
+    };
+    check(&schema, &found);
+    check(&schema["$defs"]["PartJson"], &found["parts"][0]);
+    check(&schema["$defs"]["RecordedJson"], &found["steps"][0]);
+}
