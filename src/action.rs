@@ -23,7 +23,7 @@ pub enum Needs {
     Roof,
     /// The predict screen, with a prediction.
     Prediction,
-    /// The same, and another to compare it with.
+    /// The same, and another to compare it with; or the profile screen of two recordings.
     Comparable,
     /// The plan screen.
     PlanScreen,
@@ -58,7 +58,8 @@ impl Needs {
             Self::Panes => "this screen has one pane",
             Self::Profile => "works on the profile screen",
             Self::Roof => "works on the profile screen, where the step was measured on a known GPU",
-            Self::Prediction | Self::Comparable => "works on the predict screen",
+            Self::Prediction => "works on the predict screen",
+            Self::Comparable => "works on the predict screen, and on the profile screen with --against FILE",
             Self::PlanScreen => "works on the plan screen",
             Self::Slider => "works on the sliders of the plan screen, and of F on the predict screen",
             Self::Value => "works on the sliders of the plan screen",
@@ -183,7 +184,7 @@ actions! {
         Methods "predict.methods" ["w"] "methods" Prediction "Compare the methods on this GPU and choose one";
         Host "predict.host" ["W"] "host" Prediction "Wait for the host as recorded, or as if it kept up (CUDA graphs)";
         Mark "predict.mark" ["space"] "mark" Prediction "Mark this GPU, to compare others with it";
-        Difference "predict.difference" ["D"] "difference" Comparable "Which operations make the difference to the marked or recorded GPU";
+        Difference "predict.difference" ["D"] "difference" Comparable "Which operations make the difference to the marked or recorded GPU; on the profile screen, to the other recording";
         WhatIf "predict.what-if" ["F"] "what if" Prediction "What if this GPU had other figures: bandwidth, multiprocessors, clock, tensor cores, memory";
         Precision "predict.precision" ["P"] "precision" Prediction "Next precision: as recorded, FP32, TF32, FP16 or BF16 by autocast, FP8";
         Batches "predict.batches" ["B"] "batches" Prediction "The step and its memory at other batch sizes on this GPU";

@@ -26,7 +26,7 @@ pub use msg::{Effect, Msg, Target};
 use screen::overview::OverviewState;
 use screen::plan::PlanState;
 use screen::predict::PredictState;
-use screen::profile::ProfileState;
+use screen::profile::{Against, ProfileState};
 
 use crate::action::Screen;
 use crate::catalog::Catalog;
@@ -75,6 +75,8 @@ pub struct Setup {
     pub profile: Arc<Profile>,
     /// Where it came from.
     pub source: Source,
+    /// The recording that it is compared with.
+    pub against: Option<Against>,
     /// What was typed.
     pub typed: CommandLine,
     /// The job that was started with the screens.
@@ -179,7 +181,7 @@ impl App {
             plan: Job::default(),
             frontier: Arc::default(),
             overview: OverviewState::new(&setup.profile),
-            profile: ProfileState::new(&setup.profile),
+            profile: ProfileState::new(&setup.profile, setup.against.clone()),
             predict: PredictState { wanted: setup.gpu.clone(), ..PredictState::default() },
             planner: PlanState::default(),
             live: setup.job.clone().map(Live::new),

@@ -169,6 +169,36 @@ fn a_recording_without_times_says_what_to_do() {
     assert!(error.contains("habitat-tui predict old.habitat.json --to"), "{error}");
 }
 
+/// The screens open on one of them; without a terminal the report has what they show.
+#[test]
+fn a_second_recording_is_opened_with_the_screens() {
+    let folder = folder();
+    let report = folder.ok(&["new.habitat.json", "--against", "old.habitat.json"]);
+    for words in
+        ["tiny (new.habitat.json)\n", "first:  tiny (old.habitat.json)", "120.0 µs (12.0 %) longer", "only in second"]
+    {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+    let line = "of the step: forward matrix product 62.5 % · forward elementwise 8.9 % · idle 28.6 %\n";
+    assert!(report.contains(line), "{report}");
+    let drawn = |keys: &str| {
+        let picture = ["--screenshot", "p.svg", "--force", "--keys", keys];
+        folder.ok(&[&["new.habitat.json", "--against", "old.habitat.json"][..], &picture].concat());
+        std::fs::read_to_string(folder.0.path().join("p.svg")).unwrap()
+    };
+    assert!(drawn("2").contains("against, ms") && drawn("2 D").contains("first step"));
+    folder.write(
+        "shapes.json",
+        r#"{"format": "habitat-profile", "version": 1, "workload": {"name": "s", "mode": "training"},
+            "operations": [{"name": "aten::mm", "phase": "forward", "inputs": [[8, 8], [8, 8]]}]}"#,
+    );
+    for args in [["new.habitat.json", "--against", "shapes.json"], ["shapes.json", "--against", "new.habitat.json"]] {
+        let error = folder.error(&args);
+        assert!(error.contains("shapes.json: no step time was measured on a GPU"), "{error}");
+    }
+    assert!(folder.error(&["new.habitat.json", "--against", "none.json"]).contains("none.json"));
+}
+
 #[test]
 fn the_json_follows_its_schema() {
     let folder = folder();

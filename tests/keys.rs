@@ -5,12 +5,12 @@ mod common;
 use std::sync::Arc;
 
 use clap::Parser;
-use common::{keys, launch};
+use common::{compared, keys, launch};
 use habitat_tui::action::{ACTIONS, Action, Screen};
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::palette::{self, Found};
 use habitat_tui::app::screen::plan::{Lower, Pane};
-use habitat_tui::app::screen::predict;
+use habitat_tui::app::screen::{predict, profile};
 use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{App, Chosen, Effect, Msg, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
@@ -180,9 +180,69 @@ fn the_profile_is_grouped_and_filtered_by_phase() {
     assert_eq!(after("2 b b b").profile.by, GroupBy::Kernel);
 }
 
+/// Two recordings: each row has its time in the other and the change; D opens the waterfall.
+#[test]
+fn two_recordings_stand_beside_each_other() {
+    let after = |text: &str| render(&compared(), &keys(text), (80, 24)).0;
+    let app = after("2");
+    let table = app.screen.behaviour().table(&app).unwrap();
+    let cells = |row: usize| table.rows[row][..4].iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>();
+    assert_eq!(cells(0), ["mm", "4.400", "4.400", "+0.000"]);
+    assert_eq!(cells(1), ["mm", "2.000", "1.600", "+0.400"]);
+    // What is only in one of them is a row, and says so.
+    assert_eq!(cells(3), ["native_layer_norm", "0.600", "not there", "+0.600"]);
+    assert_eq!(cells(4), ["native_batch_norm", "not here", "0.900", "-0.900"]);
+    assert_eq!(table.len(), 5);
+    // By change: what grew first, or what shrank.
+    let first = |text: &str| profile::rows(&after(text))[0].entry.label.clone();
+    assert_eq!([first("2 s"), first("2 s S")], ["aten::native_layer_norm", "aten::native_batch_norm"]);
+    assert_eq!(profile::rows(&after("2 s s"))[0].entry.count, 40);
+    // The rows of both are filtered, grouped and opened.
+    assert_eq!(profile::rows(&after("2 / b a t c h enter")).len(), 1);
+    assert_eq!(after("2 b").profile.entries.len(), 4);
+    for pressed in ["2 G", "2 G enter", "2 b G", "2 b b b G"] {
+        let app = after(pressed);
+        assert_eq!(profile::detail(&app)[0].0, "against", "{pressed}");
+    }
+    // The waterfall from the other to this one.
+    let app = after("2 D");
+    let table = app.screen.behaviour().table(&app).unwrap();
+    let change = |row: usize| table.rows[row].iter().rev().nth(1).unwrap().text.parse::<f64>();
+    let sum: f64 = (1..table.len() - 1).map(|row| change(row).unwrap()).sum();
+    assert!((sum - 0.5).abs() < 0.01 * table.len() as f64, "{sum}");
+    assert!(app.unavailable(Action::Filter).is_some() && app.unavailable(Action::Group).is_some());
+    assert_eq!(after("2 D j").profile.difference.unwrap().selected, 1);
+    for closed in ["2 D q", "2 D esc"] {
+        assert!(after(closed).profile.difference.is_none(), "{closed}");
+    }
+    // With one recording there is nothing to compare.
+    let app = render(&launch(), &keys("2 D"), (80, 24)).0;
+    assert!(app.profile.difference.is_none() && app.message.unwrap().1.contains("--against FILE"));
+}
+
+/// The step as a line, with the parts that the selected row is of.
+#[test]
+fn the_selected_row_is_marked_in_the_line_of_the_step() {
+    let marked = |text: &str| {
+        let app = after(text);
+        let segments = profile::segments(&app);
+        let sum: f64 = segments.iter().map(|(segment, _)| segment.share).sum();
+        assert!((sum - 1.0).abs() < 1e-12);
+        segments.iter().map(|(segment, marked)| (segment.kind, *marked)).collect::<Vec<_>>()
+    };
+    let kinds = ["matrix product", "normalisation", "matrix product", "elementwise", "other work", "idle"];
+    let of = |chosen: &[usize]| -> Vec<_> {
+        kinds.into_iter().enumerate().map(|(at, kind)| (kind, chosen.contains(&at))).collect()
+    };
+    assert_eq!(marked("2"), of(&[2]));
+    assert_eq!(marked("2 j"), of(&[0]));
+    assert_eq!(marked("2 b"), of(&[0, 2]));
+    assert_eq!(marked("2 / n o n e s u c h enter"), of(&[]));
+}
+
 #[test]
 fn operations_stand_under_the_roof_of_their_gpu() {
-    use habitat_tui::app::screen::profile::{self, roofline};
+    use habitat_tui::app::screen::profile::roofline;
     let app = after("2 R");
     let roof = roofline::roof(&app).unwrap();
     assert!(app.profile.with_roof && roof.gpu == "Tesla V100-PCIE-32GB");

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{keys, launch, text};
+use common::{compared, keys, launch, text};
 use habitat_tui::app::Source;
 use habitat_tui::app::engine::Solved;
 use habitat_tui::plan::{Confidence, Part, Plan};
@@ -50,6 +50,42 @@ fn dialogs_and_details() {
     ] {
         insta::assert_snapshot!(name, picture(&launch(), pressed, (80, 24)));
     }
+}
+
+#[test]
+fn a_second_recording_stands_beside_the_first() {
+    for (name, pressed) in [("profile_against", "2 s"), ("waterfall_of_recordings", "2 D")] {
+        for size in [(80, 24), (120, 40)] {
+            insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), picture(&compared(), pressed, size));
+        }
+    }
+    // Whatever else is left out, the change is there.
+    assert!(picture(&compared(), "2", (50, 15)).contains("change, ms"));
+}
+
+/// The selected row's part of the step is marked, and not by colour alone.
+#[test]
+fn the_step_is_a_line_with_names_in_any_glyphs() {
+    for (glyphs, marker, idle) in
+        [(GlyphSet::Braille, "▸", "░"), (GlyphSet::Block, ">", "░"), (GlyphSet::Ascii, ">", ".")]
+    {
+        let mut launch = launch();
+        launch.setup.glyphs = glyphs;
+        for level in [ColourLevel::None, ColourLevel::True] {
+            launch.setup.colours = level;
+            let drawn = picture(&launch, "2 b", (120, 40));
+            let line = drawn.lines().find(|line| line.contains("step 10.0 ms")).unwrap_or_else(|| panic!("{drawn}"));
+            assert_eq!(line.matches(&format!("{marker}matrix product")).count(), 2, "{line}");
+            assert!(line.contains("matrix product 44.0 %") && line.contains("idle 20.0 %"), "{line}");
+            assert!(line.contains(idle) && !line.contains(&format!("{marker}elementwise")), "{line}");
+        }
+    }
+    // On a small screen where a line is free, and never in place of a row.
+    assert!(picture(&launch(), "2", (80, 24)).contains("step 10.0 ms"));
+    assert!(
+        !picture(&launch(), "2", (50, 15)).contains("step 10.0 ms")
+            || picture(&launch(), "2", (50, 15)).contains("layer_norm")
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What works here and now: what the actions of the table need, looked up in the state.
 
-use crate::action::{ACTIONS, Action, Needs, Spec};
+use crate::action::{ACTIONS, Action, Needs, Screen, Spec};
 use crate::app::App;
 
 /// A key of the footer.
@@ -37,7 +37,9 @@ impl App {
             }
             Needs::Plan => self.plan.value().is_some(),
             Needs::Prediction | Needs::Comparable
-                if screen.gives(self, needs) && self.predictions.value().is_none() =>
+                if self.screen == Screen::Predict
+                    && screen.gives(self, needs)
+                    && self.predictions.value().is_none() =>
             {
                 return Some("there is no prediction yet");
             }

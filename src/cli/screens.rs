@@ -5,14 +5,15 @@ use std::path::Path;
 
 use super::answer::fastest_first;
 use super::error::CliError;
-use super::input::{Loaded, load};
-use super::{goal, gpu, hints, options, typed};
+use super::input::{Loaded, load, load_file};
+use super::{diff, goal, gpu, hints, options, typed};
 use crate::catalog::Catalog;
 use crate::live;
 use crate::plan::{Goal, Work, plan};
 use crate::predict::{Options, predict};
 use crate::pricing::PriceBook;
-use crate::report::summary;
+use crate::profile::breakdown::GroupBy;
+use crate::report::{recordings, summary};
 use crate::settings::args::ScreensArgs;
 use crate::settings::file::SettingsFile;
 use crate::settings::theme::Theme;
@@ -43,6 +44,8 @@ pub struct Screens {
     pub settings: SettingsFile,
     /// The recorded step.
     pub loaded: Loaded,
+    /// The recording that it is compared with.
+    pub against: Option<Loaded>,
     /// The GPUs.
     pub catalog: Catalog,
     /// The offers.
@@ -77,6 +80,7 @@ impl Screens {
             args,
             settings,
             loaded,
+            against: None,
             catalog,
             prices,
             options,
@@ -98,7 +102,12 @@ pub(super) fn run(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, Cli
     }
     let catalog = store::catalog(&Paths::find())?;
     let loaded = load(&args.input, &catalog)?;
-    let screens = Screens::new(args, catalog, loaded)?;
+    let against = args.against.as_ref().map(|path| load_file(path, &catalog)).transpose()?;
+    if let Some(against) = &against {
+        against.warn();
+        diff::compared([against, &loaded], GroupBy::default())?;
+    }
+    let screens = Screens { against, ..Screens::new(args, catalog, loaded)? };
     if screens.args.screenshot.is_some() || io::stdout().is_terminal() {
         return Ok(Outcome::Screens(Box::new(screens)));
     }
@@ -112,6 +121,10 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
     loaded.warn();
     summary::write_profile(&loaded.profile, &loaded.label, out)?;
     writeln!(out)?;
+    if let Some(against) = &screens.against {
+        recordings::write_text(&diff::compared([against, loaded], GroupBy::default())?, recordings::TOP, out)?;
+        writeln!(out)?;
+    }
     out.flush()?;
     let predictions = gpu::predicted(predict(&loaded.profile, catalog, options), &loaded.label)?;
     let predictions = fastest_first(predictions);

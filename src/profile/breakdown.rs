@@ -39,7 +39,7 @@ impl GroupBy {
 }
 
 /// One entry of a breakdown.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Entry {
     /// Name as in the profile (not made safe for a terminal).
     pub label: String,
@@ -71,6 +71,24 @@ pub struct PhaseTime {
     pub time: Micros,
     /// Share of the device time of all operations, 0 to 1.
     pub share: f64,
+}
+
+/// A part of the step's time: the operations of a kind in a phase, other work of the device, or none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Segment {
+    /// The phase of the operations.
+    pub phase: Option<Phase>,
+    /// The family of the operations, `other work` or `idle`.
+    pub kind: &'static str,
+    /// Share of the step, 0 to 1.
+    pub share: f64,
+    /// Indexes into the profile's operations; none of other work and idle time.
+    pub operations: Vec<usize>,
+}
+
+impl Segment {
+    /// What the device does while it does nothing.
+    pub const IDLE: &'static str = "idle";
 }
 
 /// How a step splits into device busy and device idle.
@@ -118,6 +136,39 @@ impl Breakdown {
         });
         let unmeasured = profile.operations.iter().filter(|operation| operation.device_time.is_none()).count();
         Self { total, phases, busy_idle, unmeasured }
+    }
+
+    /// The step as a line: its operations phase by phase and kind by kind, the most time first, then what
+    /// else the device was busy with, then its idle time. The shares add up to 1; where operations run side
+    /// by side, each kind has its part of the busy time. Of the device time alone where the step was not
+    /// timed; empty where nothing was. `family` as for [`Breakdown::entries`].
+    pub fn segments(profile: &Profile, family: impl Fn(&Operation) -> &'static str) -> Vec<Segment> {
+        let whole = Self::of(profile);
+        let total = whole.total.get();
+        let (step, busy) = whole.busy_idle.map_or((total, total), |split| (split.step.get(), split.busy.get()));
+        if total <= 0.0 || step <= 0.0 {
+            return Vec::new();
+        }
+        let scale = (busy / total).min(1.0) / step;
+        let mut segments = Vec::new();
+        for phase in &whole.phases {
+            let entries = Self::entries(profile, GroupBy::Family, Some(phase.phase), &family);
+            segments.extend(entries.into_iter().filter(|entry| entry.time.get() > 0.0).map(|entry| Segment {
+                phase: Some(phase.phase),
+                kind: entry.operations.first().map_or("", |&at| family(&profile.operations[at])),
+                share: entry.time.get() * scale,
+                operations: entry.operations,
+            }));
+        }
+        let rest = [("other work", (busy - total).max(0.0)), (Segment::IDLE, step - busy)];
+        let rest = rest.into_iter().filter(|(_, time)| *time > 0.0);
+        segments.extend(rest.map(|(kind, time)| Segment {
+            phase: None,
+            kind,
+            share: time / step,
+            operations: Vec::new(),
+        }));
+        segments
     }
 
     /// The entries of a grouping, the most time first, of one phase or of all.
@@ -251,6 +302,34 @@ mod tests {
         let split = breakdown.busy_idle.unwrap();
         assert_eq!((split.busy.get(), split.idle.get(), split.recorded), (150.0, 50.0, true));
         assert_eq!(breakdown.unmeasured, 1);
+    }
+
+    #[test]
+    fn the_line_of_a_step_adds_up() {
+        let of = |step: &str| {
+            let json = PROFILE.replace(r#"{"duration_us": 200, "device_busy_us": 150}"#, step);
+            let (profile, _) = Profile::from_json(json.as_bytes()).unwrap();
+            let segments = Breakdown::segments(&profile, family);
+            let sum: f64 = segments.iter().map(|segment| segment.share).sum();
+            assert!((sum - 1.0).abs() < 1e-12, "{segments:?}");
+            segments.into_iter().map(|it| (it.phase, it.kind, (it.share * 1000.0).round())).collect::<Vec<_>>()
+        };
+        let (forward, backward) = (Some(Phase::Forward), Some(Phase::Backward));
+        assert_eq!(
+            of(r#"{"duration_us": 200, "device_busy_us": 150}"#),
+            [
+                (forward, "matrix product", 300.0),
+                (forward, "other", 50.0),
+                (backward, "matrix product", 200.0),
+                (None, "other work", 200.0),
+                (None, "idle", 250.0)
+            ]
+        );
+        // Side by side: 110 us in 55.
+        assert_eq!(of(r#"{"duration_us": 100, "device_busy_us": 55}"#)[0].2, 300.0);
+        // Without a timed step the device time is all there is.
+        assert_eq!(of("{}").len(), 3);
+        assert!(Breakdown::segments(&profile().without_origin(), family).is_empty());
     }
 
     #[test]

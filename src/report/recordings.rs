@@ -261,12 +261,12 @@ fn per_sample(difference: &Difference<'_, Profile>) -> Option<String> {
 /// no part's.
 pub fn table(compared: &Recordings<'_>, most: usize) -> Table {
     let by = compared.by;
-    let mut labels = vec![Column::words(by.name(), 16, 0), Column::words("phase", 9, 3)];
+    let mut labels = vec![Column::words(by.name(), 16, 0), Column::words("phase", 9, 4)];
     if by == GroupBy::Operation {
-        labels.push(Column::words("input shapes", 14, 4));
+        labels.push(Column::words("input shapes", 14, 5));
     }
     labels.push(Column::figures(if by == GroupBy::Kernel { "launches" } else { "count" }, 2));
-    labels.push(Column::words("matched", 11, 1));
+    labels.push(Column::words("matched", 14, 3));
     let part = |part: &Changed| {
         let mut cells = vec![
             Cell::text(op::name::short(&clean(&part.name, 200)).to_owned()),

@@ -8,7 +8,7 @@ use super::{format, memory, plans, predictions};
 use crate::plan::{Plan, PlanStatus, Rejection};
 use crate::predict::{Predictions, communicates};
 use crate::pricing::PriceBook;
-use crate::profile::breakdown::{Breakdown, GroupBy};
+use crate::profile::breakdown::{Breakdown, GroupBy, Segment};
 use crate::profile::{Profile, Workload};
 use crate::text;
 
@@ -71,6 +71,8 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
         let phases: Vec<_> =
             breakdown.phases.iter().map(|phase| format!("{} {}", phase.phase, format::percent(phase.share))).collect();
         writeln!(out, "  {}", phases.join(" · "))?;
+        let segments = Breakdown::segments(profile, |operation| crate::op::family(operation).name());
+        writeln!(out, "  {}", step_words(&segments))?;
         let entries = Breakdown::entries(profile, GroupBy::Name, None, |operation| crate::op::family(operation).name());
         for entry in entries.iter().take(TOP) {
             let name = text::clean(&entry.label, 48);
@@ -89,6 +91,20 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
         }
     }
     Ok(())
+}
+
+/// The step as a line, in words: what takes a hundredth of it or more, and the others together.
+fn step_words(segments: &[Segment]) -> String {
+    let (listed, others): (Vec<&Segment>, Vec<&Segment>) = segments.iter().partition(|segment| segment.share >= 0.01);
+    let words = |segment: &Segment| {
+        let phase = segment.phase.map_or_else(String::new, |phase| format!("{phase} "));
+        format!("{phase}{} {}", segment.kind, format::percent(segment.share))
+    };
+    let mut parts: Vec<String> = listed.into_iter().map(words).collect();
+    if !others.is_empty() {
+        parts.push(format!("others {}", format::percent(others.iter().map(|segment| segment.share).sum())));
+    }
+    format!("of the step: {}", parts.join(" · "))
 }
 
 /// The table of predictions and what holds for all of them.

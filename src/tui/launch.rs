@@ -9,6 +9,7 @@ use super::runner::Line;
 use super::{Launch, TuiError, follow, run, screenshot};
 use crate::action::Screen;
 use crate::app::engine::{Solved, Version};
+use crate::app::screen::profile::Against;
 use crate::app::{Chosen, Engine, SaveOutcome, Setup, Source};
 use crate::catalog::Catalog;
 use crate::cli::Screens;
@@ -77,8 +78,21 @@ impl Launch {
     /// # Errors
     /// [`TuiError::Setting`] for keys or a colour level that cannot be used.
     pub fn new(screens: Screens) -> Result<Self, TuiError> {
-        let Screens { command, args, settings, loaded, catalog, prices, options, goal, themes, theme, gpu, live: _ } =
-            screens;
+        let Screens {
+            command,
+            args,
+            settings,
+            loaded,
+            against,
+            catalog,
+            prices,
+            options,
+            goal,
+            themes,
+            theme,
+            gpu,
+            live: _,
+        } = screens;
         let variable = |name: &str| env::var(name).ok();
         let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
@@ -109,6 +123,7 @@ impl Launch {
         let setup = Setup {
             profile: Arc::new(loaded.profile),
             source,
+            against: against.map(|loaded| Against { profile: Arc::new(loaded.profile), label: loaded.label }),
             typed: command,
             job: None,
             catalog,

@@ -14,9 +14,11 @@ use ratatui::layout::{Position, Rect};
 use crate::action::Screen;
 use crate::app::list::ListState;
 use crate::app::{App, SMALLEST};
+use crate::report::Table;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Memory, Painter};
+use crate::tui::widget;
 
 /// How much room there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +73,15 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, memory: &mut Memo
     dialog::draw(&mut painter, area);
     painter.finish();
     painter.cursor
+}
+
+/// What makes the difference between two steps: their difference in words, and the waterfall.
+fn waterfall(painter: &mut Painter<'_>, area: Rect, headline: &str, warnings: &[String], table: &Table) {
+    let inside = painter.pane(area, "difference", "q: back", true);
+    let inside = warned(painter, inside, warnings);
+    let used = painter.wrapped(Rect { height: inside.height / 2, ..inside }, headline, Role::Title);
+    let rest = Rect { y: inside.y + used, height: inside.height - used, ..inside };
+    widget::table::draw(painter, rest, "difference", table, true);
 }
 
 /// A title with the filter of its list.

@@ -5,6 +5,7 @@
 use std::sync::{Arc, LazyLock};
 
 use habitat_tui::action::Screen;
+use habitat_tui::app::screen::profile::Against;
 use habitat_tui::app::{Engine, SaveOutcome, Setup, Source};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::plan::{Goal, Work};
@@ -15,7 +16,7 @@ use habitat_tui::settings::keymap::{Key, Keymap};
 use habitat_tui::settings::theme::{ColourLevel, GlyphSet, Theme};
 use habitat_tui::store::bundled;
 use habitat_tui::tui::{Launch, engine};
-use habitat_tui::units::{GpuSlug, Samples, UsdPerHour};
+use habitat_tui::units::{GpuSlug, Micros, Samples, UsdPerHour};
 
 /// Recorded on the first; the step does not fit on the last.
 const GPUS: [&str; 4] = ["v100-pcie-32gb", "h100-sxm5-80gb", "l4", "rtx-2060"];
@@ -111,6 +112,7 @@ pub fn launch() -> Launch {
         setup: Setup {
             profile: Arc::new(profile),
             source: Source::Given("runs/bert-tiny.habitat.json".into()),
+            against: None,
             typed: ["runs/bert-tiny.habitat.json"].into_iter().collect(),
             job: None,
             catalog,
@@ -131,4 +133,19 @@ pub fn launch() -> Launch {
         engine: Engine { save: Arc::new(|path, _, _| SaveOutcome::Saved(path.to_owned())), ..engine },
         colours_asked: true,
     }
+}
+
+/// The same beside an earlier recording, in which a product was faster and another normalisation stood.
+pub fn compared() -> Launch {
+    let mut launch = launch();
+    let mut earlier = (*launch.setup.profile).clone();
+    earlier.workload.batch_size = Some(8);
+    let step = earlier.step.as_mut().unwrap();
+    step.duration = Some(Micros::new(9500.0).unwrap());
+    step.duration_range = Some([9400.0, 9900.0].map(|us| Micros::new(us).unwrap()));
+    earlier.operations[0].device_time = Some(Micros::new(400.0).unwrap());
+    earlier.operations[2].name = "aten::native_batch_norm".into();
+    earlier.operations[2].count = 3;
+    launch.setup.against = Some(Against { profile: Arc::new(earlier), label: "runs/last-week.habitat.json".into() });
+    launch
 }

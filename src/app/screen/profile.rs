@@ -1,11 +1,15 @@
 //! Second screen: the operations of the step and what each one launches; of a step that no
 //! GPU ran, what each one computes.
 
+pub mod against;
 mod counted;
+mod detail;
 pub mod roofline;
 
+pub use against::Against;
+use against::Other;
 pub use counted::{Counted, is_unmeasured};
-use roofline::Roof;
+pub use detail::{Line, detail};
 
 use crate::action::{Action, Needs};
 use crate::app::App;
@@ -13,8 +17,8 @@ use crate::app::list::ListState;
 use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::op;
-use crate::profile::breakdown::{Breakdown, Entry, GroupBy};
-use crate::profile::{Kernel, Operation, Phase, Profile};
+use crate::profile::breakdown::{Breakdown, Entry, GroupBy, Segment};
+use crate::profile::{Operation, Phase, Profile};
 use crate::report::format;
 use crate::report::table::{Cell, Column, Graphic, Table};
 use crate::settings::theme::Role;
@@ -22,6 +26,20 @@ use crate::text::clean;
 
 /// What the list can be sorted by, in the order of `s`.
 const SORTS: [&str; 4] = ["time", "count", "time per call", "name"];
+
+/// What the list can be sorted by in the order of `s`, by what there is to show.
+fn sorts(app: &App) -> &'static [&'static str] {
+    match (is_unmeasured(&app.setup.profile), &app.profile.against) {
+        (true, _) => &counted::SORTS,
+        (false, Some(_)) => &against::SORTS,
+        (false, None) => &SORTS,
+    }
+}
+
+/// The place of an order among those.
+fn place(app: &App, order: &str) -> usize {
+    sorts(app).iter().position(|known| *known == order).unwrap_or(0)
+}
 
 /// The screen.
 pub struct ProfileScreen;
@@ -32,9 +50,16 @@ impl Behaviour for ProfileScreen {
     }
 
     fn gives(&self, app: &App, needs: Needs) -> bool {
-        use Needs::{Detail, Panes, Profile, Rows, SortableTable, Table};
-        matches!(needs, Rows | Table | SortableTable | Detail | Panes | Profile)
-            || needs == Needs::Roof && roofline::roof(app).is_some()
+        use Needs::{Comparable, Detail, Panes, Profile, Roof, Rows, SortableTable, Table};
+        if app.profile.difference.is_some() {
+            return matches!(needs, Rows | Table);
+        }
+        match needs {
+            Rows | Table | SortableTable | Detail | Panes | Profile => true,
+            Roof => roofline::roof(app).is_some(),
+            Comparable => app.profile.against.is_some(),
+            _ => false,
+        }
     }
 
     fn act(&self, app: &mut App, action: Action, _effects: &mut Vec<Effect>) -> bool {
@@ -43,6 +68,7 @@ impl Behaviour for ProfileScreen {
             Action::Phase => state.next_phase(&app.setup.profile),
             Action::Group => state.next_group(&app.setup.profile),
             Action::Roofline => state.with_roof = !state.with_roof,
+            Action::Difference => state.difference = Some(ListState::default()),
             Action::NextPane | Action::PreviousPane => state.in_detail = !state.in_detail,
             Action::Open => {
                 (state.zoomed, state.in_detail, state.scroll) = (!state.zoomed, false, 0);
@@ -53,19 +79,20 @@ impl Behaviour for ProfileScreen {
     }
 
     fn table(&self, app: &App) -> Option<Table> {
-        Some(table(app))
+        against::waterfall(app).or_else(|| Some(table(app)))
     }
 
     fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
-        Some(&app.profile.list)
+        Some(app.profile.difference.as_ref().unwrap_or(&app.profile.list))
     }
 
     fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
-        Some(&mut app.profile.list)
+        let state = &mut app.profile;
+        Some(state.difference.as_mut().unwrap_or(&mut state.list))
     }
 
     fn sorts(&self, app: &App) -> &'static [&'static str] {
-        if is_unmeasured(&app.setup.profile) { &counted::SORTS } else { &SORTS }
+        if app.profile.difference.is_some() { &[] } else { sorts(app) }
     }
 
     fn focus_list(&self, app: &mut App) {
@@ -73,7 +100,7 @@ impl Behaviour for ProfileScreen {
     }
 
     fn step(&self, app: &mut App, by: isize) {
-        if app.profile.in_detail || app.profile.zoomed {
+        if app.profile.difference.is_none() && (app.profile.in_detail || app.profile.zoomed) {
             let lines = detail(app).len();
             app.profile.scroll = app.profile.scroll.saturating_add_signed(by).min(lines.saturating_sub(1));
         } else {
@@ -83,10 +110,13 @@ impl Behaviour for ProfileScreen {
     }
 
     fn is_open(&self, app: &App) -> bool {
-        app.profile.zoomed
+        app.profile.zoomed || app.profile.difference.is_some()
     }
 
     fn close(&self, app: &mut App) -> bool {
+        if app.profile.difference.take().is_some() {
+            return true;
+        }
         let was_open = app.profile.zoomed;
         if was_open {
             (app.profile.zoomed, app.profile.in_detail) = (false, false);
@@ -102,12 +132,14 @@ pub struct Row {
     pub entry: Entry,
     /// What it computes.
     pub counted: Counted,
+    /// The same in the recording that this one is compared with.
+    pub other: Option<Other>,
 }
 
 /// The rows of a grouping: the most time first, without times the most FLOPs.
 pub fn grouped(profile: &Profile, by: GroupBy, phase: Option<Phase>) -> Vec<Row> {
     let entries = Breakdown::entries(profile, by, phase, |operation| op::family(operation).name());
-    let row = |entry: Entry| Row { counted: Counted::of(profile, &entry), entry };
+    let row = |entry: Entry| Row { counted: Counted::of(profile, &entry), entry, other: None };
     let mut rows: Vec<Row> = entries.into_iter().map(row).collect();
     if is_unmeasured(profile) {
         let more = |a: f64, b: f64| b.total_cmp(&a);
@@ -137,19 +169,29 @@ pub struct ProfileState {
     pub scroll: usize,
     /// The rows before filter and order.
     pub entries: Vec<Row>,
+    /// The step as a line.
+    pub segments: Vec<Segment>,
+    /// The recording that this one is compared with.
+    pub against: Option<Against>,
+    /// The selection in the waterfall from the one to the other, where it is shown.
+    pub difference: Option<ListState>,
 }
 
 impl ProfileState {
-    /// All operations, the most time first.
-    pub fn new(profile: &Profile) -> Self {
-        let mut state = Self::default();
+    /// All operations, the most time first, where wanted beside those of another recording.
+    pub fn new(profile: &Profile, against: Option<Against>) -> Self {
+        let mut state = Self { against, ..Self::default() };
         state.regroup(profile);
         state
     }
 
     /// Makes the rows anew after a change of grouping or phase.
     pub fn regroup(&mut self, profile: &Profile) {
-        self.entries = grouped(profile, self.by, self.phase);
+        self.entries = match &self.against {
+            Some(against) => against::grouped(profile, &against.profile, self.by, self.phase),
+            None => grouped(profile, self.by, self.phase),
+        };
+        self.segments = Breakdown::segments(profile, |operation| op::family(operation).name());
         self.list.selected = 0;
         self.scroll = 0;
     }
@@ -182,15 +224,14 @@ impl ProfileState {
 /// The rows shown, filtered and in order.
 pub fn rows(app: &App) -> Vec<&Row> {
     let state = &app.profile;
-    let operations = &app.setup.profile.operations;
-    let mut rows: Vec<&Row> =
-        state.entries.iter().filter(|row| state.list.passes(&searched(&row.entry, operations))).collect();
+    let mut rows: Vec<&Row> = state.entries.iter().filter(|row| state.list.passes(&searched(app, row))).collect();
     let per_call = |row: &Row| row.entry.per_call().unwrap_or_default();
-    match state.list.sort {
-        1 => rows.sort_by_key(|row| std::cmp::Reverse(row.entry.count)),
-        2 if is_unmeasured(&app.setup.profile) => rows.sort_by(|a, b| b.counted.bytes.total_cmp(&a.counted.bytes)),
-        2 => rows.sort_by(|a, b| per_call(b).total_cmp(&per_call(a))),
-        3 => rows.sort_by(|a, b| a.entry.label.cmp(&b.entry.label)),
+    match sorts(app).get(state.list.sort).copied().unwrap_or_default() {
+        "count" => rows.sort_by_key(|row| std::cmp::Reverse(row.entry.count)),
+        "change" => rows.sort_by(|a, b| b.change().total_cmp(&a.change())),
+        "bytes" => rows.sort_by(|a, b| b.counted.bytes.total_cmp(&a.counted.bytes)),
+        "time per call" => rows.sort_by(|a, b| per_call(b).total_cmp(&per_call(a))),
+        "name" => rows.sort_by(|a, b| a.entry.label.cmp(&b.entry.label)),
         _ => {}
     }
     if state.list.reversed {
@@ -199,20 +240,29 @@ pub fn rows(app: &App) -> Vec<&Row> {
     rows
 }
 
-fn searched(entry: &Entry, operations: &[Operation]) -> String {
-    let mut text = clean(&entry.label, 400);
-    if let Some(phase) = entry.phase {
+fn searched(app: &App, row: &Row) -> String {
+    let mut text = clean(&row.entry.label, 400);
+    if let Some(phase) = row.entry.phase {
         text.push(' ');
         text.push_str(phase.name());
     }
-    if let [only] = entry.operations[..]
-        && let Some(operation) = operations.get(only)
-    {
+    if let Some(operation) = only_operation(app, row) {
         text.push(' ');
         text.push_str(&shapes(operation));
         text.push_str(&operation.module.as_deref().map(|module| clean(module, 200)).unwrap_or_default());
     }
     text
+}
+
+/// The operation that a row stands for, where it is one: of the other recording where this has none.
+fn only_operation<'a>(app: &'a App, row: &Row) -> Option<&'a Operation> {
+    match (&row.entry.operations[..], &row.other, &app.profile.against) {
+        ([], Some(other), Some(against)) => against.profile.operations.get(*other.operations.first()?),
+        (&[only, ref more @ ..], ..) if more.is_empty() || app.profile.by == GroupBy::Operation => {
+            app.setup.profile.operations.get(only)
+        }
+        _ => None,
+    }
 }
 
 /// Input shapes and element type.
@@ -229,25 +279,33 @@ pub fn table(app: &App) -> Table {
     }
     let most = shown.iter().map(|row| row.entry.share).fold(0.0, f64::max);
     let by_operation = state.by == GroupBy::Operation;
-    let mut columns = vec![
-        Column::words(state.by.name(), 20, 0).sorts(3),
-        Column::figures("time, ms", 0).sorts(0),
+    let against = state.against.is_some();
+    let mut columns =
+        vec![Column::words(state.by.name(), 20, 0).sorts(place(app, "name")), Column::figures("time, ms", 0).sorts(0)];
+    if against {
+        columns.push(Column::figures("against, ms", 1));
+        columns.push(Column::figures("change, ms", 0).sorts(place(app, "change")));
+    }
+    columns.extend([
         Column::figures("share", 1),
         Column::graphic("", 8, 6),
-        Column::figures(if state.by == GroupBy::Kernel { "launches" } else { "count" }, 2).sorts(1),
-        Column::figures("per call, µs", 3).sorts(2),
+        Column::figures(if state.by == GroupBy::Kernel { "launches" } else { "count" }, 2).sorts(place(app, "count")),
+        Column::figures("per call, µs", 3).sorts(place(app, "time per call")),
         Column::words("phase", 8, 4),
-    ];
+    ]);
     if by_operation {
         columns.push(Column::words("input shapes", 14, 5));
     }
     let operations = &app.setup.profile.operations;
     let rows = shown
         .iter()
-        .map(|Row { entry, .. }| {
+        .map(|row| {
+            let entry = &row.entry;
             let bar = Graphic::Bar(if most > 0.0 { entry.share / most } else { 0.0 });
             let measured = entry.operations.iter().any(|index| operations[*index].device_time.is_some());
-            let (time, share, call) = if measured || entry.time.get() > 0.0 {
+            let (time, share, call) = if entry.operations.is_empty() {
+                ("not here".to_owned(), String::new(), String::new())
+            } else if measured || entry.time.get() > 0.0 {
                 (
                     format!("{:.3}", entry.time.as_millis()),
                     format::percent(entry.share),
@@ -256,18 +314,19 @@ pub fn table(app: &App) -> Table {
             } else {
                 ("not measured".to_owned(), String::new(), String::new())
             };
-            let mut cells = vec![
-                Cell::text(op::name::short(&clean(&entry.label, 200)).to_owned()),
-                Cell::text(time),
+            let mut cells = vec![Cell::text(op::name::short(&clean(&entry.label, 200)).to_owned()), Cell::text(time)];
+            if against {
+                cells.extend(against::cells(row));
+            }
+            cells.extend([
                 Cell::text(share),
                 Cell::draw(phase_role(entry.phase), bar),
-                Cell::text(format::grouped(entry.count as f64)),
+                Cell::text(row.counts()),
                 Cell::styled(Role::Muted, call),
                 Cell::styled(phase_role(entry.phase), entry.phase.map_or("several", phase_word)),
-            ];
+            ]);
             if by_operation {
-                let operation = &operations[entry.operations[0]];
-                cells.push(Cell::styled(Role::Muted, shapes(operation)));
+                cells.push(Cell::styled(Role::Muted, only_operation(app, row).map(shapes).unwrap_or_default()));
             }
             cells
         })
@@ -290,7 +349,7 @@ fn finished(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Table {
         columns,
         rows,
         selected: state.list.selected,
-        sorted: Some((state.list.sort, (state.list.sort != 3) != state.list.reversed)),
+        sorted: Some((state.list.sort, (state.list.sort != place(app, "name")) != state.list.reversed)),
         empty: if state.entries.is_empty() && state.by == GroupBy::Kernel {
             "No kernels were recorded; group by operation with b.".to_owned()
         } else if state.entries.is_empty() {
@@ -346,6 +405,14 @@ pub fn summary(app: &App) -> String {
     )
 }
 
+/// The step as a line: its segments, with whether the selected row is of each; none where nothing was measured.
+pub fn segments(app: &App) -> Vec<(&Segment, bool)> {
+    let selected = rows(app).get(app.profile.list.selected).copied();
+    let operations = selected.map(|row| &row.entry.operations[..]).unwrap_or_default();
+    let is_of = |segment: &Segment| segment.operations.iter().any(|operation| operations.contains(operation));
+    app.profile.segments.iter().map(|segment| (segment, is_of(segment))).collect()
+}
+
 /// Why there are no times, for a line above the table; `None` where there are.
 pub fn without_times(app: &App) -> Option<&'static str> {
     let profile = &app.setup.profile;
@@ -354,119 +421,4 @@ pub fn without_times(app: &App) -> Option<&'static str> {
     } else {
         "Not timed one by one: FLOPs and bytes from shapes; 3 predicts times."
     })
-}
-
-/// A line of the detail: a label (empty = continues) and a text.
-pub type Line = (String, String);
-
-/// The detail of the selected row.
-pub fn detail(app: &App) -> Vec<Line> {
-    let shown = rows(app);
-    let Some(Row { entry, .. }) = shown.get(app.profile.list.selected) else { return Vec::new() };
-    let profile = &app.setup.profile;
-    let operations = &profile.operations;
-    let mut lines: Vec<Line> = Vec::new();
-    if let ([only], true) = (&entry.operations[..], app.profile.by == GroupBy::Operation) {
-        operation_detail(profile, &operations[*only], roofline::roof(app).as_ref(), &mut lines);
-        return lines;
-    }
-    lines.push((app.profile.by.name().to_owned(), clean(&entry.label, 300)));
-    let which = match (entry.operations.len(), is_unmeasured(profile)) {
-        (1, _) => "1 operation of the profile".to_owned(),
-        (count, true) => format!("{count} operations of the profile"),
-        (count, false) => format!("{count} operations of the profile, the most time first"),
-    };
-    lines.push(("in".to_owned(), which));
-    let mut parts: Vec<&Operation> = entry.operations.iter().map(|index| &operations[*index]).collect();
-    parts.sort_by(|a, b| {
-        b.total_device_time().unwrap_or_default().total_cmp(&a.total_device_time().unwrap_or_default())
-    });
-    for operation in parts {
-        if app.profile.by == GroupBy::Kernel {
-            let kernels = operation.kernels.iter().filter(|kernel| kernel.name == entry.label);
-            lines.extend(
-                kernels
-                    .map(|kernel| (clean(&operation.name, 28), format!("{}× · {}", operation.count, launch(kernel)))),
-            );
-        } else {
-            let time = match operation.total_device_time() {
-                Some(time) => format::time(time),
-                None if is_unmeasured(profile) => counted::of_all(profile, operation),
-                None => "not measured".to_owned(),
-            };
-            lines.push((
-                time,
-                format!(
-                    "{}× {} · {} · {}",
-                    operation.count,
-                    clean(&operation.name, 60),
-                    phase_word(operation.phase),
-                    shapes(operation)
-                ),
-            ));
-        }
-    }
-    lines
-}
-
-fn operation_detail(profile: &Profile, operation: &Operation, roof: Option<&Roof>, lines: &mut Vec<Line>) {
-    let mut head = format!("{} · {} · {}×", clean(&operation.name, 80), operation.phase.name(), operation.count);
-    if let Some(dtype) = &operation.dtype {
-        head = format!("{head} · {}", clean(dtype.name(), 24));
-    }
-    lines.push(("operation".to_owned(), head));
-    if let Some(module) = &operation.module {
-        lines.push(("module".to_owned(), clean(module, 200)));
-    }
-    if !operation.inputs.is_empty() || !operation.outputs.is_empty() {
-        let outputs: Vec<String> = operation.outputs.iter().map(|shape| format::shape(shape)).collect();
-        let arrow = if outputs.is_empty() { String::new() } else { format!(" → {}", outputs.join(" ")) };
-        lines.push(("shapes".to_owned(), format!("{}{arrow}", shapes(operation))));
-    }
-    if !operation.attributes.is_empty() {
-        let words: Vec<String> = operation
-            .attributes
-            .iter()
-            .map(|(name, value)| {
-                let value = serde_json::to_string(value).unwrap_or_default();
-                format!("{}={}", clean(name, 40), clean(&value, 60))
-            })
-            .collect();
-        lines.push(("arguments".to_owned(), words.join("  ")));
-    }
-    if let Some(time) = operation.device_time {
-        let all = operation.total_device_time().unwrap_or_default();
-        lines
-            .push(("measured".to_owned(), format!("{} a call, {} in the step", format::time(time), format::time(all))));
-        let roofline = roof.and_then(|roof| roofline::words(roof, Counted::of_one(profile, operation), time));
-        lines.extend(roofline.map(|words| ("roofline".to_owned(), words)));
-    } else {
-        lines.push(("computes".to_owned(), counted::line(profile, operation)));
-        lines.push(("measured".to_owned(), "nothing on a GPU".to_owned()));
-    }
-    for (index, kernel) in operation.kernels.iter().enumerate() {
-        let label = if index == 0 { "kernels" } else { "" };
-        lines.push((label.to_owned(), clean(&kernel.name, 300)));
-        lines.push((String::new(), format!("  {}", launch(kernel))));
-    }
-}
-
-/// A kernel's time and launch configuration.
-fn launch(kernel: &Kernel) -> String {
-    let mut parts = vec![format!("{}× {}", kernel.count, format::time(kernel.duration))];
-    let extent = |extent: [u32; 3]| format!("({}, {}, {})", extent[0], extent[1], extent[2]);
-    if let (Some(grid), Some(block)) = (kernel.grid, kernel.block) {
-        parts.push(format!("grid {} block {}", extent(grid), extent(block)));
-    } else {
-        parts.push("launch not recorded".to_owned());
-    }
-    parts.extend(kernel.registers_per_thread.map(|count| format!("{count} registers")));
-    parts.extend(kernel.shared_memory_bytes().map(|bytes| format!("{} shared", shared_memory(bytes))));
-    parts.extend(kernel.flops.map(|flops| format!("{} FLOP", format::short_count(flops.get()))));
-    parts.extend(kernel.dram_bytes.map(|bytes| format!("{} B of DRAM", format::short_count(bytes.get()))));
-    parts.join(" · ")
-}
-
-fn shared_memory(bytes: u64) -> String {
-    if bytes >= 1024 { format!("{:.1} KiB", bytes as f64 / 1024.0) } else { format!("{bytes} B") }
 }

@@ -19,6 +19,9 @@ pub struct ScreensArgs {
     /// The goal to plan for.
     #[command(flatten)]
     pub wish: Wish,
+    /// A second recording that the profile screen compares this one with, such as that of last week.
+    #[arg(long, value_name = "FILE", help_heading = "Screens")]
+    pub against: Option<PathBuf>,
     /// Screen to open.
     #[arg(long, value_enum, default_value_t = Screen::Overview, help_heading = "Screens")]
     pub screen: Screen,

@@ -3,7 +3,7 @@
 use ratatui::layout::{Constraint, Layout, Rect};
 use unicode_width::UnicodeWidthStr;
 
-use super::{Density, filtered, labelled, warned};
+use super::{Density, filtered, labelled, warned, waterfall};
 use crate::action::Action;
 use crate::app::screen::predict::{self, what_if};
 use crate::predict::MethodChoice;
@@ -63,11 +63,8 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
 fn difference(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let headline = predict::difference::headline(app).unwrap_or_default();
-    let inside = painter.pane(area, "difference", "q: back", true);
-    let inside = warned(painter, inside, &predict::warnings(app, true));
-    let [top, bottom] = Layout::vertical([Constraint::Length(2), Constraint::Fill(1)]).areas(inside);
-    painter.wrapped(top, &headline, Role::Title);
-    table::draw(painter, bottom, "difference", &predict::difference::table(app).unwrap_or_default(), true);
+    let table = predict::difference::table(app).unwrap_or_default();
+    waterfall(painter, area, &headline, &predict::warnings(app, true), &table);
 }
 
 /// A GPU with other figures.

@@ -2,19 +2,26 @@
 
 use ratatui::layout::{Constraint, Layout, Rect};
 
-use super::{Density, filtered, labelled};
+use super::{Density, filtered, labelled, waterfall};
 use crate::action::Action;
 use crate::app::screen::profile;
 use crate::app::screen::profile::roofline::{Roof, rate_words};
+use crate::profile::breakdown::Segment;
 use crate::report::format;
 use crate::settings::theme::Role;
-use crate::tui::paint::Painter;
+use crate::tui::paint::{Painter, fit};
 use crate::tui::widget::chart::{self, Lines, Point};
-use crate::tui::widget::table;
+use crate::tui::widget::{bars, table};
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let state = &app.profile;
+    if let Some(table) = profile::against::waterfall(app) {
+        let headline = profile::against::headline(app).unwrap_or_default();
+        let warnings: Vec<String> = profile::against::warning(app).into_iter().collect();
+        waterfall(painter, area, &headline, &warnings, &table);
+        return;
+    }
     if state.zoomed {
         detail(painter, area);
         return;
@@ -39,12 +46,49 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         }
         _ => inside,
     };
+    let inside = compared(painter, inside);
+    let is_free = usize::from(inside.height) > state.entries.len() + 1;
+    let inside = if density == Density::Full || is_free { step(painter, inside) } else { inside };
     table::draw(painter, inside, "profile", &shown, !state.in_detail);
     match roof {
         Some(roof) => roofline(painter, bottom, &roof),
         None if below > 0 => detail(painter, bottom),
         None => {}
     }
+}
+
+/// The other recording in a line or two at the top; what is left below.
+fn compared(painter: &mut Painter<'_>, area: Rect) -> Rect {
+    let Some(line) = profile::against::line(painter.app).filter(|_| area.height > 4) else { return area };
+    painter.text(area.x, area.y, area.width, &fit(&line, area.width.into()), Role::Title);
+    let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
+    let warning = profile::against::warning(painter.app).filter(|_| below.height > 4);
+    let used = warning.map_or(0, |warning| painter.wrapped(Rect { height: 1, ..below }, &warning, Role::Warning));
+    Rect { y: below.y + used, height: below.height - used, ..below }
+}
+
+/// The step as a line at the top; what is left below.
+fn step(painter: &mut Painter<'_>, area: Rect) -> Rect {
+    let app = painter.app;
+    let segments = profile::segments(app);
+    if segments.is_empty() || area.height < 4 {
+        return area;
+    }
+    let time = app.setup.profile.measured_step();
+    let name = time.map_or_else(|| "device".to_owned(), |time| format!("step {}", format::time(time)));
+    let x = painter.text(area.x, area.y, area.width, &name, Role::Muted) + 1;
+    let parts: Vec<bars::Part<'_>> = segments
+        .into_iter()
+        .map(|(segment, marked)| bars::Part {
+            name: segment.kind,
+            share: segment.share,
+            role: if segment.kind == Segment::IDLE { Role::Track } else { profile::phase_role(segment.phase) },
+            empty: segment.kind == Segment::IDLE,
+            marked,
+        })
+        .collect();
+    bars::named(painter, x, area.y, area.right().saturating_sub(x), &parts);
+    Rect { y: area.y + 1, height: area.height - 1, ..area }
 }
 
 /// The rows under the roof of their GPU.

@@ -3,8 +3,11 @@
 //! and are moved with the mouse.
 
 use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+use unicode_width::UnicodeWidthStr;
 
 use super::glyphs::Glyphs;
+use crate::report::format;
 use crate::settings::theme::Role;
 use crate::tui::paint::Painter;
 
@@ -42,6 +45,49 @@ pub(in crate::tui) fn stacked(painter: &mut Painter<'_>, x: u16, y: u16, width: 
     }
     let text = painter.glyphs.empty.repeat(usize::from(width - at));
     painter.text(x + at, y, width - at, &text, Role::Track);
+}
+
+/// A part of a whole with its name.
+pub(in crate::tui) struct Part<'a> {
+    /// Its name.
+    pub(in crate::tui) name: &'a str,
+    /// Its share of the whole, 0 to 1.
+    pub(in crate::tui) share: f64,
+    /// Its colour.
+    pub(in crate::tui) role: Role,
+    /// Whether nothing is done in it.
+    pub(in crate::tui) empty: bool,
+    /// Whether what is selected is of it.
+    pub(in crate::tui) marked: bool,
+}
+
+/// Named parts of a whole side by side: in each that has room its name and share, or one of them. A marked one begins
+/// with the sign of the selected row, and is seen however short it is.
+pub(in crate::tui) fn named(painter: &mut Painter<'_>, x: u16, y: u16, width: u16, parts: &[Part<'_>]) {
+    let (mut sum, mut at) = (0.0, 0_u16);
+    for part in parts {
+        sum += part.share.max(0.0);
+        let end = ((sum * f64::from(width)).round() as u16).max(at + u16::from(part.marked)).min(width);
+        let wide = end.saturating_sub(at);
+        if wide == 0 {
+            continue;
+        }
+        let glyphs = painter.glyphs;
+        let sign = if part.marked { glyphs.marker } else { glyphs.frame.vertical_left };
+        let room = usize::from(wide - 1);
+        let share = format::percent(part.share);
+        let words = [format!("{} {share}", part.name), part.name.to_owned(), share];
+        let words = words.into_iter().find(|words| words.width() <= room).unwrap_or_default();
+        let fill = if part.empty { glyphs.empty } else { " " }.repeat(room - words.width());
+        let style = painter.style(part.role);
+        let style = match (part.empty, part.marked) {
+            (true, _) => style,
+            (false, false) => style.add_modifier(Modifier::REVERSED),
+            (false, true) => style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+        };
+        painter.styled(x + at, y, wide, &format!("{sign}{words}{fill}"), style);
+        at = end;
+    }
 }
 
 /// A range with its middle: what stands before the middle, the middle, and what stands behind.

@@ -97,7 +97,7 @@ pub(super) fn columns(by: GroupBy) -> Vec<Column> {
 
 /// A row of the table; `whole` and `most` are the FLOPs of the step and of the largest row.
 pub(super) fn cells(row: &Row, operations: &[Operation], by: GroupBy, whole: f64, most: f64) -> Vec<Cell> {
-    let Row { entry, counted } = row;
+    let Row { entry, counted, .. } = row;
     let part = |of: f64| if of > 0.0 { counted.flops / of } else { 0.0 };
     let or_none = |value: f64, text: String| if value > 0.0 { text } else { "–".to_owned() };
     let mut cells = vec![
