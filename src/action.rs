@@ -178,7 +178,7 @@ actions! {
     Profile "Profile screen" {
         Phase "profile.phase" ["p"] "phase" Profile "Show the next phase of the step only";
         Roofline "profile.roofline" ["R"] "roofline" Roof "Operations under the roof of their GPU: FLOP/s over FLOP a byte";
-        Group "profile.group" ["b"] "group" Profile "Group by operation, name, family or kernel";
+        Group "profile.group" ["b"] "group" Profile "Group by operation, name, family, kernel or module";
     }
     Predict "Predict screen" {
         Methods "predict.methods" ["w"] "methods" Prediction "Compare the methods on this GPU and choose one";

@@ -9,6 +9,7 @@ mod builder;
 pub mod difference;
 pub mod import;
 mod kernel;
+pub mod modules;
 pub mod op_list;
 mod operation;
 mod read;

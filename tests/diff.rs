@@ -169,6 +169,26 @@ fn a_recording_without_times_says_what_to_do() {
     assert!(error.contains("habitat-tui predict old.habitat.json --to"), "{error}");
 }
 
+#[test]
+fn modules_are_compared_and_reported_as_a_tree() {
+    let folder = folder();
+    for name in ["old.habitat.json", "new.habitat.json"] {
+        let path = folder.0.path().join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, text.replace(r#""name": "aten::mm","#, r#""name": "aten::mm", "module": "Net.Linear","#))
+            .unwrap();
+    }
+    let parts = folder.json(&[&TWO[..], &["--by", "module"]].concat())["parts"].clone();
+    assert_eq!([&parts[0]["name"], &parts[1]["name"]], ["Net.Linear", "outside modules"]);
+    assert_eq!(parts[0]["device_time_us"], serde_json::json!([600.0, 700.0]));
+    let report = folder.ok(&["old.habitat.json"]);
+    let tree: Vec<&str> = report.lines().skip_while(|line| !line.contains("by module:")).skip(1).take(3).collect();
+    let words: Vec<Vec<&str>> = tree.iter().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words[0], ["Net", "600.0", "µs", "85.7", "%"]);
+    assert_eq!(words[1], ["Linear", "600.0", "µs", "85.7", "%"]);
+    assert!(tree[1].starts_with("      Linear") && words[2][0] == "outside", "{report}");
+}
+
 /// The screens open on one of them; without a terminal the report has what they show.
 #[test]
 fn a_second_recording_is_opened_with_the_screens() {

@@ -204,6 +204,14 @@ fn two_recordings_stand_beside_each_other() {
         let app = after(pressed);
         assert_eq!(profile::detail(&app)[0].0, "against", "{pressed}");
     }
+    // Modules are a tree of both: what changed of one changed of those around it.
+    let modules = after("2 b b b b");
+    let table = modules.screen.behaviour().table(&modules).unwrap();
+    let cells: Vec<_> = table.rows.iter().map(|row| (row[0].text.as_str(), row[3].text.as_str())).collect();
+    assert_eq!(
+        cells,
+        [("outside modules", "-0.300"), ("encoder", "+0.400"), ("  0", "+0.400"), ("    query", "+0.400")]
+    );
     // The waterfall from the other to this one.
     let app = after("2 D");
     let table = app.screen.behaviour().table(&app).unwrap();
@@ -218,6 +226,42 @@ fn two_recordings_stand_beside_each_other() {
     // With one recording there is nothing to compare.
     let app = render(&launch(), &keys("2 D"), (80, 24)).0;
     assert!(app.profile.difference.is_none() && app.message.unwrap().1.contains("--against FILE"));
+}
+
+/// Modules are a tree: each has what lies in those within, and stands before them.
+#[test]
+fn modules_are_a_tree() {
+    let mut launch = launch();
+    let modules = [Some("Net.Block.Linear"), Some("Net.Block"), Some("Net"), None];
+    let profile = Arc::make_mut(&mut launch.setup.profile);
+    for (operation, module) in profile.operations.iter_mut().zip(modules) {
+        operation.module = module.map(str::to_owned);
+    }
+    let after = |text: &str| render(&launch, &keys(text), (80, 24)).0;
+    let app = after("2 b b b b");
+    assert_eq!(app.profile.by, GroupBy::Module);
+    let table = app.screen.behaviour().table(&app).unwrap();
+    let cells: Vec<_> = table.rows.iter().map(|row| (row[0].text.as_str(), row[1].text.as_str())).collect();
+    let tree = [("Net", "7.000"), ("  Block", "6.400"), ("    Linear", "2.000"), ("outside modules", "0.800")];
+    assert_eq!(cells, tree);
+    // Nothing is counted twice.
+    assert!(profile::summary(&app).contains("7.8 ms of device time (100.0 %)"), "{}", profile::summary(&app));
+    let app = after("2 b b b b / b l o c k enter");
+    assert!(
+        profile::summary(&app).contains("2 of 4 rows · 6.4 ms of device time (82.1 %)"),
+        "{}",
+        profile::summary(&app)
+    );
+    // In another order whole paths stand for themselves.
+    let app = after("2 b b b b s s");
+    let table = app.screen.behaviour().table(&app).unwrap();
+    assert_eq!(table.rows.iter().filter(|row| row[0].text == "Net.Block.Linear").count(), 1);
+    // Where no module was recorded there is no such grouping.
+    let mut without = launch.clone();
+    for operation in &mut Arc::make_mut(&mut without.setup.profile).operations {
+        operation.module = None;
+    }
+    assert_eq!(render(&without, &keys("2 b b b b"), (80, 24)).0.profile.by, GroupBy::Operation);
 }
 
 /// The step as a line, with the parts that the selected row is of.

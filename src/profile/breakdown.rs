@@ -21,11 +21,13 @@ pub enum GroupBy {
     Family,
     /// One entry a kernel name.
     Kernel,
+    /// One entry a module.
+    Module,
 }
 
 impl GroupBy {
     /// All of them, in the order they are cycled through.
-    pub const ALL: [Self; 4] = [Self::Operation, Self::Name, Self::Family, Self::Kernel];
+    pub const ALL: [Self; 5] = [Self::Operation, Self::Name, Self::Family, Self::Kernel, Self::Module];
 
     /// The word on screen.
     pub const fn name(self) -> &'static str {
@@ -34,9 +36,13 @@ impl GroupBy {
             Self::Name => "name",
             Self::Family => "family",
             Self::Kernel => "kernel",
+            Self::Module => "module",
         }
     }
 }
+
+/// What stands for the module of operations that have none.
+pub const OUTSIDE: &str = "outside modules";
 
 /// One entry of a breakdown.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -213,6 +219,10 @@ impl Breakdown {
                     let family = family(operation);
                     add(family.to_owned(), family, time_of(operation), count);
                 }
+                GroupBy::Module => {
+                    let module = operation.module.as_deref().unwrap_or(OUTSIDE);
+                    add(module.to_owned(), module, time_of(operation), count);
+                }
                 GroupBy::Kernel => {
                     for kernel in &operation.kernels {
                         let launches = u64::from(kernel.count) * count;
@@ -275,7 +285,7 @@ mod tests {
         let profile = profile();
         let total = profile.total_device_time().get();
         assert!((total - 110.0).abs() < 1e-9);
-        for by in [GroupBy::Operation, GroupBy::Name, GroupBy::Family] {
+        for by in [GroupBy::Operation, GroupBy::Name, GroupBy::Family, GroupBy::Module] {
             let entries = Breakdown::entries(&profile, by, None, family);
             let sum: f64 = entries.iter().map(|entry| entry.time.get()).sum();
             let shares: f64 = entries.iter().map(|entry| entry.share).sum();

@@ -61,7 +61,7 @@ pub struct RecordingsJson<'a> {
     pub spread: &'static str,
     /// What else is not the same in the two recordings.
     pub differs: Vec<UnlikeJson>,
-    /// What a part stands for: `operation`, `name`, `family` or `kernel`.
+    /// What a part stands for: `operation`, `name`, `family`, `kernel` or `module`.
     pub by: &'static str,
     /// All parts, by what they add to the difference, the most first.
     pub parts: Vec<PartJson<'a>>,

@@ -9,11 +9,13 @@ use crate::plan::{Plan, PlanStatus, Rejection};
 use crate::predict::{Predictions, communicates};
 use crate::pricing::PriceBook;
 use crate::profile::breakdown::{Breakdown, GroupBy, Segment};
-use crate::profile::{Profile, Workload};
+use crate::profile::{Profile, Workload, modules};
 use crate::text;
 
 /// Operations listed.
 const TOP: usize = 8;
+/// Modules listed.
+const MODULES: usize = 12;
 /// Rejected offers listed, unless all are asked for.
 const REJECTED: usize = 8;
 
@@ -85,10 +87,32 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
             )?;
         }
     }
+    write_modules(profile, out)?;
     if let Some(recording) = &profile.recording {
         for note in &recording.notes {
             writeln!(out, "  note: {}", text::clean(note, 400))?;
         }
+    }
+    Ok(())
+}
+
+/// The tree of modules, as far as they take a fiftieth of the device time; nothing where none were recorded.
+fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    if profile.operations.iter().all(|operation| operation.module.is_none()) {
+        return Ok(());
+    }
+    let entries = Breakdown::entries(profile, GroupBy::Module, None, |operation| crate::op::family(operation).name());
+    let paths: Vec<&str> = entries.iter().map(|entry| entry.label.as_str()).collect();
+    let tree = modules::tree(&paths, |place| entries[place].time.get());
+    let share = |node: &modules::Node| node.places.iter().map(|&place| entries[place].share).sum::<f64>();
+    let listed = tree.iter().filter(|node| share(node) >= 0.02).take(MODULES);
+    for (index, node) in listed.enumerate() {
+        if index == 0 {
+            writeln!(out, "  by module:")?;
+        }
+        let name = "  ".repeat(node.depth.min(10)) + &text::clean(modules::name(&node.path), 48);
+        let time = node.places.iter().map(|&place| entries[place].time).sum();
+        writeln!(out, "    {name:<48} {:>9}  {:>7}", format::time(time), format::percent(share(node)))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 pub mod against;
 mod counted;
 mod detail;
+mod modules;
 pub mod roofline;
 
 pub use against::Against;
@@ -18,7 +19,7 @@ use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::op;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy, Segment};
-use crate::profile::{Operation, Phase, Profile};
+use crate::profile::{Operation, Phase, Profile, modules as paths};
 use crate::report::format;
 use crate::report::table::{Cell, Column, Graphic, Table};
 use crate::settings::theme::Role;
@@ -191,6 +192,9 @@ impl ProfileState {
             Some(against) => against::grouped(profile, &against.profile, self.by, self.phase),
             None => grouped(profile, self.by, self.phase),
         };
+        if self.by == GroupBy::Module {
+            self.entries = modules::tree(&self.entries);
+        }
         self.segments = Breakdown::segments(profile, |operation| op::family(operation).name());
         self.list.selected = 0;
         self.scroll = 0;
@@ -212,11 +216,12 @@ impl ProfileState {
     /// The next grouping.
     pub fn next_group(&mut self, profile: &Profile) {
         let place = GroupBy::ALL.iter().position(|by| *by == self.by).unwrap_or(0);
-        self.by = GroupBy::ALL[(place + 1) % GroupBy::ALL.len()];
-        if self.by == GroupBy::Kernel && is_unmeasured(profile) {
-            // There are none.
-            self.by = GroupBy::default();
-        }
+        let is_there = |by: &GroupBy| match by {
+            GroupBy::Kernel => !is_unmeasured(profile),
+            GroupBy::Module => profile.operations.iter().any(|operation| operation.module.is_some()),
+            _ => true,
+        };
+        self.by = GroupBy::ALL.into_iter().skip(place + 1).find(is_there).unwrap_or_default();
         self.regroup(profile);
     }
 }
@@ -252,6 +257,16 @@ fn searched(app: &App, row: &Row) -> String {
         text.push_str(&operation.module.as_deref().map(|module| clean(module, 200)).unwrap_or_default());
     }
     text
+}
+
+/// The name of a row: in the tree of modules that of the module alone, under those around it.
+fn label(app: &App, row: &Row) -> String {
+    let (state, path) = (&app.profile, clean(&row.entry.label, 200));
+    let in_order = state.list.sort == 0 && !state.list.reversed && state.list.filter.is_empty();
+    if state.by == GroupBy::Module && in_order {
+        return "  ".repeat(paths::depth(&path)) + paths::name(&path);
+    }
+    op::name::short(&path).to_owned()
 }
 
 /// The operation that a row stands for, where it is one: of the other recording where this has none.
@@ -314,7 +329,7 @@ pub fn table(app: &App) -> Table {
             } else {
                 ("not measured".to_owned(), String::new(), String::new())
             };
-            let mut cells = vec![Cell::text(op::name::short(&clean(&entry.label, 200)).to_owned()), Cell::text(time)];
+            let mut cells = vec![Cell::text(label(app, row)), Cell::text(time)];
             if against {
                 cells.extend(against::cells(row));
             }
@@ -339,7 +354,7 @@ fn unmeasured_table(app: &App, shown: &[&Row]) -> Table {
     let (by, operations) = (app.profile.by, &app.setup.profile.operations);
     let whole = app.overview.top.iter().map(|row| row.counted.flops).sum();
     let most = shown.iter().map(|row| row.counted.flops).fold(0.0, f64::max);
-    let rows = shown.iter().map(|row| counted::cells(row, operations, by, whole, most)).collect();
+    let rows = shown.iter().map(|row| counted::cells(label(app, row), row, operations, by, whole, most)).collect();
     finished(app, counted::columns(by), rows)
 }
 
@@ -385,20 +400,26 @@ pub const fn phase_role(phase: Option<Phase>) -> Role {
 /// A line above the table: what is shown of what.
 pub fn summary(app: &App) -> String {
     let state = &app.profile;
-    let shown = rows(app);
+    let mut shown = rows(app);
+    let count = shown.len();
+    if state.by == GroupBy::Module {
+        // What lies in a module lies in those around it as well.
+        let all: Vec<&str> = shown.iter().map(|row| row.entry.label.as_str()).collect();
+        shown.retain(|row| !paths::around(&row.entry.label).any(|around| all.contains(&around)));
+    }
     if is_unmeasured(&app.setup.profile) {
         let mut sum = Counted::default();
         for row in &shown {
             sum.flops += row.counted.flops;
             sum.bytes += row.counted.bytes;
         }
-        return format!("{} of {} rows · {}", shown.len(), state.entries.len(), sum.words());
+        return format!("{} of {} rows · {}", count, state.entries.len(), sum.words());
     }
     let sum: crate::units::Micros = shown.iter().map(|row| row.entry.time).sum();
     let what = if state.by == GroupBy::Kernel { "kernel" } else { "device" };
     format!(
         "{} of {} rows · {} of {what} time ({})",
-        shown.len(),
+        count,
         state.entries.len(),
         format::time(sum),
         format::percent(shown.iter().map(|row| row.entry.share).sum()),

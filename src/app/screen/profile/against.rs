@@ -138,5 +138,7 @@ pub fn line(app: &App) -> Option<String> {
     let share = here / there - 1.0;
     let share = if share.is_finite() { format!(" ({})", format::signed_percent(share)) } else { String::new() };
     let label = crate::text::clean(&against.label, 60);
-    Some(format!("step {}, then {}{share} · against {label}", format::time(there), format::time(here)))
+    let key = app.setup.keymap.hint(crate::action::Action::Difference);
+    let times = format!("step {}, then {}{share}", format::time(there), format::time(here));
+    Some(format!("{times} · {key}: what makes the difference · against {label}"))
 }

@@ -5,13 +5,12 @@
 //! doubles those of small operators, and none of them says anything of a GPU.
 
 use super::{Row, phase_role, phase_word, shapes};
-use crate::op::{self, work};
+use crate::op::work;
 use crate::profile::breakdown::{Entry, GroupBy};
 use crate::profile::{Operation, Profile};
 use crate::report::format;
 use crate::report::table::{Cell, Column, Graphic};
 use crate::settings::theme::Role;
-use crate::text::clean;
 use crate::units::Bytes;
 
 /// What the list can be sorted by, in the order of `s`.
@@ -95,13 +94,20 @@ pub(super) fn columns(by: GroupBy) -> Vec<Column> {
     columns
 }
 
-/// A row of the table; `whole` and `most` are the FLOPs of the step and of the largest row.
-pub(super) fn cells(row: &Row, operations: &[Operation], by: GroupBy, whole: f64, most: f64) -> Vec<Cell> {
+/// A row of the table under its name; `whole` and `most` are the FLOPs of the step and of the largest row.
+pub(super) fn cells(
+    name: String,
+    row: &Row,
+    operations: &[Operation],
+    by: GroupBy,
+    whole: f64,
+    most: f64,
+) -> Vec<Cell> {
     let Row { entry, counted, .. } = row;
     let part = |of: f64| if of > 0.0 { counted.flops / of } else { 0.0 };
     let or_none = |value: f64, text: String| if value > 0.0 { text } else { "–".to_owned() };
     let mut cells = vec![
-        Cell::text(op::name::short(&clean(&entry.label, 200)).to_owned()),
+        Cell::text(name),
         Cell::text(or_none(counted.flops, format::short_count(counted.flops))),
         Cell::text(or_none(counted.flops, format::percent(part(whole)))),
         Cell::draw(phase_role(entry.phase), Graphic::Bar(part(most))),

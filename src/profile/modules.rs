@@ -1,0 +1,86 @@
+//! Modules within modules, from paths such as `BertModel.BertEncoder.BertLayer`.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// A module, with what lies in it and in the modules within.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Modules around it.
+    pub depth: usize,
+    /// Its path.
+    pub path: String,
+    /// Places of the paths that are its own or those of modules within.
+    pub places: Vec<usize>,
+}
+
+/// The last part of a path.
+pub fn name(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// Modules around one of this path.
+pub fn depth(path: &str) -> usize {
+    path.matches('.').count()
+}
+
+/// The modules around one of this path, from the innermost.
+pub fn around(path: &str) -> impl Iterator<Item = &str> {
+    path.rmatch_indices('.').map(|(end, _)| &path[..end])
+}
+
+/// Every module of `paths` and those around them, each before the modules within; of those within one
+/// module the weightiest first, by the sum of the weights of their paths.
+pub fn tree(paths: &[&str], weight: impl Fn(usize) -> f64) -> Vec<Node> {
+    let mut places: BTreeMap<Vec<&str>, Vec<usize>> = BTreeMap::new();
+    for (place, path) in paths.iter().enumerate() {
+        let parts: Vec<&str> = path.split('.').collect();
+        for end in 1..=parts.len() {
+            places.entry(parts[..end].to_vec()).or_default().push(place);
+        }
+    }
+    let weights: BTreeMap<&[&str], f64> =
+        places.iter().map(|(parts, places)| (&parts[..], places.iter().map(|&place| weight(place)).sum())).collect();
+    let order = |a: &[&str], b: &[&str]| {
+        let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        if a.len() == common || b.len() == common {
+            return a.len().cmp(&b.len());
+        }
+        let weights = [a, b].map(|parts| weights.get(&parts[..=common]).copied().unwrap_or(0.0));
+        weights[1].total_cmp(&weights[0]).then_with(|| a.cmp(b))
+    };
+    let mut sorted: Vec<&Vec<&str>> = places.keys().collect();
+    sorted.sort_by(|a, b| -> Ordering { order(a, b) });
+    let node =
+        |parts: &Vec<&str>| Node { depth: parts.len() - 1, path: parts.join("."), places: places[parts].clone() };
+    sorted.into_iter().map(node).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_stand_before_those_within_and_the_weightiest_first() {
+        let paths = ["Net.Head", "Net.Block.Norm", "Net", "Loss", "Net.Block.Linear", "Net.Block"];
+        let weights = [4.0, 1.0, 0.5, 2.0, 3.0, 0.25];
+        let nodes = tree(&paths, |place| weights[place]);
+        let found: Vec<_> = nodes.iter().map(|node| (node.depth, name(&node.path), node.places.clone())).collect();
+        assert_eq!(
+            found,
+            [
+                (0, "Net", vec![0, 1, 2, 4, 5]),
+                (1, "Block", vec![1, 4, 5]),
+                (2, "Linear", vec![4]),
+                (2, "Norm", vec![1]),
+                (1, "Head", vec![0]),
+                (0, "Loss", vec![3]),
+            ]
+        );
+        assert!(nodes.iter().all(|node| node.depth == depth(&node.path)));
+        // A module that has no operation of its own, and one of the same name elsewhere.
+        let found: Vec<_> = tree(&["A.B.C", "D.B"], |_| 1.0).into_iter().map(|node| node.path).collect();
+        assert_eq!(found, ["A", "A.B", "A.B.C", "D", "D.B"]);
+        assert_eq!(around("A.B.C").collect::<Vec<_>>(), ["A.B", "A"]);
+    }
+}
