@@ -678,7 +678,12 @@ fn misspelt_commands_and_several_files_are_met_with_the_right_command() {
         assert!(error.contains(&format!("did you mean `habitat-tui {meant}`?")), "{error}");
     }
     let error = bench.error(&["a.json", "b.json"]);
-    for line in ["habitat-tui a.json", "habitat-tui import a.json b.json -o step.habitat.json.zst"] {
+    for line in [
+        "habitat-tui a.json",
+        "habitat-tui diff a.json b.json",
+        "habitat-tui b.json --against a.json",
+        "habitat-tui import a.json b.json -o step.habitat.json.zst",
+    ] {
         assert!(error.contains(&format!("\n  {line}")), "{error}");
     }
     let error = bench.error(&["a.json", "predict"]);

@@ -150,6 +150,14 @@ fn a_longer_step_ends_with_a_code_of_its_own() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("second step"));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("12.0 % longer than the first, more than the 5.0 % of --fail-over"), "{said}");
+    // Steps that overlap are told, and count all the same.
+    let path = folder.0.path().join("new.habitat.json");
+    let wide = std::fs::read_to_string(&path).unwrap().replace("[1110, 1130]", "[1005, 1130]");
+    std::fs::write(&path, wide).unwrap();
+    let output = folder.run(&[&TWO[..], &["--fail-over", "5%"]].concat());
+    assert_eq!(output.status.code(), Some(3));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("it may be chance: the recorded steps overlap"), "{said}");
     for unclear in ["5", "0.05", "-1%", "nan%", "%"] {
         let error = folder.error(&[&TWO[..], &["--fail-over", unclear]].concat());
         assert!(error.contains("is not a percentage; write it with its sign, as in 5%"), "{error}");

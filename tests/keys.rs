@@ -219,7 +219,7 @@ fn two_recordings_stand_beside_each_other() {
     let sum: f64 = (1..table.len() - 1).map(|row| change(row).unwrap()).sum();
     assert!((sum - 0.5).abs() < 0.01 * table.len() as f64, "{sum}");
     assert!(app.unavailable(Action::Filter).is_some() && app.unavailable(Action::Group).is_some());
-    assert_eq!(after("2 D j").profile.difference.unwrap().selected, 1);
+    assert_eq!(after("2 D j").profile.difference.unwrap().list.selected, 1);
     for closed in ["2 D q", "2 D esc"] {
         assert!(after(closed).profile.difference.is_none(), "{closed}");
     }
@@ -541,6 +541,15 @@ fn no_key_sequence_breaks_the_state() {
     for screen in ["1", "2", "3", "4"] {
         for size in [(80, 24), (50, 15), (200, 60)] {
             render(&launch(), &keys(&format!("{screen} {}", all.join(" "))), size);
+            render(&compared(), &keys(&format!("{screen} {}", all.join(" "))), size);
+        }
+    }
+    // In every grouping, order and phase of two recordings, on every row.
+    for by in ["", "b", "b b", "b b b", "b b b b"] {
+        for sort in ["", "s", "s s", "s s s", "s s s s", "S", "p", "p p"] {
+            for row in ["", "j", "G", "G enter", "R", "D G"] {
+                render(&compared(), &keys(&format!("2 {by} {sort} {row}")), (80, 24));
+            }
         }
     }
 }

@@ -120,6 +120,14 @@ fn ascii_is_ascii() {
             assert!(drawn.is_ascii(), "{pressed} {size:?}: {drawn}");
         }
     }
+    let mut compared = compared();
+    compared.setup.glyphs = GlyphSet::Ascii;
+    for pressed in ["2", "2 D", "2 b b b b", "2 G enter"] {
+        for size in [(80, 24), (120, 40), (50, 15), (30, 8)] {
+            let drawn = picture(&compared, pressed, size);
+            assert!(drawn.is_ascii(), "{pressed} {size:?}: {drawn}");
+        }
+    }
 }
 
 #[test]

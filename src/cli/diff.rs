@@ -7,6 +7,7 @@ use super::hints::command_of;
 use super::input::{Loaded, load_file};
 use super::output::print_json;
 use crate::profile::breakdown::GroupBy;
+use crate::profile::difference::Spread;
 use crate::report::format;
 use crate::report::recordings::{self, Recordings};
 use crate::settings::args::{DiffArgs, TableForm};
@@ -23,8 +24,10 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     second.warn();
     let compared = compared([&first, &second], args.by)?;
     if !args.form.is_text() && !args.form.markdown {
-        let warning = recordings::warnings(compared.difference.steps).into_iter().next().flatten();
-        warning.into_iter().for_each(|warning| terminal::say(format_args!("warning: {warning}")));
+        let [warning, _] = recordings::warnings(compared.difference.steps);
+        if let Some(warning) = warning {
+            terminal::say(format_args!("warning: {warning}"));
+        }
     }
     let most = if args.all { usize::MAX } else { recordings::TOP };
     match args.form {
@@ -38,8 +41,13 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         return Ok(0);
     };
     let (share, most) = longer;
+    let chance = match compared.difference.spread() {
+        Spread::Beyond => "",
+        Spread::Within => "; it may be chance: the recorded steps overlap",
+        Spread::Unknown => "; whether it is chance is not known, as a recording has a single step",
+    };
     terminal::say(format_args!(
-        "the second step is {} longer than the first, more than the {} of --fail-over",
+        "the second step is {} longer than the first, more than the {} of --fail-over{chance}",
         format::percent(share),
         format::percent(most)
     ));

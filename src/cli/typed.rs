@@ -38,9 +38,11 @@ pub fn meant(error: &clap::Error) -> Option<String> {
     }
     Path::new(two).exists().then(|| {
         format!(
-            "the screens open one recording at a time. One of these?\n  {}\n  {}\n  {}   (the ranks of one job)\n  {}   (one step at several batch sizes)",
+            "the screens open one recording at a time. One of these?\n  {}\n  {}\n  {}   (which operations take longer in the second)\n  {}   (the same on the profile screen)\n  {}   (the ranks of one job)\n  {}   (one step at several batch sizes)",
             command_of(&[one]),
             command_of(&[two]),
+            command_of(&["diff", one, two]),
+            command_of(&[two, "--against", one]),
             command_of(&["import", one, two, "-o", "step.habitat.json.zst"]),
             command_of(&["batches", one, two]),
         )

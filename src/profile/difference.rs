@@ -242,7 +242,9 @@ pub fn pairs(
         left.entry(name(&entry)).or_default()[1].push(entry);
     }
     for mut sides in left.into_values() {
-        sides.iter_mut().for_each(|side| side.sort_by_key(|entry| entry.operations.first().copied()));
+        for side in &mut sides {
+            side.sort_by_key(|entry| entry.operations.first().copied());
+        }
         let aligned = if by == GroupBy::Operation { aligned(steps, &sides) } else { Vec::new() };
         let mut sides = sides.map(|side| side.into_iter().map(Some).collect::<Vec<_>>());
         for [one, other] in aligned {
@@ -277,7 +279,9 @@ fn merged(profile: &Profile, entries: Vec<Entry>, signature: impl Fn(&Operation)
             merged.push(entry);
         }
     }
-    merged.iter_mut().for_each(|entry| entry.operations.sort_unstable());
+    for entry in &mut merged {
+        entry.operations.sort_unstable();
+    }
     merged.sort_by(|a, b| b.time.total_cmp(&a.time).then_with(|| a.label.cmp(&b.label)));
     merged
 }

@@ -3,6 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+/// Modules within one another that are told apart: what lies deeper belongs to the last.
+const DEEPEST: usize = 64;
+
 /// A module, with what lies in it and in the modules within.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -21,12 +24,12 @@ pub fn name(path: &str) -> &str {
 
 /// Modules around one of this path.
 pub fn depth(path: &str) -> usize {
-    path.matches('.').count()
+    around(path).count()
 }
 
-/// The modules around one of this path, from the innermost.
+/// The modules around one of this path, from the outermost.
 pub fn around(path: &str) -> impl Iterator<Item = &str> {
-    path.rmatch_indices('.').map(|(end, _)| &path[..end])
+    path.match_indices('.').take(DEEPEST - 1).map(|(end, _)| &path[..end])
 }
 
 /// Every module of `paths` and those around them, each before the modules within; of those within one
@@ -34,7 +37,7 @@ pub fn around(path: &str) -> impl Iterator<Item = &str> {
 pub fn tree(paths: &[&str], weight: impl Fn(usize) -> f64) -> Vec<Node> {
     let mut places: BTreeMap<Vec<&str>, Vec<usize>> = BTreeMap::new();
     for (place, path) in paths.iter().enumerate() {
-        let parts: Vec<&str> = path.split('.').collect();
+        let parts: Vec<&str> = path.splitn(DEEPEST, '.').collect();
         for end in 1..=parts.len() {
             places.entry(parts[..end].to_vec()).or_default().push(place);
         }
@@ -81,6 +84,9 @@ mod tests {
         // A module that has no operation of its own, and one of the same name elsewhere.
         let found: Vec<_> = tree(&["A.B.C", "D.B"], |_| 1.0).into_iter().map(|node| node.path).collect();
         assert_eq!(found, ["A", "A.B", "A.B.C", "D", "D.B"]);
-        assert_eq!(around("A.B.C").collect::<Vec<_>>(), ["A.B", "A"]);
+        assert_eq!(around("A.B.C").collect::<Vec<_>>(), ["A", "A.B"]);
+        // However deep a path says it is.
+        let deep = "a.".repeat(100_000);
+        assert_eq!((tree(&[&deep], |_| 1.0).len(), depth(&deep)), (DEEPEST, DEEPEST - 1));
     }
 }

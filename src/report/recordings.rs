@@ -169,6 +169,9 @@ fn inputs<'a>(compared: &Recordings<'a>, part: &Changed) -> [Option<&'a [Vec<u64
     })
 }
 
+/// Something that a recording may say.
+type Fact<'f> = &'f dyn Fn(&Profile) -> Option<String>;
+
 /// What is not the same in two recordings.
 pub fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
     let gpu = |profile: &Profile| {
@@ -186,7 +189,6 @@ pub fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
         let execution = profile.step.as_ref().and_then(|step| step.execution);
         Some(execution.map_or("operation by operation", |execution| execution.words()).to_owned())
     };
-    type Fact<'f> = &'f dyn Fn(&Profile) -> Option<String>;
     let facts: [(&'static str, bool, Fact<'_>); 12] = [
         ("mode", true, &|profile| Some(profile.workload.mode.to_string())),
         ("batch size", true, &|profile| profile.workload.batch_size.map(|batch| batch.to_string())),

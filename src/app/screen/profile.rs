@@ -8,9 +8,11 @@ mod modules;
 pub mod roofline;
 
 pub use against::Against;
-use against::Other;
+use against::{Other, Waterfall};
 pub use counted::{Counted, is_unmeasured};
 pub use detail::{Line, detail};
+
+use std::collections::HashSet;
 
 use crate::action::{Action, Needs};
 use crate::app::App;
@@ -64,12 +66,15 @@ impl Behaviour for ProfileScreen {
     }
 
     fn act(&self, app: &mut App, action: Action, _effects: &mut Vec<Effect>) -> bool {
+        if action == Action::Difference {
+            app.profile.difference = Waterfall::new(app);
+            return true;
+        }
         let state = &mut app.profile;
         match action {
             Action::Phase => state.next_phase(&app.setup.profile),
             Action::Group => state.next_group(&app.setup.profile),
             Action::Roofline => state.with_roof = !state.with_roof,
-            Action::Difference => state.difference = Some(ListState::default()),
             Action::NextPane | Action::PreviousPane => state.in_detail = !state.in_detail,
             Action::Open => {
                 (state.zoomed, state.in_detail, state.scroll) = (!state.zoomed, false, 0);
@@ -80,16 +85,16 @@ impl Behaviour for ProfileScreen {
     }
 
     fn table(&self, app: &App) -> Option<Table> {
-        against::waterfall(app).or_else(|| Some(table(app)))
+        Some(app.profile.difference.as_ref().map_or_else(|| table(app), Waterfall::shown))
     }
 
     fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
-        Some(app.profile.difference.as_ref().unwrap_or(&app.profile.list))
+        Some(app.profile.difference.as_ref().map_or(&app.profile.list, |waterfall| &waterfall.list))
     }
 
     fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
         let state = &mut app.profile;
-        Some(state.difference.as_mut().unwrap_or(&mut state.list))
+        Some(state.difference.as_mut().map_or(&mut state.list, |waterfall| &mut waterfall.list))
     }
 
     fn sorts(&self, app: &App) -> &'static [&'static str] {
@@ -174,8 +179,8 @@ pub struct ProfileState {
     pub segments: Vec<Segment>,
     /// The recording that this one is compared with.
     pub against: Option<Against>,
-    /// The selection in the waterfall from the one to the other, where it is shown.
-    pub difference: Option<ListState>,
+    /// The waterfall from the one to the other, where it is shown.
+    pub difference: Option<Waterfall>,
 }
 
 impl ProfileState {
@@ -404,8 +409,8 @@ pub fn summary(app: &App) -> String {
     let count = shown.len();
     if state.by == GroupBy::Module {
         // What lies in a module lies in those around it as well.
-        let all: Vec<&str> = shown.iter().map(|row| row.entry.label.as_str()).collect();
-        shown.retain(|row| !paths::around(&row.entry.label).any(|around| all.contains(&around)));
+        let all: HashSet<&str> = shown.iter().map(|row| row.entry.label.as_str()).collect();
+        shown.retain(|row| !paths::around(&row.entry.label).any(|around| all.contains(around)));
     }
     if is_unmeasured(&app.setup.profile) {
         let mut sum = Counted::default();
@@ -430,7 +435,8 @@ pub fn summary(app: &App) -> String {
 pub fn segments(app: &App) -> Vec<(&Segment, bool)> {
     let selected = rows(app).get(app.profile.list.selected).copied();
     let operations = selected.map(|row| &row.entry.operations[..]).unwrap_or_default();
-    let is_of = |segment: &Segment| segment.operations.iter().any(|operation| operations.contains(operation));
+    let is_of =
+        |segment: &Segment| segment.operations.iter().any(|operation| operations.binary_search(operation).is_ok());
     app.profile.segments.iter().map(|segment| (segment, is_of(segment))).collect()
 }
 

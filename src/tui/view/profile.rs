@@ -16,10 +16,9 @@ use crate::tui::widget::{bars, table};
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let state = &app.profile;
-    if let Some(table) = profile::against::waterfall(app) {
-        let headline = profile::against::headline(app).unwrap_or_default();
+    if let Some(shown) = &state.difference {
         let warnings: Vec<String> = profile::against::warning(app).into_iter().collect();
-        waterfall(painter, area, &headline, &warnings, &table);
+        waterfall(painter, area, &shown.headline, &warnings, &shown.shown());
         return;
     }
     if state.zoomed {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Counted, Row, shapes};
 use crate::app::App;
+use crate::app::list::ListState;
 use crate::op;
 use crate::profile::breakdown::{Entry, GroupBy};
 use crate::profile::difference::{Match, pairs};
@@ -105,23 +106,30 @@ pub(super) fn detail(app: &App, row: &Row) -> Option<String> {
     Some(words)
 }
 
-fn compared(app: &App) -> Option<Recordings<'_>> {
-    let against = app.profile.against.as_ref()?;
-    let profiles = [&*against.profile, &*app.setup.profile];
-    Recordings::new(profiles, [&against.label, ""], app.profile.by).ok()
+/// The waterfall from the other recording to this one, grouped as the screen is.
+#[derive(Debug, Clone)]
+pub struct Waterfall {
+    /// The selection.
+    pub list: ListState,
+    /// How far the steps are apart, in sentences.
+    pub headline: String,
+    table: Table,
 }
 
-/// The waterfall from the other recording to this one, grouped as the screen is; `None` where it is not shown.
-pub fn waterfall(app: &App) -> Option<Table> {
-    let list = app.profile.difference.as_ref()?;
-    let mut table = recordings::table(&compared(app)?, usize::MAX);
-    table.selected = list.selected;
-    Some(table)
-}
+impl Waterfall {
+    /// `None` where there is no other recording.
+    pub(super) fn new(app: &App) -> Option<Self> {
+        let against = app.profile.against.as_ref()?;
+        let profiles = [&*against.profile, &*app.setup.profile];
+        let compared = Recordings::new(profiles, [&against.label, ""], app.profile.by).ok()?;
+        let headline = recordings::headline(&compared.difference);
+        Some(Self { list: ListState::default(), headline, table: recordings::table(&compared, usize::MAX) })
+    }
 
-/// How far the steps are apart, in sentences.
-pub fn headline(app: &App) -> Option<String> {
-    compared(app).map(|compared| recordings::headline(&compared.difference))
+    /// The table, with what is selected in it.
+    pub fn shown(&self) -> Table {
+        Table { selected: self.list.selected, ..self.table.clone() }
+    }
 }
 
 /// Why the steps are not like with like; `None` where they are.
