@@ -12,10 +12,10 @@ use std::time::Duration;
 pub use tail::Tail;
 
 use crate::profile::Profile;
-use crate::units::Micros;
+use crate::units::{Bytes, Megahertz, Micros, Range, UsdPerHour, Watts};
 
 /// What does not change while the job runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// What was started, in one line.
     pub command: String,
@@ -29,6 +29,17 @@ pub struct Job {
     pub output: String,
     /// What is to be recorded.
     pub wanted: Wanted,
+    /// What was said of it beforehand.
+    pub aim: Aim,
+}
+
+/// What was said of a job beforehand.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Aim {
+    /// Steps that it is to make in all.
+    pub steps: Option<u64>,
+    /// An hour of the machine that it runs on.
+    pub price: Option<UsdPerHour>,
 }
 
 /// What is to be recorded of a job.
@@ -139,12 +150,26 @@ pub struct Times {
     pub median: Micros,
     /// The mean.
     pub mean: Micros,
+    /// The mean, and those of the fastest and the slowest tenth of the steps, each of steps that
+    /// followed one another; with few steps, the shortest and the longest.
+    pub pace: Range<Micros>,
     /// The shortest and the longest.
     pub range: [Micros; 2],
     /// How many.
     pub count: u32,
     /// Whether there were others before them.
     pub only_last: bool,
+}
+
+/// What the last steps waited for data: the time in `__next__` of PyTorch's DataLoader.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Waiting {
+    /// Share of the time of those steps, 0 to 1.
+    pub share: f64,
+    /// How many steps.
+    pub steps: u32,
+    /// Worker processes of the loader (`num_workers`), where they are told.
+    pub workers: Option<u32>,
 }
 
 /// What a window of time holds.
@@ -156,6 +181,29 @@ pub struct Kernels {
     pub lost: u64,
     /// The time that it was open.
     pub length: Micros,
+}
+
+/// A GPU at one moment, as `nvidia-smi` tells; `None` is what it does not tell.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Board {
+    /// Its number.
+    pub index: u32,
+    /// Share of the last moments in which a kernel ran, 0 to 1.
+    pub busy: Option<f64>,
+    /// Memory in use, of all programs.
+    pub used: Option<Bytes>,
+    /// All of its memory.
+    pub memory: Option<Bytes>,
+    /// Clock of the multiprocessors.
+    pub clock: Option<Megahertz>,
+    /// The highest that was seen under load.
+    pub best_clock: Option<Megahertz>,
+    /// Power.
+    pub power: Option<Watts>,
+    /// Temperature in °C.
+    pub celsius: Option<f64>,
+    /// What holds the clock down, in words.
+    pub limited_by: Vec<&'static str>,
 }
 
 /// One process of the job.
@@ -185,8 +233,14 @@ pub struct Snapshot {
     pub steps: u64,
     /// Step times of that process.
     pub times: Option<Times>,
+    /// Since its start, in whole seconds.
+    pub elapsed: Duration,
+    /// The GPUs of the machine, where `nvidia-smi` tells of them.
+    pub boards: Vec<Board>,
     /// The last of them, in their order.
     pub recent: Vec<Micros>,
+    /// What they waited for data; `None` where no DataLoader was asked, or it is not measured.
+    pub waiting: Option<Waiting>,
     /// First and last step of the recorded windows of that process.
     pub windows: Vec<(u64, u64)>,
     /// The recorded window of time, where kernels are wanted.

@@ -22,8 +22,10 @@ pub mod plans;
 pub mod predictions;
 pub mod prices;
 pub mod recordings;
+pub mod run;
 pub mod shapes;
 pub mod summary;
 pub mod table;
+pub mod verdict;
 
 pub use table::{Column, Table};

@@ -12,13 +12,15 @@ use habitat_tui::action::Screen;
 use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::{App, Effect, Msg, Source};
-use habitat_tui::live::{Job, Kernels, Process, Snapshot, State, StopSignal, Times, Update, Wanted, Wish};
+use habitat_tui::live::{
+    Aim, Board, Job, Kernels, Process, Snapshot, State, StopSignal, Times, Update, Waiting, Wanted, Wish,
+};
 use habitat_tui::predict::{Estimate, Method, Prediction, StepTime, Warning, WarningKind};
 use habitat_tui::profile::Profile;
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::settings::theme::GlyphSet;
 use habitat_tui::tui::{Launch, render_after};
-use habitat_tui::units::Micros;
+use habitat_tui::units::{Bytes, GIB, Megahertz, Micros, Range, UsdPerHour, Watts};
 
 /// A launch on a job of which nothing is known.
 fn started() -> Launch {
@@ -33,6 +35,7 @@ fn started() -> Launch {
         log: "train-2026-11-21.log".into(),
         output: "train-2026-11-21.habitat.json.zst".into(),
         wanted: Wanted::Steps { windows: 1, after: 10, window: 3 },
+        aim: Aim::default(),
     });
     launch
 }
@@ -68,6 +71,7 @@ fn steady() -> Snapshot {
             now: micros(4120.0),
             median: micros(4300.0),
             mean: micros(4375.0),
+            pace: Range { low: micros(4300.0), mid: micros(4375.0), high: micros(4500.0) },
             range: [micros(4000.0), micros(13100.0)],
             count: 119,
             only_last: false,
@@ -455,4 +459,65 @@ fn whatever_the_size_nothing_breaks() {
             }
         }
     }
+}
+
+/// 300 steps of the 5,000 that are to be made, on a machine of a known price; half of each waits.
+fn aimed() -> Launch {
+    let mut launch = started();
+    let job = launch.setup.job.as_mut().unwrap();
+    job.aim = Aim { steps: Some(5_000_000), price: Some(UsdPerHour::new(1.25).unwrap()) };
+    launch
+}
+
+fn waiting() -> Snapshot {
+    let waiting = Some(Waiting { share: 0.47, steps: 50, workers: Some(0) });
+    Snapshot { steps: 300, elapsed: Duration::from_secs(5400), waiting, ..steady() }
+}
+
+/// What was waited for data, what holds the job back, time left, cost and the same run elsewhere.
+#[test]
+fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
+    for (size, name) in [((80, 24), "small"), ((120, 40), "large")] {
+        let drawn = text(&render_after(&aimed(), vec![seen(waiting()), profile()], size).1);
+        insta::assert_snapshot!(format!("job_aimed_{name}"), drawn);
+    }
+    let of = |launch: &Launch, messages| text(&render_after(launch, messages, (120, 40)).1);
+    let early = of(&aimed(), vec![seen(waiting())]);
+    assert!(early.contains("waiting for data: 47 %") && !early.contains("cheapest"), "{early}");
+    let ranks = Snapshot { processes: vec![process(1, Some(0), 300), process(2, Some(1), 300)], ..waiting() };
+    let several = of(&aimed(), vec![seen(ranks), profile()]);
+    assert!(!several.contains("cheapest"), "of several GPUs a plan tells: {several}");
+    let over = Snapshot { state: State::Ended { words: "ended with exit code 0".into(), well: true }, ..waiting() };
+    let ended = of(&aimed(), vec![profile(), seen(over)]);
+    assert!(ended.contains("waiting for data: 47 %") && ended.contains("$1.88 · 1.5 h at $1.250/h"), "{ended}");
+    assert!(!ended.contains(" left "), "{ended}");
+    let unknown = of(&started(), vec![seen(waiting()), profile()]);
+    assert!(unknown.contains("--total-steps N --price USD"), "{unknown}");
+}
+
+/// One GPU in a line; one that is slowed down with the reason.
+#[test]
+fn the_gpus_of_the_machine_are_told_of() {
+    let board = |index, busy: f64, clock: f64, limited_by: &[&'static str]| Board {
+        index,
+        busy: Some(busy),
+        used: Some(Bytes::new(61.2 * GIB).unwrap()),
+        memory: Some(Bytes::new(80.0 * GIB).unwrap()),
+        clock: Some(Megahertz::new(clock).unwrap()),
+        best_clock: Some(Megahertz::new(1980.0).unwrap()),
+        power: Some(Watts::new(689.6).unwrap()),
+        celsius: Some(71.0),
+        limited_by: limited_by.to_vec(),
+    };
+    let drawn = |boards| picture(vec![seen(Snapshot { boards, ..steady() }), profile()], (120, 40));
+    let one = drawn(vec![board(0, 0.97, 1980.0, &["power cap"])]);
+    assert!(one.contains("97 % busy · 61.2 GB of 80.0 GB · 1,980 MHz · 690 W · 71 °C"), "{one}");
+    assert!(!one.contains("slowed down"), "{one}");
+    let two = drawn(vec![board(0, 0.99, 1410.0, &["power cap", "temperature (driver)"]), board(1, 0.1, 345.0, &[])]);
+    assert!(two.contains("number 0, the busiest of 2"), "{two}");
+    assert!(two.contains("number 0 is slowed down to 1,410 of 1,980 MHz: power cap, temperature (driver)"), "{two}");
+    assert!(!two.contains("number 1 is"), "an idle one saves power: {two}");
+    assert!(!drawn(Vec::new()).contains("GPU  "));
+    let silent = drawn(vec![Board { index: 0, ..Board::default() }]);
+    assert!(!silent.contains("GPU  "), "{silent}");
 }

@@ -8,7 +8,8 @@
 //!    no front-end crate. Arrows point one way: units → {profile, catalog, pricing}; profile's plain
 //!    data → op → trace (readers of recordings) → profile's builder; regress → pricing;
 //!    regress, profile, op and catalog → predict; predict and pricing → plan.
-//! 2. report: core → text; of settings the roles of a theme, by which a cell says what it means.
+//! 2. report: core → text; of settings the roles of a theme, by which a cell says what it means; of
+//!    live what is known of a running job.
 //!    terminal: the only way to standard output and standard error.
 //! 3. store: files and folders; knows profile, op, trace, catalog, pricing, and predict's weights
 //!    and logs.
@@ -169,7 +170,7 @@ fn may_import() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("predict", vec!["units", "text", "regress", "profile", "op", "catalog"]),
         ("plan", vec!["units", "text", "predict", "pricing"]),
         ("learn", vec!["units", "text", "regress", "profile", "op", "catalog", "predict"]),
-        ("report", with(&["settings"])),
+        ("report", with(&["settings", "live"])),
         ("store", vec!["units", "text", "regress", "profile", "op", "trace", "catalog", "pricing", "predict"]),
         ("capture", vec!["units", "text", "regress", "profile", "trace", "catalog", "live"]),
         ("live", vec!["units", "text", "profile"]),

@@ -9,9 +9,10 @@ use serde::Serialize;
 use super::messages;
 
 /// The Python that is loaded into the job.
-pub(super) const FILES: [(&str, &str); 13] = [
+pub(super) const FILES: [(&str, &str); 14] = [
     ("sitecustomize.py", include_str!("../../profiler/hook/sitecustomize.py")),
     ("habitat_hook/__init__.py", include_str!("../../profiler/hook/habitat_hook/__init__.py")),
+    ("habitat_hook/data.py", include_str!("../../profiler/hook/habitat_hook/data.py")),
     ("habitat_hook/extent.py", include_str!("../../profiler/hook/habitat_hook/extent.py")),
     ("habitat_hook/guard.py", include_str!("../../profiler/hook/habitat_hook/guard.py")),
     ("habitat_hook/hook.py", include_str!("../../profiler/hook/habitat_hook/hook.py")),

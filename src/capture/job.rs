@@ -50,6 +50,8 @@ pub struct Finished {
     pub folder: Folder,
     /// What the log lacks, if anything.
     pub cut: Option<Cut>,
+    /// From its start to its end, or until it was left.
+    pub lasted: Duration,
     /// What was seen.
     pub recording: Recording,
 }
@@ -74,6 +76,8 @@ pub struct Progress<'a> {
     pub ending: Option<StopSignal>,
     /// What the log lacks, if anything.
     pub cut: Option<&'a Cut>,
+    /// Since its start.
+    pub lasted: Duration,
 }
 
 /// Who looks on while a job runs. All of it is called on the thread that follows the job.
@@ -101,6 +105,7 @@ impl<F: FnMut(&Recording, &Path)> Watch for F {
 pub struct Running {
     options: JobOptions,
     job: launch::Job,
+    began: Instant,
     folder: Folder,
     socket: socket::Socket,
     events: mpsc::Sender<Event>,
@@ -130,7 +135,7 @@ pub fn start(options: &JobOptions, private: &Private) -> Result<Running, Capture
     }
     let output = options.log.as_deref().map(|path| log::start(path, &events)).transpose()?;
     let job = launch::start(&options.command, variables, output, options.apart, &events)?;
-    Ok(Running { options: options.clone(), job, folder, socket, events, happening })
+    Ok(Running { options: options.clone(), job, began: Instant::now(), folder, socket, events, happening })
 }
 
 impl Running {
@@ -146,7 +151,7 @@ impl Running {
 
     /// Follows the job to its end, or until it is to be left.
     pub fn follow(self, watch: &mut dyn Watch) -> Finished {
-        let Self { options, job, folder, socket, happening, events: _events } = self;
+        let Self { options, job, began, folder, socket, happening, events: _events } = self;
         let mut state = State::default();
         let mut is_complete = false;
         let mut deadline = options.timeout.map(|timeout| Instant::now() + timeout);
@@ -196,7 +201,7 @@ impl Running {
                 Err(_) => deadline = Some(now + state.ask(&job, Asked::Timeout)),
             }
             if let (Some(pace), true) = (pace, next_look.is_some_and(|look| look <= now)) {
-                watch.look(state.progress(folder.path()));
+                watch.look(state.progress(folder.path(), began.elapsed()));
                 next_look = Some(Instant::now() + pace);
             }
             if state.ended.is_some() {
@@ -217,7 +222,7 @@ impl Running {
         let ended = state.ended.unwrap_or(Ended::Unknown);
         let interrupted = job.had_terminal() && ended == Ended::Signal(launch::INTERRUPT);
         let State { asked, passed, recording, cut, .. } = state;
-        Finished { ended, asked, passed, interrupted, folder, cut, recording }
+        Finished { ended, asked, passed, interrupted, folder, cut, lasted: began.elapsed(), recording }
     }
 }
 
@@ -256,9 +261,9 @@ struct State {
 }
 
 impl State {
-    fn progress<'a>(&'a self, folder: &'a Path) -> Progress<'a> {
+    fn progress<'a>(&'a self, folder: &'a Path, lasted: Duration) -> Progress<'a> {
         let Self { recording, stopped, sent, cut, .. } = self;
-        Progress { recording, folder, stopped: *stopped, ending: *sent, cut: cut.as_ref() }
+        Progress { recording, folder, stopped: *stopped, ending: *sent, cut: cut.as_ref(), lasted }
     }
 
     /// Asks the job to end, more strongly than the last time; how long it may take.

@@ -24,6 +24,18 @@ pub enum Message {
         first: u64,
         /// Microseconds from the end of the step before to the end of each.
         times_us: Vec<f64>,
+        /// Microseconds of each that the training waited for a DataLoader, in the same order;
+        /// absent while it asked none, and of hooks that do not measure it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        waits_us: Vec<f64>,
+        /// Worker processes (`num_workers`) of the loader that it asked last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workers: Option<u32>,
+    },
+    /// What is waited for data cannot be measured.
+    NoWaits {
+        /// What failed, and where.
+        reason: String,
     },
     /// What the model was given in the step before the window.
     Model(Model),
@@ -257,6 +269,7 @@ mod tests {
         let stream = [
             framed(r#"{"type":"hello","version":1,"pid":7,"stage":"python","python":"3.11.2"}"#),
             framed(r#"{"type":"steps","first":2,"times_us":[10.5,11]}"#),
+            framed(r#"{"type":"steps","first":4,"times_us":[10.5],"waits_us":[2.5],"workers":4}"#),
             framed(
                 r#"{"type":"window","state":"written","number":1,"first":3,"last":5,"file":"t","bytes":9,"cost_us":1}"#,
             ),
@@ -266,7 +279,10 @@ mod tests {
         let mut stream = &stream[..];
         let Some(Message::Hello(hello)) = read(&mut stream).unwrap() else { panic!() };
         assert_eq!((hello.pid, hello.stage, hello.torch), (7, Stage::Python, None));
-        assert_eq!(read(&mut stream).unwrap(), Some(Message::Steps { first: 2, times_us: vec![10.5, 11.0] }));
+        let older = Message::Steps { first: 2, times_us: vec![10.5, 11.0], waits_us: vec![], workers: None };
+        assert_eq!(read(&mut stream).unwrap(), Some(older));
+        let newer = Message::Steps { first: 4, times_us: vec![10.5], waits_us: vec![2.5], workers: Some(4) };
+        assert_eq!(read(&mut stream).unwrap(), Some(newer));
         assert!(matches!(read(&mut stream).unwrap(), Some(Message::Window(Window::Written { last: 5, .. }))));
         assert_eq!(read(&mut stream).unwrap(), Some(Message::Unknown));
         assert_eq!(read(&mut stream).unwrap(), None);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 mod process;
 
-pub use process::{CudaWindow, Process, Recorded, StepTimes};
+pub use process::{CudaWindow, Process, Recorded, StepTimes, Timed};
 
 use self::process::{WARM_UP, keep, short};
 use super::messages::Message;
@@ -64,7 +64,11 @@ impl Recording {
         let process = self.processes.entry(pid).or_default();
         match message {
             Message::Hello(hello) => process.greet(&hello),
-            Message::Steps { first, times_us } => process.add_steps(first, times_us),
+            Message::Steps { first, times_us, waits_us, workers } => {
+                process.add_steps(first, &times_us, &waits_us);
+                process.workers = workers.or(process.workers);
+            }
+            Message::NoWaits { reason } => process.no_waits = Some(short(&reason)),
             Message::Model(model) => {
                 process.steps = process.steps.max(model.step);
                 process.model = Some(model.bounded());
@@ -123,7 +127,7 @@ impl Recording {
             && recording.all(|process| {
                 process.windows.len() >= windows as usize
                     && !process.in_window
-                    && (process.has_cuda || process.times.iter().filter(|(step, _)| *step > WARM_UP).count() >= steps)
+                    && (process.has_cuda || process.times.iter().filter(|timed| timed.step > WARM_UP).count() >= steps)
             })
     }
 
@@ -177,6 +181,14 @@ mod tests {
         Message::Hello(Hello { version: 1, pid: 1, stage, python: None, torch: Some("2.15.0".into()), rank: None })
     }
 
+    fn steps(first: u64, count: usize) -> Message {
+        Message::Steps { first, times_us: vec![1.0; count], waits_us: vec![], workers: None }
+    }
+
+    fn timed((step, time_us): (u64, f64)) -> Timed {
+        Timed { step, time_us, wait_us: None }
+    }
+
     fn written(number: u32) -> Message {
         Message::Window(Window::Written {
             number,
@@ -214,7 +226,7 @@ mod tests {
         let mut old = recording.clone();
         old.hear(1, Message::Refused { reason: "torch_too_old".into() });
         assert_eq!(old.seen(), RecordingStatus::TooOld("2.15.0".into()));
-        recording.hear(1, Message::Steps { first: 2, times_us: vec![1.0; 6] });
+        recording.hear(1, steps(2, 6));
         assert_eq!(recording.seen(), RecordingStatus::TooFew { steps: 7, in_window: false, is_all: false });
         recording.hear(1, Message::Window(Window::Opened { step: 10, cost_us: 5.0, note: None }));
         assert_eq!(recording.seen(), RecordingStatus::TooFew { steps: 10, in_window: true, is_all: false });
@@ -236,7 +248,7 @@ mod tests {
         assert!(!recording.is_complete(1, 0), "the trace is not written yet");
         recording.hear(1, written(1));
         assert!(recording.is_complete(1, 0) && !recording.is_complete(2, 0) && !recording.is_complete(1, 2));
-        recording.hear(1, Message::Steps { first: 15, times_us: vec![1.0; 2] });
+        recording.hear(1, steps(15, 2));
         assert!(recording.is_complete(1, 2));
         // A worker without steps does not matter, another rank in its window does.
         recording.hear(2, hello(Stage::Torch));
@@ -265,18 +277,54 @@ mod tests {
     fn the_first_steps_do_not_count_where_others_do() {
         let mut process = Process::default();
         assert_eq!(process.step_times(), None);
-        process.times = vec![(2, 900.0), (3, 10.0)];
+        process.times = [(2, 900.0), (3, 10.0)].map(timed).to_vec();
         assert_eq!(process.step_times().unwrap().count, 2);
-        process.times.extend([(6, 11.0), (7, 13.0), (8, 12.0)]);
+        process.times.extend([(6, 11.0), (7, 13.0), (8, 12.0)].map(timed));
         let times = process.step_times().unwrap();
         assert_eq!((times.median.get(), times.count), (12.0, 3));
         assert_eq!(times.range.map(Micros::get), [11.0, 13.0]);
     }
 
     #[test]
+    fn the_pace_is_that_of_tenths_of_the_steps() {
+        let pace = |times: &[f64]| {
+            let times = (6..).zip(times.iter().copied()).map(timed).collect();
+            let process = Process { times, ..Process::default() };
+            process.pace().map(|pace| [pace.low, pace.mid, pace.high].map(Micros::get))
+        };
+        assert_eq!(pace(&[]), None);
+        assert_eq!(pace(&[2.0, 1.0, 6.0]), Some([1.0, 3.0, 6.0]), "of few steps the shortest and the longest");
+        // A checkpoint in every tenth step is in every part.
+        let even: Vec<f64> = (0..100).map(|step| if step % 10 == 0 { 11.0 } else { 1.0 }).collect();
+        assert_eq!(pace(&even), Some([2.0, 2.0, 2.0]));
+        let slower: Vec<f64> = (0..100).map(|step| if step < 90 { 1.0 } else { 2.0 }).collect();
+        assert_eq!(pace(&slower), Some([1.0, 1.1, 2.0]));
+    }
+
+    #[test]
+    fn the_last_steps_tell_what_is_waited_for_data() {
+        let waiting = |messages: &[(u64, Vec<f64>, Vec<f64>)]| {
+            let mut recording = Recording::default();
+            for (first, times_us, waits_us) in messages.iter().cloned() {
+                recording.hear(1, Message::Steps { first, times_us, waits_us, workers: Some(2) });
+            }
+            recording.processes[&1].waiting().map(|it| ((it.share * 1e3).round() / 1e3, it.steps, it.workers))
+        };
+        assert_eq!(waiting(&[(2, vec![10.0; 9], vec![])]), None, "an older hook, or no loader");
+        assert_eq!(waiting(&[(2, vec![10.0; 9], vec![1.0])]), None, "that is none of these steps");
+        assert_eq!(waiting(&[(2, vec![10.0; 9], vec![2.5; 9])]), Some((0.25, 5, Some(2))), "without the first ones");
+        // The loader was asked late; and no step waits longer than it takes.
+        let late = [(6, vec![10.0; 4], vec![]), (10, vec![10.0; 2], vec![2.0, 99.0])];
+        assert_eq!(waiting(&late), Some((0.6, 2, Some(2))));
+        let long = [(6, vec![10.0; 500], vec![9.0; 500]), (506, vec![10.0; 50], vec![0.0; 50])];
+        assert_eq!(waiting(&long), Some((0.0, 50, Some(2))), "the last 50");
+        assert_eq!(waiting(&[(6, vec![10.0; 4], vec![f64::NAN, -1.0, 5.0, 5.0])]), Some((0.5, 2, Some(2))));
+    }
+
+    #[test]
     fn whatever_is_said_and_how_often_what_is_kept_is_bounded() {
         let mut recording = Recording::default();
-        recording.hear(1, Message::Steps { first: 2, times_us: vec![1.0; 6] });
+        recording.hear(1, steps(2, 6));
         let long = || "x".repeat(1 << 20);
         for number in 0..5000 {
             recording.hear(number + 2, hello(Stage::Python));
@@ -286,7 +334,7 @@ mod tests {
             recording.hear(1, Message::Window(Window::Opened { step: 1, cost_us: 1.0, note: Some(long()) }));
             recording.hear(1, written(number));
             recording.garble(long());
-            recording.hear(1, Message::Steps { first: u64::from(number), times_us: vec![1.0; 1000] });
+            recording.hear(1, steps(u64::from(number), 1000));
         }
         assert!(recording.processes.len() <= MOST_PROCESSES && recording.processes.contains_key(&1));
         let process = &recording.processes[&1];
@@ -295,13 +343,13 @@ mod tests {
         }
         assert!(recording.garbled.len() <= MOST_NOTES && process.faults[0].chars().count() <= LONGEST);
         assert!(process.times.len() <= MOST_TIMES && process.times.len() >= MOST_TIMES / 2);
-        assert_eq!(process.times.last().unwrap().0, 5998, "the last ones are kept");
+        assert_eq!(process.times.last().unwrap().step, 5998, "the last ones are kept");
         assert!(process.shortened.as_ref().unwrap().chars().count() <= LONGEST);
         // Of one large message too, and no room for the rest of it.
-        recording.hear(1, Message::Steps { first: 1, times_us: vec![1.0; 500_000] });
+        recording.hear(1, steps(1, 500_000));
         let process = &recording.processes[&1];
         assert!(process.times.capacity() <= MOST_TIMES);
-        assert_eq!(process.times.last().unwrap().0, 500_000);
+        assert_eq!(process.times.last().unwrap().step, 500_000);
     }
 
     #[test]

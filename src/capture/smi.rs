@@ -4,12 +4,16 @@
 //! nothing of ours has to follow that library's versions. Fields that a driver does not know
 //! are asked for no more; what it does not say is absent. Nothing is ever set.
 
+mod boards;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+pub use boards::Boards;
 
 use crate::catalog::calibration::{CalibratedDevice, UnderLoad};
 
@@ -148,20 +152,24 @@ impl Smi {
             "clocks_throttle_reasons.active",
         ]);
         let number = |field: &str| found.get(field).and_then(|value| value.parse::<f64>().ok());
-        let bits = found
-            .get("clocks_event_reasons.active")
-            .or_else(|| found.get("clocks_throttle_reasons.active"))
-            .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok())
-            .unwrap_or(0);
-        let limited = REASONS.iter().filter(|(bit, _)| bits & bit != 0);
         (!found.is_empty()).then(|| UnderLoad {
             sm_clock_mhz: number("clocks.sm"),
             memory_clock_mhz: number("clocks.mem"),
             power_w: number("power.draw"),
             temperature_c: number("temperature.gpu"),
-            limited_by: limited.map(|(_, name)| (*name).to_owned()).collect(),
+            limited_by: limited_by(&found).map(str::to_owned).collect(),
         })
     }
+}
+
+/// What holds the clocks down, by whichever of the names for it the driver knows.
+fn limited_by(found: &BTreeMap<&'static str, String>) -> impl Iterator<Item = &'static str> {
+    let bits = found
+        .get("clocks_event_reasons.active")
+        .or_else(|| found.get("clocks_throttle_reasons.active"))
+        .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok())
+        .unwrap_or(0);
+    REASONS.iter().filter(move |(bit, _)| bits & bit != 0).map(|(_, name)| *name)
 }
 
 /// Whether it ended well; `None` where it did not end in time (and was ended).
@@ -182,7 +190,11 @@ fn wait(child: &mut std::process::Child) -> Option<bool> {
 
 /// The fields of one line; `[N/A]`, `[Not Supported]` and the like are absent.
 fn values(fields: &[&'static str], text: &str) -> BTreeMap<&'static str, String> {
-    let line = text.lines().next().unwrap_or_default();
+    of_line(fields, text.lines().next().unwrap_or_default())
+}
+
+/// The same of that line.
+fn of_line(fields: &[&'static str], line: &str) -> BTreeMap<&'static str, String> {
     fields
         .iter()
         .zip(line.split(',').map(str::trim))

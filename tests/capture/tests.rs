@@ -70,6 +70,8 @@ trials! {
         what_the_process_sees_of_itself_is_as_it_would_be,
         a_signal_while_a_window_is_dropped_ends_the_job_as_it_would,
         another_optimizer_takes_over_where_the_first_one_rests,
+        what_is_waited_for_data_is_measured_and_told,
+        a_loader_that_is_not_what_it_was_costs_that_figure_alone,
     ],
     with (torch_from(2, 6)) => [
         exports_in_the_step_looked_at_are_as_they_would_be,
@@ -1170,4 +1172,60 @@ fn another_optimizer_takes_over_where_the_first_one_rests(python: &str) {
     assert_eq!(ran.steps(), [8 + 100], "{}", ran.seen);
     assert_eq!(ran.windows(), [(19, 21)], "{}", ran.seen);
     assert_eq!(ran.profile.unwrap().workload.parameter_count, Some(16 * 32 + 32 + 32 * 4 + 4));
+}
+
+/// Steps of 20 ms and what the loader takes: about half of a step, or hardly any of it.
+fn what_is_waited_for_data_is_measured_and_told(python: &str) {
+    let script = fixture("waits.py");
+    let run = |seconds: &str, workers: &str| {
+        let place = Place::new();
+        let job = [python, script.as_str(), seconds, workers];
+        let ran = place.run(&["--total-steps", "1000", "--price", "36"], &job);
+        assert_eq!(ran.job(), (0, "steps 60 loss 0.000000\n".to_owned()), "{}", ran.err());
+        ran
+    };
+    let told = |ran: &Ran| ran.seen["processes"][0]["waiting_for_data"].clone();
+    let slow = run("0.04", "0");
+    let waiting = told(&slow);
+    let share = waiting["share"].as_f64().unwrap();
+    // 40 ms of 60 by the clock, and what a loaded machine makes of it; not 60 of 80, as if the inner
+    // loader counted twice.
+    assert!((0.5..0.74).contains(&share), "{share}");
+    assert_eq!(waiting["workers"], 0);
+    assert_eq!(slow.seen["verdict"]["bound"], "data", "{}", slow.seen);
+    assert!(slow.seen["verdict"]["next"].as_str().unwrap().contains("num_workers=0"), "{}", slow.seen);
+    let cost = slow.seen["cost_usd"].as_f64().unwrap();
+    let seconds = slow.seen["elapsed_s"].as_f64().unwrap();
+    assert!((cost - seconds.floor() * 0.01).abs() < 1e-6, "{cost} for {seconds} s at a cent a second");
+    let said = slow.err();
+    for words in ["verdict: waiting for data: ", "cost: $", "waited for data: ", "cheapest", " at $36.00/h"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let quick = run("0", "0");
+    assert!(told(&quick)["share"].as_f64().unwrap() < 0.2, "{}", quick.seen);
+    assert!(quick.seen["verdict"].is_null(), "{}", quick.seen);
+    // Two workers load eight samples while two batches are computed.
+    let beside = run("0.04", "2");
+    assert_eq!(told(&beside)["workers"], 2);
+    assert!(told(&beside)["share"].as_f64().unwrap() < share, "{}", beside.seen);
+    // A job that uses none.
+    let none = Place::new().run(&[], &[python, &fixture("plain.py")]);
+    assert!(told(&none).is_null() && !none.seen["processes"][0].is_null(), "{}", none.seen);
+    assert!(!none.err().contains("waited for data"), "{}", none.err());
+}
+
+/// A PyTorch whose loader has another inside: the job and the rest of the recording are as ever.
+fn a_loader_that_is_not_what_it_was_costs_that_figure_alone(python: &str) {
+    let place = Place::new();
+    let broken = "import os, runpy, sys, torch.utils.data.dataloader as loader\n\
+                  loader._Inner, loader._BaseDataLoaderIter = loader._BaseDataLoaderIter, object()\n\
+                  sys.argv = sys.argv[1:]\nsys.path.insert(0, os.path.dirname(sys.argv[0]))\nrunpy.run_path(sys.argv[0], run_name='__main__')\n";
+    std::fs::write(place.path("broken.py"), broken).unwrap();
+    let script = fixture("plain.py");
+    let job = [python, &place.path("broken.py"), &script];
+    let ran = place.run(&[], &job);
+    assert_eq!(ran.job(), (0, place::out(&place.bare(&[python, &script]))), "{}", ran.err());
+    assert_eq!(ran.windows(), [(11, 13)]);
+    assert!(ran.err().contains("what is waited for data is not measured: AttributeError"), "{}", ran.err());
+    assert!(ran.seen["processes"][0]["waiting_for_data"].is_null());
 }

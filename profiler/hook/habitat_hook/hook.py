@@ -8,10 +8,11 @@ import time
 import weakref
 from types import SimpleNamespace
 
+from .data import Data
 from .extent import MOST_EVENTS, events, nodes
 from .guard import Guard
 from .inputs import Inputs
-from .link import greet
+from .link import greet, micros, place
 from .memory import held, peak_memory
 from .optimizers import Optimizers
 from .process import at_exit, can_open_files, free_bytes, rank
@@ -82,7 +83,9 @@ class Hook:
         self.address = address
         self.guard = Guard(self.make_way)
         self.settings = settings
-        # What `after_step` reads at every step; the lists themselves stay.
+        # What `after_step` reads at every step; the lists themselves stay. A stamp is a step's end,
+        # and what was waited for data until then.
+        self.data = Data()
         self.stamps = []
         self.calm = [0, 0.0, 0]
         # Held while a profiler of ours starts or stops: PyTorch may crash where another one
@@ -95,6 +98,7 @@ class Hook:
         self.pid = os.getpid()
         self.calm[0] = 0
         self.stamps.clear()
+        self.data.start()
         self.guard.ours = None
         self.busy = False
         self.link = None
@@ -105,6 +109,9 @@ class Hook:
         self.idle = (0, 0, 0)
         self.last = None
         self.times = []
+        # What of each of them was waited for data; and what was waited until the last step's end.
+        self.waits = []
+        self.waited = 0.0
         self.first_time = 0
         self.reported = time.perf_counter()
         self.longest = 0.0
@@ -170,7 +177,7 @@ class Hook:
             # It has no such function, and torch.compile hides the optimizers' steps, or breaks graphs.
             torch = SimpleNamespace(compiler=SimpleNamespace(is_dynamo_compiling=bool))
         clock, stamps, calm, others, step = time.perf_counter, self.stamps, self.calm, self.others, self.step
-        note = stamps.append
+        note, waited = stamps.append, self.data.waited
 
         def after_step(optimizer, args, kwargs):
             if torch.compiler.is_dynamo_compiling():
@@ -180,7 +187,7 @@ class Hook:
             if id(optimizer) == calm[0]:
                 now = clock()
                 if now < calm[1] and len(stamps) < calm[2]:
-                    note(now)
+                    note((now, waited[0]))
                     return
             elif others(optimizer):
                 return
@@ -213,10 +220,12 @@ class Hook:
         if stamps:
             if not self.times:
                 self.first_time = self.steps + 1
-            times = list(map(operator.sub, stamps, [self.last, *stamps]))
+            ends, waited = zip(*stamps)
+            times = list(map(operator.sub, ends, [self.last, *ends]))
             self.times += times
+            self.waits += map(operator.sub, waited, [self.waited, *waited])
             self.longest = max(self.longest, max(times))
-            self.last = stamps[-1]
+            self.last, self.waited = stamps[-1]
             self.steps += len(stamps)
             stamps.clear()
 
@@ -225,7 +234,14 @@ class Hook:
         took = now - self.last
         self.longest = max(self.longest, took)
         self.times.append(took)
-        self.last = now
+        self.waits.append(self.data.waited[0] - self.waited)
+
+    def set_data(self):
+        """A fault here costs the times that are waited for data, and nothing else."""
+        try:
+            self.data.set()
+        except Exception as problem:
+            self.send({"type": "no_waits", "reason": place(problem)})
 
     def others(self, optimizer):
         """Whether it is the step of an optimizer that is known, and is not the one whose steps
@@ -246,9 +262,11 @@ class Hook:
         if not self.guard.is_set:
             self.guard.set()
         link = self.link or self.connect()
+        if not self.data.is_set:
+            self.set_data()
         owner = self.owner() if self.owner is not None else None
         if owner is None:
-            self.owner, self.thread = weakref.ref(optimizer), threading.get_ident()
+            self.own(optimizer)
             self.owners += 1
         elif owner is not optimizer:
             self.optimizers.note(optimizer)
@@ -272,7 +290,7 @@ class Hook:
             self.timed(now)
         elif self.times:
             self.report(now)
-        self.last = now
+        self.last, self.waited = now, self.data.waited[0]
         window = self.window
         if window is not None:
             self.within(window, step)
@@ -284,13 +302,18 @@ class Hook:
             self.report(now)
         self.calm_down(optimizer)
 
+    def own(self, optimizer):
+        """Its steps count from now on, in this thread."""
+        self.owner, self.thread = weakref.ref(optimizer), threading.get_ident()
+        self.data.thread = self.thread
+
     def succeed(self, optimizer):
         """Training goes on with another optimizer, as when the head is trained before the rest."""
         self.calm[0] = 0
         self.catch_up()
         self.report(time.perf_counter())
         self.rest("another optimizer went on")
-        self.owner, self.thread = weakref.ref(optimizer), threading.get_ident()
+        self.own(optimizer)
         self.last, self.idle = None, (0, 0, 0)
         self.next_window = max(self.next_window, self.steps + GAP)
 
@@ -298,10 +321,14 @@ class Hook:
         """Sends the times of consecutive steps."""
         self.reported = now
         times, self.times = self.times, []
+        waits, self.waits = self.waits, []
         if times and self.link is not None:
-            # In one go: of short steps there are many.
-            text = ("%.1f," * len(times))[:-1] % tuple(map(1e6.__mul__, times))
-            self.link.send_text('{"type":"steps","first":%d,"times_us":[%s]}' % (self.first_time, text))
+            text = '{"type":"steps","first":%d,"times_us":%s' % (self.first_time, micros(times))
+            if self.data.waited[0]:
+                text += ',"waits_us":%s' % micros(waits)
+                if isinstance(self.data.workers, int):
+                    text += ',"workers":%d' % self.data.workers
+            self.link.send_text(text + "}")
 
     def between(self, step, optimizer):
         """Outside a window: is it time to look at the model, or to open one?"""
@@ -517,13 +544,7 @@ class Hook:
         try:
             self.settings = dict(self.settings, windows=0)
             self.rest("the hook failed")
-            where = problem.__traceback__
-            while where is not None and where.tb_next is not None:
-                where = where.tb_next
-            place = "?"
-            if where is not None:
-                place = "%s:%d" % (os.path.basename(where.tb_frame.f_code.co_filename), where.tb_lineno)
-            self.send({"type": "fault", "reason": "%s: %s (%s)" % (type(problem).__name__, str(problem)[:200], place)})
+            self.send({"type": "fault", "reason": place(problem)})
         except Exception:
             pass
 

@@ -110,3 +110,19 @@ def greet(address):
         }
     )
     return link
+
+
+def place(problem):
+    """What failed, and where."""
+    where = problem.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    at = "?"
+    if where is not None:
+        at = "%s:%d" % (os.path.basename(where.tb_frame.f_code.co_filename), where.tb_lineno)
+    return "%s: %s (%s)" % (type(problem).__name__, str(problem)[:200], at)
+
+
+def micros(seconds):
+    """As JSON, in one go: of short steps there are many."""
+    return "[%s]" % (("%.1f," * len(seconds))[:-1] % tuple(map(1e6.__mul__, seconds)))

@@ -5,8 +5,9 @@ use crate::app::App;
 use crate::app::live::Live;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::overview;
-use crate::live::{Snapshot, State, StopSignal, Wanted};
-use crate::report::format;
+use crate::live::{Board, Job, Snapshot, State, StopSignal, Wanted};
+use crate::profile::Profile;
+use crate::report::{format, run, verdict};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::Micros;
@@ -154,8 +155,8 @@ pub fn processes(live: &Live) -> String {
     parts.join(" · ")
 }
 
-/// Step times in figures: the last one, and the others.
-pub fn times(seen: &Snapshot) -> Option<(String, String)> {
+/// Step times in figures: the last one, and the others with the throughput.
+pub fn times(app: &App, seen: &Snapshot) -> Option<(String, String)> {
     let times = seen.times?;
     let last = format!("last {}", format::time(times.now));
     if times.count < 2 {
@@ -167,9 +168,90 @@ pub fn times(seen: &Snapshot) -> Option<(String, String)> {
     let mut rest =
         format!("median {} ({}) of {which}{count}", format::time(times.median), format::time_range(low, high));
     if times.mean.get() > 0.0 {
-        rest = format!("{rest} · {} steps/s", format::number(1e6 / times.mean.get()));
+        let rate = 1e6 / times.mean.get();
+        rest = format!("{rest} · {} steps/s", format::number(rate));
+        if let Some(batch) = recorded(app).and_then(|profile| profile.workload.batch_size) {
+            rest = format!("{rest} · {} samples/s", format::number(rate * batch as f64));
+        }
     }
     Some((last, rest))
+}
+
+/// What of the last steps was waited for data.
+pub fn data(seen: &Snapshot) -> Option<(String, Role)> {
+    if let Some(waiting) = seen.waiting {
+        let workers = waiting.workers.map(|workers| format!(" (num_workers={workers})")).unwrap_or_default();
+        return Some((format!("waited for {}{workers}", verdict::waited(waiting)), Role::Text));
+    }
+    let timed = seen.times.is_some_and(|times| times.count > 5);
+    timed.then(|| ("not known: no DataLoader of PyTorch was asked for it".to_owned(), Role::Muted))
+}
+
+/// The GPUs of the machine: the busiest one, and what slows one down.
+pub fn boards(seen: &Snapshot) -> Vec<(String, Role)> {
+    let busy = |board: &&Board| board.busy.unwrap_or(0.0);
+    let busiest = seen.boards.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)).then(b.index.cmp(&a.index)));
+    let Some(busiest) = busiest else { return Vec::new() };
+    let mut parts = Vec::new();
+    parts.extend(busiest.busy.map(|busy| format!("{:.0} % busy", busy * 100.0)));
+    parts.extend(busiest.used.zip(busiest.memory).map(|(used, all)| format!("{used} of {all}")));
+    parts.extend(busiest.clock.map(|clock| format!("{} MHz", format::grouped(clock.get()))));
+    parts.extend(busiest.power.map(|power| format!("{:.0} W", power.get())));
+    parts.extend(busiest.celsius.map(|celsius| format!("{celsius:.0} °C")));
+    if seen.boards.len() > 1 && !parts.is_empty() {
+        parts.push(format!("number {}, the busiest of {}", busiest.index, seen.boards.len()));
+    }
+    let slowed = seen.boards.iter().filter_map(|board| {
+        let ([now, best], true) = ([board.clock?, board.best_clock?], board.busy? >= LOADED) else { return None };
+        let why =
+            if board.limited_by.is_empty() { "no reason is told".to_owned() } else { board.limited_by.join(", ") };
+        let [shown, highest] = [now, best].map(|clock| format::grouped(clock.get()));
+        let words = format!("number {} is slowed down to {shown} of {highest} MHz: {why}", board.index);
+        (now.get() < best.get() * SLOWED).then_some((words, Role::Warning))
+    });
+    let facts = (!parts.is_empty()).then(|| (parts.join(" · "), Role::Text));
+    facts.into_iter().chain(slowed).collect()
+}
+
+/// Share of the last moments from which on a GPU is under load.
+const LOADED: f64 = 0.5;
+/// Share of the highest clock under load below which a GPU is slowed down.
+const SLOWED: f64 = 0.95;
+
+/// What holds the job back, why that is said, and what to do.
+pub fn held_back(app: &App, live: &Live) -> Option<(String, Role)> {
+    live.seen.times?;
+    let profile = recorded(app);
+    let found = verdict::verdict(&live.seen, profile, run::memory(&live.seen, profile, &app.setup.catalog));
+    Some(match found {
+        Ok(verdict) => (verdict.to_string(), Role::Title),
+        Err(why) => (why, Role::Muted),
+    })
+}
+
+/// The recorded step, once there is one.
+fn recorded(app: &App) -> Option<&Profile> {
+    (!app.is_awaiting()).then_some(&*app.setup.profile)
+}
+
+/// Time left, cost, and the same run on other GPUs, with their labels.
+pub fn economy(app: &App, live: &Live) -> Vec<(&'static str, (String, Role))> {
+    let Live { job: Job { aim, wanted: Wanted::Steps { .. }, .. }, seen, .. } = live else { return Vec::new() };
+    let price = run::price(*aim, recorded(app), &app.setup.prices);
+    if aim.steps.is_none() && price.is_none() {
+        let how = "not known: `run --total-steps N --price USD` tells it, and the time left";
+        return vec![("cost", (how.to_owned(), Role::Muted))];
+    }
+    let mut lines = Vec::new();
+    lines.extend(run::left_words(*aim, seen).map(|words| ("left", words)));
+    lines.push(("cost", run::cost_words(*aim, price.as_ref(), seen)));
+    if let Some(predictions) = app.predictions.value().filter(|_| recorded(app).is_some()) {
+        let others = run::elsewhere_words(*aim, seen, price.as_ref(), predictions, &app.setup.prices);
+        let words = |(which, words)| ("", format!("{which}: {words}"));
+        lines.extend(others.into_iter().map(words));
+    }
+    let role = |text: &str| if text.starts_with("not known") { Role::Muted } else { Role::Text };
+    lines.into_iter().map(|(label, text)| (label, (text.clone(), role(&text)))).collect()
 }
 
 /// The step times as bars in eighths of a cell, and what a full one stands for: the longest, but

@@ -1,8 +1,9 @@
 //! One process of a recorded job, and the steps and windows that it made.
 
 use crate::capture::messages::{Held, Hello, Model, Stage, Window};
+use crate::live::Waiting;
 use crate::regress::quantile::median;
-use crate::units::Micros;
+use crate::units::{Micros, Range};
 
 /// Bounds of what is kept: whoever speaks on the socket may say anything, and a job may run
 /// for a year.
@@ -37,8 +38,12 @@ pub struct Process {
     pub rank: Option<u32>,
     /// Steps that it made, as far as told.
     pub steps: u64,
-    /// Steps outside windows: number and microseconds. Of very many the last ones.
-    pub times: Vec<(u64, f64)>,
+    /// Steps outside windows. Of very many the last ones.
+    pub times: Vec<Timed>,
+    /// Worker processes of the DataLoader that it asked last.
+    pub workers: Option<u32>,
+    /// Why it is not measured what is waited for data.
+    pub no_waits: Option<String>,
     /// What the model was given.
     pub model: Option<Model>,
     /// Elements of what is trained.
@@ -71,6 +76,17 @@ pub struct Process {
     pub exited: bool,
 }
 
+/// A step outside windows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timed {
+    /// Its number, from 1.
+    pub step: u64,
+    /// Microseconds from the end of the step before to its end.
+    pub time_us: f64,
+    /// Microseconds of it that the training waited for a DataLoader; `None` where that is not known.
+    pub wait_us: Option<f64>,
+}
+
 /// A recorded window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
@@ -101,6 +117,12 @@ pub struct CudaWindow {
 /// allocators grow, libraries choose their kernels.
 pub(super) const WARM_UP: u64 = 5;
 
+/// Steps over which the share that waits for data is told: the last ones.
+pub(super) const WAITED_STEPS: usize = 50;
+
+/// Parts of the steps whose means tell how the pace varies.
+const TENTHS: usize = 10;
+
 /// Step times outside windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepTimes {
@@ -115,6 +137,41 @@ pub struct StepTimes {
 }
 
 impl Process {
+    /// The steps outside windows, those at the beginning left out where others are enough.
+    fn settled(&self) -> &[Timed] {
+        let first = self.times.partition_point(|timed| timed.step <= WARM_UP);
+        if self.times.len() - first >= 3 { &self.times[first..] } else { &self.times }
+    }
+
+    /// The mean, and those of the fastest and the slowest tenth of the steps, each of steps that
+    /// followed one another; with fewer than [`TENTHS`] times two steps, the shortest and the longest.
+    pub fn pace(&self) -> Option<Range<Micros>> {
+        let settled = self.settled();
+        let mean = |steps: &[Timed]| steps.iter().map(|timed| timed.time_us).sum::<f64>() / steps.len() as f64;
+        let parts: Vec<f64> = if settled.len() < 2 * TENTHS {
+            settled.iter().map(|timed| timed.time_us).collect()
+        } else {
+            (0..TENTHS)
+                .map(|part| mean(&settled[part * settled.len() / TENTHS..(part + 1) * settled.len() / TENTHS]))
+                .collect()
+        };
+        let low = parts.iter().copied().min_by(f64::total_cmp)?;
+        let high = parts.iter().copied().max_by(f64::total_cmp)?;
+        let [low, mid, high] = [low, mean(settled), high].map(|time| Micros::new(time).ok());
+        Some(Range { low: low?, mid: mid?, high: high? })
+    }
+
+    /// What the last steps waited for data: Σ waits / Σ times. `None` where it is not known of them.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let settled = self.settled();
+        let last = &settled[settled.len().saturating_sub(WAITED_STEPS)..];
+        let known: Vec<(f64, f64)> =
+            last.iter().filter_map(|timed| Some((timed.wait_us?.min(timed.time_us), timed.time_us))).collect();
+        let (waits, times) = known.iter().fold((0.0, 0.0), |(waits, times), one| (waits + one.0, times + one.1));
+        let steps = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        (times > 0.0).then(|| Waiting { share: waits / times, steps, workers: self.workers })
+    }
+
     /// Whether the trace of a closed window is being written.
     pub fn is_writing(&self) -> bool {
         !self.exited && self.closed as usize > self.windows.len() + self.unwritten as usize
@@ -123,8 +180,7 @@ impl Process {
     /// Times of the steps outside windows, those at the beginning left out where others
     /// are enough.
     pub fn step_times(&self) -> Option<StepTimes> {
-        let settled: Vec<f64> = self.times.iter().filter(|(step, _)| *step > WARM_UP).map(|(_, time)| *time).collect();
-        let mut times = if settled.len() >= 3 { settled } else { self.times.iter().map(|(_, time)| *time).collect() };
+        let mut times: Vec<f64> = self.settled().iter().map(|timed| timed.time_us).collect();
         let median = median(&mut times)?;
         let (first, last) = (*times.first()?, *times.last()?);
         Some(StepTimes {
@@ -161,16 +217,20 @@ impl Process {
         self.rank = hello.rank.or(self.rank);
     }
 
-    /// Takes in the times of steps, from the step `first` on, in microseconds.
-    pub(super) fn add_steps(&mut self, first: u64, times_us: Vec<f64>) {
-        let times = times_us.into_iter().filter(|time| time.is_finite() && *time >= 0.0);
-        self.times.extend((first..).zip(times));
+    /// Takes in the times of steps, from the step `first` on, and what of each was waited for
+    /// data, in microseconds.
+    pub(super) fn add_steps(&mut self, first: u64, times_us: &[f64], waits_us: &[f64]) {
+        let is_time = |time: &f64| time.is_finite() && *time >= 0.0;
+        let waits = if waits_us.len() == times_us.len() { waits_us } else { &[] };
+        let waits = waits.iter().map(|wait| Some(*wait).filter(is_time)).chain(std::iter::repeat(None));
+        let timed = (first..).zip(times_us).zip(waits).filter(|((_, time), _)| is_time(time));
+        self.times.extend(timed.map(|((step, &time_us), wait_us)| Timed { step, time_us, wait_us }));
         if self.times.len() > MOST_TIMES {
             self.times.drain(..self.times.len() - MOST_TIMES / 2);
             // One message may hold half a million.
             self.times.shrink_to(MOST_TIMES);
         }
-        self.steps = self.steps.max(self.times.last().map_or(0, |(step, _)| *step));
+        self.steps = self.steps.max(self.times.last().map_or(0, |timed| timed.step));
     }
 
     /// Takes in what became of a window.

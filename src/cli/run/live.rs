@@ -18,6 +18,7 @@ use super::outcome::{self, End};
 use super::report::{self, Recorder};
 use super::session::{Conclusion, Session, conclude, job_options};
 use super::snapshot::{self, Heard};
+use crate::capture::smi::Boards;
 use crate::capture::{self, Ended, JobOptions, Progress, Recording, RecordingStatus, Running, Settings, Watch};
 use crate::cli::error::CliError;
 use crate::cli::input::Loaded;
@@ -37,7 +38,9 @@ const NO_PYTHON: Duration = Duration::from_secs(20);
 const NO_CUDA: Duration = Duration::from_secs(60);
 
 /// Starts the job and orders the screens on it.
-pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, CliError> {
+pub(super) fn run(session: Session, mut screens: ScreensArgs) -> Result<Outcome, CliError> {
+    // What the job is to do is what is planned.
+    screens.wish.steps = screens.wish.steps.or(session.args.total_steps);
     // All that can go wrong does so before the job starts.
     let output = crate::text::clean(&session.output.display().to_string(), 300);
     let loaded =
@@ -63,6 +66,7 @@ pub(super) fn run(session: Session, screens: ScreensArgs) -> Result<Outcome, Cli
         log: crate::text::clean(&log.display().to_string(), 300),
         output,
         wanted: wanted(&job_options),
+        aim: session.aim(),
     };
     screens.live = Some(follow(session, job_options, running, job));
     Ok(Outcome::Screens(Box::new(screens)))
@@ -152,6 +156,7 @@ fn follow_to_the_end(
         maker: Maker::new(session.clone(), news.clone()),
         options: options.clone(),
         heard: Heard::default(),
+        boards: Boards::start(),
         shown: Snapshot::default(),
         changed: Instant::now(),
     };
@@ -186,8 +191,7 @@ fn follow_to_the_end(
     if log.read() {
         let _ = news.send(Update::Output(log.lines()));
     }
-    let mut last = Snapshot { state, remedy, ..snapshot::from_recording(&finished.recording) };
-    last.notes.extend(report::cut(finished.cut.as_ref()));
+    let last = Snapshot { remedy, ..snapshot::at_end(&finished, state) };
     let _ = news.send(Update::Snapshot(Box::new(last)));
     conclusion
 }
@@ -199,6 +203,7 @@ struct Watcher {
     maker: Maker,
     options: JobOptions,
     heard: Heard,
+    boards: Boards,
     shown: Snapshot,
     /// When something was heard last.
     changed: Instant,
@@ -219,7 +224,15 @@ impl Watch for Watcher {
         let now = Instant::now();
         self.heard.look(progress.recording, now);
         let mut seen = snapshot::snapshot(progress, &self.options, self.heard, now);
-        let shown = Snapshot { silent: None, remedy: seen.remedy.clone(), ..self.shown.clone() };
+        seen.boards = self.boards.latest();
+        // What the clock and the machine tell is no word of the training.
+        let shown = Snapshot {
+            silent: None,
+            remedy: seen.remedy.clone(),
+            elapsed: seen.elapsed,
+            boards: seen.boards.clone(),
+            ..self.shown.clone()
+        };
         if seen != shown {
             self.changed = now;
         }

@@ -143,7 +143,8 @@ mod tests {
 
     fn finished(ended: Ended, asked: Option<Asked>, passed: Option<i32>) -> Finished {
         let folder = Folder::new(&std::env::temp_dir()).unwrap();
-        Finished { ended, asked, passed, interrupted: false, folder, cut: None, recording: Recording::default() }
+        let (cut, lasted, recording) = (None, Duration::ZERO, Recording::default());
+        Finished { ended, asked, passed, interrupted: false, folder, cut, lasted, recording }
     }
 
     fn options() -> JobOptions {

@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use super::outcome::{End, lasting, words};
 use crate::capture::assemble::Assembled;
+use crate::capture::recording::StepTimes;
 use crate::capture::{Cut, Ended, Finished, JobOptions, Process, Recording, RecordingStatus, Settings};
 use crate::cli::error::CliError;
 use crate::cli::hints;
+use crate::report::run::RunReport;
 use crate::report::{format, summary};
-use crate::units::Micros;
+use crate::units::{Bytes, Micros, Usd};
 
 /// One job of a set (`--batches`).
 #[derive(Debug, Clone)]
@@ -69,6 +71,7 @@ pub(super) fn report(
     finished: &Finished,
     options: &JobOptions,
     output: &Path,
+    run: &RunReport,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     summary::write_profile(&assembled.profile, &output.display().to_string(), out)?;
@@ -86,23 +89,42 @@ pub(super) fn report(
     let seen = recorded.first().map_or_else(|| "no steps".to_owned(), |process| steps(process));
     writeln!(out, "  {seen} seen, recorded {}", windows(&recorded))?;
     if let Some(times) = assembled.times {
-        let [low, high] = times.range;
-        let over = match times.count {
-            1 => "1 step".to_owned(),
-            count => {
-                format!("median of {} steps, {}", format::grouped(f64::from(count)), format::time_range(low, high))
-            }
-        };
-        writeln!(out, "  outside the windows a step took {} ({over})", format::time(times.median))?;
+        writeln!(out, "  outside the windows {}", took(times))?;
     }
     let cost: f64 = recorded.iter().flat_map(|process| &process.costs).sum();
     let cost = Micros::new(cost).unwrap_or_default();
     writeln!(out, "  recording cost {}", format::time(cost))?;
+    for (label, text) in run.lines() {
+        writeln!(out, "  {label}: {text}")?;
+    }
     let shortened = recorded.iter().filter_map(|process| process.shortened.as_deref());
     for note in shortened.map(|note| crate::text::clean(note, 300)).chain(faults(recording)) {
         writeln!(out, "  note: {note}")?;
     }
     writeln!(out, "{end}")?;
+    Ok(())
+}
+
+/// The step time in words.
+fn took(times: StepTimes) -> String {
+    let [low, high] = times.range;
+    let over = match times.count {
+        1 => "1 step".to_owned(),
+        count => format!("median of {} steps, {}", format::grouped(f64::from(count)), format::time_range(low, high)),
+    };
+    format!("a step took {} ({over})", format::time(times.median))
+}
+
+/// What was measured of a job that made steps, and of which nothing was recorded.
+pub(super) fn unrecorded(finished: &Finished, run: &RunReport, out: &mut dyn Write) -> Result<(), CliError> {
+    let main = finished.recording.training().map(|(_, process)| process).max_by_key(|process| process.steps);
+    let Some((process, times)) = main.and_then(|process| Some((process, process.step_times()?))) else {
+        return Ok(());
+    };
+    writeln!(out, "  {} seen, {}", steps(process), took(times))?;
+    for (label, text) in run.lines() {
+        writeln!(out, "  {label}: {text}")?;
+    }
     Ok(())
 }
 
@@ -117,8 +139,12 @@ pub(super) fn faults(recording: &Recording) -> Vec<String> {
     let faults = recording.processes.values().flat_map(|process| &process.faults);
     let refused = recording.refused;
     let many = (refused > 0).then(|| format!("{refused} connections to the socket were refused: too many at a time"));
+    let unmeasured = recording.processes.values().filter_map(|process| process.no_waits.as_ref());
     faults
         .map(|fault| format!("the hook failed and went quiet: {}", crate::text::clean(fault, 200)))
+        .chain(
+            unmeasured.map(|why| format!("what is waited for data is not measured: {}", crate::text::clean(why, 200))),
+        )
         .chain(recording.garbled.iter().map(|problem| format!("not understood on the socket: {problem}")))
         .chain(many)
         .collect()
@@ -257,6 +283,7 @@ fn too_few(steps: u64, settings: &Settings, end: End) -> String {
 pub(super) const RECENT: usize = 240;
 
 /// Everything seen, `habitat-run` version 1.
+#[expect(clippy::too_many_arguments, reason = "all that is told of a job")]
 pub(super) fn json(
     options: &JobOptions,
     pid: u32,
@@ -265,6 +292,7 @@ pub(super) fn json(
     assembled: Option<&Assembled>,
     problem: Option<&str>,
     output: &Path,
+    run: &RunReport,
 ) -> Value {
     let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
     let processes: Vec<Value> = finished
@@ -294,8 +322,11 @@ pub(super) fn json(
                 "mean_step_time_us": times.map(|times| times.mean.get()),
                 "recent_step_times_us": process.times[process.times.len().saturating_sub(RECENT)..]
                     .iter()
-                    .map(|(_, time)| time)
+                    .map(|timed| timed.time_us)
                     .collect::<Vec<_>>(),
+                "waiting_for_data": process.waiting().map(|waiting| json!({
+                    "share": waiting.share, "steps": waiting.steps, "workers": waiting.workers,
+                })),
             })
         })
         .collect();
@@ -316,6 +347,14 @@ pub(super) fn json(
         "notes": assembled.and_then(|assembled| assembled.profile.recording.as_ref()).map(|recording| &recording.notes),
         "processes": processes,
         "not_understood": finished.recording.garbled,
+        "elapsed_s": finished.lasted.as_secs_f64(),
+        "usd_per_hour": run.price.as_ref().map(|price| price.per_hour.get()),
+        "cost_usd": run.cost.map(Usd::get),
+        "peak_memory_bytes": run.peak_memory.map(Bytes::get),
+        "verdict": run.verdict.as_ref().ok().map(|verdict| json!({
+            "bound": verdict.bound.name(), "because": verdict.because, "next": verdict.next,
+        })),
+        "run": run.lines().iter().map(|(label, text)| json!([label, text])).collect::<Vec<_>>(),
         "log_lacks_bytes": finished.cut.as_ref().map(|cut| cut.bytes),
     })
 }

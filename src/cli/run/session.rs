@@ -7,16 +7,22 @@ use std::sync::Arc;
 
 use super::outcome;
 use super::report::{self, Part};
+use super::snapshot;
 use crate::capture::assemble::{self, Assembled};
 use crate::capture::{self, Asked, Finished, JobOptions, Private, Recording, RecordingStatus, Settings};
 use crate::catalog::Catalog;
 use crate::cli::error::CliError;
 use crate::cli::gpu;
 use crate::cli::input::{import_options, resolve};
+use crate::cli::options;
 use crate::cli::output::{check_writable, job_name, unused_profile};
-use crate::profile::DeviceInfo;
+use crate::live::{Aim, State};
+use crate::predict::predict;
+use crate::pricing::PriceBook;
 use crate::profile::import::ImportOptions;
-use crate::settings::args::RunArgs;
+use crate::profile::{DeviceInfo, Profile};
+use crate::report::run::RunReport;
+use crate::settings::args::{InputArgs, RunArgs};
 use crate::store::{self, Paths};
 use crate::terminal;
 use crate::units::GpuSlug;
@@ -62,10 +68,11 @@ pub(super) fn conclude(
         Some(_) if finished.asked == Some(Asked::Recorded) => 0,
         _ => finished.ended.exit_code(),
     };
+    let run = session.report(finished, assembled.as_ref().map(|assembled| &assembled.profile));
     // Writing to a Vec cannot fail.
     if let Some(path) = &args.json {
         let output = &session.output;
-        let json = report::json(options, pid, finished, &seen, assembled.as_ref(), problem.as_deref(), output);
+        let json = report::json(options, pid, finished, &seen, assembled.as_ref(), problem.as_deref(), output, &run);
         if let Err(error) = store::save_atomically(path, json.to_string().as_bytes(), args.force) {
             let _ = writeln!(text, "error: {error}");
             code = 2;
@@ -88,8 +95,11 @@ pub(super) fn conclude(
         let output = &session.output;
         let _ = match &session.part {
             Some(part) => report::part(part, assembled, finished, output, &mut text),
-            None => report::report(assembled, finished, options, output, &mut text),
+            None => report::report(assembled, finished, options, output, &run, &mut text),
         };
+    }
+    if assembled.is_none() && !args.quiet && session.part.is_none() {
+        let _ = report::unrecorded(finished, &run, &mut text);
     }
     Conclusion { text, code, remedy }
 }
@@ -129,6 +139,7 @@ fn cupti(args: &RunArgs) -> Result<capture::cupti::Settings, CliError> {
 pub(super) struct Session {
     pub(super) args: Arc<RunArgs>,
     pub(super) catalog: Arc<Catalog>,
+    pub(super) prices: Arc<PriceBook>,
     pub(super) name: String,
     pub(super) output: PathBuf,
     /// Which one it is of several (`--batches`).
@@ -149,7 +160,24 @@ impl Session {
         }
         let name = args.workload.name.clone().unwrap_or(job);
         let private = Private::find(Paths::cache())?;
-        Ok(Self { args, catalog, name, output, part: None, origin, private })
+        let prices = Arc::new(store::prices(&Paths::find())?);
+        Ok(Self { args, catalog, prices, name, output, part: None, origin, private })
+    }
+
+    /// What was said of the job beforehand.
+    pub(super) fn aim(&self) -> Aim {
+        Aim { steps: self.args.total_steps, price: self.args.price }
+    }
+
+    /// What was measured of the run, at its end.
+    fn report(&self, finished: &Finished, profile: Option<&Profile>) -> RunReport {
+        let seen = snapshot::at_end(finished, State::Ended { words: String::new(), well: true });
+        // Predictions take a second: they are made where they are asked for.
+        let predictions = profile.filter(|_| self.args.total_steps.is_some()).and_then(|profile| {
+            let options = options::options(&InputArgs::default(), &[], &self.catalog, &Paths::find()).ok()?;
+            predict(profile, &self.catalog, &options).ok()
+        });
+        RunReport::new(self.aim(), &seen, profile, (&self.catalog, &self.prices), predictions.as_ref())
     }
 
     /// Makes a profile and writes it; `replace` says whether over a file that is there.

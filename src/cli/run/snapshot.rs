@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::outcome::End;
 use super::report::{self, Recorder};
-use crate::capture::{JobOptions, Process, Progress, Recording, RecordingStatus, Settings, cupti};
+use crate::capture::recording::Timed;
+use crate::capture::{Finished, JobOptions, Process, Progress, Recording, RecordingStatus, Settings, cupti};
 use crate::live::{self, Kernels, Snapshot, State, Times};
 use crate::units::Micros;
 
@@ -44,6 +45,7 @@ pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Hear
     let recording = progress.recording;
     let settings = &options.settings;
     let mut seen = from_recording(recording);
+    seen.elapsed = whole_seconds(progress.lasted);
     seen.notes.extend(report::cut(progress.cut));
     let state = match &options.cupti {
         Some(cupti) => state_of_cuda(recording, cupti, heard, now),
@@ -64,8 +66,21 @@ pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Hear
     seen
 }
 
-/// All but the state.
-pub(super) fn from_recording(recording: &Recording) -> Snapshot {
+/// The job at its end.
+pub(super) fn at_end(finished: &Finished, state: State) -> Snapshot {
+    let elapsed = whole_seconds(finished.lasted);
+    let mut last = Snapshot { state, elapsed, ..from_recording(&finished.recording) };
+    last.notes.extend(report::cut(finished.cut.as_ref()));
+    last
+}
+
+/// What is new every second only.
+const fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs(time.as_secs())
+}
+
+/// All but the state, and what the clock and the machine tell.
+fn from_recording(recording: &Recording) -> Snapshot {
     let mut training: Vec<(&u32, &Process)> = recording.training().collect();
     training.sort_by_key(|(pid, process)| (process.rank, **pid));
     let mut shown = training.clone();
@@ -77,8 +92,8 @@ pub(super) fn from_recording(recording: &Recording) -> Snapshot {
     }
     let most = training.iter().map(|(_, process)| *process).max_by_key(|process| process.steps);
     let main = recording.recorded().first().copied().or(most);
-    let times: &[(u64, f64)] = main.map_or(&[], |main| &main.times);
-    let micros = |(_, time): &(u64, f64)| Micros::new(*time).ok();
+    let times: &[Timed] = main.map_or(&[], |main| &main.times);
+    let micros = |timed: &Timed| Micros::new(timed.time_us).ok();
     Snapshot {
         state: State::default(),
         processes: shown
@@ -94,10 +109,13 @@ pub(super) fn from_recording(recording: &Recording) -> Snapshot {
         steps: most.map_or(0, |process| process.steps),
         times: main.and_then(summed),
         recent: times[times.len().saturating_sub(report::RECENT)..].iter().filter_map(micros).collect(),
+        waiting: main.and_then(Process::waiting),
         windows: main.map(|main| main.windows.iter().map(|window| window.steps).collect()).unwrap_or_default(),
         kernels: kernels(recording),
         cost: main.and_then(|main| Micros::new(main.costs.iter().sum()).ok()).unwrap_or_default(),
         notes: main.map(dropped).into_iter().flatten().chain(report::faults(recording)).collect(),
+        elapsed: Duration::ZERO,
+        boards: Vec::new(),
         silent: None,
         remedy: None,
     }
@@ -163,9 +181,10 @@ fn summed(process: &Process) -> Option<Times> {
     let last = Process { times: process.times[from..].to_vec(), ..Process::default() };
     let times = last.step_times()?;
     Some(Times {
-        now: Micros::new(process.times.last()?.1).ok()?,
+        now: Micros::new(process.times.last()?.time_us).ok()?,
         median: times.median,
         mean: times.mean,
+        pace: last.pace()?,
         range: times.range,
         count: times.count,
         only_last: from > 0,
@@ -201,7 +220,8 @@ mod tests {
             recording.hear(7, message.clone());
         }
         let folder = std::path::Path::new("/none");
-        let progress = Progress { recording: &recording, folder, stopped: false, ending: None, cut: None };
+        let progress =
+            Progress { recording: &recording, folder, stopped: false, ending: None, cut: None, lasted: Duration::ZERO };
         snapshot(progress, &options(None), Heard::default(), Instant::now())
     }
 
@@ -229,7 +249,14 @@ mod tests {
             let now = began + Duration::from_millis(milliseconds);
             heard.look(&recording, now);
             let folder = std::path::Path::new("/none");
-            let progress = Progress { recording: &recording, folder, stopped: false, ending: None, cut: None };
+            let progress = Progress {
+                recording: &recording,
+                folder,
+                stopped: false,
+                ending: None,
+                cut: None,
+                lasted: Duration::ZERO,
+            };
             snapshot(progress, &options, heard, now)
         };
         assert_eq!(at(&[], 0).state, State::Started);
@@ -276,7 +303,8 @@ mod tests {
             recording.hear(7, message);
         }
         let folder = std::path::Path::new("/none");
-        let progress = Progress { recording: &recording, folder, stopped: false, ending: None, cut: None };
+        let progress =
+            Progress { recording: &recording, folder, stopped: false, ending: None, cut: None, lasted: Duration::ZERO };
         let seen = snapshot(progress, &options, Heard::default(), now);
         assert_eq!(seen.state, State::Running);
         assert_eq!(seen.remedy.as_deref(), Some("nothing recorded: nothing ran on a GPU"));
@@ -287,6 +315,10 @@ mod tests {
         Message::Hello(Hello { version: 1, pid: 7, stage, python: Some("3.12.1".into()), torch, rank: None })
     }
 
+    fn steps(times_us: Vec<f64>) -> Message {
+        Message::Steps { first: 2, times_us, waits_us: vec![], workers: None }
+    }
+
     #[test]
     fn every_stage_has_its_state() {
         assert_eq!(seen(&[]).state, State::Started);
@@ -294,7 +326,7 @@ mod tests {
         assert_eq!(seen(&said).state, State::Python);
         said.push(hello(Stage::Torch));
         assert_eq!(seen(&said).state, State::Torch);
-        said.push(Message::Steps { first: 2, times_us: vec![10.0; 9] });
+        said.push(steps(vec![10.0; 9]));
         assert_eq!((seen(&said).state, seen(&said).steps), (State::Steps, 10));
         said.push(Message::Window(Window::Opened { step: 10, cost_us: 5.0, note: None }));
         assert_eq!(seen(&said).state, State::Recording(11, 13));
@@ -327,7 +359,7 @@ mod tests {
     #[test]
     fn the_same_reason_is_said_once_and_hopeless_cases_at_once() {
         let dropped = Message::Window(Window::Dropped { step: 9, reason: "users_profiler".into(), number: None });
-        let steps = Message::Steps { first: 2, times_us: vec![10.0; 9] };
+        let steps = steps(vec![10.0; 9]);
         let twice = seen(&[steps.clone(), dropped.clone(), dropped.clone()]);
         assert_eq!(twice.notes, ["2 windows were dropped: the job's own profiler has priority"]);
         assert_eq!(twice.remedy, None);
@@ -340,7 +372,7 @@ mod tests {
     fn of_a_long_job_the_last_steps_are_summed_up() {
         let mut times = vec![900.0; 3000];
         times.extend(vec![10.0; SUMMED]);
-        let seen = seen(&[Message::Steps { first: 2, times_us: times }]);
+        let seen = seen(&[steps(times)]);
         let summed = seen.times.unwrap();
         assert_eq!((summed.median.get(), summed.count, summed.only_last), (10.0, 1000, true));
         assert_eq!(seen.recent.len(), report::RECENT);

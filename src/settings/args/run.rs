@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::WorkloadArgs;
 use crate::settings::values;
+use crate::units::UsdPerHour;
 
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
@@ -69,6 +70,13 @@ pub struct RunArgs {
     /// End the job after this long in any case (30s, 10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = values::wait, help_heading = "Job")]
     pub timeout: Option<Duration>,
+    /// Steps of the optimizer that the job is to make in all: tells the time left, and what the
+    /// same run takes on other GPUs.
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Job")]
+    pub total_steps: Option<u64>,
+    /// The price of an hour of this machine in US dollars: tells what the job costs.
+    #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Job")]
+    pub price: Option<UsdPerHour>,
     /// Write the job's standard output and error to this file (default with screens: beside
     /// the profile, *.log).
     #[arg(long, value_name = "FILE", help_heading = "Job")]

@@ -112,7 +112,7 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
     // With how much each matters.
     let mut facts =
         vec![(9, lines("state", job::state(live), 3)), (3, short("process", (job::processes(live), Role::Text)))];
-    match job::times(&live.seen) {
+    match job::times(app, &live.seen) {
         Some((now, rest)) => {
             facts.push((8, Fact { label: "step", shown: Shown::Figure(now, format!(" · {rest}")) }));
         }
@@ -124,13 +124,22 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
     if let Some((heights, words)) = job::bars(&live.seen).filter(|_| density > Density::Minimal) {
         facts.push((2, Fact { label: "", shown: Shown::Spark(heights, words) }));
     }
-    facts.extend(job::device(app).map(|device| (1, short("runs on", device))));
+    let known = |(_, role): &(String, Role), weight| if *role == Role::Muted { 0 } else { weight };
+    facts.extend(job::data(&live.seen).map(|data| (known(&data, 6), short("data", data))));
+    facts.extend(job::held_back(app, live).map(|verdict| (8, lines("verdict", verdict, 2))));
+    for (label, words) in job::economy(app, live) {
+        facts.push((known(&words, if label.is_empty() { 2 } else { 5 }), lines(label, words, 2)));
+    }
+    for (index, board) in job::boards(&live.seen).into_iter().take(3).enumerate() {
+        facts.push((if index == 0 { 4 } else { 6 }, short(if index == 0 { "GPU" } else { "" }, board)));
+    }
+    facts.extend(job::device(app).map(|device| (2, short("runs on", device))));
     facts.push((7, short("windows", (job::windows(live), Role::Text))));
     for (index, note) in job::notes(&live.seen).into_iter().take(3).enumerate() {
         facts.push((5, lines(if index == 0 { "note" } else { "" }, (note.to_owned(), Role::Warning), 2)));
     }
     facts.push((if live.problem.is_some() { 8 } else { 4 }, lines("profile", job::profile(app, live), 3)));
-    facts.push((if live.seen.remedy.is_some() { 8 } else { 0 }, lines("next", job::next(app, live), 6)));
+    facts.push((if live.seen.remedy.is_some() { 8 } else { 1 }, lines("next", job::next(app, live), 6)));
     while facts.iter().map(|(_, fact)| fact.height()).sum::<u16>() > room && facts.len() > 1 {
         let least = facts.iter().map(|(weight, _)| *weight).min().unwrap_or(0);
         facts.remove(facts.iter().rposition(|(weight, _)| *weight == least).unwrap_or(0));

@@ -1,0 +1,322 @@
+//! What holds a running job back: one sentence with what it stands on, and what to do next.
+//!
+//! | kind | is said where |
+//! | --- | --- |
+//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the DataLoader's `__next__`, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]) |
+//! | communication | collectives take [`EXCHANGING`] of the recorded step |
+//! | host-bound | the GPU idles [`IDLE`] of the recorded step |
+//! | memory near its limit | [`FULL`] of the GPU's memory is in use |
+//! | GPU-bound | else, where the recorded step ran on a GPU |
+//!
+//! The first that holds is said.
+
+use std::fmt;
+
+use super::format;
+use crate::live::{Snapshot, Waiting};
+use crate::op::Family;
+use crate::profile::breakdown::{Breakdown, GroupBy};
+use crate::profile::{Precision, Profile};
+use crate::units::Bytes;
+
+/// Share of the time of the last steps from which on data hold them up.
+pub const WAITING: f64 = 0.2;
+/// Share of the recorded step in which a GPU is busy that waits for nothing.
+pub const BUSY: f64 = 0.9;
+/// Share of the recorded step from which on collectives hold it up.
+pub const EXCHANGING: f64 = 0.25;
+/// Share of the recorded step that a GPU idles from which on the host holds it up.
+pub const IDLE: f64 = 0.25;
+/// Share of the GPU's memory from which on a larger batch is not likely to fit.
+pub const FULL: f64 = 0.92;
+
+/// What holds a job back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// The training waits for its data.
+    Data,
+    /// GPUs wait for one another.
+    Communication,
+    /// The GPU waits for the host.
+    Host,
+    /// Hardly any memory is left.
+    Memory,
+    /// The GPU computes all the time.
+    Gpu,
+}
+
+impl Bound {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Communication => "communication",
+            Self::Host => "host",
+            Self::Memory => "memory",
+            Self::Gpu => "gpu",
+        }
+    }
+}
+
+/// What holds a job back, why that is said, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What it is.
+    pub bound: Bound,
+    /// The finding, with the figures that it stands on.
+    pub because: String,
+    /// The step to take.
+    pub next: String,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.because, self.next)
+    }
+}
+
+/// The memory of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemoryUse {
+    /// In use.
+    pub used: Bytes,
+    /// All of it.
+    pub all: Bytes,
+}
+
+/// What holds the job back.
+///
+/// # Errors
+/// Why that is not known.
+pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<MemoryUse>) -> Result<Verdict, String> {
+    let recorded = profile.and_then(Recorded::of);
+    let is_busy = recorded.as_ref().is_some_and(|recorded| recorded.idle < 1.0 - BUSY);
+    if let Some(waiting) = seen.waiting.filter(|waiting| waiting.share >= WAITING && !is_busy) {
+        return Ok(of_data(waiting));
+    }
+    let Some(recorded) = recorded else {
+        let why = if profile.is_some() {
+            "the recorded step has no times of a GPU"
+        } else if seen.is_over() {
+            "no step was recorded"
+        } else {
+            "no step is recorded yet"
+        };
+        let waiting = seen.waiting.map(|it| format!(", and data took {}", waited(it))).unwrap_or_default();
+        return Err(format!("not known: {why}{waiting}"));
+    };
+    if recorded.exchanging >= EXCHANGING {
+        return Ok(Verdict {
+            bound: Bound::Communication,
+            because: format!("communication: collectives take {} of the recorded step", whole(recorded.exchanging)),
+            next: "exchange less often: a larger batch on each GPU, or gradient accumulation".to_owned(),
+        });
+    }
+    if recorded.idle >= IDLE {
+        let most = if recorded.profiled { "at most " } else { "" };
+        return Ok(Verdict {
+            bound: Bound::Host,
+            because: format!("host-bound: the GPU idles {most}{} of the recorded step", whole(recorded.idle)),
+            next: "launch less: torch.compile, CUDA graphs or a larger batch".to_owned(),
+        });
+    }
+    let full = memory.filter(|memory| memory.all.get() > 0.0 && memory.used.get() / memory.all.get() >= FULL);
+    if let Some(MemoryUse { used, all }) = full {
+        return Ok(Verdict {
+            bound: Bound::Memory,
+            because: format!("memory near its limit: {used} of {all} in use"),
+            next: "a larger batch will hardly fit; activation checkpointing or bf16 makes room".to_owned(),
+        });
+    }
+    Ok(recorded.of_gpu())
+}
+
+/// The share of the last steps that data took, in words.
+pub fn waited(waiting: Waiting) -> String {
+    let of = if waiting.steps == 1 { "the last step".to_owned() } else { format!("the last {} steps", waiting.steps) };
+    format!("{} of the time of {of}", whole(waiting.share))
+}
+
+fn of_data(waiting: Waiting) -> Verdict {
+    let next = match waiting.workers {
+        None => "give the DataLoader more workers (num_workers)".to_owned(),
+        Some(0) => "num_workers=0 loads in the training process: try num_workers=4".to_owned(),
+        Some(workers) => format!("more workers than num_workers={workers}, or less work on each sample"),
+    };
+    Verdict { bound: Bound::Data, because: format!("waiting for data: {}", waited(waiting)), next }
+}
+
+/// A share in whole per cent.
+fn whole(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// What the recorded step shows, where it ran on a GPU.
+struct Recorded {
+    /// Share of the step that the GPU idles.
+    idle: f64,
+    /// Share of the step that collectives take.
+    exchanging: f64,
+    /// Whether the profiler slowed the host down.
+    profiled: bool,
+    /// The family with the most device time, and its share of that.
+    most: Option<(String, f64)>,
+    precision: Option<Precision>,
+}
+
+impl Recorded {
+    fn of(profile: &Profile) -> Option<Self> {
+        let split = Breakdown::of(profile).busy_idle.filter(|split| split.busy.get() > 0.0)?;
+        let family = |operation: &_| crate::op::family(operation).name();
+        let families = Breakdown::entries(profile, GroupBy::Family, None, family);
+        let is_exchange = |label: &str| label == Family::Communication.name();
+        let exchanging = families.iter().find(|entry| is_exchange(&entry.label));
+        let most = families.iter().find(|entry| !is_exchange(&entry.label) && entry.time.get() > 0.0);
+        Some(Self {
+            idle: split.idle / split.step,
+            exchanging: exchanging.map_or(0.0, |entry| (entry.time / split.step).min(1.0)),
+            profiled: profile.step.as_ref().is_some_and(|step| step.profiled),
+            most: most.map(|entry| (entry.label.clone(), entry.share)),
+            precision: profile.workload.precision,
+        })
+    }
+
+    fn of_gpu(&self) -> Verdict {
+        let busy = whole(1.0 - self.idle);
+        let (most, next) = match &self.most {
+            Some((family, share)) => {
+                (format!(", {} of that {family}", format::percent(*share)), self.shorter(family).to_owned())
+            }
+            None => (String::new(), FASTER.to_owned()),
+        };
+        Verdict { bound: Bound::Gpu, because: format!("GPU-bound: it is busy {busy} of the recorded step{most}"), next }
+    }
+
+    /// What shortens the operations of a family.
+    fn shorter(&self, family: &str) -> &'static str {
+        let is = |families: &[Family]| families.iter().any(|it| it.name() == family);
+        if is(&[Family::Gemm, Family::Convolution, Family::Recurrent]) && self.precision == Some(Precision::Fp32) {
+            "autocast to bf16 (or TF32) shortens them"
+        } else if is(&[Family::Elementwise, Family::Normalisation, Family::Softmax, Family::Reduction]) {
+            "torch.compile joins such operations"
+        } else {
+            FASTER
+        }
+    }
+}
+
+/// Where nothing of the program's own is likely to help.
+const FASTER: &str = "a faster GPU shortens the step";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::GIB;
+
+    /// A step of 100 µs in which the GPU is busy so long, with these operations.
+    fn profile(busy: u32, precision: &str, operations: &[(&str, u32)]) -> Profile {
+        let operations: Vec<String> = operations
+            .iter()
+            .map(|(name, time)| format!(r#"{{"name": "{name}", "phase": "forward", "device_time_us": {time}}}"#))
+            .collect();
+        let json = format!(
+            r#"{{"format": "habitat-profile", "version": 1,
+                "workload": {{"name": "w", "mode": "training", "precision": "{precision}"}},
+                "step": {{"duration_us": 100, "device_busy_us": {busy}}}, "operations": [{}]}}"#,
+            operations.join(",")
+        );
+        Profile::from_json(json.as_bytes()).unwrap().0
+    }
+
+    fn waiting(share: f64, workers: Option<u32>) -> Snapshot {
+        Snapshot { waiting: Some(Waiting { share, steps: 50, workers }), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn every_verdict_names_what_it_stands_on() {
+        let memory = |used: f64| Some(MemoryUse { used: Bytes::known(used * GIB), all: Bytes::known(80.0 * GIB) });
+        let busy = [("aten::mm", 60), ("aten::relu", 37)];
+        let exchanging = [("aten::mm", 50), ("c10d::allreduce_", 40)];
+        for (seen, profile, memory, bound, words) in [
+            (
+                waiting(0.62, Some(0)),
+                None,
+                None,
+                Bound::Data,
+                "waiting for data: 62 % of the time of the last 50 steps; num_workers=0 loads in the \
+                 training process: try num_workers=4",
+            ),
+            (
+                waiting(0.62, Some(2)),
+                Some(profile(60, "fp32", &busy)),
+                None,
+                Bound::Data,
+                "waiting for data: 62 % of the time of the last 50 steps; more workers than \
+                 num_workers=2, or less work on each sample",
+            ),
+            (
+                // It loads while the GPU computes.
+                waiting(0.62, Some(0)),
+                Some(profile(97, "fp32", &busy)),
+                memory(40.0),
+                Bound::Gpu,
+                "GPU-bound: it is busy 97 % of the recorded step, 61.9 % of that matrix product; autocast to bf16 (or \
+                 TF32) shortens them",
+            ),
+            (
+                waiting(0.05, None),
+                Some(profile(97, "bf16", &busy)),
+                None,
+                Bound::Gpu,
+                "GPU-bound: it is busy 97 % of the recorded step, 61.9 % of that matrix product; a faster GPU \
+                 shortens the step",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(90, "bf16", &[("aten::relu", 90)])),
+                None,
+                Bound::Gpu,
+                "GPU-bound: it is busy 90 % of the recorded step, 100.0 % of that elementwise; torch.compile joins \
+                 such operations",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(55, "bf16", &busy)),
+                memory(79.0),
+                Bound::Host,
+                "host-bound: the GPU idles 45 % of the recorded step; launch less: torch.compile, CUDA graphs or a \
+                 larger batch",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(90, "bf16", &exchanging)),
+                None,
+                Bound::Communication,
+                "communication: collectives take 40 % of the recorded step; exchange less often: a larger batch on \
+                 each GPU, or gradient accumulation",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(97, "bf16", &busy)),
+                memory(79.0),
+                Bound::Memory,
+                "memory near its limit: 79.0 GB of 80.0 GB in use; a larger batch will hardly fit; activation \
+                 checkpointing or bf16 makes room",
+            ),
+        ] {
+            let found = verdict(&seen, profile.as_ref(), memory).unwrap();
+            assert_eq!((found.bound, found.to_string().as_str()), (bound, words));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_says_why() {
+        let unknown = |seen: &Snapshot, profile: Option<&Profile>| verdict(seen, profile, None).unwrap_err();
+        assert_eq!(unknown(&Snapshot::default(), None), "not known: no step is recorded yet");
+        let shapes = Profile { step: None, ..profile(0, "fp32", &[("aten::mm", 0)]) };
+        assert_eq!(
+            unknown(&waiting(0.03, None), Some(&shapes)),
+            "not known: the recorded step has no times of a GPU, and data took 3 % of the time of the last 50 steps"
+        );
+    }
+}
