@@ -79,13 +79,19 @@ pub fn left_words(aim: Aim, seen: &Snapshot) -> Option<String> {
     (!seen.is_over()).then(|| match (left(aim, seen), aim.steps) {
         (Ok(hours), Some(total)) => format!(
             "{} for {} of {} steps",
-            format::hours_with_range(&hours),
+            hours_with_range(&hours),
             count(total.saturating_sub(seen.steps)),
             count(total)
         ),
-        (Ok(hours), None) => format::hours_with_range(&hours),
+        (Ok(hours), None) => hours_with_range(&hours),
         (Err(why), _) => why,
     })
+}
+
+/// Hours with their range, where it can be told from one.
+fn hours_with_range(range: &Range<Hours>) -> String {
+    let [low, high] = [range.low, range.high].map(format::hours);
+    if low == high { format::hours(range.mid) } else { format::hours_with_range(range) }
 }
 
 /// What the job has cost so far.
@@ -151,7 +157,9 @@ pub fn elsewhere<'a>(predictions: &'a Predictions, prices: &'a PriceBook, steps:
 /// The same run on the cheapest and the fastest other GPU, a line each with what it is called: the
 /// difference in cost (the cost, where that of this one is not known) and in time, then both; nothing where the number of steps or a step time is not known.
 ///
-/// Of a job that trains in several processes nothing is said: that is a plan's business.
+/// Of a job that trains in several processes nothing is said: that is a plan's business. Nor is it
+/// where the step was recorded on no GPU: what is predicted from shapes has no waiting for the host
+/// or for data in it, and would be compared with a run that has.
 pub fn elsewhere_words(
     aim: Aim,
     seen: &Snapshot,
@@ -159,7 +167,7 @@ pub fn elsewhere_words(
     predictions: &Predictions,
     prices: &PriceBook,
 ) -> Vec<(&'static str, String)> {
-    let (Some(steps), Some(times)) = (aim.steps, seen.times) else { return Vec::new() };
+    let (Some(steps), Some(times), Some(_)) = (aim.steps, seen.times, &predictions.origin) else { return Vec::new() };
     if seen.processes.iter().filter(|process| process.steps > 0).count() > 1 {
         return Vec::new();
     }
@@ -182,7 +190,7 @@ pub fn elsewhere_words(
             "{}: {cost}, {hours} · {}, {} · predicted from {recorded} ({}) · {} {}",
             clean(&it.prediction.gpu.name, 30),
             format::usd_with_range(&it.cost),
-            format::hours_with_range(&it.hours),
+            hours_with_range(&it.hours),
             it.prediction.step.as_estimate().method,
             clean(&it.offer.provider, 16),
             format::price(it.price),
@@ -280,6 +288,9 @@ mod tests {
     fn time_left_has_the_range_of_the_paces() {
         let words = |steps, seen: &Snapshot| left_words(aim(steps, None), seen);
         assert_eq!(words(Some(36_200), &seen()).unwrap(), "1 h (0.9–1.2 h) for 36,000 of 36,200 steps");
+        let even = |times: Times| Times { pace: Range { low: times.mean, mid: times.mean, high: times.mean }, ..times };
+        let even = Snapshot { times: seen().times.map(even), ..seen() };
+        assert_eq!(words(Some(36_200), &even).unwrap(), "1 h for 36,000 of 36,200 steps");
         assert_eq!(words(Some(200), &seen()).unwrap(), "none: all 200 steps are made");
         assert_eq!(words(Some(100), &seen()).unwrap(), "none: all 100 steps are made");
         assert!(words(None, &seen()).unwrap().contains("--total-steps N"));

@@ -29,6 +29,7 @@ trials! {
         #[cfg(target_os = "linux")]
         the_log_is_written_on_where_its_writer_is_killed,
         a_folder_that_is_gone_costs_the_window_and_nothing_else,
+        the_gpus_are_told_of_while_the_screens_are_open,
     ],
     always () => [
         what_cannot_start_opens_no_screens,
@@ -160,6 +161,33 @@ fn the_screens_follow_a_job_from_its_start_to_its_end() {
     assert!(text.contains("steps seen, recorded 11–13") && text.contains("next: habitat-tui fake_job-"), "{text}");
     assert!(text.contains("the job's output is in fake_job-"), "{text}");
     assert_eq!(terminal.files(".habitat.json.zst").len(), 1);
+}
+
+/// With a script in place of `nvidia-smi`, which is gone when the screens are; and what the job
+/// costs, here and on other GPUs, on the screen and in the report.
+fn the_gpus_are_told_of_while_the_screens_are_open() {
+    let tools = tempfile::tempdir().unwrap();
+    let script = "#!/bin/sh\necho $$ > \"$(dirname \"$0\")/pid\"\n\
+                  echo '0, 91, 30720, 32768, 1380, 251.00, 74, 0x0, 0x0'\n\
+                  echo '0, 93, 30720, 32768, 1100, 251.00, 86, 0x20, 0x20'\nexec sleep 600\n";
+    let program = tools.path().join("nvidia-smi");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").unwrap());
+    let options = ["--total-steps", "150000", "--price", "2"];
+    let mut terminal = Terminal::run(&options, &["150", "0.02"], &[("FAKE_GPU", "1"), ("PATH", &path)]);
+    terminal.sees("93 % busy · 30.0 GB of 32.0 GB · 1,100 MHz");
+    terminal.sees("number 0 is slowed down to 1,100 of 1,380 MHz: temperature (driver)");
+    terminal.sees("of 150,000 steps");
+    let pid: u32 = std::fs::read_to_string(tools.path().join("pid")).unwrap().trim().parse().unwrap();
+    assert!(is_running(pid));
+    terminal.sees("ended with exit code 0, at step 150");
+    terminal.sees("same run, cheapest");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    wait_for("nvidia-smi ends with the screens", || !is_running(pid));
+    let text = terminal.text();
+    assert!(text.contains("same run, cheapest") && text.contains("cost: $"), "{text}");
 }
 
 fn a_job_that_is_left_goes_on() {

@@ -88,7 +88,8 @@ pub(super) fn report(
     }
     let seen = recorded.first().map_or_else(|| "no steps".to_owned(), |process| steps(process));
     writeln!(out, "  {seen} seen, recorded {}", windows(&recorded))?;
-    if let Some(times) = assembled.times {
+    // All of them: the profile may have been made long before the job's end.
+    if let Some(times) = recorded.first().and_then(|process| process.step_times()) {
         writeln!(out, "  outside the windows {}", took(times))?;
     }
     let cost: f64 = recorded.iter().flat_map(|process| &process.costs).sum();
