@@ -53,6 +53,8 @@ pub enum Wanted {
         after: u64,
         /// Steps of a window.
         window: u32,
+        /// Steps from the beginning of a window to that of the next, where windows go on and on.
+        every: Option<u64>,
     },
     /// Kernels of a CUDA program, for a time: no steps are seen while it runs.
     Kernels {

@@ -34,7 +34,7 @@ fn started() -> Launch {
         name: "train".into(),
         log: "train-2026-11-21.log".into(),
         output: "train-2026-11-21.habitat.json.zst".into(),
-        wanted: Wanted::Steps { windows: 1, after: 10, window: 3 },
+        wanted: Wanted::Steps { windows: 1, after: 10, window: 3, every: None },
         aim: Aim::default(),
     });
     launch
@@ -493,6 +493,34 @@ fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
     assert!(!ended.contains(" left "), "{ended}");
     let unknown = of(&started(), vec![seen(waiting()), profile()]);
     assert!(unknown.contains("--total-steps N --price USD"), "{unknown}");
+}
+
+/// With `--every`, the profile of a later window comes: what is read stays where it is.
+#[test]
+fn a_later_window_keeps_the_rows_in_their_order() {
+    let mut launch = started();
+    launch.setup.job.as_mut().unwrap().wanted = Wanted::Steps { windows: 1, after: 10, window: 3, every: Some(100) };
+    let mut app = render_after(&launch, running("2 j j"), (120, 40)).0;
+    let labels = |app: &App| app.profile.entries.iter().map(|row| row.entry.label.clone()).collect::<Vec<_>>();
+    let (before, selected) = (labels(&app), app.profile.list.selected);
+    let mut slower = recorded();
+    let most = slower.operations.len() - 1;
+    slower.operations[most].device_time = Some(micros(1e6));
+    let name = slower.operations[most].name.clone();
+    app.update(Msg::Live(Update::Recorded(Box::new(slower.clone()))));
+    assert_eq!((labels(&app), app.profile.list.selected), (before, selected));
+    let time = |app: &App| {
+        app.profile
+            .entries
+            .iter()
+            .filter(|row| row.entry.label == name)
+            .map(|row| row.entry.time.get())
+            .fold(0.0, f64::max)
+    };
+    assert!(time(&app) >= 1e6, "and its times are the new ones");
+    let windows = vec![(11, 13), (111, 113)];
+    let drawn = text(&render_after(&launch, vec![seen(Snapshot { windows, ..steady() }), profile()], (80, 24)).1);
+    assert!(drawn.contains("recorded every 100 steps · last steps 111–113"), "{drawn}");
 }
 
 /// One GPU in a line; one that is slowed down with the reason.

@@ -737,7 +737,7 @@ fn every_key_of_every_action_does_something() {
                 name: "train".into(),
                 log: "train.log".into(),
                 output: "train.habitat.json.zst".into(),
-                wanted: Wanted::Steps { windows: 1, after: 10, window: 3 },
+                wanted: Wanted::Steps { windows: 1, after: 10, window: 3, every: None },
                 aim: habitat_tui::live::Aim::default(),
             });
         } else if spec.action == Action::Origin {

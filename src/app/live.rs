@@ -1,5 +1,6 @@
 //! A job that runs while the screens are open: its news, and leaving while it runs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::action::Action;
@@ -7,6 +8,7 @@ use crate::action::Screen;
 use crate::app::modal::Modal;
 use crate::app::msg::Effect;
 use crate::app::screen::overview::OverviewState;
+use crate::app::screen::profile::Row;
 use crate::app::{App, Source, Tone};
 use crate::live::{Job, Snapshot, Update, Wish};
 use crate::profile::Profile;
@@ -119,7 +121,11 @@ impl App {
         }
         self.overview = OverviewState::new(&profile);
         let (selected, scroll) = (self.profile.list.selected, self.profile.scroll);
+        let before = std::mem::take(&mut self.profile.entries);
         self.profile.regroup(&profile);
+        if !self.is_awaiting() {
+            keep_order(&mut self.profile.entries, &before);
+        }
         self.profile.list.selected = selected.min(self.profile.entries.len().saturating_sub(1));
         self.profile.scroll = scroll;
         self.setup.profile = Arc::new(profile);
@@ -186,4 +192,28 @@ impl App {
             Some(Leaving::Stay) | None => {}
         }
     }
+}
+
+/// Rows stay where they were, by name and phase; new ones come last. Of rows with the same name and
+/// phase, the first stays before the second.
+fn keep_order(rows: &mut [Row], before: &[Row]) {
+    let name = |row: &Row| (row.entry.label.clone(), row.entry.phase);
+    let numbered = |rows: &[Row]| {
+        let mut seen: BTreeMap<_, usize> = BTreeMap::new();
+        let number = |row: &Row| {
+            let count = seen.entry(name(row)).or_default();
+            *count += 1;
+            (name(row), *count)
+        };
+        rows.iter().map(number).collect::<Vec<_>>()
+    };
+    let places: BTreeMap<_, usize> = numbered(before).into_iter().enumerate().map(|(at, name)| (name, at)).collect();
+    let mut order: Vec<(usize, usize)> = numbered(rows)
+        .iter()
+        .enumerate()
+        .map(|(at, name)| (places.get(name).copied().unwrap_or(usize::MAX), at))
+        .collect();
+    order.sort_unstable();
+    let sorted: Vec<Row> = order.into_iter().map(|(_, at)| rows[at].clone()).collect();
+    rows.clone_from_slice(&sorted);
 }

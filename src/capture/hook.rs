@@ -37,6 +37,10 @@ pub struct Settings {
     pub window: u32,
     /// Windows.
     pub windows: u32,
+    /// Steps from the beginning of a window to that of the next, without end, in place of so many
+    /// windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u64>,
     /// Whether allocations are recorded too.
     pub memory: bool,
     /// Whether calls of modules are recorded too.
@@ -55,6 +59,7 @@ impl Settings {
             after,
             window,
             windows: 1,
+            every: None,
             memory: false,
             stacks: false,
             all_ranks: false,

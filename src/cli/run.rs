@@ -40,6 +40,11 @@ pub(super) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliErr
         && args.json.is_none()
         && std::io::stdin().is_terminal()
         && std::io::stdout().is_terminal();
+    if args.every.is_some() && !with_screens {
+        let why = "--every keeps the screens up to date, and there is no terminal to open them on; --windows N records \
+                   several windows";
+        return Err(CliError::Refused(why.to_owned()));
+    }
     let session = Session::new(Arc::new(args), catalog)?;
     if with_screens { live::run(session, screens) } else { plainly(&session).map(Outcome::Exit) }
 }

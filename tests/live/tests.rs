@@ -30,6 +30,7 @@ trials! {
         the_log_is_written_on_where_its_writer_is_killed,
         a_folder_that_is_gone_costs_the_window_and_nothing_else,
         the_gpus_are_told_of_while_the_screens_are_open,
+        with_every_a_new_window_comes_again_and_again,
     ],
     always () => [
         what_cannot_start_opens_no_screens,
@@ -188,6 +189,26 @@ fn the_gpus_are_told_of_while_the_screens_are_open() {
     wait_for("nvidia-smi ends with the screens", || !is_running(pid));
     let text = terminal.text();
     assert!(text.contains("same run, cheapest") && text.contains("cost: $"), "{text}");
+}
+
+fn with_every_a_new_window_comes_again_and_again() {
+    let mut terminal = Terminal::run(&["--every", "30"], &["150", "0.03"], &[("FAKE_GPU", "1")]);
+    for (first, last) in [(11, 13), (41, 43), (71, 73), (101, 103)] {
+        terminal.sees(&format!("recorded every 30 steps · last steps {first}–{last}"));
+    }
+    // No more than the one that is read, and the next.
+    let cache = terminal.path("").join(".cache/habitat-tui");
+    let mut traces = Vec::new();
+    for folder in std::fs::read_dir(cache).unwrap().flatten() {
+        let files = std::fs::read_dir(folder.path()).into_iter().flatten().flatten();
+        traces.extend(files.map(|file| file.path()).filter(|path| path.to_string_lossy().contains("trace-")));
+    }
+    assert!((1..=2).contains(&traces.len()), "{traces:?}");
+    terminal.sees("ended with exit code 0, at step 150");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    let text = terminal.text();
+    assert!(text.contains("101–103") || text.contains("131–133"), "{text}");
 }
 
 fn a_job_that_is_left_goes_on() {

@@ -208,7 +208,7 @@ class Hook:
         if self.window is not None or self.exporter is not None or self.probe is not None:
             return
         room = sys.maxsize
-        if self.windows < self.settings["windows"] and self.dropped < PATIENCE:
+        if self.has_more() and self.dropped < PATIENCE:
             if self.settings["all_ranks"] or rank() in (None, 0):
                 room = self.next_window - 2 - self.steps
         self.calm[1:] = self.reported + REPORT_EVERY, room
@@ -333,7 +333,7 @@ class Hook:
     def between(self, step, optimizer):
         """Outside a window: is it time to look at the model, or to open one?"""
         settings = self.settings
-        if self.windows >= settings["windows"] or self.dropped >= PATIENCE:
+        if not self.has_more() or self.dropped >= PATIENCE:
             return
         if self.exporter is not None or step < self.next_window - 1:
             return
@@ -347,6 +347,10 @@ class Hook:
         if not capturing():
             with self.turn:
                 self.open(step, length)
+
+    def has_more(self):
+        """Whether another window is to be recorded."""
+        return self.settings.get("every", 0) > 0 or self.windows < self.settings["windows"]
 
     def look(self, optimizer):
         """Watches one step, the last before the window: how much it is, and what the model is given."""
@@ -480,7 +484,10 @@ class Hook:
         with self.turn:
             if window is not self.window:
                 return
-            self.window, self.next_window = None, self.steps + GAP
+            every = self.settings.get("every", 0)
+            self.window, self.next_window = None, max(self.steps + GAP, window.after + every)
+            if every:
+                self.dropped = 0  # Of a job of weeks, some are.
             profile = window.end()
         modules = [module for module in (there() for there in self.modules) if module is not None]
         remains = held(self.optimizers.those_there(self.thread), modules)
@@ -542,7 +549,7 @@ class Hook:
     def fail(self, problem):
         """A fault of ours: nothing more is recorded in this process, and the listener told."""
         try:
-            self.settings = dict(self.settings, windows=0)
+            self.settings = dict(self.settings, windows=0, every=0)
             self.rest("the hook failed")
             self.send({"type": "fault", "reason": place(problem)})
         except Exception:

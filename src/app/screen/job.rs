@@ -36,7 +36,7 @@ pub fn state(live: &Live) -> (String, Role) {
     let Live { job, seen, .. } = live;
     let step = || format!("step {}", format::grouped(seen.steps as f64));
     let (windows, after, window) = match job.wanted {
-        Wanted::Steps { windows, after, window } => (windows as usize, after, u64::from(window)),
+        Wanted::Steps { windows, after, window, .. } => (windows as usize, after, u64::from(window)),
         Wanted::Kernels { .. } => (1, 0, 0),
     };
     let counts_steps = matches!(job.wanted, Wanted::Steps { .. });
@@ -276,6 +276,12 @@ fn eighths(value: f64, top: f64) -> u64 {
 pub fn windows(live: &Live) -> String {
     let Live { job, seen, .. } = live;
     let windows = match (job.wanted, seen.kernels) {
+        (Wanted::Steps { every: Some(every), .. }, _) if !seen.windows.is_empty() => {
+            let mut parts = vec![format!("recorded every {} steps", format::grouped(every as f64))];
+            parts.extend(seen.windows.last().map(|(first, last)| format!("last steps {first}–{last}")));
+            parts.push(format!("recording cost {}", format::time(seen.cost)));
+            return parts.join(" · ");
+        }
         (Wanted::Steps { windows, .. }, _) => windows,
         (Wanted::Kernels { .. }, Some(kernels)) => {
             let lost = if kernels.lost > 0 {

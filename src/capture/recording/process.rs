@@ -54,8 +54,10 @@ pub struct Process {
     pub peak_memory_bytes: Option<u64>,
     /// What stays in memory from step to step.
     pub held: Option<Held>,
-    /// Recorded windows.
+    /// Recorded windows; of very many the last ones.
     pub windows: Vec<Recorded>,
+    /// Windows whose traces were written.
+    pub written: u32,
     /// Why windows were dropped.
     pub dropped: Vec<String>,
     /// Why the last window has fewer steps than were asked for, where it has.
@@ -174,7 +176,7 @@ impl Process {
 
     /// Whether the trace of a closed window is being written.
     pub fn is_writing(&self) -> bool {
-        !self.exited && self.closed as usize > self.windows.len() + self.unwritten as usize
+        !self.exited && self.closed > self.written.saturating_add(self.unwritten)
     }
 
     /// Times of the steps outside windows, those at the beginning left out where others
@@ -258,7 +260,11 @@ impl Process {
                 // A name within the folder, whatever is said.
                 if !file.contains('/') && !file.is_empty() && !file.starts_with('.') && file.len() < LONGEST {
                     let cuda = seconds.map(|seconds| CudaWindow { kernels, lost, seconds });
-                    keep(&mut self.windows, Recorded { number, steps: (first, last), file, bytes, cuda });
+                    self.written = self.written.saturating_add(1);
+                    if self.windows.len() >= MOST_NOTES {
+                        self.windows.remove(0);
+                    }
+                    self.windows.push(Recorded { number, steps: (first, last), file, bytes, cuda });
                     self.windows.sort_by_key(|window| window.number);
                 }
             }

@@ -73,12 +73,12 @@ pub(super) fn run(session: Session, mut screens: ScreensArgs) -> Result<Outcome,
 }
 
 fn wanted(options: &JobOptions) -> Wanted {
-    let Settings { windows, after, window, .. } = options.settings;
+    let Settings { windows, after, window, every, .. } = options.settings;
     // Bounded where the arguments are read.
     let time = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     match &options.cupti {
         Some(cupti) => Wanted::Kernels { after: time(cupti.after_seconds), length: time(cupti.for_seconds) },
-        None => Wanted::Steps { windows, after, window },
+        None => Wanted::Steps { windows, after, window, every },
     }
 }
 

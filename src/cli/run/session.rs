@@ -109,6 +109,7 @@ pub(super) fn job_options(args: &RunArgs) -> Result<JobOptions, CliError> {
     let (after, window) = args.steps.unwrap_or((args.after, args.window));
     let mut settings = Settings::new(after, window);
     settings.windows = args.windows;
+    settings.every = args.every;
     settings.memory = args.memory;
     settings.stacks = args.stacks;
     settings.all_ranks = args.all_ranks;
@@ -188,7 +189,23 @@ impl Session {
             step_range: self.args.step_range.clone(),
             ..import_options(given, self.name.clone(), self.origin.clone(), &find)
         };
-        let assembled = assemble::profile(recording, folder, &options)?;
+        if self.args.every.is_none() {
+            let assembled = assemble::profile(recording, folder, &options)?;
+            store::save_atomically(&self.output, &assembled.profile.to_json()?, replace)?;
+            return Ok(assembled);
+        }
+        let mut last = recording.clone();
+        let mut earlier = Vec::new();
+        for process in last.processes.values_mut() {
+            let keep = process.windows.len().saturating_sub(1);
+            earlier.extend(process.windows.drain(..keep).map(|window| folder.join(window.file)));
+        }
+        let assembled = assemble::profile(&last, folder, &options);
+        // A job of weeks would fill the disk with them.
+        for trace in earlier {
+            let _ = std::fs::remove_file(trace);
+        }
+        let assembled = assembled?;
         store::save_atomically(&self.output, &assembled.profile.to_json()?, replace)?;
         Ok(assembled)
     }

@@ -31,6 +31,10 @@ pub struct RunArgs {
     /// Windows to record, ten steps or more apart.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Recording")]
     pub windows: u32,
+    /// Record a window anew whenever so many steps have been made, so that the screens show the step
+    /// as it is now; off by default. The profile is that of the last window.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(20..), conflicts_with_all = ["windows", "cupti", "batches", "stop_after_recording", "no_tui", "json", "quiet"], help_heading = "Recording")]
+    pub every: Option<u64>,
     /// Record these steps of the optimizer (20..22; the first is 2 or later), in place of
     /// --after and --window.
     #[arg(long, value_name = "A..B", value_parser = steps, conflicts_with_all = ["after", "window", "windows"], help_heading = "Recording")]
@@ -52,7 +56,7 @@ pub struct RunArgs {
     pub batches: Vec<u64>,
     /// Record the kernels of any CUDA program (Linux), by time and without operators: for
     /// programs that are not PyTorch.
-    #[arg(long, conflicts_with_all = ["after", "window", "windows", "steps", "memory", "all_ranks"], help_heading = "CUDA programs")]
+    #[arg(long, conflicts_with_all = ["after", "window", "windows", "every", "steps", "memory", "all_ranks"], help_heading = "CUDA programs")]
     pub cupti: bool,
     /// Seconds from the start of CUDA to the recording.
     #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds, requires = "cupti", help_heading = "CUDA programs")]

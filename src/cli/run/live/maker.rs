@@ -81,7 +81,7 @@ impl Maker {
 /// Windows of all processes, and timed steps of the first of them.
 fn counted(recording: &Recording) -> (usize, usize) {
     let recorded = recording.recorded();
-    let windows = recorded.iter().map(|process| process.windows.len()).sum();
+    let windows = recorded.iter().map(|process| process.written as usize).sum();
     (windows, recorded.first().map_or(0, |process| process.times.len()))
 }
 
