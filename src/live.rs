@@ -163,7 +163,7 @@ pub struct Times {
     pub only_last: bool,
 }
 
-/// What the last steps waited for data: the time in `__next__` of PyTorch's DataLoader.
+/// What the last steps waited for data: the time in `__next__` of PyTorch's `DataLoader`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Waiting {
     /// Share of the time of those steps, 0 to 1.
@@ -241,7 +241,7 @@ pub struct Snapshot {
     pub boards: Vec<Board>,
     /// The last of them, in their order.
     pub recent: Vec<Micros>,
-    /// What they waited for data; `None` where no DataLoader was asked, or it is not measured.
+    /// What they waited for data; `None` where no `DataLoader` was asked, or it is not measured.
     pub waiting: Option<Waiting>,
     /// First and last step of the recorded windows of that process.
     pub windows: Vec<(u64, u64)>,

@@ -124,7 +124,7 @@ impl App {
         let before = std::mem::take(&mut self.profile.entries);
         self.profile.regroup(&profile);
         if !self.is_awaiting() {
-            keep_order(&mut self.profile.entries, &before);
+            keep_order(&mut self.profile.entries, &profile, &before, &self.setup.profile);
         }
         self.profile.list.selected = selected.min(self.profile.entries.len().saturating_sub(1));
         self.profile.scroll = scroll;
@@ -194,11 +194,14 @@ impl App {
     }
 }
 
-/// Rows stay where they were, by name and phase; new ones come last. Of rows with the same name and
-/// phase, the first stays before the second.
-fn keep_order(rows: &mut [Row], before: &[Row]) {
-    let name = |row: &Row| (row.entry.label.clone(), row.entry.phase);
-    let numbered = |rows: &[Row]| {
+/// Rows stay where they were, by name, phase and shapes; new ones come last. Of rows that these do
+/// not tell apart, the first stays before the second.
+fn keep_order(rows: &mut [Row], profile: &Profile, before: &[Row], profile_before: &Profile) {
+    let numbered = |rows: &[Row], profile: &Profile| {
+        let name = |row: &Row| {
+            let operation = row.entry.operations.first().and_then(|index| profile.operations.get(*index));
+            (row.entry.label.clone(), row.entry.phase, operation.map(|operation| operation.inputs.clone()))
+        };
         let mut seen: BTreeMap<_, usize> = BTreeMap::new();
         let number = |row: &Row| {
             let count = seen.entry(name(row)).or_default();
@@ -207,8 +210,9 @@ fn keep_order(rows: &mut [Row], before: &[Row]) {
         };
         rows.iter().map(number).collect::<Vec<_>>()
     };
-    let places: BTreeMap<_, usize> = numbered(before).into_iter().enumerate().map(|(at, name)| (name, at)).collect();
-    let mut order: Vec<(usize, usize)> = numbered(rows)
+    let places: BTreeMap<_, usize> =
+        numbered(before, profile_before).into_iter().enumerate().map(|(at, name)| (name, at)).collect();
+    let mut order: Vec<(usize, usize)> = numbered(rows, profile)
         .iter()
         .enumerate()
         .map(|(at, name)| (places.get(name).copied().unwrap_or(usize::MAX), at))

@@ -24,7 +24,7 @@ pub enum Message {
         first: u64,
         /// Microseconds from the end of the step before to the end of each.
         times_us: Vec<f64>,
-        /// Microseconds of each that the training waited for a DataLoader, in the same order;
+        /// Microseconds of each that the training waited for a `DataLoader`, in the same order;
         /// absent while it asked none, and of hooks that do not measure it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         waits_us: Vec<f64>,

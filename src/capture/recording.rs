@@ -341,6 +341,8 @@ mod tests {
         for length in [process.faults.len(), process.dropped.len(), process.costs.len(), process.windows.len()] {
             assert!(length <= MOST_NOTES);
         }
+        assert_eq!(process.costs.iter().sum::<f64>(), 5000.0, "what all of them cost");
+        assert_eq!(process.windows.last().unwrap().number, 4999, "the last windows are kept");
         assert!(recording.garbled.len() <= MOST_NOTES && process.faults[0].chars().count() <= LONGEST);
         assert!(process.times.len() <= MOST_TIMES && process.times.len() >= MOST_TIMES / 2);
         assert_eq!(process.times.last().unwrap().step, 5998, "the last ones are kept");

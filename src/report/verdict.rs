@@ -2,7 +2,7 @@
 //!
 //! | kind | is said where |
 //! | --- | --- |
-//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the DataLoader's `__next__`, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]) |
+//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader`'s `__next__`, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]) |
 //! | communication | collectives take [`EXCHANGING`] of the recorded step |
 //! | host-bound | the GPU idles [`IDLE`] of the recorded step |
 //! | memory near its limit | [`FULL`] of the GPU's memory is in use |

@@ -72,6 +72,7 @@ trials! {
         another_optimizer_takes_over_where_the_first_one_rests,
         what_is_waited_for_data_is_measured_and_told,
         a_loader_that_is_not_what_it_was_costs_that_figure_alone,
+        what_a_loader_warns_of_names_the_programs_line,
     ],
     with (torch_from(2, 6)) => [
         exports_in_the_step_looked_at_are_as_they_would_be,
@@ -1228,4 +1229,16 @@ fn a_loader_that_is_not_what_it_was_costs_that_figure_alone(python: &str) {
     assert_eq!(ran.windows(), [(11, 13)]);
     assert!(ran.err().contains("what is waited for data is not measured: AttributeError"), "{}", ran.err());
     assert!(ran.seen["processes"][0]["waiting_for_data"].is_null());
+}
+
+fn what_a_loader_warns_of_names_the_programs_line(python: &str) {
+    let script = fixture("loader_warns.py");
+    let place = Place::new();
+    let bare = place.bare(&[python, &script]);
+    let ran = place.run(&["--after", "4"], &[python, &script]);
+    assert_eq!(ran.job(), (0, place::out(&bare)), "{}", ran.err());
+    let warnings = place::err(&bare);
+    assert!(warnings.contains("loader_warns.py:24: UserWarning: Length of IterableDataset Long"), "{warnings}");
+    assert!(ran.err().starts_with(&warnings), "{}", ran.err());
+    assert!(!ran.seen["processes"][0]["waiting_for_data"].is_null(), "{}", ran.seen);
 }

@@ -40,7 +40,7 @@ pub struct Process {
     pub steps: u64,
     /// Steps outside windows. Of very many the last ones.
     pub times: Vec<Timed>,
-    /// Worker processes of the DataLoader that it asked last.
+    /// Worker processes of the `DataLoader` that it asked last.
     pub workers: Option<u32>,
     /// Why it is not measured what is waited for data.
     pub no_waits: Option<String>,
@@ -85,7 +85,7 @@ pub struct Timed {
     pub step: u64,
     /// Microseconds from the end of the step before to its end.
     pub time_us: f64,
-    /// Microseconds of it that the training waited for a DataLoader; `None` where that is not known.
+    /// Microseconds of it that the training waited for a `DataLoader`; `None` where that is not known.
     pub wait_us: Option<f64>,
 }
 
@@ -235,6 +235,16 @@ impl Process {
         self.steps = self.steps.max(self.times.last().map_or(0, |timed| timed.step));
     }
 
+    /// Takes in that opening or closing a window held the training up; of very many the last ones
+    /// are one.
+    fn add_cost(&mut self, cost_us: f64) {
+        if self.costs.len() < MOST_NOTES {
+            self.costs.push(cost_us);
+        } else if let Some(last) = self.costs.last_mut() {
+            *last += cost_us;
+        }
+    }
+
     /// Takes in what became of a window.
     pub(super) fn window(&mut self, window: Window) {
         match window {
@@ -242,13 +252,13 @@ impl Process {
                 self.steps = self.steps.max(step);
                 self.shortened = note.as_deref().map(short);
                 self.in_window = true;
-                keep(&mut self.costs, cost_us);
+                self.add_cost(cost_us);
             }
             Window::Closed { step, cost_us, parameters, optimizers, rank, peak_memory_bytes, held } => {
                 self.steps = self.steps.max(step);
                 self.in_window = false;
                 self.closed = self.closed.saturating_add(1);
-                keep(&mut self.costs, cost_us);
+                self.add_cost(cost_us);
                 self.parameters = Some(parameters);
                 self.optimizers = optimizers;
                 self.rank = rank.or(self.rank);
