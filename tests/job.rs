@@ -3,146 +3,29 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "helpers of tests")]
 
 mod common;
+#[path = "common/job.rs"]
+mod job;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{keys, launch, text};
+use common::{keys, text};
 use habitat_tui::action::Screen;
 use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
-use habitat_tui::app::{App, Effect, Msg, Source};
-use habitat_tui::live::{
-    Aim, Board, Job, Kernels, Process, Snapshot, State, StopSignal, Times, Update, Waiting, Wanted, Wish,
-};
+use habitat_tui::app::{Effect, Msg, Source};
+use habitat_tui::live::{Kernels, Snapshot, State, StopSignal, Update, Wanted, Wish};
 use habitat_tui::predict::{Estimate, Method, Prediction, StepTime, Warning, WarningKind};
 use habitat_tui::profile::Profile;
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::settings::theme::GlyphSet;
-use habitat_tui::tui::{Launch, render_after};
-use habitat_tui::units::{Bytes, GIB, Megahertz, Micros, Range, UsdPerHour, Watts};
+use habitat_tui::tui::render_after;
+use habitat_tui::units::Micros;
 
-/// A launch on a job of which nothing is known.
-fn started() -> Launch {
-    let mut launch = launch();
-    launch.setup.profile = Arc::new(Profile { operations: Vec::new(), origin: None, step: None, ..recorded() });
-    launch.setup.source = Source::Awaited;
-    launch.setup.screen = Screen::Job;
-    launch.setup.job = Some(Job {
-        command: "python train.py --epochs 3".into(),
-        pid: 4242,
-        name: "train".into(),
-        log: "train-2026-11-21.log".into(),
-        output: "train-2026-11-21.habitat.json.zst".into(),
-        wanted: Wanted::Steps { windows: 1, after: 10, window: 3, every: None },
-        aim: Aim::default(),
-    });
-    launch
-}
-
-/// The step of the other tests.
-fn recorded() -> Profile {
-    (*launch().setup.profile).clone()
-}
-
-fn micros(value: f64) -> Micros {
-    Micros::new(value).unwrap()
-}
-
-fn process(pid: u32, rank: Option<u32>, steps: u64) -> Process {
-    let (python, torch) = (Some("3.12.3".into()), Some("2.15.0".into()));
-    Process { pid, rank, python, torch, steps }
-}
-
-/// One that started CUDA.
-fn cuda(pid: u32) -> Process {
-    Process { pid, rank: None, python: None, torch: None, steps: 0 }
-}
-
-/// After 137 steps: all recorded.
-fn steady() -> Snapshot {
-    let recent: Vec<Micros> =
-        (0..120).map(|step| micros(4000.0 + f64::from(step % 7) * 100.0 + f64::from(step / 119) * 9000.0)).collect();
-    Snapshot {
-        state: State::Steps,
-        processes: vec![process(4242, None, 137)],
-        steps: 137,
-        times: Some(Times {
-            now: micros(4120.0),
-            median: micros(4300.0),
-            mean: micros(4375.0),
-            pace: Range { low: micros(4300.0), mid: micros(4375.0), high: micros(4500.0) },
-            range: [micros(4000.0), micros(13100.0)],
-            count: 119,
-            only_last: false,
-        }),
-        recent,
-        windows: vec![(11, 13)],
-        cost: micros(62_000.0),
-        ..Snapshot::default()
-    }
-}
-
-fn seen(snapshot: Snapshot) -> Msg {
-    Msg::Live(Update::Snapshot(Box::new(snapshot)))
-}
-
-fn at(state: State) -> Msg {
-    let early = Snapshot { times: None, recent: Vec::new(), windows: Vec::new(), cost: Micros::ZERO, ..steady() };
-    match state {
-        State::Started => seen(Snapshot::default()),
-        State::Python | State::Torch => {
-            seen(Snapshot { state, steps: 0, processes: vec![process(4242, None, 0)], ..early })
-        }
-        State::Steps => seen(Snapshot { state, steps: 7, ..early }),
-        State::Recording(..) | State::Writing => seen(Snapshot { state, steps: 10, ..early }),
-        state => seen(Snapshot { state, ..steady() }),
-    }
-}
-
-fn output(lines: &[&str]) -> Msg {
-    Msg::Live(Update::Output(Arc::new(lines.iter().map(|line| (*line).to_owned()).collect())))
-}
-
-fn profile() -> Msg {
-    Msg::Live(Update::Recorded(Box::new(recorded())))
-}
-
-fn ended(words: &str, well: bool, remedy: Option<&str>) -> Msg {
-    let state = State::Ended { words: words.into(), well };
-    let remedy = remedy.map(str::to_owned);
-    if remedy.is_some() {
-        return seen(Snapshot {
-            state,
-            remedy,
-            steps: 7,
-            processes: vec![process(4242, None, 7)],
-            ..Snapshot::default()
-        });
-    }
-    seen(Snapshot { state, ..steady() })
-}
-
-/// A job in full swing, recorded, then the keys.
-fn running(pressed: &str) -> Vec<Msg> {
-    let mut messages =
-        vec![at(State::Started), output(&["epoch 1", "loss 2.31", "loss 2.29"]), seen(steady()), profile()];
-    messages.extend(keys(pressed).into_iter().map(Msg::Key));
-    messages
-}
-
-fn after(messages: Vec<Msg>) -> App {
-    render_after(&started(), messages, (80, 24)).0
-}
-
-/// The effects of the last key.
-fn effects(app: &mut App, text: &str) -> Vec<Effect> {
-    keys(text).into_iter().map(|key| app.update(Msg::Key(key))).last().unwrap_or_default()
-}
-
-fn picture(messages: Vec<Msg>, size: (u16, u16)) -> String {
-    text(&render_after(&started(), messages, size).1)
-}
+use job::{
+    after, at, cuda, effects, ended, micros, output, picture, process, profile, recorded, running, seen, started,
+    steady,
+};
 
 #[test]
 fn the_job_at_three_sizes() {
@@ -459,93 +342,4 @@ fn whatever_the_size_nothing_breaks() {
             }
         }
     }
-}
-
-/// 300 steps of the 5,000 that are to be made, on a machine of a known price; half of each waits.
-fn aimed() -> Launch {
-    let mut launch = started();
-    let job = launch.setup.job.as_mut().unwrap();
-    job.aim = Aim { steps: Some(5_000_000), price: Some(UsdPerHour::new(1.25).unwrap()) };
-    launch
-}
-
-fn waiting() -> Snapshot {
-    let waiting = Some(Waiting { share: 0.47, steps: 50, workers: Some(0) });
-    Snapshot { steps: 300, elapsed: Duration::from_secs(5400), waiting, ..steady() }
-}
-
-/// What was waited for data, what holds the job back, time left, cost and the same run elsewhere.
-#[test]
-fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
-    for (size, name) in [((80, 24), "small"), ((120, 40), "large")] {
-        let drawn = text(&render_after(&aimed(), vec![seen(waiting()), profile()], size).1);
-        insta::assert_snapshot!(format!("job_aimed_{name}"), drawn);
-    }
-    let of = |launch: &Launch, messages| text(&render_after(launch, messages, (120, 40)).1);
-    let early = of(&aimed(), vec![seen(waiting())]);
-    assert!(early.contains("waiting for data: 47 %") && !early.contains("cheapest"), "{early}");
-    let ranks = Snapshot { processes: vec![process(1, Some(0), 300), process(2, Some(1), 300)], ..waiting() };
-    let several = of(&aimed(), vec![seen(ranks), profile()]);
-    assert!(!several.contains("cheapest"), "of several GPUs a plan tells: {several}");
-    let over = Snapshot { state: State::Ended { words: "ended with exit code 0".into(), well: true }, ..waiting() };
-    let ended = of(&aimed(), vec![profile(), seen(over)]);
-    assert!(ended.contains("waiting for data: 47 %") && ended.contains("$1.88 · 1.5 h at $1.250/h"), "{ended}");
-    assert!(!ended.contains(" left "), "{ended}");
-    let unknown = of(&started(), vec![seen(waiting()), profile()]);
-    assert!(unknown.contains("--total-steps N --price USD"), "{unknown}");
-}
-
-/// With `--every`, the profile of a later window comes: what is read stays where it is.
-#[test]
-fn a_later_window_keeps_the_rows_in_their_order() {
-    let mut launch = started();
-    launch.setup.job.as_mut().unwrap().wanted = Wanted::Steps { windows: 1, after: 10, window: 3, every: Some(100) };
-    let mut app = render_after(&launch, running("2 j j"), (120, 40)).0;
-    let labels = |app: &App| app.profile.entries.iter().map(|row| row.entry.label.clone()).collect::<Vec<_>>();
-    let (before, selected) = (labels(&app), app.profile.list.selected);
-    let mut slower = recorded();
-    let most = slower.operations.len() - 1;
-    slower.operations[most].device_time = Some(micros(1e6));
-    let name = slower.operations[most].name.clone();
-    app.update(Msg::Live(Update::Recorded(Box::new(slower.clone()))));
-    assert_eq!((labels(&app), app.profile.list.selected), (before, selected));
-    let time = |app: &App| {
-        app.profile
-            .entries
-            .iter()
-            .filter(|row| row.entry.label == name)
-            .map(|row| row.entry.time.get())
-            .fold(0.0, f64::max)
-    };
-    assert!(time(&app) >= 1e6, "and its times are the new ones");
-    let windows = vec![(11, 13), (111, 113)];
-    let drawn = text(&render_after(&launch, vec![seen(Snapshot { windows, ..steady() }), profile()], (80, 24)).1);
-    assert!(drawn.contains("recorded every 100 steps · last steps 111–113"), "{drawn}");
-}
-
-/// One GPU in a line; one that is slowed down with the reason.
-#[test]
-fn the_gpus_of_the_machine_are_told_of() {
-    let board = |index, busy: f64, clock: f64, limited_by: &[&'static str]| Board {
-        index,
-        busy: Some(busy),
-        used: Some(Bytes::new(61.2 * GIB).unwrap()),
-        memory: Some(Bytes::new(80.0 * GIB).unwrap()),
-        clock: Some(Megahertz::new(clock).unwrap()),
-        best_clock: Some(Megahertz::new(1980.0).unwrap()),
-        power: Some(Watts::new(689.6).unwrap()),
-        celsius: Some(71.0),
-        limited_by: limited_by.to_vec(),
-    };
-    let drawn = |boards| picture(vec![seen(Snapshot { boards, ..steady() }), profile()], (120, 40));
-    let one = drawn(vec![board(0, 0.97, 1980.0, &["power cap"])]);
-    assert!(one.contains("97 % busy · 61.2 GB of 80.0 GB · 1,980 MHz · 690 W · 71 °C"), "{one}");
-    assert!(!one.contains("slowed down"), "{one}");
-    let two = drawn(vec![board(0, 0.99, 1410.0, &["power cap", "temperature (driver)"]), board(1, 0.1, 345.0, &[])]);
-    assert!(two.contains("number 0, the busiest of 2"), "{two}");
-    assert!(two.contains("number 0 is slowed down to 1,410 of 1,980 MHz: power cap, temperature (driver)"), "{two}");
-    assert!(!two.contains("number 1 is"), "an idle one saves power: {two}");
-    assert!(!drawn(Vec::new()).contains("GPU  "));
-    let silent = drawn(vec![Board { index: 0, ..Board::default() }]);
-    assert!(!silent.contains("GPU  "), "{silent}");
 }

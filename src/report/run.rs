@@ -155,7 +155,8 @@ pub fn elsewhere<'a>(predictions: &'a Predictions, prices: &'a PriceBook, steps:
 }
 
 /// The same run on the cheapest and the fastest other GPU, a line each with what it is called: the
-/// difference in cost (the cost, where that of this one is not known) and in time, then both; nothing where the number of steps or a step time is not known.
+/// difference in cost (the cost, where that of this one is not known) and in time, then both.
+/// Nothing where the number of steps or a step time is not known.
 ///
 /// Of a job that trains in several processes nothing is said: that is a plan's business. Nor is it
 /// where the step was recorded on no GPU: what is predicted from shapes has no waiting for the host

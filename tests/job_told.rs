@@ -1,0 +1,132 @@
+//! What the screen tells of a running job beside its state: what it waits for, what holds it back,
+//! time left, cost, the GPUs; and screens that stay live.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "helpers of tests")]
+
+mod common;
+#[path = "common/job.rs"]
+mod job;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::text;
+use habitat_tui::app::{App, Msg};
+use habitat_tui::live::{Aim, Board, Snapshot, State, Update, Waiting, Wanted};
+use habitat_tui::pricing::PriceBook;
+use habitat_tui::tui::{Launch, render_after};
+use habitat_tui::units::{Bytes, GIB, Megahertz, UsdPerHour, Watts};
+use job::{micros, picture, process, profile, recorded, running, seen, started, steady};
+
+/// After 300 steps of five million, on a machine of a known price; half of each waits.
+fn aimed() -> Launch {
+    let mut launch = started();
+    let job = launch.setup.job.as_mut().unwrap();
+    job.aim = Aim { steps: Some(5_000_000), price: Some(UsdPerHour::new(1.25).unwrap()) };
+    launch
+}
+
+fn waiting() -> Snapshot {
+    let waiting = Some(Waiting { share: 0.47, steps: 50, workers: Some(0) });
+    Snapshot { steps: 300, elapsed: Duration::from_secs(5400), waiting, ..steady() }
+}
+
+/// What was waited for data, what holds the job back, time left, cost and the same run elsewhere.
+#[test]
+fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
+    for (size, name) in [((80, 24), "small"), ((120, 40), "large")] {
+        let drawn = text(&render_after(&aimed(), vec![seen(waiting()), profile()], size).1);
+        insta::assert_snapshot!(format!("job_aimed_{name}"), drawn);
+    }
+    let of = |launch: &Launch, messages| text(&render_after(launch, messages, (120, 40)).1);
+    let early = of(&aimed(), vec![seen(waiting())]);
+    assert!(early.contains("waiting for data: 47 %") && !early.contains("cheapest"), "{early}");
+    let ranks = Snapshot { processes: vec![process(1, Some(0), 300), process(2, Some(1), 300)], ..waiting() };
+    let several = of(&aimed(), vec![seen(ranks), profile()]);
+    assert!(!several.contains("cheapest"), "of several GPUs a plan tells: {several}");
+    let over = Snapshot { state: State::Ended { words: "ended with exit code 0".into(), well: true }, ..waiting() };
+    let ended = of(&aimed(), vec![profile(), seen(over)]);
+    assert!(ended.contains("waiting for data: 47 %") && ended.contains("$1.88 · 1.5 h at $1.250/h"), "{ended}");
+    assert!(!ended.contains(" left "), "{ended}");
+    let unknown = of(&started(), vec![seen(waiting()), profile()]);
+    assert!(unknown.contains("--total-steps N --price USD"), "{unknown}");
+}
+
+/// With `--every`, the profile of a later window comes: what is read stays where it is.
+#[test]
+fn a_later_window_keeps_the_rows_in_their_order() {
+    let mut launch = started();
+    launch.setup.job.as_mut().unwrap().wanted = Wanted::Steps { windows: 1, after: 10, window: 3, every: Some(100) };
+    let mut app = render_after(&launch, running("2 j j"), (120, 40)).0;
+    let labels = |app: &App| app.profile.entries.iter().map(|row| row.entry.label.clone()).collect::<Vec<_>>();
+    let (before, selected) = (labels(&app), app.profile.list.selected);
+    let mut slower = recorded();
+    let most = slower.operations.len() - 1;
+    slower.operations[most].device_time = Some(micros(1e6));
+    let name = slower.operations[most].name.clone();
+    app.update(Msg::Live(Update::Recorded(Box::new(slower.clone()))));
+    assert_eq!((labels(&app), app.profile.list.selected), (before, selected));
+    let time = |app: &App| {
+        app.profile
+            .entries
+            .iter()
+            .filter(|row| row.entry.label == name)
+            .map(|row| row.entry.time.get())
+            .fold(0.0, f64::max)
+    };
+    assert!(time(&app) >= 1e6, "and its times are the new ones");
+    let windows = vec![(11, 13), (111, 113)];
+    let drawn = text(&render_after(&launch, vec![seen(Snapshot { windows, ..steady() }), profile()], (80, 24)).1);
+    assert!(drawn.contains("recorded every 100 steps · last steps 111–113"), "{drawn}");
+}
+
+/// One GPU in a line; one that is slowed down with the reason.
+#[test]
+fn the_gpus_of_the_machine_are_told_of() {
+    let board = |index, busy: f64, clock: f64, limited_by: &[&'static str]| Board {
+        index,
+        busy: Some(busy),
+        used: Some(Bytes::new(61.2 * GIB).unwrap()),
+        memory: Some(Bytes::new(80.0 * GIB).unwrap()),
+        clock: Some(Megahertz::new(clock).unwrap()),
+        best_clock: Some(Megahertz::new(1980.0).unwrap()),
+        power: Some(Watts::new(689.6).unwrap()),
+        celsius: Some(71.0),
+        limited_by: limited_by.to_vec(),
+    };
+    let drawn = |boards| picture(vec![seen(Snapshot { boards, ..steady() }), profile()], (120, 40));
+    let one = drawn(vec![board(0, 0.97, 1980.0, &["power cap"])]);
+    assert!(one.contains("97 % busy · 61.2 GB of 80.0 GB · 1,980 MHz · 690 W · 71 °C"), "{one}");
+    assert!(!one.contains("slowed down"), "{one}");
+    let two = drawn(vec![board(0, 0.99, 1410.0, &["power cap", "temperature (driver)"]), board(1, 0.1, 345.0, &[])]);
+    assert!(two.contains("number 0, the busiest of 2"), "{two}");
+    assert!(two.contains("number 0 is slowed down to 1,410 of 1,980 MHz: power cap, temperature (driver)"), "{two}");
+    assert!(!two.contains("number 1 is"), "an idle one saves power: {two}");
+    assert!(!drawn(Vec::new()).contains("GPU  "));
+    let silent = drawn(vec![Board { index: 0, ..Board::default() }]);
+    assert!(!silent.contains("GPU  "), "{silent}");
+}
+
+/// The price of an hour of the one own machine with the GPU of the recording, where none is given.
+#[test]
+fn an_own_machine_with_that_gpu_has_its_price() {
+    let gpu = recorded().origin.unwrap().gpu.unwrap();
+    let own = |name: &str| {
+        let file = format!(
+            "schema = 1\nprovider = \"lab\"\n[[offer]]\nregion = \"office\"\ninstance_type = \"{name}\"\ngpu = \"{gpu}\"\n\
+             gpu_count = 1\ntier = \"owned\"\nkw = 0.35\nusd_per_kwh = 0.20\nscope = \"instance_total\"\nsource = \"meter\"\n"
+        );
+        habitat_tui::pricing::Snapshot::parse(&file).unwrap().offers().collect::<Vec<_>>()
+    };
+    let drawn = |names: &[&str]| {
+        let mut launch = started();
+        launch.setup.prices = Arc::new(PriceBook::new(names.iter().flat_map(|name| own(name))));
+        text(&render_after(&launch, vec![seen(waiting()), profile()], (120, 40)).1)
+    };
+    let one = drawn(&["workstation"]);
+    assert!(one.contains("$0.105 so far") && one.contains("1.5 h at $0.070/h, own machine workstation"), "{one}");
+    assert!(one.contains("left     not known: `run --total-steps N`"), "{one}");
+    for unknown in [drawn(&[]), drawn(&["first", "second"])] {
+        assert!(unknown.contains("cost     not known"), "which one it is nobody says: {unknown}");
+    }
+}
