@@ -79,7 +79,12 @@ fn it_is_printed_in_every_form() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    assert!(!text.contains("warning"), "{text}");
+    assert!(!text.contains("warning") && !text.contains("time between operations"), "{text}");
+    // The step longer by 400 µs, 300 of which no operation takes.
+    let longer = std::fs::read_to_string(folder.0.path().join("new.habitat.json")).unwrap();
+    folder.write("idle.habitat.json", &longer.replace("1120", "1400").replace("[1110, 1130]", "[1390, 1410]"));
+    let idle = folder.ok(&["diff", "old.habitat.json", "idle.habitat.json"]);
+    assert!(idle.contains("The time between operations (waiting, overlap) makes 300.0 µs of it."), "{idle}");
     let csv = folder.ok(&[&TWO[..], &["--csv"]].concat());
     let head =
         "name,phase,matched,first_inputs,second_inputs,first_count,second_count,first_us,second_us,difference_us";

@@ -126,6 +126,7 @@ pub fn hours(hours: Hours) -> String {
 /// The unit that suits a duration, and how many of it make an hour.
 fn unit_of_hours(hours: Hours) -> (&'static str, f64) {
     match hours.get() {
+        h if h > 0.0 && h * 60.0 < 0.995 => ("s", 3600.0),
         h if h < 0.995 => ("min", 60.0),
         h if h < 72.0 => ("h", 1.0),
         _ => ("days", 1.0 / 24.0),
@@ -135,8 +136,8 @@ fn unit_of_hours(hours: Hours) -> (&'static str, f64) {
 fn bare_hours(value: f64, unit: &str) -> String {
     match value {
         v if v >= 99.95 => grouped(v),
-        v if unit == "min" && v >= 9.95 => format!("{v:.0}"),
-        v if unit == "min" => format!("{v:.1}"),
+        v if matches!(unit, "s" | "min") && v >= 9.95 => format!("{v:.0}"),
+        v if matches!(unit, "s" | "min") => format!("{v:.1}"),
         v => {
             let text = format!("{v:.1}");
             text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
@@ -233,6 +234,9 @@ mod tests {
         assert_eq!(time_range(micros(2_140.0), micros(3_180_000.0)), "2.1 ms – 3.18 s");
         assert_eq!(time_range(micros(0.0), micros(3_180_000.0)), "0.00–3.18 s");
         assert_eq!(hours(Hours::new(0.5).unwrap()), "30 min");
+        assert_eq!(hours(Hours::new(12.3 / 3600.0).unwrap()), "12 s");
+        assert_eq!(hours(Hours::new(1.0 / 60.0).unwrap()), "1.0 min");
+        assert_eq!(hours(Hours::ZERO), "0.0 min");
         assert_eq!(hours(Hours::new(48.0).unwrap()), "48 h");
         assert_eq!(hours(Hours::new(71.9).unwrap()), "71.9 h");
         assert_eq!(hours(Hours::new(544.4).unwrap()), "22.7 days");

@@ -16,7 +16,7 @@ mod text;
 
 use serde::Serialize;
 
-pub use run::{Run, RunFileError};
+pub use run::{JOB, Run, RunFileError};
 pub use text::write;
 
 use super::plan_toml::{FilePart, PlanFile};

@@ -244,7 +244,12 @@ pub fn headline(difference: &Difference<'_, Profile>) -> String {
         _ => "whether it is chance is not known, as a recording has a single step".to_owned(),
     };
     let samples = per_sample(difference).map_or_else(String::new, |words| format!(" {words}"));
-    format!("The step takes {from}, then {to}: {change}; {spread}.{samples}")
+    let waiting = difference.rest[1] - difference.rest[0];
+    let is_most = waiting / (second.get() - first.get()) >= 0.5;
+    let waiting = Micros::checked(waiting.abs()).filter(|_| is_most).map_or_else(String::new, |time| {
+        format!(" The time between operations (waiting, overlap) makes {} of it.", format::time(time))
+    });
+    format!("The step takes {from}, then {to}: {change}; {spread}.{waiting}{samples}")
 }
 
 /// The time of one sample in both, where the batch sizes differ.

@@ -307,13 +307,13 @@ mod tests {
             cost_words(aim, price(aim, None, &none).as_ref(), seen)
         };
         assert!(words(aim(None, None), &seen()).contains("--price USD"));
-        assert_eq!(words(aim(None, Some(2.0)), &seen()), "$0.0200 so far · 0.6 min at $2.000/h");
+        assert_eq!(words(aim(None, Some(2.0)), &seen()), "$0.0200 so far · 36 s at $2.000/h");
         // 0.01 h, and 1 h (0.9 to 1.2 h) more.
         assert_eq!(
             words(aim(Some(36_200), Some(2.0)), &seen()),
-            "$0.0200 so far · $2.02 ($1.82–2.42) in all · 0.6 min at $2.000/h"
+            "$0.0200 so far · $2.02 ($1.82–2.42) in all · 36 s at $2.000/h"
         );
         let over = Snapshot { state: State::Ended { words: String::new(), well: true }, ..seen() };
-        assert_eq!(words(aim(Some(36_200), Some(2.0)), &over), "$0.0200 · 0.6 min at $2.000/h");
+        assert_eq!(words(aim(Some(36_200), Some(2.0)), &over), "$0.0200 · 36 s at $2.000/h");
     }
 }

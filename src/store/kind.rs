@@ -257,6 +257,7 @@ mod tests {
             ("x.json", b"{\"a\": 1}", "JSON without the fields of a step"),
             ("x.json", b"{\"format\": \"habitat-kernel-wise\"", "linear models"),
             ("x.json", b"{\"format\": \"habitat-run\"", "an answer of this program (habitat-run)"),
+            ("x.json", b"{\"format\": \"habitat-job\"", "an answer of this program (habitat-job)"),
             ("x.csv", b"batch,ms\n1,2\n", "a table (CSV)"),
             ("x", b"batch,iterations,seconds\n1,2,3\n", "a table (CSV)"),
             ("train.py", b"import torch\n", "a Python program"),

@@ -283,7 +283,7 @@ fn too_few(steps: u64, settings: &Settings, end: End) -> String {
 /// Step times that are told one by one, the last ones.
 pub(super) const RECENT: usize = 240;
 
-/// Everything seen, `habitat-run` version 1.
+/// Everything seen, `habitat-job` version 1; `compare` reads it.
 #[expect(clippy::too_many_arguments, reason = "all that is told of a job")]
 pub(super) fn json(
     options: &JobOptions,
@@ -332,7 +332,7 @@ pub(super) fn json(
         })
         .collect();
     json!({
-        "format": "habitat-run",
+        "format": crate::report::outcome::JOB,
         "version": 1,
         "command": command,
         "exit_code": (finished.ended != Ended::Left).then(|| finished.ended.exit_code()),

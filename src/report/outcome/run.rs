@@ -1,4 +1,5 @@
-//! What happened: a small JSON file (`habitat-run`, version 1), or a recorded step of the run.
+//! What happened: a small JSON file (`habitat-run`, version 1), what `run --json` prints of a job
+//! (`habitat-job`, version 1), or a recorded step of the run.
 
 use serde::Deserialize;
 
@@ -53,25 +54,68 @@ pub struct Run {
 pub enum RunFileError {
     /// Not JSON, or a field that is none.
     #[error(
-        "{0}; what happened is a recorded step of the run, or JSON such as {{\"format\": \"habitat-run\", \"version\": 1, \"hours\": 25.1, \"cost_usd\": 31.5, \"steps\": 450000}}"
+        "{0}; what happened is a recorded step of the run, what `run --json` printed, or JSON such as {{\"format\": \"habitat-run\", \"version\": 1, \"hours\": 25.1, \"cost_usd\": 31.5, \"steps\": 450000}}"
     )]
     Field(String),
     /// Another form, or another version.
-    #[error("format and version: found {0:?} and {1}, this habitat-tui reads \"habitat-run\" and 1")]
+    #[error(
+        "format and version: found {0:?} and {1}, this habitat-tui reads \"habitat-run\" or \"habitat-job\", and 1"
+    )]
     Form(String, u32),
     /// A number that cannot be.
     #[error("{0}: must be above 0")]
     Zero(&'static str),
 }
 
+/// The format of what `run --json` prints.
+pub const JOB: &str = "habitat-job";
+
+/// What is taken of it; the rest is left.
+#[derive(Deserialize)]
+struct Job {
+    format: String,
+    version: u32,
+    elapsed_s: f64,
+    #[serde(default)]
+    cost_usd: Option<Usd>,
+    processes: Vec<Process>,
+}
+
+#[derive(Deserialize)]
+struct Process {
+    steps: u64,
+}
+
+impl Job {
+    fn run(self) -> Result<Run, RunFileError> {
+        let hours = Hours::new(self.elapsed_s / 3600.0);
+        let hours = hours.map_err(|error| RunFileError::Field(format!("elapsed_s: {error}")))?;
+        // Every rank makes every step.
+        let steps = self.processes.iter().map(|process| process.steps).max();
+        let (format, version) = (self.format, self.version);
+        Ok(Run { format, version, hours: Some(hours), cost_usd: self.cost_usd, steps, ..Run::default() })
+    }
+}
+
 impl Run {
-    /// Reads the JSON form.
+    /// Reads one of the JSON forms.
     ///
     /// # Errors
     /// [`RunFileError`] naming the field and the place.
     pub fn parse(text: &str) -> Result<Self, RunFileError> {
-        let run: Self = serde_json::from_str(text).map_err(|error| RunFileError::Field(error.to_string()))?;
-        if run.format != "habitat-run" || run.version != 1 {
+        #[derive(Deserialize)]
+        struct Head {
+            #[serde(default)]
+            format: String,
+        }
+        let field = |error: serde_json::Error| RunFileError::Field(error.to_string());
+        let is_job = serde_json::from_str::<Head>(text).is_ok_and(|head| head.format == JOB);
+        let run: Self = if is_job {
+            serde_json::from_str::<Job>(text).map_err(field)?.run()?
+        } else {
+            serde_json::from_str(text).map_err(field)?
+        };
+        if !["habitat-run", JOB].contains(&&*run.format) || run.version != 1 {
             return Err(RunFileError::Form(crate::text::clean(&run.format, 40), run.version));
         }
         let zero = |value: Option<f64>| value.is_some_and(|value| value <= 0.0);

@@ -145,6 +145,24 @@ fn files_of_runs_are_read_or_refused_with_the_field() {
     }
 }
 
+/// What `run --json` prints of a job of two ranks says how long it took, what it cost, and its steps.
+#[test]
+fn what_run_says_of_a_job_is_what_happened() {
+    let job = r#"{"format": "habitat-job", "version": 1, "command": ["x"], "elapsed_s": 5400.0, "cost_usd": 3.3,
+        "processes": [{"pid": 1, "steps": 990}, {"pid": 2, "steps": 1000}]}"#;
+    let run = Run::parse(job).unwrap();
+    assert_eq!((run.hours, run.cost_usd, run.steps), (Hours::new(1.5).ok(), Usd::new(3.3).ok(), Some(1000)));
+    for (from, to, words) in [
+        ("5400.0", "-1", "elapsed_s"),
+        ("5400.0", "0", "hours: must be above 0"),
+        ("1000", "\"many\"", "invalid type"),
+        ("version\": 1", "version\": 2", "found \"habitat-job\" and 2"),
+    ] {
+        let error = Run::parse(&job.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
 /// Damage of a plan's file ends in an error or in numbers, never in a panic.
 #[test]
 fn damaged_files_are_refused_or_compared() {

@@ -128,8 +128,8 @@ pub struct PlanJobsArgs {
 pub struct CompareArgs {
     /// The plan (TOML, version 2 or 3).
     pub plan: PathBuf,
-    /// What happened: a step recorded in the run, a file with its hours and cost (habitat-run JSON),
-    /// or one of each.
+    /// What happened: a step recorded in the run, what `run --json FILE` wrote of it, a file with its
+    /// hours and cost (habitat-run JSON), or a step and one of these.
     #[arg(required = true, num_args = 1..=2, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// The GPU that the step was recorded on, in place of what the file says.
