@@ -85,6 +85,17 @@ fn it_is_printed_in_every_form() {
     folder.write("idle.habitat.json", &longer.replace("1120", "1400").replace("[1110, 1130]", "[1390, 1410]"));
     let idle = folder.ok(&["diff", "old.habitat.json", "idle.habitat.json"]);
     assert!(idle.contains("The time between operations (waiting, overlap) makes 300.0 µs of it."), "{idle}");
+    // The other way round the operations of one recording take 700 µs more, and waiting 1,050 less.
+    folder.write(
+        "quick.habitat.json",
+        &longer.replace("1120", "1050").replace("[1110, 1130]", "[1040, 1060]").replace("350", "700"),
+    );
+    let more = folder.ok(&["diff", "idle.habitat.json", "quick.habitat.json"]);
+    assert!(more.contains("(waiting, overlap) is 1.1 ms shorter, that of operations 700.0 µs longer."), "{more}");
+    // A batch that one of them does not know.
+    folder.write("unknown.habitat.json", &longer.replace(r#", "batch_size": 64"#, ""));
+    let unknown = folder.ok(&["diff", "old.habitat.json", "unknown.habitat.json"]);
+    assert!(unknown.contains("not like with like: batch size 64, then not known"), "{unknown}");
     let csv = folder.ok(&[&TWO[..], &["--csv"]].concat());
     let head =
         "name,phase,matched,first_inputs,second_inputs,first_count,second_count,first_us,second_us,difference_us";

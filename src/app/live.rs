@@ -12,6 +12,7 @@ use crate::app::screen::profile::Row;
 use crate::app::{App, Source, Tone};
 use crate::live::{Job, Snapshot, Update, Wish};
 use crate::profile::Profile;
+use crate::profile::breakdown::GroupBy;
 use crate::settings::keymap::{Code, Key};
 
 /// The job and what is known of it.
@@ -123,7 +124,8 @@ impl App {
         let (selected, scroll) = (self.profile.list.selected, self.profile.scroll);
         let before = std::mem::take(&mut self.profile.entries);
         self.profile.regroup(&profile);
-        if !self.is_awaiting() {
+        // The order of a tree is that of its modules.
+        if !self.is_awaiting() && self.profile.by != GroupBy::Module {
             keep_order(&mut self.profile.entries, &profile, &before, &self.setup.profile);
         }
         self.profile.list.selected = selected.min(self.profile.entries.len().saturating_sub(1));

@@ -205,7 +205,14 @@ pub fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
     ];
     let differs = |(what, unlike, fact): (&'static str, bool, Fact<'_>)| {
         let [first, second] = steps.map(fact);
-        let values = [first?, second?].map(|value| clean(&value, 90));
+        let values = match [first, second] {
+            [Some(first), Some(second)] => [first, second],
+            // Whether it is like with like is not known.
+            [Some(known), None] if unlike => [known, "not known".to_owned()],
+            [None, Some(known)] if unlike => ["not known".to_owned(), known],
+            _ => return None,
+        };
+        let values = values.map(|value| clean(&value, 90));
         (values[0] != values[1]).then_some(UnlikeJson { what, values, unlike })
     };
     facts.into_iter().filter_map(differs).collect()
@@ -244,12 +251,27 @@ pub fn headline(difference: &Difference<'_, Profile>) -> String {
         _ => "whether it is chance is not known, as a recording has a single step".to_owned(),
     };
     let samples = per_sample(difference).map_or_else(String::new, |words| format!(" {words}"));
-    let waiting = difference.rest[1] - difference.rest[0];
-    let is_most = waiting / (second.get() - first.get()) >= 0.5;
-    let waiting = Micros::checked(waiting.abs()).filter(|_| is_most).map_or_else(String::new, |time| {
-        format!(" The time between operations (waiting, overlap) makes {} of it.", format::time(time))
-    });
+    let waiting = waiting(difference).unwrap_or_default();
     format!("The step takes {from}, then {to}: {change}; {spread}.{waiting}{samples}")
+}
+
+/// What the time between operations makes of the change, where it is half of it or more.
+fn waiting(difference: &Difference<'_, Profile>) -> Option<String> {
+    let [first, second] = difference.totals;
+    let (change, waiting) = (second.get() - first.get(), difference.rest[1] - difference.rest[0]);
+    let times = |change: f64| Some(format::time(Micros::checked(change.abs())?));
+    let words = |change: f64| Some(format!("{} {}", times(change)?, if change > 0.0 { "longer" } else { "shorter" }));
+    match waiting / change {
+        share if share > 1.0 => Some(format!(
+            " The time between operations (waiting, overlap) is {}, that of operations {}.",
+            words(waiting)?,
+            words(change - waiting)?
+        )),
+        share if share >= 0.5 => {
+            Some(format!(" The time between operations (waiting, overlap) makes {} of it.", times(waiting)?))
+        }
+        _ => None,
+    }
 }
 
 /// The time of one sample in both, where the batch sizes differ.

@@ -39,15 +39,17 @@ pub fn price(aim: Aim, profile: Option<&Profile>, prices: &PriceBook) -> Option<
     own.next().is_none().then_some(Price { per_hour: first.price, own: Some(name) })
 }
 
-/// Memory in use of that of the GPU: as `nvidia-smi` says, else the peak of the recorded step of
-/// what the catalog says.
+/// Memory in use of that of the GPU: the peak of the recorded step of what the catalog says, else
+/// what `nvidia-smi` says of the only GPU. Which of several the job uses is not known.
 pub fn memory(seen: &Snapshot, profile: Option<&Profile>, catalog: &Catalog) -> Option<MemoryUse> {
-    let told = seen.boards.iter().filter_map(|board| Some(MemoryUse { used: board.used?, all: board.memory? }));
-    let fullest = told.max_by(|a, b| (a.used.get() / a.all.get()).total_cmp(&(b.used.get() / b.all.get())));
-    fullest.or_else(|| {
+    let recorded = || {
         let profile = profile?;
         let gpu = catalog.get(profile.origin.as_ref()?.gpu.as_ref()?)?;
         Some(MemoryUse { used: profile.step.as_ref()?.peak_memory_bytes?, all: gpu.memory })
+    };
+    recorded().or_else(|| match &seen.boards[..] {
+        [board] => Some(MemoryUse { used: board.used?, all: board.memory? }),
+        _ => None,
     })
 }
 

@@ -141,7 +141,9 @@ fn of_data(waiting: Waiting) -> Verdict {
     let next = match waiting.workers {
         None => "give the DataLoader more workers (num_workers)".to_owned(),
         Some(0) => "num_workers=0 loads in the training process: try num_workers=4".to_owned(),
-        Some(workers) => format!("more workers than num_workers={workers}, or less work on each sample"),
+        Some(workers) => format!(
+            "more workers than num_workers={workers}, less work on each sample, or persistent_workers=True where epochs are short"
+        ),
     };
     Verdict { bound: Bound::Data, because: format!("waiting for data: {}", waited(waiting)), next }
 }
@@ -252,7 +254,7 @@ mod tests {
                 None,
                 Bound::Data,
                 "waiting for data: 62 % of the time of the last 50 steps; more workers than \
-                 num_workers=2, or less work on each sample",
+                 num_workers=2, less work on each sample, or persistent_workers=True where epochs are short",
             ),
             (
                 // It loads while the GPU computes.

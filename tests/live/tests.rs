@@ -31,6 +31,7 @@ trials! {
         a_folder_that_is_gone_costs_the_window_and_nothing_else,
         the_gpus_are_told_of_while_the_screens_are_open,
         with_every_a_new_window_comes_again_and_again,
+        with_every_windows_that_are_missed_come_again,
     ],
     always () => [
         what_cannot_start_opens_no_screens,
@@ -209,6 +210,16 @@ fn with_every_a_new_window_comes_again_and_again() {
     assert_eq!(terminal.ends(), 0);
     let text = terminal.text();
     assert!(text.contains("101–103") || text.contains("131–133"), "{text}");
+}
+
+/// More than are tried again of a job with one window.
+fn with_every_windows_that_are_missed_come_again() {
+    let mut terminal = Terminal::run(&["--every", "20"], &["150", "0.02"], &[("OWN_PROFILER", "90")]);
+    terminal.sees("own profiler has priority");
+    terminal.sees("recorded every 20 steps · last steps ");
+    terminal.sees("ended with exit code 0, at step 150");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
 }
 
 fn a_job_that_is_left_goes_on() {

@@ -208,7 +208,7 @@ class Hook:
         if self.window is not None or self.exporter is not None or self.probe is not None:
             return
         room = sys.maxsize
-        if self.has_more() and self.dropped < PATIENCE:
+        if self.has_more():
             if self.settings["all_ranks"] or rank() in (None, 0):
                 room = self.next_window - 2 - self.steps
         self.calm[1:] = self.reported + REPORT_EVERY, room
@@ -333,7 +333,7 @@ class Hook:
     def between(self, step, optimizer):
         """Outside a window: is it time to look at the model, or to open one?"""
         settings = self.settings
-        if not self.has_more() or self.dropped >= PATIENCE:
+        if not self.has_more():
             return
         if self.exporter is not None or step < self.next_window - 1:
             return
@@ -350,7 +350,9 @@ class Hook:
 
     def has_more(self):
         """Whether another window is to be recorded."""
-        return self.settings.get("every", 0) > 0 or self.windows < self.settings["windows"]
+        if self.settings.get("every", 0) > 0:
+            return True
+        return self.windows < self.settings["windows"] and self.dropped < PATIENCE
 
     def look(self, optimizer):
         """Watches one step, the last before the window: how much it is, and what the model is given."""
@@ -486,8 +488,6 @@ class Hook:
                 return
             every = self.settings.get("every", 0)
             self.window, self.next_window = None, max(self.steps + GAP, window.after + every)
-            if every:
-                self.dropped = 0  # Of a job of weeks, some are.
             profile = window.end()
         modules = [module for module in (there() for there in self.modules) if module is not None]
         remains = held(self.optimizers.those_there(self.thread), modules)
@@ -534,7 +534,10 @@ class Hook:
     def miss(self, reason):
         """No window this time; another is tried later."""
         self.dropped += 1
-        self.next_window = self.steps + GAP
+        every = self.settings.get("every", 0)
+        # Of a job of weeks some are missed: the next comes when it would have come anyway.
+        waits = every if self.windows or self.dropped >= PATIENCE else GAP
+        self.next_window = self.steps + max(GAP, waits)
         self.send({"type": "window", "state": "dropped", "step": self.steps, "reason": reason})
 
     def rest(self, reason):

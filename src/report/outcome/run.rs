@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::predict::communicates;
 use crate::profile::Profile;
+use crate::text::clean;
 use crate::units::{GpuSlug, Hours, Micros, Samples, Usd};
 
 /// What happened, as far as it is known.
@@ -65,6 +66,11 @@ pub enum RunFileError {
     /// A number that cannot be.
     #[error("{0}: must be above 0")]
     Zero(&'static str),
+    /// A job of which no step was seen.
+    #[error(
+        "no step of the job was seen{0}, so what it did is not known; say it in JSON such as {{\"format\": \"habitat-run\", \"version\": 1, \"hours\": 25.1, \"steps\": 450000}}"
+    )]
+    NoSteps(String),
 }
 
 /// The format of what `run --json` prints.
@@ -78,6 +84,8 @@ struct Job {
     elapsed_s: f64,
     #[serde(default)]
     cost_usd: Option<Usd>,
+    #[serde(default)]
+    problem: Option<String>,
     processes: Vec<Process>,
 }
 
@@ -91,7 +99,11 @@ impl Job {
         let hours = Hours::new(self.elapsed_s / 3600.0);
         let hours = hours.map_err(|error| RunFileError::Field(format!("elapsed_s: {error}")))?;
         // Every rank makes every step.
-        let steps = self.processes.iter().map(|process| process.steps).max();
+        let steps = self.processes.iter().map(|process| process.steps).max().filter(|steps| *steps > 0);
+        if steps.is_none() {
+            let why = self.problem.map_or_else(String::new, |why| format!(" ({})", clean(&why, 200)));
+            return Err(RunFileError::NoSteps(why));
+        }
         let (format, version) = (self.format, self.version);
         Ok(Run { format, version, hours: Some(hours), cost_usd: self.cost_usd, steps, ..Run::default() })
     }

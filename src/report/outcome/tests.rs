@@ -155,6 +155,7 @@ fn what_run_says_of_a_job_is_what_happened() {
     for (from, to, words) in [
         ("5400.0", "-1", "elapsed_s"),
         ("5400.0", "0", "hours: must be above 0"),
+        ("{\"pid\": 1, \"steps\": 990}, {\"pid\": 2, \"steps\": 1000}", "", "no step of the job was seen"),
         ("1000", "\"many\"", "invalid type"),
         ("version\": 1", "version\": 2", "found \"habitat-job\" and 2"),
     ] {
