@@ -43,6 +43,10 @@ pub enum Needs {
     Closable,
     /// A training job that was started with the screens.
     Job,
+    /// A file of jobs to be planned together.
+    Jobs,
+    /// A file that the screen stands on and that can be edited.
+    File,
     /// A recording of which it is not known on which of several GPUs it was made.
     UnknownOrigin,
 }
@@ -61,7 +65,9 @@ impl Needs {
             Self::Prediction => "works on the predict screen",
             Self::Comparable => "works on the predict screen, and on the profile screen with --against FILE",
             Self::PlanScreen => "works on the plan screen",
-            Self::Slider => "works on the sliders of the plan screen, and of F on the predict screen",
+            Self::Slider => {
+                "works on the sliders of the plan screen, of F and B on the predict screen, and on the timeline of the profile screen"
+            }
             Self::Value => "works on the sliders of the plan screen",
             Self::Limit => "works on a limit of the plan screen, or on a figure that was changed",
             Self::Changed => "nothing was changed here",
@@ -69,6 +75,8 @@ impl Needs {
             Self::Running => "nothing is being computed",
             Self::Closable => "nothing to close or clear",
             Self::Job => "no job was started here; `habitat-tui run -- python train.py` does",
+            Self::Jobs => "no file of jobs was given; `habitat-tui --jobs jobs.toml` does",
+            Self::File => "works on the jobs screen, whose file it opens",
             Self::UnknownOrigin => "the GPU is known already, or the recording gives no hint",
         }
     }
@@ -145,6 +153,7 @@ actions! {
         Quit "app.quit" ["ctrl-c"] "" Nothing "Quit from anywhere; twice stops the job that runs";
         Suspend "app.suspend" ["ctrl-z"] "" Nothing "Suspend; `fg` in the shell continues";
         Redraw "app.redraw" ["ctrl-l"] "" Nothing "Redraw the screen";
+        Messages "app.messages" ["!"] "" Nothing "What was said in the line of news and which computations failed, the newest first";
         Theme "app.theme" ["t"] "" Nothing "Next theme";
         Mouse "app.mouse" ["M"] "" Nothing "Mouse on or off (off: the terminal selects text)";
     }
@@ -154,6 +163,7 @@ actions! {
         Predict "screen.predict" ["3"] "" Nothing "Predict: the step on every GPU";
         Plan "screen.plan" ["4"] "" Nothing "Plan: which offer, for how long, at what cost";
         Job "screen.job" ["5"] "" Job "Job: the training that runs, its steps and its output";
+        Jobs "screen.jobs" ["6"] "" Jobs "Jobs: several jobs planned together, and when each runs";
     }
     Move "Move" {
         Up "move.up" ["k", "up"] "" Nothing "Up";
@@ -178,6 +188,7 @@ actions! {
     Profile "Profile screen" {
         Phase "profile.phase" ["p"] "phase" Profile "Show the next phase of the step only";
         Roofline "profile.roofline" ["R"] "roofline" Roof "Operations under the roof of their GPU: FLOP/s over FLOP a byte";
+        Timeline "profile.timeline" ["T"] "timeline" Profile "When what ran in one step, on the host and on the GPU, and what it waited for";
         Group "profile.group" ["b"] "group" Profile "Group by operation, name, family, kernel or module";
     }
     Predict "Predict screen" {
@@ -187,24 +198,25 @@ actions! {
         Difference "predict.difference" ["D"] "difference" Comparable "Which operations make the difference to the marked or recorded GPU; on the profile screen, to the other recording";
         WhatIf "predict.what-if" ["F"] "what if" Prediction "What if this GPU had other figures: bandwidth, multiprocessors, clock, tensor cores, memory";
         Precision "predict.precision" ["P"] "precision" Prediction "Next precision: as recorded, FP32, TF32, FP16 or BF16 by autocast, FP8";
-        Batches "predict.batches" ["B"] "batches" Prediction "The step and its memory at other batch sizes on this GPU";
+        Batches "predict.batches" ["B"] "batches" Prediction "The step and its memory at other batch sizes on this GPU; Enter there lets plans use one";
         Origin "predict.origin" ["O"] "which GPU" UnknownOrigin "Choose the GPU the step was recorded on";
     }
     Plan "Plan screen" {
         Increase "plan.increase" ["+"] "" Slider "One step more";
         Decrease "plan.decrease" ["-"] "" Slider "One step less";
         SetValue "plan.set-value" ["="] "type" Value "Type a value for the slider";
-        NoLimit "plan.no-limit" ["0", "backspace"] "no limit" Limit "Remove the limit; a changed figure: the real one";
+        NoLimit "plan.no-limit" ["0", "backspace"] "no limit" Limit "Remove the limit; a changed figure or batch size: as it is";
         Objective "plan.objective" ["o"] "objective" PlanScreen "Cheapest or fastest first";
         OnDemand "plan.on-demand" ["d"] "on-demand" PlanScreen "On-demand offers on or off";
         Spot "plan.spot" ["i"] "spot" PlanScreen "Spot (interruptible) offers on or off";
         Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
         Parts "plan.parts" ["m"] "parts" PlanScreen "How many parts may follow one another";
         Undo "plan.undo" ["u"] "undo" Changed "Undo the last change of the goal";
-        Lower "plan.lower" ["v"] "view" PlanScreen "Alternatives, rejected offers, cost against time, notes";
+        Lower "plan.lower" ["v"] "view" PlanScreen "The lower pane: alternatives, the plan over time with its cost, cost against time, rejected offers, notes";
     }
     Work "Results" {
         Rerun "job.rerun" ["r"] "" Nothing "Run the prediction or the plan again";
+        Edit "file.edit" ["E"] "edit" File "Open the file of jobs in your editor ($VISUAL, $EDITOR), then read it and plan again";
         Cancel "job.cancel" ["x"] "cancel" Running "Cancel the computation; if none runs, ask whether to stop the job";
         CopyRow "copy.row" ["y"] "" Table "Copy the selected row";
         CopyTable "copy.table" ["Y"] "" Table "Copy the table as tab-separated text";
@@ -244,11 +256,13 @@ pub enum Screen {
     Plan,
     /// The job that runs, where one was started.
     Job,
+    /// Several jobs, where a file of them was given.
+    Jobs,
 }
 
 impl Screen {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Overview, Self::Profile, Self::Predict, Self::Plan, Self::Job];
+    pub const ALL: [Self; 6] = [Self::Overview, Self::Profile, Self::Predict, Self::Plan, Self::Job, Self::Jobs];
 
     /// The action that goes there.
     pub const fn action(self) -> Action {
@@ -258,6 +272,7 @@ impl Screen {
             Self::Predict => Action::Predict,
             Self::Plan => Action::Plan,
             Self::Job => Action::Job,
+            Self::Jobs => Action::Jobs,
         }
     }
 

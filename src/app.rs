@@ -16,6 +16,7 @@ pub mod screen;
 pub mod slider;
 mod update;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use engine::{Chosen, Engine, SaveOutcome, Solved};
@@ -23,6 +24,7 @@ use job::Job;
 use live::Live;
 use modal::Modal;
 pub use msg::{Effect, Msg, Target};
+use screen::jobs::JobsState;
 use screen::overview::OverviewState;
 use screen::plan::PlanState;
 use screen::predict::PredictState;
@@ -81,6 +83,8 @@ pub struct Setup {
     pub typed: CommandLine,
     /// The job that was started with the screens.
     pub job: Option<crate::live::Job>,
+    /// The file of jobs that are planned together.
+    pub jobs: Option<String>,
     /// The GPUs.
     pub catalog: Arc<Catalog>,
     /// The offers.
@@ -131,6 +135,8 @@ pub struct App {
     pub modal: Option<Modal>,
     /// The last message.
     pub message: Option<(Tone, String)>,
+    /// What was said before, the newest first.
+    pub said: VecDeque<(Tone, String)>,
     /// The prediction.
     pub predictions: Job<Predictions>,
     /// What every method says of a GPU, for the dialog.
@@ -155,6 +161,8 @@ pub struct App {
     pub planner: PlanState,
     /// The job, and fifth screen.
     pub live: Option<Live>,
+    /// The jobs that are planned together, and sixth screen.
+    pub jobs: JobsState,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
     /// The theme in use, by position.
@@ -173,6 +181,7 @@ impl App {
             screen: setup.screen,
             modal: None,
             message: None,
+            said: VecDeque::new(),
             predictions: Job::default(),
             comparison: Job::default(),
             sweep: Job::default(),
@@ -185,6 +194,7 @@ impl App {
             predict: PredictState { wanted: setup.gpu.clone(), ..PredictState::default() },
             planner: PlanState::default(),
             live: setup.job.clone().map(Live::new),
+            jobs: JobsState::default(),
             size: (80, 24),
             theme,
             mouse: setup.mouse,

@@ -57,6 +57,7 @@ use unavailable::{calibrate, run, trace_shapes};
 
 pub use error::CliError;
 pub use input::{Loaded, load};
+pub use jobs::Jobs;
 pub use options::settings;
 pub use output::print_json;
 pub use screens::{Outcome, Screens};

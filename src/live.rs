@@ -163,7 +163,8 @@ pub struct Times {
     pub only_last: bool,
 }
 
-/// What the last steps waited for data: the time in `__next__` of PyTorch's `DataLoader`.
+/// What the last steps waited for data: the time in PyTorch's `DataLoader`, for a batch or until an epoch
+/// has begun.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Waiting {
     /// Share of the time of those steps, 0 to 1.
@@ -209,7 +210,7 @@ pub struct Board {
 }
 
 /// One process of the job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Process {
     /// Its number.
     pub pid: u32,
@@ -221,6 +222,10 @@ pub struct Process {
     pub torch: Option<String>,
     /// Steps that it made.
     pub steps: u64,
+    /// The middle one of its last step times outside windows.
+    pub median: Option<Micros>,
+    /// What its last steps waited for data.
+    pub waiting: Option<Waiting>,
 }
 
 /// What is known of the job at one moment. Nothing in it is guessed.

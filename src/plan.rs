@@ -30,6 +30,7 @@ mod sizes;
 pub mod solve;
 mod spot;
 mod switch;
+mod uses;
 pub mod value;
 
 use jiff::civil::Date;
@@ -43,6 +44,7 @@ pub use goal::{Amount, Assumptions, Confidence, Data, Goal, Limits, Objective, Q
 
 pub use answer::plan;
 pub use prepared::Prepared;
+pub use uses::{ByUse, Use};
 
 use crate::predict::scale::ModelParallel;
 use crate::predict::{Host, Sharding, Warning};
@@ -154,6 +156,10 @@ pub struct Part {
     pub hours: Range<Hours>,
     /// Cost of those hours.
     pub cost: Range<Usd>,
+    /// What the hours go to; they add up to them.
+    pub hours_by: ByUse<Hours>,
+    /// What the cost is made of; it adds up to it.
+    pub cost_by: ByUse<Usd>,
     /// Price of all its machines.
     pub price: UsdPerHour,
     /// Date of the price; `None` where the source gives none.
@@ -216,17 +222,21 @@ pub struct Total {
     pub hours: Range<Hours>,
     /// Cost.
     pub cost: Range<Usd>,
+    /// What the cost is made of; it adds up to it.
+    #[serde(skip)]
+    pub cost_by: ByUse<Usd>,
     /// Energy and emissions.
     pub footprint: Footprint,
 }
 
 impl Total {
     /// The sum over parts that follow one another.
-    pub(crate) fn of_parts(parts: impl Iterator<Item = (Range<Hours>, Range<Usd>, Footprint)> + Clone) -> Self {
+    pub(crate) fn of_parts(parts: &[Part]) -> Self {
         Self {
-            hours: parts.clone().map(|part| part.0).sum(),
-            cost: parts.clone().map(|part| part.1).sum(),
-            footprint: parts.map(|part| part.2).sum(),
+            hours: parts.iter().map(|part| part.hours).sum(),
+            cost: parts.iter().map(|part| part.cost).sum(),
+            cost_by: parts.iter().map(|part| part.cost_by).sum(),
+            footprint: parts.iter().map(|part| part.footprint).sum(),
         }
     }
 }

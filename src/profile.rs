@@ -14,6 +14,7 @@ pub mod op_list;
 mod operation;
 mod read;
 pub mod tensors;
+pub mod timeline;
 mod workload;
 
 use schemars::JsonSchema;
@@ -23,6 +24,7 @@ use sha2::{Digest, Sha256};
 pub use kernel::{Kernel, is_host_transfer};
 pub use operation::{Attribute, DType, Operation, Phase, Shape};
 pub use read::{ProfileError, Warning};
+pub use timeline::Timeline;
 pub use workload::{DeviceInfo, Execution, Memory, MemorySource, Mode, Origin, Precision, Recording, Step, Workload};
 
 use crate::units::Micros;
@@ -52,6 +54,9 @@ pub struct Profile {
     /// How the profile came about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<Recording>,
+    /// When what ran, in one of the recorded steps; left out where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
 }
 
 impl Profile {
@@ -66,8 +71,16 @@ impl Profile {
         step: Option<Step>,
         operations: Vec<Operation>,
     ) -> Result<Self, ProfileError> {
-        let profile =
-            Self { format: FORMAT.to_owned(), version: VERSION, workload, origin, step, operations, recording: None };
+        let profile = Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            workload,
+            origin,
+            step,
+            operations,
+            recording: None,
+            timeline: None,
+        };
         profile.validate()?;
         Ok(profile)
     }
@@ -92,7 +105,8 @@ impl Profile {
 
     /// SHA-256 of what was recorded, in hexadecimal, by which two files are told to hold the same
     /// step, however they are packed. What flags may complete (the GPU, the batch size, the
-    /// sequence length, the parameters, the peak memory) is left out.
+    /// sequence length, the parameters, the peak memory) is left out, and so is the timeline: a
+    /// file with one and a file without are of the same step.
     ///
     /// # Errors
     /// None for profiles made by [`Profile::new`] or [`Profile::from_json`].
@@ -104,6 +118,7 @@ impl Profile {
             origin.gpu = None;
         }
         recorded.step.get_or_insert_default().peak_memory_bytes = None;
+        recorded.timeline = None;
         Ok(format!("{:x}", Sha256::digest(recorded.to_json()?)))
     }
 
@@ -129,7 +144,7 @@ impl Profile {
     #[must_use]
     pub fn without_origin(&self) -> Self {
         let mut bare = self.clone();
-        bare.origin = None;
+        (bare.origin, bare.timeline) = (None, None);
         // Memory and the way of launching are properties of the workload, not of the GPU it was
         // measured on.
         let kept = self.step.as_ref().map(|step| Step {

@@ -21,11 +21,15 @@ pub mod plan_toml;
 pub mod plans;
 pub mod predictions;
 pub mod prices;
+pub mod ranks;
 pub mod recordings;
 pub mod run;
 pub mod shapes;
 pub mod summary;
 pub mod table;
+pub mod timeline;
+pub mod uses;
 pub mod verdict;
+pub mod waits;
 
 pub use table::{Column, Table};

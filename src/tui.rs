@@ -73,6 +73,15 @@ fn check_threads() -> Result<(), TuiError> {
     tried.map_err(TuiError::Threads)
 }
 
+/// A panic where a test asks for one, to see what becomes of the terminal; a release never looks.
+#[cfg(debug_assertions)]
+fn panic_if_asked(place: &str) {
+    assert!(std::env::var("HABITAT_TUI_TEST_PANIC").as_deref() != Ok(place), "asked for by HABITAT_TUI_TEST_PANIC");
+}
+
+#[cfg(not(debug_assertions))]
+const fn panic_if_asked(_place: &str) {}
+
 /// [`run`] on a job: its news reach the screens, and wishes reach the job.
 fn follow(launch: Launch, line: Option<runner::Line>) -> Result<u8, TuiError> {
     // Under NO_COLOR crossterm 0.29 turns every colour change into an empty SGR, which

@@ -31,6 +31,8 @@ pub mod most {
     pub const OCCURRENCES: u32 = 1_000_000_000;
     /// Different operations of a step: each is predicted for every GPU.
     pub const OPERATIONS: usize = 30_000;
+    /// Intervals of the timeline of a step: about 50 kB of compressed JSON.
+    pub const INTERVALS: usize = 8_000;
     /// Elements of a tensor.
     pub const ELEMENTS: f64 = 1e15;
     /// Dimensions of a tensor.

@@ -82,8 +82,23 @@ const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
 fn without_a_terminal_the_report_is_printed() {
     let report = Bench::new().ok(&[]);
     assert!(report.contains("embedded sample"), "{report}");
+    // Of what the timeline tells, the longest wait: the images are loaded on the thread that trains.
+    let wait = "longest 57.3 ms at its start (the host was in enumerate(DataLoader) for 57.0 ms)";
+    assert!(report.contains(wait), "{report}");
     assert!(report.contains("h100-sxm5-80gb"));
     assert!(report.contains("measured"));
+}
+
+/// What the screens open with, and `C` copies there.
+#[test]
+fn the_report_plans_with_other_batches_as_plan_does() {
+    let bench = Bench::new();
+    let asked = ["--samples", "10M", "--gpus", "h100-sxm5-80gb", "--max-gpus", "1"];
+    let report = |more: &[&str]| bench.ok(&[&asked[..], more].concat());
+    let plan = bench.ok(&[&["plan"], &asked[..], &["--batch-sizes", "96"]].concat());
+    let line = plan.lines().find(|line| line.contains("batch: 96 samples a GPU")).expect("a larger batch pays here");
+    assert!(report(&["--batch-sizes", "96"]).contains(line), "{line}");
+    assert!(!report(&[]).contains("batch: 96"));
 }
 
 #[test]

@@ -5,11 +5,12 @@ mod common;
 use std::sync::Arc;
 
 use clap::Parser;
-use common::{compared, keys, launch};
+use common::{compared, jobs, keys, launch};
 use habitat_tui::action::{ACTIONS, Action, Screen};
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::palette::{self, Found};
 use habitat_tui::app::screen::plan::{Lower, Pane};
+use habitat_tui::app::screen::profile::Below;
 use habitat_tui::app::screen::{predict, profile};
 use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{App, Chosen, Effect, Msg, SaveOutcome, Target};
@@ -20,11 +21,14 @@ use habitat_tui::plan::PlanStatus;
 use habitat_tui::predict::{Fits, Host, MethodChoice, Precision};
 use habitat_tui::pricing::Tier;
 use habitat_tui::profile::breakdown::GroupBy;
+use habitat_tui::profile::{Operation, Profile};
+use habitat_tui::report::jobs::JobsForm;
 use habitat_tui::report::launch::Launcher;
 use habitat_tui::report::plan_form::PlanForm;
 use habitat_tui::settings::args::Cli;
 use habitat_tui::store::bundled;
 use habitat_tui::tui::{Launch, render};
+use habitat_tui::units::Micros;
 
 fn after(text: &str) -> App {
     render(&launch(), &keys(text), (80, 24)).0
@@ -41,6 +45,50 @@ fn numbers_choose_screens() {
     {
         assert_eq!(after(key).screen, screen);
     }
+}
+
+#[test]
+fn several_jobs_have_a_screen_where_a_file_of_them_was_given() {
+    assert!(after("").unavailable(Action::Jobs).is_some_and(|why| why.contains("--jobs")));
+    let on_jobs = |text: &str| render(&jobs(12.0), &keys(text), (80, 24)).0;
+    assert_eq!((on_jobs("1").screen, on_jobs("1 6").screen), (Screen::Overview, Screen::Jobs));
+    // The details are those of the row, whose order is not that of the file.
+    let app = on_jobs("j enter");
+    let Some(Modal::PlannedJob { job, .. }) = app.modal else { panic!("{:?}", app.modal) };
+    let row = app.screen.behaviour().table(&app).unwrap().rows[1][0].text.clone();
+    assert_eq!(app.jobs.plan.value().unwrap().jobs[job].name, row);
+    assert!(on_jobs("j enter q").modal.is_none());
+
+    // What is written is what the command prints.
+    let mut app = on_jobs("e down");
+    let saved = effects(&mut app, "enter");
+    let [Effect::SaveJobs { plan, form, path, overwrite: false }] = &saved[..] else { panic!("{saved:?}") };
+    assert_eq!((*form, path.as_str()), (JobsForm::Csv, "jobs-plan.csv"));
+    assert!(form.text(plan).unwrap().starts_with("job,machine,gpus,start_hours"));
+    let answer = jobs(12.0).engine.answer(&saved[0]);
+    assert!(matches!(answer, Some(Msg::Saved(SaveOutcome::Saved(path))) if path == "jobs-plan.csv"));
+
+    // Planned anew, the last plan stays until the new one is there, and where there is none.
+    let mut app = on_jobs("");
+    let again = effects(&mut app, "r");
+    let [Effect::PlanJobs { generation }] = again[..] else { panic!("{again:?}") };
+    assert!(app.jobs.plan.is_running() && app.jobs.plan.value().is_some() && app.unavailable(Action::Cancel).is_none());
+    app.update(Msg::JobsPlanned { generation, result: Err("line 2: no job".into()) });
+    assert!(app.jobs.plan.is_stale() && app.jobs.plan.value().unwrap().jobs.len() == 3);
+    effects(&mut app, "r x");
+    assert!(!app.jobs.plan.is_running());
+    // Edited, the file is read anew, whatever the editor says of itself.
+    let mut app = on_jobs("");
+    assert!(matches!(&effects(&mut app, "E")[..], [Effect::Edit(path)] if path == "runs/jobs.toml"));
+    for ended in [Ok(()), Err("the editor ended with exit status: 1; the file is read again".to_owned())] {
+        assert!(matches!(app.update(Msg::Edited(ended))[..], [Effect::PlanJobs { .. }]));
+    }
+    assert!(app.message.is_some() && after("").unavailable(Action::Edit).is_some());
+    // Without a plan there is nothing to write.
+    let mut launch = jobs(12.0);
+    launch.engine.jobs = Arc::new(|| Err("line 2: no job".into()));
+    let app = render(&launch, &keys("e"), (80, 24)).0;
+    assert!(app.modal.is_none() && app.message.is_some());
 }
 
 #[test]
@@ -285,12 +333,54 @@ fn the_selected_row_is_marked_in_the_line_of_the_step() {
 }
 
 #[test]
+fn the_timeline_tells_what_lies_under_its_cursor() {
+    use habitat_tui::app::screen::profile::timeline::{View, cells, shown, under};
+    let device = |pressed: &str| under(&after(pressed))[0].1.clone();
+    // It begins in the longest wait.
+    assert_eq!(device("2 T"), "waits for 1.7 ms, 0.000–1.700 ms; the host was in enumerate(DataLoader) for 1.6 ms");
+    assert!(device("2 T L").starts_with("mm, forward, compute, 1.800–3.800 ms"), "{}", device("2 T L"));
+    assert_eq!(device("2 T L h h h h h h h h"), device("2 T"));
+    // Half as much is shown about the cursor, and as much again.
+    let view = |pressed: &str| shown(&after(pressed)).unwrap().1;
+    let rounded = |view: View| View { from: view.from.round(), ..view };
+    assert_eq!(rounded(view("2 T +")), View { from: 425.0, span: 5000.0, cursor: 850.0 });
+    assert_eq!(rounded(view("2 T + -")), view("2 T"));
+    // The row that is selected, wherever it ran; the table still takes the keys of lists.
+    let marked = |pressed: &str| {
+        let app = after(pressed);
+        let (timeline, view) = shown(&app).unwrap();
+        let cells = cells(&app, timeline, &timeline.lanes[1], view, 20);
+        cells.iter().map(|cell| if cell.marked { '*' } else { '.' }).collect::<String>()
+    };
+    assert_eq!(marked("2 T"), ".........**********.");
+    assert_eq!(marked("2 T j"), "...*****............");
+    assert!(after("2 T enter").profile.zoomed);
+    assert_eq!(marked("2 T enter j"), marked("2 T j"));
+    // Away again; without it the sliders' keys do nothing.
+    assert_eq!(after("2 T T").profile.below, Below::Detail);
+    assert!(after("2 T T").unavailable(Action::Right).is_some());
+    assert!(after("2 T").unavailable(Action::Right).is_none());
+    assert_eq!(after("2 T R").profile.below, Below::Roof);
+}
+
+/// Its key says how to get one.
+#[test]
+fn a_recording_without_a_timeline_says_so() {
+    let mut launch = launch();
+    let profile = Profile { timeline: None, ..(*launch.setup.profile).clone() };
+    launch.setup.profile = std::sync::Arc::new(profile);
+    let (app, buffer) = render(&launch, &keys("2 T + l j"), (80, 24));
+    assert!(common::text(&buffer).contains("This recording has no timeline"));
+    assert!(app.unavailable(Action::Right).is_some());
+}
+
+#[test]
 fn operations_stand_under_the_roof_of_their_gpu() {
     use habitat_tui::app::screen::profile::roofline;
     let app = after("2 R");
     let roof = roofline::roof(&app).unwrap();
-    assert!(app.profile.with_roof && roof.gpu == "Tesla V100-PCIE-32GB");
-    assert!(!after("2 R R").profile.with_roof);
+    assert!(app.profile.below == Below::Roof && roof.gpu == "Tesla V100-PCIE-32GB");
+    assert!(after("2 R R").profile.below != Below::Roof);
     // Below the ridge memory bounds, above it arithmetic.
     assert!((roof.at(roof.ridge() / 2.0) / roof.peak - 0.5).abs() < 1e-12);
     assert_eq!(roof.at(roof.ridge() * 2.0), roof.peak);
@@ -349,7 +439,12 @@ fn focus_flows_between_the_panes_of_the_plan() {
     assert_eq!(after("4 j j j j").planner.pane, Pane::Lower);
     assert_eq!(after("4 j j j j j k k").planner.pane, Pane::Goal);
     assert_eq!(after("4 tab").planner.pane, Pane::Lower);
-    assert_eq!(after("4 v v").planner.lower, Lower::Rejected);
+    assert_eq!(after("4 v v v").planner.lower, Lower::Rejected);
+    // The plan over time: its own rows, of which none opens.
+    let app = after("4 v tab j");
+    assert_eq!((app.planner.lower, app.planner.list.selected), (Lower::Timeline, 1));
+    assert!(app.screen.behaviour().table(&app).unwrap().len() > 2 && app.unavailable(Action::Open).is_some());
+    assert_eq!(after("4 v v v v v").planner.lower, Lower::Alternatives);
 }
 
 /// What `C` copies opens the same view: parsed as the command line, it has the same goal.
@@ -391,27 +486,27 @@ fn changes_of_the_goal_are_undone_one_by_one() {
     assert_eq!((all.goal(), all.plan.value().unwrap().total), (&first, after("4").plan.value().unwrap().total));
     assert!(all.unavailable(Action::Undo).is_some() && after("3 u").unavailable(Action::Undo).is_some());
     // What the cursor of the frontier took is undone as well.
-    assert_eq!(*after("4 v tab g enter u").goal(), first);
+    assert_eq!(*after("4 v v tab g enter u").goal(), first);
 }
 
 #[test]
 fn the_cursor_walks_the_plans_that_none_beats() {
-    let start = after("4 v tab");
+    let start = after("4 v v tab");
     let (plan, points) = (start.plan.value().unwrap(), start.frontier.clone());
     // The cheapest plan is the last of them, and the cursor begins on it.
     assert_eq!(start.planner.list.selected, points.len() - 1);
     assert_eq!(points.last().unwrap().cost.mid, plan.total.unwrap().cost.mid);
-    let taken = after("4 v tab g enter");
+    let taken = after("4 v v tab g enter");
     let (first, total) = (&points[0], taken.plan.value().unwrap().total.unwrap());
     assert_eq!((total.cost.mid, taken.goal().deadline), (first.cost.mid, Some(first.hours.high)));
     // From there another one, though a budget stood in its way; the list stays without a plan too.
     assert_eq!(
-        after("4 v tab g enter G enter").plan.value().unwrap().total.unwrap().cost.mid,
+        after("4 v v tab g enter G enter").plan.value().unwrap().total.unwrap().cost.mid,
         plan.total.unwrap().cost.mid
     );
-    let none = after("4 j j = 0 . 5 enter v tab");
+    let none = after("4 j j = 0 . 5 enter v v tab");
     assert_eq!((none.plan.value().unwrap().status, none.frontier.len()), (PlanStatus::Infeasible, points.len()));
-    let app = after("4 j j = 0 . 5 enter v tab enter");
+    let app = after("4 j j = 0 . 5 enter v v tab enter");
     assert_eq!((app.goal().budget, app.plan.value().unwrap().total.unwrap().cost.mid), (None, first.cost.mid));
 }
 
@@ -501,6 +596,63 @@ fn an_existing_file_is_replaced_only_when_confirmed() {
     assert!(matches!(third[..], [Effect::Save { overwrite: false, .. }]));
     app.update(Msg::Saved(SaveOutcome::Saved("/tmp/plan.toml2".into())));
     assert!(app.modal.is_none());
+}
+
+/// Of a long list only what is near the selected row is made for the screen; keys, filter and copies
+/// know all of it.
+#[test]
+fn a_long_list_is_walked_filtered_and_copied_whole() {
+    let mut launch = launch();
+    let mut profile = (*launch.setup.profile).clone();
+    let first = profile.operations[0].clone();
+    profile.operations = (0..1_000_u64)
+        .map(|number| Operation {
+            name: format!("aten::op{number}"),
+            device_time: Micros::new(2_000.0 - number as f64).ok(),
+            count: 1,
+            ..first.clone()
+        })
+        .collect();
+    launch.setup.profile = profile.into();
+    let shows = |pressed: &str| {
+        let (app, buffer) = render(&launch, &keys(pressed), (80, 24));
+        (app.profile.list.selected, common::text(&buffer))
+    };
+    for (pressed, selected, name) in
+        [("2 j j", 2, "op2 "), ("2 G", 999, "op999 "), ("2 G k", 998, "op998 "), ("2 S G", 999, "op0 ")]
+    {
+        let (at, drawn) = shows(pressed);
+        let marked = drawn.lines().find(|line| line.contains('▸')).unwrap();
+        assert!(at == selected && marked.contains(name), "{pressed}: {at} {marked}");
+    }
+    // Row by row, over the places where other rows are made.
+    let down = |count: usize| format!("2 {}", "j ".repeat(count));
+    for count in [240, 260, 510] {
+        assert!(shows(&down(count)).1.contains(&format!("▸ op{count} ")), "{count}");
+    }
+    let (at, drawn) = shows("2 / o p 7 7 enter G");
+    assert!(at == 10 && drawn.contains("11 of 1000 rows") && drawn.contains("op779"), "{at} {drawn}");
+    let mut app = render(&launch, &keys("2"), (80, 24)).0;
+    let [Effect::Copy { text, what }] = &effects(&mut app, "Y")[..] else { panic!("no copy") };
+    assert_eq!((text.lines().count(), what.as_str()), (1_001, "the table, 1000 rows"));
+}
+
+/// What the line of news says is gone with the next key, and found again.
+#[test]
+fn messages_are_kept_with_what_failed() {
+    let mut launch = launch();
+    launch.engine.plan = Arc::new(|_, _| Err("no batch size; give --batch-size".into()));
+    let (app, buffer) = render(&launch, &keys("3 s Z S s !"), (80, 24));
+    let drawn = common::text(&buffer);
+    let said: Vec<&str> = app.said.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(
+        said[2..],
+        ["sorted by samples per dollar", "the plan failed: no batch size; give --batch-size"],
+        "{said:?}"
+    );
+    assert!(said[1].contains("Z does nothing") && drawn.contains("the plan failed: no batch size"), "{drawn}");
+    let closed = after("! q");
+    assert!(closed.modal.is_none() && after("! !").modal.is_none());
 }
 
 #[test]
@@ -621,14 +773,41 @@ fn the_host_is_waited_for_or_keeps_up_on_every_screen() {
 }
 
 #[test]
-fn other_batch_sizes_are_shown_for_the_selected_gpu() {
+fn a_slider_moves_over_batch_sizes_and_lets_plans_use_one() {
+    use predict::batches::{answer, row};
     let app = after("3 j B");
-    let Some(Modal::Batches { gpu }) = &app.modal else { panic!("{:?}", app.modal) };
+    let gpu = &app.predict.sizes.as_ref().unwrap().gpu;
     assert_eq!(*gpu, app.sweep.value().unwrap().gpus[0].gpu.slug);
-    for closing in ["B", "q", "esc", "enter"] {
-        assert_eq!(after(&format!("3 B {closing}")).modal, None, "{closing}");
+    // From the recorded batch, and back to it.
+    let batch = |pressed: &str| row(&after(pressed)).unwrap().batch;
+    let moved = ["3 B", "3 B l", "3 B right right left", "3 B h", "3 B H H", "3 B + +", "3 B l l 0"].map(batch);
+    assert_eq!(moved, [16, 24, 24, 12, 4, 32, 16]);
+    let told = |pressed: &str| answer(&after(pressed)).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    assert!(told("3 / v 1 0 0 enter B")[0].ends_with("(measured)"), "{:?}", told("3 / v 1 0 0 enter B"));
+    assert!(told("3 / v 1 0 0 enter B l")[0].contains("predicted"), "{:?}", told("3 / v 1 0 0 enter B l"));
+    // The slider reaches the largest batch that fits.
+    let app = after("3 / l 4 enter B L L L L");
+    let largest = app.sweep.value().unwrap().gpus[0].largest.unwrap();
+    let reached = &app.sweep.value().unwrap().gpus[0].rows;
+    assert!(reached.iter().any(|row| row.batch == largest && row.memory.fits == Fits::Yes), "{largest}");
+    assert!(reached.iter().filter(|row| row.batch > largest).all(|row| row.memory.fits != Fits::Yes));
+    for closing in ["q", "esc"] {
+        assert_eq!(after(&format!("3 B {closing}")).predict.sizes, None, "{closing}");
     }
-    assert_eq!(after("4 B").modal, None);
+    assert_eq!(after("4 B").predict.sizes, None);
+    // Plans may use it beside the recorded one, until that alone is chosen again.
+    let sizes = |app: &App| -> Vec<u64> {
+        app.predictions.value().unwrap().predictions[0].at_batches.iter().map(|at| at.batch_size).collect()
+    };
+    let app = after("3 B l l enter");
+    assert_eq!((app.chosen.batch, sizes(&app)), (Some(Some(32)), vec![32]));
+    assert!(app.command().contains("--batch-sizes 32"), "{}", app.command());
+    assert!(app.message.as_ref().unwrap().1.contains("a batch of 32 on each GPU"), "{:?}", app.message);
+    let app = after("3 B l l enter 0 enter");
+    assert_eq!((app.chosen.batch, sizes(&app)), (Some(None), Vec::new()));
+    assert!(!app.command().contains("--batch-sizes"), "{}", app.command());
+    // It is where it was when the slider is opened again.
+    assert_eq!(batch("3 B l l enter q B"), 32);
 }
 
 #[test]
@@ -642,7 +821,7 @@ fn every_offer_of_the_plan_screen_opens() {
         assert_eq!(after(&format!("4 tab enter {closing}")).modal, None, "{closing}");
     }
     // On the sliders and the notes no row is selected.
-    for nothing in ["4 enter", "4 v v v tab enter"] {
+    for nothing in ["4 enter", "4 v v v v tab enter"] {
         assert_eq!(after(nothing).modal, None, "{nothing}");
     }
 }
@@ -699,12 +878,12 @@ fn filters_take_the_names_of_gpus_as_people_type_them() {
 fn before(action: Action) -> &'static str {
     use Action as A;
     match action {
-        A::Help | A::Palette | A::Back | A::Quit | A::Suspend | A::Redraw | A::Theme | A::Mouse => "",
+        A::Help | A::Palette | A::Messages | A::Back | A::Quit | A::Suspend | A::Redraw | A::Theme | A::Mouse => "",
         A::CopyCommand => "",
         // What is being computed is cancelled: the test asks for it anew.
         A::Profile | A::Predict | A::Plan | A::Job | A::Rerun | A::Export | A::Cancel => "",
         A::Close => "?",
-        A::Overview | A::Phase | A::Group | A::Roofline => "2",
+        A::Overview | A::Phase | A::Group | A::Roofline | A::Timeline => "2",
         A::Down | A::PageDown | A::Bottom | A::Open | A::CopyRow | A::CopyTable => "3",
         A::Filter
         | A::Sort
@@ -722,6 +901,8 @@ fn before(action: Action) -> &'static str {
         A::Parts | A::Lower => "4",
         A::NoLimit | A::Undo => "4 j = 5 enter",
         A::Origin => "esc 3",
+        A::Jobs => "1",
+        A::Edit => "6",
     }
 }
 
@@ -740,6 +921,8 @@ fn every_key_of_every_action_does_something() {
                 wanted: Wanted::Steps { windows: 1, after: 10, window: 3, every: None },
                 aim: habitat_tui::live::Aim::default(),
             });
+        } else if matches!(spec.action, Action::Jobs | Action::Edit) {
+            launch = jobs(12.0);
         } else if spec.action == Action::Origin {
             launch = unknown_origin();
         }

@@ -8,5 +8,7 @@ mod execution;
 mod large;
 #[path = "kineto/small.rs"]
 mod small;
+#[path = "kineto/timeline.rs"]
+mod timeline;
 #[path = "kineto/trace.rs"]
 mod trace;

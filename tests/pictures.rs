@@ -1,18 +1,26 @@
-//! The README's pictures are what the program draws of the embedded sample.
+//! The pictures of README and docs are what the program draws.
 //!
 //! `UPDATE_PICTURES=1 cargo test --test pictures` draws them anew.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::path::Path;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Draws one screen to `file`, with no settings of the user's.
-fn draw(screen: &str, size: &str, file: &Path) {
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What the program draws with these arguments, with no settings of the user's.
+fn drawn(arguments: &[&str], size: &str) -> String {
     let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("picture.svg");
     let output = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
-        .args(["--screen", screen, "--size", size, "--color", "true", "--theme", "dark", "--force", "--screenshot"])
-        .arg(file)
+        .args(arguments)
+        .args(["--size", size, "--color", "true", "--theme", "dark", "--screenshot"])
+        .arg(&file)
+        .current_dir(root())
         .env("HABITAT_TUI_CONFIG_DIR", home.path())
         .env("LANG", "C.UTF-8")
         // The age of prices is that of this day, 2026-11-22.
@@ -20,30 +28,133 @@ fn draw(screen: &str, size: &str, file: &Path) {
         .env_remove("NO_COLOR")
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::read_to_string(&file).unwrap()
+}
+
+/// Compares a picture with the one that is kept, or keeps it.
+fn check(name: &str, fresh: &str) {
+    let kept = folder().join(name);
+    if std::env::var_os("UPDATE_PICTURES").is_some() {
+        std::fs::create_dir_all(folder()).unwrap();
+        std::fs::write(kept, fresh).unwrap();
+        return;
+    }
+    assert!(
+        std::fs::read_to_string(kept).unwrap_or_default() == fresh,
+        "{name} is out of date: UPDATE_PICTURES=1 cargo test --test pictures, then look at it"
+    );
+}
+
+/// The letters of a picture, without what is drawn.
+fn words(picture: &str) -> String {
+    let pieces = picture.split("</text>").filter_map(|piece| piece.rsplit_once('>')).map(|(_, letters)| letters);
+    pieces.collect::<Vec<_>>().join(" ")
+}
+
+fn folder() -> PathBuf {
+    root().join("tests/snapshots/pictures")
 }
 
 #[test]
 fn pictures_show_the_program_as_it_is() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/pictures");
-    let update = std::env::var_os("UPDATE_PICTURES").is_some();
-    let scratch = tempfile::tempdir().unwrap();
     for screen in ["overview", "profile", "predict", "plan"] {
         for size in ["80x24", "120x40"] {
-            let name = format!("{screen}-{size}.svg");
-            if update {
-                std::fs::create_dir_all(&folder).unwrap();
-                draw(screen, size, &folder.join(&name));
-                continue;
-            }
-            let fresh = scratch.path().join(&name);
-            draw(screen, size, &fresh);
-            let (fresh, kept) =
-                (std::fs::read_to_string(&fresh).unwrap(), std::fs::read_to_string(folder.join(&name)).unwrap());
-            assert!(
-                fresh == kept,
-                "{name} is out of date: UPDATE_PICTURES=1 cargo test --test pictures, then look at it"
-            );
+            check(&format!("{screen}-{size}.svg"), &drawn(&["--screen", screen], size));
         }
     }
+}
+
+/// What stands on the screen that answers each question, at every size.
+const ANSWERS: [&str; 10] = [
+    "recommendation",
+    "by family",
+    "GeForce RTX 4090",
+    "times as fast",
+    "what if the GeForce RTX 4090 had other figures",
+    "in amp-bf16",
+    "batch size on one GeForce RTX 4090",
+    "1 h",
+    "none beats in both time and cost",
+    "longer",
+];
+
+/// Each question of docs/questions.md names the keys that answer it, and shows the screen that they
+/// lead to.
+#[test]
+fn the_questions_are_answered_by_the_keys_they_name() {
+    let text = std::fs::read_to_string(root().join("docs/questions.md")).unwrap();
+    let mut count = 0;
+    for question in text.split("\n## ").skip(1) {
+        count += 1;
+        let line = question.lines().find(|line| line.starts_with("Keys: ")).unwrap_or_else(|| panic!("{question}"));
+        let quoted: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+        let (keys, command) = (quoted[0], quoted.get(1).copied().unwrap_or("habitat-tui"));
+        let files: Vec<&str> = command.split_whitespace().skip(1).collect();
+        for size in ["80x24", "120x40"] {
+            let name = format!("question-{count}-{size}.svg");
+            assert!(question.contains(&format!("(../tests/snapshots/pictures/{name})")), "{name}: {question}");
+            let picture = drawn(&[&files[..], &["--keys", keys]].concat(), size);
+            let words = words(&picture);
+            assert!(words.contains(ANSWERS[count - 1]), "{name} does not say {:?}: {words}", ANSWERS[count - 1]);
+            check(&name, &picture);
+        }
+    }
+    assert_eq!(count, ANSWERS.len());
+}
+
+/// What is pressed, one after the other, and what is said of it.
+const TOUR: [(&str, &str); 10] = [
+    ("", "One step was recorded: which GPU, how long, what it costs"),
+    ("2", "2: where the time of the step goes, operation by operation"),
+    ("2 b b", "b: the same by kind of operation, and the step as a line"),
+    ("2 R", "R: which operations reach what the GPU can do"),
+    ("3", "3: the step on every GPU, with its range and method"),
+    ("3 / 4 0 9 0 enter", "/: one of them, with what a dollar buys"),
+    ("3 / 4 0 9 0 enter D", "D: which operations make the difference"),
+    ("3 / 4 0 9 0 enter F l l l l", "F: what if it had twice the memory bandwidth?"),
+    ("4 down = 1 h enter", "4: what to rent to be done within an hour"),
+    ("4 v v tab", "v: every plan that none beats in both cost and time"),
+];
+/// Seconds that each is shown.
+const SECONDS: usize = 4;
+/// Height of the words below.
+const CAPTION: f64 = 34.0;
+
+/// The screens of the tour one after the other, in one file that moves by itself in a browser; still
+/// where the reader asked for no motion.
+#[test]
+fn the_tour_is_what_the_program_shows() {
+    let (mut frames, mut size) = (String::new(), [0.0; 2]);
+    for (at, (keys, words)) in TOUR.iter().enumerate() {
+        let picture = drawn(&["--keys", keys], "100x30");
+        let attribute = |name: &str| -> f64 {
+            let from = picture.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
+            picture[from..].split('"').next().unwrap().parse().unwrap()
+        };
+        size = [attribute("width"), attribute("height")];
+        let inside = &picture[picture.find("<rect").unwrap()..picture.rfind("</svg>").unwrap()];
+        let inside = inside.replace("height=\"100%\"", &format!("height=\"{}\"", size[1]));
+        write!(
+            frames,
+            "<g class=\"frame\" style=\"animation-delay:{}s\">\n{inside}<text x=\"14\" y=\"{:.0}\" font-family=\"sans-serif\" \
+             font-size=\"17\" fill=\"#4f9bd9\">{}</text>\n</g>\n",
+            at * SECONDS,
+            size[1] + CAPTION - 11.0,
+            words.replace('&', "&amp;")
+        )
+        .unwrap();
+    }
+    let [width, height] = [size[0], size[1] + CAPTION];
+    let tour = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         role=\"img\" aria-labelledby=\"title\">\n<title id=\"title\">habitat-tui: ten screens, {SECONDS} seconds each</title>\n\
+         <style>.frame{{visibility:hidden;animation:frame {}s step-end infinite}}\
+         @keyframes frame{{0%{{visibility:visible}}{}%{{visibility:hidden}}}}\
+         @media(prefers-reduced-motion:reduce){{.frame{{animation:none}}.frame:first-of-type{{visibility:visible}}}}</style>\n\
+         {frames}</svg>\n",
+        SECONDS * TOUR.len(),
+        100 / TOUR.len(),
+    );
+    check("tour.svg", &tour);
 }

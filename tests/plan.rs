@@ -27,3 +27,5 @@ mod properties;
 mod rejected;
 #[path = "plan/spot.rs"]
 mod spot;
+#[path = "plan/uses.rs"]
+mod uses;

@@ -185,3 +185,28 @@ source = "made up"
         plan["jobs"].as_array().unwrap().iter().map(|job| job["start_hours"]["mid"].as_f64().unwrap()).collect();
     assert_eq!(starts, [3.0, 0.0]);
 }
+
+/// Without a terminal the screens of a file of jobs are the text of the command, with a bar a job.
+#[test]
+fn the_screens_of_a_file_of_jobs_print_the_same_text() {
+    let folder = Folder::new();
+    let file = example("machines.toml");
+    let text = folder.ok(&["plan-jobs", &file]);
+    assert_eq!(folder.ok(&["--jobs", &file]), text);
+    let bars: Vec<&str> = text.lines().filter(|line| line.contains('█')).collect();
+    assert_eq!(bars.len(), 5, "{text}");
+    // Machine by machine, one after another: the second begins where the first ends.
+    let begins = |line: &str| line.chars().position(|sign| sign == '█').unwrap();
+    assert!(begins(bars[1]) > begins(bars[0]) && begins(bars[2]) == begins(bars[0]), "{text}");
+    assert!(text.contains("1 deadline is further right"), "{text}");
+
+    let picture = ["--jobs", &file, "--size", "100x30", "--screenshot", "jobs.svg", "--keys", "j enter"];
+    folder.ok(&picture);
+    let drawn = std::fs::read_to_string(folder.0.path().join("jobs.svg")).unwrap();
+    assert!(drawn.contains("jobs screen") && drawn.contains("Esc closes"));
+
+    let problem = folder.error(&["--screen", "jobs"]);
+    assert!(problem.contains("--jobs FILE"), "{problem}");
+    folder.write("none.toml", "budget = 3\n");
+    assert!(folder.error(&["--jobs", "none.toml"]).contains("none.toml"));
+}

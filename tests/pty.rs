@@ -1,149 +1,198 @@
-//! The program in a pseudo-terminal: starts, resizes, answers keys, quits, and leaves the
-//! terminal as it found it.
+//! The real program in a pseudo-terminal: what it shows, and that the terminal is given back as it was.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::io::{Read, Write};
-use std::sync::{Arc, Mutex};
+#[path = "common/terminal.rs"]
+mod terminal;
+
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use terminal::Terminal;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PROGRAM: &str = env!("CARGO_BIN_EXE_habitat-tui");
 
-fn wait_for(screen: &Arc<Mutex<vt100::Parser>>, what: &str, holds: impl Fn(&vt100::Screen) -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
-        if holds(screen.lock().unwrap().screen()) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("{what}: not seen in\n{}", screen.lock().unwrap().screen().contents());
+fn opened(variables: &[(&str, &str)]) -> Terminal {
+    let terminal = Terminal::open(PROGRAM, &[], variables);
+    terminal.sees("Recommended offer");
+    terminal
 }
 
 #[test]
 fn the_terminal_is_given_back() {
-    let size = |rows, cols| PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
-    let pair = native_pty_system().openpty(size(24, 80)).unwrap();
-    let home = tempfile::tempdir().unwrap();
-    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_habitat-tui"));
-    command.env_clear();
-    for (name, value) in [("TERM", "xterm-256color"), ("LANG", "C.UTF-8"), ("PATH", "/usr/bin:/bin")] {
-        command.env(name, value);
-    }
-    command.env("HOME", home.path());
-    let mut child = pair.slave.spawn_command(command).unwrap();
-    drop(pair.slave);
-    let screen = Arc::new(Mutex::new(vt100::Parser::new(24, 80, 0)));
-    let mut reader = pair.master.try_clone_reader().unwrap();
-    let shared = screen.clone();
-    let reading = std::thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(count @ 1..) = reader.read(&mut bytes) {
-            shared.lock().unwrap().process(&bytes[..count]);
-        }
-    });
-    let mut writer = pair.master.take_writer().unwrap();
-    let press = |writer: &mut Box<dyn Write + Send>, text: &str| {
-        writer.write_all(text.as_bytes()).unwrap();
-        writer.flush().unwrap();
-    };
-
-    wait_for(&screen, "the overview with its answer", |screen| {
-        screen.alternate_screen()
-            && screen.contents().contains("Recommended offer")
-            && screen.contents().contains("embedded sample")
-    });
-    pair.master.resize(size(40, 120)).unwrap();
-    screen.lock().unwrap().screen_mut().set_size(40, 120);
-    wait_for(&screen, "the larger overview", |screen| screen.contents().contains("all keys"));
-    press(&mut writer, "4");
-    wait_for(&screen, "the plan", |screen| screen.contents().contains("cost against time"));
+    let mut terminal = opened(&[]);
+    terminal.sees("embedded sample");
+    assert_eq!(terminal.taken(), ["alternate screen", "hidden cursor", "bracketed paste", "mouse"]);
+    terminal.press("2");
+    terminal.sees("convolution_backward");
+    terminal.press("3");
+    terminal.sees("predicted, 1 measured");
+    terminal.press("4");
+    terminal.sees("v: timeline");
+    // A slider, one step up from 100,000.
+    terminal.press("l");
+    terminal.sees("120,000 steps");
     // Ctrl-L draws everything anew, also over what others wrote.
-    screen.lock().unwrap().process(b"\x1b[2J");
-    press(&mut writer, "\x0c");
-    wait_for(&screen, "the plan drawn anew", |screen| screen.contents().contains("cost against time"));
-    press(&mut writer, "?");
-    wait_for(&screen, "the help", |screen| screen.contents().contains("Search actions"));
-    press(&mut writer, "\x1b");
-    wait_for(&screen, "the plan again", |screen| !screen.contents().contains("Search actions"));
-    press(&mut writer, "q");
-    let end = Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(Instant::now() < end, "q does not quit");
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    assert!(status.success(), "{status:?}");
-    drop(writer);
-    drop(pair.master);
-    reading.join().unwrap();
-    let parser = screen.lock().unwrap();
-    let screen = parser.screen();
-    assert!(!screen.alternate_screen(), "the alternate screen is still on");
-    assert!(!screen.hide_cursor(), "the cursor is still hidden");
-    assert!(!screen.bracketed_paste(), "bracketed paste is still on");
-    assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None, "the mouse is still taken");
-}
-
-/// The program in a terminal of its own, started and drawn: then its signals are in place.
-struct Started {
-    child: Box<dyn portable_pty::Child + Send + Sync>,
-    master: Box<dyn portable_pty::MasterPty + Send>,
-    reader: Box<dyn Read + Send>,
-    /// Its configuration, kept while it runs.
-    _home: tempfile::TempDir,
-}
-
-fn started() -> Started {
-    let pair = native_pty_system().openpty(PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 }).unwrap();
-    let home = tempfile::tempdir().unwrap();
-    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_habitat-tui"));
-    command.env_clear();
-    command.env("TERM", "xterm-256color");
-    command.env("HOME", home.path());
-    let child = pair.slave.spawn_command(command).unwrap();
-    drop(pair.slave);
-    let mut reader = pair.master.try_clone_reader().unwrap();
-    let mut seen = Vec::new();
-    let mut bytes = [0; 4096];
-    while !String::from_utf8_lossy(&seen).contains("overview") {
-        let count = reader.read(&mut bytes).unwrap();
-        seen.extend_from_slice(&bytes[..count]);
+    terminal.screen.lock().unwrap().process(b"\x1b[2J");
+    terminal.press("\x0c");
+    terminal.sees("v: timeline");
+    terminal.press("?");
+    terminal.sees("Search actions");
+    terminal.press("\x1b");
+    let end = Instant::now() + Duration::from_secs(60);
+    while terminal.text().contains("Search actions") {
+        assert!(Instant::now() < end, "Esc does not close the help");
     }
-    Started { child, master: pair.master, reader, _home: home }
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    assert_eq!(terminal.taken(), [""; 0]);
+}
+
+/// Too small says so, and what was there comes back.
+#[test]
+fn a_window_may_become_small_and_large_again() {
+    let mut terminal = opened(&[]);
+    terminal.press("4");
+    terminal.sees("v: timeline");
+    for (columns, rows) in [(30, 8), (20, 5), (1, 1), (80, 24), (200, 60)] {
+        terminal.resize(columns, rows);
+        match columns {
+            30 => terminal.sees("50×15"),
+            80 | 200 => terminal.sees("v: timeline"),
+            _ => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    assert_eq!(terminal.taken(), [""; 0]);
+}
+
+/// Ctrl-Z from a shell, and `fg`.
+#[test]
+fn suspended_it_leaves_the_terminal_and_continued_it_comes_back() {
+    let mut terminal = Terminal::open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "ready> ")]);
+    terminal.sees("ready>");
+    terminal.press(&format!("{PROGRAM}\n"));
+    terminal.sees("Recommended offer");
+    terminal.press("\x1a");
+    terminal.sees("Stopped");
+    let taken = terminal.taken();
+    // The shell takes bracketed paste for its own line.
+    assert!(taken.is_empty() || taken == ["bracketed paste"], "{taken:?}");
+    terminal.press("fg\n");
+    terminal.sees("Recommended offer");
+    assert!(terminal.taken().contains(&"alternate screen"));
+    terminal.press("4");
+    terminal.sees("v: timeline");
+    terminal.press("q");
+    // The shell's next prompt, which the screens have never shown.
+    terminal.sees("ready> ");
+    terminal.press("exit\n");
+    assert_eq!(terminal.ends(), 0);
+    assert!(!terminal.taken().contains(&"alternate screen"));
+}
+
+/// The fewer a terminal can, the plainer the screen; the selection is reversed on each.
+#[test]
+fn terminals_of_every_kind_are_drawn_on() {
+    for (variables, is_ascii, has_colours) in [
+        (&[("TERM", "xterm-256color"), ("COLORTERM", "truecolor")][..], false, true),
+        (&[("TERM", "xterm")], false, true),
+        (&[("TERM", "linux")], false, true),
+        (&[("TERM", "screen-256color"), ("NO_COLOR", "1")], false, false),
+        (&[("TERM", "dumb")], true, false),
+        (&[("LANG", "C")], true, true),
+    ] {
+        let mut terminal = opened(variables);
+        terminal.press("3");
+        terminal.sees("predicted, 1 measured");
+        let parser = terminal.screen.lock().unwrap();
+        let screen = parser.screen();
+        let cells = || (0..40).flat_map(|row| (0..120).filter_map(move |column| screen.cell(row, column)));
+        assert!(cells().any(vt100::Cell::inverse), "{variables:?}: no selection");
+        assert_eq!(cells().any(|cell| cell.fgcolor() != vt100::Color::Default), has_colours, "{variables:?}");
+        assert_eq!(screen.contents().is_ascii(), is_ascii, "{variables:?}:\n{}", screen.contents());
+        drop(parser);
+        terminal.press("q");
+        assert_eq!(terminal.ends(), 0, "{variables:?}");
+        assert_eq!(terminal.taken(), [""; 0], "{variables:?}");
+    }
+}
+
+/// Whoever does nothing sees nothing move, and pays for nothing.
+#[test]
+fn nothing_is_drawn_while_nothing_happens() {
+    let terminal = opened(&[]);
+    // What is still being computed comes first.
+    let mut before = 0;
+    while terminal.written.load(Ordering::SeqCst) != before {
+        before = terminal.written.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(terminal.written.load(Ordering::SeqCst), before);
+}
+
+#[test]
+fn a_panic_of_the_screen_gives_the_terminal_back_first() {
+    let mut terminal = opened(&[("HABITAT_TUI_TEST_PANIC", "screen")]);
+    terminal.press("\x0c");
+    assert_eq!(terminal.ends(), 101);
+    assert_eq!(terminal.taken(), [""; 0]);
+    terminal.sees("asked for by HABITAT_TUI_TEST_PANIC");
+}
+
+#[test]
+fn a_panic_of_a_worker_is_a_failed_computation() {
+    let mut terminal = Terminal::open(PROGRAM, &["--screen", "plan"], &[("HABITAT_TUI_TEST_PANIC", "worker")]);
+    terminal.sees("planning failed: the program has a fault");
+    assert!(terminal.taken().contains(&"alternate screen"));
+    terminal.press("3");
+    terminal.sees("predicted, 1 measured");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    assert_eq!(terminal.taken(), [""; 0]);
 }
 
 /// The window is closed: the process must not stay behind.
 #[test]
 fn a_terminal_that_goes_away_ends_the_program() {
-    let Started { mut child, master, reader, _home } = started();
-    drop(reader);
-    drop(master);
-    let end = Instant::now() + PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > end {
-            child.kill().unwrap();
-            panic!("still running after its terminal was closed");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut terminal = opened(&[]);
+    terminal.close();
+    terminal.ends();
 }
 
 /// `kill` ends the program in order, with the code that shells expect.
 #[test]
 fn sigterm_gives_the_terminal_back() {
-    let Started { mut child, mut reader, master: _master, _home } = started();
-    let id = child.process_id().unwrap().to_string();
+    let mut terminal = opened(&[]);
+    let id = terminal.child.process_id().unwrap().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-    let mut seen = Vec::new();
-    let mut bytes = [0; 4096];
-    while let Ok(count @ 1..) = reader.read(&mut bytes) {
-        seen.extend_from_slice(&bytes[..count]);
-    }
-    assert_eq!(child.wait().unwrap().exit_code(), 143);
-    assert!(String::from_utf8_lossy(&seen).contains("\x1b[?1049l"), "the alternate screen is left");
+    assert_eq!(terminal.ends(), 143);
+    assert_eq!(terminal.taken(), [""; 0]);
+}
+
+/// The file of jobs is opened in the editor, read anew and planned anew; where it cannot be read, the
+/// last plan stays and the line is named.
+#[test]
+fn the_file_of_jobs_is_edited_and_planned_again() {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/profiler/samples/dcgan-b64.habitat.json.zst");
+    let jobs = format!(
+        "[[machine]]\ngpu = \"rtx-3090\"\n\n[[job]]\nname = \"faces\"\nprofile = {sample:?}\nsamples = \"10M\"\n"
+    );
+    // The editor changes the name, and the next time leaves no text in its place.
+    let editor = "sed -i -e 's/^name = \"portraits\"/name = nothing/' -e 's/faces/portraits/'";
+    let start = format!("printf %s '{jobs}' > jobs.toml; exec \"$0\" --jobs jobs.toml");
+    let mut terminal = Terminal::open("sh", &["-c", &start, PROGRAM], &[("VISUAL", editor)]);
+    terminal.sees("1 job: ");
+    terminal.sees("faces");
+    terminal.press("E");
+    terminal.sees("portraits");
+    assert!(!terminal.text().contains("faces") && terminal.read("jobs.toml").contains("portraits"));
+    terminal.press("E");
+    terminal.sees("(stale)");
+    terminal.sees("planning the jobs failed: jobs.toml: line 5");
+    terminal.sees("portraits");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
 }

@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-use common::{compared, keys, launch, text};
+use common::{compared, jobs, keys, launch, text};
+use habitat_tui::action::ACTIONS;
 use habitat_tui::app::Source;
 use habitat_tui::app::engine::Solved;
 use habitat_tui::plan::{Confidence, Part, Plan};
@@ -14,17 +16,128 @@ use habitat_tui::predict::{Warning, WarningKind};
 use habitat_tui::report::format;
 use habitat_tui::settings::theme::{ColourLevel, GlyphSet};
 use habitat_tui::tui::{Launch, render, screenshot};
+use proptest::prelude::*;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
+use unicode_width::UnicodeWidthStr;
 
 fn picture(launch: &Launch, pressed: &str, size: (u16, u16)) -> String {
     text(&render(launch, &keys(pressed), size).1)
 }
 
 #[test]
-fn screens_at_three_sizes() {
+fn screens_at_four_sizes() {
     for (name, pressed) in [("overview", "1"), ("profile", "2"), ("predict", "3"), ("plan", "4"), ("help", "?")] {
-        for size in [(80, 24), (120, 40), (50, 15)] {
+        for size in [(80, 24), (120, 40), (50, 15), (200, 60)] {
             insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), picture(&launch(), pressed, size));
+        }
+    }
+}
+
+/// Every theme in every number of colours.
+fn looks() -> impl Iterator<Item = (String, Launch)> {
+    let levels = [ColourLevel::None, ColourLevel::Ansi16, ColourLevel::Ansi256, ColourLevel::True];
+    (0..launch().setup.themes.len()).flat_map(move |theme| {
+        levels.map(|level| {
+            let mut launch = launch();
+            (launch.setup.theme, launch.setup.colours) = (theme, level);
+            (format!("{} {level:?}", launch.setup.themes[theme].name), launch)
+        })
+    })
+}
+
+/// What a theme changes is no word and no place.
+#[test]
+fn every_theme_says_the_same() {
+    for (look, themed) in looks() {
+        for pressed in ["1", "2", "3", "4", "4 v", "?", "3 F", "2 R"] {
+            for size in [(50, 15), (80, 24), (120, 40), (200, 60)] {
+                assert_eq!(picture(&themed, pressed, size), picture(&launch(), pressed, size), "{look} {pressed}");
+            }
+        }
+    }
+}
+
+/// How selection, focus and what is good or in doubt look, in every theme class.
+#[test]
+fn selection_and_focus_in_every_theme() {
+    let mut seen = String::new();
+    for (look, themed) in looks() {
+        let on_plan = render(&themed, &keys("4"), (80, 24)).1;
+        let below = render(&themed, &keys("4 tab"), (80, 24)).1;
+        let on_gpus = render(&themed, &keys("3"), (80, 24)).1;
+        let place = |buffer: &Buffer, what: &str| {
+            let drawn = text(buffer);
+            let (y, line) = drawn.lines().enumerate().find(|(_, line)| line.contains(what)).expect(what);
+            let x = line[..line.find(what).unwrap()].chars().count();
+            // Two cells before a name stands the marker of a row, or the frame of a pane.
+            [x - 2, x].map(|x| buffer[(x as u16, y as u16)].clone())
+        };
+        let style = |[before, name]: &[Cell; 2]| {
+            let look = |cell: &Cell| format!("{:?} on {:?} {:?}", cell.fg, cell.bg, cell.modifier);
+            format!("{:?} {} · {}", before.symbol(), look(before), look(name))
+        };
+        let styles = [
+            ("tab of the screen", place(&on_plan, "4 plan")),
+            ("another tab", place(&on_plan, "3 predict")),
+            ("slider in focus", place(&on_plan, "work")),
+            ("another slider", place(&on_plan, "deadline")),
+            ("pane in focus", place(&on_plan, "goal")),
+            ("another pane", place(&below, "goal")),
+            ("selected row", place(&on_gpus, "H100 SXM5")),
+            ("another row", place(&on_gpus, "L4")),
+        ];
+        for (what, cells) in &styles {
+            writeln!(seen, "{look:<24} {what:<18} {}", style(cells)).unwrap();
+        }
+        // Each pair can be told apart, without colours too.
+        for pair in styles.chunks(2) {
+            assert_ne!(style(&pair[0].1), style(&pair[1].1), "{look}: {} and {}", pair[0].0, pair[1].0);
+        }
+    }
+    insta::assert_snapshot!("styles", seen);
+}
+
+/// What a random sequence of keys may lead to.
+fn pressed() -> impl Strategy<Value = Vec<&'static str>> {
+    let keys: Vec<&str> = ACTIONS.iter().flat_map(|spec| spec.keys).copied().collect();
+    let typed = ["a", "9", "0", ".", "5", "!", "ü", "字"].into_iter();
+    let keys: Vec<&str> = keys.into_iter().chain(typed).filter(|key| !["ctrl-c", "ctrl-z"].contains(key)).collect();
+    proptest::collection::vec(proptest::sample::select(keys), 0..25)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Whatever is pressed and however large the window: it is drawn whole, on any terminal.
+    #[test]
+    fn random_states_are_drawn_at_random_sizes(
+        pressed in pressed(),
+        columns in 1_u16..220,
+        rows in 1_u16..70,
+        ascii in any::<bool>(),
+        colours in any::<bool>(),
+        beside in any::<bool>(),
+    ) {
+        let mut launch = if beside { compared() } else { launch() };
+        if ascii {
+            launch.setup.glyphs = GlyphSet::Ascii;
+        }
+        if !colours {
+            launch.setup.colours = ColourLevel::None;
+        }
+        let keys: Vec<_> = pressed.iter().map(|key| key.parse().unwrap()).collect();
+        let (app, buffer) = render(&launch, &keys, (columns, rows));
+        let drawn = text(&buffer);
+        prop_assert!(!drawn.chars().any(|c| c.is_control() && c != '\n'), "{}", drawn);
+        // What is two cells wide is not cut in half.
+        let last = |y| buffer[(columns - 1, y)].symbol().width();
+        prop_assert!((0..rows).all(|y| last(y) <= 1), "{}", drawn);
+        // A line that is typed has what was typed in it.
+        let typed = app.modal.clone().is_some_and(|mut modal| modal.input_mut().is_some());
+        prop_assert!(!ascii || typed || drawn.is_ascii() || pressed.iter().any(|key| !key.is_ascii()), "{}", drawn);
+        if !colours {
+            prop_assert!(buffer.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
         }
     }
 }
@@ -36,9 +149,10 @@ fn dialogs_and_details() {
         ("infeasible", "4 j j = 0 . 5 enter"),
         ("palette", ": p l a n"),
         ("export", "4 e"),
-        ("chart", "4 v"),
+        ("chart", "4 v v"),
         ("kernel_detail", "2 enter"),
         ("roofline", "2 R"),
+        ("timeline", "2 T"),
         ("filter", "3 / v 1 0 0"),
         ("methods", "3 w j"),
         ("batches", "3 B"),
@@ -46,7 +160,7 @@ fn dialogs_and_details() {
         ("what_if", "3 F l l"),
         ("offer_of_the_plan", "4 tab enter"),
         ("offer_beside_the_plan", "4 tab j enter"),
-        ("offer_rejected", "4 j j = 0 . 5 enter v v tab enter"),
+        ("offer_rejected", "4 j j = 0 . 5 enter v v v tab enter"),
     ] {
         insta::assert_snapshot!(name, picture(&launch(), pressed, (80, 24)));
     }
@@ -61,6 +175,54 @@ fn a_second_recording_stands_beside_the_first() {
     }
     // Whatever else is left out, the change is there.
     assert!(picture(&compared(), "2", (50, 15)).contains("change, ms"));
+}
+
+#[test]
+fn several_jobs_over_time() {
+    for size in [(80, 24), (120, 40), (50, 15)] {
+        insta::assert_snapshot!(format!("jobs_{}x{}", size.0, size.1), picture(&jobs(12.0), "", size));
+    }
+    insta::assert_snapshot!("jobs_details", picture(&jobs(12.0), "j enter", (80, 24)));
+    insta::assert_snapshot!("jobs_export", picture(&jobs(12.0), "e", (80, 24)));
+    // Why there is no plan, with what would make one.
+    insta::assert_snapshot!("jobs_infeasible", picture(&jobs(1.0), "", (80, 24)));
+    // Why the file cannot be used, with its line.
+    let mut launch = jobs(12.0);
+    launch.engine.jobs = Arc::new(|| Err("runs/jobs.toml: line 3: job \"a\": no work".into()));
+    for size in [(80, 24), (120, 40), (50, 15)] {
+        let drawn = picture(&launch, "", size);
+        let words: Vec<&str> = drawn.split_whitespace().filter(|word| *word != "│").collect();
+        assert_eq!(words.join(" ").matches("line 3: job \"a\": no work").count(), 1, "{drawn}");
+    }
+    let mut launch = jobs(12.0);
+    launch.setup.glyphs = GlyphSet::Ascii;
+    for pressed in ["", "enter", "e"] {
+        for size in [(80, 24), (120, 40), (50, 15), (30, 8), (1, 1)] {
+            assert!(picture(&launch, pressed, size).is_ascii());
+        }
+    }
+    for width in [1, 20, 50, 51, 76, 77, 110, 300] {
+        for height in [1, 5, 14, 15, 16, 20, 28, 100] {
+            for launch in [&jobs(12.0), &jobs(1.0)] {
+                picture(launch, "", (width, height));
+            }
+        }
+    }
+}
+
+/// Spot alone: what losses take is in the bar, with its sign, its time and its cost.
+#[test]
+fn the_plan_is_a_bar_over_time_with_what_it_costs() {
+    for size in [(80, 24), (120, 40), (50, 15)] {
+        insta::assert_snapshot!(
+            format!("timeline_{}x{}", size.0, size.1),
+            picture(&launch(), "4 j = 3 0 h enter d v tab", size)
+        );
+    }
+    let mut launch = launch();
+    launch.setup.glyphs = GlyphSet::Ascii;
+    let drawn = picture(&launch, "4 j = 3 0 h enter d v", (120, 40));
+    assert!(drawn.contains("##") && drawn.contains("] latest end"), "{drawn}");
 }
 
 /// The selected row's part of the step is marked, and not by colour alone.
@@ -90,9 +252,9 @@ fn the_step_is_a_line_with_names_in_any_glyphs() {
 
 #[test]
 fn the_plans_that_none_beats_stand_beside_their_chart() {
-    insta::assert_snapshot!("frontier_120x40", picture(&launch(), "4 v tab k", (120, 40)));
+    insta::assert_snapshot!("frontier_120x40", picture(&launch(), "4 v v tab k", (120, 40)));
     // Without a plan as well.
-    insta::assert_snapshot!("frontier_infeasible_120x40", picture(&launch(), "4 j j = 0 . 5 enter v tab", (120, 40)));
+    insta::assert_snapshot!("frontier_infeasible_120x40", picture(&launch(), "4 j j = 0 . 5 enter v v tab", (120, 40)));
 }
 
 #[test]
@@ -114,7 +276,7 @@ fn the_selected_row_is_reversed_and_marked_with_and_without_colours() {
 fn ascii_is_ascii() {
     let mut launch = launch();
     launch.setup.glyphs = GlyphSet::Ascii;
-    for pressed in ["1", "2", "3", "4", "4 v", "?", "3 enter", "3 F", "3 D", ": h 1 0 0"] {
+    for pressed in ["1", "2", "3", "4", "4 v", "?", "3 enter", "3 F", "3 D", ": h 1 0 0", "4 v v"] {
         for size in [(80, 24), (120, 40), (50, 15), (30, 8)] {
             let drawn = picture(&launch, pressed, size);
             assert!(drawn.is_ascii(), "{pressed} {size:?}: {drawn}");
@@ -154,7 +316,7 @@ fn too_small_says_what_is_needed() {
     // Whatever the size, nothing breaks.
     for width in [1, 2, 5, 49, 50, 51, 76, 77, 109, 110, 111, 300] {
         for height in [1, 2, 3, 14, 15, 16, 19, 20, 21, 28, 100] {
-            for pressed in ["1", "2", "3", "4", "?", ":", "4 v", "4 e", "3 /", "4 tab j enter"] {
+            for pressed in ["1", "2", "3", "4", "?", ":", "4 v", "4 v v", "4 e", "3 /", "4 tab j enter"] {
                 picture(&launch(), pressed, (width, height));
             }
         }
@@ -218,7 +380,7 @@ fn warnings_stand_wherever_a_time_does() {
         Ok(Sweep { warnings: warnings.clone(), ..batches(profile, gpu, method)? })
     });
     for size in [(50, 15), (80, 24), (120, 40)] {
-        for pressed in ["1", "3", "3 enter", "3 w", "3 B", "3 F", "3 D", "4", "4 v"] {
+        for pressed in ["1", "3", "3 enter", "3 w", "3 B", "3 F", "3 D", "4", "4 v", "4 v v"] {
             let drawn = picture(&launch, pressed, size);
             assert!(drawn.contains("no shapes recorded"), "{pressed} {size:?}\n{drawn}");
         }

@@ -23,6 +23,7 @@ impl App {
         let is_there = match needs {
             Needs::Nothing => true,
             Needs::Job => self.live.is_some(),
+            Needs::Jobs => self.setup.jobs.is_some(),
             Needs::Closable => {
                 let filtered = screen.list(self).is_some_and(|list| !list.filter.is_empty());
                 self.modal.is_some() || screen.is_open(self) || filtered
@@ -30,7 +31,9 @@ impl App {
             Needs::Running if self.job_runs() => true,
             _ if screen.awaits().is_none() && screen.gives(self, needs) => true,
             _ if self.is_awaiting() => return Some("nothing is recorded yet"),
-            Needs::Running => self.plan.is_running() || self.predictions.is_running(),
+            Needs::Running => self.plan.is_running() || self.predictions.is_running() || self.jobs.plan.is_running(),
+            // On this screen it is the plan of all jobs.
+            Needs::Plan if self.screen == Screen::Jobs => return Some("there is no plan of the jobs yet"),
             Needs::UnknownOrigin => !self.origins().gpus.is_empty(),
             Needs::Plan if self.plan.value().is_some_and(|plan| plan.parts.is_empty()) => {
                 return Some("no plan meets the limits, so there is nothing to write");

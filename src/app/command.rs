@@ -25,6 +25,9 @@ impl App {
         if let Some(precision) = self.chosen.precision {
             put(&mut line, "--precision", precision.map(|precision| precision.name().to_owned()));
         }
+        if let Some(batch) = self.chosen.batch {
+            put(&mut line, "--batch-sizes", batch.map(|batch| batch.to_string()));
+        }
         if self.screen == Screen::Predict {
             put(&mut line, "--gpu", predict::selected(self).map(|row| row.slug.to_string()));
         }

@@ -6,15 +6,15 @@ use crate::action::Action;
 use crate::app::engine::{Export, SaveOutcome};
 use crate::app::input::Input;
 use crate::app::live::Leaving;
-use crate::app::modal::{self, Modal};
+use crate::app::modal::{self, ExportForm, Modal};
 use crate::app::msg::Effect;
 use crate::app::palette;
+use crate::app::screen::jobs;
 use crate::app::screen::plan;
 use crate::app::screen::plan::offer;
 use crate::app::slider::{self, Knob};
 use crate::app::{App, Tone};
 use crate::predict::compare::Compared;
-use crate::report::plan_form::PlanForm;
 use crate::settings::keymap::{Code, Key};
 use crate::units::GpuSlug;
 
@@ -45,8 +45,9 @@ impl App {
             }
             Some(
                 Modal::Methods { .. }
-                | Modal::Batches { .. }
                 | Modal::Offer { .. }
+                | Modal::Messages { .. }
+                | Modal::PlannedJob { .. }
                 | Modal::Origin { .. }
                 | Modal::Leave { .. },
             )
@@ -68,13 +69,19 @@ impl App {
         }
         if matches!(
             self.modal,
-            Some(Modal::Methods { .. } | Modal::Batches { .. } | Modal::Offer { .. } | Modal::Origin { .. })
+            Some(
+                Modal::Methods { .. }
+                    | Modal::Messages { .. }
+                    | Modal::Offer { .. }
+                    | Modal::PlannedJob { .. }
+                    | Modal::Origin { .. }
+            )
         ) {
             // Nothing is typed here: the keys of lists move, the one that opened it closes.
             match self.setup.keymap.action(key) {
                 Some(Action::Up) => return self.modal_scroll(-1),
                 Some(Action::Down) => return self.modal_scroll(1),
-                Some(Action::Back | Action::Methods | Action::Batches | Action::Origin) => {
+                Some(Action::Back | Action::Methods | Action::Messages | Action::Origin) => {
                     self.modal = None;
                     return;
                 }
@@ -122,19 +129,24 @@ impl App {
         let found = if is_palette { palette::found(self, &query).len() } else { 0 };
         let facts = match &self.modal {
             Some(Modal::Offer { offer, .. }) => offer::lines(self, offer).len(),
+            Some(Modal::Messages { .. }) => self.said.len(),
+            Some(Modal::PlannedJob { job, .. }) => jobs::details(self, *job).len(),
             _ => 0,
         };
         let moved = |at: usize, len: usize| at.saturating_add_signed(by).min(len.saturating_sub(1));
         match &mut self.modal {
             Some(Modal::Help { scroll, .. }) => *scroll = moved(*scroll, help),
-            Some(Modal::Offer { scroll, .. }) => *scroll = moved(*scroll, facts),
+            Some(Modal::Offer { scroll, .. } | Modal::PlannedJob { scroll, .. } | Modal::Messages { scroll }) => {
+                *scroll = moved(*scroll, facts);
+            }
             Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, found),
             Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
             Some(Modal::Origin { candidates, selected }) => *selected = moved(*selected, candidates.gpus.len()),
             Some(Modal::Leave { selected }) => *selected = moved(*selected, Leaving::ALL.len()),
             Some(Modal::Export { form, input, exists, error, .. }) => {
-                let at = PlanForm::ALL.iter().position(|other| other == form).unwrap_or_default();
-                let next = PlanForm::ALL[moved(at, PlanForm::ALL.len())];
+                let all = form.all();
+                let at = all.iter().position(|other| other == form).unwrap_or_default();
+                let next = all[moved(at, all.len())];
                 // A name of the user's own stays.
                 if let Some(folder) = input.text().strip_suffix(form.file_name()) {
                     *input = Input::new(&format!("{folder}{}", next.file_name()));
@@ -173,13 +185,20 @@ impl App {
             Some(Modal::Export { form, input, exists, .. }) => {
                 let path = input.text().trim().to_owned();
                 let error = path.is_empty().then(|| "write the path of the file".to_owned());
-                let answer = self.plan.shared().zip(self.predictions.shared()).filter(|_| error.is_none());
-                let saving = answer.is_some();
-                if let Some((plan, predictions)) = answer {
-                    let (profile, chosen) = (self.setup.profile.clone(), self.chosen);
-                    let export = Box::new(Export { plan, predictions, profile, chosen, form });
-                    effects.push(Effect::Save { export, path, overwrite: exists });
-                }
+                let effect = match form {
+                    _ if error.is_some() => None,
+                    ExportForm::Plan(form) => self.plan.shared().zip(self.predictions.shared()).map(|answer| {
+                        let ((plan, predictions), profile) = (answer, self.setup.profile.clone());
+                        let export = Box::new(Export { plan, predictions, profile, chosen: self.chosen, form });
+                        Effect::Save { export, path, overwrite: exists }
+                    }),
+                    ExportForm::Jobs(form) => {
+                        let plan = self.jobs.plan.shared();
+                        plan.map(|plan| Effect::SaveJobs { plan, form, path, overwrite: exists })
+                    }
+                };
+                let saving = effect.is_some();
+                effects.extend(effect);
                 self.modal = Some(Modal::Export { form, input, exists: false, error, saving });
             }
             Some(Modal::Leave { selected }) => self.leave(selected, effects),
@@ -189,7 +208,14 @@ impl App {
                     self.recorded_on(&gpu, effects);
                 }
             }
-            Some(Modal::Help { .. } | Modal::Filter { .. } | Modal::Batches { .. } | Modal::Offer { .. }) | None => {}
+            Some(
+                Modal::Help { .. }
+                | Modal::Messages { .. }
+                | Modal::Filter { .. }
+                | Modal::Offer { .. }
+                | Modal::PlannedJob { .. },
+            )
+            | None => {}
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::app::msg::{Effect, Msg};
 use crate::catalog::hypothetical::{Changes, Figure};
+use crate::plan::jobs::JobsPlan;
 use crate::plan::{FrontierPoint, Goal, Plan};
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
@@ -25,6 +26,8 @@ pub struct Chosen {
     pub host: Option<Host>,
     /// The precision; inside, `None` = as recorded.
     pub precision: Option<Option<Precision>>,
+    /// The batch on each GPU that plans may use beside the recorded one; inside, `None` = the recorded one alone.
+    pub batch: Option<Option<u64>>,
 }
 
 impl Chosen {
@@ -57,6 +60,8 @@ pub struct Version {
 pub type ChangeFn = dyn Fn(&Profile, &Version, Chosen) -> Result<WhatIf, String> + Send + Sync;
 /// Answers a goal.
 pub type PlanFn = dyn Fn(&Arc<Predictions>, &Goal) -> Result<Solved, String> + Send + Sync;
+/// Reads the file of jobs and plans them together.
+pub type JobsFn = dyn Fn() -> Result<JobsPlan, String> + Send + Sync;
 /// Writes a plan as texts, one a file.
 pub type ExportFn = dyn Fn(&Export) -> Result<Vec<String>, String> + Send + Sync;
 /// Writes a text to a file: path, text, whether an existing file may be replaced.
@@ -110,6 +115,8 @@ pub struct Engine {
     pub change: Arc<ChangeFn>,
     /// Plans.
     pub plan: Arc<PlanFn>,
+    /// Plans several jobs.
+    pub jobs: Arc<JobsFn>,
     /// Writes a plan as text.
     pub export: Arc<ExportFn>,
     /// Writes a file.
@@ -146,6 +153,15 @@ impl Engine {
             Effect::Solve { generation, predictions, goal } => {
                 let result = guarded(|| (self.plan)(predictions, goal));
                 Msg::Planned { generation: *generation, result }
+            }
+            Effect::PlanJobs { generation } => {
+                let result = guarded(|| (self.jobs)()).map(Arc::new);
+                Msg::JobsPlanned { generation: *generation, result }
+            }
+            Effect::SaveJobs { plan, form, path, overwrite } => {
+                let text = guarded(|| form.text(plan).map_err(|error| error.to_string()));
+                let saved = text.and_then(|text| guarded(|| Ok((self.save)(path, &text, *overwrite))));
+                Msg::Saved(saved.unwrap_or_else(SaveOutcome::Failed))
             }
             Effect::Save { export, path, overwrite } => {
                 let texts = guarded(|| (self.export)(export));

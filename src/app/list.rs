@@ -1,5 +1,7 @@
 //! A list with a selection, a filter and an order.
 
+use std::ops::Range;
+
 /// Selection, filter and order of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListState {
@@ -14,7 +16,22 @@ pub struct ListState {
     pub reversed: bool,
 }
 
+/// Rows of a list made at a time, at least: columns of one that is no longer keep their widths.
+const BLOCK: usize = 100;
+
 impl ListState {
+    /// The rows around the selected one, of which a screen of so many lines shows some.
+    pub fn near(&self, height: u16) -> Range<usize> {
+        let block = BLOCK.max(height.into());
+        let at = self.selected / block;
+        at.saturating_sub(1) * block..(at + 2) * block
+    }
+
+    /// Whether there is a filter.
+    pub fn is_filtered(&self) -> bool {
+        !self.filter.trim().is_empty()
+    }
+
     /// Moves the selection within `len` rows.
     pub fn step(&mut self, by: isize, len: usize) {
         self.selected = self.selected.saturating_add_signed(by).min(len.saturating_sub(1));
@@ -72,6 +89,17 @@ fn compared(word: &str) -> Option<(&str, Holds, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_screen_shows_is_near_the_selected_row() {
+        for height in [24, 60, 400] {
+            for selected in [0, 1, 249, 250, 399, 400, 1_000, 99_999] {
+                let near = ListState { selected, ..ListState::default() }.near(height);
+                let seen = selected.saturating_sub(height.into())..selected + usize::from(height);
+                assert!(near.start <= seen.start && near.end >= seen.end, "{selected} {height}: {near:?}");
+            }
+        }
+    }
 
     #[test]
     fn filters_take_words_and_inversion() {

@@ -137,7 +137,8 @@ impl App {
 
     /// Cancels what is being computed, else asks whether to stop the job.
     pub(super) fn cancel(&mut self) {
-        if self.predictions.is_running() || self.plan.is_running() {
+        if self.predictions.is_running() || self.plan.is_running() || self.jobs.plan.is_running() {
+            self.jobs.plan.cancel();
             self.predictions.cancel();
             self.plan.cancel();
         } else if self.job_runs() {

@@ -1,12 +1,14 @@
 //! Dialogs on top of a screen.
 
 use crate::action::{ACTIONS, Group, Spec};
-use crate::app::App;
 use crate::app::input::Input;
 use crate::app::slider::Knob;
+use crate::app::{App, Tone};
 use crate::predict::origin::Candidates;
 use crate::pricing::OfferId;
+use crate::report::jobs::JobsForm;
 use crate::report::plan_form::PlanForm;
+use crate::text::clean;
 use crate::units::GpuSlug;
 
 /// A dialog.
@@ -49,10 +51,10 @@ pub enum Modal {
         /// Position among the methods.
         selected: usize,
     },
-    /// The step at other batch sizes.
-    Batches {
-        /// The GPU.
-        gpu: GpuSlug,
+    /// What was said before.
+    Messages {
+        /// First line shown.
+        scroll: usize,
     },
     /// All that is known of an offer.
     Offer {
@@ -73,10 +75,17 @@ pub enum Modal {
         /// Position among [`Leaving::ALL`](crate::app::live::Leaving::ALL).
         selected: usize,
     },
+    /// All that is known of a job of a plan of several.
+    PlannedJob {
+        /// Its place in the plan.
+        job: usize,
+        /// First line shown.
+        scroll: usize,
+    },
     /// The path of an export.
     Export {
         /// The form.
-        form: PlanForm,
+        form: ExportForm,
         /// The path.
         input: Input,
         /// Whether to ask before replacing the file.
@@ -88,27 +97,63 @@ pub enum Modal {
     },
 }
 
+/// The form of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportForm {
+    /// Of the plan.
+    Plan(PlanForm),
+    /// Of the plan of several jobs.
+    Jobs(JobsForm),
+}
+
+impl ExportForm {
+    /// The forms of the same plan, in the order in which they are listed.
+    pub fn all(self) -> Vec<Self> {
+        match self {
+            Self::Plan(_) => PlanForm::ALL.map(Self::Plan).to_vec(),
+            Self::Jobs(_) => JobsForm::ALL.map(Self::Jobs).to_vec(),
+        }
+    }
+
+    /// The name on screen.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Plan(form) => form.title(),
+            Self::Jobs(form) => form.title(),
+        }
+    }
+
+    /// A name for the file.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Plan(form) => form.file_name(),
+            Self::Jobs(form) => form.file_name(),
+        }
+    }
+}
+
 impl Modal {
     /// The help.
     pub fn help() -> Self {
         Self::Help { input: Input::default(), scroll: 0 }
     }
 
-    /// The export of a plan, as TOML to begin with.
-    pub fn export() -> Self {
-        let form = PlanForm::Toml;
+    /// The export of a plan, or of that of several jobs, in the first form to begin with.
+    pub fn export(jobs: bool) -> Self {
+        let form = if jobs { ExportForm::Jobs(JobsForm::ALL[0]) } else { ExportForm::Plan(PlanForm::ALL[0]) };
         Self::Export { form, input: Input::new(form.file_name()), exists: false, error: None, saving: false }
     }
 
     /// The keys that work in it, for the footer.
     pub const fn keys(&self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Help { .. } | Self::Offer { .. } => &[("↑↓", "scroll"), ("esc", "close")],
+            Self::Help { .. } | Self::Messages { .. } | Self::Offer { .. } | Self::PlannedJob { .. } => {
+                &[("↑↓", "scroll"), ("esc", "close")]
+            }
             Self::Palette { .. } => &[("enter", "run"), ("↑↓", "choose"), ("esc", "close")],
             Self::Filter { .. } => &[("enter", "keep"), ("esc", "restore")],
             Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
             Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
-            Self::Batches { .. } => &[("esc", "close")],
             Self::Origin { .. } => &[("enter", "choose it"), ("↑↓", "move"), ("esc", "close")],
             Self::Leave { .. } => {
                 &[("enter", "do it"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
@@ -127,8 +172,9 @@ impl Modal {
             Self::Help { .. }
             | Self::Filter { .. }
             | Self::Value { .. }
-            | Self::Batches { .. }
             | Self::Offer { .. }
+            | Self::Messages { .. }
+            | Self::PlannedJob { .. }
             | Self::Export { .. } => None,
         }
     }
@@ -137,8 +183,9 @@ impl Modal {
     pub const fn input_mut(&mut self) -> Option<&mut Input> {
         match self {
             Self::Methods { .. }
-            | Self::Batches { .. }
             | Self::Offer { .. }
+            | Self::Messages { .. }
+            | Self::PlannedJob { .. }
             | Self::Origin { .. }
             | Self::Leave { .. } => None,
             Self::Help { input, .. }
@@ -148,6 +195,19 @@ impl Modal {
             | Self::Export { input, .. } => Some(input),
         }
     }
+}
+
+/// The messages as lines: what kind, and the words.
+pub fn messages(app: &App) -> Vec<(String, String)> {
+    let kind = |tone: Tone| match tone {
+        Tone::Good => "done",
+        Tone::Hint => "hint",
+        Tone::Bad => "failed",
+    };
+    if app.said.is_empty() {
+        return vec![(String::new(), "Nothing was said yet.".to_owned())];
+    }
+    app.said.iter().map(|(tone, text)| (kind(*tone).to_owned(), clean(text, 600))).collect()
 }
 
 /// The actions whose name, words or keys contain all words of `query`.

@@ -7,11 +7,13 @@ use crate::app::engine::{Chosen, Export, SaveOutcome, Solved, Version};
 use crate::app::slider::Knob;
 use crate::live;
 use crate::plan::Goal;
+use crate::plan::jobs::JobsPlan;
 use crate::predict::Predictions;
 use crate::predict::batches::Sweep;
 use crate::predict::compare::Comparison;
 use crate::predict::hypothetical::WhatIf;
 use crate::profile::Profile;
+use crate::report::jobs::JobsForm;
 use crate::settings::keymap::Key;
 use crate::units::GpuSlug;
 
@@ -84,8 +86,17 @@ pub enum Msg {
         /// The result.
         result: Result<Solved, String>,
     },
+    /// The jobs are planned together.
+    JobsPlanned {
+        /// Generation of its inputs.
+        generation: u64,
+        /// The result.
+        result: Result<Arc<JobsPlan>, String>,
+    },
     /// News of the job.
     Live(live::Update),
+    /// The editor was closed; the reason where it failed.
+    Edited(Result<(), String>),
     /// A file was written, or not.
     Saved(SaveOutcome),
     /// Something was copied: what.
@@ -150,6 +161,22 @@ pub enum Effect {
         /// The goal.
         goal: Box<Goal>,
     },
+    /// Read the file of jobs, plan them together, and answer with [`Msg::JobsPlanned`].
+    PlanJobs {
+        /// Generation to answer with.
+        generation: u64,
+    },
+    /// Write the plan of several jobs, and answer with [`Msg::Saved`].
+    SaveJobs {
+        /// The plan.
+        plan: Arc<JobsPlan>,
+        /// Its form.
+        form: JobsForm,
+        /// Where to.
+        path: String,
+        /// Whether an existing file may be replaced.
+        overwrite: bool,
+    },
     /// Write the plan, and answer with [`Msg::Saved`].
     Save {
         /// What of it.
@@ -172,6 +199,8 @@ pub enum Effect {
     Mouse(bool),
     /// Draw everything anew.
     Redraw,
+    /// Give the terminal to the user's editor on this file, and answer with [`Msg::Edited`].
+    Edit(String),
     /// Stop until continued.
     Suspend,
     /// Leave.

@@ -3,6 +3,7 @@
 
 mod behaviour;
 pub mod job;
+pub mod jobs;
 pub mod overview;
 pub mod plan;
 pub mod predict;
@@ -21,6 +22,7 @@ impl Screen {
             Self::Predict => &predict::PredictScreen,
             Self::Plan => &plan::PlanScreen,
             Self::Job => &job::JobScreen,
+            Self::Jobs => &jobs::JobsScreen,
         }
     }
 }

@@ -4,16 +4,22 @@ use crate::action::{Action, Screen};
 use crate::app::input::Input;
 use crate::app::modal::Modal;
 use crate::app::msg::{Effect, Msg, Target};
-use crate::app::screen::{plan, predict};
+use crate::app::screen::{plan, predict, profile};
 use crate::app::{App, Tone};
 use crate::settings::keymap::Key;
+
+/// Messages kept at most.
+const MOST_SAID: usize = 200;
 
 impl App {
     /// Takes one message in.
     pub fn update(&mut self, msg: Msg) -> Vec<Effect> {
         let mut effects = Vec::new();
         match msg {
-            Msg::Start => self.start_predict(&mut effects),
+            Msg::Start => {
+                self.start_predict(&mut effects);
+                self.start_jobs(&mut effects);
+            }
             Msg::Live(update) => self.news_of_job(update, &mut effects),
             Msg::Key(key) => self.key(key, &mut effects),
             Msg::Do(action) => self.act(action, &mut effects),
@@ -22,27 +28,32 @@ impl App {
             Msg::Wheel(rows) => self.wheel(rows),
             Msg::Resize(columns, rows) => self.size = (columns, rows),
             Msg::Predicted { generation, result } => {
+                self.note_failure("the prediction", &result);
                 if self.predictions.finish(generation, result) {
                     if self.predictions.value().is_some() {
                         predict::rebuild(self);
                         if !self.predictions.is_stale() {
                             self.start_plan(&mut effects);
                         }
-                    } else if self.modal.is_none() && self.screen != Screen::Job {
+                    } else if self.modal.is_none() && !matches!(self.screen, Screen::Job | Screen::Jobs) {
                         self.ask_origin();
                     }
                 }
             }
             Msg::Compared { generation, result } => {
+                self.note_failure("the comparison of methods", &result);
                 self.comparison.finish(generation, result);
             }
             Msg::Swept { generation, result } => {
+                self.note_failure("the prediction of other batches", &result);
                 self.sweep.finish(generation, result);
             }
             Msg::Changed { generation, result } => {
+                self.note_failure("the prediction of another GPU", &result);
                 self.what_if.finish(generation, result);
             }
             Msg::Planned { generation, result } => {
+                self.note_failure("the plan", &result);
                 let (plan, frontier) = match result {
                     Ok(solved) => (Ok(solved.plan), Some(solved.frontier)),
                     Err(why) => (Err(why), None),
@@ -53,11 +64,26 @@ impl App {
                     self.planner.list.step(0, rows);
                 }
             }
+            Msg::JobsPlanned { generation, result } => {
+                self.note_failure("the plan of the jobs", &result);
+                if self.jobs.plan.finish(generation, result) {
+                    let rows = self.jobs.plan.value().map_or(0, |plan| plan.jobs.len());
+                    self.jobs.list.step(0, rows);
+                }
+            }
+            Msg::Edited(ended) => {
+                if let Err(why) = ended {
+                    self.tell(Tone::Bad, why);
+                }
+                // Whatever the editor says of itself, the file may be another.
+                self.start_jobs(&mut effects);
+            }
             Msg::Saved(outcome) => self.saved(outcome),
             Msg::Copied(what) => self.tell(Tone::Good, format!("copied {what}")),
             Msg::NotCopied(why) => self.tell(Tone::Bad, format!("not copied: {why}")),
             Msg::MouseRefused(why) => self.tell(Tone::Bad, format!("the mouse stays as it is: {why}")),
         }
+        profile::arrange(self);
         effects
     }
 
@@ -67,6 +93,12 @@ impl App {
         }
         let generation = self.predictions.start();
         effects.push(Effect::Predict { generation, profile: self.setup.profile.clone(), chosen: self.chosen });
+    }
+
+    pub(super) fn start_jobs(&mut self, effects: &mut Vec<Effect>) {
+        if self.setup.jobs.is_some() {
+            effects.push(Effect::PlanJobs { generation: self.jobs.plan.start() });
+        }
     }
 
     pub(super) fn start_plan(&mut self, effects: &mut Vec<Effect>) {
@@ -93,7 +125,23 @@ impl App {
 
     /// Says something in the line of news.
     pub(super) fn tell(&mut self, tone: Tone, text: impl Into<String>) {
-        self.message = Some((tone, text.into()));
+        let message = (tone, text.into());
+        self.note(message.clone());
+        self.message = Some(message);
+    }
+
+    /// Keeps a message for the list of them; one that comes again stands there once.
+    fn note(&mut self, message: (Tone, String)) {
+        self.said.retain(|said| *said != message);
+        self.said.push_front(message);
+        self.said.truncate(MOST_SAID);
+    }
+
+    /// Keeps why a computation failed. The pane that asked shows it.
+    fn note_failure<T>(&mut self, what: &str, result: &Result<T, String>) {
+        if let Err(why) = result {
+            self.note((Tone::Bad, format!("{what} failed: {why}")));
+        }
     }
 
     pub(super) fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
@@ -127,6 +175,7 @@ impl App {
             }
             Action::Help => self.modal = Some(Modal::help()),
             Action::Palette => self.modal = Some(Modal::Palette { input: Input::default(), selected: 0 }),
+            Action::Messages => self.modal = Some(Modal::Messages { scroll: 0 }),
             Action::Theme => {
                 self.set_theme(self.theme + 1);
                 self.tell(Tone::Good, format!("theme {}", self.setup.themes[self.theme].name));
@@ -178,7 +227,7 @@ impl App {
                 effects.push(Effect::Copy { what: text.clone(), text });
             }
             Action::Export => {
-                self.modal = Some(Modal::export());
+                self.modal = Some(Modal::export(self.screen == Screen::Jobs));
             }
             // The others belong to a screen, and work on no other.
             _ => {}

@@ -1,15 +1,20 @@
-//! `habitat-tui batches`: the step and its memory at batch sizes that were not recorded.
+//! `habitat-tui batches`: the step and its memory at batch sizes that were not recorded; and these beside the
+//! predictions that a plan rests on.
 
 use std::io::Write;
 
 use super::error::{At, CliError};
-use super::input::load;
+use super::input::{Loaded, load};
 use super::options::options;
 use super::output::print_json;
-use crate::predict::batches::sweep;
+use crate::catalog::Catalog;
+use crate::predict::batches::{add_sizes, sweep, usual_sizes};
+use crate::predict::{Options, Predictions};
+use crate::profile::Profile;
 use crate::report::batches;
 use crate::report::predictions::write_warnings;
 use crate::settings::args::{BatchesArgs, TableForm};
+use crate::settings::values::BatchSizes;
 use crate::store::{self, Paths};
 
 pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -63,4 +68,26 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
         TableForm { .. } => batches::write_text(&sweep, args.families, out)?,
     }
     Ok(0)
+}
+
+/// The batches beside the recorded one that were asked for.
+pub(super) fn sizes(asked: Option<&BatchSizes>, profile: &Profile) -> Vec<u64> {
+    match asked {
+        None => Vec::new(),
+        Some(BatchSizes::Given(sizes)) => sizes.clone(),
+        Some(BatchSizes::Auto) => usual_sizes(profile.workload.batch_size.unwrap_or(0)),
+    }
+}
+
+/// Predicts the step at other batches too.
+pub(super) fn add(
+    sizes: &[u64],
+    predictions: &mut Predictions,
+    loaded: &Loaded,
+    catalog: &Catalog,
+    options: &Options,
+) -> Result<(), CliError> {
+    let profiles = [(loaded.label.clone(), loaded.profile.clone())];
+    add_sizes(predictions, &sweep(&profiles, catalog, options, sizes).at(&loaded.label)?);
+    Ok(())
 }

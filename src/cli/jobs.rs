@@ -1,111 +1,162 @@
 //! `habitat-tui plan-jobs`: several jobs of one file.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::{At, CliError};
 use super::goal;
-use super::input::load;
+use super::input::{Loaded, load};
 use super::options::{options, settings};
-use super::output::{print_json, print_table};
+use super::progress;
 use crate::catalog::Catalog;
 use crate::plan::PlanStatus;
-use crate::plan::jobs::{Job, Machine, Shared, Supply, book, plan_jobs};
+use crate::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, plan_jobs};
 use crate::plan::solve::Settings;
-use crate::predict::{PredictError, Predictions, predict};
+use crate::predict::{Host, MethodChoice, PredictError, Predictions, predict};
 use crate::pricing::PriceBook;
-use crate::report::jobs as report;
-use crate::settings::args::{InputArgs, PlanJobsArgs, RecordedArgs};
+use crate::report::jobs::JobsForm;
+use crate::settings::args::{InputArgs, ModelArgs, PlanJobsArgs, RecordedArgs, TableForm};
 use crate::settings::jobs::{JobTable, JobsFile, MachineTable};
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths};
 use crate::text;
 
+/// A file of jobs, and how their steps are predicted.
+#[derive(Debug, Clone)]
+pub struct Jobs {
+    /// The file.
+    pub file: PathBuf,
+    pub(super) method: MethodChoice,
+    pub(super) host: Host,
+    pub(super) models: ModelArgs,
+}
+
 pub(super) fn run(args: &PlanJobsArgs, out: &mut dyn Write) -> Result<u8, CliError> {
-    let path = args.file.display();
-    let paths = Paths::find();
-    let catalog = store::catalog(&paths)?;
-    let file = JobsFile::parse(&store::read_text(&args.file, Limit::PLAN)?).at(&path)?;
-    let usual = settings(&paths)?.plan;
-    let machines = file.machines.iter().map(|machine| machine_of(machine, &catalog).at(&path));
-    let machines = machines.collect::<Result<Vec<_>, _>>()?;
-    let (prices, usual) =
-        if machines.is_empty() { (store::prices(&paths)?, usual) } else { (book(&machines), usual.for_machines()) };
-    let jobs = file.jobs.iter().map(|job| job_of(job, args, &file, &usual, &catalog, &prices).at(&path));
-    let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
-    let supply = if machines.is_empty() { Supply::Rent(&prices) } else { Supply::Machines(&machines) };
-    let confidence = file.confidence.or(usual.confidence).or(jobs.first().map(|job| job.goal.confidence));
-    let shared = Shared {
-        deadline: file.shared.deadline,
-        budget: file.shared.budget,
-        max_price: file.shared.max_price,
-        quotas: [usual.quota, file.shared.quota].concat(),
-        wait: file.wait,
-        confidence: confidence.unwrap_or(crate::plan::Confidence::High),
+    let PlanJobsArgs { file, method, host, models, .. } = args;
+    let jobs = Jobs { file: file.clone(), method: *method, host: *host, models: models.clone() };
+    let form = match args.form {
+        TableForm { json: true, .. } => JobsForm::Json,
+        TableForm { csv: true, .. } => JobsForm::Csv,
+        TableForm { markdown: true, .. } => JobsForm::Markdown,
+        _ => JobsForm::Text,
     };
-    let plan = plan_jobs(&jobs, supply, &shared, Settings::default()).at(&path)?;
-    if args.form.json {
-        print_json(&report::json(&plan), out)?;
-    } else if args.form.is_text() {
-        report::write(&plan, out)?;
-    } else {
-        print_table(&report::table(&plan), args.form, out)?;
+    jobs.print(form, out)
+}
+
+impl Jobs {
+    /// Reads the file and its recordings, and plans the jobs together.
+    ///
+    /// # Errors
+    /// [`CliError`] naming the file, the line, the job and the remedy.
+    pub fn plan(&self) -> Result<JobsPlan, CliError> {
+        // The screens have the terminal.
+        progress::silence();
+        self.planned(|_| {})
     }
-    Ok(u8::from(plan.total.is_none() || plan.status == PlanStatus::Infeasible))
-}
 
-/// A job with its step predicted.
-fn job_of(
-    job: &JobTable,
-    args: &PlanJobsArgs,
-    file: &JobsFile,
-    usual: &Wish,
-    catalog: &Catalog,
-    prices: &PriceBook,
-) -> Result<Job, CliError> {
-    let place = format!("line {}: job {:?}", job.line, job.name);
-    let work = job.wish.work().ok_or_else(|| CliError::Refused("no work".to_owned())).at(&place)?;
-    let mut wish = job.wish.clone();
-    wish.quota.extend(file.shared.quota.iter().cloned());
-    // Before the step is read: a wrong name is found at once.
-    let goal = goal::goal(work, &wish, usual, catalog, prices).at(&place)?;
-    goal::check_sense(
-        &crate::plan::Goal { deadline: file.shared.deadline, budget: file.shared.budget, ..goal.clone() },
-        prices,
-    )
-    .at("all jobs")?;
-    let predictions = predicted(job, args, catalog).at(&place)?;
-    Ok(Job { name: job.name.clone(), predictions, goal, earliest: job.time.not_before_hours })
-}
+    /// Prints the plan; the exit code.
+    pub(super) fn print(&self, form: JobsForm, out: &mut dyn Write) -> Result<u8, CliError> {
+        let plan = self.planned(Loaded::warn)?;
+        out.write_all(form.text(&plan)?.as_bytes())?;
+        Ok(u8::from(plan.total.is_none() || plan.status == PlanStatus::Infeasible))
+    }
 
-fn predicted(job: &JobTable, args: &PlanJobsArgs, catalog: &Catalog) -> Result<Predictions, CliError> {
-    let step = &job.step;
-    let folder = args.file.parent().unwrap_or(Path::new(""));
-    let input = InputArgs {
-        file: Some(folder.join(&step.profile)),
-        recorded: RecordedArgs {
-            origin: step.origin.clone(),
-            ignore_origin: step.ignore_origin,
-            batch_size: step.batch_size,
-            parameters: step.parameters,
-            peak_memory: step.peak_memory_bytes,
-        },
-        sequence_length: step.sequence_length,
-        method: args.method,
-        host: args.host,
-        models: args.models.clone(),
-        ..InputArgs::default()
-    };
-    let loaded = load(&input, catalog)?;
-    loaded.warn();
-    let options = options(&input, &[], catalog, &Paths::find())?;
-    predict(&loaded.profile, catalog, &options).map_err(|error| {
-        let problem = match &error {
-            PredictError::UnknownOrigin { .. } => format!("{error} (in the file of jobs: origin = \"GPU\")"),
-            _ => error.to_string(),
+    /// The plan; every recording is passed on when it is read.
+    fn planned(&self, read: fn(&Loaded)) -> Result<JobsPlan, CliError> {
+        let path = self.file.display();
+        let paths = Paths::find();
+        let catalog = store::catalog(&paths)?;
+        let file = JobsFile::parse(&store::read_text(&self.file, Limit::PLAN)?).at(&path)?;
+        let usual = settings(&paths)?.plan;
+        let machines = file.machines.iter().map(|machine| machine_of(machine, &catalog).at(&path));
+        let machines = machines.collect::<Result<Vec<_>, _>>()?;
+        let (prices, usual) =
+            if machines.is_empty() { (store::prices(&paths)?, usual) } else { (book(&machines), usual.for_machines()) };
+        let jobs = file.jobs.iter().map(|job| self.job_of(job, &file, &usual, &catalog, &prices, read).at(&path));
+        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        let supply = if machines.is_empty() { Supply::Rent(&prices) } else { Supply::Machines(&machines) };
+        let confidence = file.confidence.or(usual.confidence).or(jobs.first().map(|job| job.goal.confidence));
+        let shared = Shared {
+            deadline: file.shared.deadline,
+            budget: file.shared.budget,
+            max_price: file.shared.max_price,
+            quotas: [usual.quota, file.shared.quota].concat(),
+            wait: file.wait,
+            confidence: confidence.unwrap_or(crate::plan::Confidence::High),
         };
-        CliError::Refused(problem).at(&loaded.label)
-    })
+        plan_jobs(&jobs, supply, &shared, Settings::default()).at(&path)
+    }
+
+    /// A job with its step predicted.
+    fn job_of(
+        &self,
+        job: &JobTable,
+        file: &JobsFile,
+        usual: &Wish,
+        catalog: &Catalog,
+        prices: &PriceBook,
+        read: fn(&Loaded),
+    ) -> Result<Job, CliError> {
+        let place = format!("line {}: job {:?}", job.line, job.name);
+        let work = job.wish.work().ok_or_else(|| CliError::Refused("no work".to_owned())).at(&place)?;
+        let mut wish = job.wish.clone();
+        wish.quota.extend(file.shared.quota.iter().cloned());
+        // Before the step is read: a wrong name is found at once.
+        let goal = goal::goal(work, &wish, usual, catalog, prices).at(&place)?;
+        goal::check_sense(
+            &crate::plan::Goal { deadline: file.shared.deadline, budget: file.shared.budget, ..goal.clone() },
+            prices,
+        )
+        .at("all jobs")?;
+        let predictions = self.predicted(job, catalog, read).at(&place)?;
+        Ok(Job { name: job.name.clone(), predictions, goal, earliest: job.time.not_before_hours })
+    }
+
+    /// Where the step of a job is, and what is known of it.
+    fn input(&self, job: &JobTable) -> InputArgs {
+        let step = &job.step;
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        InputArgs {
+            file: Some(folder.join(&step.profile)),
+            recorded: RecordedArgs {
+                origin: step.origin.clone(),
+                ignore_origin: step.ignore_origin,
+                batch_size: step.batch_size,
+                parameters: step.parameters,
+                peak_memory: step.peak_memory_bytes,
+            },
+            sequence_length: step.sequence_length,
+            method: self.method,
+            host: self.host,
+            models: self.models.clone(),
+            ..InputArgs::default()
+        }
+    }
+
+    fn predicted(&self, job: &JobTable, catalog: &Catalog, read: fn(&Loaded)) -> Result<Predictions, CliError> {
+        let input = self.input(job);
+        let loaded = load(&input, catalog)?;
+        read(&loaded);
+        let options = options(&input, &[], catalog, &Paths::find())?;
+        predict(&loaded.profile, catalog, &options).map_err(|error| {
+            let problem = match &error {
+                PredictError::UnknownOrigin { .. } => format!("{error} (in the file of jobs: origin = \"GPU\")"),
+                _ => error.to_string(),
+            };
+            CliError::Refused(problem).at(&loaded.label)
+        })
+    }
+
+    /// The step of the first job, and its work and limits: for the screens of one step.
+    ///
+    /// # Errors
+    /// [`CliError`] where the file cannot be read.
+    pub(super) fn first(&self) -> Result<(InputArgs, Wish), CliError> {
+        let path = self.file.display();
+        let file = JobsFile::parse(&store::read_text(&self.file, Limit::PLAN)?).at(&path)?;
+        let job = file.jobs.first().ok_or_else(|| CliError::Refused("there is no job in it".to_owned())).at(&path)?;
+        Ok((self.input(job), job.wish.clone()))
+    }
 }
 
 fn machine_of(machine: &MachineTable, catalog: &Catalog) -> Result<Machine, CliError> {

@@ -5,21 +5,19 @@ use std::path::{Path, PathBuf};
 
 use super::answer::from_black_box;
 use super::error::{At, CliError};
-use super::input::{Loaded, load};
+use super::input::load;
 use super::options::{options, settings};
 use super::output::{check_new, print_json};
-use super::{goal, gpu, hints};
+use super::{batches, goal, gpu, hints};
 use crate::catalog::Catalog;
 use crate::plan::{Goal, Plan, PlanStatus, Prepared};
-use crate::predict::batches::{add_sizes, sweep, usual_sizes};
-use crate::predict::{Options, Predictions, predict};
+use crate::predict::{Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::report::launch::Launcher;
 use crate::report::plan_form::{self, PlanForm, Written};
 use crate::report::plan_toml::{self, PlanFile, Request};
 use crate::report::{frontier, plan_changes, summary};
 use crate::settings::args::{ExportTool, InputArgs, PlanArgs, RecordedArgs};
-use crate::settings::values::BatchSizes;
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths};
 use crate::terminal;
@@ -101,30 +99,13 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     loaded.warn();
     let options = options(&args.input, &[], catalog, &paths)?;
     let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
-    let sizes = match &args.batch_sizes {
-        None => Vec::new(),
-        Some(BatchSizes::Given(sizes)) => sizes.clone(),
-        Some(BatchSizes::Auto) => usual_sizes(loaded.profile.workload.batch_size.unwrap_or(0)),
-    };
+    let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
     if args.batch_sizes.is_some() {
-        add(&sizes, &mut predictions, &loaded, catalog, &options)?;
+        batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     }
     let file = args.input.file.as_ref().map(|file| file.display().to_string());
     let request = Request { batch_sizes: sizes, ..Request::new(command, file, &loaded.profile, &options)? };
     Ok(Asked { predictions, goal, request, label: loaded.label, before: None })
-}
-
-/// Predicts the step at other batches too.
-fn add(
-    sizes: &[u64],
-    predictions: &mut Predictions,
-    loaded: &Loaded,
-    catalog: &Catalog,
-    options: &Options,
-) -> Result<(), CliError> {
-    let profiles = [(loaded.label.clone(), loaded.profile.clone())];
-    add_sizes(predictions, &sweep(&profiles, catalog, options, sizes).at(&loaded.label)?);
-    Ok(())
 }
 
 /// What a plan's file asks, with the recorded step that it names or another file of it.
@@ -178,7 +159,7 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
     let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
     let sizes = request.batch_sizes.clone();
     if !sizes.is_empty() {
-        add(&sizes, &mut predictions, &loaded, catalog, &options)?;
+        batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     }
     let file = input.file.as_ref().map(|file| file.display().to_string());
     let request =

@@ -4,6 +4,7 @@
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::text::clean;
@@ -62,6 +63,14 @@ impl Progress {
     }
 }
 
+/// Whether the screens have the terminal, where no line of progress may be written.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Writes no progress of reading from now on.
+pub(super) fn silence() {
+    IS_SILENT.store(true, Ordering::Relaxed);
+}
+
 /// How far traces are read: one line on a terminal that goes away at the end; nothing elsewhere.
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -90,7 +99,7 @@ impl Reading {
             pass_began: now,
             shown: None,
             next: now + Self::QUIET,
-            is_shown: std::io::stderr().is_terminal(),
+            is_shown: std::io::stderr().is_terminal() && !IS_SILENT.load(Ordering::Relaxed),
         }
     }
 

@@ -6,17 +6,21 @@ use std::path::Path;
 use super::answer::fastest_first;
 use super::error::CliError;
 use super::input::{Loaded, load, load_file};
-use super::{diff, goal, gpu, hints, options, typed};
+use super::jobs::Jobs;
+use super::{batches, diff, goal, gpu, hints, options, typed};
+use crate::action::Screen;
 use crate::catalog::Catalog;
 use crate::live;
 use crate::plan::{Goal, Work, plan};
 use crate::predict::{Options, predict};
 use crate::pricing::PriceBook;
 use crate::profile::breakdown::GroupBy;
+use crate::report::jobs::JobsForm;
 use crate::report::{recordings, summary};
-use crate::settings::args::ScreensArgs;
+use crate::settings::args::{InputArgs, ScreensArgs};
 use crate::settings::file::SettingsFile;
 use crate::settings::theme::Theme;
+use crate::settings::wish::Wish;
 use crate::store::{self, Paths};
 use crate::text::CommandLine;
 use crate::units::GpuSlug;
@@ -60,6 +64,10 @@ pub struct Screens {
     pub theme: usize,
     /// The GPU to select.
     pub gpu: Option<GpuSlug>,
+    /// The file of jobs that are planned together.
+    pub jobs: Option<Jobs>,
+    /// Batches that plans may use beside the recorded one.
+    pub sizes: Vec<u64>,
     /// A job that was started, and whose step is to be recorded; `loaded` is empty until then.
     pub live: Option<live::Session>,
 }
@@ -73,6 +81,7 @@ impl Screens {
         let gpu = gpu::maybe(&catalog, "--gpu", args.gpu.as_ref())?;
         let (themes, theme) = themes(&args, &settings, &paths)?;
         let options = options::options(&args.input, &[], &catalog, &paths)?;
+        let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
         let work = args.wish.work().unwrap_or(DEFAULT_WORK);
         let goal = goal::goal(work, &args.wish, &settings.plan, &catalog, &prices)?;
         Ok(Self {
@@ -88,17 +97,41 @@ impl Screens {
             themes,
             theme,
             gpu,
+            jobs: None,
+            sizes,
             live: None,
         })
     }
 }
 
-pub(super) fn run(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if let Some(meant) = args.input.file.as_deref().and_then(typed::no_file) {
         return Err(CliError::Refused(meant));
     }
     if let Some(path) = &args.screenshot {
         check_picture(path)?;
+    }
+    let jobs = args.jobs.as_ref().map(|file| Jobs {
+        file: file.clone(),
+        method: args.input.method,
+        host: args.input.host,
+        models: args.input.models.clone(),
+    });
+    if jobs.is_none() && args.screen == Screen::Jobs {
+        return Err(CliError::Refused("--screen jobs: --jobs FILE names the file of jobs".to_owned()));
+    }
+    if let Some(jobs) = &jobs {
+        let (input, wish) = jobs.first()?;
+        // Only what was not typed is of the first job.
+        if args.input.file.is_none() {
+            args.input = InputArgs { waves: args.input.waves, precision: args.input.precision, ..input };
+            if args.wish == Wish::default() {
+                args.wish = wish;
+            }
+        }
+        if args.screen == Screen::Overview {
+            args.screen = Screen::Jobs;
+        }
     }
     let catalog = store::catalog(&Paths::find())?;
     let loaded = load(&args.input, &catalog)?;
@@ -107,9 +140,12 @@ pub(super) fn run(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, Cli
         against.warn();
         diff::compared([against, &loaded], GroupBy::default())?;
     }
-    let screens = Screens { against, ..Screens::new(args, catalog, loaded)? };
+    let screens = Screens { against, jobs, ..Screens::new(args, catalog, loaded)? };
     if screens.args.screenshot.is_some() || io::stdout().is_terminal() {
         return Ok(Outcome::Screens(Box::new(screens)));
+    }
+    if let Some(jobs) = &screens.jobs {
+        return Ok(Outcome::Exit(jobs.print(JobsForm::Text, out)?));
     }
     report(&screens, out)?;
     Ok(Outcome::Exit(0))
@@ -117,7 +153,7 @@ pub(super) fn run(args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, Cli
 
 /// The report in place of the screens.
 fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
-    let Screens { loaded, catalog, prices, options, goal, .. } = screens;
+    let Screens { loaded, catalog, prices, options, goal, sizes, .. } = screens;
     loaded.warn();
     summary::write_profile(&loaded.profile, &loaded.label, out)?;
     writeln!(out)?;
@@ -126,7 +162,10 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
         writeln!(out)?;
     }
     out.flush()?;
-    let predictions = gpu::predicted(predict(&loaded.profile, catalog, options), &loaded.label)?;
+    let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, options), &loaded.label)?;
+    if !sizes.is_empty() {
+        batches::add(sizes, &mut predictions, loaded, catalog, options)?;
+    }
     let predictions = fastest_first(predictions);
     summary::write_predictions(&predictions, prices, out)?;
     writeln!(out)?;

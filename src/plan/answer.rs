@@ -156,7 +156,7 @@ impl Prepared {
             Proof::Gap => PlanStatus::GapLimit,
             Proof::Time => PlanStatus::TimeLimit,
         };
-        plan.total = Some(Total::of_parts(parts.iter().map(|part| (part.hours, part.cost, part.footprint))));
+        plan.total = Some(Total::of_parts(&parts));
         plan.parts = parts;
         plan.switch = self.safety_net(hours, plan.goal.deadline);
         found.solver.clone_into(&mut plan.solver.name);

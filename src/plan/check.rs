@@ -6,17 +6,19 @@
 //! and prices they claim to come from.
 
 mod footprint;
+mod part;
 
-use super::{Assumptions, Confidence, Data, Part, Plan, PlanStatus, Quota};
+use super::{Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
 use crate::predict::scale::{Layout, MicroBatch, Network, optimizer_step, scaled_step};
 use crate::predict::sharding::Share;
 use crate::predict::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
-use crate::pricing::spot::{WATCHED, Watched};
 use crate::pricing::{Billing, Held, Market, OfferId, PriceBook, Tier, region};
-use crate::units::{Bytes, Hours};
+use crate::units::Bytes;
 
 pub(super) use footprint::{Taken, added, check_footprint};
 use footprint::{switched_taken, taken};
+pub(super) use part::{Rows, check_rows};
+use part::{longest_wait, recompute};
 
 /// Relative difference allowed between a stated number and the one found here.
 const TOLERANCE: f64 = 1e-6;
@@ -111,19 +113,22 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         return Err(CheckError::Parts { found: plan.parts.len(), allowed });
     }
     let (mut hours, mut cost, mut work) = ([0.0; 3], [0.0; 3], 0.0);
+    let mut cost_by: Rows = [[0.0; 3]; Use::ALL.len()];
     let mut all_taken = Some(([0.0; 3], Some([0.0; 3])));
     let longest = longest_wait(&plan.parts, &plan.goal.assumptions);
     for (place, part) in plan.parts.iter().enumerate() {
         within_limits(part, plan)?;
         check_batch(part, plan.goal.global_batch)?;
         let own = recompute(part, &plan.goal.assumptions, longest == Some(place));
-        compare(&format!("hours of {}", part.offer), &numbers(&part.hours), &own.0)?;
-        compare(&format!("cost of {}", part.offer), &numbers(&part.cost), &own.1)?;
-        let taken = taken(part, own.2);
+        own.check(part)?;
+        let taken = taken(part, own.running);
         check_footprint(&part.offer.to_string(), &part.footprint, taken)?;
         for end in 0..3 {
-            hours[end] += own.0[end];
-            cost[end] += own.1[end];
+            hours[end] += own.hours[end];
+            cost[end] += own.cost[end];
+            for (sum, own) in cost_by.iter_mut().zip(own.cost_by) {
+                sum[end] += own[end];
+            }
         }
         all_taken = all_taken.zip(taken).map(|(sum, own)| added(sum, own));
         if part.work.unit() != plan.work.unit() || part.batch_size.is_some() != part.work.samples().is_some() {
@@ -133,12 +138,13 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         work += part.work.get();
     }
     if plan.switch.as_ref().is_some_and(|switch| switch.is_expected) {
-        (hours, cost) = switched(plan, hours, cost)?;
+        (hours, cost) = switched(plan, hours, cost, &mut cost_by)?;
         all_taken = switched_taken(plan);
     }
     check_footprint("total", &total.footprint, all_taken)?;
     compare("total hours", &numbers(&total.hours), &hours)?;
     compare("total cost", &numbers(&total.cost), &cost)?;
+    check_rows("total cost", &total.cost_by, &total.cost, &cost_by)?;
     if differs(work, plan.work.get()) {
         return Err(CheckError::Work { planned: work, wanted: plan.work.get(), unit: plan.work.unit() });
     }
@@ -333,7 +339,12 @@ fn is_there(part: &Part, data: &Data) -> bool {
 
 /// Totals of a plan that changes from spot to another machine by its deadline, from the sums of its
 /// parts: the other must be able to do everything in the time that is left at the latest change.
-fn switched(plan: &Plan, mut hours: [f64; 3], mut cost: [f64; 3]) -> Result<([f64; 3], [f64; 3]), CheckError> {
+fn switched(
+    plan: &Plan,
+    mut hours: [f64; 3],
+    mut cost: [f64; 3],
+    cost_by: &mut Rows,
+) -> Result<([f64; 3], [f64; 3]), CheckError> {
     let wrong = |part: &Part, what| Err(CheckError::Offer { offer: part.offer.clone(), what });
     let (Some(switch), [spot, to]) = (&plan.switch, &plan.parts[..]) else {
         return Err(CheckError::Parts { found: plan.parts.len(), allowed: 2 });
@@ -347,110 +358,20 @@ fn switched(plan: &Plan, mut hours: [f64; 3], mut cost: [f64; 3]) -> Result<([f6
     let assumed = &plan.goal.assumptions;
     let all = |part: &Part| recompute(&Part { work: plan.work, ..part.clone() }, assumed, true);
     let (all_spot, all_to) = (all(spot), all(to));
-    let spare = deadline.get() - all_to.0[2];
+    let spare = deadline.get() - all_to.hours[2];
     if spare < -TOLERANCE * deadline.get() {
-        return Err(CheckError::Deadline { hours: all_to.0[2], deadline: deadline.get() });
+        return Err(CheckError::Deadline { hours: all_to.hours[2], deadline: deadline.get() });
     }
     let latest = (spare - assumed.checkpoint_interval.get()).max(0.0);
     compare("latest change", &[switch.latest.get()], &[latest])?;
     let likely = hours[1].min(deadline.get());
-    hours = [all_spot.0[0].min(likely), likely, deadline.get()];
-    cost = [all_spot.1[0], cost[1], recompute(spot, assumed, true).1[1] + all_to.1[2]];
+    let own_spot = recompute(spot, assumed, true);
+    hours = [all_spot.hours[0].min(likely), likely, deadline.get()];
+    cost = [all_spot.cost[0], cost[1], own_spot.cost[1] + all_to.cost[2]];
+    for (place, row) in cost_by.iter_mut().enumerate() {
+        *row = [all_spot.cost_by[place][0], row[1], own_spot.cost_by[place][1] + all_to.cost_by[place][2]];
+    }
     Ok((hours, cost))
-}
-
-/// Hours, cost and hours of running, low to high, from the number of steps; `first`: with the losses that are allowed
-/// for once a plan.
-fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> ([f64; 3], [f64; 3], [f64; 3]) {
-    let of_one_gpu = match part.batch_size {
-        Some(batch) => part.work.get() / batch as f64,
-        None => part.work.get(),
-    };
-    let steps = of_one_gpu / f64::from(part.replicas()) / part.accumulation as f64;
-    let running = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high].map(|us| steps * us / 3.6e9);
-    let setup = if part.tier == Tier::Owned { 0.0 } else { assumed.setup.get() };
-    let mut elapsed = running;
-    let mut waiting = [0.0; 3];
-    if part.tier == Tier::Spot {
-        let (of_one, wait) = losses(part, assumed);
-        let rate = of_one * f64::from(part.nodes);
-        let interval = assumed.checkpoint_interval.get();
-        let write = assumed.checkpoint_write.get() / interval;
-        let restart = assumed.restart.get();
-        let [low, mid, high] = running.map(|hours| hours + hours * write);
-        // Two losses and half as many more as expected at 95 %, and five mean waits each.
-        let reach = f64::ln(1.0 - assumed.spot_confidence) / f64::ln(0.05);
-        let once = if first && rate > 0.0 { 2.0 } else { 0.0 };
-        let lost = rate * high + reach * (once + 0.5 * rate * high);
-        // Expected: each hour of running is lost at the rate, half an interval at a time;
-        // the wait is counted per useful hour, as in planner note B1.
-        elapsed = [low, mid + mid * rate * (interval / 2.0 + restart), high + lost * (interval + restart)];
-        waiting = [0.0, running[1] * rate * wait, lost * 5.0 * wait];
-    }
-    let billed = elapsed.map(|hours| hours + setup);
-    let used = |hours: f64| match part.billing {
-        Billing::Exact => hours,
-        Billing::Hour => begun(hours),
-        Billing::Term(term) => begun(hours / f64::from(term)) * f64::from(term),
-    };
-    let hours = [billed[0] + waiting[0], billed[1] + waiting[1], billed[2] + waiting[2]];
-    let cost = [0, 1, 2].map(|end| {
-        let kept = part.storage.get() * hours[end];
-        part.price.get() * used(billed[end]) + kept + part.data_cost.get()
-    });
-    (hours, cost, billed)
-}
-
-/// The spot part whose waits are the longest, the first of equals: the losses that are allowed for once
-/// a plan are counted there.
-fn longest_wait(parts: &[Part], assumed: &Assumptions) -> Option<usize> {
-    let mut found: Option<(usize, f64)> = None;
-    for (place, part) in parts.iter().enumerate().filter(|(_, part)| part.tier == Tier::Spot && part.nodes > 0) {
-        let (_, wait) = losses(part, assumed);
-        if found.is_none_or(|(_, longest)| wait > longest) {
-            found = Some((place, wait));
-        }
-    }
-    found.map(|(place, _)| place)
-}
-
-/// Losses an hour of one spot machine, and hours of waiting after each: as given, else those of all
-/// machines watched in its zone or region whose size is the nearest, else 0.5 and 1. Losses grow as
-/// the power 0.48 of up to 8 GPUs.
-fn losses(part: &Part, assumed: &Assumptions) -> (f64, f64) {
-    let size = |gpus: u32| f64::from(gpus.clamp(1, 8));
-    let own = size(part.gpu_count / part.nodes);
-    let at = |row: &&Watched| row.provider.eq_ignore_ascii_case(&part.provider);
-    let mut rows: Vec<&Watched> = WATCHED.iter().filter(at).filter(|row| row.zone == part.region).collect();
-    if rows.is_empty() {
-        // A zone is its region and a letter.
-        let same = |row: &&Watched| {
-            let region = &row.zone[..row.zone.len() - 1];
-            part.region.strip_prefix(region).is_some_and(|letter| {
-                letter.is_empty() || letter.len() == 1 && letter.chars().all(|c| c.is_ascii_lowercase())
-            })
-        };
-        rows = WATCHED.iter().filter(at).filter(same).collect();
-    }
-    let far = |row: &&Watched| (own / size(row.gpus)).max(size(row.gpus) / own);
-    let nearest = rows.iter().map(far).fold(f64::INFINITY, f64::min);
-    let (mut lost, mut there, mut away, mut times) = (0.0, 0.0, 0.0, 0.0);
-    for row in rows.iter().filter(|row| far(row) <= nearest * (1.0 + 1e-9)) {
-        lost += f64::from(row.losses) * (own / size(row.gpus)).powf(0.48);
-        there += row.there;
-        away += row.hours - row.there;
-        times += f64::from(row.losses);
-    }
-    let (rate, wait) = if times > 0.0 { (lost / there, away / times) } else { (0.5 * own.powf(0.48), 1.0) };
-    (assumed.spot_losses_per_hour.unwrap_or(rate), assumed.wait.map_or(wait, Hours::get))
-}
-
-/// Blocks begun, of an hour or of a term: the first with any use, and what is over a whole one by no
-/// more than what this tolerates begins none.
-fn begun(blocks: f64) -> f64 {
-    let whole = blocks.floor();
-    let tolerated = if whole > 0.0 { 1e-6 + blocks * 1e-8 } else { 1e-12 };
-    if blocks - whole > tolerated { whole + 1.0 } else { whole }
 }
 
 fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {

@@ -4,6 +4,8 @@
 //! per configuration, so that the model stays linear (planner note B0). A configuration is
 //! the whole of one offer, all its GPUs, on one machine or on several of it.
 
+mod cost;
+
 use std::collections::HashMap;
 
 use jiff::civil::Date;
@@ -21,7 +23,8 @@ use crate::predict::scale::{Layout, ModelParallel, Network};
 use crate::predict::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
 use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust, region};
 use crate::text::grouped;
-use crate::units::{GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour, most};
+use crate::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
+use cost::used;
 
 /// Dollars an hour above which a number is no price.
 const MOST_PRICE: f64 = 1e9;
@@ -366,60 +369,12 @@ impl Configuration {
         (self.step.range.high / self.step.range.mid) * (1.0 + self.losses.writing)
     }
 
-    /// Elapsed hours and cost of so many useful hours, set-up included: without losses at
-    /// the lower step time, expected at the middle, and those allowed for at the upper one. `first`:
-    /// the losses that are allowed for once a plan are counted here.
-    pub(crate) fn ranges(&self, useful: f64, first: bool) -> (Range<Hours>, Range<Usd>) {
-        let (hours, used) = self.clocks(useful, first);
-        let cost = |hours: Hours, used: Hours| {
-            let paid = self.price * Hours::known(self.billing.billed(used.get()));
-            paid + self.storage() * hours + self.data_cost()
-        };
-        let [low, mid, high] = [(hours.low, used.low), (hours.mid, used.mid), (hours.high, used.high)];
-        (hours, Range { low: cost(low.0, low.1), mid: cost(mid.0, mid.1), high: cost(high.0, high.1) })
-    }
-
-    /// Elapsed hours, and those of them in which the machines run: all but the waits for spot.
-    fn clocks(&self, useful: f64, first: bool) -> (Range<Hours>, Range<Hours>) {
-        let low = useful * (self.step.range.low / self.step.range.mid) * (1.0 + self.losses.writing);
-        let high = useful * self.running();
-        let lost = self.allowance(high, first);
-        let hours = [
-            low + self.setup,
-            useful * self.losses.elapsed() + self.setup,
-            high + lost * self.losses.each() + self.setup,
-        ]
-        .map(Hours::known);
-        let used = [
-            low + self.setup,
-            useful * self.losses.billed() + self.setup,
-            high + lost * self.losses.each_billed() + self.setup,
-        ]
-        .map(Hours::known);
-        let range = |[low, mid, high]: [Hours; 3]| Range { low, mid, high };
-        (range(hours), range(used))
-    }
-
-    /// Losses allowed for in so many hours of running.
-    fn allowance(&self, running: f64, first: bool) -> f64 {
-        let (once, hourly) = self.losses.allowance();
-        hourly * running + if first { once } else { 0.0 }
-    }
-
-    /// For bringing the data, once.
-    fn data_cost(&self) -> Usd {
-        self.data.and_then(|data| data.egress).unwrap_or(Usd::ZERO)
-    }
-
-    /// For keeping the data, an hour on the clock.
-    fn storage(&self) -> UsdPerHour {
-        self.data.and_then(|data| data.storage).unwrap_or(UsdPerHour::ZERO)
-    }
-
     /// The part of a plan that uses this for so many useful hours.
     pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
-        let (hours, cost) = self.ranges(useful, first);
-        let footprint = self.draw.map(|draw| draw.footprint(self.clocks(useful, first).1));
+        let hours_by = self.hours_by(useful, first);
+        let cost_by = self.cost_by(&hours_by);
+        let (hours, cost) = (hours_by.sum(), cost_by.sum());
+        let footprint = self.draw.map(|draw| draw.footprint(used(&hours_by)));
         let mut notes = vec![self.scaling.clone()];
         notes.extend(self.divided.clone());
         notes.extend(self.sized.clone());
@@ -473,6 +428,8 @@ impl Configuration {
             step_time_us: self.step.range.map(Micros::get),
             hours,
             cost,
+            hours_by,
+            cost_by,
             price: self.price,
             price_as_of: self.price_as_of,
             billing: self.billing,

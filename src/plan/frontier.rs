@@ -11,7 +11,7 @@ use super::prepared::Prepared;
 use super::problem::{Aim, Limit};
 use super::search::{SAME, best, solve_one};
 use super::switch::Switched;
-use super::{Footprint, Objective, Total};
+use super::{Objective, Total};
 use crate::pricing::{OfferId, Tier};
 use crate::units::{GpuSlug, Hours, Range, Samples, Usd};
 
@@ -154,9 +154,12 @@ impl Prepared {
                 }
             })
             .collect();
-        let Total { hours, cost, .. } = match &candidate.switched {
-            Some(switched) => self.of_switched(switched).1,
-            None => Total::of_parts(parts.iter().map(|part| (part.hours, part.cost, Footprint::default()))),
+        let (hours, cost) = match &candidate.switched {
+            Some(switched) => {
+                let Total { hours, cost, .. } = self.of_switched(switched).1;
+                (hours, cost)
+            }
+            None => (parts.iter().map(|part| part.hours).sum(), parts.iter().map(|part| part.cost).sum()),
         };
         FrontierPoint { hours, cost, parts }
     }

@@ -336,6 +336,7 @@ fn fill(
     plan.total = Some(Total {
         hours,
         cost: plan.jobs.iter().map(|job| job.part.cost).sum(),
+        cost_by: plan.jobs.iter().map(|job| job.part.cost_by).sum(),
         footprint: plan.jobs.iter().map(|job| job.part.footprint).sum(),
     });
     if plan.aim == Aim::Cost {

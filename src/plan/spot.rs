@@ -81,12 +81,22 @@ impl Losses {
 
     /// β, expected billed hours per useful hour.
     pub(crate) fn billed(&self) -> f64 {
-        (1.0 + self.writing) * (1.0 + self.per_hour * (self.interval / 2.0 + self.restart))
+        1.0 + self.writing + self.repeated()
+    }
+
+    /// Of them those of work done again and of restarts.
+    pub(crate) fn repeated(&self) -> f64 {
+        (1.0 + self.writing) * self.per_hour * (self.interval / 2.0 + self.restart)
+    }
+
+    /// Expected hours of waiting per useful hour.
+    pub(crate) fn waited(&self) -> f64 {
+        self.per_hour * self.wait
     }
 
     /// ε, expected elapsed hours per useful hour.
     pub(crate) fn elapsed(&self) -> f64 {
-        self.billed() + self.per_hour * self.wait
+        self.billed() + self.waited()
     }
 
     /// Losses allowed for once a plan (a), and per hour of running (b·λ).

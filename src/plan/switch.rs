@@ -12,7 +12,7 @@ use std::ops::Add;
 use super::prepared::Prepared;
 use super::problem::Limit;
 use super::spot::share_on_spot;
-use super::{Confidence, Footprint, Objective, Part, Switch, Total};
+use super::{ByUse, Confidence, Footprint, Objective, Part, Switch, Total};
 use crate::pricing::Tier;
 use crate::text::{dollars, duration};
 use crate::units::{Hours, Range};
@@ -154,6 +154,10 @@ fn total([spot, to]: [&Part; 2], [all_spot, all_to]: [&Part; 2], deadline: f64) 
             mid: spot.cost.mid + to.cost.mid,
             high: spot.cost.mid + all_to.cost.high,
         },
+        cost_by: ByUse::new(|what| {
+            let [spot, to, all_spot, all_to] = [spot, to, all_spot, all_to].map(|part| part.cost_by.of(what));
+            Range { low: all_spot.low, mid: spot.mid + to.mid, high: spot.mid + all_to.high }
+        }),
         footprint: Footprint {
             energy: joined([spot, to, all_spot, all_to].map(|part| part.footprint.energy)),
             emissions: joined([spot, to, all_spot, all_to].map(|part| part.footprint.emissions)),

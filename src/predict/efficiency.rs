@@ -16,6 +16,8 @@
 
 mod ranges;
 mod terms;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -155,20 +157,19 @@ impl Efficiency {
         Columns { model: self, precision, is_mixed: false, asked: operations.iter().map(asked).collect() }
     }
 
-    /// The time of an operation on a GPU; `None` of one that asks for nothing.
-    fn time(&self, asked: &[Asked], gpu: &Board<'_>, decoded: &Decoded<'_>, is_mixed: bool) -> Option<LearnedTime> {
+    /// The time of an operation on a GPU, and its mean with so much of the roofline; `None` of one that
+    /// asks for nothing.
+    fn time(&self, asked: &[Asked], gpu: &Board<'_>, decoded: &Decoded<'_>, share: f64) -> Option<LearnedTime> {
         let spread = self.operators.unwrap_or(WIDE);
         let time = gpu.time(asked, decoded.dtype.as_ref())?;
-        let is_known = self.ranges.iter().any(|ranges| ranges.boards.contains_key(gpu.rates.gpu.slug.as_str()));
-        let has_share = is_mixed && !is_known && self.roofline > 0.0;
-        let roofline = roofline_of(decoded, gpu.rates, gpu.precision).filter(|_| has_share);
+        let roofline = || roofline_of(decoded, gpu.rates, gpu.precision);
         Some(LearnedTime {
             time,
             spread,
             with_origin: spread,
             shared_deviation: OPERATORS_SHARED,
             is_far: gpu.is_far || asked.iter().any(|asked| asked.is_far),
-            mean: roofline.map(|roofline| between(time, roofline, self.roofline)),
+            mean: (share > 0.0).then(roofline).flatten().map(|roofline| between(time, roofline, share)),
         })
     }
 
@@ -231,7 +232,9 @@ impl Columns<'_> {
     /// whose shapes do not tell.
     pub fn on(&self, rates: &Rates<'_>) -> Vec<Option<LearnedTime>> {
         let board = self.model.board(rates, self.precision);
-        self.asked.iter().map(|(asked, decoded)| self.model.time(asked, &board, decoded, self.is_mixed)).collect()
+        let is_known = self.model.ranges.iter().any(|ranges| ranges.boards.contains_key(rates.gpu.slug.as_str()));
+        let share = if self.is_mixed && !is_known { self.model.roofline } else { 0.0 };
+        self.asked.iter().map(|(asked, decoded)| self.model.time(asked, &board, decoded, share)).collect()
     }
 }
 
@@ -333,195 +336,5 @@ impl Asked {
             compute_us: full.compute_us * (self.compute + few + board.compute).exp(),
             memory_us: full.memory_us * (self.memory + board.memory).exp(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::Layer;
-    use crate::profile::{Mode, Operation};
-
-    fn spec(slug: &str) -> GpuSpec {
-        let path = format!("{}/catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
-        GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap()
-    }
-
-    fn operation(name: &str, phase: &str, inputs: &str, rest: &str) -> Operation {
-        let json =
-            format!(r#"{{"name": "aten::{name}", "phase": "{phase}", "inputs": {inputs}, "dtype": "float16"{rest}}}"#);
-        serde_json::from_str(&json).unwrap()
-    }
-
-    fn asked(name: &str, phase: &str, inputs: &str, rest: &str) -> Vec<Demand> {
-        let operation = operation(name, phase, inputs, rest);
-        demands(&Decoded::new(0, &operation, Some(Precision::AmpFp16)), Some(Precision::AmpFp16))
-    }
-
-    fn model(compute: &[(&str, f64)], memory: &[(&str, f64)]) -> Efficiency {
-        let factors = |terms: &[(&str, f64)]| terms.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        Efficiency {
-            format: FORMAT.to_owned(),
-            version: VERSION,
-            compute: factors(compute),
-            memory: factors(memory),
-            ..Efficiency::default()
-        }
-    }
-
-    fn time(model: &Efficiency, operation: &Operation, gpu: &GpuSpec) -> LearnedTime {
-        let decoded = [Decoded::new(0, operation, Some(Precision::AmpFp16))];
-        model.columns(&decoded, Some(Precision::AmpFp16)).on(&Rates::new(gpu))[0].unwrap()
-    }
-
-    /// 4096 × 4096 × 4096 in FP16 on a V100: 137.4 GFLOP at 80 % of 125 TFLOP/s, 100.7 MB.
-    #[test]
-    fn a_product_by_hand() {
-        let (v100, product) = (spec("v100-sxm2-16gb"), operation("mm", "forward", "[[4096, 4096], [4096, 4096]]", ""));
-        let rates = Rates::new(&v100);
-        let compute = 2.0 * 4096_f64.powi(3) / 100e12 * 1e6;
-        let memory = 3.0 * 4096.0 * 4096.0 * 2.0 / rates.streaming.value.get() * 1e6;
-        let plain = time(&Efficiency::default(), &product, &v100);
-        let expected = STEP_LAUNCH_US + compute.hypot(memory);
-        assert!((plain.time.get() / expected - 1.0).abs() < 1e-9, "{plain:?} {expected}");
-        // A kind of operator that no step had is far from the training data.
-        assert!(plain.is_far);
-        let learned = model(&[("product", 2_f64.ln())], &[("product", 0.0)]);
-        let slower = time(&learned, &product, &v100);
-        assert!((slower.time.get() - STEP_LAUNCH_US - (2.0 * compute).hypot(memory)).abs() < 1e-6);
-        assert!(!slower.is_far);
-        // Whole steps share less of their deviations than operators do.
-        let mut steps = learned.clone();
-        steps.steps.shared_deviation = 0.1;
-        assert_eq!(time(&steps, &product, &v100).shared_deviation, 0.8);
-        // AMD's GPUs were never among the steps.
-        assert!(time(&learned, &product, &spec("mi300x")).is_far);
-    }
-
-    /// A quarter of the roofline, from shapes alone; none of it in training or on a GPU with many
-    /// steps.
-    #[test]
-    fn the_roofline_has_its_share() {
-        let (v100, product) = (spec("v100-sxm2-16gb"), operation("mm", "forward", "[[4096, 4096], [4096, 4096]]", ""));
-        let plain = model(&[("product", 2_f64.ln())], &[("product", 0.0)]);
-        assert_eq!(time(&plain, &product, &v100).mean, None);
-        let found = time(&Efficiency { roofline: 0.25, ..plain.clone() }, &product, &v100);
-        assert_eq!(found.time, time(&plain, &product, &v100).time);
-        let compute = 2.0 * 4096_f64.powi(3) / 100e12 * 1e6;
-        let mean = found.time.get().powf(0.75) * compute.powf(0.25);
-        assert!((found.mean.unwrap().get() / mean - 1.0).abs() < 1e-9, "{found:?} {mean}");
-        let backward = operation("mm", "backward", "[[4096, 4096], [4096, 4096]]", "");
-        assert_eq!(time(&Efficiency { roofline: 0.25, ..plain.clone() }, &backward, &v100).mean, None);
-        let spread = Spread { low: 0.9, high: 1.1, cases: 100 };
-        let boards = [(v100.slug.to_string(), spread)].into();
-        let many = StepRanges { mode: Mode::Training, precision: Precision::AmpFp16, boards, unseen: spread };
-        assert_eq!(time(&Efficiency { ranges: vec![many], roofline: 0.25, ..plain }, &product, &v100).mean, None);
-    }
-
-    /// What was learned of a GPU is relative to the rules; a calibration serves the others.
-    #[test]
-    fn a_calibrated_bandwidth_serves_gpus_without_steps() {
-        let (v100, relu) = (spec("v100-sxm2-16gb"), operation("relu", "forward", "[[4096, 40960]]", ""));
-        let mut rates = Rates::new(&v100);
-        rates.streaming.value = rates.trained_streaming.value * 0.5;
-        let decoded = [Decoded::new(0, &relu, Some(Precision::AmpFp16))];
-        let time = |model: &Efficiency| {
-            model.columns(&decoded, Some(Precision::AmpFp16)).on(&rates)[0].unwrap().time.get() - STEP_LAUNCH_US
-        };
-        let unseen = model(&[], &[("elementwise", 0.0)]);
-        let mut seen = unseen.clone();
-        seen.steps.boards.insert(v100.slug.to_string(), 1.0);
-        assert!((time(&unseen) / time(&seen) - 2.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn terms_name_kind_direction_and_layout() {
-        let names = |terms: &[Term]| terms.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-        let inputs = "[[8, 64, 56, 56], [64, 64, 3, 3]]";
-        let [first] = &asked("convolution", "forward", inputs, r#", "attributes": {"padding": [1, 1]}"#)[..] else {
-            panic!("one part")
-        };
-        assert_eq!(names(&first.memory), ["dense", "convolution", "channels first", "dense, channels first"]);
-        assert_eq!(first.tiles, (8.0_f64 * 3136.0 / 128.0).ceil());
-        assert!(first.compute.contains(&("dense, narrow".to_owned(), 1.0)), "{:?}", first.compute);
-        let last = r#", "attributes": {"padding": [1, 1], "memory_format": "channels_last"}"#;
-        assert_eq!(names(&asked("convolution", "forward", inputs, last)[0].memory), ["dense", "convolution"]);
-        let backward = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 1, 3, 3]]";
-        let [data, weight] = &asked("convolution_backward", "backward", backward, last)[..] else {
-            panic!("two parts")
-        };
-        assert_eq!((data.units, data.flops), (Units::Vector, weight.flops));
-        assert_eq!(names(&data.memory)[3], "depthwise, data");
-        assert_eq!(names(&weight.memory)[3], "depthwise, weight");
-    }
-
-    #[test]
-    fn what_passes_over_memory_has_its_own_names() {
-        let name = |name: &str, phase: &str, rest: &str| {
-            asked(name, phase, "[[8, 64, 56, 56], [64], [64]]", rest)[0].memory.last().unwrap().0.clone()
-        };
-        assert_eq!(name("native_batch_norm", "forward", ""), "batch norm");
-        let evaluated = r#", "attributes": {"training": false}"#;
-        assert_eq!(name("native_batch_norm", "forward", evaluated), "batch norm, evaluation");
-        assert_eq!(name("native_batch_norm_backward", "backward", ""), "batch norm, backward");
-        assert_eq!(name("relu", "forward", ""), "elementwise");
-        assert_eq!(name("threshold_backward", "backward", ""), "elementwise, backward");
-        assert_eq!(name("_to_copy", "forward", ""), "cast");
-    }
-
-    #[test]
-    fn kernels_of_attention_are_told_apart() {
-        let terms = |kernel: &str| {
-            let inputs = "[[2, 16, 1024, 64], [2, 16, 1024, 64], [2, 16, 1024, 64]]";
-            let parts = asked(&format!("_scaled_dot_product_{kernel}_attention"), "forward", inputs, "");
-            parts[0].compute.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
-        };
-        assert_eq!(terms("flash"), ["attention"]);
-        assert_eq!(terms("cudnn"), ["attention"]);
-        assert_eq!(terms("efficient"), ["attention", "attention, efficient"]);
-    }
-
-    /// Many such steps on the GPU, on others, and too few; AMD's GPUs were never among the steps.
-    #[test]
-    fn ranges_are_those_of_the_mode_and_precision() {
-        let spread = |low: f64| Spread { low, high: 1.0 / low, cases: 100 };
-        let (v100, t4) = (spec("v100-sxm2-16gb"), spec("t4"));
-        let mut model = model(&[], &[]);
-        (model.steps.seen, model.steps.unseen) = (Some(spread(0.6)), Some(spread(0.5)));
-        model.steps.boards.insert(v100.slug.to_string(), 1.0);
-        let boards = [(v100.slug.to_string(), spread(0.9))].into();
-        let (mode, precision) = (Mode::Inference, Precision::AmpFp16);
-        model.ranges.push(StepRanges { mode, precision, boards, unseen: spread(0.8) });
-        let low = |gpu: &GpuSpec, mode: Mode, precision: Precision| {
-            let json = format!(r#"{{"name": "w", "mode": "{}", "precision": "{}"}}"#, mode.name(), precision.name());
-            let workload: Workload = serde_json::from_str(&json).unwrap();
-            model.range(gpu, &workload).unwrap().low
-        };
-        assert_eq!(low(&v100, mode, precision), 0.9);
-        assert_eq!(low(&t4, mode, precision), 0.8);
-        assert_eq!([&v100, &t4].map(|gpu| low(gpu, Mode::Training, precision)), [0.6, 0.5]);
-        assert_eq!([&v100, &t4].map(|gpu| low(gpu, mode, Precision::Tf32)), [0.6, 0.5]);
-        assert_eq!(low(&spec("mi300x"), mode, precision), 0.5);
-    }
-
-    #[test]
-    fn damaged_files_are_refused() {
-        let good = serde_json::to_string(&model(&[("product", 0.5)], &[])).unwrap();
-        let steps = good.replace("\"typical\":0.0,\"training\":0.0", "\"typical\":1.0,\"training\":1.0");
-        assert_eq!(Efficiency::from_json(steps.as_bytes()).unwrap().compute["product"], 0.5);
-        let error = |text: &str| Efficiency::from_json(text.as_bytes()).unwrap_err().to_string();
-        assert!(error(&good).contains("a figure of steps"));
-        assert!(error(&steps.replace("0.5", "99.0")).contains("\"product\""));
-        assert!(error(&steps.replace("\"roofline\":0.0", "\"roofline\":1.5")).contains("1.5, not from 0 to 1"));
-        assert!(error(&steps.replace(FORMAT, "other")).contains("format \"other\""));
-        let ranges = |low: &str| {
-            let spread = format!(r#"{{"low":{low},"high":1.2,"cases":100}}"#);
-            let one = format!(r#"{{"mode":"training","precision":"amp-fp16","boards":{{}},"unseen":{spread}}}"#);
-            steps.replace(r#""ranges":[]"#, &format!(r#""ranges":[{one}]"#))
-        };
-        assert_eq!(Efficiency::from_json(ranges("0.9").as_bytes()).unwrap().ranges.len(), 1);
-        assert!(error(&ranges("0.0")).contains("a figure of steps"));
-        assert!(error(&ranges("0.9").replace("training\",\"prec", "idle\",\"prec")).contains("idle"));
-        assert!(error("{").contains("EOF"));
     }
 }

@@ -19,6 +19,7 @@ mod pattern;
 mod ranks;
 mod samples;
 mod shapes_only;
+mod timeline;
 mod timing;
 mod update;
 mod workload;
@@ -82,17 +83,17 @@ pub(super) fn build(mut trace: Trace, options: &ImportOptions<'_>) -> Result<Imp
 /// The profile of a trace with work of a GPU.
 fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault> {
     let nesting = nest::nest(trace);
-    let (launched, without_launch) = join::launched(trace, &nesting);
+    let (launches, without_launch) = join::launched(trace, &nesting);
     let marked = trace
         .steps
         .clone()
-        .map(|MarkedSteps { spans, marks, .. }| Steps::new(trace, &nesting, &launched, spans, marks));
+        .map(|MarkedSteps { spans, marks, .. }| Steps::new(trace, &nesting, &launches, spans, marks));
     // Marks around which nothing is launched (another process') are no better than none.
     let steps = match marked {
         Some(steps) if !steps.kept.is_empty() && steps.cover() => steps,
         _ => {
             let main = join::main_device(&trace.work);
-            let kernels: Vec<pattern::Launch> = launched
+            let kernels: Vec<pattern::Launch> = launches
                 .iter()
                 .map(|launched| (launched.time, &trace.work[launched.device as usize]))
                 .filter(|(_, work)| work.kind == WorkKind::Kernel && work.device == main)
@@ -101,7 +102,7 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
             let (mut spans, marks) =
                 if trace.recorder.finds_patterns { pattern::without_marks(trace, &kernels) } else { pattern::whole() };
             spans.truncate(options.max_steps.unwrap_or(usize::MAX).max(1));
-            Steps::new(trace, &nesting, &launched, spans, marks)
+            Steps::new(trace, &nesting, &launches, spans, marks)
         }
     };
     if steps.kept.is_empty() {
@@ -116,8 +117,8 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
     notes.joined(trace, joined_share, grouped.inferred);
     let workload = workload(trace, &nesting, &steps.kept_spans(), &grouped.operations, options, &mut notes.0);
     let origin = origin(trace, steps.joined.device, options, &mut notes.0);
-    let (execution, launched) = execution::execution(trace, &steps);
-    notes.0.extend(launched);
+    let (execution, how) = execution::execution(trace, &steps);
+    notes.0.extend(how);
     let step = step(trace, &steps, &walls, execution);
     let summary = Summary {
         marks: steps.marks,
@@ -135,7 +136,9 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
             steps.kept.iter().map(|step| steps.spans[*step].duration).reduce(f64::min).unwrap_or(0.0),
         ),
     };
+    let timeline = timeline::timeline(trace, &nesting, &launches, &steps.joined, &grouped.of, &walls);
     let mut profile = Profile::new(workload, Some(origin), Some(step), grouped.operations)?;
+    profile.timeline = timeline;
     profile.recording = Some(Recording {
         source: trace.recorder.format.source().to_owned(),
         step_marks: Some(steps.marks.name().to_owned()),

@@ -313,13 +313,14 @@ fn aligned(steps: [&Profile; 2], sides: &[Vec<Entry>; 2]) -> Vec<[usize; 2]> {
     let (mut row, mut column, mut found) = (0, 0, Vec::new());
     while row < rows && column < columns {
         let here = best[row][column];
-        if here <= best[row + 1][column] {
-            row += 1;
-        } else if here <= best[row][column + 1] {
-            column += 1;
-        } else {
+        // Of equals the first go together.
+        if here <= alike(row, column) + best[row + 1][column + 1] {
             found.push([row, column]);
             (row, column) = (row + 1, column + 1);
+        } else if here <= best[row + 1][column] {
+            row += 1;
+        } else {
+            column += 1;
         }
     }
     found

@@ -183,6 +183,9 @@ impl Profile {
                 "the first number is the shortest step and cannot be above the second",
             );
         }
+        if let Some(timeline) = &self.timeline {
+            timeline.validate(self.operations.len())?;
+        }
         for (index, operation) in self.operations.iter().enumerate() {
             let place =
                 |field: &str| format!("operations[{index}] ({}).{field}", crate::text::clean(&operation.name, 60));
@@ -264,6 +267,33 @@ mod tests {
         assert!(none.starts_with("operations: empty"), "{none}");
         let grid = error(&MINIMAL.replacen("[1,1,1]", "[0,1,1]", 1));
         assert!(grid.starts_with("operations[0] (aten::mm).kernels[0].grid: has no blocks"), "{grid}");
+    }
+
+    #[test]
+    fn a_timeline_may_be_there_and_is_checked() {
+        let with = |lane: &str| {
+            let timeline = format!(
+                r#""timeline": {{"duration_us": 9, "parts": [{{"operation": 0}}], "lanes": [{lane}]}}, "operations""#
+            );
+            MINIMAL.replacen("\"operations\"", &timeline, 1)
+        };
+        let lane = r#"{"kind": "compute", "start_us": [1, 5], "duration_us": [2, 3], "part": [0, 0]}"#;
+        let (profile, warnings) = from_json(with(lane).as_bytes()).unwrap();
+        assert_eq!((profile.timeline.as_ref().map(|timeline| timeline.lanes.len()), warnings), (Some(1), vec![]));
+        let (again, _) = Profile::from_json(&profile.to_json().unwrap()).unwrap();
+        assert_eq!(profile, again);
+        for (from, to, said) in [
+            ("[1, 5]", "[5, 1]", "timeline.lanes[0].start_us[1]: 1 comes before"),
+            ("[1, 5]", "[1, 1e999]", "timeline.lanes[0].start_us[1]: number out of range"),
+            ("[1, 5]", "[-1, 5]", "timeline.lanes[0].start_us[0]: -1 is not a valid time"),
+            ("[2, 3]", "[2]", "timeline.lanes[0].duration_us: has 1 values"),
+            ("[2, 3]", "[2, 1e13]", "timeline.lanes[0].duration_us[1]: the interval ends at"),
+            ("[0, 0]", "[0, 1]", "timeline.lanes[0].part[1]: 1; there are 1 parts"),
+            ("compute", "weather", "timeline.lanes[0].kind: unknown variant"),
+        ] {
+            let found = error(&with(&lane.replacen(from, to, 1)));
+            assert!(found.starts_with(said), "{found}");
+        }
     }
 
     #[test]

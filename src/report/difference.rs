@@ -124,7 +124,11 @@ pub(super) fn waterfall(
     let [first, second] = totals.map(Micros::get);
     let decimals = if first.max(second) < FINER { 3 } else { 2 };
     let millis = |us: f64| format!("{:.decimals$}", us / 1e3);
-    let signed = |us: f64| format!("{:+.decimals$}", us / 1e3);
+    let signed = |us: f64| {
+        let words = format!("{:+.decimals$}", us / 1e3);
+        // What rounds to nothing has no sign.
+        if words.bytes().any(|c| matches!(c, b'1'..=b'9')) { words } else { words[1..].to_owned() }
+    };
     let keyed = |key, column| Column { key, ..column };
     let times = [
         keyed("first_us", Column::figures("first, ms", 2)),
@@ -166,7 +170,11 @@ pub(super) fn waterfall(
     let mut rows = vec![whole("first step", [Some(first), None])];
     rows.extend(changes.into_iter().map(|(mut cells, times)| {
         let change = times[1] - times[0];
-        let role = if change > 0.0 { Role::Warning } else { Role::Good };
+        let role = match change {
+            0.0 => Role::Muted,
+            change if change > 0.0 => Role::Warning,
+            _ => Role::Good,
+        };
         cells.extend(times.map(|us| Cell::new(millis(us), us).role(Role::Muted)));
         cells.push(Cell::new(signed(change), change).role(role));
         (cells, role)

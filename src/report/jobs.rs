@@ -5,11 +5,16 @@ use std::io::{self, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::plan_form::PlanFormError;
 use super::plans::{self, AssumedJson, PartJson, SolverJson, TotalJson};
 use super::table::{Cell, Column, Table};
-use super::{format, predictions};
+use super::timeline::{self, Lane};
+use super::{format, predictions, uses};
 use crate::plan::jobs::{Aim, JobsPlan, PlannedJob};
-use crate::plan::{PlanStatus, Quota};
+use crate::plan::{Confidence, PlanStatus, Quota, Total};
+use crate::pricing::region;
+use crate::settings::theme::Role;
+use crate::text;
 use crate::units::{Hours, Range};
 
 /// What `plan-jobs --json` prints.
@@ -169,8 +174,201 @@ pub fn table(plan: &JobsPlan) -> Table {
     table
 }
 
+/// The jobs in the order in which things happen: machine by machine, or as they begin.
+pub fn order(plan: &JobsPlan) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..plan.jobs.len()).collect();
+    let place = |job: usize| (&plan.jobs[job].machine, plan.jobs[job].start.mid);
+    order.sort_by(|a, b| place(*a).0.cmp(place(*b).0).then(place(*a).1.total_cmp(&place(*b).1)));
+    order
+}
+
+/// The bar of each job, in the order of [`order`].
+fn lanes(plan: &JobsPlan) -> Vec<Lane> {
+    let axis =
+        timeline::axis(plan.jobs.iter().map(|job| job.end.high), plan.jobs.iter().filter_map(|job| job.deadline));
+    let bar = |job: &PlannedJob| Lane {
+        range: Some([job.end.low.get(), job.end.high.get()]),
+        deadline: job.deadline.map(Hours::get),
+        ..uses::lane(&job.part, job.start.mid.get(), axis)
+    };
+    order(plan).into_iter().map(|job| bar(&plan.jobs[job])).collect()
+}
+
+/// What the signs of the bars mean, and how many deadlines are too far to be drawn.
+pub fn legend(plan: &JobsPlan, ascii: bool) -> String {
+    let lanes = lanes(plan);
+    let signs = Some(timeline::legend(&lanes, ascii, true)).filter(|signs| !signs.is_empty());
+    let far = lanes.iter().filter(|lane| lane.deadline.is_some_and(|deadline| deadline > lane.axis)).count();
+    let far = match far {
+        0 => None,
+        1 => Some("1 deadline is further right".to_owned()),
+        far => Some(format!("{far} deadlines are further right")),
+    };
+    signs.into_iter().chain(far).collect::<Vec<_>>().join(" · ")
+}
+
+/// All jobs over time, a bar each, in the order of [`order`]: where each runs, when it is done, and
+/// what is left to its deadline then.
+pub fn gantt(plan: &JobsPlan) -> Table {
+    let lanes = lanes(plan);
+    let heading = timeline::heading(lanes.first().map_or(0.0, |lane| lane.axis));
+    let latest = plan.shared.confidence == Confidence::High;
+    let mut table = Table::new(&[
+        Column::words("job", 14, 0),
+        Column { heading: heading.into(), ..Column::graphic("", 16, 2) },
+        Column::figures("start", 5),
+        Column::figures(if latest { "end ≤" } else { "end" }, 0),
+        Column::figures("slack", 1),
+        Column::figures("cost", 0),
+        Column::figures("low–high, $", 6),
+        Column::words("on", 12, 4),
+    ]);
+    for (job, lane) in order(plan).into_iter().zip(lanes) {
+        let job = &plan.jobs[job];
+        table.push(vec![
+            Cell::text(text::clean(&job.name, 60)),
+            Cell::lane(lane),
+            Cell::text(if job.start.mid == Hours::ZERO { "0 h".to_owned() } else { format::hours(job.start.mid) }),
+            Cell::text(format::hours(plan.shared.confidence.end(&job.end))),
+            slack(plan, job).map_or_else(Cell::unknown, |slack| Cell::text(format::hours(slack))),
+            Cell::text(format::usd(job.part.cost.mid)),
+            uses::range_cell(&job.part.cost),
+            Cell::styled(Role::Muted, place_words(job)),
+        ]);
+    }
+    table
+}
+
+/// What is left of the time to a job's deadline when it is done; `None` without a deadline.
+fn slack(plan: &JobsPlan, job: &PlannedJob) -> Option<Hours> {
+    // A plan is checked: no deadline is missed by more than a rounding.
+    let end = plan.shared.confidence.end(&job.end);
+    job.deadline.map(|deadline| deadline.checked_sub(end).unwrap_or_default())
+}
+
+/// Where a job runs, in words.
+fn place_words(job: &PlannedJob) -> String {
+    let part = &job.part;
+    if let Some(machine) = &job.machine {
+        return text::clean(machine, 60);
+    }
+    let (provider, region) = (text::clean(&part.provider, 24), text::clean(region::shown(&part.region), 40));
+    format!("{}, {provider} {region}, {}", plans::gpu_words(part), part.tier)
+}
+
+/// A time after the start of the first job.
+fn after(time: &Range<Hours>) -> String {
+    format!("after {}", format::hours_with_range(time))
+}
+
+/// All that is known of a job of the plan: a label and a text a line.
+pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
+    let (part, line) = (&job.part, |label: &str, text: String| (label.to_owned(), text));
+    let on = if job.machine.is_some() { "machine" } else { "offer" };
+    let at = job.machine.as_ref().map_or_else(|| part.offer.to_string(), Clone::clone);
+    let mut lines = vec![
+        line(on, format!("{}: {}", text::clean(&at, 120), plans::gpu_words(part))),
+        line("start", if job.start.high == Hours::ZERO { "at once".to_owned() } else { after(&job.start) }),
+        line("end", after(&job.end)),
+    ];
+    if job.earliest.get() > 0.0 {
+        lines.push(line("not before", format::hours(job.earliest)));
+    }
+    if let (Some(deadline), Some(slack)) = (job.deadline, slack(plan, job)) {
+        lines.push(line(
+            "deadline",
+            format!(
+                "after {}, {} later than the end that is planned with",
+                format::hours(deadline),
+                format::hours(slack)
+            ),
+        ));
+    }
+    lines.push(line("cost", format!("{} at {}", format::usd_with_range(&part.cost), format::price(part.price))));
+    let made_of = part.cost_by.iter().map(|(what, cost)| format!("{} {}", what.words(), format::usd_with_range(&cost)));
+    lines.extend(made_of.enumerate().map(|(at, words)| line(if at == 0 { "of it" } else { "" }, words)));
+    lines.push(line("time", format::hours_with_range(&part.hours)));
+    let taken =
+        part.hours_by.iter().map(|(what, hours)| format!("{} {}", what.words(), format::hours_with_range(&hours)));
+    lines.extend(taken.enumerate().map(|(at, words)| line(if at == 0 { "of it" } else { "" }, words)));
+    lines.push(line("energy", plans::footprint_words(&part.footprint)));
+    lines.extend(plans::batch_words(part).map(|words| line("batch", words)));
+    lines.extend(part.notes.iter().map(|note| line("", text::clean(note, 400))));
+    lines.extend(job.notes.iter().map(|note| line("note", text::clean(note, 400))));
+    lines
+        .extend(job.assumptions.iter().map(|of| line("assumed", format!("{}: {} ({})", of.name, of.value, of.source))));
+    lines
+}
+
+/// What all jobs cost, and when the last is done.
+pub fn headline(plan: &JobsPlan, total: &Total) -> String {
+    let count = plan.jobs.len();
+    let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
+    let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
+    format!("{jobs}: {cost}; the last is done after {hours}")
+}
+
+/// What is said where there is no plan, before the reasons.
+pub const NO_PLAN: &str = "No plan for all jobs within these limits.";
+
+/// A form in which a plan of several jobs is written, as `plan-jobs` prints it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobsForm {
+    /// The whole plan, for programs.
+    Json,
+    /// A row a job.
+    Csv,
+    /// The same to read.
+    Markdown,
+    /// All of it, to read.
+    Text,
+}
+
+impl JobsForm {
+    /// All of them, in the order in which a dialog lists them.
+    pub const ALL: [Self; 4] = [Self::Json, Self::Csv, Self::Markdown, Self::Text];
+
+    /// The name on screen.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Json => "JSON",
+            Self::Csv => "CSV",
+            Self::Markdown => "Markdown",
+            Self::Text => "text",
+        }
+    }
+
+    /// A name for the file.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Json => "jobs-plan.json",
+            Self::Csv => "jobs-plan.csv",
+            Self::Markdown => "jobs-plan.md",
+            Self::Text => "jobs-plan.txt",
+        }
+    }
+
+    /// Writes the plan.
+    ///
+    /// # Errors
+    /// A fault of the serialiser or of the writer.
+    pub fn text(self, plan: &JobsPlan) -> Result<String, PlanFormError> {
+        let mut out = Vec::new();
+        match self {
+            Self::Json => {
+                let json = serde_json::to_string_pretty(&json(plan))?;
+                writeln!(out, "{}", text::json_escaped(&json))?;
+            }
+            Self::Csv => table(plan).write_csv(&mut out)?,
+            Self::Markdown => table(plan).write_markdown(&mut out)?,
+            Self::Text => write(plan, &mut out)?,
+        }
+        Ok(String::from_utf8(out).map_err(io::Error::other)?)
+    }
+}
+
 /// How good the plan is known to be, in words.
-fn status_words(plan: &JobsPlan) -> String {
+pub fn status_words(plan: &JobsPlan) -> String {
     let best = if plan.aim == Aim::Cost { "lowest cost" } else { "earliest end" };
     match (plan.status, plan.solver.gap) {
         (PlanStatus::Optimal, _) => format!("{best} possible"),
@@ -187,25 +385,23 @@ fn status_words(plan: &JobsPlan) -> String {
 pub fn write(plan: &JobsPlan, out: &mut dyn Write) -> io::Result<()> {
     predictions::write_warnings(&plan.warnings, out)?;
     let Some(total) = &plan.total else {
-        writeln!(out, "No plan for all jobs within these limits.")?;
+        writeln!(out, "{NO_PLAN}")?;
         for reason in &plan.reasons {
             writeln!(out, "  {reason}")?;
         }
         return Ok(());
     };
-    let (count, status) = (plan.jobs.len(), status_words(plan));
-    let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
-    let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
-    writeln!(out, "{jobs}: {cost}; the last is done after {hours} ({status})")?;
+    writeln!(out, "{} ({})", headline(plan, total), status_words(plan))?;
     let mut table = table(plan);
-    // In the order in which things happen: machine by machine.
-    if plan.aim == Aim::Makespan {
-        let mut order: Vec<usize> = (0..count).collect();
-        let place = |job: usize| (&plan.jobs[job].machine, plan.jobs[job].start.mid);
-        order.sort_by(|a, b| place(*a).0.cmp(place(*b).0).then(place(*a).1.total_cmp(&place(*b).1)));
-        table.rows = order.into_iter().map(|job| table.rows[job].clone()).collect();
-    }
+    table.rows = order(plan).into_iter().map(|job| table.rows[job].clone()).collect();
     table.write_text(out)?;
+    writeln!(out)?;
+    gantt(plan).write_text(out)?;
+    let legend = legend(plan, false);
+    if !legend.is_empty() {
+        writeln!(out, "  {legend}")?;
+    }
+    writeln!(out)?;
     for job in &plan.jobs {
         let batch = plans::batch_words(&job.part);
         let words: Vec<&str> = batch.iter().chain(&job.part.notes).map(String::as_str).collect();

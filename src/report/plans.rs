@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
+use super::uses::UsesJson;
 use crate::plan::{Assumed, Data, Footprint, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch, Total};
 use crate::pricing::Billing;
 use crate::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, Usd};
@@ -125,6 +126,10 @@ pub struct PartJson<'a> {
     pub hours: Range<f64>,
     /// Cost.
     pub cost_usd: Range<f64>,
+    /// What the hours go to; they add up to them.
+    pub hours_by: UsesJson,
+    /// What the cost is made of; it adds up to it.
+    pub cost_by_usd: UsesJson,
     /// Price of all its machines.
     pub price_usd_per_hour: f64,
     /// Date of the price; absent where the source gives none.
@@ -181,6 +186,8 @@ pub struct TotalJson {
     pub hours: Range<f64>,
     /// Cost.
     pub cost_usd: Range<f64>,
+    /// What the cost is made of; it adds up to it.
+    pub cost_by_usd: UsesJson,
     /// Energy, in kWh; absent where it is not known of a part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy_kwh: Option<Range<f64>>,
@@ -194,6 +201,7 @@ impl TotalJson {
         Self {
             hours: total.hours.map(Hours::get),
             cost_usd: total.cost.map(Usd::get),
+            cost_by_usd: UsesJson::new(&total.cost_by),
             energy_kwh: total.footprint.energy.map(|energy| energy.map(KilowattHours::get)),
             co2_kg: total.footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get)),
         }
@@ -374,6 +382,8 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         step_time_us: part.step_time_us,
         hours: part.hours.map(Hours::get),
         cost_usd: part.cost.map(Usd::get),
+        hours_by: UsesJson::new(&part.hours_by),
+        cost_by_usd: UsesJson::new(&part.cost_by),
         price_usd_per_hour: part.price.get(),
         price_as_of: part.price_as_of.map(|date| date.to_string()),
         billing: match part.billing {

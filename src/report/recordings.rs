@@ -290,12 +290,13 @@ fn per_sample(difference: &Difference<'_, Profile>) -> Option<String> {
 /// no part's.
 pub fn table(compared: &Recordings<'_>, most: usize) -> Table {
     let by = compared.by;
-    let mut labels = vec![Column::words(by.name(), 16, 0), Column::words("phase", 9, 4)];
+    let mut labels = vec![Column::words(by.name(), 14, 0), Column::words("phase", 9, 4)];
     if by == GroupBy::Operation {
-        labels.push(Column::words("input shapes", 14, 5));
+        // What tells operations of one name apart.
+        labels.push(Column::words("input shapes", 12, 1));
     }
-    labels.push(Column::figures(if by == GroupBy::Kernel { "launches" } else { "count" }, 2));
-    labels.push(Column::words("matched", 14, 3));
+    labels.push(Column::figures(if by == GroupBy::Kernel { "launches" } else { "count" }, 3));
+    labels.push(Column::words("matched", 14, 5));
     let part = |part: &Changed| {
         let mut cells = vec![
             Cell::text(op::name::short(&clean(&part.name, 200)).to_owned()),

@@ -7,8 +7,8 @@
 //! - the same run elsewhere = all steps × the step predicted there, at the price of the cheapest
 //!   offer on demand; set-up is not counted
 
-use super::format;
 use super::verdict::{self, MemoryUse, Verdict, verdict};
+use super::{format, ranks};
 use crate::catalog::Catalog;
 use crate::live::{Aim, Snapshot};
 use crate::plan::value::best_value;
@@ -189,8 +189,15 @@ pub fn elsewhere_words(
             None => format::usd(it.cost.mid),
         };
         let hours = signed(it.hours.mid.get() - here.get(), format::hours, Hours::known);
+        // A machine is rented whole, and its other GPUs are not used.
+        let share = match it.offer.gpu_count {
+            0 | 1 => String::new(),
+            gpus => format!(" for one of its {gpus} GPUs"),
+        };
+        let doubts = it.offer.trust.reasons();
+        let doubts = if doubts.is_empty() { doubts } else { format!(" (price in doubt: {doubts})") };
         format!(
-            "{}: {cost}, {hours} · {}, {} · predicted from {recorded} ({}) · {} {}",
+            "{}: {cost}, {hours} · {}, {} · predicted from {recorded} ({}) · {} {}{share}{doubts}",
             clean(&it.prediction.gpu.name, 30),
             format::usd_with_range(&it.cost),
             hours_with_range(&it.hours),
@@ -199,9 +206,9 @@ pub fn elsewhere_words(
             format::price(it.price),
         )
     };
-    let label = if both { "same run, cheapest and fastest" } else { "same run, cheapest" };
+    let label = if both { "same run, cheapest and fastest other GPU" } else { "same run, cheapest other GPU" };
     let fastest = fastest.filter(|_| !both);
-    let fastest = fastest.iter().map(|it| ("same run, fastest", words(it)));
+    let fastest = fastest.iter().map(|it| ("same run, fastest other GPU", words(it)));
     cheapest.iter().map(|it| (label, words(it))).chain(fastest).collect()
 }
 
@@ -236,7 +243,10 @@ impl RunReport {
         let verdict = verdict(seen, profile, memory(seen, profile, catalog));
         let price = price(aim, profile, prices);
         let mut lines: Vec<(&'static str, String)> = Vec::new();
-        lines.extend(seen.waiting.map(|waiting| ("waited for data", verdict::waited(waiting))));
+        // Of several ranks, all are said beside one another.
+        let alone = seen.waiting.filter(|_| ranks::waits_most(seen).is_none());
+        lines.extend(alone.map(|waiting| ("waited for data", verdict::waited(waiting))));
+        lines.extend(ranks::words(seen).map(|words| ("ranks", words)));
         lines.push(match &verdict {
             Ok(verdict) => ("verdict", verdict.to_string()),
             Err(why) => ("verdict", why.clone()),

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use super::{format, memory, plans, predictions};
+use super::{format, memory, plans, predictions, uses, waits};
 use crate::plan::{Plan, PlanStatus, Rejection};
 use crate::predict::{Predictions, communicates};
 use crate::pricing::PriceBook;
@@ -86,6 +86,9 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
                 entry.count
             )?;
         }
+    }
+    if let Some(waits) = waits::words(profile) {
+        writeln!(out, "  {waits}")?;
     }
     write_modules(profile, out)?;
     if let Some(recording) = &profile.recording {
@@ -188,6 +191,14 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
     }
     for note in &plan.notes {
         writeln!(out, "note: {note}")?;
+    }
+    if plan.total.is_some() {
+        writeln!(out, "\nTime and cost of the plan:")?;
+        uses::table(plan).write_text(out)?;
+        let legend = uses::legend(plan, false);
+        if !legend.is_empty() {
+            writeln!(out, "  {legend}")?;
+        }
     }
     if !plan.alternatives.is_empty() {
         writeln!(out, "\nNext best:")?;

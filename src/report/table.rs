@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
+use super::timeline::Lane;
 use crate::settings::theme::Role;
 
 /// A column: its heading for people, its key (with the unit) for CSV, and what may become of it
@@ -65,7 +66,7 @@ impl Column {
     }
 }
 
-/// A drawing in a cell; positions are fractions of the cell's width.
+/// A drawing in a cell; positions are fractions of the cell's width, of a bar over time its hours.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Graphic {
     /// A bar from the left.
@@ -74,6 +75,8 @@ pub enum Graphic {
     Between([f64; 2]),
     /// Low end, best single value and high end of a range.
     Range([f64; 3]),
+    /// A bar over time.
+    Lane(Lane),
 }
 
 /// A cell: rounded for people, whole for CSV.
@@ -116,6 +119,11 @@ impl Cell {
         Self { graphic: Some(graphic), ..Self::styled(role, "") }
     }
 
+    /// A bar over time; the same in signs where there is no screen.
+    pub fn lane(lane: Lane) -> Self {
+        Self { graphic: Some(Graphic::Lane(lane)), ..Self::text(lane.text()) }
+    }
+
     fn value(&self) -> &str {
         self.value.as_deref().unwrap_or(&self.text)
     }
@@ -138,6 +146,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Rows, a cell a column.
     pub rows: Vec<Vec<Cell>>,
+    /// Rows before and after these that a long list does not make, as no screen shows them.
+    pub left_out: [usize; 2],
     /// The selected row, on a screen.
     pub selected: usize,
     /// The sortable column in use and whether the largest come first.
@@ -160,12 +170,17 @@ impl Table {
 
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len() == 0
     }
 
-    /// How many rows there are.
+    /// How many rows there are, those left out among them.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.left_out[0] + self.rows.len() + self.left_out[1]
+    }
+
+    /// The row of that position among all.
+    pub fn row(&self, at: usize) -> Option<&[Cell]> {
+        Some(self.rows.get(at.checked_sub(self.left_out[0])?)?)
     }
 
     /// The table as tab-separated text, drawings left out.
@@ -179,7 +194,7 @@ impl Table {
 
     /// The selected row as tab-separated text.
     pub fn row_tsv(&self) -> Option<String> {
-        let row = self.rows.get(self.selected)?;
+        let row = self.row(self.selected)?;
         Some(self.tsv_line(row.iter().map(|cell| cell.text.as_str())).trim_end().to_owned())
     }
 

@@ -2,7 +2,8 @@
 //!
 //! | kind | is said where |
 //! | --- | --- |
-//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader`'s `__next__`, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]) |
+//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader`, of several ranks in that of one, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]) |
+//! | a slow rank | the steps of one rank are [`SLOW`](ranks::SLOW) times as long as the median of all |
 //! | communication | collectives take [`EXCHANGING`] of the recorded step |
 //! | host-bound | the GPU idles [`IDLE`] of the recorded step |
 //! | memory near its limit | [`FULL`] of the GPU's memory is in use |
@@ -12,12 +13,13 @@
 
 use std::fmt;
 
-use super::format;
+use super::ranks::Farthest;
+use super::{format, ranks};
 use crate::live::{Snapshot, Waiting};
 use crate::op::Family;
 use crate::profile::breakdown::{Breakdown, GroupBy};
 use crate::profile::{Precision, Profile};
-use crate::units::Bytes;
+use crate::units::{Bytes, Micros};
 
 /// Share of the time of the last steps from which on data hold them up.
 pub const WAITING: f64 = 0.2;
@@ -35,6 +37,8 @@ pub const FULL: f64 = 0.92;
 pub enum Bound {
     /// The training waits for its data.
     Data,
+    /// One of several ranks is slower than the others.
+    Rank,
     /// GPUs wait for one another.
     Communication,
     /// The GPU waits for the host.
@@ -50,6 +54,7 @@ impl Bound {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
+            Self::Rank => "rank",
             Self::Communication => "communication",
             Self::Host => "host",
             Self::Memory => "memory",
@@ -91,8 +96,15 @@ pub struct MemoryUse {
 pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<MemoryUse>) -> Result<Verdict, String> {
     let recorded = profile.and_then(Recorded::of);
     let is_busy = recorded.as_ref().is_some_and(|recorded| recorded.idle < 1.0 - BUSY);
-    if let Some(waiting) = seen.waiting.filter(|waiting| waiting.share >= WAITING && !is_busy) {
-        return Ok(of_data(waiting));
+    // One rank that is late for want of data holds up all the others.
+    let of_ranks = ranks::waits_most(seen);
+    let waiting = of_ranks.map(|it| it.value).or(seen.waiting);
+    // Which rank's step was recorded is not asked: another may have been waited for.
+    if let Some(waiting) = waiting.filter(|waiting| waiting.share >= WAITING && (!is_busy || of_ranks.is_some())) {
+        return Ok(of_data(waiting, of_ranks));
+    }
+    if let Some(slow) = ranks::slowest(seen).filter(|it| it.value.get() >= it.median.get() * ranks::SLOW) {
+        return Ok(of_rank(slow));
     }
     let Some(recorded) = recorded else {
         let why = if profile.is_some() {
@@ -137,7 +149,17 @@ pub fn waited(waiting: Waiting) -> String {
     format!("{} of the time of {of}", whole(waiting.share))
 }
 
-fn of_data(waiting: Waiting) -> Verdict {
+fn of_rank(slow: Farthest<'_, Micros>) -> Verdict {
+    let [step, median] = [slow.value, slow.median].map(format::time);
+    let name = ranks::name(slow.process);
+    Verdict {
+        bound: Bound::Rank,
+        because: format!("one rank is slow: {name} takes {step} a step, the median of {} is {median}", slow.ranks),
+        next: "compare the clock and the temperature of its GPU, and what else runs beside it".to_owned(),
+    }
+}
+
+fn of_data(waiting: Waiting, of_ranks: Option<Farthest<'_, Waiting>>) -> Verdict {
     let next = match waiting.workers {
         None => "give the DataLoader more workers (num_workers)".to_owned(),
         Some(0) => "num_workers=0 loads in the training process: try num_workers=4".to_owned(),
@@ -145,7 +167,17 @@ fn of_data(waiting: Waiting) -> Verdict {
             "more workers than num_workers={workers}, less work on each sample, or persistent_workers=True where epochs are short"
         ),
     };
-    Verdict { bound: Bound::Data, because: format!("waiting for data: {}", waited(waiting)), next }
+    let because = match of_ranks {
+        Some(it) => format!(
+            "waiting for data: {}, {}; the median of {} ranks is {}",
+            ranks::name(it.process),
+            waited(waiting),
+            it.ranks,
+            whole(it.median.share)
+        ),
+        None => format!("waiting for data: {}", waited(waiting)),
+    };
+    Verdict { bound: Bound::Data, because, next }
 }
 
 /// A share in whole per cent.
@@ -187,7 +219,7 @@ impl Recorded {
         let busy = whole(1.0 - self.idle);
         let (most, next) = match &self.most {
             Some((family, share)) => {
-                (format!(", {} of that {family}", format::percent(*share)), self.shorter(family).to_owned())
+                (format!(", {} of which is {family}", format::percent(*share)), self.shorter(family).to_owned())
             }
             None => (String::new(), FASTER.to_owned()),
         };
@@ -213,6 +245,7 @@ const FASTER: &str = "a faster GPU shortens the step";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::Process;
     use crate::units::GIB;
 
     /// A step of 100 µs in which the GPU is busy so long, with these operations.
@@ -262,7 +295,7 @@ mod tests {
                 Some(profile(97, "fp32", &busy)),
                 memory(40.0),
                 Bound::Gpu,
-                "GPU-bound: it is busy 97 % of the recorded step, 61.9 % of that matrix product; autocast to bf16 (or \
+                "GPU-bound: it is busy 97 % of the recorded step, 61.9 % of which is matrix product; autocast to bf16 (or \
                  TF32) shortens them",
             ),
             (
@@ -270,7 +303,7 @@ mod tests {
                 Some(profile(97, "bf16", &busy)),
                 None,
                 Bound::Gpu,
-                "GPU-bound: it is busy 97 % of the recorded step, 61.9 % of that matrix product; a faster GPU \
+                "GPU-bound: it is busy 97 % of the recorded step, 61.9 % of which is matrix product; a faster GPU \
                  shortens the step",
             ),
             (
@@ -278,7 +311,7 @@ mod tests {
                 Some(profile(90, "bf16", &[("aten::relu", 90)])),
                 None,
                 Bound::Gpu,
-                "GPU-bound: it is busy 90 % of the recorded step, 100.0 % of that elementwise; torch.compile joins \
+                "GPU-bound: it is busy 90 % of the recorded step, 100.0 % of which is elementwise; torch.compile joins \
                  such operations",
             ),
             (
@@ -309,6 +342,34 @@ mod tests {
             let found = verdict(&seen, profile.as_ref(), memory).unwrap();
             assert_eq!((found.bound, found.to_string().as_str()), (bound, words));
         }
+    }
+
+    #[test]
+    fn one_rank_may_hold_up_the_others() {
+        let rank = |rank: u32, ms: f64, share: f64| Process {
+            rank: Some(rank),
+            steps: 9,
+            median: Micros::new(ms * 1e3).ok(),
+            waiting: Some(Waiting { share, steps: 8, workers: Some(0) }),
+            ..Process::default()
+        };
+        let seen = |second: Process| {
+            let processes = vec![rank(0, 100.0, 0.02), second, rank(2, 101.0, 0.03)];
+            Snapshot { waiting: processes[0].waiting, processes, ..Snapshot::default() }
+        };
+        // The step that was recorded is that of another rank, whose GPU is busy with the exchange.
+        let busy = profile(97, "bf16", &[("aten::mm", 50), ("c10d::allreduce_", 45)]);
+        let words = |second: Process| verdict(&seen(second), Some(&busy), None).unwrap();
+        let late = words(rank(1, 101.0, 0.4));
+        assert_eq!(late.bound, Bound::Data);
+        assert_eq!(
+            late.because,
+            "waiting for data: rank 1, 40 % of the time of the last 8 steps; the median of 3 ranks is 3 %"
+        );
+        let slow = words(rank(1, 130.0, 0.03));
+        assert_eq!(slow.bound, Bound::Rank);
+        assert_eq!(slow.because, "one rank is slow: rank 1 takes 130.0 ms a step, the median of 3 is 101.0 ms");
+        assert_eq!(words(rank(1, 101.0, 0.03)).bound, Bound::Communication);
     }
 
     #[test]

@@ -49,7 +49,8 @@ described!(Screen {
     Overview "overview" "What was recorded, and the recommendation",
     Profile "profile" "Operation by operation",
     Predict "predict" "GPU by GPU",
-    Plan "plan" "The plan"
+    Plan "plan" "The plan",
+    Jobs "jobs" "Several jobs (--jobs)"
 });
 described!(Objective {
     Cost "cost" "Lowest cost",

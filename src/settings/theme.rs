@@ -338,8 +338,19 @@ impl Theme {
                 ColourLevel::True => Some(Colour::Rgb(paint.rgb.0, paint.rgb.1, paint.rgb.2)),
             }
         };
-        let styles =
+        let mut styles: Vec<Style> =
             self.roles.iter().map(|(fg, bg, flags)| Style { fg: colour(*fg), bg: colour(*bg), ..*flags }).collect();
+        if level == ColourLevel::None {
+            // What a theme tells apart by colours, such as the pane in focus, the theme without any
+            // tells apart by other means.
+            let plain: Vec<Self> = Self::shipped().into_iter().filter(|theme| theme.name == "none").collect();
+            for (style, (.., flags)) in styles.iter_mut().zip(plain.iter().flat_map(|plain| &plain.roles)) {
+                style.bold |= flags.bold;
+                style.dim |= flags.dim;
+                style.underline |= flags.underline;
+                style.reverse |= flags.reverse;
+            }
+        }
         Styles { styles }
     }
 }

@@ -352,7 +352,7 @@ impl Source for Export {
 
 impl Export {
     /// Rows of work of a process and window: the columns that all tables have make a row without
-    /// a name; `more` columns begin at place 4.
+    /// a name; `more` columns begin at place 5.
     fn work_rows(
         &self,
         table: &str,
@@ -364,7 +364,7 @@ impl Export {
         if !self.0.has(table, "start") {
             return Ok(());
         }
-        let own: [&[&str]; 4] = [&["start"], &["end"], &["correlationId"], &["deviceId"]];
+        let own: [&[&str]; 5] = [&["start"], &["end"], &["correlationId"], &["deviceId"], &["streamId"]];
         let columns = self.0.columns(table, &[&own, more].concat());
         let process = self.of_process(table, "globalPid", part.process);
         let within = part.window.map_or_else(String::new, |(from, _)| format!(" AND start >= {from}"));
@@ -372,7 +372,8 @@ impl Export {
             let (Some(start), Some(end)) = (whole(row, 0)?, whole(row, 1)?) else { return Ok(()) };
             let correlation = whole(row, 2)?.unwrap_or(0).cast_unsigned();
             let device = unsigned(row, 3)?.unwrap_or(0);
-            pass(row, WorkRow::new(kind, start, end, correlation, device))
+            let stream = unsigned(row, 4)?.unwrap_or(0);
+            pass(row, WorkRow { stream, ..WorkRow::new(kind, start, end, correlation, device) })
         })
     }
 
@@ -396,14 +397,14 @@ impl Export {
                 Ok(x.zip(y).zip(z).map(|((x, y), z)| [x, y, z]))
             };
             let work = WorkRow {
-                grid: extent(5)?,
-                block: extent(8)?,
-                registers: unsigned(row, 11)?.filter(|count| *count > 0),
-                static_memory: unsigned(row, 12)?,
-                dynamic_memory: unsigned(row, 13)?,
+                grid: extent(6)?,
+                block: extent(9)?,
+                registers: unsigned(row, 12)?.filter(|count| *count > 0),
+                static_memory: unsigned(row, 13)?,
+                dynamic_memory: unsigned(row, 14)?,
                 ..work
             };
-            match row.get_ref(4)? {
+            match row.get_ref(5)? {
                 ValueRef::Text(name) => pass(WorkRow { name: &String::from_utf8_lossy(name), ..work }),
                 ValueRef::Integer(id) => pass(WorkRow { name: texts.get(id)?, ..work }),
                 _ => pass(work),
@@ -418,7 +419,7 @@ impl Export {
         let mut names: HashMap<[Option<i64>; 3], String> = HashMap::new();
         let more: [&[&str]; 3] = [&["copyKind"], &["srcKind"], &["dstKind"]];
         self.work_rows(COPIES, WorkKind::Copy, part, &more, &mut |row, work| {
-            let key = [whole(row, 4)?, whole(row, 5)?, whole(row, 6)?];
+            let key = [whole(row, 5)?, whole(row, 6)?, whole(row, 7)?];
             let name = names.entry(key).or_insert_with(|| copy_name(key, &kinds, &memories));
             pass(WorkRow { name, ..work });
             Ok(())

@@ -149,6 +149,7 @@ fn work(trace: &mut Trace, row: &WorkRow<'_>) -> Work {
         end: micros(row.end),
         correlation: row.correlation,
         device: row.device,
+        stream: row.stream,
         configuration: trace.configurations.number(Configuration {
             grid: row.grid,
             block: row.block,

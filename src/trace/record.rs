@@ -81,6 +81,8 @@ pub(crate) struct Work {
     pub(crate) configuration: u32,
     /// The device's number.
     pub(crate) device: u32,
+    /// The stream of the device that it runs on, 0 where the recorder does not say.
+    pub(crate) stream: u32,
     pub(crate) kind: WorkKind,
 }
 

@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::cli::Screens;
 use crate::live::Session;
 use crate::plan::{FrontierPoint, Goal, Prepared};
-use crate::predict::batches::sweep;
+use crate::predict::batches::{add_sizes, sweep};
 use crate::predict::compare::compare;
 use crate::predict::hypothetical::what_if;
 use crate::predict::{MethodChoice, Options, Predictions, predict};
@@ -91,6 +91,8 @@ impl Launch {
             themes,
             theme,
             gpu,
+            jobs,
+            sizes,
             live: _,
         } = screens;
         let variable = |name: &str| env::var(name).ok();
@@ -119,13 +121,17 @@ impl Launch {
         let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
         let file = args.input.file.as_ref().map(|file| file.display().to_string());
         let precision = options.precision;
-        let engine = engine(&catalog, &prices, options, file, command.to_string());
+        let mut engine = engine(&catalog, &prices, (options, sizes), file, command.to_string());
+        if let Some(jobs) = jobs.clone() {
+            engine.jobs = Arc::new(move || jobs.plan().map_err(|error| error.to_string()));
+        }
         let setup = Setup {
             profile: Arc::new(loaded.profile),
             source,
             against: against.map(|loaded| Against { profile: Arc::new(loaded.profile), label: loaded.label }),
             typed: command,
             job: None,
+            jobs: jobs.as_ref().map(|jobs| jobs.file.display().to_string()),
             catalog,
             prices,
             precision,
@@ -145,7 +151,9 @@ impl Launch {
 }
 
 /// Batch sizes shown, as fractions of the recorded one.
-const AROUND: [(u64, u64); 7] = [(1, 4), (1, 2), (3, 2), (2, 1), (3, 1), (4, 1), (8, 1)];
+const AROUND: [(u64, u64); 10] = [(1, 4), (3, 8), (1, 2), (3, 4), (3, 2), (2, 1), (3, 1), (4, 1), (6, 1), (8, 1)];
+/// Times the recorded batch up to which the largest that fits is one of them.
+const FAR: u64 = 16;
 
 /// What a plan needs that neither deadline nor budget changes, kept while they are moved.
 struct Kept {
@@ -155,12 +163,13 @@ struct Kept {
     frontier: Arc<Vec<FrontierPoint>>,
 }
 
-/// The functions that predict, plan and write, on this catalog and these prices; `file` is where
-/// the recorded step was read from, `command` what was typed.
+/// The functions that predict, plan and write, on this catalog and these prices; `sizes` are batches
+/// that plans may use beside the recorded one, `file` is where the recorded step was read from,
+/// `command` what was typed.
 pub fn engine(
     catalog: &Arc<Catalog>,
     prices: &Arc<PriceBook>,
-    options: Options,
+    (options, sizes): (Options, Vec<u64>),
     file: Option<String>,
     command: String,
 ) -> Engine {
@@ -174,9 +183,18 @@ pub fn engine(
     let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
     let (catalog_change, by_change) = (catalog.clone(), by.clone());
     let by_export = by.clone();
+    let sizes_of = move |chosen: Chosen| chosen.batch.map_or_else(|| sizes.clone(), |one| one.into_iter().collect());
+    let sizes_export = sizes_of.clone();
     Engine {
         predict: Arc::new(move |profile, chosen| {
-            predict(profile, &catalog, &by(chosen, Vec::new())).map_err(|error| error.to_string())
+            let options = by(chosen, Vec::new());
+            let mut all = predict(profile, &catalog, &options).map_err(|error| error.to_string())?;
+            let sizes = sizes_of(chosen);
+            if !sizes.is_empty() {
+                let named = [(profile.workload.name.clone(), profile.clone())];
+                add_sizes(&mut all, &sweep(&named, &catalog, &options, &sizes).map_err(|error| error.to_string())?);
+            }
+            Ok(all)
         }),
         compare: Arc::new(move |profile, gpu, chosen| {
             compare(profile, &catalog_too, &by_too(chosen, vec![gpu.clone()])).map_err(|error| error.to_string())
@@ -188,19 +206,34 @@ pub fn engine(
                 options.method = MethodChoice::Auto;
             }
             let batch = profile.workload.batch_size.unwrap_or(1);
-            let around = AROUND.map(|(times, parts)| batch * times / parts);
+            let mut around = AROUND.map(|(times, parts)| batch.saturating_mul(times) / parts).to_vec();
             let named = [(profile.workload.name.clone(), profile.clone())];
-            sweep(&named, &catalog_sweep, &options, &around).map_err(|error| error.to_string())
+            let find =
+                |sizes: &[u64]| sweep(&named, &catalog_sweep, &options, sizes).map_err(|error| error.to_string());
+            let found = find(&around)?;
+            // The largest batch that fits is one of them, where it is near enough to be predicted.
+            let largest = found.gpus.first().and_then(|gpu| gpu.largest);
+            let near = largest.filter(|largest| (1..=FAR.saturating_mul(batch)).contains(largest));
+            let Some(largest) = near.filter(|largest| !around.contains(largest) && *largest != batch) else {
+                return Ok(found);
+            };
+            around.push(largest);
+            find(&around)
         }),
         change: Arc::new(move |profile, version, chosen| {
             let Version { gpu, changes, along } = version;
             what_if(profile, &catalog_change, &by_change(chosen, Vec::new()), gpu, changes, *along)
                 .map_err(|error| error.to_string())
         }),
-        plan: Arc::new(move |predictions, goal| solve(&kept, predictions, &prices, goal)),
+        plan: Arc::new(move |predictions, goal| {
+            super::panic_if_asked("worker");
+            solve(&kept, predictions, &prices, goal)
+        }),
+        jobs: Arc::new(|| Err("no file of jobs was given (--jobs)".to_owned())),
         export: Arc::new(move |export| {
             let options = by_export(export.chosen, Vec::new());
-            let request = Request::new(command.clone(), file.clone(), &export.profile, &options);
+            let request = Request::new(command.clone(), file.clone(), &export.profile, &options)
+                .map(|request| Request { batch_sizes: sizes_export(export.chosen), ..request });
             let written = Written {
                 plan: &export.plan,
                 predictions: &export.predictions,

@@ -154,7 +154,14 @@ impl<'a> Painter<'a> {
     /// a plain one cannot show.
     pub(in crate::tui) fn finish(&mut self) {
         let ascii = self.app.setup.glyphs == GlyphSet::Ascii;
-        for cell in &mut self.buffer.content {
+        // The sign and the blank after it are two cells.
+        let cells = &mut self.buffer.content;
+        for at in 1..cells.len() {
+            if ascii && cells[at - 1].symbol() == "≤" && cells[at].symbol() == " " {
+                cells[at].set_symbol("=");
+            }
+        }
+        for cell in cells {
             if crate::text::is_unsafe(cell.symbol()) {
                 cell.set_symbol("\u{fffd}");
             }

@@ -1,6 +1,7 @@
 //! The loop: input and results in, one picture out when something changed.
 
 use std::io::{self, stdout};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
@@ -42,6 +43,8 @@ struct Runner {
     leave: bool,
     redraw: bool,
     suspend: bool,
+    /// The file that the user's editor is to open.
+    edit: Option<String>,
 }
 
 /// Runs until the user leaves or the system asks to; the exit code.
@@ -66,6 +69,7 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
         leave: false,
         redraw: false,
         suspend: false,
+        edit: None,
     };
     let size = screen.terminal.size()?;
     runner.handle(Msg::Resize(size.width, size.height));
@@ -75,6 +79,7 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
     let mut dirty = true;
     while !runner.leave {
         if std::mem::take(&mut runner.redraw) {
+            super::panic_if_asked("screen");
             screen.anew()?;
             dirty = true;
         }
@@ -82,14 +87,22 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
             draw(&mut screen, &runner.app, &mut memory)?;
         }
         dirty = runner.wait(&mut events, &mut results, &stop.asked, &memory).await?;
-        if std::mem::take(&mut runner.suspend) {
-            // The stream reads the terminal in the background; nobody may while stopped.
+        let (suspend, edit) = (std::mem::take(&mut runner.suspend), runner.edit.take());
+        if suspend || edit.is_some() {
+            // The stream reads the terminal in the background; nobody may while stopped, or while
+            // the editor does.
             drop(events);
             #[cfg(unix)]
-            screen.suspend(runner.app.mouse)?;
+            if suspend {
+                screen.suspend(runner.app.mouse)?;
+            }
+            let edited = edit.map(|path| screen.edit(Path::new(&path), runner.app.mouse)).transpose()?;
             events = EventStream::new();
             let size = screen.terminal.size()?;
             runner.handle(Msg::Resize(size.width, size.height));
+            if let Some(edited) = edited {
+                runner.handle(Msg::Edited(edited));
+            }
             dirty = true;
         }
     }
@@ -182,7 +195,7 @@ impl Runner {
             () = stop.notified() => self.leave = true,
         }
         for _ in 0..BURST {
-            if self.leave || self.suspend {
+            if self.leave || self.suspend || self.edit.is_some() {
                 break;
             }
             if let Ok(msg) = results.try_recv() {
@@ -223,7 +236,12 @@ impl Runner {
                     self.work(effect);
                 }
             }
-            Effect::Predict { .. } | Effect::Compare { .. } | Effect::Batches { .. } | Effect::Save { .. } => {
+            Effect::Predict { .. }
+            | Effect::Compare { .. }
+            | Effect::Batches { .. }
+            | Effect::PlanJobs { .. }
+            | Effect::SaveJobs { .. }
+            | Effect::Save { .. } => {
                 self.work(effect);
             }
             Effect::Copy { text, what } => {
@@ -243,6 +261,7 @@ impl Runner {
             }
             Effect::Redraw => self.redraw = true,
             Effect::Suspend => self.suspend = cfg!(unix),
+            Effect::Edit(path) => self.edit = Some(path),
             Effect::Quit => self.leave = true,
         }
     }

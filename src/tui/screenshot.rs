@@ -50,7 +50,7 @@ fn settle(app: &mut App, launch: &Launch, msg: Msg) {
     let mut waiting = vec![msg];
     while let Some(msg) = waiting.pop() {
         // A picture writes no files.
-        let computed = |effect: &Effect| !matches!(effect, Effect::Save { .. });
+        let computed = |effect: &Effect| !matches!(effect, Effect::Save { .. } | Effect::SaveJobs { .. });
         let effects = app.update(msg).into_iter().filter(computed);
         waiting.extend(effects.filter_map(|effect| launch.engine.answer(&effect)));
     }
@@ -131,26 +131,56 @@ fn row(text: &mut String, buffer: &Buffer, y: u16, ground: &str, ink: &str) {
             );
         }
     }
-    for run in runs {
-        draw_run(text, &run, top);
+    let mut drawn: Vec<Bar> = Vec::new();
+    for run in &runs {
+        draw_run(text, run, top, &mut drawn);
     }
+    for Bar { place: (x, y, w, h), fg, opacity } in joined(drawn) {
+        let _ = writeln!(
+            text,
+            "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"{fg}\"{opacity}/>"
+        );
+    }
+}
+
+/// A rectangle of one colour: its place as x, y, width and height.
+#[derive(Clone)]
+struct Bar {
+    place: (f64, f64, f64, f64),
+    fg: String,
+    opacity: &'static str,
+}
+
+/// The same with those in one that go on from cell to cell, as the lines of frames do.
+fn joined(bars: Vec<Bar>) -> Vec<Bar> {
+    let mut joined: Vec<Bar> = Vec::with_capacity(bars.len());
+    for bar in bars {
+        let (x, y, w, h) = bar.place;
+        let goes_on = |before: &&mut Bar| {
+            let (left, top, wide, high) = before.place;
+            (top, high) == (y, h)
+                && (left + wide - x).abs() < 0.3
+                && (&before.fg, before.opacity) == (&bar.fg, bar.opacity)
+        };
+        // A corner has a second line, downwards, after the one that goes on.
+        match joined.iter_mut().rev().take(2).find(goes_on) {
+            Some(before) => before.place.2 = x + w - before.place.0,
+            None => joined.push(bar),
+        }
+    }
+    joined
 }
 
 fn run_is_drawn(run: &Run) -> bool {
     run.text.chars().any(|c| !c.is_alphanumeric() && !c.is_ascii())
 }
 
-fn draw_run(text: &mut String, run: &Run, top: f64) {
+fn draw_run(text: &mut String, run: &Run, top: f64, drawn: &mut Vec<Bar>) {
     let (left, wide) = (MARGIN + f64::from(run.start) * CELL.0, f64::from(run.cells) * CELL.0);
-    let Look { fg, .. } = &run.look;
+    let fg = &run.look.fg;
     let opacity = if run.look.dim { " opacity=\"0.6\"" } else { "" };
     if let Some(shape) = shape(&run.text, left, top) {
-        for (x, y, w, h) in shape {
-            let _ = writeln!(
-                text,
-                "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"{fg}\"{opacity}/>"
-            );
-        }
+        drawn.extend(shape.into_iter().map(|place| Bar { place, fg: fg.clone(), opacity }));
         return;
     }
     let trimmed = run.text.trim_end();
@@ -305,6 +335,16 @@ mod tests {
             if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
         };
         0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    }
+
+    #[test]
+    fn a_line_is_one_rectangle() {
+        let bar = |place, fg: &str| Bar { place, fg: fg.to_owned(), opacity: "" };
+        let corner = [bar((4.0, 9.0, 4.4, 1.0), "a"), bar((4.0, 9.0, 1.0, 9.0), "a")];
+        let line = [bar((8.4, 9.0, 8.4, 1.0), "a"), bar((16.8, 9.0, 8.4, 1.0), "a"), bar((25.2, 9.0, 8.4, 1.0), "b")];
+        let places: Vec<_> = joined([&corner[..], &line[..]].concat()).into_iter().map(|bar| bar.place.2).collect();
+        assert_eq!(places.len(), 3);
+        assert!((places[0] - 21.2).abs() < 1e-9 && places[1..] == [1.0, 8.4], "{places:?}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The terminal's state: entered once, always left in order.
 
 use std::io::{self, Stdout, Write, stdout};
+use std::path::Path;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
@@ -83,9 +85,26 @@ impl Screen {
         restore();
         // The whole group, so that a wrapper such as `cargo run` stops too. The shell is
         // stopped with it, so waiting for the shell is waiting to be continued.
-        std::process::Command::new("sh").args(["-c", "kill -TSTP 0"]).status()?;
+        Command::new("sh").args(["-c", "kill -TSTP 0"]).status()?;
         enter(mouse)?;
         self.anew()
+    }
+
+    /// Gives the screen to the user's editor on a file, and takes it again when that ends; inside, why
+    /// the editor could not be started or how it failed.
+    pub(super) fn edit(&mut self, path: &Path, mouse: bool) -> io::Result<Result<(), String>> {
+        let Some(mut editor) = editor(path) else {
+            return Ok(Err("no editor is set: export VISUAL or EDITOR".to_owned()));
+        };
+        restore();
+        let ended = editor.status();
+        enter(mouse)?;
+        self.anew()?;
+        Ok(match ended {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("the editor ended with {status}; the file is read again")),
+            Err(error) => Err(format!("the editor cannot be started ({error}); VISUAL or EDITOR names it")),
+        })
     }
 
     /// Forgets what is on the screen, so that the next picture is drawn whole.
@@ -97,6 +116,22 @@ impl Screen {
         self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         self.terminal.hide_cursor()
     }
+}
+
+/// What opens a file in the editor that `VISUAL`, else `EDITOR`, names with its arguments.
+fn editor(path: &Path) -> Option<Command> {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let named = set("VISUAL").or_else(|| set("EDITOR"))?;
+    if cfg!(unix) {
+        // The shell divides the arguments, as it does for git.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{named} \"$1\""), "sh"]).arg(path);
+        return Some(shell);
+    }
+    let mut words = named.split_whitespace();
+    let mut command = Command::new(words.next()?);
+    command.args(words).arg(path);
+    Some(command)
 }
 
 impl Drop for Screen {

@@ -3,6 +3,7 @@
 mod chrome;
 mod dialog;
 mod job;
+mod jobs;
 mod overview;
 mod plan;
 mod predict;
@@ -51,6 +52,7 @@ const fn drawing(screen: Screen) -> fn(&mut Painter<'_>, Rect) {
         Screen::Predict => predict::draw,
         Screen::Plan => plan::draw,
         Screen::Job => job::draw,
+        Screen::Jobs => jobs::draw,
     }
 }
 

@@ -1178,15 +1178,15 @@ fn another_optimizer_takes_over_where_the_first_one_rests(python: &str) {
 /// Steps of 20 ms and what the loader takes: about half of a step, or hardly any of it.
 fn what_is_waited_for_data_is_measured_and_told(python: &str) {
     let script = fixture("waits.py");
-    let run = |seconds: &str, workers: &str| {
+    let run = |waits: &[&str]| {
         let place = Place::new();
-        let job = [python, script.as_str(), seconds, workers];
+        let job = [&[python, script.as_str()], waits].concat();
         let ran = place.run(&["--total-steps", "1000", "--price", "36"], &job);
         assert_eq!(ran.job(), (0, "steps 60 loss 0.000000\n".to_owned()), "{}", ran.err());
         ran
     };
     let told = |ran: &Ran| ran.seen["processes"][0]["waiting_for_data"].clone();
-    let slow = run("0.04", "0");
+    let slow = run(&["0.04", "0"]);
     let waiting = told(&slow);
     let share = waiting["share"].as_f64().unwrap();
     // 40 ms of 60 by the clock, and what a loaded machine makes of it; not 60 of 80, as if the inner
@@ -1197,18 +1197,21 @@ fn what_is_waited_for_data_is_measured_and_told(python: &str) {
     assert!(slow.seen["verdict"]["next"].as_str().unwrap().contains("num_workers=0"), "{}", slow.seen);
     let cost = slow.seen["cost_usd"].as_f64().unwrap();
     let seconds = slow.seen["elapsed_s"].as_f64().unwrap();
-    assert!((cost - seconds.floor() * 0.01).abs() < 1e-6, "{cost} for {seconds} s at a cent a second");
+    assert!((cost - seconds * 0.01).abs() < 1e-6, "{cost} for {seconds} s at a cent a second");
     let said = slow.err();
     for words in ["verdict: waiting for data: ", "cost: $", "waited for data: ", " at $36.00/h"] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    let quick = run("0", "0");
+    let quick = run(&["0", "0"]);
     assert!(told(&quick)["share"].as_f64().unwrap() < 0.2, "{}", quick.seen);
     assert!(quick.seen["verdict"].is_null(), "{}", quick.seen);
     // Two workers load eight samples while two batches are computed.
-    let beside = run("0.04", "2");
+    let beside = run(&["0.04", "2"]);
     assert_eq!(told(&beside)["workers"], 2);
     assert!(told(&beside)["share"].as_f64().unwrap() < share, "{}", beside.seen);
+    // What an epoch takes to begin: 40 ms for two steps.
+    let epochs = run(&["0", "0", "0.04"]);
+    assert!((0.3..0.65).contains(&told(&epochs)["share"].as_f64().unwrap()), "{}", epochs.seen);
     // A job that uses none.
     let none = Place::new().run(&[], &[python, &fixture("plain.py")]);
     assert!(told(&none).is_null() && !none.seen["processes"][0].is_null(), "{}", none.seen);

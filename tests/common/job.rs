@@ -41,12 +41,12 @@ pub fn micros(value: f64) -> Micros {
 
 pub fn process(pid: u32, rank: Option<u32>, steps: u64) -> Process {
     let (python, torch) = (Some("3.12.3".into()), Some("2.15.0".into()));
-    Process { pid, rank, python, torch, steps }
+    Process { pid, rank, python, torch, steps, ..Process::default() }
 }
 
 /// One that started CUDA.
 pub fn cuda(pid: u32) -> Process {
-    Process { pid, rank: None, python: None, torch: None, steps: 0 }
+    Process { pid, ..Process::default() }
 }
 
 /// After 137 steps: all recorded.

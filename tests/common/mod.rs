@@ -6,9 +6,11 @@ use std::sync::{Arc, LazyLock};
 
 use habitat_tui::action::Screen;
 use habitat_tui::app::screen::profile::Against;
-use habitat_tui::app::{Engine, SaveOutcome, Setup, Source};
+use habitat_tui::app::{Chosen, Engine, SaveOutcome, Setup, Source};
 use habitat_tui::catalog::Catalog;
-use habitat_tui::plan::{Goal, Work};
+use habitat_tui::plan::jobs::{Job as PlanJob, Machine, Shared, Supply, plan_jobs};
+use habitat_tui::plan::solve::Settings;
+use habitat_tui::plan::{Confidence, Goal, Work};
 use habitat_tui::predict::Options;
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::Profile;
@@ -16,7 +18,7 @@ use habitat_tui::settings::keymap::{Key, Keymap};
 use habitat_tui::settings::theme::{ColourLevel, GlyphSet, Theme};
 use habitat_tui::store::bundled;
 use habitat_tui::tui::{Launch, engine};
-use habitat_tui::units::{GpuSlug, Micros, Samples, UsdPerHour};
+use habitat_tui::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour};
 
 /// Recorded on the first; the step does not fit on the last.
 const GPUS: [&str; 4] = ["v100-pcie-32gb", "h100-sxm5-80gb", "l4", "rtx-2060"];
@@ -39,7 +41,16 @@ const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
     {"name": "aten::native_layer_norm", "phase": "forward", "count": 2, "inputs": [[2048, 128]], "device_time_us": 300,
      "kernels": [{"name": "layer_norm_kernel\u001b[31m", "duration_us": 290, "grid": [2048, 1, 1], "block": [32, 4, 1]}]},
     {"name": "aten::addcdiv_", "phase": "optimizer", "count": 40, "inputs": [[128, 128]], "device_time_us": 20}
-  ]}"#;
+  ],
+  "timeline": {"duration_us": 10000,
+    "parts": [{"name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"}, {"operation": 0},
+              {"operation": 1}, {"operation": 2}, {"operation": 3}],
+    "lanes": [
+      {"kind": "host", "start_us": [0, 1700, 2100, 2300, 8900], "duration_us": [1600, 400, 100, 6400, 200],
+       "part": [0, 1, 3, 2, 4]},
+      {"kind": "compute", "start_us": [1800, 4000, 4700, 9200], "duration_us": [2000, 600, 4400, 800],
+       "part": [1, 3, 2, 4]},
+      {"kind": "copies", "start_us": [1700], "duration_us": [50], "part": [1]}]}}"#;
 
 fn slug(text: &str) -> GpuSlug {
     GpuSlug::new(text).unwrap()
@@ -107,7 +118,7 @@ pub fn launch() -> Launch {
     goal.max_parts = 1;
     let options = Options { targets: GPUS.map(slug).to_vec(), ..Options::default() };
     let (catalog, prices) = (CATALOG.clone(), Arc::new(book()));
-    let engine = engine(&catalog, &prices, options, None, String::new());
+    let engine = engine(&catalog, &prices, (options, Vec::new()), None, String::new());
     Launch {
         setup: Setup {
             profile: Arc::new(profile),
@@ -115,6 +126,7 @@ pub fn launch() -> Launch {
             against: None,
             typed: ["runs/bert-tiny.habitat.json"].into_iter().collect(),
             job: None,
+            jobs: None,
             catalog,
             prices,
             precision: None,
@@ -147,5 +159,47 @@ pub fn compared() -> Launch {
     earlier.operations[2].name = "aten::native_batch_norm".into();
     earlier.operations[2].count = 3;
     launch.setup.against = Some(Against { profile: Arc::new(earlier), label: "runs/last-week.habitat.json".into() });
+    launch
+}
+
+/// The same with a file of jobs: three on two machines, by the program's own planner. The first is done
+/// within this deadline, or there is no plan.
+pub fn jobs(deadline: f64) -> Launch {
+    let mut launch = launch();
+    launch.setup.jobs = Some("runs/jobs.toml".into());
+    launch.setup.screen = Screen::Jobs;
+    let (predict, profile, goal) =
+        (launch.engine.predict.clone(), launch.setup.profile.clone(), launch.setup.goal.clone());
+    launch.engine.jobs = Arc::new(move || {
+        let predictions = predict(&profile, Chosen::default())?;
+        let job = |name: &str, samples: f64, deadline: Option<f64>| PlanJob {
+            name: name.into(),
+            predictions: predictions.clone(),
+            goal: Goal {
+                work: Work::Samples(Samples::new(samples).unwrap()),
+                deadline: deadline.map(|hours| Hours::new(hours).unwrap()),
+                ..goal.clone()
+            },
+            earliest: Hours::ZERO,
+        };
+        let jobs =
+            [job("pictures", 4e7, Some(deadline)), job("translation", 2e7, None), job("faces", 1e7, Some(200.0))];
+        let machines = [("l4", 0.1), ("v100-pcie-32gb", 0.2)].map(|(gpu, price)| Machine {
+            name: gpu.into(),
+            gpu: slug(gpu),
+            gpus: 1,
+            count: 1,
+            price: UsdPerHour::new(price).unwrap(),
+        });
+        let shared = Shared {
+            deadline: None,
+            budget: None,
+            max_price: None,
+            quotas: Vec::new(),
+            wait: false,
+            confidence: Confidence::High,
+        };
+        plan_jobs(&jobs, Supply::Machines(&machines), &shared, Settings::default()).map_err(|error| error.to_string())
+    });
     launch
 }

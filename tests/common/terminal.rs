@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ pub struct Terminal {
     pub writer: Option<Box<dyn Write + Send>>,
     pub screen: Arc<Mutex<vt100::Parser>>,
     pub closed: Arc<AtomicBool>,
+    /// Bytes that the program has written.
+    pub written: Arc<AtomicUsize>,
 }
 
 impl Terminal {
@@ -50,18 +52,40 @@ impl Terminal {
         let screen = Arc::new(Mutex::new(vt100::Parser::new(40, 120, 1000)));
         let mut reader = pair.master.try_clone_reader().unwrap();
         let (shared, closed) = (screen.clone(), Arc::new(AtomicBool::new(false)));
-        let gone = closed.clone();
+        let (gone, written) = (closed.clone(), Arc::new(AtomicUsize::new(0)));
+        let count_up = written.clone();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
                 shared.lock().unwrap().process(&bytes[..count]);
+                count_up.fetch_add(count, Ordering::SeqCst);
                 if gone.load(Ordering::SeqCst) {
                     return;
                 }
             }
         });
         let writer = pair.master.take_writer().unwrap();
-        Self { folder, child, master: Some(pair.master), writer: Some(writer), screen, closed }
+        Self { folder, child, master: Some(pair.master), writer: Some(writer), screen, closed, written }
+    }
+
+    /// The window gets another size.
+    pub fn resize(&self, cols: u16, rows: u16) {
+        let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
+        self.screen.lock().unwrap().screen_mut().set_size(rows, cols);
+        self.master.as_ref().unwrap().resize(size).unwrap();
+    }
+
+    /// What is still on for the program: alternate screen, hidden cursor, bracketed paste, mouse.
+    pub fn taken(&self) -> Vec<&'static str> {
+        let parser = self.screen.lock().unwrap();
+        let screen = parser.screen();
+        let taken = [
+            (screen.alternate_screen(), "alternate screen"),
+            (screen.hide_cursor(), "hidden cursor"),
+            (screen.bracketed_paste(), "bracketed paste"),
+            (screen.mouse_protocol_mode() != vt100::MouseProtocolMode::None, "mouse"),
+        ];
+        taken.into_iter().filter(|(is_on, _)| *is_on).map(|(_, name)| name).collect()
     }
 
     pub fn text(&self) -> String {

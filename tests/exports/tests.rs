@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use habitat_tui::plan::{Amount, Footprint, Goal, Part, Plan, PlanStatus, Work};
+use habitat_tui::plan::{Amount, ByUse, Footprint, Goal, Part, Plan, PlanStatus, Work};
 use habitat_tui::predict::Sharding;
 use habitat_tui::predict::scale::ModelParallel;
 use habitat_tui::pricing::{Billing, Offer, Tier};
@@ -51,6 +51,8 @@ fn part(offer: &Offer) -> Option<Part> {
         price: offer.price,
         price_as_of: offer.as_of,
         billing: Billing::Exact,
+        hours_by: ByUse::default(),
+        cost_by: ByUse::default(),
         data_cost: Usd::ZERO,
         storage: UsdPerHour::ZERO,
         draw: None,

@@ -367,6 +367,7 @@ impl Source for Rows {
                 end: *end,
                 correlation: *correlation,
                 device: 0,
+                stream: 0,
                 grid: Some([1, 0, 3]),
                 block: None,
                 registers: None,

@@ -247,7 +247,11 @@ fn what_is_there_once_is_used_once() {
         let mut twice = plan;
         let cheap = twice.jobs.iter().position(|job| job.part.price.get() < 1.0).unwrap();
         twice.jobs[1 - cheap] = PlannedJob { name: "again".into(), ..twice.jobs[cheap].clone() };
-        twice.total = Some(Total { cost: twice.jobs.iter().map(|job| job.part.cost).sum(), ..twice.total.unwrap() });
+        twice.total = Some(Total {
+            cost: twice.jobs.iter().map(|job| job.part.cost).sum(),
+            cost_by: twice.jobs.iter().map(|job| job.part.cost_by).sum(),
+            ..twice.total.unwrap()
+        });
         assert!(matches!(check(&twice), Err(CheckError::Shared { .. })));
     }
 }

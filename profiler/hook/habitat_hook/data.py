@@ -1,4 +1,5 @@
-"""The time that the training waits for its data: in `__next__` of a DataLoader's iterator."""
+"""The time that the training waits for its data: in `__next__` of a DataLoader's iterator, and until it
+has one, as when an epoch begins and workers start."""
 
 import functools
 import sys
@@ -39,30 +40,34 @@ class Data:
         if loader is None or getattr(loader.__spec__, "_initializing", False):
             return
         self.is_set = True  # It is tried once.
-        kinds = [kind for kind in subclasses(loader._BaseDataLoaderIter) if "_next_data" in vars(kind)]
-        if not kinds:
+        iterators = [loader._BaseDataLoaderIter, *subclasses(loader._BaseDataLoaderIter)]
+        # The base class has one that only raises.
+        if not any("_next_data" in vars(kind) for kind in iterators[1:]):
             raise AttributeError("no iterator of DataLoader has _next_data")
-        for kind in kinds:
-            kind._next_data = self.timed(kind._next_data)
+        # Workers that persist begin an epoch in `_reset`; the others are made in `_get_iterator`.
+        for kind in (loader.DataLoader, *iterators):
+            for name in ("_get_iterator", "_reset", "_next_data"):
+                if name in vars(kind):
+                    setattr(kind, name, self.timed(vars(kind)[name]))
 
     def timed(self, inner):
         clock, ident, waited = time.perf_counter, threading.get_ident, self.waited
 
         @functools.wraps(inner)
-        def _next_data(loading, *args, **kwargs):
+        def waiting(loading, *args, **kwargs):
             if ident() != self.thread:
                 return inner(loading, *args, **kwargs)
             began, before = clock(), waited[0]
             try:
                 return inner(loading, *args, **kwargs)
             finally:
-                # A loader that the data set of this one asks meanwhile is counted once.
+                # What is asked meanwhile, as a loader by the data set of this one, is counted once.
                 waited[0] = before + clock() - began
-                self.workers = getattr(loading, "_num_workers", None)
+                self.workers = getattr(loading, "_num_workers", self.workers)
 
-        _next_data._torchdynamo_disable = True
-        skip(_next_data.__code__)
-        return _next_data
+        waiting._torchdynamo_disable = True
+        skip(waiting.__code__)
+        return waiting
 
 
 def subclasses(kind):

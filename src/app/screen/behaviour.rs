@@ -27,6 +27,11 @@ pub trait Behaviour {
         None
     }
 
+    /// How many rows the table in focus has.
+    fn rows(&self, app: &App) -> usize {
+        self.table(app).map_or(0, |table| table.len())
+    }
+
     /// Selection, filter and order of the list in focus.
     fn list<'a>(&self, _app: &'a App) -> Option<&'a ListState> {
         None
@@ -52,7 +57,7 @@ pub trait Behaviour {
 
     /// Moves the selection of the list by so many rows.
     fn move_selection(&self, app: &mut App, by: isize) {
-        let rows = self.table(app).map_or(0, |table| table.len());
+        let rows = self.rows(app);
         if let Some(list) = self.list_mut(app) {
             list.step(by, rows);
         }

@@ -7,7 +7,7 @@ use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::overview;
 use crate::live::{Board, Job, Snapshot, State, StopSignal, Wanted};
 use crate::profile::Profile;
-use crate::report::{format, run, verdict};
+use crate::report::{format, ranks, run, verdict};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::Micros;
@@ -177,14 +177,22 @@ pub fn times(app: &App, seen: &Snapshot) -> Option<(String, String)> {
     Some((last, rest))
 }
 
-/// What of the last steps was waited for data.
+/// What of the last steps was waited for data; of several ranks, [`ranks`] says it.
 pub fn data(seen: &Snapshot) -> Option<(String, Role)> {
+    if ranks::waits_most(seen).is_some() {
+        return None;
+    }
     if let Some(waiting) = seen.waiting {
         let workers = waiting.workers.map(|workers| format!(" (num_workers={workers})")).unwrap_or_default();
         return Some((format!("waited for {}{workers}", verdict::waited(waiting)), Role::Text));
     }
     let timed = seen.times.is_some_and(|times| times.count > 5);
     timed.then(|| ("not known: no DataLoader of PyTorch was asked for it".to_owned(), Role::Muted))
+}
+
+/// Of a training in several processes, the slowest and the one that waits most, beside the median.
+pub fn ranks(seen: &Snapshot) -> Option<(String, Role)> {
+    Some((ranks::words(seen)?, Role::Text))
 }
 
 /// The GPUs of the machine: the busiest one, and what slows one down.

@@ -19,12 +19,18 @@ pub struct OverviewState {
     pub breakdown: Breakdown,
     /// By operator name, the most device time (without times, the most FLOPs) first.
     pub top: Vec<Row>,
+    /// Whether the step communicates with other GPUs.
+    communicates: bool,
 }
 
 impl OverviewState {
     /// Of a profile.
     pub fn new(profile: &Profile) -> Self {
-        Self { breakdown: Breakdown::of(profile), top: profile::grouped(profile, GroupBy::Name, None) }
+        Self {
+            breakdown: Breakdown::of(profile),
+            top: profile::grouped(profile, GroupBy::Name, None),
+            communicates: communicates(profile),
+        }
     }
 }
 
@@ -63,7 +69,8 @@ pub fn origin(profile: &Profile) -> String {
 }
 
 /// The measured step in words: time, range, number of steps, throughput, memory.
-pub fn step(profile: &Profile) -> Option<(String, String)> {
+pub fn step(app: &App) -> Option<(String, String)> {
+    let profile = &app.setup.profile;
     let step = profile.step.as_ref()?;
     let duration = step.duration?;
     let mut rest = Vec::new();
@@ -76,7 +83,7 @@ pub fn step(profile: &Profile) -> Option<(String, String)> {
     if let Some(batch) = profile.workload.batch_size.filter(|_| duration.get() > 0.0) {
         rest.push(format!("{} samples/s", format::number(batch as f64 / duration.as_secs())));
     }
-    if communicates(profile) {
+    if app.overview.communicates {
         rest.push("with communication".to_owned());
     }
     rest.extend(peak(profile));

@@ -18,8 +18,8 @@ use crate::app::slider::Knob;
 use crate::plan::{Confidence, FrontierPart, FrontierPoint, Goal, Part};
 use crate::pricing::region;
 use crate::report::table::{Cell, Column, Table};
-use crate::report::{format, plans};
-use crate::settings::theme::Role;
+use crate::report::{format, plans, uses};
+use crate::settings::theme::{GlyphSet, Role};
 use crate::text::clean;
 use crate::units::{Hours, Range};
 
@@ -39,6 +39,8 @@ pub enum Lower {
     /// The best other offers.
     #[default]
     Alternatives,
+    /// The plan over time, and what its cost is made of.
+    Timeline,
     /// Cost against time: the plans that none beats in both, and a chart of them.
     Chart,
     /// Offers that cannot be used, with the reason.
@@ -49,12 +51,13 @@ pub enum Lower {
 
 impl Lower {
     /// All, in the order of `v`.
-    pub const ALL: [Self; 4] = [Self::Alternatives, Self::Chart, Self::Rejected, Self::Notes];
+    pub const ALL: [Self; 5] = [Self::Alternatives, Self::Timeline, Self::Chart, Self::Rejected, Self::Notes];
 
     /// Its title.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alternatives => "alternatives",
+            Self::Timeline => "timeline",
             Self::Chart => "cost against time",
             Self::Rejected => "rejected",
             Self::Notes => "notes",
@@ -293,6 +296,7 @@ pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
 pub fn lower_table(app: &App) -> Option<Table> {
     match app.planner.lower {
         Lower::Alternatives => Some(alternatives_table(app)),
+        Lower::Timeline => Some(timeline_table(app)),
         Lower::Chart => Some(frontier_table(app)),
         Lower::Rejected => Some(rejected_table(app)),
         Lower::Notes => None,
@@ -302,7 +306,7 @@ pub fn lower_table(app: &App) -> Option<Table> {
 /// A table of the lower pane, with what stands there where it has no rows.
 fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> Table {
     let empty = below(app).unwrap_or_else(|| empty.to_owned());
-    Table { columns, rows, selected: app.planner.list.selected, sorted: None, empty }
+    Table { columns, rows, selected: app.planner.list.selected, empty, ..Table::default() }
 }
 
 /// The plan and the best single offers beside it.
@@ -350,6 +354,18 @@ pub fn alternatives_table(app: &App) -> Table {
         })
         .collect();
     lower(app, columns, rows, "No offer meets the limits; see the reasons above, or move them.")
+}
+
+/// The plan over time, and what its cost is made of.
+pub fn timeline_table(app: &App) -> Table {
+    let table = app.plan.value().map_or_else(Table::default, uses::table);
+    lower(app, table.columns, table.rows, "No plan meets the limits; see the reasons above, or move them.")
+}
+
+/// What the signs of its bars mean.
+pub fn legend(app: &App) -> String {
+    let ascii = app.setup.glyphs == GlyphSet::Ascii;
+    app.plan.value().map_or_else(String::new, |plan| uses::legend(plan, ascii))
 }
 
 /// The plans that none beats in both time and cost, from the fastest to the cheapest.
@@ -415,7 +431,8 @@ fn rejected_table(app: &App) -> Table {
             ]
         })
         .collect();
-    let columns = vec![Column::words("offer", 24, 0), Column::words("why not", 20, 0)];
+    let columns = // The reason is the answer; what the offer is called, Enter shows whole.
+        vec![Column::words("offer", 24, 1), Column::words("why not", 20, 0)];
     lower(app, columns, rows, "No offer was rejected.")
 }
 

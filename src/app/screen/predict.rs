@@ -1,5 +1,6 @@
 //! Third screen: the step on every GPU, its value for money, and how it was predicted.
 
+pub mod batches;
 pub mod difference;
 mod facts;
 mod gpus;
@@ -48,6 +49,8 @@ pub struct PredictState {
     pub difference: Option<Compared>,
     /// The GPU that other figures are tried on.
     pub version: Option<Version>,
+    /// The GPU on which other batch sizes are tried.
+    pub sizes: Option<batches::Sizes>,
     /// The GPU to select once there are rows.
     pub wanted: Option<GpuSlug>,
 }
@@ -111,16 +114,20 @@ impl Behaviour for PredictScreen {
     fn gives(&self, app: &App, needs: Needs) -> bool {
         match needs {
             Needs::Slider => is_on_sliders(app),
+            Needs::Limit if app.predict.sizes.is_some() => batches::is_changed(app),
             Needs::Limit => is_on_sliders(app) && what_if::is_changed(app),
             Needs::Rows | Needs::Table => !is_on_sliders(app),
-            Needs::Detail => !is_inside(app),
+            Needs::Detail => app.predict.sizes.is_some() || !is_inside(app),
             Needs::SortableTable | Needs::Prediction => app.predict.difference.is_none() && !is_on_sliders(app),
-            Needs::Comparable => app.predict.difference.is_none(),
+            Needs::Comparable => app.predict.difference.is_none() && app.predict.sizes.is_none(),
             _ => false,
         }
     }
 
     fn act(&self, app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
+        if app.predict.sizes.is_some() {
+            return batches::act(app, action, effects);
+        }
         if is_on_sliders(app) {
             return what_if::act(app, action, effects);
         }
@@ -149,10 +156,7 @@ impl Behaviour for PredictScreen {
                 }
             }
             (Action::WhatIf, Some(gpu)) => what_if::open(app, gpu, effects),
-            (Action::Batches, Some(gpu)) => {
-                app.modal = Some(Modal::Batches { gpu: gpu.clone() });
-                effects.push(Effect::Batches { generation: app.sweep.start(), profile, gpu, chosen });
-            }
+            (Action::Batches, Some(gpu)) => batches::open(app, gpu, effects),
             _ => return false,
         }
         true
@@ -198,11 +202,13 @@ impl Behaviour for PredictScreen {
         let state = &app.predict;
         state.difference.is_some()
             || state.version.is_some()
+            || state.sizes.is_some()
             || state.opened.is_some() && state.operations.filter.is_empty()
     }
 
     fn close(&self, app: &mut App) -> bool {
-        if app.predict.difference.take().is_some() || app.predict.version.take().is_some() {
+        let state = &mut app.predict;
+        if state.difference.take().is_some() || state.version.take().is_some() || state.sizes.take().is_some() {
             return true;
         }
         let was_open = app.predict.opened.is_some();
@@ -217,12 +223,13 @@ impl Behaviour for PredictScreen {
 
 /// Whether something other than the table of GPUs is shown.
 pub const fn is_inside(app: &App) -> bool {
-    app.predict.opened.is_some() || app.predict.difference.is_some() || app.predict.version.is_some()
+    let state = &app.predict;
+    state.opened.is_some() || state.difference.is_some() || state.version.is_some() || state.sizes.is_some()
 }
 
-/// Whether the keys move the figures of a GPU.
+/// Whether the keys move the figures of a GPU, or a batch size.
 const fn is_on_sliders(app: &App) -> bool {
-    app.predict.version.is_some() && app.predict.difference.is_none()
+    (app.predict.version.is_some() || app.predict.sizes.is_some()) && app.predict.difference.is_none()
 }
 
 /// Predicts every GPU with the other host.

@@ -6,13 +6,16 @@ mod counted;
 mod detail;
 mod modules;
 pub mod roofline;
+pub mod timeline;
 
 pub use against::Against;
 use against::{Other, Waterfall};
 pub use counted::{Counted, is_unmeasured};
 pub use detail::{Line, detail};
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::ops::Range;
 
 use crate::action::{Action, Needs};
 use crate::app::App;
@@ -53,13 +56,14 @@ impl Behaviour for ProfileScreen {
     }
 
     fn gives(&self, app: &App, needs: Needs) -> bool {
-        use Needs::{Comparable, Detail, Panes, Profile, Roof, Rows, SortableTable, Table};
+        use Needs::{Comparable, Detail, Panes, Profile, Roof, Rows, Slider, SortableTable, Table};
         if app.profile.difference.is_some() {
             return matches!(needs, Rows | Table);
         }
         match needs {
             Rows | Table | SortableTable | Detail | Panes | Profile => true,
             Roof => roofline::roof(app).is_some(),
+            Slider => app.profile.below == Below::Timeline && timeline::shown(app).is_some(),
             Comparable => app.profile.against.is_some(),
             _ => false,
         }
@@ -70,11 +74,18 @@ impl Behaviour for ProfileScreen {
             app.profile.difference = Waterfall::new(app);
             return true;
         }
+        if app.profile.below == Below::Timeline && timeline::act(app, action) {
+            return true;
+        }
         let state = &mut app.profile;
         match action {
             Action::Phase => state.next_phase(&app.setup.profile),
             Action::Group => state.next_group(&app.setup.profile),
-            Action::Roofline => state.with_roof = !state.with_roof,
+            Action::Roofline => state.below = state.below.toggled(Below::Roof),
+            Action::Timeline => {
+                state.below = state.below.toggled(Below::Timeline);
+                state.view = state.view.or_else(|| timeline::View::new(&app.setup.profile));
+            }
             Action::NextPane | Action::PreviousPane => state.in_detail = !state.in_detail,
             Action::Open => {
                 (state.zoomed, state.in_detail, state.scroll) = (!state.zoomed, false, 0);
@@ -86,6 +97,10 @@ impl Behaviour for ProfileScreen {
 
     fn table(&self, app: &App) -> Option<Table> {
         Some(app.profile.difference.as_ref().map_or_else(|| table(app), Waterfall::shown))
+    }
+
+    fn rows(&self, app: &App) -> usize {
+        app.profile.difference.as_ref().map_or_else(|| order(app).len(), |waterfall| waterfall.shown().len())
     }
 
     fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
@@ -106,7 +121,8 @@ impl Behaviour for ProfileScreen {
     }
 
     fn step(&self, app: &mut App, by: isize) {
-        if app.profile.difference.is_none() && (app.profile.in_detail || app.profile.zoomed) {
+        let in_detail = app.profile.below != Below::Timeline && (app.profile.in_detail || app.profile.zoomed);
+        if app.profile.difference.is_none() && in_detail {
             let lines = detail(app).len();
             app.profile.scroll = app.profile.scroll.saturating_add_signed(by).min(lines.saturating_sub(1));
         } else {
@@ -156,6 +172,25 @@ pub fn grouped(profile: &Profile, by: GroupBy, phase: Option<Phase>) -> Vec<Row>
     rows
 }
 
+/// What is shown below the table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Below {
+    /// The detail of the selected row.
+    #[default]
+    Detail,
+    /// The roofline.
+    Roof,
+    /// The timeline of one step.
+    Timeline,
+}
+
+impl Below {
+    /// The other one, or the detail where that is shown already.
+    fn toggled(self, other: Self) -> Self {
+        if self == other { Self::Detail } else { other }
+    }
+}
+
 /// The state of the screen.
 #[derive(Debug, Clone, Default)]
 pub struct ProfileState {
@@ -169,12 +204,16 @@ pub struct ProfileState {
     pub in_detail: bool,
     /// Whether the detail has the whole screen.
     pub zoomed: bool,
-    /// Whether the roofline is shown in place of the detail.
-    pub with_roof: bool,
+    /// What is shown below the table.
+    pub below: Below,
+    /// What is shown of the timeline, once it was opened.
+    pub view: Option<timeline::View>,
     /// First line of the detail shown.
     pub scroll: usize,
     /// The rows before filter and order.
     pub entries: Vec<Row>,
+    /// Those that pass the filter, in their order, kept from one picture to the next.
+    arranged: Option<Arranged>,
     /// The step as a line.
     pub segments: Vec<Segment>,
     /// The recording that this one is compared with.
@@ -201,6 +240,7 @@ impl ProfileState {
             self.entries = modules::tree(&self.entries);
         }
         self.segments = Breakdown::segments(profile, |operation| op::family(operation).name());
+        self.arranged = None;
         self.list.selected = 0;
         self.scroll = 0;
     }
@@ -231,23 +271,63 @@ impl ProfileState {
     }
 }
 
-/// The rows shown, filtered and in order.
-pub fn rows(app: &App) -> Vec<&Row> {
+/// Which rows pass a filter, and in which order: positions among the entries.
+#[derive(Debug, Clone)]
+struct Arranged {
+    by: (String, usize, bool),
+    rows: Vec<usize>,
+}
+
+/// Filter and order of the list.
+fn arrangement(app: &App) -> (String, usize, bool) {
+    let list = &app.profile.list;
+    (list.filter.clone(), list.sort, list.reversed)
+}
+
+/// Filters and sorts anew after a change, so that no picture of a long list has to.
+pub fn arrange(app: &mut App) {
+    let by = arrangement(app);
+    if app.profile.arranged.as_ref().is_none_or(|arranged| arranged.by != by) {
+        let rows = arranged(app);
+        app.profile.arranged = Some(Arranged { by, rows });
+    }
+}
+
+/// The rows shown, filtered and in order, by their positions among the entries.
+fn order(app: &App) -> Cow<'_, [usize]> {
+    let kept = app.profile.arranged.as_ref().filter(|arranged| arranged.by == arrangement(app));
+    kept.map_or_else(|| Cow::Owned(arranged(app)), |arranged| Cow::Borrowed(&arranged.rows[..]))
+}
+
+fn arranged(app: &App) -> Vec<usize> {
     let state = &app.profile;
-    let mut rows: Vec<&Row> = state.entries.iter().filter(|row| state.list.passes(&searched(app, row))).collect();
-    let per_call = |row: &Row| row.entry.per_call().unwrap_or_default();
+    let mut order: Vec<usize> = (0..state.entries.len())
+        .filter(|&at| !state.list.is_filtered() || state.list.passes(&searched(app, &state.entries[at])))
+        .collect();
+    let row = |at: &usize| &state.entries[*at];
+    let per_call = |at: &usize| row(at).entry.per_call().unwrap_or_default();
     match sorts(app).get(state.list.sort).copied().unwrap_or_default() {
-        "count" => rows.sort_by_key(|row| std::cmp::Reverse(row.entry.count)),
-        "change" => rows.sort_by(|a, b| b.change().total_cmp(&a.change())),
-        "bytes" => rows.sort_by(|a, b| b.counted.bytes.total_cmp(&a.counted.bytes)),
-        "time per call" => rows.sort_by(|a, b| per_call(b).total_cmp(&per_call(a))),
-        "name" => rows.sort_by(|a, b| a.entry.label.cmp(&b.entry.label)),
+        "count" => order.sort_by_key(|at| std::cmp::Reverse(row(at).entry.count)),
+        "change" => order.sort_by(|a, b| row(b).change().total_cmp(&row(a).change())),
+        "bytes" => order.sort_by(|a, b| row(b).counted.bytes.total_cmp(&row(a).counted.bytes)),
+        "time per call" => order.sort_by(|a, b| per_call(b).total_cmp(&per_call(a))),
+        "name" => order.sort_by(|a, b| row(a).entry.label.cmp(&row(b).entry.label)),
         _ => {}
     }
     if state.list.reversed {
-        rows.reverse();
+        order.reverse();
     }
-    rows
+    order
+}
+
+/// The rows shown, filtered and in order.
+pub fn rows(app: &App) -> Vec<&Row> {
+    order(app).iter().map(|&at| &app.profile.entries[at]).collect()
+}
+
+/// The selected row.
+pub fn selected(app: &App) -> Option<&Row> {
+    app.profile.entries.get(*order(app).get(app.profile.list.selected)?)
 }
 
 fn searched(app: &App, row: &Row) -> String {
@@ -292,12 +372,23 @@ fn shapes(operation: &Operation) -> String {
 
 /// The table.
 pub fn table(app: &App) -> Table {
+    table_of(app, 0..usize::MAX)
+}
+
+/// The table without the rows of a long list that are far from the selected one.
+pub fn table_on_screen(app: &App) -> Table {
+    table_of(app, app.profile.list.near(app.size.1))
+}
+
+fn table_of(app: &App, made: Range<usize>) -> Table {
     let state = &app.profile;
-    let shown = rows(app);
+    let all = rows(app);
+    let made = made.start.min(all.len())..made.end.min(all.len());
+    let (shown, left_out) = (&all[made.clone()], [made.start, all.len() - made.end]);
     if is_unmeasured(&app.setup.profile) {
-        return unmeasured_table(app, &shown);
+        return Table { left_out, ..unmeasured_table(app, &all, shown) };
     }
-    let most = shown.iter().map(|row| row.entry.share).fold(0.0, f64::max);
+    let most = all.iter().map(|row| row.entry.share).fold(0.0, f64::max);
     let by_operation = state.by == GroupBy::Operation;
     let against = state.against.is_some();
     let mut columns =
@@ -351,14 +442,14 @@ pub fn table(app: &App) -> Table {
             cells
         })
         .collect();
-    finished(app, columns, rows)
+    Table { left_out, ..finished(app, columns, rows) }
 }
 
-/// The table of a step that no GPU ran.
-fn unmeasured_table(app: &App, shown: &[&Row]) -> Table {
+/// The table of a step that no GPU ran, of all rows those shown.
+fn unmeasured_table(app: &App, all: &[&Row], shown: &[&Row]) -> Table {
     let (by, operations) = (app.profile.by, &app.setup.profile.operations);
     let whole = app.overview.top.iter().map(|row| row.counted.flops).sum();
-    let most = shown.iter().map(|row| row.counted.flops).fold(0.0, f64::max);
+    let most = all.iter().map(|row| row.counted.flops).fold(0.0, f64::max);
     let rows = shown.iter().map(|row| counted::cells(label(app, row), row, operations, by, whole, most)).collect();
     finished(app, counted::columns(by), rows)
 }
@@ -377,6 +468,7 @@ fn finished(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Table {
         } else {
             "No row passes the filter; Esc clears it.".to_owned()
         },
+        ..Table::default()
     }
 }
 
@@ -433,10 +525,15 @@ pub fn summary(app: &App) -> String {
 
 /// The step as a line: its segments, with whether the selected row is of each; none where nothing was measured.
 pub fn segments(app: &App) -> Vec<(&Segment, bool)> {
-    let selected = rows(app).get(app.profile.list.selected).copied();
-    let operations = selected.map(|row| &row.entry.operations[..]).unwrap_or_default();
-    let is_of =
-        |segment: &Segment| segment.operations.iter().any(|operation| operations.binary_search(operation).is_ok());
+    let operations = selected(app).map(|row| &row.entry.operations[..]).unwrap_or_default();
+    let is_of = |segment: &Segment| {
+        let (few, many) = if operations.len() < segment.operations.len() {
+            (operations, &segment.operations[..])
+        } else {
+            (&segment.operations[..], operations)
+        };
+        few.iter().any(|operation| many.binary_search(operation).is_ok())
+    };
     app.profile.segments.iter().map(|segment| (segment, is_of(segment))).collect()
 }
 

@@ -108,6 +108,7 @@ fn nothing_yet(name: &str) -> Profile {
         step: None,
         operations: Vec::new(),
         recording: None,
+        timeline: None,
     }
 }
 

@@ -68,8 +68,7 @@ pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Hear
 
 /// The job at its end.
 pub(super) fn at_end(finished: &Finished, state: State) -> Snapshot {
-    let elapsed = whole_seconds(finished.lasted);
-    let mut last = Snapshot { state, elapsed, ..from_recording(&finished.recording) };
+    let mut last = Snapshot { state, elapsed: finished.lasted, ..from_recording(&finished.recording) };
     last.notes.extend(report::cut(finished.cut.as_ref()));
     last
 }
@@ -104,6 +103,8 @@ fn from_recording(recording: &Recording) -> Snapshot {
                 python: process.python.clone(),
                 torch: process.torch.clone(),
                 steps: process.steps,
+                median: summed(process).map(|times| times.median),
+                waiting: process.waiting(),
             })
             .collect(),
         steps: most.map_or(0, |process| process.steps),

@@ -1,6 +1,7 @@
 //! Energy and emissions of parts and of a plan, added up again.
 
-use super::{CheckError, compare, numbers, recompute};
+use super::part::recompute;
+use super::{CheckError, compare, numbers};
 use crate::plan::{Footprint, Part, Plan};
 
 /// kWh, and kilograms of CO2e where they are known, low to high.
@@ -38,7 +39,7 @@ pub(in crate::plan) fn check_footprint(what: &str, stated: &Footprint, found: Ta
 /// What a plan takes that changes from spot to another machine: as its cost.
 pub(super) fn switched_taken(plan: &Plan) -> Taken {
     let [spot, to] = &plan.parts[..] else { return None };
-    let of = |part: &Part, first| taken(part, recompute(part, &plan.goal.assumptions, first).2);
+    let of = |part: &Part, first| taken(part, recompute(part, &plan.goal.assumptions, first).running);
     let all = |part: &Part| of(&Part { work: plan.work, ..part.clone() }, true);
     let (spot_own, to_own, spot_all, to_all) = (of(spot, true)?, of(to, false)?, all(spot)?, all(to)?);
     let join = |spot_own: [f64; 3], to_own: [f64; 3], spot_all: [f64; 3], to_all: [f64; 3]| {

@@ -2,8 +2,8 @@
 //! or states a wrong number. Nothing here is shared with the model; each job's part was checked
 //! before ([`crate::plan::check`]).
 
-use super::super::check::{CheckError, Taken, added, check_footprint, compare, numbers};
-use super::super::{Confidence, PlanStatus};
+use super::super::check::{CheckError, Rows, Taken, added, check_footprint, check_rows, compare, numbers};
+use super::super::{Confidence, PlanStatus, Use};
 use super::{Aim, JobsPlan, PlannedJob};
 use crate::pricing::{Market, Tier, region};
 
@@ -22,6 +22,7 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
     };
     let mut cost = [0.0; 3];
     let mut last = [0.0; 3];
+    let mut cost_by: Rows = [[0.0; 3]; Use::ALL.len()];
     let mut taken: Taken = Some(([0.0; 3], Some([0.0; 3])));
     for job in &plan.jobs {
         let footprint = &job.part.footprint;
@@ -31,6 +32,10 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
             cost[end] += dollars;
             last[end] = f64::max(last[end], hours);
         }
+        for (sum, what) in cost_by.iter_mut().zip(Use::ALL) {
+            let own = numbers(&job.part.cost_by.of(what));
+            *sum = [sum[0] + own[0], sum[1] + own[1], sum[2] + own[2]];
+        }
         let finish = if plan.shared.confidence == Confidence::High { job.end.high } else { job.end.mid }.get();
         let deadlines = [job.deadline, plan.shared.deadline];
         if let Some(deadline) = deadlines.into_iter().flatten().find(|deadline| over(finish, deadline.get())) {
@@ -38,6 +43,7 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
         }
     }
     compare("cost of all jobs", &numbers(&total.cost), &cost)?;
+    check_rows("cost of all jobs", &total.cost_by, &total.cost, &cost_by)?;
     check_footprint("all jobs", &total.footprint, taken)?;
     compare("end of the last job", &numbers(&total.hours), &last)?;
     if let Some(budget) = plan.shared.budget

@@ -24,6 +24,8 @@ struct Variant {
     occurrences: u64,
     time: f64,
     first: usize,
+    /// All of them, by their place.
+    members: Vec<usize>,
 }
 
 type Key = (u32, Phase, u32);
@@ -61,23 +63,32 @@ pub(super) fn operations(trace: &Trace, joined: &Joined, modules: &[String], kep
         add(groups.entry(key).or_default(), trace, occurrence, order);
     }
     let steps = kept.len().max(1) as f64;
-    let mut grouped: Vec<(usize, Operation)> = Vec::new();
+    let mut grouped: Vec<(usize, Operation, Vec<usize>)> = Vec::new();
     let mut inferred = 0;
     for ((description, phase, module), variants) in groups {
         let description = &descriptions.list[description as usize];
         inferred += usize::from(description.inferred);
         for variant in settle(variants, steps) {
             let module = modules.get(module as usize).filter(|module| !module.is_empty()).cloned();
-            grouped.push((variant.first, operation(trace, description, phase, module, &variant, steps)));
+            let operation = operation(trace, description, phase, module, &variant, steps);
+            grouped.push((variant.first, operation, variant.members));
         }
     }
-    grouped.sort_by_key(|(first, _)| *first);
-    Grouped { operations: grouped.into_iter().map(|(_, operation)| operation).collect(), inferred }
+    grouped.sort_by_key(|(first, ..)| *first);
+    let mut of = vec![None; joined.occurrences.len()];
+    for (number, (_, _, members)) in (0..).zip(&grouped) {
+        for member in members {
+            of[*member] = Some(number);
+        }
+    }
+    Grouped { operations: grouped.into_iter().map(|(_, operation, _)| operation).collect(), of, inferred }
 }
 
 /// The result of [`operations`].
 pub(super) struct Grouped {
     pub(super) operations: Vec<Operation>,
+    /// For each occurrence its operation; none in steps that are left out.
+    pub(super) of: Vec<Option<u32>>,
     /// Operations whose stride and padding were worked out from shapes.
     pub(super) inferred: usize,
 }
@@ -97,6 +108,7 @@ fn add(variants: &mut Vec<Variant>, trace: &Trace, occurrence: &Occurrence, orde
             }
             variant.occurrences += 1;
             variant.time += time;
+            variant.members.push(order);
         }
         None if variants.len() < VARIANTS => variants.push(Variant {
             kernels: work().map(|device| (device.name, device.configuration)).collect(),
@@ -104,10 +116,12 @@ fn add(variants: &mut Vec<Variant>, trace: &Trace, occurrence: &Occurrence, orde
             occurrences: 1,
             time,
             first: order,
+            members: vec![order],
         }),
         None => {
             variants[0].occurrences += 1;
             variants[0].time += time;
+            variants[0].members.push(order);
         }
     }
 }
@@ -130,6 +144,7 @@ fn settle(mut variants: Vec<Variant>, steps: f64) -> Vec<Variant> {
             first.occurrences += variant.occurrences;
             first.time += variant.time;
             first.first = first.first.min(variant.first);
+            first.members.extend(variant.members);
         }
     }
     major

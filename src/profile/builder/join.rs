@@ -60,6 +60,8 @@ pub(super) struct Joined {
 /// event, and the innermost host range.
 pub(super) struct Launched {
     pub(super) time: f64,
+    /// When the call returned.
+    pub(super) end: f64,
     pub(super) device: u32,
     pub(super) range: u32,
     pub(super) thread: u32,
@@ -78,13 +80,15 @@ pub(super) fn launched(trace: &Trace, nesting: &Nesting) -> (Vec<Launched>, u64)
         match by_correlation.get(&device.correlation) {
             Some(&launch) => found.push(Launched {
                 time: trace.launches[launch as usize].start,
+                end: trace.launches[launch as usize].end,
                 device: device_index,
                 range: nesting.of_launch[launch as usize],
                 thread: trace.launches[launch as usize].thread,
             }),
             // A trace without any launch calls: the device's own time must serve.
             None if trace.launches.is_empty() => {
-                found.push(Launched { time: device.start, device: device_index, range: NO_RANGE, thread: 0 });
+                let (time, end) = (device.start, device.start);
+                found.push(Launched { time, end, device: device_index, range: NO_RANGE, thread: 0 });
             }
             None => without += u64::from(device.kind == WorkKind::Kernel),
         }

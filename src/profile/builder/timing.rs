@@ -143,6 +143,8 @@ pub(super) fn operators_of(joined: &Joined, steps: usize) -> Vec<StepWork> {
 /// Wall time and busy device time of one step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wall {
+    /// When it begins, on the recorder's clock.
+    pub(super) start: f64,
     pub(super) duration: f64,
     pub(super) busy: f64,
 }
@@ -161,13 +163,19 @@ pub(super) fn walls(spans: &[Span], work: &[StepWork], kept: &[usize], device: &
         .filter(|step| **step > 0 && spans[**step - 1].followed && work[**step - 1].device_time > 0.0)
         .map(|step| (work[*step - 1].last, work[*step].last))
         .filter(|(start, end)| end > start)
-        .map(|(start, end)| Wall { duration: end - start, busy: device.within(start, end) })
+        .map(|(start, end)| Wall { start, duration: end - start, busy: device.within(start, end) })
         .collect();
     if !between.is_empty() {
         return between;
     }
     kept.iter()
         .map(|step| Wall {
+            // A span that stands for the whole trace has no start of its own.
+            start: if spans[*step].duration > 0.0 {
+                spans[*step].start.min(work[*step].first)
+            } else {
+                work[*step].first
+            },
             duration: spans[*step].duration.max(work[*step].last - work[*step].first),
             busy: work[*step].busy,
         })

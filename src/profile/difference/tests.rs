@@ -93,6 +93,16 @@ fn other_shapes_go_together_in_order_and_one_more_stands_alone() {
     assert_eq!(found.iter().filter(|part| part.1 == Match::OnlyFirst).count(), 1);
 }
 
+/// Of several that agree alike, the first is meant.
+#[test]
+fn of_equals_the_first_go_together() {
+    let product = |width: u64, us: f64| operation("mm", "forward", 1, &format!("[[16, {width}], [{width}, 7]]"), us);
+    let first = profile(STEP, &[product(100, 10.0)]);
+    let found = matched(&first, &profile(STEP, &[product(200, 20.0), product(300, 30.0)]), GroupBy::Operation);
+    let alone: Vec<_> = found.iter().filter(|part| part.1 == Match::OnlySecond).collect();
+    assert_eq!(alone, [&("aten::mm".to_owned(), Match::OnlySecond, [0, 1], [0.0, 30.0])]);
+}
+
 /// Where one recording has no shapes, names are all there is.
 #[test]
 fn without_shapes_names_are_matched() {

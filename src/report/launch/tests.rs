@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Amount, Footprint, Goal, PlanStatus, Work};
+use crate::plan::{Amount, ByUse, Footprint, Goal, PlanStatus, Work};
 use crate::predict::Sharding;
 use crate::predict::scale::ModelParallel;
 use crate::pricing::{Billing, OfferId, Trust};
@@ -28,6 +28,8 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         price: UsdPerHour::known(10.012_345),
         price_as_of: "2026-07-20".parse().ok(),
         billing: Billing::Exact,
+        hours_by: ByUse::default(),
+        cost_by: ByUse::default(),
         data_cost: Usd::ZERO,
         storage: UsdPerHour::ZERO,
         draw: None,

@@ -7,7 +7,7 @@ use clap::Args;
 use super::InputArgs;
 use crate::action::Screen;
 use crate::settings::theme::{ColourChoice, ColourLevel};
-use crate::settings::values;
+use crate::settings::values::{self, BatchSizes};
 use crate::settings::wish::Wish;
 
 /// Arguments of the screens.
@@ -19,9 +19,17 @@ pub struct ScreensArgs {
     /// The goal to plan for.
     #[command(flatten)]
     pub wish: Wish,
+    /// Batches a GPU that the plan may use beside the recorded one: sizes, or auto (halved down
+    /// to 1, doubled twice).
+    #[arg(long, value_name = "N,…", value_parser = values::batch_sizes, help_heading = "Work")]
+    pub batch_sizes: Option<BatchSizes>,
     /// A second recording that the profile screen compares this one with, such as that of last week.
     #[arg(long, value_name = "FILE", help_heading = "Screens")]
     pub against: Option<PathBuf>,
+    /// Several jobs (TOML, as of `plan-jobs`) to plan together on a screen of their own; without a
+    /// recorded step the other screens show that of the first job.
+    #[arg(long, value_name = "FILE", help_heading = "Screens")]
+    pub jobs: Option<PathBuf>,
     /// Screen to open.
     #[arg(long, value_enum, default_value_t = Screen::Overview, help_heading = "Screens")]
     pub screen: Screen,

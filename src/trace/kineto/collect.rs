@@ -277,12 +277,14 @@ impl Collector {
         }
         let mut correlation = 0;
         let mut device = None;
+        let mut stream = None;
         let mut collective = NONE;
         let mut configuration = Configuration::default();
         let names = &mut self.trace.names;
         let _ = fields(event.args, |key, value| match key {
             b"correlation" => correlation = whole(value).unwrap_or(0),
             b"device" => device = whole(value),
+            b"stream" => stream = whole(value),
             b"grid" => configuration.grid = extents(value),
             b"block" => configuration.block = extents(value),
             b"registers per thread" => configuration.registers = whole(value).and_then(|n| n.try_into().ok()),
@@ -299,7 +301,8 @@ impl Collector {
         let configuration = self.trace.configurations.number(configuration);
         let name = self.kernel_name(event.name);
         let device = device.or_else(|| whole(event.pid)).unwrap_or(0) as u32;
-        self.trace.work.push(Work { start, end, correlation, name, configuration, device, kind });
+        let stream = stream.or_else(|| whole(event.tid)).unwrap_or(0) as u32;
+        self.trace.work.push(Work { start, end, correlation, name, configuration, device, stream, kind });
     }
 
     /// The number of a kernel's name: as in C++ where the trace has the linker's.

@@ -105,6 +105,8 @@ pub struct WorkRow<'a> {
     pub correlation: u64,
     /// The device's number in its process.
     pub device: u32,
+    /// The stream's number, 0 where it is not told.
+    pub stream: u32,
     /// Thread blocks of a kernel.
     pub grid: Option<[u32; 3]>,
     /// Threads of a block.
@@ -122,7 +124,20 @@ impl WorkRow<'_> {
     pub const fn new(kind: WorkKind, start: i64, end: i64, correlation: u64, device: u32) -> Self {
         let (grid, block, registers) = (None, None, None);
         let (static_memory, dynamic_memory) = (None, None);
-        Self { name: "", kind, start, end, correlation, device, grid, block, registers, static_memory, dynamic_memory }
+        Self {
+            name: "",
+            kind,
+            start,
+            end,
+            correlation,
+            device,
+            stream: 0,
+            grid,
+            block,
+            registers,
+            static_memory,
+            dynamic_memory,
+        }
     }
 }
 

@@ -298,6 +298,7 @@ impl<'a> Recording<'a> {
                 name: names[event.name as usize],
                 configuration: configurations[event.details as usize],
                 device: self.device,
+                stream: event.stream as u32,
                 kind: event.kind,
             });
         }

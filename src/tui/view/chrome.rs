@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::action::Screen;
 use crate::app::available::Hint;
-use crate::app::screen::{job, plan, predict};
+use crate::app::screen::{job, jobs, plan, predict};
 use crate::app::{SMALLEST, Source, Target, Tone};
 use crate::settings::theme::Role;
 use crate::text::clean;
@@ -43,7 +43,10 @@ fn bar(painter: &mut Painter<'_>, area: Rect) {
         let text = format!(" {} {} ", index + 1, screen.name());
         let role = if screen == app.screen { Role::Tab } else { Role::Bar };
         let start = x;
-        x = painter.text(x, area.y, area.right().saturating_sub(x), &text, role);
+        let room = area.right().saturating_sub(x);
+        // The last cell may be one too few for the blank behind a name.
+        let text = if text.width() > usize::from(room) { text.trim_end() } else { &text };
+        x = painter.text(x, area.y, room, text, role);
         painter.hit(Rect::new(start, area.y, x - start, 1), Target::Tab(screen));
     }
     let name = clean(&painter.app.setup.profile.workload.name, 40);
@@ -70,6 +73,10 @@ fn news(painter: &Painter<'_>, own_line: bool) -> Option<(Role, String)> {
         return Some((role, format!("{sign}{text}")));
     }
     let stop = app.setup.keymap.hint(crate::action::Action::Cancel);
+    // The jobs have a plan of their own, and the line of their screen is of it alone.
+    if app.screen == Screen::Jobs {
+        return jobs::news(app).map(|text| (Role::Muted, text));
+    }
     if app.predictions.is_running() {
         return Some((Role::Muted, format!("{} ({stop} cancels)", predict::state_line(app)?)));
     }

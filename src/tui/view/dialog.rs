@@ -1,4 +1,4 @@
-//! Dialogs: help, palette, filter, value, methods, batch sizes, an offer, origin, export.
+//! Dialogs: help, palette, filter, value, methods, an offer, origin, export.
 
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
@@ -11,17 +11,15 @@ use crate::app::Target;
 use crate::app::input::Input;
 use crate::app::job::{Job, JobState};
 use crate::app::live::Leaving;
-use crate::app::modal::{HelpLine, Modal, help_lines};
+use crate::app::modal::{ExportForm, HelpLine, Modal, help_lines, messages};
 use crate::app::palette;
 use crate::app::screen::plan::offer;
-use crate::app::screen::{job, predict};
+use crate::app::screen::{job, jobs, predict};
 use crate::app::slider::Knob;
 use crate::live::State;
 use crate::predict::origin::Candidates;
-use crate::predict::{Fits, Method};
 use crate::report::comparison::error_words;
 use crate::report::format;
-use crate::report::plan_form::PlanForm;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::Painter;
@@ -62,18 +60,15 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         }
         Some(Modal::Leave { selected }) => leave(painter, area, *selected),
         Some(Modal::Methods { gpu, selected }) => methods(painter, area, gpu, *selected),
-        Some(Modal::Batches { gpu }) => batches(painter, area, gpu),
+        Some(Modal::Messages { scroll }) => {
+            facts(painter, area, "what was said, the newest first", &messages(app), *scroll);
+        }
         Some(Modal::Offer { offer, scroll }) => {
-            let lines = offer::lines(app, offer);
-            // As high as its lines are when wrapped, drawn nowhere.
-            let rows = labelled(
-                painter,
-                Rect { width: OFFER.min(area.width).saturating_sub(4), height: 0, ..area },
-                &lines,
-                0,
-            );
-            let inside = frame(painter, area, OFFER, rows as u16 + 2, &clean(offer.as_str(), 80), "Esc closes");
-            labelled(painter, inside, &lines, *scroll);
+            facts(painter, area, &clean(offer.as_str(), 80), &offer::lines(app, offer), *scroll);
+        }
+        Some(Modal::PlannedJob { job, scroll }) => {
+            let name = app.jobs.plan.value().and_then(|plan| plan.jobs.get(*job)).map(|job| clean(&job.name, 80));
+            facts(painter, area, &name.unwrap_or_default(), &jobs::details(app, *job), *scroll);
         }
         Some(Modal::Origin { candidates, selected }) => origin(painter, area, candidates, *selected),
         Some(Modal::Export { form, input, exists, error, saving }) => {
@@ -86,11 +81,20 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
                 None => None,
             };
             let title = format!("write the plan ({}) to", form.title());
-            let forms: Vec<&str> = PlanForm::ALL.iter().map(|form| form.title()).collect();
+            let forms: Vec<&str> = form.all().into_iter().map(ExportForm::title).collect();
             let hint = format!("Enter writes, Esc closes, ↑↓ choose the form: {}", forms.join(", "));
             small(painter, area, &title, input, note, &hint);
         }
     }
+}
+
+/// Lines of a label and a text, in a frame as high as they are.
+fn facts(painter: &mut Painter<'_>, area: Rect, title: &str, lines: &[(String, String)], scroll: usize) {
+    // As high as its lines are when wrapped, drawn nowhere.
+    let nowhere = Rect { width: OFFER.min(area.width).saturating_sub(4), height: 0, ..area };
+    let rows = labelled(painter, nowhere, lines, 0);
+    let inside = frame(painter, area, OFFER, rows as u16 + 2, title, "Esc closes");
+    labelled(painter, inside, lines, scroll);
 }
 
 fn clear(painter: &mut Painter<'_>, area: Rect) {
@@ -271,68 +275,6 @@ fn waiting<T>(painter: &mut Painter<'_>, inside: Rect, job: &Job<T>, doing: &str
         }
     }
     true
-}
-
-/// The step at other batch sizes: one a row, and what it rests on.
-fn batches(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug) {
-    let app = painter.app;
-    let rows = app.sweep.value().and_then(|sweep| sweep.gpus.first()).map_or(1, |on| on.rows.len()) as u16;
-    let inside = frame(painter, area, 92, rows + 9, &format!("{gpu}: batch by batch"), "Esc closes");
-    if waiting(painter, inside, &app.sweep, "scaling the step …") {
-        return;
-    }
-    let Some((sweep, on)) = app.sweep.value().and_then(|sweep| Some((sweep, sweep.gpus.first()?))) else { return };
-    let columns =
-        [("", 2), ("batch", 8), ("step", 11), ("low–high", 21), ("samples/s", 11), ("memory", 11), ("method", 13)];
-    let place = |column: usize| inside.x + columns[..column].iter().map(|(_, width)| width).sum::<u16>();
-    for (column, (name, width)) in columns.iter().enumerate() {
-        painter.text(place(column), inside.y, *width, name, Role::Title);
-    }
-    for (index, row) in on.rows.iter().enumerate() {
-        let y = inside.y + 1 + index as u16;
-        let measured = row.step.method == Method::Measured;
-        let (fits, fits_role) = match row.memory.fits {
-            Fits::Yes => ("fits", Role::Text),
-            Fits::No => ("too large", Role::Error),
-            Fits::Unknown => ("unknown", Role::Warning),
-        };
-        let role = if measured { Role::Measured } else { Role::Predicted };
-        let range =
-            if measured { "measured".to_owned() } else { format::time_range(row.step.range.low, row.step.range.high) };
-        let cells = [
-            (row.batch.to_string(), role),
-            (format::time(row.step.range.mid), role),
-            (range, Role::Muted),
-            (row.throughput.map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get())), Role::Text),
-            (fits.to_owned(), fits_role),
-            (row.step.method.name().to_owned(), Role::Muted),
-        ];
-        for (column, (text, role)) in cells.iter().enumerate() {
-            painter.text(place(column + 1), y, inside.right().saturating_sub(place(column + 1)), text, *role);
-        }
-    }
-    let mut y = inside.y + 2 + rows;
-    for warning in &sweep.warnings {
-        if y < inside.bottom() {
-            painter.text(inside.x, y, inside.width, warning.kind.brief(), Role::Warning);
-            y += 1;
-        }
-    }
-    let unsure = sweep.memory.is_some_and(|line| line.is_upper_bound());
-    let largest = on.largest.map(|batch| {
-        let batch = format::grouped(batch as f64);
-        if unsure {
-            format!("Batch {batch} fits; larger is not known.")
-        } else {
-            format!("Largest batch that fits: {batch}")
-        }
-    });
-    for note in largest.iter().chain(&on.notes).chain(&sweep.notes) {
-        if y < inside.bottom() {
-            let room = Rect { y, height: inside.bottom() - y, ..inside };
-            y += painter.wrapped(room, &clean(note, 300), Role::Muted);
-        }
-    }
 }
 
 /// What every method says of a GPU: one a row, and of the selected one what it needs.

@@ -86,7 +86,7 @@ fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
         y += 1;
     }
     painter.text(area.x, y, LABEL, "step", Role::Muted);
-    if let Some((time, rest)) = overview::step(profile) {
+    if let Some((time, rest)) = overview::step(app) {
         let x = painter.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
         let rest = if rest.is_empty() { " measured".to_owned() } else { format!(" measured · {rest}") };
         let room = area.right().saturating_sub(x);

@@ -42,7 +42,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     };
     answer(painter, inside);
 
-    if plan::chart_beside(app) && !matches!(app.planner.lower, Lower::Rejected | Lower::Notes) {
+    if plan::chart_beside(app) && !matches!(app.planner.lower, Lower::Timeline | Lower::Rejected | Lower::Notes) {
         let chart_width = (rest.width * 11 / 30).clamp(44, 70);
         let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(chart_width)]).areas(rest);
         lower(painter, left, app.planner.lower);
@@ -239,6 +239,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
     let title = match what {
         Lower::Alternatives => format!("the plan and {count} alternatives"),
         Lower::Rejected => format!("{count} offers rejected"),
+        Lower::Timeline => "the plan over time, and its cost".to_owned(),
         Lower::Chart => format!("{} plans that none beats in both time and cost", app.frontier.len()),
         Lower::Notes => what.name().to_owned(),
     };
@@ -263,6 +264,17 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
         }
         Lower::Alternatives => {
             table::draw(painter, inside, "alternatives", &plan::alternatives_table(app), focus);
+        }
+        Lower::Timeline => {
+            // What the signs mean stands below the bars, where there is a line for it.
+            let legend = plan::legend(app);
+            let line = u16::from(!legend.is_empty() && inside.height > 4);
+            let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(line)]).areas(inside);
+            table::draw(painter, above, "timeline", &plan::timeline_table(app), focus);
+            if line > 0 {
+                let room = below.width.saturating_sub(2);
+                painter.text(below.x + 2, below.y, room, &fit(&legend, room.into()), Role::Muted);
+            }
         }
         Lower::Rejected => {
             if let Some(shown) = plan::lower_table(app) {
@@ -304,6 +316,8 @@ fn draw_chart(painter: &mut Painter<'_>, area: Rect) {
     let stair: Vec<(f64, f64)> =
         app.frontier.iter().map(|point| (confidence.end(&point.hours).get(), point.cost.mid.get())).collect();
     let lines = Lines {
+        limit_names: ["deadline", "budget"],
+        ranges: &[],
         stair: &stair,
         curve: &[],
         limits: (plan::value(app, Knob::Deadline), plan::value(app, Knob::Budget)),

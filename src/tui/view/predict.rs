@@ -5,8 +5,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Density, filtered, labelled, warned, waterfall};
 use crate::action::Action;
-use crate::app::screen::predict::{self, what_if};
-use crate::predict::MethodChoice;
+use crate::app::screen::predict::{self, batches, what_if};
+use crate::predict::batches::SweepRow;
+use crate::predict::{Fits, Method, MethodChoice};
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::tui::paint::Painter;
@@ -23,17 +24,26 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         version(painter, area);
         return;
     }
+    if painter.app.predict.sizes.is_some() {
+        sizes(painter, area);
+        return;
+    }
     if painter.app.predict.opened.is_some() {
         opened(painter, area);
         return;
     }
     let density = Density::of(painter.buffer.area);
+    let app = painter.app;
+    let shown = predict::table(app);
     let below = match density {
         Density::Minimal => 0,
         Density::Compact => 6,
         Density::Full => 10,
     };
-    let app = painter.app;
+    // What a short table leaves free goes to what is known of the selected row.
+    let table_needs = shown.len().max(1) + 3 + predict::warnings(app, density < Density::Full).len();
+    let free = usize::from(area.height).saturating_sub(table_needs) as u16;
+    let below = if below > 0 { below.max(free) } else { 0 };
     let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(area);
     let mut title = String::from("step on one GPU");
     if app.predictions.is_stale() {
@@ -51,7 +61,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let title = filtered(title, &app.predict.list);
     let inside = painter.pane(top, &title, &predict::summary(app), true);
     let inside = warned(painter, inside, &predict::warnings(app, density < Density::Full));
-    table::draw(painter, inside, "predict", &predict::table(app), true);
+    table::draw(painter, inside, "predict", &shown, true);
     if below > 0 {
         let name = predict::selected(app).map_or_else(|| "selected".to_owned(), |row| row.name.clone());
         let inside = painter.pane(bottom, &name, "Enter: operation by operation", false);
@@ -104,9 +114,100 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     let at = |times: f64, time: Micros, plan: bool| Point { x: times, y: time.get(), plan, selected: false };
     let curve = found.curve.iter().map(|(times, time)| at(*times, *time, false));
     let points: Vec<Point> = curve.chain([at(now, found.changed.step.mid(), true)]).collect();
-    let lines = Lines { stair: &[], curve: &[], limits: (None, None), x_name: found.along.words(), are_plans: false };
+    let lines = Lines { x_name: found.along.words(), ..Lines::default() };
     let time = |us: f64| format::time(Micros::known(us));
     chart::draw(painter, bottom, &points, &lines, &|times| format!("{times} ×"), &time);
+}
+
+/// A slider over batch sizes, what each takes in time and memory, and the curves.
+fn sizes(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
+    let Some(shown) = &app.predict.sizes else { return };
+    let found = batches::found(app);
+    let name = found.map_or_else(|| shown.gpu.to_string(), |(_, on)| crate::text::clean(&on.gpu.name, 60));
+    let stale = if app.sweep.is_stale() { " (stale)" } else { "" };
+    let inside =
+        painter.pane(area, &format!("batch size on one {name}{stale}"), "Enter: plans may use it · q: back", true);
+    let warnings = found.map_or_else(Vec::new, |(sweep, _)| predict::words(&sweep.warnings, true));
+    let inside = warned(painter, inside, &warnings);
+    let answer = batches::answer(app);
+    let (Some((sweep, on)), Some(row)) = (found, batches::row(app)) else {
+        labelled(painter, inside, &answer, 0);
+        return;
+    };
+    let batch = format::grouped(row.batch as f64);
+    let memory = batches::memory(sweep, row);
+    let needed = memory.map_or_else(|| "not known".to_owned(), |([needed, _], _)| format::memory(needed));
+    let wide = batch.width().max(needed.width()) as u16;
+    let x = inside.x + 8 + wide + 2;
+    for (y, (label, value, role)) in
+        (inside.y..inside.bottom()).zip([("batch", &batch, Role::Focus), ("memory", &needed, Role::Muted)])
+    {
+        painter.text(inside.x, y, 8, label, role);
+        painter.text(inside.x + 8, y, wide, value, Role::Title);
+    }
+    let room = inside.right().saturating_sub(x);
+    if room >= 8 && inside.height >= 2 {
+        bars::slider(painter, Rect::new(x, inside.y, room, 1), batches::place(app), true);
+        if let Some(([needed, usable], _)) = memory {
+            let part = (needed / usable).min(1.0);
+            let role = if row.memory.fits == Fits::No { Role::Error } else { Role::Good };
+            bars::stacked(painter, x, inside.y + 1, room, &[(part, role)]);
+        }
+    }
+    let rest = Rect { y: inside.y + 2, height: inside.height.saturating_sub(2), ..inside };
+    // Step, throughput and memory always show; notes where there is room beside the chart.
+    let chart = rest.height.saturating_sub(7).min(rest.height * 2 / 3);
+    let chart = if chart >= 7 { chart } else { 0 };
+    let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(chart)]).areas(rest);
+    labelled(painter, top, &answer, 0);
+    if chart == 0 {
+        return;
+    }
+    let is_measured = |row: &SweepRow| row.step.method == Method::Measured;
+    let [glyph_measured, glyph_predicted, _, glyph_here] = painter.glyphs.points;
+    let measured =
+        if on.rows.iter().any(is_measured) { format!("{glyph_measured} measured · ") } else { String::new() };
+    let legend = format!("{measured}{glyph_predicted} predicted, with its range · {glyph_here} on the slider");
+    let (legend_y, height) = (bottom.bottom() - 1, bottom.height - 1);
+    painter.text(bottom.x, legend_y, bottom.width, &legend, Role::Muted);
+    let both = if bottom.width >= 100 { 2 } else { 1 };
+    let parts = Layout::horizontal([Constraint::Fill(1)].repeat(both)).spacing(2).split(Rect { height, ..bottom });
+    let is_sure = !sweep.memory.is_some_and(|line| line.is_upper_bound());
+    let last = on.rows.last().map_or(0.0, |row| row.batch as f64);
+    let largest = on.largest.map(|batch| batch as f64).filter(|batch| *batch <= 2.0 * last);
+    let fitted: Vec<(f64, f64)> = on.line.as_ref().map_or_else(Vec::new, |(line, _)| {
+        let from = sweep.recorded.last().map_or(0.0, |batch| *batch as f64);
+        [from, last].map(|batch| (batch, line.at(batch))).to_vec()
+    });
+    for (place, area) in parts.iter().enumerate() {
+        let value = |row: &SweepRow| -> [f64; 3] {
+            let time = row.step.range;
+            let times = [time.low, time.mid, time.high].map(Micros::get);
+            if place == 0 { times } else { times.map(|time| row.batch as f64 / time.max(1e-9) * 1e6) }
+        };
+        let point = |of: &SweepRow| Point {
+            x: of.batch as f64,
+            y: value(of)[1],
+            plan: is_measured(of),
+            selected: of.batch == row.batch,
+        };
+        let points: Vec<Point> = on.rows.iter().map(point).collect();
+        let ranges: Vec<(f64, [f64; 2])> =
+            on.rows.iter().map(|row| (row.batch as f64, [value(row)[0], value(row)[2]])).collect();
+        let lines = Lines {
+            curve: if place == 0 { &fitted } else { &[] },
+            ranges: &ranges,
+            limits: (largest, None),
+            limit_names: [if is_sure { "largest that fits" } else { "known to fit" }, ""],
+            x_name: if place == 0 { "batch (step time)" } else { "batch (samples/s)" },
+            ..Lines::default()
+        };
+        let time = |us: f64| format::time(Micros::known(us));
+        let rate = |rate: f64| format!("{}/s", format::number(rate));
+        let y_text: &dyn Fn(f64) -> String = if place == 0 { &time } else { &rate };
+        chart::draw(painter, *area, &points, &lines, &|batch| format::grouped(batch.round()), y_text);
+    }
 }
 
 /// One GPU, operation by operation.

@@ -1,12 +1,15 @@
 //! Second screen.
 
 use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Modifier;
+use unicode_width::UnicodeWidthStr;
 
 use super::{Density, filtered, labelled, waterfall};
 use crate::action::Action;
-use crate::app::screen::profile;
 use crate::app::screen::profile::roofline::{Roof, rate_words};
+use crate::app::screen::profile::{self, Below, timeline};
 use crate::profile::breakdown::Segment;
+use crate::profile::timeline::{Lane, LaneKind};
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::tui::paint::{Painter, fit};
@@ -22,13 +25,17 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         return;
     }
     if state.zoomed {
-        detail(painter, area);
+        if state.below == Below::Timeline {
+            step_timeline(painter, area);
+        } else {
+            detail(painter, area);
+        }
         return;
     }
     let density = Density::of(painter.buffer.area);
-    let roof = profile::roofline::roof(app).filter(|_| state.with_roof);
+    let roof = profile::roofline::roof(app).filter(|_| state.below == Below::Roof);
     let below = match density {
-        _ if roof.is_some() => area.height * 3 / 5,
+        _ if roof.is_some() || state.below == Below::Timeline => area.height * 3 / 5,
         Density::Minimal => 0,
         Density::Compact => 8,
         Density::Full => (area.height * 2 / 5).max(12),
@@ -36,7 +43,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(area);
     let phase = state.phase.map_or("all phases", profile::phase_word);
     let title = filtered(format!("by {} · {phase}", state.by.name()), &state.list);
-    let shown = profile::table(app);
+    let shown = profile::table_on_screen(app);
     let inside = painter.pane(top, &title, &profile::summary(app), !state.in_detail);
     let inside = match profile::without_times(app) {
         Some(why) if inside.height > 4 => {
@@ -51,6 +58,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     table::draw(painter, inside, "profile", &shown, !state.in_detail);
     match roof {
         Some(roof) => roofline(painter, bottom, &roof),
+        None if state.below == Below::Timeline => step_timeline(painter, bottom),
         None if below > 0 => detail(painter, bottom),
         None => {}
     }
@@ -100,7 +108,7 @@ fn roofline(painter: &mut Painter<'_>, area: Rect, roof: &Roof) {
         rate_words(roof.peak)
     );
     let inside = painter.pane(area, &title, &format!("{}: back", app.setup.keymap.hint(Action::Roofline)), false);
-    let selected = profile::rows(app).get(app.profile.list.selected).copied();
+    let selected = profile::selected(app);
     let words = selected.and_then(|row| profile::roofline::words(roof, row.counted, row.entry.time));
     let words = words.unwrap_or_else(|| "The selected row computes nothing that shapes tell of.".to_owned());
     let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(inside);
@@ -111,9 +119,116 @@ fn roofline(painter: &mut Painter<'_>, area: Rect, roof: &Roof) {
     let (least, most) = (ends.clone().fold(roof.ridge(), f64::min), ends.fold(roof.ridge() * 2.0, f64::max));
     let at = |x: f64| (x, roof.at(x));
     let curve = [at(least), at(roof.ridge()), at(most)];
-    let lines = Lines { stair: &[], curve: &curve, limits: (None, None), x_name: "FLOP a byte", are_plans: false };
+    let lines = Lines { curve: &curve, x_name: "FLOP a byte", ..Lines::default() };
     let rate = |rate: f64| format!("{}FLOP/s", rate_words(rate));
     chart::draw(painter, top, &points, &lines, &format::number, &rate);
+}
+
+/// One step as lanes over time: what runs as the letter of its phase, small where the lane is busy for less than half
+/// of the cell; what is selected as a sign of its own.
+fn step_timeline(painter: &mut Painter<'_>, area: Rect) {
+    let app = painter.app;
+    let key = app.setup.keymap.hint(Action::Timeline);
+    let whole = if app.profile.zoomed { "Enter or q: back to the table" } else { "Enter: whole screen" };
+    let right = format!("{key}: back · {whole}");
+    let Some((shown, view)) = timeline::shown(app) else {
+        let inside = painter.pane(area, "timeline", &right, app.profile.zoomed);
+        painter.wrapped(inside, timeline::NONE, Role::Muted);
+        return;
+    };
+    let title = format!("timeline of one step of {}", format::time(shown.duration));
+    let inside = painter.pane(area, &title, &right, app.profile.zoomed);
+    if inside.height < 3 || inside.width < 16 {
+        labelled(painter, inside, &timeline::under(app), 0);
+        return;
+    }
+    let lanes = most_telling(&shown.lanes, usize::from(inside.height - 1).saturating_sub(2).max(1));
+    let labels: Vec<String> = lanes.iter().map(|lane| shown.label(lane)).collect();
+    let left = labels.iter().map(|label| label.width()).max().unwrap_or(0) as u16 + 1;
+    let (x, columns) = (inside.x + left, inside.width.saturating_sub(left));
+    let column = |time: f64| {
+        let part = if view.span > 0.0 { (time - view.from) / view.span } else { 0.0 };
+        x + ((part * f64::from(columns)) as u16).min(columns - 1)
+    };
+    let cursor = column(view.cursor);
+    let mut letters = Vec::new();
+    let mut y = inside.y;
+    for (lane, label) in lanes.iter().zip(&labels) {
+        painter.text(inside.x, y, left, label, Role::Muted);
+        for (at, cell) in (x..).zip(timeline::cells(app, shown, lane, view, columns.into())) {
+            let (letter, meaning) = timeline::letter(cell.phase);
+            let small = letter.to_ascii_lowercase();
+            let (sign, role) = match cell {
+                timeline::Cell { marked: true, .. } => ('*', Role::Focus),
+                timeline::Cell { busy, .. } if busy <= 0.0 => (' ', Role::Track),
+                timeline::Cell { busy, phase, .. } => {
+                    if !letters.contains(&(letter, meaning, phase)) {
+                        letters.push((letter, meaning, phase));
+                    }
+                    (if busy < 0.5 { small } else { letter }, profile::phase_role(phase))
+                }
+            };
+            let sign = if sign == ' ' { painter.glyphs.empty.to_owned() } else { sign.to_string() };
+            let style = painter.style(role);
+            let is_full = cell.busy >= 0.5 && !cell.marked;
+            let style = if is_full { style.add_modifier(Modifier::REVERSED) } else { style };
+            let style = if cell.marked { style.add_modifier(Modifier::BOLD) } else { style };
+            let style = if at == cursor { style.add_modifier(Modifier::UNDERLINED) } else { style };
+            painter.styled(at, y, 1, &sign, style);
+        }
+        y += 1;
+    }
+    axis(painter, Rect { x, y, width: columns, height: 1 }, view, cursor);
+    let below = Rect { y: y + 1, height: inside.bottom().saturating_sub(y + 1), ..inside };
+    let used = labelled(painter, below, &timeline::under(app), 0) as u16;
+    letters.sort_by_key(|(_, _, phase)| phase.map_or(usize::MAX, |phase| phase as usize));
+    let mut legend = vec!["* selected".to_owned()];
+    legend.extend(letters.iter().map(|(letter, meaning, _)| format!("{letter} {meaning}")));
+    legend.push("small: busy for less than half".to_owned());
+    if used < below.height {
+        painter.text(
+            below.x,
+            below.bottom() - 1,
+            below.width,
+            &fit(&legend.join(" · "), below.width.into()),
+            Role::Muted,
+        );
+    }
+}
+
+/// As many lanes as there is room for, those first that tell most, in their order.
+fn most_telling(lanes: &[Lane], count: usize) -> Vec<&Lane> {
+    let rank = |lane: &Lane| match lane.kind {
+        LaneKind::Compute => 0,
+        LaneKind::Host => 1,
+        LaneKind::Communication => 2,
+        LaneKind::Copies => 3,
+    };
+    let first = |at: usize| lanes.iter().position(|other| other.kind == lanes[at].kind) == Some(at);
+    let mut order: Vec<usize> = (0..lanes.len()).collect();
+    order.sort_by_key(|at| (!first(*at), rank(&lanes[*at]), *at));
+    order.truncate(count);
+    order.sort_unstable();
+    order.into_iter().map(|at| &lanes[at]).collect()
+}
+
+/// The ends of what is shown, and the cursor with its time between them.
+fn axis(painter: &mut Painter<'_>, area: Rect, view: timeline::View, cursor: u16) {
+    let [from, to, now] = [view.from, view.from + view.span, view.cursor].map(timeline::moment);
+    painter.styled(cursor, area.y, 1, "^", painter.style(Role::Focus));
+    let (wide, right) = (now.width() as u16, area.right());
+    let at = if cursor + 2 + wide <= right { cursor + 2 } else { cursor.saturating_sub(wide + 1) };
+    let at = at.max(area.x);
+    if at > cursor || at + wide <= cursor {
+        painter.text(at, area.y, right.saturating_sub(at), &now, Role::Text);
+    }
+    let taken = [at.min(cursor), (at + wide).max(cursor + 1)];
+    if area.x + (from.width() as u16) < taken[0] {
+        painter.text(area.x, area.y, area.width, &from, Role::Muted);
+    }
+    if taken[1] + (to.width() as u16) < right {
+        painter.text_right(right, area.y, area.width, &to, Role::Muted);
+    }
 }
 
 fn detail(painter: &mut Painter<'_>, area: Rect) {

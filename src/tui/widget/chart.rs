@@ -53,13 +53,18 @@ impl Axis {
 }
 
 /// What is drawn besides the points.
+#[derive(Default)]
 pub(in crate::tui) struct Lines<'a> {
     /// Corners of the stair, by x ascending.
     pub(in crate::tui) stair: &'a [(f64, f64)],
     /// A curve, by x ascending.
     pub(in crate::tui) curve: &'a [(f64, f64)],
-    /// Deadline and budget.
+    /// Deadline and budget, or others.
     pub(in crate::tui) limits: (Option<f64>, Option<f64>),
+    /// What these are called.
+    pub(in crate::tui) limit_names: [&'static str; 2],
+    /// Upright ranges: where, from and to.
+    pub(in crate::tui) ranges: &'a [(f64, [f64; 2])],
     /// What goes along the horizontal axis.
     pub(in crate::tui) x_name: &'static str,
     /// Whether the points are plans, whose signs are explained.
@@ -75,12 +80,17 @@ pub(in crate::tui) fn draw(
     x_text: &dyn Fn(f64) -> String,
     y_text: &dyn Fn(f64) -> String,
 ) {
-    if points.is_empty() && lines.stair.is_empty() || area.height < 5 || area.width < 24 {
-        painter.wrapped(area, "No offers to draw.", Role::Muted);
+    if points.is_empty() && lines.stair.is_empty() {
+        painter.wrapped(area, "Nothing to draw.", Role::Muted);
+        return;
+    }
+    if area.height < 5 || area.width < 24 {
+        painter.wrapped(area, "The chart needs a larger window.", Role::Muted);
         return;
     }
     let (deadline, budget) = lines.limits;
-    let corners = || lines.stair.iter().chain(lines.curve);
+    let ends = || lines.ranges.iter().flat_map(|(x, ends)| ends.map(|y| (*x, y)));
+    let corners = || lines.stair.iter().chain(lines.curve).copied().chain(ends());
     let xs = Axis::new(points.iter().map(|point| point.x).chain(corners().map(|corner| corner.0)).chain(deadline));
     let ys = Axis::new(points.iter().map(|point| point.y).chain(corners().map(|corner| corner.1)).chain(budget));
     let labels = [y_text(ys.high), y_text(ys.low)];
@@ -112,8 +122,8 @@ pub(in crate::tui) fn draw(
         let start = plot.x + taken[0] + (room - name.width() as u16) / 2;
         painter.text(start, plot.bottom() + 1, room, name, Role::Muted);
     }
-    limits(painter, plot, lines, &xs, &ys);
     stair(painter, plot, lines, &xs, &ys);
+    limits(painter, plot, lines, &xs, &ys);
     let [plan, best, dominated, chosen] = painter.glyphs.points;
     let mut order: Vec<&Point> = points.iter().collect();
     // The more telling points are drawn over the others.
@@ -164,14 +174,15 @@ fn limits(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, y
         for y in plot.y..plot.bottom() {
             painter.text(x, y, 1, vertical, Role::Warning);
         }
-        let label = "deadline";
+        let label = lines.limit_names[0];
         let x = if x + 1 + label.len() as u16 <= plot.right() { x + 1 } else { x.saturating_sub(label.len() as u16) };
         painter.text(x, plot.y, label.len() as u16, label, Role::Warning);
     }
     if let Some(money) = budget.filter(|money| (ys.low..=ys.high).contains(money)) {
         let (_, y) = cell_of(plot, xs, ys, xs.low, money);
         painter.text(plot.x, y, plot.width, &horizontal.repeat(plot.width as usize), Role::Warning);
-        painter.text_right(plot.right(), y, 8, " budget", Role::Warning);
+        let name = format!(" {}", lines.limit_names[1]);
+        painter.text_right(plot.right(), y, plot.width, &name, Role::Warning);
     }
 }
 
@@ -187,6 +198,10 @@ fn stair(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, ys
         .y_bounds([0.0, 1.0])
         .paint(|context| {
             let places = |pair: &[(f64, f64)]| [pair[0], pair[1]].map(|(x, y)| (xs.place(x), ys.place(y)));
+            for (x, [from, to]) in lines.ranges {
+                let x = xs.place(*x);
+                context.draw(&Line::new(x, ys.place(*from), x, ys.place(*to), colour));
+            }
             for [(x1, y1), (x2, y2)] in lines.curve.windows(2).map(places) {
                 context.draw(&Line::new(x1, y1, x2, y2, colour));
             }

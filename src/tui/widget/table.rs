@@ -11,14 +11,15 @@ use super::bars;
 use crate::app::Target;
 use crate::report::Table;
 use crate::report::table::{Cell, Column, Graphic};
-use crate::settings::theme::Role;
+use crate::report::timeline::Mark;
+use crate::settings::theme::{GlyphSet, Role};
 use crate::tui::paint::{Painter, cut};
 
 /// Cells between two columns.
 const GAP: u16 = 2;
 /// Cells of the marker before the rows.
 const MARGIN: u16 = 2;
-/// Drawings do not grow wider than this: longer bars say no more.
+/// Drawings do not grow wider than this, or than four times what they ask for: longer bars say no more.
 const MOST_GRAPHIC: u16 = 36;
 
 /// Draws the table.
@@ -36,7 +37,8 @@ pub(in crate::tui) fn draw(painter: &mut Painter<'_>, area: Rect, name: &'static
     let offset = painter.memory.offset(name, table.selected, table.len(), height);
     let place = Rect { x: area.x + MARGIN, width: area.width - MARGIN, ..area };
     let rows: Vec<Row<'_>> = (offset..table.len().min(offset + height))
-        .map(|index| {
+        .filter_map(|index| {
+            let cells = table.row(index)?;
             let y = area.y + 1 + (index - offset) as u16;
             let selected = index == table.selected;
             let base = painter.style(Role::Text);
@@ -47,8 +49,8 @@ pub(in crate::tui) fn draw(painter: &mut Painter<'_>, area: Rect, name: &'static
                 painter.styled(area.x, y, 1, painter.glyphs.marker, style);
             }
             painter.hit(Rect::new(area.x, y, area.width, 1), Target::Row(index));
-            let cells = &table.rows[index];
-            Row::new(columns.iter().map(|&(at, width)| line(painter, &table.columns[at], &cells[at], width, chosen)))
+            let line = |&(at, width): &(usize, u16)| line(painter, &table.columns[at], &cells[at], width, chosen);
+            Some(Row::new(columns.iter().map(line).collect::<Vec<_>>()))
         })
         .collect();
     let titles = header(painter, place, table, &columns);
@@ -103,6 +105,23 @@ fn line(painter: &Painter<'_>, column: &Column, cell: &Cell, width: u16, chosen:
     match graphic {
         Graphic::Bar(part) => bar(bars::bar(painter.glyphs, width, part)),
         Graphic::Between(ends) => bar(bars::between(painter.glyphs, width, ends)),
+        Graphic::Lane(lane) => {
+            let ascii = painter.app.setup.glyphs == GlyphSet::Ascii;
+            let ground = Style::reset().patch(base);
+            let cell = |mark: Mark| {
+                let (role, is_line) = match mark {
+                    Mark::Nothing => (Role::Text, true),
+                    Mark::Setup | Mark::Waiting => (Role::Other, false),
+                    Mark::Training => (Role::Busy, false),
+                    Mark::Repeated => (Role::Warning, false),
+                    Mark::Earliest | Mark::Late | Mark::Latest => (Role::Muted, true),
+                    Mark::Deadline => (Role::Error, true),
+                };
+                let style = on_ink(painter.style(role), is_line);
+                Span::styled(mark.character(ascii).to_string(), ground.patch(style))
+            };
+            lane.cells(width).into_iter().map(cell).collect()
+        }
         Graphic::Range(ends) => {
             let [before, middle, behind] = bars::range(painter.glyphs, width, ends);
             let muted = on_ink(painter.style(Role::Muted), true);
@@ -159,7 +178,8 @@ fn widths(table: &Table, width: u16, gap: u16) -> Vec<u16> {
     }
     let drawings: Vec<usize> = order.into_iter().filter(|index| table.columns[*index].graphic.is_some()).collect();
     for (done, index) in drawings.iter().enumerate() {
-        let more = (spare / (drawings.len() - done) as u16).min(MOST_GRAPHIC.saturating_sub(widths[*index]));
+        let most = MOST_GRAPHIC.max(4 * table.columns[*index].graphic.unwrap_or(0));
+        let more = (spare / (drawings.len() - done) as u16).min(most.saturating_sub(widths[*index]));
         widths[*index] += more;
         spare -= more;
     }

@@ -16,7 +16,7 @@ pub fn selected(app: &App) -> Option<&OfferId> {
         _ if state.pane != Pane::Lower => None,
         Lower::Alternatives => candidates(app).get(row).map(|(part, _)| &part.offer),
         Lower::Rejected => app.plan.value()?.rejected.get(row).map(|rejection| &rejection.offer),
-        Lower::Chart | Lower::Notes => None,
+        Lower::Timeline | Lower::Chart | Lower::Notes => None,
     }
 }
 

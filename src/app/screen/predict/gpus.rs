@@ -45,6 +45,7 @@ pub fn table(app: &App) -> Table {
         } else {
             "No GPU passes the filter; Esc clears it.".to_owned()
         },
+        ..Table::default()
     }
 }
 

@@ -92,6 +92,7 @@ pub fn table(app: &App) -> Table {
         } else {
             "No operation passes the filter; Esc clears it.".to_owned()
         },
+        ..Table::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The detail of the selected row.
 
 use super::roofline::{self, Roof};
-use super::{Counted, Row, against, counted, is_unmeasured, phase_word, rows, shapes};
+use super::{Counted, Row, against, counted, is_unmeasured, phase_word, selected, shapes};
 use crate::app::App;
 use crate::profile::breakdown::GroupBy;
 use crate::profile::{Kernel, Operation, Profile};
@@ -13,8 +13,7 @@ pub type Line = (String, String);
 
 /// The detail of the selected row.
 pub fn detail(app: &App) -> Vec<Line> {
-    let shown = rows(app);
-    let Some(row @ Row { entry, .. }) = shown.get(app.profile.list.selected) else { return Vec::new() };
+    let Some(row @ Row { entry, .. }) = selected(app) else { return Vec::new() };
     let profile = &app.setup.profile;
     let operations = &profile.operations;
     let mut lines: Vec<Line> =
