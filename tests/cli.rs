@@ -729,9 +729,48 @@ fn themes_of_ones_own_are_taken_by_name_and_by_file() {
 #[test]
 fn a_picture_of_another_form_is_refused() {
     let bench = Bench::new();
-    let error = bench.error(&["--screenshot", "x.png"]);
-    assert!(error.contains("--screenshot x.png: pictures are written as SVG alone; name it x.svg"), "{error}");
-    assert!(!bench.path("x.png").exists());
+    let error = bench.error(&["--screenshot", "x.jpg"]);
+    assert!(error.contains("--screenshot x.jpg: pictures are written as SVG or PNG; name it x.svg"), "{error}");
+    assert!(!bench.path("x.jpg").exists());
+}
+
+/// PNG is drawn by another program: here by three that stand for it.
+#[cfg(unix)]
+#[test]
+fn a_png_is_drawn_by_librsvg_where_it_is_installed() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let bench = Bench::new();
+    let converter = bench.path("bin/rsvg-convert");
+    let shot = |script: &str| {
+        let _ = std::fs::remove_dir_all(bench.path("bin"));
+        std::fs::create_dir(bench.path("bin")).unwrap();
+        if !script.is_empty() {
+            std::fs::write(&converter, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&converter, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_habitat-tui"));
+        command.args(["--screenshot", "x.png"]).current_dir(bench.folder.path());
+        command.env("HABITAT_TUI_CONFIG_DIR", bench.path("config")).env("PATH", bench.path("bin"));
+        command.output().unwrap()
+    };
+    let refused = |script: &str| {
+        let output = shot(script);
+        assert_eq!(output.status.code(), Some(2), "{script}");
+        assert!(!bench.path("x.png").exists(), "{script}");
+        text(&output.stderr)
+    };
+    let missing = refused("");
+    assert!(missing.contains("PNG needs rsvg-convert (package librsvg2-bin) on the PATH"), "{missing}");
+    assert!(missing.contains("x.svg"), "{missing}");
+    let failed = refused("echo no fonts >&2; exit 3");
+    assert!(failed.contains("rsvg-convert: no fonts (exit status: 3)"), "{failed}");
+    assert!(refused("/bin/cat > /dev/null").contains("rsvg-convert: no picture came"));
+    // What it is given is the SVG.
+    let output = shot("printf '\\211PNG'; /bin/cat");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let png = std::fs::read(bench.path("x.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG<svg xmlns=") && png.ends_with(b"</svg>\n"));
 }
 
 /// Offers of one GPU: dated, undated, of a peer-to-peer host, at a tenth of the list price, far

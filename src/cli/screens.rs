@@ -180,12 +180,12 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
 /// Refuses a picture of another form than the one written.
 fn check_picture(path: &Path) -> Result<(), CliError> {
     let form = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    if form.as_deref().is_none_or(|form| form == "svg") {
+    if form.as_deref().is_none_or(|form| ["svg", "png"].contains(&form)) {
         return Ok(());
     }
     let svg = path.with_extension("svg");
     Err(CliError::Refused(format!(
-        "--screenshot {}: pictures are written as SVG alone; name it {}",
+        "--screenshot {}: pictures are written as SVG or PNG; name it {}",
         path.display(),
         svg.display()
     )))

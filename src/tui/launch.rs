@@ -2,7 +2,9 @@
 //! that predict, plan and write files.
 
 use std::env;
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::runner::Line;
@@ -50,8 +52,46 @@ pub fn open(mut screens: Screens) -> Result<u8, TuiError> {
         launch.setup.colours = ColourLevel::True;
     }
     let text = screenshot(&launch, &keys, size);
-    save_atomically(&path, text.as_bytes(), force).map_err(|error| TuiError::Picture(error.to_string()))?;
+    let is_png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
+    let bytes = if is_png { png(&text, &path)? } else { text.into_bytes() };
+    save_atomically(&path, &bytes, force).map_err(|error| TuiError::Picture(error.to_string()))?;
     Ok(0)
+}
+
+/// The picture as PNG, drawn by librsvg's program: letters need the fonts of the machine.
+fn png(svg: &str, path: &Path) -> Result<Vec<u8>, TuiError> {
+    converted(svg).map_err(|error| {
+        let why = match error.kind() {
+            ErrorKind::NotFound => "PNG needs rsvg-convert (package librsvg2-bin) on the PATH".to_owned(),
+            _ => format!("rsvg-convert: {error}"),
+        };
+        let svg = path.with_extension("svg");
+        TuiError::Picture(format!(
+            "--screenshot {}: {why}; a name that ends in .svg does without: {}",
+            path.display(),
+            svg.display()
+        ))
+    })
+}
+
+fn converted(svg: &str) -> io::Result<Vec<u8>> {
+    let mut child = Command::new("rsvg-convert")
+        .args(["--format", "png", "--zoom", "2"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().ok_or(ErrorKind::BrokenPipe)?;
+    let text = svg.to_owned();
+    // The program may write before it has read all. What it says of an early end tells more than a broken pipe.
+    let writing = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let output = child.wait_with_output()?;
+    let _ = writing.join();
+    if output.status.success() && output.stdout.starts_with(b"\x89PNG") {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{} ({})", said.lines().next().unwrap_or("no picture came"), output.status)))
 }
 
 /// Opens the screens on a running job; the exit code is the job's, unless the system asked

@@ -52,7 +52,7 @@ pub struct ScreensArgs {
     /// Leave the mouse to the terminal.
     #[arg(long, help_heading = "Screens")]
     pub no_mouse: bool,
-    /// Write a picture (SVG) of the screen to this file and exit.
+    /// Write a picture of the screen to this file (.svg, or .png where rsvg-convert is installed) and exit.
     #[arg(long, value_name = "FILE", help_heading = "Picture")]
     pub screenshot: Option<PathBuf>,
     /// Columns x rows of the picture.
