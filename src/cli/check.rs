@@ -9,12 +9,16 @@ use crate::catalog::{Calibration, GpuSpec, Layer};
 use crate::pricing::Snapshot;
 use crate::report::plan_toml;
 use crate::settings::args::CheckArgs;
+use crate::settings::file::SettingsFile;
+use crate::settings::jobs::JobsFile;
+use crate::settings::keymap::Keymap;
+use crate::settings::theme::Theme;
 use crate::store::{self, Kind, Limit, Paths};
 use crate::terminal;
 
 /// What can be checked.
-const CHECKED: &str =
-    "a profile, a black box, an op list, and TOML of the catalog, of prices, of a calibration or of a plan";
+const CHECKED: &str = "a profile, a black box, an op list, and TOML of the catalog, of prices, of a calibration, \
+                       of a plan, of jobs, of a theme or of the settings";
 
 pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let mut failed = 0;
@@ -63,7 +67,7 @@ fn check(path: &Path) -> Result<String, CliError> {
     ))
 }
 
-/// What TOML is: a price file names its provider, a catalog file its slug.
+/// What TOML is, by the keys that only one kind has.
 fn toml(text: &str, path: &Path) -> Result<String, CliError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| CliError::other(error))?;
     if table.get("plan").is_some_and(|plan| plan.get("format").is_some()) {
@@ -85,6 +89,21 @@ fn toml(text: &str, path: &Path) -> Result<String, CliError> {
         let rates = if types.is_empty() { "no products".to_owned() } else { types.join(", ") };
         return Ok(format!("calibration of {} of {} ({rates})", one.gpu, one.day()));
     }
+    if table.contains_key("job") {
+        return Ok(format!("file of {} jobs", JobsFile::parse(text)?.jobs.len()));
+    }
+    if ["roles", "palette", "parent"].iter().any(|key| table.contains_key(*key)) {
+        let themes = Theme::all(&[(path.display().to_string(), text.to_owned())])?;
+        return Ok(format!("theme {}", themes.last().map_or("", |theme| theme.name.as_str())));
+    }
+    if SETTINGS.iter().any(|key| table.contains_key(*key)) {
+        let settings = SettingsFile::parse(text)?;
+        Keymap::patched(&settings.keys)?;
+        return Ok("settings".to_owned());
+    }
     let spec = GpuSpec::parse(text, Layer::User(path.display().to_string()))?;
     Ok(format!("catalog file of {} ({})", spec.slug, spec.name))
 }
+
+/// Keys that settings alone have at the top.
+const SETTINGS: [&str; 7] = ["theme", "color", "ascii", "mouse", "models", "plan", "keys"];

@@ -90,7 +90,7 @@ pub enum SchemaArg {
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Files to check: profiles (.json…), catalog or price files (.toml).
+    /// Files to check: profiles (.json…); catalog and price files, calibrations, plans, jobs, themes, settings (.toml).
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
