@@ -1,7 +1,7 @@
 //! The recorder for CUDA programs: a library that the CUDA driver loads into the job.
 //!
-//! It is built beside the program and never loaded unless asked for; `profiler/cupti` has
-//! it, with the rules it keeps and what it tells.
+//! It is built beside the program, in releases also into it, and never loaded unless asked for;
+//! `profiler/cupti` has it, with the rules it keeps and what it tells.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,15 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::messages;
-use super::private;
+use super::private::{self, Private, PrivateError};
 
 /// The library's file.
 pub const FILE: &str = "libhabitat_cupti.so";
+/// The library as this program carries it (`build.rs`).
+#[cfg(has_recorder)]
+const CARRIED: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/libhabitat_cupti.so")));
+#[cfg(not(has_recorder))]
+const CARRIED: Option<&[u8]> = None;
 /// Names the library's path, in place of a search.
 pub const VARIABLE: &str = "HABITAT_TUI_CUPTI";
 /// What makes the CUDA driver load a library.
@@ -36,7 +41,7 @@ pub struct Settings {
 pub enum CuptiError {
     /// Not built, or elsewhere.
     #[error(
-        "--cupti: {FILE}, the recorder, is not there\n  looked for {}\n  `cargo install` leaves it out: in the source \
+        "--cupti: {FILE}, the recorder, is not there\n  looked for {}\n  this habitat-tui was built without it: in the source \
          folder, `cargo build --release -p habitat-tui-cupti` makes target/release/{FILE}; copy it beside habitat-tui, \
          or set {VARIABLE} to its path",
         .places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join("\n         and ")
@@ -66,16 +71,36 @@ pub enum CuptiError {
         /// Who can.
         problem: String,
     },
+    /// It could not be unpacked.
+    #[error("--cupti: {FILE} cannot be unpacked: {0}")]
+    Unpacked(#[from] std::io::Error),
+    /// There is no folder to unpack it to.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
     /// No CUPTI on this system.
     #[error("--cupti: CUDA programs can be recorded on Linux only")]
     NotLinux,
 }
 
-/// Finds the library: where [`VARIABLE`] says, beside the program, or in `../lib/habitat-tui`.
+/// Finds the library: where [`VARIABLE`] says, beside the program, or in `../lib/habitat-tui`; else the
+/// program's own is unpacked into the private folder.
 ///
 /// # Errors
 /// [`CuptiError`] with the places looked at.
-pub fn find(program: &Path, own: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, CuptiError> {
+pub fn find(
+    program: &Path,
+    own: impl Fn(&str) -> Option<OsString>,
+    private: impl FnOnce() -> Result<Private, PrivateError>,
+) -> Result<PathBuf, CuptiError> {
+    find_or_unpack(program, own, private, CARRIED)
+}
+
+fn find_or_unpack(
+    program: &Path,
+    own: impl Fn(&str) -> Option<OsString>,
+    private: impl FnOnce() -> Result<Private, PrivateError>,
+    carried: Option<&[u8]>,
+) -> Result<PathBuf, CuptiError> {
     if !cfg!(target_os = "linux") {
         return Err(CuptiError::NotLinux);
     }
@@ -93,8 +118,11 @@ pub fn find(program: &Path, own: impl Fn(&str) -> Option<OsString>) -> Result<Pa
     let folder = program.parent().unwrap_or(Path::new(""));
     let beside = folder.parent().map(|above| above.join("lib/habitat-tui"));
     let places: Vec<PathBuf> = std::iter::once(folder.to_owned()).chain(beside).map(|place| place.join(FILE)).collect();
-    let found = places.iter().find(|place| place.is_file()).cloned();
-    found.map_or(Err(CuptiError::NoLibrary { places }), checked)
+    if let Some(found) = places.iter().find(|place| place.is_file()) {
+        return checked(found.clone());
+    }
+    let Some(carried) = carried else { return Err(CuptiError::NoLibrary { places }) };
+    Ok(private()?.unpacked("cupti", &[(FILE, carried)])?.join(FILE))
 }
 
 /// The variables that make the CUDA driver, and NVTX, load the library into the job.
@@ -136,16 +164,23 @@ mod tests {
     fn the_library_is_beside_the_program_or_where_it_is_said_to_be() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("bin/habitat-tui");
-        let none = find(&program, |_| None).unwrap_err().to_string();
+        let cache = folder.path().join("cache");
+        let private = || Private::first(vec![cache.clone()]);
+        let find = |own: Option<&str>, carried| find_or_unpack(&program, |_| own.map(OsString::from), private, carried);
+        let none = find(None, None).unwrap_err().to_string();
         for part in ["bin/libhabitat_cupti.so\n", "lib/habitat-tui/libhabitat_cupti.so\n", "cargo build", VARIABLE] {
             assert!(none.contains(part), "{part:?} is not in {none}");
         }
+        // The program's own is unpacked; one beside it counts more.
+        let unpacked = find(None, Some(b"ours")).unwrap();
+        assert!(unpacked.starts_with(cache.canonicalize().unwrap()) && unpacked.ends_with(FILE), "{unpacked:?}");
+        assert_eq!(std::fs::read(&unpacked).unwrap(), b"ours");
         let library = folder.path().join("lib/habitat-tui").join(FILE);
         std::fs::create_dir_all(folder.path().join("bin")).unwrap();
         std::fs::create_dir_all(library.parent().unwrap()).unwrap();
         std::fs::write(&library, "").unwrap();
-        assert!(find(&program, |_| None).unwrap().ends_with("lib/habitat-tui/libhabitat_cupti.so"));
-        let wrong = find(&program, |_| Some("/nowhere/x.so".into())).unwrap_err().to_string();
+        assert!(find(None, Some(b"ours")).unwrap().ends_with("lib/habitat-tui/libhabitat_cupti.so"));
+        let wrong = find(Some("/nowhere/x.so"), None).unwrap_err().to_string();
         assert!(wrong.contains("/nowhere/x.so"), "{wrong}");
     }
 

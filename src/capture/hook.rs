@@ -9,21 +9,21 @@ use serde::Serialize;
 use super::messages;
 
 /// The Python that is loaded into the job.
-pub(super) const FILES: [(&str, &str); 14] = [
-    ("sitecustomize.py", include_str!("../../profiler/hook/sitecustomize.py")),
-    ("habitat_hook/__init__.py", include_str!("../../profiler/hook/habitat_hook/__init__.py")),
-    ("habitat_hook/data.py", include_str!("../../profiler/hook/habitat_hook/data.py")),
-    ("habitat_hook/extent.py", include_str!("../../profiler/hook/habitat_hook/extent.py")),
-    ("habitat_hook/guard.py", include_str!("../../profiler/hook/habitat_hook/guard.py")),
-    ("habitat_hook/hook.py", include_str!("../../profiler/hook/habitat_hook/hook.py")),
-    ("habitat_hook/inputs.py", include_str!("../../profiler/hook/habitat_hook/inputs.py")),
-    ("habitat_hook/link.py", include_str!("../../profiler/hook/habitat_hook/link.py")),
-    ("habitat_hook/memory.py", include_str!("../../profiler/hook/habitat_hook/memory.py")),
-    ("habitat_hook/optimizers.py", include_str!("../../profiler/hook/habitat_hook/optimizers.py")),
-    ("habitat_hook/process.py", include_str!("../../profiler/hook/habitat_hook/process.py")),
-    ("habitat_hook/pytorch.py", include_str!("../../profiler/hook/habitat_hook/pytorch.py")),
-    ("habitat_hook/signals.py", include_str!("../../profiler/hook/habitat_hook/signals.py")),
-    ("habitat_hook/window.py", include_str!("../../profiler/hook/habitat_hook/window.py")),
+pub(super) const FILES: [(&str, &[u8]); 14] = [
+    ("sitecustomize.py", include_bytes!("../../profiler/hook/sitecustomize.py")),
+    ("habitat_hook/__init__.py", include_bytes!("../../profiler/hook/habitat_hook/__init__.py")),
+    ("habitat_hook/data.py", include_bytes!("../../profiler/hook/habitat_hook/data.py")),
+    ("habitat_hook/extent.py", include_bytes!("../../profiler/hook/habitat_hook/extent.py")),
+    ("habitat_hook/guard.py", include_bytes!("../../profiler/hook/habitat_hook/guard.py")),
+    ("habitat_hook/hook.py", include_bytes!("../../profiler/hook/habitat_hook/hook.py")),
+    ("habitat_hook/inputs.py", include_bytes!("../../profiler/hook/habitat_hook/inputs.py")),
+    ("habitat_hook/link.py", include_bytes!("../../profiler/hook/habitat_hook/link.py")),
+    ("habitat_hook/memory.py", include_bytes!("../../profiler/hook/habitat_hook/memory.py")),
+    ("habitat_hook/optimizers.py", include_bytes!("../../profiler/hook/habitat_hook/optimizers.py")),
+    ("habitat_hook/process.py", include_bytes!("../../profiler/hook/habitat_hook/process.py")),
+    ("habitat_hook/pytorch.py", include_bytes!("../../profiler/hook/habitat_hook/pytorch.py")),
+    ("habitat_hook/signals.py", include_bytes!("../../profiler/hook/habitat_hook/signals.py")),
+    ("habitat_hook/window.py", include_bytes!("../../profiler/hook/habitat_hook/window.py")),
 ];
 
 /// What to record.

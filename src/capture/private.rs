@@ -103,20 +103,20 @@ impl Private {
 
     /// The folder with exactly these files in it. It stays: a process may load them at any
     /// time, and other files have a folder of another name.
-    pub(super) fn unpacked(&self, name: &str, files: &[(&str, &str)]) -> io::Result<PathBuf> {
+    pub(super) fn unpacked(&self, name: &str, files: &[(&str, &[u8])]) -> io::Result<PathBuf> {
         let mut hasher = DefaultHasher::new();
         files.hash(&mut hasher);
         let folder = self.path.join(format!("{name}-{:016x}", hasher.finish()));
-        for (file, text) in files {
+        for (file, content) in files {
             let path = folder.join(file);
-            if fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
+            if fs::read(&path).is_ok_and(|there| there == *content) {
                 continue;
             }
             let parent = path.parent().unwrap_or(&folder);
             DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
             // Whole or not at all: another job may load it at this moment.
             let mut new = tempfile::NamedTempFile::new_in(parent)?;
-            new.write_all(text.as_bytes())?;
+            new.write_all(content)?;
             new.persist(&path).map_err(|error| error.error)?;
         }
         Ok(folder)
@@ -248,7 +248,7 @@ mod tests {
     fn files_are_those_that_were_meant_and_stay() {
         let place = tempfile::tempdir().unwrap();
         let private = Private::first(vec![place.path().join("p")]).unwrap();
-        let files = [("a.py", "one"), ("b/c.py", "two")];
+        let files: [(&str, &[u8]); 2] = [("a.py", b"one"), ("b/c.py", b"two")];
         let folder = private.unpacked("hook", &files).unwrap();
         assert_eq!(fs::read_to_string(folder.join("b/c.py")).unwrap(), "two");
         let before = fs::metadata(folder.join("a.py")).unwrap().ino();
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(private.unpacked("hook", &files).unwrap(), folder);
         assert_eq!(fs::read_to_string(folder.join("b/c.py")).unwrap(), "two");
         assert_eq!(fs::metadata(folder.join("a.py")).unwrap().ino(), before, "what is right is left alone");
-        let newer = private.unpacked("hook", &[("a.py", "newer")]).unwrap();
+        let newer = private.unpacked("hook", &[("a.py", b"newer")]).unwrap();
         assert!(newer != folder && folder.join("a.py").exists(), "a job may still use it");
     }
 }

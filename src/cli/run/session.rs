@@ -127,7 +127,7 @@ pub(super) fn job_options(args: &RunArgs) -> Result<JobOptions, CliError> {
 /// The recorder for CUDA programs and its window.
 fn cupti(args: &RunArgs) -> Result<capture::cupti::Settings, CliError> {
     let program = std::env::current_exe().unwrap_or_default();
-    let library = capture::cupti::find(&program, |name| std::env::var_os(name))?;
+    let library = capture::cupti::find(&program, |name| std::env::var_os(name), || Private::find(Paths::cache()))?;
     let first = args.command.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_string_lossy());
     if !args.quiet && first.is_some_and(|name| name.starts_with("python") || name == "torchrun") {
         terminal::say("habitat-tui: --cupti records kernels without operators and shapes; for PyTorch leave it out");
