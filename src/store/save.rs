@@ -9,7 +9,8 @@ use super::files::{Compression, STANDARD_INPUT, StoreError};
 /// Writes `bytes` to `path`, compressed as its name says: either the whole new content is
 /// there afterwards, or the old file untouched. Links are followed: what they name is
 /// written, whether it is there or not. The new file has no name until it is complete, where
-/// the system can do that, so nothing stays when the program is ended.
+/// the system can do that; to replace another it has one of its own for a moment. What programs
+/// that were killed in that moment have left in the folder is removed first.
 ///
 /// # Errors
 /// [`StoreError::Exists`] unless `replace`; [`StoreError::Write`] otherwise.
@@ -74,13 +75,18 @@ fn replace_file(
         file.write_all(content)?;
         file.sync_all()
     };
+    #[cfg(unix)]
+    leftovers::sweep(folder);
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".habitat-tui-");
+    builder.prefix(PREFIX);
     #[cfg(target_os = "linux")]
-    if let Some(mut file) = nameless::create(folder)? {
+    if let Some(mut file) = nameless::create(folder) {
+        // Where the file system knows no locks, nothing is swept either.
+        let _ = file.lock();
         complete(&mut file)?;
-        if !replace {
-            return nameless::name(&file, target);
+        match nameless::name(&file, target) {
+            Err(error) if replace && error.kind() == io::ErrorKind::AlreadyExists => {}
+            named => return named,
         }
         let named = builder.make_in(folder, |path| nameless::name(&file, path))?;
         return named.persist(target).map(drop).map_err(|error| error.error);
@@ -92,9 +98,66 @@ fn replace_file(
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let mut temporary = builder.tempfile_in(folder)?;
+    #[cfg(unix)]
+    while !leftovers::is_kept(&temporary) {
+        temporary = builder.tempfile_in(folder)?;
+    }
     complete(temporary.as_file_mut())?;
     let persisted = if replace { temporary.persist(target) } else { temporary.persist_noclobber(target) };
     persisted.map(drop).map_err(|error| error.error)
+}
+
+/// How the names of files begin that are written; six letters and digits follow.
+const PREFIX: &str = ".habitat-tui-";
+
+/// Files that still have the name they are written under, because their program was killed. A
+/// writer has its file locked until it has its last name, and the kernel takes the lock back
+/// whatever ends the writer: that it is dead is proved, not guessed.
+#[cfg(unix)]
+mod leftovers {
+    use std::fs::File;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    use std::path::Path;
+
+    use nix::fcntl::OFlag;
+
+    const RANDOM: usize = 6;
+
+    /// Locks a file that was made just now; `false` where another program took it for left over
+    /// before it was locked, and removed it.
+    pub(super) fn is_kept(new: &tempfile::NamedTempFile) -> bool {
+        // Where the file system knows no locks, nothing is swept either.
+        let _ = new.as_file().lock();
+        new.path().exists()
+    }
+
+    /// Removes what is left over in a folder. What cannot be looked at stays.
+    pub(super) fn sweep(folder: &Path) {
+        let own = nix::unistd::geteuid().as_raw();
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        for entry in entries.flatten().filter(|entry| is_named(&entry.file_name().to_string_lossy())) {
+            // Of the link itself, where it is one.
+            let is_own = entry.metadata().is_ok_and(|there| there.is_file() && there.uid() == own);
+            if is_own
+                && let Some(file) = open(&entry.path())
+                && file.try_lock().is_ok()
+            {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn is_named(name: &str) -> bool {
+        let random = name.strip_prefix(super::PREFIX).unwrap_or_default();
+        random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    }
+
+    /// On a network's file system only those who may write are given locks.
+    fn open(path: &Path) -> Option<File> {
+        let plainly = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+        let open = |writes| File::options().read(true).write(writes).custom_flags(plainly).open(path);
+        open(true).or_else(|_| open(false)).ok()
+    }
 }
 
 /// Files without a name, which get one when they are complete.
@@ -107,21 +170,15 @@ mod nameless {
     use std::path::Path;
 
     use nix::fcntl::{AT_FDCWD, AtFlags};
-    use nix::libc::{EISDIR, ENOENT, EOPNOTSUPP, O_TMPFILE};
+    use nix::libc::O_TMPFILE;
     use nix::unistd::linkat;
 
-    /// A file in a folder; `None` where the file system has no such files.
-    pub(super) fn create(folder: &Path) -> io::Result<Option<File>> {
-        // Without /proc it could not be named.
-        if !Path::new("/proc/self/fd").is_dir() {
-            return Ok(None);
-        }
-        match OpenOptions::new().write(true).mode(0o666).custom_flags(O_TMPFILE).open(folder) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if matches!(error.raw_os_error(), Some(EOPNOTSUPP | EISDIR)) => Ok(None),
-            Err(error) if error.raw_os_error() == Some(ENOENT) && folder.is_dir() => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// A file in a folder; `None` where there can be none, or it could not be named (without /proc):
+    /// then a file with a name is tried, and an error is of that.
+    pub(super) fn create(folder: &Path) -> Option<File> {
+        let can_be_named = Path::new("/proc/self/fd").is_dir();
+        let create = || OpenOptions::new().write(true).mode(0o666).custom_flags(O_TMPFILE).open(folder).ok();
+        can_be_named.then(create).flatten()
     }
 
     pub(super) fn name(file: &File, path: &Path) -> io::Result<()> {
@@ -216,7 +273,7 @@ mod tests {
     #[test]
     fn nothing_is_seen_before_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
-        if nameless::create(folder.path()).unwrap().is_none() {
+        if nameless::create(folder.path()).is_none() {
             return; // A file system without such files.
         }
         let path = folder.path().join("large.bin");
