@@ -32,6 +32,10 @@ const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 const RANGES: &str = "NVTX_EVENTS";
 
+/// Processes, and GPUs of all of them, of a recording at most.
+const PROCESSES: usize = 4096;
+/// Names of domains, and of calls by their numbers, that are held.
+const NAMES: usize = 1 << 16;
 /// How long a file may be read, and how many bytes a second are the slowest that is waited for.
 const PATIENCE: Duration = Duration::from_secs(6);
 const SLOWEST: u64 = 2 << 20;
@@ -116,7 +120,7 @@ impl Export {
     }
 
     fn processes(&self) -> Result<Vec<Process>, SourceError> {
-        let mut processes: BTreeMap<u64, Process> = BTreeMap::new();
+        let (mut processes, mut devices) = (BTreeMap::<u64, Process>::new(), 0);
         let sql = format!(
             "SELECT {}, count(*), sum(\"end\" - start), min(start), max(\"end\") FROM {KERNELS} GROUP BY 1, 2",
             self.0.columns(KERNELS, &[&["globalPid"], &["deviceId"]])
@@ -126,6 +130,10 @@ impl Export {
             let device = unsigned(row, 1)?.unwrap_or(0);
             let count = |at: usize| whole(row, at).map(|number| number.unwrap_or(0));
             let (low, high) = (count(4)?, count(5)?);
+            devices += 1;
+            if devices > PROCESSES {
+                return Ok(());
+            }
             let process = processes.entry(key).or_insert_with(|| Process {
                 key,
                 pid: key & 0xff_ffff,
@@ -137,6 +145,9 @@ impl Export {
             process.span = (process.span.0.min(low), process.span.1.max(high));
             Ok(())
         })?;
+        if devices > PROCESSES {
+            return Err(format!("GPUs of more than {PROCESSES} processes, the most that are read; record fewer").into());
+        }
         let lone = processes.len() == 1;
         for (table, column) in [
             (KERNELS, "globalPid"),
@@ -187,6 +198,9 @@ impl Export {
                 let positive = |name: &str| number(name).filter(|number| *number > 0).map(|number| number as f64);
                 let gpu = Gpu { info, clock_hz: positive("clockRate"), bandwidth: positive("memoryBandwidth") };
                 let id = number("id").unwrap_or(gpus.len() as i64);
+                if gpus.len() >= PROCESSES {
+                    return Ok(());
+                }
                 gpus.insert(id, (number("cuDevice"), gpu));
                 Ok(())
             })?;
@@ -196,8 +210,9 @@ impl Export {
         if self.0.exists("TARGET_INFO_CUDA_DEVICE") {
             let sql = "SELECT * FROM TARGET_INFO_CUDA_DEVICE";
             self.0.each(sql, &mut |row| {
-                if let (Some(gpu), Some(device)) =
-                    (named(row, "gpuId").and_then(|id| gpus.get(&id)), named(row, "cudaId"))
+                if found.len() < PROCESSES
+                    && let Some(gpu) = named(row, "gpuId").and_then(|id| gpus.get(&id))
+                    && let Some(device) = named(row, "cudaId")
                 {
                     let pid = named(row, "pid").map(i64::cast_unsigned);
                     found.push((pid, u32::try_from(device).unwrap_or(0), gpu.1.clone()));
@@ -324,6 +339,9 @@ impl Source for Export {
                 } else {
                     let text = texts.get(name)?;
                     let starts = launches(text).then(|| text.contains("GraphLaunch"));
+                    if starts_graph.len() >= NAMES {
+                        starts_graph.clear();
+                    }
                     starts_graph.insert(name, starts);
                     starts
                 };
@@ -446,7 +464,9 @@ impl Export {
                 (_, Some(id)) => texts.get(id)?.to_owned(),
                 _ => return Ok(()),
             };
-            names.insert((process_of(thread), domain), name);
+            if names.len() < NAMES {
+                names.insert((process_of(thread), domain), crate::text::clean(&name, 200));
+            }
             Ok(())
         })?;
         Ok(names)

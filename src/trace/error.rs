@@ -115,6 +115,22 @@ pub enum Fault {
         /// The limit in bytes.
         limit: usize,
     },
+    /// One step has more records than are held.
+    #[error(
+        "a step has more than {most} operators, launches and kernels, the most that are read; record a shorter one, without Python stacks (with_stack=False)"
+    )]
+    StepTooLarge {
+        /// The most.
+        most: usize,
+    },
+    /// A message has more parts than are held.
+    #[error("more than {most} {what}, the most that are read; record fewer steps")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The most.
+        most: usize,
+    },
     /// Too many events have unusable times to trust the rest.
     #[error(
         "{count} of {events} events have unusable times, the first is event {index} ({name:?}): {field} is {value}; expected a finite number of microseconds, 0 or more"

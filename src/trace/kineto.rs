@@ -52,9 +52,11 @@ pub(crate) fn read(
     let mut collected = all;
     if let Some((from, to)) = window {
         let mut part = Collector::new(options.step_range);
+        part.trace.room = options.room();
         passes.read(&mut part, &Keep::HostOf { from, to })?;
         let wanted: HashSet<u64> = part.trace.launches.iter().map(|launch| launch.correlation).collect();
         passes.read(&mut part, &Keep::DevicesOf(wanted))?;
+        part.trace.check_room()?;
         part.trace.recorder = collected.trace.recorder;
         part.trace.steps = collected.trace.steps;
         part.trace.devices = collected.trace.devices;

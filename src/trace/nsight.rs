@@ -57,6 +57,7 @@ fn read_process(
     options: &ReadOptions<'_>,
 ) -> Result<Trace, TraceError> {
     let mut trace = Trace::new(recorder(facts));
+    trace.room = options.room();
     let whole = Part { process: process.key, window: None };
     let mut marks = Marks::default();
     trace.is_part = process.rows > options.budget() as u64;

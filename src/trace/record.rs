@@ -209,6 +209,14 @@ pub(crate) struct Span {
     pub(crate) number: Option<u64>,
 }
 
+impl Span {
+    /// Which of some spans, in order, a moment is in: the last that has begun, unless it is over.
+    pub(crate) fn at(spans: &[Self], time: f64) -> Option<usize> {
+        let begun = spans.partition_point(|span| span.start <= time);
+        begun.checked_sub(1).filter(|last| time < spans[*last].end)
+    }
+}
+
 /// The steps of a recording to use.
 #[derive(Debug, Clone)]
 pub(crate) struct MarkedSteps {

@@ -120,12 +120,25 @@ fn on_one_thread(marks: Vec<&Range>) -> Vec<&Range> {
 fn one_a_step<'a>(trace: &Trace, marks: Vec<&'a Range>) -> Vec<&'a Range> {
     let Some(last) = marks.last().map(|mark| mark.name) else { return marks };
     let marks: Vec<&Range> = marks.into_iter().filter(|mark| mark.name == last).collect();
-    let work = works(trace, &marks);
-    let repeats = |period: &usize| work.iter().zip(&work[*period..]).all(|(one, later)| one == later);
-    match (1..marks.len()).find(repeats) {
-        Some(period) if period > 1 => marks.into_iter().rev().step_by(period).rev().collect(),
+    match period(&works(trace, &marks)) {
+        period if 1 < period && period < marks.len() => marks.into_iter().rev().step_by(period).rev().collect(),
         _ => marks,
     }
+}
+
+/// The least number of places after which a sequence repeats, its length where it does not: by
+/// the longest beginning of each beginning that is its end as well (Knuth, Morris and Pratt), as
+/// a comparison at every distance would take hours for a million marks.
+fn period(sequence: &[u64]) -> usize {
+    let mut borders = vec![0_usize; sequence.len()];
+    for at in 1..sequence.len() {
+        let mut border = borders[at - 1];
+        while border > 0 && sequence[at] != sequence[border] {
+            border = borders[border - 1];
+        }
+        borders[at] = border + usize::from(sequence[at] == sequence[border]);
+    }
+    sequence.len() - borders.last().copied().unwrap_or(0)
 }
 
 /// The operators called in each range, as numbers that are equal for equal calls.
@@ -200,6 +213,23 @@ fn repeated(trace: &Trace) -> Vec<&Range> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sequences_repeat_after_their_period() {
+        for (sequence, least) in [
+            (&[][..], 0),
+            (&[1], 1),
+            (&[1, 1, 1], 1),
+            (&[1, 2, 1, 2], 2),
+            (&[1, 2, 1], 2),
+            (&[1, 1, 2], 3),
+            (&[1, 1, 2, 1, 1], 3),
+        ] {
+            assert_eq!(period(sequence), least, "{sequence:?}");
+            let repeats = |period: &usize| sequence.iter().zip(&sequence[*period..]).all(|(one, later)| one == later);
+            assert_eq!((1..sequence.len()).find(repeats).unwrap_or(sequence.len()), least, "{sequence:?}");
+        }
+    }
 
     #[test]
     fn numbers_at_the_end_are_no_part_of_a_name() {

@@ -52,8 +52,9 @@ pub(crate) fn read(
     let mut gpus: BTreeMap<u32, Plane<'_>> = BTreeMap::new();
     let mut hosts = Vec::new();
     let mut found = Vec::new();
-    for message in space::planes(bytes).map_err(fault)? {
-        let plane = Plane::read(message).map_err(fault)?;
+    let mut room = space::room();
+    for message in space::planes(bytes, &mut room).map_err(fault)? {
+        let plane = Plane::read(message, &mut room).map_err(fault)?;
         if let Some(number) = plane.name.strip_prefix("/device:GPU:") {
             gpus.insert(number.trim().parse().unwrap_or(0), plane);
         } else if plane.name == "/host:metadata" {

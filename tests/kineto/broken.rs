@@ -36,6 +36,19 @@ fn a_trace_cut_off_says_how_far_it_went() {
     assert_eq!((events, bytes), (whole.events.len() as u64 - 1, cut.len() as u64));
 }
 
+/// A part is read of a large trace, which may be one step that is larger than all others.
+#[test]
+fn a_step_that_is_too_large_is_refused_with_the_limit() {
+    let text = two_steps().json();
+    let error = |max_records| {
+        let options = ImportOptions { max_records: Some(max_records), ..ImportOptions::default() };
+        read(text.as_bytes(), &options).map(drop).map_err(|error| error.to_string())
+    };
+    let said = error(1).unwrap_err();
+    assert!(said.starts_with("PyTorch trace: a step has more than 8 operators, launches and kernels"), "{said}");
+    assert_eq!(error(4), Ok(()));
+}
+
 #[test]
 fn the_rank_that_fails_is_named() {
     let text = two_steps().json();

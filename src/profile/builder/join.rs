@@ -16,10 +16,10 @@
 
 use std::collections::HashMap;
 
-use super::nest::{NO_RANGE, Nesting};
+use super::nest::{Context, NO_RANGE, Nesting};
 use crate::op::name::{calls_a_convolution, carried_out_for, is_autograd_node, is_collective_kernel};
 use crate::profile::{Phase, is_host_transfer};
-use crate::trace::{RangeKind, Span, Trace, Work, WorkKind};
+use crate::trace::{Span, Trace, Work, WorkKind};
 
 /// One occurrence of an operation: an operator call and the device work it launched.
 #[derive(Debug)]
@@ -120,14 +120,15 @@ pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], span
             joined.elsewhere += is_kernel;
             continue;
         }
-        let after = spans.partition_point(|span| span.start <= launch.time);
-        let Some(step) = after.checked_sub(1).filter(|step| launch.time < spans[*step].end) else {
+        let Some(step) = Span::at(spans, launch.time) else {
             joined.outside += is_kernel;
             continue;
         };
-        let operator = innermost_operator(trace, nesting, launch.range)
+        // Fused optimizers outside PyTorch (as Apex has them) call their kernels directly: the
+        // optimizer's step is around work that no operator launched.
+        let operator = innermost_operator(nesting, launch.range)
             .map(|innermost| *levels.entry(innermost).or_insert_with(|| level(trace, nesting, innermost)))
-            .or_else(|| optimizer_range(trace, nesting, launch.range));
+            .or_else(|| around(nesting, launch.range, |context| context.of_optimizer));
         let collective = device.kind == WorkKind::Kernel && is_collective_kernel(trace.name(device.name));
         // A collective is an operation of its own, named by its kernel.
         if let (Some(operator), false) = (operator, collective) {
@@ -183,23 +184,14 @@ fn numbered_around(trace: &Trace, nesting: &Nesting, operator: u32) -> Option<u3
         .find(|range| trace.ranges[*range as usize].sequence >= 0)
 }
 
-/// The range itself, or the nearest one around it, that is an operator.
-fn innermost_operator(trace: &Trace, nesting: &Nesting, mut range: u32) -> Option<u32> {
-    while range != NO_RANGE {
-        if trace.ranges[range as usize].kind == RangeKind::Operator {
-            return Some(range);
-        }
-        range = nesting.parents[range as usize];
-    }
-    None
+/// What the ranges around a range, and itself, say of a range.
+fn around(nesting: &Nesting, range: u32, which: impl Fn(&Context) -> u32) -> Option<u32> {
+    nesting.contexts.get(range as usize).map(which).filter(|found| *found != NO_RANGE)
 }
 
-/// The optimizer's step around work that no operator launched: fused optimizers outside
-/// PyTorch (as Apex has them) call their kernels directly.
-fn optimizer_range(trace: &Trace, nesting: &Nesting, range: u32) -> Option<u32> {
-    std::iter::successors(Some(range), |range| nesting.parents.get(*range as usize).copied())
-        .take_while(|range| *range != NO_RANGE)
-        .find(|range| trace.name(trace.ranges[*range as usize].name).starts_with("Optimizer."))
+/// The range itself, or the nearest one around it, that is an operator.
+fn innermost_operator(nesting: &Nesting, range: u32) -> Option<u32> {
+    around(nesting, range, |context| context.operator)
 }
 
 pub(super) fn has_shapes(trace: &Trace, range: u32) -> bool {
@@ -209,23 +201,21 @@ pub(super) fn has_shapes(trace: &Trace, range: u32) -> bool {
 /// The operator of the chain around `innermost` that is the operation.
 pub(super) fn level(trace: &Trace, nesting: &Nesting, innermost: u32) -> u32 {
     let name = |range: u32| trace.name(trace.ranges[range as usize].name);
-    let around = || {
-        std::iter::successors(Some(innermost), |range| {
-            innermost_operator(trace, nesting, nesting.parents[*range as usize])
-        })
-        .skip(1)
-        .take(8)
+    let operators = || {
+        std::iter::successors(Some(innermost), |range| innermost_operator(nesting, nesting.parents[*range as usize]))
+            .skip(1)
+            .take(8)
     };
     let owners = carried_out_for(name(innermost));
     if !owners.is_empty()
-        && let Some(owner) = around().take(3).find(|range| owners.contains(&name(*range)))
+        && let Some(owner) = operators().take(3).find(|range| owners.contains(&name(*range)))
     {
         return owner;
     }
     if has_shapes(trace, innermost) || !trace.has_shapes {
         return innermost;
     }
-    around()
+    operators()
         .take_while(|range| !is_autograd_node(name(*range)))
         .find(|range| has_shapes(trace, *range))
         .unwrap_or(innermost)

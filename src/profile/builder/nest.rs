@@ -16,7 +16,7 @@ pub(super) const NO_RANGE: u32 = u32::MAX;
 
 /// What the ranges around a range say.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: an optimizer can run within backward")]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Context {
     pub(super) backward: bool,
     pub(super) accumulation: bool,
@@ -32,6 +32,31 @@ pub(super) struct Context {
     pub(super) node: Option<u32>,
     /// The phase that the recorder gives.
     pub(super) given: Option<Phase>,
+    /// The innermost operator: the range itself, or one around it.
+    pub(super) operator: u32,
+    /// The outermost operator or wait for the next batch, likewise.
+    pub(super) outermost: u32,
+    /// The innermost range of an optimizer, likewise.
+    pub(super) of_optimizer: u32,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            backward: false,
+            accumulation: false,
+            optimizer: false,
+            communication: false,
+            input: false,
+            clipping: false,
+            module: 0,
+            node: None,
+            given: None,
+            operator: NO_RANGE,
+            outermost: NO_RANGE,
+            of_optimizer: NO_RANGE,
+        }
+    }
 }
 
 /// The result of the sweep.
@@ -132,8 +157,8 @@ struct Sweep<'a> {
     paths: HashMap<(u32, u32), u32>,
     numbers: HashMap<String, u32>,
     forward_threads: HashSet<u32>,
-    /// For optimizer steps with a closure, when the closure runs.
-    closures: HashMap<u32, Vec<(f64, f64)>>,
+    /// For optimizer steps with a closure, the backward passes in it.
+    closures: HashMap<u32, std::ops::Range<usize>>,
     /// By thread, when gradients are clipped or otherwise made ready for the update.
     clipping: Vec<(u32, f64, f64)>,
     nesting: Nesting,
@@ -175,12 +200,20 @@ impl Sweep<'_> {
         let host = &self.trace.ranges[index as usize];
         let mut context = if parent == NO_RANGE { Context::default() } else { self.nesting.contexts[parent as usize] };
         let name = self.trace.name(host.name);
-        // The operator around a maker begins before it.
-        let within = |run: &(f64, f64)| host.start < run.1 && host.end > run.0;
-        if self.closures.get(&parent).is_some_and(|runs| runs.iter().any(within)) {
+        if self.closures.get(&parent).is_some_and(|passes| self.runs_closure(parent, passes, host)) {
             context.optimizer = false;
         }
         context.given = host.phase.or(context.given);
+        if host.kind == RangeKind::Operator {
+            context.operator = index;
+        }
+        let is_own = host.kind == RangeKind::Operator || host.kind == RangeKind::Annotation && name.starts_with(LOADER);
+        if is_own && context.outermost == NO_RANGE {
+            context.outermost = index;
+        }
+        if name.starts_with("Optimizer.") {
+            context.of_optimizer = index;
+        }
         match host.kind {
             RangeKind::Module => context.module = self.path(context.module, host),
             RangeKind::Part => {
@@ -215,6 +248,18 @@ impl Sweep<'_> {
             }
         }
         context
+    }
+
+    /// Whether a range in an optimizer's step is of a run of its closure: from the step's beginning,
+    /// or the first operator whose gradient is taken, to the end of the backward pass.
+    fn runs_closure(&self, step: u32, inside: &std::ops::Range<usize>, host: &Range) -> bool {
+        let passes = &self.nesting.passes[inside.clone()];
+        // The operator around a maker begins before it.
+        let from = passes.partition_point(|pass| pass.end <= host.start);
+        passes[from..].iter().take(SEARCH).enumerate().any(|(index, pass)| {
+            let begun = if from + index == 0 { self.trace.ranges[step as usize].start } else { pass.made };
+            host.end > begun
+        })
     }
 
     /// Whether it begins where gradients are made ready for the update.
@@ -325,25 +370,29 @@ pub(super) fn updates(trace: &Trace) -> Vec<(u32, &Range)> {
 /// Optimizer steps in which backward passes run: `optimizer.step(closure)`, as Lightning
 /// calls it once and LBFGS several times. The forward and the backward pass are then inside
 /// of the step's range, and the update itself is what comes between and after them.
-fn closures(trace: &Trace, passes: &[Pass]) -> HashMap<u32, Vec<(f64, f64)>> {
-    let runs = |step: &Range| -> Vec<(f64, f64)> {
-        let from = passes.partition_point(|pass| pass.start < step.start);
-        let inside = passes[from..].iter().take_while(|pass| pass.start < step.end);
-        inside.enumerate().map(|(n, pass)| (if n == 0 { step.start } else { pass.made }, pass.end)).collect()
-    };
-    updates(trace).into_iter().map(|(index, step)| (index, runs(step))).filter(|(_, runs)| !runs.is_empty()).collect()
+fn closures(trace: &Trace, passes: &[Pass]) -> HashMap<u32, std::ops::Range<usize>> {
+    let begun = |time: f64| passes.partition_point(|pass| pass.start < time);
+    let inside = |(index, step): (u32, &Range)| (index, begun(step.start)..begun(step.end));
+    updates(trace).into_iter().map(inside).filter(|(_, passes)| !passes.is_empty()).collect()
 }
 
 /// From the end of a backward pass to the update, where nothing is called in between whose
 /// gradient is taken: gradients are clipped there, or unscaled.
 fn clipping(trace: &Trace, passes: &[Pass], made: &[f64]) -> Vec<(u32, f64, f64)> {
-    let updates = updates(trace);
     let mut between = Vec::new();
-    for (number, (_, step)) in updates.iter().enumerate() {
+    // The optimizers that have stepped since the last pass.
+    let (mut stepped, mut last) = (HashSet::new(), 0);
+    for (_, step) in updates(trace) {
         let before = passes.partition_point(|pass| pass.end <= step.start);
         let Some(pass) = before.checked_sub(1).map(|last| passes[last]) else { continue };
-        let since = updates[..number].iter().rev().take_while(|(_, other)| other.start > pass.end);
-        let is_stepped = since.into_iter().any(|(_, other)| other.name == step.name);
+        if before != last {
+            stepped.clear();
+            last = before;
+        }
+        let is_stepped = stepped.contains(&step.name);
+        if step.start > pass.end {
+            stepped.insert(step.name);
+        }
         let from = made.partition_point(|time| *time < pass.end);
         if !is_stepped && made.get(from).is_none_or(|time| *time > step.start) {
             between.push((step.thread, pass.end, step.start));

@@ -39,10 +39,16 @@ pub(super) struct Samples {
 
 impl Parts {
     fn new(trace: &Trace, nesting: &Nesting, spans: &[Span]) -> Self {
-        let inside = |time: f64| spans.iter().any(|span| (span.start..span.end).contains(&time));
+        let inside = |time: f64| Span::at(spans, time).is_some();
         let mean = |count: usize| (count as f64 / spans.len().max(1) as f64).round() as u64;
         let updates = updates(trace);
-        let closure = |start: f64| updates.iter().any(|(_, step)| step.start < start && start < step.end);
+        // How far the updates that have begun before each reach.
+        let reached = updates.iter().scan(f64::NEG_INFINITY, |reach, (_, step)| {
+            *reach = reach.max(step.end);
+            Some(*reach)
+        });
+        let ends: Vec<f64> = std::iter::once(f64::NEG_INFINITY).chain(reached).collect();
+        let closure = |start: f64| start < ends[updates.partition_point(|(_, step)| step.start < start)];
         let passes = || nesting.passes.iter().filter(|pass| inside(pass.start));
         let mut fetches = 0;
         let mut loss_rows: Option<u64> = None;

@@ -111,7 +111,7 @@ fn loading(trace: &Trace, spans: &[Span]) -> Option<String> {
     let is_loading = |host: &&Range| {
         host.kind == RangeKind::Annotation
             && trace.name(host.name).starts_with(LOADER)
-            && spans.iter().any(|span| (span.start..span.end).contains(&host.start))
+            && Span::at(spans, host.start).is_some()
     };
     let time: f64 = trace.ranges.iter().filter(is_loading).map(|host| host.end - host.start).sum();
     let steps: f64 = spans.iter().map(|span| span.duration).sum();

@@ -3,7 +3,7 @@
 //! The window is that of the step time: from the last device work of the step before to its own.
 //! So what the host does in it may already be for the next step.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::join::{Joined, Launched};
 use super::nest::{LOADER, NO_RANGE, Nesting};
@@ -12,7 +12,7 @@ use crate::op::name::is_collective_kernel;
 use crate::profile::Phase;
 use crate::profile::timeline::{Lane, LaneKind, Part, Timeline};
 use crate::text::clean;
-use crate::trace::{RangeKind, Trace, WorkKind};
+use crate::trace::{Trace, WorkKind};
 use crate::units::{Micros, most};
 
 /// Neighbours of one operation that are one interval are at most so far apart, in µs: what is rounded away. GPUs leave
@@ -109,18 +109,14 @@ fn host(
     (of, begins): Known<'_>,
     lanes: &mut Lanes,
 ) {
-    let is_own = |range: u32| {
-        let it = &trace.ranges[range as usize];
-        it.kind == RangeKind::Operator || it.kind == RangeKind::Annotation && trace.name(it.name).starts_with(LOADER)
-    };
     let outermost = |range: u32| {
-        let around = std::iter::successors(Some(range), |range| nesting.parents.get(*range as usize).copied());
-        around.take_while(|range| *range != NO_RANGE).filter(|range| is_own(*range)).last()
+        let context = nesting.contexts.get(range as usize);
+        context.map(|context| context.outermost).filter(|range| *range != NO_RANGE)
     };
     let meets = |start: f64, end: f64| end > window[0] && start < window[1];
     let mut within: HashMap<u32, Vec<(f64, Of)>> = HashMap::new();
     for (index, range) in (0..).zip(&trace.ranges) {
-        if meets(range.start, range.end) && is_own(index) && outermost(index) == Some(index) {
+        if meets(range.start, range.end) && outermost(index) == Some(index) {
             within.insert(index, Vec::new());
         }
     }
@@ -156,18 +152,22 @@ fn host(
 /// Lanes in order, their intervals within the window and few enough.
 fn finished(trace: &Trace, nesting: &Nesting, lanes: Lanes, [from, to]: [f64; 2]) -> Option<Timeline> {
     let time = |pieces: &[Piece]| -> f64 { pieces.iter().map(|piece| piece.end - piece.start).sum() };
-    let mut lanes: Vec<((LaneKind, u32), Vec<Piece>)> = lanes.into_iter().collect();
+    let mut lanes: Vec<((LaneKind, u32), f64, Vec<Piece>)> =
+        lanes.into_iter().map(|(lane, pieces)| (lane, time(&pieces), pieces)).collect();
     // The program's own thread before those that autograd has; then by time.
     let is_second = |lane: &(LaneKind, u32)| lane.0 == LaneKind::Host && nesting.autograd_threads.contains(&lane.1);
-    lanes.sort_by(|(a, first), (b, second)| {
-        (a.0, is_second(a)).cmp(&(b.0, is_second(b))).then(time(second).total_cmp(&time(first))).then(a.1.cmp(&b.1))
+    lanes.sort_by(|(a, first, _), (b, second, _)| {
+        (a.0, is_second(a)).cmp(&(b.0, is_second(b))).then(second.total_cmp(first)).then(a.1.cmp(&b.1))
     });
+    let mut of_kinds: BTreeMap<LaneKind, usize> = BTreeMap::new();
+    for ((kind, _), ..) in &lanes {
+        *of_kinds.entry(*kind).or_default() += 1;
+    }
     let mut shown: Vec<(LaneKind, Option<u32>, Vec<Piece>)> = Vec::new();
-    for ((kind, number), pieces) in &lanes {
-        let of_kind = lanes.iter().filter(|((other, _), _)| other == kind).count();
+    for ((kind, number), _, pieces) in &lanes {
         let before = shown.iter().filter(|(other, ..)| other == kind).count();
         let number = match kind {
-            _ if of_kind == 1 || before >= OWN => None,
+            _ if of_kinds[kind] == 1 || before >= OWN => None,
             LaneKind::Host => u32::try_from(before + 1).ok(),
             _ => Some(*number),
         };

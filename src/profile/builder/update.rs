@@ -8,6 +8,7 @@
 //! On a CPU the optimizers of PyTorch call every operator once for each tensor; on a GPU, by
 //! default, once for all of them. The traffic is the same, the number of kernels is not.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::nest::{makers, passes, updates};
@@ -18,6 +19,9 @@ use crate::trace::{Range, RangeKind, Span, Tensors, Trace};
 
 /// Tensors of a list that are listed one by one; a longer list is one tensor of as many elements.
 const TENSORS: usize = 500;
+/// Operators looked at for the shapes of lists: several times those of any recording. Beyond
+/// them operators on lists are within one another by the thousand, and stay without shapes.
+const LOOKED: u64 = 1 << 24;
 
 /// Gives shapes to the operators on lists that have none.
 pub(super) fn fill_lists(trace: &mut Trace) {
@@ -34,18 +38,24 @@ pub(super) fn fill_lists(trace: &mut Trace) {
     order.sort_by(|a, b| trace.ranges[*a].start.total_cmp(&trace.ranges[*b].start));
     let passes = passes(trace, &makers(trace));
     let mut filled: Vec<(usize, Tensors)> = Vec::new();
+    let looked = Cell::new(0_u64);
     for index in bare {
+        if looked.get() > LOOKED {
+            break;
+        }
         let range = &trace.ranges[index];
         let from = order.partition_point(|other| trace.ranges[*other].start < range.start);
         let tensors = match name::each(name(range)) {
             Some(each) => {
                 let within = order[from..].iter().take_while(|other| trace.ranges[**other].start < range.end);
-                each_call(trace, range, each, within.copied())
+                each_call(trace, range, each, within.copied().inspect(|_| looked.set(looked.get() + 1)))
             }
             None => name::fused_lists(name(range), trace.scalars.get(range.scalars)).and_then(|lists| {
-                let pass = passes.iter().rfind(|pass| pass.start < range.start)?;
+                let begun = passes.partition_point(|pass| pass.start < range.start);
+                let pass = passes[begun.checked_sub(1)?];
                 let before = order[..from].iter().rev().take_while(|other| trace.ranges[**other].start >= pass.start);
                 let gradients = before
+                    .inspect(|_| looked.set(looked.get() + 1))
                     .map(|other| &trace.ranges[*other])
                     .filter(|other| name(other) == "torch::autograd::AccumulateGrad");
                 let mut gradients: Vec<&Tensors> =
@@ -133,7 +143,7 @@ pub(super) fn with_lists(
         return operations;
     }
     // Several optimizers have lists of their own.
-    let inside = |step: &Range| spans.iter().any(|span| (span.start..span.end).contains(&step.start));
+    let inside = |step: &Range| Span::at(spans, step.start).is_some();
     let optimizers = updates.iter().filter(|(_, step)| inside(step)).count() as f64 / spans.len().max(1) as f64;
     let trained = trained(trace);
     let is_each =

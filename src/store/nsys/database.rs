@@ -11,8 +11,10 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use crate::trace::nsight::SourceError;
 
-/// Texts of `StringIds` kept at most.
-const TEXTS: usize = 1 << 16;
+/// Bytes of the texts of `StringIds` kept at most.
+const TEXTS: usize = 32 << 20;
+/// Names of an enumeration; it has a few dozen.
+const NAMES: usize = 4096;
 /// Bytes of a text or a row at most; names of kernels have some thousands.
 const LONGEST_VALUE: i32 = 4 << 20;
 
@@ -68,7 +70,7 @@ impl Database {
 
     /// A table of texts by number.
     pub(super) fn texts(&self) -> Texts<'_> {
-        Texts { connection: &self.connection, known: HashMap::new() }
+        Texts { connection: &self.connection, known: HashMap::new(), bytes: 0 }
     }
 
     /// Whether the table has the column.
@@ -116,7 +118,9 @@ impl Database {
         if self.exists(table) {
             let sql = format!("SELECT id, name FROM \"{table}\"");
             let _ = self.each(&sql, &mut |row| {
-                if let (Some(id), ValueRef::Text(name)) = (whole(row, 0)?, row.get_ref(1)?) {
+                if names.len() < NAMES
+                    && let (Some(id), ValueRef::Text(name)) = (whole(row, 0)?, row.get_ref(1)?)
+                {
                     names.insert(id, String::from_utf8_lossy(name).into_owned());
                 }
                 Ok(())
@@ -135,14 +139,12 @@ impl Database {
 pub(super) struct Texts<'a> {
     connection: &'a Connection,
     known: HashMap<i64, String>,
+    bytes: usize,
 }
 
 impl Texts<'_> {
     /// The text, or nothing where there is none of that number.
     pub(super) fn get(&mut self, id: i64) -> rusqlite::Result<&str> {
-        if self.known.len() >= TEXTS {
-            self.known.clear();
-        }
         if !self.known.contains_key(&id) {
             let mut statement = match self.connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?1") {
                 Ok(statement) => statement,
@@ -161,6 +163,11 @@ impl Texts<'_> {
                 Err(rusqlite::Error::QueryReturnedNoRows) => String::new(),
                 text => text?,
             };
+            if self.bytes > TEXTS {
+                self.known.clear();
+                self.bytes = 0;
+            }
+            self.bytes += text.len() + 64;
             self.known.insert(id, text);
         }
         Ok(self.known.get(&id).map_or("", String::as_str))

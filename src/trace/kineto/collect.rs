@@ -44,6 +44,8 @@ pub(super) struct Collector {
 
 /// Marks kept at most: a trace of a million steps is no trace of a training job.
 const MARKS: usize = 1 << 20;
+/// Devices whose memory is kept at most; no machine has as many.
+const DEVICES: usize = 4096;
 /// Names of ranges that an error lists.
 const RANGES: usize = 12;
 /// Raw shapes longer than this are not kept.
@@ -181,7 +183,8 @@ impl Collector {
             Keep::DevicesOf(_) => false,
         };
         let is_first_pass = matches!(keep, Keep::WithinBudget(_));
-        if !(wanted || is_mark && is_first_pass) {
+        let is_kept_mark = is_mark && is_first_pass && self.trace.marks.len() < MARKS;
+        if !(wanted || is_kept_mark) {
             return;
         }
         let was_annotation = kind == RangeKind::Operator && was_annotation(event.name);
@@ -198,10 +201,10 @@ impl Collector {
             self.arguments(event, &mut range);
             self.trace.has_shapes |= range.tensors != NONE && kind == RangeKind::Operator;
         }
-        if is_mark && is_first_pass && self.trace.marks.len() < MARKS {
+        if is_kept_mark {
             self.trace.marks.push(range.clone());
         }
-        if wanted {
+        if wanted && self.trace.has_room() {
             self.trace.ranges.push(range);
         }
     }
@@ -239,7 +242,7 @@ impl Collector {
             Keep::HostOf { from, to } => start >= *from && start < *to,
             Keep::DevicesOf(_) => false,
         };
-        if !wanted {
+        if !wanted || !self.trace.has_room() {
             return;
         }
         let mut correlation = None;
@@ -294,7 +297,7 @@ impl Collector {
             b"Group size" => configuration.group_size = whole(value),
             _ => {}
         });
-        if matches!(keep, Keep::DevicesOf(wanted) if !wanted.contains(&correlation)) {
+        if matches!(keep, Keep::DevicesOf(wanted) if !wanted.contains(&correlation)) || !self.trace.has_room() {
             return;
         }
         configuration.collective = collective;
@@ -323,8 +326,11 @@ impl Collector {
         });
         // Type 1 is CUDA (and ROCm under its name).
         if let (Some(1), Some(device), Some(allocated)) = (kind, device, allocated) {
-            let peak = self.trace.peak_memory.entry(device as u32).or_default();
-            *peak = allocated.max(*peak);
+            let peaks = &mut self.trace.peak_memory;
+            if peaks.len() < DEVICES || peaks.contains_key(&(device as u32)) {
+                let peak = peaks.entry(device as u32).or_default();
+                *peak = allocated.max(*peak);
+            }
         }
     }
 }
@@ -382,4 +388,32 @@ fn launches(name: &[u8]) -> bool {
 /// Ranges that traces until 2022 list among the operators.
 fn was_annotation(name: &[u8]) -> bool {
     [&b"ProfilerStep"[..], b"Optimizer.", b"enumerate(DataLoader)"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_and_threads_without_end_take_no_memory() {
+        let mut collector = Collector::new(None);
+        for number in 0..2 * DEVICES {
+            let memory = format!(
+                r#"{{"ph": "i", "name": "[memory]", "ts": 1, "args": {{"Device Type": 1, "Device Id": {number}, "Total Allocated": {number}}}}}"#
+            );
+            collector.event(memory.as_bytes(), &Keep::WithinBudget(10));
+        }
+        assert_eq!((collector.trace.peak_memory.len(), collector.trace.peak_memory[&7]), (DEVICES, 7));
+        // Marks are kept beyond the budget, and their threads with them, but no more than so many.
+        let mark = |number: usize| {
+            format!(
+                r#"{{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": {number}, "ts": 1, "dur": 1}}"#
+            )
+        };
+        collector.event(mark(1).as_bytes(), &Keep::WithinBudget(0));
+        collector.trace.marks.resize(MARKS, collector.trace.marks[0].clone());
+        let threads = collector.trace.thread(b"next");
+        collector.event(mark(2).as_bytes(), &Keep::WithinBudget(0));
+        assert_eq!(collector.trace.thread(b"another"), threads + 1);
+    }
 }

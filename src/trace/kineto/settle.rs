@@ -32,16 +32,17 @@ pub(super) fn ranges(trace: &mut Trace) {
     let named =
         |range: &Range, prefix: &str| range.kind == RangeKind::Annotation && trace.name(range.name).starts_with(prefix);
     let open = |range: &Range| range.end <= range.start && named(range, "Optimizer.step#");
+    let mut steps: Vec<&Range> = trace.ranges.iter().filter(|range| named(range, "ProfilerStep")).collect();
+    steps.sort_by(|a, b| a.thread.cmp(&b.thread).then(a.start.total_cmp(&b.start)));
     let ends: Vec<(usize, f64)> = trace
         .ranges
         .iter()
         .enumerate()
         .filter(|(_, range)| open(range))
         .filter_map(|(index, range)| {
-            let around =
-                |step: &&Range| step.thread == range.thread && step.start <= range.start && range.start < step.end;
-            let mut steps = trace.ranges.iter().filter(|range| named(range, "ProfilerStep"));
-            Some((index, steps.find(around)?.end))
+            let after = steps.partition_point(|step| (step.thread, step.start) <= (range.thread, range.start));
+            let around = steps[after.checked_sub(1)?];
+            (around.thread == range.thread && range.start < around.end).then_some((index, around.end))
         })
         .collect();
     for (index, end) in ends {

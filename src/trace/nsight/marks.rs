@@ -18,6 +18,8 @@ pub(super) struct Marks {
 /// Marks kept at most, and names counted.
 const MARKS: usize = 1 << 20;
 const NAMES: usize = 1 << 12;
+/// Characters of a mark's name that are kept.
+const NAME: usize = 200;
 
 struct Marked {
     name: String,
@@ -29,7 +31,8 @@ struct Marked {
 impl Marks {
     /// Keeps a range that may mark a step: one of those named, where the caller named some.
     pub(super) fn add(&mut self, row: &RangeRow<'_>, described: &Described<'_>, named: Option<&str>) {
-        let marked = || Marked { name: described.name.to_owned(), start: row.start, end: row.end, thread: row.thread };
+        let name = || described.name.chars().take(NAME).collect();
+        let marked = || Marked { name: name(), start: row.start, end: row.end, thread: row.thread };
         if let Some(named) = named {
             if is_named(described.name, named) && self.steps.len() < MARKS {
                 self.steps.push(marked());

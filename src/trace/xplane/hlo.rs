@@ -7,15 +7,19 @@
 
 mod instruction;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use self::instruction::{Dimension, Dot, Instruction, Shape};
-use super::wire::Message;
+use super::wire::{Message, Room};
 use crate::profile::{Attribute, DType, Phase};
 use crate::trace::{Fault, Scalars, Tensors};
 
 /// Programs larger than this are not looked into.
 const INSTRUCTIONS: usize = 1 << 20;
+
+/// Instructions looked at within others, of one program: every one of the largest a dozen times.
+const LOOKED: usize = 12 * INSTRUCTIONS;
 
 /// An instruction as an operator.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,18 +49,21 @@ struct Module {
     instructions: HashMap<u64, Instruction>,
     /// Instructions of a computation, by its number.
     computations: HashMap<u64, Vec<u64>>,
+    /// Instructions looked at within others.
+    looked: Cell<usize>,
 }
 
 /// Reads an `HloProto`.
-pub(super) fn program(proto: Message<'_>) -> Result<Program, Fault> {
+pub(super) fn program(proto: Message<'_>, room: &mut Room) -> Result<Program, Fault> {
     let Some(module) = proto.first(1)? else { return Ok(Program::default()) };
-    let module = Module::read(module.message())?;
+    let module = Module::read(module.message(), room)?;
     let trains = module.instructions.values().any(|instruction| is_backward(&instruction.op_name));
     let differentiates = module.instructions.values().any(|instruction| instruction.op_name.contains("jvp("));
     let mut operators = HashMap::with_capacity(module.instructions.len());
     for instruction in module.instructions.values() {
         let mut operator = module.operator(instruction);
         operator.phase = module.phase(instruction, trains, differentiates);
+        room.take(operator.tensors.shapes.iter().map(|shape| shape.len() + 4).sum())?;
         operators.insert(instruction.name.clone(), operator);
     }
     Ok(Program { operators, trains })
@@ -68,15 +75,15 @@ fn is_backward(op_name: &str) -> bool {
 }
 
 impl Module {
-    fn read(message: Message<'_>) -> Result<Self, Fault> {
-        let mut module = Self { instructions: HashMap::new(), computations: HashMap::new() };
+    fn read(message: Message<'_>, room: &mut Room) -> Result<Self, Fault> {
+        let mut module = Self { instructions: HashMap::new(), computations: HashMap::new(), looked: Cell::new(0) };
         for field in message.fields() {
             let (3, computation) = field? else { continue };
             let (mut id, mut own) = (0, Vec::new());
             for field in computation.message().fields() {
                 match field? {
                     (2, value) if module.instructions.len() < INSTRUCTIONS => {
-                        let instruction = Instruction::read(value.message())?;
+                        let instruction = Instruction::read(value.message(), room)?;
                         own.push(instruction.id);
                         module.instructions.insert(instruction.id, instruction);
                     }
@@ -104,6 +111,10 @@ impl Module {
             }
             let own = next.called.iter().filter_map(|id| self.computations.get(id)).flatten();
             for inner in own.filter_map(|id| self.instructions.get(id)) {
+                if found.len() > 4096 || self.looked.get() > LOOKED {
+                    return found;
+                }
+                self.looked.set(self.looked.get() + 1);
                 found.push(inner);
                 if !inner.called.is_empty() {
                     open.push((inner, depth + 1));
@@ -369,7 +380,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = program(Message { bytes: &bytes, offset: 0 });
+            let _ = program(Message { bytes: &bytes, offset: 0 }, &mut Room::new("parts", 1 << 20));
         }
     }
 }

@@ -6,6 +6,9 @@ use super::recording::Ran;
 use super::space::{Event, Plane};
 use crate::trace::Fault;
 
+/// Launches, and steps, held of a recording.
+const LAUNCHES: usize = 1 << 22;
+
 /// Steps that the program marked on the host, and the launches of the GPU's work.
 pub(super) struct HostSteps {
     /// From and to, in nanoseconds of the host's clock.
@@ -22,8 +25,11 @@ pub(super) fn host_steps(hosts: &[Plane<'_>]) -> Result<HostSteps, Fault> {
         }
         for line in &plane.lines {
             let line = Plane::line(*line)?;
-            for event in &line.events {
-                let event = Event::read(*event)?;
+            for event in line.events() {
+                let event = Event::read(event)?;
+                if found.steps.len().max(found.launches.len()) >= LAUNCHES {
+                    return Err(Fault::TooMany { what: "launches of the host", most: LAUNCHES });
+                }
                 let start = line.start as f64 + event.offset as f64 / 1e3;
                 for (name, stat) in &event.stats {
                     if Some(*name) == step {

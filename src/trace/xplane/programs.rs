@@ -4,15 +4,26 @@ use std::collections::HashMap;
 
 use super::hlo::{self, Program};
 use super::space::{Plane, Stat};
+use super::wire::Room;
 use crate::trace::Fault;
 
 /// The compiled programs, by number and by name.
-#[derive(Default)]
 pub(super) struct Programs {
     by_number: HashMap<u64, Program>,
     by_name: HashMap<String, u64>,
     /// Programs without instructions.
     pub(super) unread: u64,
+    room: Room,
+}
+
+/// Parts of programs held, with the shapes that an instruction repeats of those it takes.
+const PARTS: usize = 1 << 25;
+
+impl Default for Programs {
+    fn default() -> Self {
+        let room = Room::new("instructions, shapes and extents of programs", PARTS);
+        Self { by_number: HashMap::new(), by_name: HashMap::new(), unread: 0, room }
+    }
 }
 
 impl Programs {
@@ -21,7 +32,7 @@ impl Programs {
         for (number, kind) in &plane.kinds {
             let stat = kind.stats.iter().find(|(name, _)| Some(*name) == proto);
             if let Some((_, Stat::Text(proto))) = stat {
-                let program = hlo::program(*proto)?;
+                let program = hlo::program(*proto, &mut self.room)?;
                 if program.operators.is_empty() {
                     self.unread += 1;
                 }
@@ -34,9 +45,10 @@ impl Programs {
         Ok(())
     }
 
-    pub(super) fn find(&self, number: Option<u64>, name: &str) -> Option<&Program> {
+    /// A program with its number.
+    pub(super) fn find(&self, number: Option<u64>, name: &str) -> Option<(u64, &Program)> {
         let name = name.rsplit_once('(').map_or(name, |(name, _)| name);
-        let by_name = || self.by_number.get(self.by_name.get(name)?);
-        number.and_then(|number| self.by_number.get(&number)).or_else(by_name)
+        let of = |number: u64| Some((number, self.by_number.get(&number)?));
+        number.and_then(of).or_else(|| of(*self.by_name.get(name)?))
     }
 }

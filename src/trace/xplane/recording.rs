@@ -64,6 +64,9 @@ impl<T> Numbers<'_, T> {
     }
 }
 
+/// Events of a GPU held, about 100 bytes each.
+const EVENTS: usize = 1 << 22;
+
 /// Lines that tell the streams' events again, put together for viewers.
 const DERIVED: [&str; 9] = [
     "Steps",
@@ -94,7 +97,8 @@ impl<'a> Recording<'a> {
             programs,
         };
         let lines = plane.lines.iter().map(|line| Plane::line(*line)).collect::<Result<Vec<_>, _>>()?;
-        recording.base = lines.iter().filter(|line| !line.events.is_empty()).map(|line| line.start).min().unwrap_or(0);
+        let begun = lines.iter().filter(|line| line.events().next().is_some());
+        recording.base = begun.map(|line| line.start).min().unwrap_or(0);
         let streams = |line: &&Line<'_>| line.name.starts_with("Stream");
         let any = lines.iter().any(|line| streams(&line));
         let number = |name: &str| plane.number_of(name);
@@ -112,8 +116,11 @@ impl<'a> Recording<'a> {
         let mut trained: HashSet<u64> = HashSet::new();
         for line in lines.iter().filter(|line| if any { streams(line) } else { !DERIVED.contains(&line.name.as_str()) })
         {
-            for message in &line.events {
-                let event = Event::read(*message)?;
+            for message in line.events() {
+                if recording.events.len() >= EVENTS {
+                    return Err(Fault::TooMany { what: "kernels and copies of a GPU", most: EVENTS });
+                }
+                let event = Event::read(message)?;
                 let kind = plane.kinds.get(&event.kind);
                 let value = |name: Option<u64>| {
                     let own = event.stats.iter().find(|(key, _)| Some(*key) == name);
@@ -128,21 +135,21 @@ impl<'a> Recording<'a> {
                 let name = kind.map_or("", |kind| kind.name.as_str());
                 let kind = work_kind(name);
                 let found = programs.find(number, &module);
+                let known = found.and_then(|(of, program)| Some((of, program.operators.get(&instruction)?)));
                 if kind == WorkKind::Kernel && end >= start {
                     recording.described.1 += end - start;
-                    let has = found.is_some_and(|program| program.operators.contains_key(&instruction));
-                    recording.described.0 += if has { end - start } else { 0.0 };
+                    recording.described.0 += if known.is_some() { end - start } else { 0.0 };
                 }
-                if found.is_some_and(|program| program.trains) {
+                if found.is_some_and(|(_, program)| program.trains) {
                     trained.insert(number.unwrap_or(0));
                 }
                 let operator = (!instruction.is_empty()).then(|| {
-                    operator_of.number(format!("{module}\u{0}{}\u{0}{instruction}", number.unwrap_or(0)), |_| {
-                        found
-                            .and_then(|program| program.operators.get(&instruction))
-                            .cloned()
-                            .unwrap_or_else(|| Operator::new(&instruction, Tensors::default()))
-                    })
+                    if let Some((of, known)) = known {
+                        // Once, whatever an event calls the program.
+                        return operator_of.number(format!("{of}\u{0}{instruction}"), |_| known.clone());
+                    }
+                    let key = format!("{module}\u{0}{}\u{0}{instruction}", number.unwrap_or(0));
+                    operator_of.number(key, |_| Operator::new(&instruction, Tensors::default()))
                 });
                 recording.events.push(Ran {
                     start,
@@ -170,8 +177,8 @@ impl<'a> Recording<'a> {
             if line.name != "Steps" {
                 continue;
             }
-            for event in &line.events {
-                let event = Event::read(*event)?;
+            for event in line.events().take(EVENTS) {
+                let event = Event::read(event)?;
                 let start = microseconds(line.start, self.base, event.offset);
                 self.marks.push((start, start + event.duration as f64 / 1e6));
             }
@@ -250,6 +257,7 @@ impl<'a> Recording<'a> {
             grouping: Grouping::Kernels,
             notes: std::mem::take(&mut self.notes),
         });
+        trace.room = options.room();
         trace.trains = self.trains;
         trace.devices.push((Some(u64::from(self.device)), info));
         trace.marked_by = self.how;

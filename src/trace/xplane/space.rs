@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::wire::{Message, Value};
+use super::wire::{Message, Room, Value};
 use crate::trace::Fault;
 
 /// A value that an event, a plane or a program carries by name.
@@ -46,20 +46,32 @@ pub(super) struct Event<'a> {
 }
 
 /// What is known of a line.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Line<'a> {
     pub(super) id: u64,
     pub(super) name: String,
     /// Its beginning, in nanoseconds.
     pub(super) start: i64,
-    pub(super) events: Vec<Message<'a>>,
+    message: Message<'a>,
+}
+
+/// Planes, lines, kinds of events, names and their values held of a recording: a few hundred
+/// megabytes. A part can be as short as two bytes, and the file 2 GiB.
+const PARTS: usize = 1 << 22;
+/// Values of an event or its kind, which are searched for each event.
+const VALUES: usize = 256;
+
+/// Room for the parts of a recording's planes.
+pub(super) const fn room() -> Room {
+    Room::new("planes, lines, names and values", PARTS)
 }
 
 /// The messages of the planes.
-pub(super) fn planes(bytes: &[u8]) -> Result<Vec<Message<'_>>, Fault> {
+pub(super) fn planes<'a>(bytes: &'a [u8], room: &mut Room) -> Result<Vec<Message<'a>>, Fault> {
     let mut planes = Vec::new();
     for field in (Message { bytes, offset: 0 }).fields() {
         if let (1, value @ Value::Bytes(_)) = field? {
+            room.take(1)?;
             planes.push(value.message());
         }
     }
@@ -67,7 +79,7 @@ pub(super) fn planes(bytes: &[u8]) -> Result<Vec<Message<'_>>, Fault> {
 }
 
 impl<'a> Plane<'a> {
-    pub(super) fn read(message: Message<'a>) -> Result<Self, Fault> {
+    pub(super) fn read(message: Message<'a>, room: &mut Room) -> Result<Self, Fault> {
         let mut plane = Self {
             name: String::new(),
             lines: Vec::new(),
@@ -76,7 +88,11 @@ impl<'a> Plane<'a> {
             stats: Vec::new(),
         };
         for field in message.fields() {
-            match field? {
+            let field = field?;
+            if (3..=6).contains(&field.0) {
+                room.take(1)?;
+            }
+            match field {
                 (2, value) => plane.name = value.text(),
                 (3, value) => plane.lines.push(value.message()),
                 (4, value) => {
@@ -85,7 +101,10 @@ impl<'a> Plane<'a> {
                     for field in kind.fields() {
                         match field? {
                             (2, value) => read.name = value.text(),
-                            (5, value) => read.stats.extend(stat(value.message())?),
+                            (5, value) => {
+                                room.take(1)?;
+                                add(&mut read.stats, value)?;
+                            }
                             _ => {}
                         }
                     }
@@ -125,17 +144,23 @@ impl<'a> Plane<'a> {
     }
 
     pub(super) fn line(message: Message<'a>) -> Result<Line<'a>, Fault> {
-        let mut line = Line::default();
+        let mut line = Line { id: 0, name: String::new(), start: 0, message };
         for field in message.fields() {
             match field? {
                 (1, value) => line.id = value.number(),
                 (2, value) => line.name = value.text(),
                 (3, value) => line.start = value.signed(),
-                (4, value) => line.events.push(value.message()),
                 _ => {}
             }
         }
         Ok(line)
+    }
+}
+
+impl<'a> Line<'a> {
+    /// The messages of the events; that the line can be read is known.
+    pub(super) fn events(&self) -> impl Iterator<Item = Message<'a>> + use<'a> {
+        self.message.fields().flatten().filter(|(number, _)| *number == 4).map(|(_, value)| value.message())
     }
 }
 
@@ -147,7 +172,7 @@ impl<'a> Event<'a> {
                 (1, value) => event.kind = value.number(),
                 (2, value) => event.offset = value.signed(),
                 (3, value) => event.duration = value.signed(),
-                (4, value) => event.stats.extend(stat(value.message())?),
+                (4, value) => add(&mut event.stats, value)?,
                 _ => {}
             }
         }
@@ -176,6 +201,15 @@ fn entry(value: Value<'_>) -> Result<(u64, Message<'_>), Fault> {
         }
     }
     Ok((key, content))
+}
+
+/// Adds a value of an event or of its kind.
+fn add<'a>(stats: &mut Vec<(u64, Stat<'a>)>, value: Value<'a>) -> Result<(), Fault> {
+    if stats.len() >= VALUES {
+        return Err(Fault::TooMany { what: "values of an event", most: VALUES });
+    }
+    stats.extend(stat(value.message())?);
+    Ok(())
 }
 
 /// A value with the number of its name.

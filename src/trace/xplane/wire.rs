@@ -42,14 +42,14 @@ impl<'a> Value<'a> {
     /// Whole numbers: one, or many packed.
     pub(super) fn numbers(self, into: &mut Vec<u64>) -> Result<(), Fault> {
         match self {
-            Self::Number(number) => into.push(number),
+            Self::Number(number) if into.len() < LIST => into.push(number),
             Self::Bytes(message) => {
                 let mut reader = Fields { message, at: 0 };
                 while reader.at < message.bytes.len() && into.len() < LIST {
                     into.push(reader.number()?);
                 }
             }
-            Self::Eight(_) | Self::Four => {}
+            Self::Number(_) | Self::Eight(_) | Self::Four => {}
         }
         Ok(())
     }
@@ -57,6 +57,25 @@ impl<'a> Value<'a> {
 
 /// Numbers of a list that are kept.
 const LIST: usize = 1 << 16;
+
+/// How many more parts of messages may be held: a part of two bytes can take a hundred.
+#[derive(Debug)]
+pub(super) struct Room {
+    what: &'static str,
+    most: usize,
+    left: usize,
+}
+
+impl Room {
+    pub(super) const fn new(what: &'static str, most: usize) -> Self {
+        Self { what, most, left: most }
+    }
+
+    pub(super) fn take(&mut self, count: usize) -> Result<(), Fault> {
+        self.left = self.left.checked_sub(count).ok_or(Fault::TooMany { what: self.what, most: self.most })?;
+        Ok(())
+    }
+}
 
 /// A message within a file.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,7 +3,7 @@
 //! Field numbers are those of `hlo.proto` and `xla_data.proto` in the XLA project.
 
 use crate::trace::Fault;
-use crate::trace::xplane::wire::{Message, Value};
+use crate::trace::xplane::wire::{Message, Room, Value};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shape {
@@ -62,14 +62,15 @@ pub(super) struct Layout {
 }
 
 impl Instruction {
-    pub(super) fn read(message: Message<'_>) -> Result<Self, Fault> {
+    pub(super) fn read(message: Message<'_>, room: &mut Room) -> Result<Self, Fault> {
+        room.take(16)?;
         let mut read = Self::default();
         for field in message.fields() {
             let (number, value) = field?;
             match number {
                 1 => read.name = value.text(),
                 2 => read.opcode = value.text(),
-                3 => read.shape = Shape::read(value.message(), 0)?,
+                3 => read.shape = Shape::read(value.message(), 0, room)?,
                 7 => {
                     for field in value.message().fields() {
                         match field? {
@@ -82,6 +83,7 @@ impl Instruction {
                 15 => {
                     for field in value.message().fields() {
                         if let (1, value) = field? {
+                            room.take(4)?;
                             read.window.push(Dimension::read(value.message())?);
                         }
                     }
@@ -98,26 +100,36 @@ impl Instruction {
                 _ => {}
             }
         }
+        let dot = read.dot.iter().flat_map(Dot::lists);
+        let layout = read.layout.iter().flat_map(Layout::lists);
+        let lists = dot.chain(layout).chain([&read.operands, &read.called]);
+        room.take(lists.map(Vec::len).sum())?;
         Ok(read)
     }
 }
 
 impl Shape {
-    fn read(message: Message<'_>, depth: u32) -> Result<Self, Fault> {
+    fn read(message: Message<'_>, depth: u32, room: &mut Room) -> Result<Self, Fault> {
+        room.take(4)?;
         let mut shape = Self::default();
         for field in message.fields() {
             match field? {
                 (2, value) => shape.element = value.number(),
                 (3, value) => value.numbers(&mut shape.extents)?,
-                (4, value) if depth < 4 => shape.parts.push(Self::read(value.message(), depth + 1)?),
+                (4, value) if depth < 4 => shape.parts.push(Self::read(value.message(), depth + 1, room)?),
                 _ => {}
             }
         }
+        room.take(shape.extents.len())?;
         Ok(shape)
     }
 }
 
 impl Dot {
+    fn lists(&self) -> [&Vec<u64>; 4] {
+        [&self.left_contracted, &self.right_contracted, &self.left_batch, &self.right_batch]
+    }
+
     fn read(message: Message<'_>) -> Result<Self, Fault> {
         let mut dot = Self::default();
         for field in message.fields() {
@@ -151,6 +163,10 @@ impl Dimension {
 }
 
 impl Layout {
+    fn lists(&self) -> [&Vec<u64>; 3] {
+        [&self.input_space, &self.kernel_space, &self.output_space]
+    }
+
     fn read(message: Message<'_>) -> Result<Self, Fault> {
         let mut layout = Self::default();
         for field in message.fields() {
