@@ -58,6 +58,11 @@ impl ReadOptions<'_> {
     /// Records held by default: with all tables about 150 MB.
     const RECORDS: usize = 1_500_000;
 
+    /// Records of the part that is used, which may be one step that is over the budget.
+    fn room(&self) -> usize {
+        self.budget().saturating_mul(8)
+    }
+
     fn budget(&self) -> usize {
         self.max_records.unwrap_or(Self::RECORDS)
     }
@@ -172,6 +177,9 @@ pub(crate) struct Trace {
     pub(crate) trains: bool,
     /// The recording was over the budget, and this is a part of it.
     pub(crate) is_part: bool,
+    /// Records held at most, and whether there were more.
+    room: usize,
+    is_over: bool,
     /// First start and last end of the ranges.
     pub(crate) span: Option<(f64, f64)>,
     pub(crate) bad_times: Unusable,
@@ -205,6 +213,8 @@ impl Trace {
             has_shapes: false,
             trains: false,
             is_part: false,
+            room: usize::MAX,
+            is_over: false,
             span: None,
             bad_times: Unusable::default(),
             malformed: Unusable::default(),
@@ -252,9 +262,15 @@ impl Trace {
         }
     }
 
+    /// Whether one more record can be held; where not, the recording is refused in the end.
+    fn has_room(&mut self) -> bool {
+        self.is_over |= self.ranges.len() + self.launches.len() + self.work.len() >= self.room;
+        !self.is_over
+    }
+
     fn add_range(&mut self, range: Range) {
         self.events += 1;
-        if self.has_bad_times(Some(range.name), range.start, range.end) {
+        if !self.has_room() || self.has_bad_times(Some(range.name), range.start, range.end) {
             return;
         }
         self.records += 1;
@@ -269,7 +285,7 @@ impl Trace {
 
     fn add_launch(&mut self, launch: Launch) {
         self.events += 1;
-        if !self.has_bad_times(None, launch.start, launch.end) {
+        if self.has_room() && !self.has_bad_times(None, launch.start, launch.end) {
             self.records += 1;
             self.launches.push(launch);
         }
@@ -277,16 +293,17 @@ impl Trace {
 
     fn add_work(&mut self, work: Work) {
         self.events += 1;
-        if !self.has_bad_times(Some(work.name), work.start, work.end) {
+        if self.has_room() && !self.has_bad_times(Some(work.name), work.start, work.end) {
             self.records += 1;
             self.kernels += u64::from(work.kind == WorkKind::Kernel);
             self.work.push(work);
         }
     }
 
-    /// Refuses a recording of which too much is unusable: one event in a hundred may be
-    /// chance; more say that the rest is unusable too.
+    /// Refuses a recording that has more than is held, or of which too much is unusable: one event
+    /// in a hundred may be chance; more say that the rest is unusable too.
     fn check(&self) -> Result<(), TraceError> {
+        self.check_room()?;
         let bad = &self.malformed;
         if bad.count * 100 > self.events {
             let fault = Fault::Malformed { count: bad.count, events: self.events, index: bad.index };
@@ -299,6 +316,11 @@ impl Trace {
             return Err(self.recorder.format.error(Fault::BadTimes { count, events, index, name, field, value }));
         }
         Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), TraceError> {
+        let error = || self.recorder.format.error(Fault::StepTooLarge { most: self.room });
+        if self.is_over { Err(error()) } else { Ok(()) }
     }
 
     /// Refuses a recording without kernels.

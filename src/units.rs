@@ -37,6 +37,8 @@ pub mod most {
     pub const ELEMENTS: f64 = 1e15;
     /// Dimensions of a tensor.
     pub const DIMENSIONS: usize = 64;
+    /// Values of a list that an operator is given.
+    pub const VALUES: usize = 65_536;
     /// Thread blocks of a kernel.
     pub const BLOCKS: f64 = 1e15;
     /// Threads of a block.

@@ -34,9 +34,14 @@ pub(super) fn print_table(table: &Table, form: TableForm, out: &mut dyn Write) -
     Ok(())
 }
 
-/// Refuses to replace a file unasked, before the work that would make it.
+/// Refuses to replace a file unasked, before the work that would make it. A pipe or a device has
+/// nothing to lose.
 pub(super) fn check_new(path: &Path, force: bool) -> Result<(), StoreError> {
-    if path.exists() && !force { Err(StoreError::Exists { path: path.to_owned() }) } else { Ok(()) }
+    if path.is_dir() {
+        let source = std::io::ErrorKind::IsADirectory.into();
+        return Err(StoreError::Write { path: path.to_owned(), source });
+    }
+    if path.is_file() && !force { Err(StoreError::Exists { path: path.to_owned() }) } else { Ok(()) }
 }
 
 /// Whether a file can be made there, before the job that it is of starts.

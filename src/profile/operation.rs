@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::kernel::{Kernel, is_one, one};
 use crate::units::{Micros, most};
@@ -148,7 +149,7 @@ impl fmt::Display for Phase {
 }
 
 /// A non-tensor argument.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Attribute {
     /// A switch.
@@ -161,6 +162,55 @@ pub enum Attribute {
     Text(String),
     /// Several of them.
     List(Vec<Attribute>),
+}
+
+/// Read without a copy of its own, which what is derived would make, and with a limit.
+impl<'de> Deserialize<'de> for Attribute {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyAttribute;
+
+        impl<'de> Visitor<'de> for AnyAttribute {
+            type Value = Attribute;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false, a number, a text, or a list of them")
+            }
+
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Attribute, E> {
+                Ok(Attribute::Bool(value))
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Attribute, E> {
+                Ok(Attribute::Int(value))
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Attribute, E> {
+                Ok(i64::try_from(value).map_or(Attribute::Float(value as f64), Attribute::Int))
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Attribute, E> {
+                Ok(Attribute::Float(value))
+            }
+
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<Attribute, E> {
+                Ok(Attribute::Text(value.to_owned()))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Attribute, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if list.len() >= most::VALUES {
+                        let problem = format!("a list of more than {} values, the most that are taken", most::VALUES);
+                        return Err(de::Error::custom(problem));
+                    }
+                    list.push(item);
+                }
+                Ok(Attribute::List(list))
+            }
+        }
+
+        deserializer.deserialize_any(AnyAttribute)
+    }
 }
 
 impl Attribute {

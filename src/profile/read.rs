@@ -238,6 +238,35 @@ mod tests {
         assert_eq!(profile, again);
     }
 
+    /// To the last digit: by its hash a plan knows the step that it was made from.
+    #[test]
+    fn times_are_read_as_they_were_written() {
+        let (mut profile, _) = from_json(MINIMAL.as_bytes()).unwrap();
+        for time in [20.000_042_666_666_666, 0.095_238_095_238_095_25, 1.0 / 3.0] {
+            profile.operations[0].device_time = crate::units::Micros::new(time).ok();
+            let (again, _) = Profile::from_json(&profile.to_json().unwrap()).unwrap();
+            assert_eq!(profile, again);
+            assert_eq!(profile.sha256().unwrap(), again.sha256().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_list_without_end_is_refused_where_it_is_too_long() {
+        let with =
+            |list: &str| MINIMAL.replacen("\"dtype\"", &format!("\"attributes\": {{\"a\": {list}}}, \"dtype\""), 1);
+        let list = |count: usize| with(&format!("[{}1]", "1,".repeat(count - 1)));
+        assert!(from_json(list(most::VALUES).as_bytes()).is_ok());
+        let said = error(&list(most::VALUES + 1));
+        assert!(said.starts_with("operations[0].attributes.a") && said.contains("more than 65536 values"), "{said}");
+        let said = error(&with("{}"));
+        assert!(said.contains("expected true, false, a number, a text, or a list of them"), "{said}");
+        let (profile, _) = from_json(with("[1, -1, 18446744073709551615, 0.5, true, \"x\", []]").as_bytes()).unwrap();
+        assert_eq!(
+            profile.to_json().unwrap(),
+            Profile::from_json(&profile.to_json().unwrap()).unwrap().0.to_json().unwrap()
+        );
+    }
+
     #[test]
     fn unknown_fields_are_warned_about() {
         let json = MINIMAL.replacen("\"name\": \"w\"", "\"name\": \"w\", \"colour\": \"red\"", 1);

@@ -43,6 +43,8 @@ use crate::units::{Bytes, Hours, UsdPerHour, most};
 
 /// Machines at most.
 const MOST_MACHINES: u32 = 200;
+/// Jobs of one file at most: they take a minute or two to plan.
+const MOST_JOBS: usize = 1000;
 
 /// What a file of jobs says.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,6 +196,13 @@ impl JobsFile {
         shared.quota = file.quota;
         if file.job.is_empty() {
             return at(1, "no [[job]]: each job is a table with name, profile and its work".to_owned());
+        }
+        if file.job.len() > MOST_JOBS {
+            let problem = format!(
+                "{} jobs; {MOST_JOBS} at most are planned together: divide the file, and give each its share of what they share",
+                file.job.len()
+            );
+            return at(line_of(text, &file.job[MOST_JOBS].span(), None), problem);
         }
         let mut jobs: Vec<JobTable> = Vec::new();
         for table in file.job {
@@ -394,6 +403,8 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         assert!(said("").contains("no [[job]]"));
         assert!(said("[[job]]\nsteps = 1").starts_with("line 1: the job has no name"));
+        let many = said(&"[[job]]\n".repeat(MOST_JOBS + 1));
+        assert!(many.starts_with("line 1001: 1001 jobs; 1000 at most"), "{many}");
         assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a name"));
         assert!(said("budgett = 1\n").contains("budgett"));
         assert_eq!(

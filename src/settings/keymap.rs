@@ -271,7 +271,7 @@ impl Keymap {
     pub fn to_toml(&self) -> String {
         let mut text = String::from("[keys]\n");
         for (action, keys) in &self.bindings {
-            let keys: Vec<String> = keys.iter().map(|key| format!("{:?}", key.to_string())).collect();
+            let keys: Vec<String> = keys.iter().map(|key| toml::Value::from(key.to_string()).to_string()).collect();
             text = format!("{text}\"{}\" = [{}]\n", action.name(), keys.join(", "));
         }
         text

@@ -268,7 +268,10 @@ fn raw(path: &Path) -> io::Result<Box<dyn Read>> {
     {
         use std::os::unix::fs::FileTypeExt;
         let kind = there.file_type();
-        if kind.is_fifo() || kind.is_socket() {
+        if kind.is_socket() {
+            return Err(io::Error::other("is a socket, not a file"));
+        }
+        if kind.is_fifo() {
             return spooled(path, || Ok(Box::new(File::open(path)?)));
         }
     }

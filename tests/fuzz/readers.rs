@@ -1,0 +1,385 @@
+//! What must hold of any bytes, for each kind of input: its reader takes them or refuses them in
+//! words, without a panic; and what the program writes of what it took is read again as the same.
+//!
+//! The fuzz targets (`targets/`, run by `run`) and `cargo test` (`../fuzz.rs`, over `corpus/`)
+//! call the same functions.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what fails here is a defect of the program"
+)]
+
+use std::io::{Cursor, Read};
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use habitat_tui::capture::messages;
+use habitat_tui::capture::on_demand::wire;
+use habitat_tui::catalog::{Calibration, Catalog, DeviceIdentity, GpuSpec, Layer};
+use habitat_tui::live::Tail;
+use habitat_tui::predict::blackbox::{BlackBoxModel, OperatorTotals};
+use habitat_tui::predict::bundle::Bundle;
+use habitat_tui::predict::efficiency::Efficiency;
+use habitat_tui::predict::kernelwise::KernelWise;
+use habitat_tui::predict::learned::Models;
+use habitat_tui::predict::{self, MethodChoice, Options};
+use habitat_tui::pricing::{Snapshot, import as catalogs};
+use habitat_tui::profile::import::{self, Import, ImportOptions};
+use habitat_tui::profile::{DeviceInfo, Profile, op_list};
+use habitat_tui::report::outcome::Run;
+use habitat_tui::report::plan_toml;
+use habitat_tui::settings::file::SettingsFile;
+use habitat_tui::settings::jobs::JobsFile;
+use habitat_tui::settings::keymap::Keymap;
+use habitat_tui::settings::theme::{ColourLevel, Theme};
+use habitat_tui::store::{bundled, collected, files, kind, nsys, operator_tables, run_logs};
+use habitat_tui::trace::TraceError;
+use habitat_tui::units::{GpuSlug, Micros};
+
+type Reader = fn(&[u8]);
+
+/// Every kind of input, under the name of its target and of its folder in `corpus/`.
+pub const READERS: [(&str, Reader); 25] = [
+    ("kineto", kineto),
+    ("nsight", nsight),
+    ("xplane", xplane),
+    ("op_list", list_of_operators),
+    ("profile", profile),
+    ("predictions", predictions),
+    ("black_box", black_box),
+    ("containers", containers),
+    ("kinds", kinds),
+    ("gpu", gpu),
+    ("calibration", calibration),
+    ("prices", prices),
+    ("skypilot", skypilot),
+    ("gpuhunt", skypilot),
+    ("plan", plan),
+    ("jobs", jobs),
+    ("outcome", outcome),
+    ("settings", settings),
+    ("theme", theme),
+    ("run_log", run_log),
+    ("measured", measured),
+    ("weights", weights),
+    ("models", models),
+    ("messages", told_messages),
+    ("datagrams", datagrams),
+];
+
+/// Gives the bytes to the reader of that name.
+pub fn run(name: &str, bytes: &[u8]) {
+    let reader = READERS.iter().find(|(known, _)| *known == name);
+    reader.unwrap_or_else(|| panic!("no reader is called {name:?}")).1(bytes);
+}
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));
+
+/// The path of a file with these bytes; it is there for the length of the call.
+fn in_a_file<T>(name: &str, bytes: &[u8], read: impl FnOnce(&Path) -> T) -> T {
+    thread_local!(static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap());
+    FOLDER.with(|folder| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        read(&path)
+    })
+}
+
+fn resolved(device: &DeviceInfo) -> Option<GpuSlug> {
+    let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));
+    let identity = DeviceIdentity {
+        name: device.name.clone(),
+        compute_capability: device.compute_capability.and_then(narrow),
+        sm_count: device.multiprocessors,
+        memory_bytes: device.memory_bytes,
+    };
+    CATALOG.identify(&identity).map(|gpu| gpu.slug.clone())
+}
+
+/// What was imported is a file that is read as the same profile.
+fn imported(import: Result<Import, TraceError>) {
+    match import {
+        Ok(import) => written_again(&import.profile),
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn written_again(profile: &Profile) {
+    let json = profile.to_json().unwrap();
+    let (again, warnings) = Profile::from_json(&json).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert!(again == *profile, "{}", String::from_utf8(again.to_json().unwrap()).unwrap());
+    assert_eq!(again.sha256().unwrap(), profile.sha256().unwrap());
+}
+
+/// As a whole, in three passes of a few records, and of its shapes alone.
+fn kineto(bytes: &[u8]) {
+    let bytes: Arc<[u8]> = bytes.into();
+    let mut open = || Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn Read>);
+    for (max_records, shapes_only) in [(None, false), (Some(20), false), (None, true)] {
+        let options =
+            ImportOptions { max_records, shapes_only, resolve_gpu: Some(&resolved), ..ImportOptions::default() };
+        imported(import::kineto(&mut open, &options, &mut |_| std::ops::ControlFlow::Continue(())));
+    }
+}
+
+fn nsight(bytes: &[u8]) {
+    in_a_file("report.sqlite", bytes, |path| match nsys::Export::open(path) {
+        Ok(mut export) => {
+            let options = ImportOptions { resolve_gpu: Some(&resolved), ..ImportOptions::default() };
+            imported(import::nsight(&mut export, &options));
+        }
+        Err(error) => drop(error.to_string()),
+    });
+}
+
+fn xplane(bytes: &[u8]) {
+    let options = ImportOptions { resolve_gpu: Some(&resolved), ..ImportOptions::default() };
+    imported(import::xplane(bytes, &options));
+}
+
+fn list_of_operators(bytes: &[u8]) {
+    match op_list::from_op_list(bytes, "list") {
+        Ok(profile) => written_again(&profile),
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn profile(bytes: &[u8]) {
+    match Profile::from_json(bytes) {
+        Ok((profile, _)) => written_again(&profile),
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+/// A profile that is read can be predicted, or the error says why not.
+fn predictions(bytes: &[u8]) {
+    static TWO: LazyLock<Catalog> = LazyLock::new(|| {
+        let two = CATALOG.iter().filter(|gpu| ["t4", "h100-sxm5-80gb"].contains(&gpu.slug.as_str()));
+        Catalog::new(two.cloned())
+    });
+    let Ok((profile, _)) = Profile::from_json(bytes) else { return };
+    for (method, ignore_origin) in [(MethodChoice::Auto, false), (MethodChoice::Auto, true)] {
+        let options = Options { method, ignore_origin, ..Options::default() };
+        match predict::predict(&profile, &TWO, &options) {
+            Ok(predictions) => {
+                for prediction in &predictions.predictions {
+                    let range = prediction.step.as_estimate().range.map(Micros::get);
+                    assert!(range.low <= range.mid && range.mid <= range.high, "{range:?}");
+                }
+            }
+            Err(error) => drop(error.to_string()),
+        }
+    }
+    if let Ok(totals) = OperatorTotals::of_profile(&profile, None) {
+        assert_eq!(OperatorTotals::from_json(&totals.to_json().unwrap()).unwrap(), totals);
+    }
+}
+
+fn black_box(bytes: &[u8]) {
+    match OperatorTotals::from_json(bytes) {
+        Ok(totals) => {
+            assert_eq!(OperatorTotals::from_json(&totals.to_json().unwrap()).unwrap(), totals);
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+/// gzip, Zstandard or plain: in memory and as a file the same.
+fn containers(bytes: &[u8]) {
+    let unpacked = files::decompress(bytes);
+    let from_file = in_a_file("packed", bytes, |path| {
+        let limit = files::Limit::WEIGHTS;
+        (files::read(path, limit), files::beginning(path, 100), kind::kind(path))
+    });
+    match (unpacked, from_file) {
+        (Ok(unpacked), (read, beginning, _)) => {
+            assert!(unpacked == read.unwrap() && unpacked.starts_with(&beginning.unwrap()));
+        }
+        (Err(error), (read, ..)) => drop((error.to_string(), read.unwrap_err().to_string())),
+    }
+}
+
+/// What a file is said to be, and what to do with it.
+fn kinds(bytes: &[u8]) {
+    for name in ["step", "step.json", "a b.csv", "t.toml", "train.py", "r.nsys-rep"] {
+        let said = in_a_file(name, bytes, |path| kind::kind(path).map(|kind| kind.refused(path, kind::STEPS)));
+        drop(said.map(|said| said.to_string()));
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+fn gpu(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    match GpuSpec::parse(text, Layer::User("gpu.toml".to_owned())) {
+        Ok(gpu) => drop(serde_json::to_string(&habitat_tui::report::gpus::json(&gpu)).unwrap()),
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn calibration(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    match Calibration::parse(text) {
+        Ok(calibration) => {
+            assert_eq!(Calibration::parse(&calibration.to_toml().unwrap()).unwrap(), calibration);
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn prices(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    match Snapshot::parse(text) {
+        Ok(snapshot) => {
+            assert_eq!(Snapshot::parse(&toml::to_string(&snapshot).unwrap()).unwrap(), snapshot);
+            assert!(snapshot.offers().all(|offer| offer.price.get().is_finite()));
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+/// A catalog in any of its forms; what `prices update` would write of it is a price file.
+fn skypilot(bytes: &[u8]) {
+    for provider in [Some("gcp"), Some("lab"), None] {
+        let origin = catalogs::Origin { provider, source: "fuzz", as_of: None, dated_by: None };
+        match catalogs::read(bytes, origin) {
+            Ok(all) => {
+                for imported in all.iter().filter(|imported| imported.check().is_ok()) {
+                    let text = toml::to_string(&imported.snapshot).unwrap();
+                    assert_eq!(Snapshot::parse(&text).unwrap(), imported.snapshot);
+                }
+            }
+            Err(error) => drop(error.to_string()),
+        }
+    }
+}
+
+fn plan(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    match plan_toml::parse(text) {
+        Ok(plan) => assert_eq!(plan_toml::parse(&toml::to_string(&plan).unwrap()).unwrap(), plan),
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn jobs(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    if let Err(error) = JobsFile::parse(text) {
+        // What ends too early is wrong at the end, behind the last line.
+        assert!((1..=text.lines().count() + 1).contains(&error.line), "{error}");
+    }
+}
+
+fn outcome(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    drop(Run::parse(text).map_err(|error| error.to_string()));
+}
+
+/// The settings, and the keys in them.
+fn settings(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    match SettingsFile::parse(text) {
+        Ok(settings) => match Keymap::patched(&settings.keys) {
+            Ok(keys) => {
+                let again = SettingsFile::parse(&keys.to_toml()).unwrap();
+                assert_eq!(Keymap::patched(&again.keys).unwrap(), keys);
+            }
+            Err(error) => drop(error.to_string()),
+        },
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn theme(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    match Theme::all(&[("mine.toml".to_owned(), text.to_owned())]) {
+        Ok(themes) => {
+            let levels = [ColourLevel::None, ColourLevel::Ansi16, ColourLevel::Ansi256, ColourLevel::True];
+            drop(levels.map(|level| themes.last().unwrap().styles(level)));
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+fn run_log(bytes: &[u8]) {
+    let read = in_a_file("runs.csv", bytes, |path| run_logs::read(path, &run_logs::LogColumns::default()));
+    drop(read.map_err(|error| error.to_string()));
+}
+
+/// A table of measured operators in each of its forms.
+fn measured(bytes: &[u8]) {
+    in_a_file("linear.csv", bytes, |path| {
+        if collected::is_one(path).is_ok_and(|is_one| is_one) {
+            drop(collected::read(path, &CATALOG).map_err(|error| error.to_string()));
+        }
+        for table in operator_tables::TABLES {
+            let rows = operator_tables::read(path, table).map_err(|error| error.to_string());
+            for row in rows.into_iter().flatten() {
+                drop(operator_tables::line(&row.operation, row.precision, &row.gpu).map(|line| line.text()));
+            }
+        }
+    });
+}
+
+fn weights(bytes: &[u8]) {
+    match Bundle::from_bytes(bytes) {
+        Ok(bundle) => assert_eq!(Bundle::from_bytes(&bundle.to_bytes().unwrap()).unwrap(), bundle),
+        Err(error) => drop(error.to_string()),
+    }
+    drop(Models::from_bytes(bytes).map_err(|error| error.to_string()));
+}
+
+/// The other files of models: linear, of efficiency, of black boxes.
+fn models(bytes: &[u8]) {
+    match KernelWise::from_json(bytes) {
+        Ok(lines) => {
+            // Numbers are written with six digits.
+            let short = lines.to_json();
+            assert_eq!(KernelWise::from_json(short.as_bytes()).unwrap().to_json(), short);
+        }
+        Err(error) => drop(error.to_string()),
+    }
+    match BlackBoxModel::from_json(bytes) {
+        Ok(model) => {
+            let written = model.to_json().unwrap();
+            assert_eq!(BlackBoxModel::from_json(&written).unwrap().to_json().unwrap(), written);
+        }
+        Err(error) => drop(error.to_string()),
+    }
+    drop(Efficiency::from_json(bytes).map_err(|error| error.to_string()));
+}
+
+/// What comes over the socket of a job, and what the job prints.
+fn told_messages(bytes: &[u8]) {
+    let mut stream = bytes;
+    while let Ok(Some(text)) = messages::frame(&mut stream) {
+        if let Ok(message) = messages::parse(&text)
+            && message != messages::Message::Unknown
+        {
+            let json = serde_json::to_vec(&message).unwrap();
+            assert_eq!(messages::parse(&json).unwrap(), message);
+        }
+    }
+    let (first, second) = bytes.split_at(bytes.len() / 3);
+    let (mut whole, mut parts) = (Tail::default(), Tail::default());
+    whole.feed(bytes);
+    parts.feed(first);
+    parts.feed(second);
+    assert_eq!(whole.lines(), parts.lines());
+    assert!(!whole.lines().iter().any(|line| habitat_tui::text::is_unsafe(line)));
+}
+
+fn datagrams(bytes: &[u8]) {
+    match wire::read(bytes) {
+        Ok(message) => assert_eq!(wire::read(&message.to_bytes()).unwrap(), message),
+        Err(error) => drop(error.to_string()),
+    }
+    if let Ok(request) = wire::read_poll_reply(bytes) {
+        assert_eq!(wire::read_poll_reply(&wire::poll_reply(&request)).unwrap(), request);
+    }
+}
