@@ -81,8 +81,8 @@ fn replace_file(
     builder.prefix(PREFIX);
     #[cfg(target_os = "linux")]
     if let Some(mut file) = nameless::create(folder) {
-        // Where the file system knows no locks, nothing is swept either.
-        let _ = file.lock();
+        // Nobody else can have it yet. Where the file system knows no locks, nothing is swept.
+        let _ = file.try_lock();
         complete(&mut file)?;
         match nameless::name(&file, target) {
             Err(error) if replace && error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -115,7 +115,7 @@ const PREFIX: &str = ".habitat-tui-";
 /// whatever ends the writer: that it is dead is proved, not guessed.
 #[cfg(unix)]
 mod leftovers {
-    use std::fs::File;
+    use std::fs::{File, TryLockError};
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     use std::path::Path;
 
@@ -127,15 +127,14 @@ mod leftovers {
     /// before it was locked, and removed it.
     pub(super) fn is_kept(new: &tempfile::NamedTempFile) -> bool {
         // Where the file system knows no locks, nothing is swept either.
-        let _ = new.as_file().lock();
-        new.path().exists()
+        !matches!(new.as_file().try_lock(), Err(TryLockError::WouldBlock)) && new.path().exists()
     }
 
     /// Removes what is left over in a folder. What cannot be looked at stays.
     pub(super) fn sweep(folder: &Path) {
         let own = nix::unistd::geteuid().as_raw();
         let Ok(entries) = std::fs::read_dir(folder) else { return };
-        for entry in entries.flatten().filter(|entry| is_named(&entry.file_name().to_string_lossy())) {
+        for entry in entries.flatten().filter(|entry| is_named(entry.file_name().as_encoded_bytes())) {
             // Of the link itself, where it is one.
             let is_own = entry.metadata().is_ok_and(|there| there.is_file() && there.uid() == own);
             if is_own
@@ -147,9 +146,9 @@ mod leftovers {
         }
     }
 
-    fn is_named(name: &str) -> bool {
-        let random = name.strip_prefix(super::PREFIX).unwrap_or_default();
-        random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    fn is_named(name: &[u8]) -> bool {
+        let random = name.strip_prefix(super::PREFIX.as_bytes()).unwrap_or_default();
+        random.len() == RANDOM && random.iter().all(u8::is_ascii_alphanumeric)
     }
 
     /// On a network's file system only those who may write are given locks.
