@@ -139,6 +139,8 @@ pub struct App {
     pub said: VecDeque<(Tone, String)>,
     /// The prediction.
     pub predictions: Job<Predictions>,
+    /// The GPUs that are looked into, operation by operation.
+    pub details: Job<Predictions>,
     /// What every method says of a GPU, for the dialog.
     pub comparison: Job<Comparison>,
     /// The step at other batch sizes on a GPU, for the dialog.
@@ -183,6 +185,7 @@ impl App {
             message: None,
             said: VecDeque::new(),
             predictions: Job::default(),
+            details: Job::default(),
             comparison: Job::default(),
             sweep: Job::default(),
             what_if: Job::default(),

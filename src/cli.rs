@@ -24,6 +24,8 @@ mod hints;
 mod import;
 mod input;
 mod jobs;
+#[cfg(unix)]
+mod named;
 mod options;
 mod output;
 mod plan;

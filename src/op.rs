@@ -71,7 +71,11 @@ pub enum Sizes {
 impl Op {
     /// The operator of an operation.
     pub fn of(operation: &Operation) -> Self {
-        let name = Name::of(&operation.name);
+        Self::named(operation, Name::of(&operation.name))
+    }
+
+    /// Of an operation whose name is decoded.
+    pub fn named(operation: &Operation, name: Name) -> Self {
         let name = match operation.phase {
             Phase::Communication => Name { form: Form::Communication, ..name },
             _ => name,

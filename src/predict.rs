@@ -34,6 +34,7 @@ pub mod mlp;
 mod notes;
 mod options;
 pub mod origin;
+mod parallel;
 mod precision;
 pub mod random;
 pub mod rate;

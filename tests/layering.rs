@@ -253,7 +253,7 @@ fn one_crate_one_place() {
     for (names, places) in [
         (vec!["good_lp", "microlp::"], vec!["plan/solve.rs"]),
         (vec!["candle_core", "candle_nn"], vec!["predict/mlp.rs", "lab/learn/fit.rs"]),
-        (vec!["rayon"], vec!["predict/mlp.rs"]),
+        (vec!["rayon"], vec!["predict/mlp.rs", "predict/parallel.rs"]),
         (vec!["safetensors::"], vec!["predict/bundle.rs"]),
         (vec!["smartcore"], vec!["lab/learn/published.rs"]),
         (vec!["ureq"], vec!["store/download.rs"]),

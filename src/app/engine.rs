@@ -39,8 +39,10 @@ impl Chosen {
     }
 }
 
-/// Predicts every GPU of the catalog.
+/// Predicts the step on every GPU of the catalog.
 pub type PredictFn = dyn Fn(&Profile, Chosen) -> Result<Predictions, String> + Send + Sync;
+/// Predicts some GPUs operation by operation.
+pub type DetailFn = dyn Fn(&Profile, &[GpuSlug], Chosen) -> Result<Predictions, String> + Send + Sync;
 /// What every method says of one GPU.
 pub type CompareFn = dyn Fn(&Profile, &GpuSlug, Chosen) -> Result<Comparison, String> + Send + Sync;
 /// The step at other batch sizes on one GPU.
@@ -107,6 +109,8 @@ pub enum SaveOutcome {
 pub struct Engine {
     /// Predicts.
     pub predict: Arc<PredictFn>,
+    /// Predicts operation by operation.
+    pub detail: Arc<DetailFn>,
     /// Compares methods.
     pub compare: Arc<CompareFn>,
     /// Predicts other batch sizes.
@@ -137,6 +141,10 @@ impl Engine {
             Effect::Predict { generation, profile, chosen } => {
                 let result = guarded(|| (self.predict)(profile, *chosen)).map(Arc::new);
                 Msg::Predicted { generation: *generation, result }
+            }
+            Effect::Detail { generation, profile, gpus, chosen } => {
+                let result = guarded(|| (self.detail)(profile, gpus, *chosen)).map(Arc::new);
+                Msg::Detailed { generation: *generation, result }
             }
             Effect::Compare { generation, profile, gpu, chosen } => {
                 let result = guarded(|| (self.compare)(profile, gpu, *chosen)).map(Arc::new);

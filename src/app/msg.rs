@@ -58,6 +58,13 @@ pub enum Msg {
         /// The result.
         result: Result<Arc<Predictions>, String>,
     },
+    /// Some GPUs are predicted operation by operation.
+    Detailed {
+        /// Generation of its inputs.
+        generation: u64,
+        /// The result.
+        result: Result<Arc<Predictions>, String>,
+    },
     /// The methods are compared.
     Compared {
         /// Generation of its inputs.
@@ -116,6 +123,17 @@ pub enum Effect {
         generation: u64,
         /// The profile.
         profile: Arc<Profile>,
+        /// What was chosen on screen.
+        chosen: Chosen,
+    },
+    /// Predict some GPUs operation by operation, and answer with [`Msg::Detailed`].
+    Detail {
+        /// Generation to answer with.
+        generation: u64,
+        /// The profile.
+        profile: Arc<Profile>,
+        /// The GPUs.
+        gpus: Vec<GpuSlug>,
         /// What was chosen on screen.
         chosen: Chosen,
     },

@@ -32,6 +32,7 @@ impl App {
                 if self.predictions.finish(generation, result) {
                     if self.predictions.value().is_some() {
                         predict::rebuild(self);
+                        predict::start_details(self, &mut effects);
                         if !self.predictions.is_stale() {
                             self.start_plan(&mut effects);
                         }
@@ -39,6 +40,10 @@ impl App {
                         self.ask_origin();
                     }
                 }
+            }
+            Msg::Detailed { generation, result } => {
+                self.note_failure("the prediction of single operations", &result);
+                self.details.finish(generation, result);
             }
             Msg::Compared { generation, result } => {
                 self.note_failure("the comparison of methods", &result);

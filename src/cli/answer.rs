@@ -31,7 +31,8 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
     } else {
         let loaded = load(&args.input, &catalog)?;
         loaded.warn();
-        let options = options(&args.input, &args.to, &catalog, &paths)?;
+        let steps_only = !args.operations && !args.difference;
+        let options = Options { steps_only, ..options(&args.input, &args.to, &catalog, &paths)? };
         if args.form.is_text() {
             // What was measured needs no catalog: it is shown whatever becomes of the predictions.
             summary::write_profile(&loaded.profile, &loaded.label, out)?;

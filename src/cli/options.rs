@@ -35,7 +35,7 @@ pub fn weights_folder(given: Option<&Path>, settings: &SettingsFile, paths: &Pat
     given.map(Path::to_owned).or_else(|| settings.models.clone()).unwrap_or_else(|| paths.models())
 }
 
-/// What predictions are made with.
+/// What steps are predicted with; of single operations nothing is kept.
 pub(super) fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -> Result<Options, CliError> {
     let weights = weights_folder(input.models.models.as_deref(), &settings(paths)?, paths);
     let habitat = (input.method == MethodChoice::HabitatMlp).then(|| habitat(&weights)).transpose()?;
@@ -51,6 +51,7 @@ pub(super) fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths
         wave_form: input.waves,
         models: Some(Arc::new(models(&input.models, catalog, paths)?)),
         precision: input.precision,
+        steps_only: true,
     })
 }
 

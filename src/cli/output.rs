@@ -1,8 +1,7 @@
 //! What commands write: JSON, tables, and files that must not be there yet.
 
-use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::CliError;
 use crate::profile::Profile;
@@ -10,9 +9,6 @@ use crate::report::table::Table;
 use crate::settings::args::TableForm;
 use crate::store::{self, StoreError};
 use crate::text;
-
-/// How the names of profiles end that are chosen here.
-const PROFILE: &str = "habitat.json.zst";
 
 /// Prints a value as JSON in which nothing can steer a terminal; exit code 0.
 ///
@@ -75,52 +71,4 @@ pub(super) fn save_profile(profile: &Profile, path: &Path, force: bool) -> Resul
     let json = profile.to_json()?;
     Profile::from_json(&json).map_err(|source| StoreError::Profile { path: path.to_owned(), source })?;
     Ok(store::save_atomically(path, &json, force)?)
-}
-
-/// What a job is called: the script, the module, or the program.
-pub(super) fn job_name(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let stem = |word: &str| {
-        Path::new(word).file_stem().map_or_else(|| "job".to_owned(), |stem| stem.to_string_lossy().into_owned())
-    };
-    let file = words.iter().skip(1).find(|word| Path::new(&***word).extension().is_some_and(|e| e == "py"));
-    let module = || words.iter().position(|word| word == "-m").and_then(|at| words.get(at + 1));
-    match (file, words.first()) {
-        (Some(file), _) => stem(file),
-        (None, first) => module()
-            .map(ToString::to_string)
-            .or_else(|| first.map(|program| stem(program)))
-            .unwrap_or_else(|| "job".to_owned()),
-    }
-}
-
-/// A name as the beginning of a file's name.
-pub(super) fn file_stem(name: &str) -> String {
-    let clean: String = name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-    clean.trim_start_matches('.').to_owned()
-}
-
-/// A profile in this folder that is not there yet, nor the log that belongs to it.
-pub(super) fn unused_profile(job: &str) -> PathBuf {
-    let stem = format!("{}-{}", file_stem(job), jiff::Zoned::now().date());
-    let is_free = |name: &String| [PROFILE, "log"].iter().all(|end| !Path::new(&format!("{name}.{end}")).exists());
-    let name =
-        (1..10_000).map(|number| if number == 1 { stem.clone() } else { format!("{stem}-{number}") }).find(is_free);
-    PathBuf::from(format!("{}.{PROFILE}", name.unwrap_or(stem)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_is_called_by_its_script() {
-        let named = |line: &str| job_name(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
-        assert_eq!(named("python -u runs/train.py --lr 1"), "train");
-        assert_eq!(named("python -m my.train"), "my.train");
-        assert_eq!(named("python -m torch.distributed.run --nproc 2 pre.py"), "pre");
-        assert_eq!(named("/bin/sh run.sh"), "sh");
-        let unused = unused_profile("../x");
-        assert!(unused.to_string_lossy().starts_with("-x-20"), "{unused:?}");
-    }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use self::report::Part;
 use self::session::{Conclusion, Session, conclude, job_options};
 use super::error::CliError;
-use super::output::{job_name, unused_profile};
+use super::named::{job_name, unused_profile};
 use super::screens::Outcome;
 use crate::capture::{self, Recording, RecordingStatus};
 use crate::settings::args::{RunArgs, ScreensArgs};

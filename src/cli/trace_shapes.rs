@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::output::{check_new, file_stem, print_json, save_profile};
+use super::named::file_stem;
+use super::output::{check_new, print_json, save_profile};
 use crate::capture::Private;
 use crate::capture::shapes::{self, ShapesOrder, Target};
 use crate::report::shapes::{self as report, Traced};

@@ -217,6 +217,8 @@ fn prediction(
         throughput: estimate.throughput(totals.batch_size),
         host_idle,
         operations: Vec::new(),
+        update_share: 0.0,
+        left_out: 0.0,
         memory: need.fit(gpu),
         precision_note: None,
         at_batches: Vec::new(),

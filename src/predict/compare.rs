@@ -145,7 +145,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
             lacking = Some("the same as auto here".to_owned());
             answers.clear();
         }
-        let most_left_out = answers.iter().map(Prediction::left_out).fold(0.0, f64::max);
+        let most_left_out = answers.iter().map(|answer| answer.left_out).fold(0.0, f64::max);
         if most_left_out > 1.0 - COVERED {
             lacking = Some(format!("operations with {} of the measured time have no shapes", percent(most_left_out)));
             answers.clear();

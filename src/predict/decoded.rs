@@ -1,8 +1,11 @@
 //! The operations of a step, decoded once for all GPUs and methods.
 
-use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use super::kernelwise::layer::Layers;
+use super::parallel;
+use crate::op::name::Name;
 use crate::op::{Family, Op, Part, Work, element_type};
 use crate::profile::{DType, Operation, Precision, Profile, is_host_transfer};
 use crate::units::Flops;
@@ -27,13 +30,17 @@ pub struct Decoded<'a> {
     /// Whether it copies between host and device: over PCI Express, not through device memory.
     pub is_host_copy: bool,
     precision: Option<Precision>,
-    layers: OnceCell<Layers>,
+    layers: OnceLock<Layers>,
 }
 
 impl<'a> Decoded<'a> {
     /// Decodes one operation of a workload in `precision`.
     pub fn new(index: usize, operation: &'a Operation, precision: Option<Precision>) -> Self {
-        let op = Op::of(operation);
+        Self::named(index, operation, Name::of(&operation.name), precision)
+    }
+
+    fn named(index: usize, operation: &'a Operation, name: Name, precision: Option<Precision>) -> Self {
+        let op = Op::named(operation, name);
         let dtype = element_type(operation, precision);
         let element_bytes = dtype.as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
         let kernels = &operation.kernels;
@@ -48,15 +55,21 @@ impl<'a> Decoded<'a> {
             op,
             dtype,
             precision,
-            layers: OnceCell::new(),
+            layers: OnceLock::new(),
         }
     }
 
     /// All operations of a profile.
     pub fn all(profile: &'a Profile) -> Vec<Self> {
         let precision = profile.workload.precision;
-        let one = |(index, operation)| Self::new(index, operation, precision);
-        profile.operations.iter().enumerate().map(one).collect()
+        let mut names: HashMap<&str, Name> = HashMap::new();
+        for operation in &profile.operations {
+            names.entry(&operation.name).or_insert_with_key(|name| Name::of(name));
+        }
+        let numbered: Vec<(usize, &Operation)> = profile.operations.iter().enumerate().collect();
+        parallel::items(&numbered, |&(index, operation)| {
+            Self::named(index, operation, names[operation.name.as_str()], precision)
+        })
     }
 
     /// The operation as the linear models see it; worked out when first asked for.

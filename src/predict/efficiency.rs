@@ -28,6 +28,7 @@ pub use terms::{Demand, Term, Units, demands};
 
 use super::decoded::Decoded;
 use super::learned::{LearnedTime, Spread, StepFacts, WIDE};
+use super::parallel;
 use super::rate::{Rates, STEP_LAUNCH_US};
 use super::roofline::roofline;
 use crate::catalog::{GpuSpec, Vendor};
@@ -141,7 +142,7 @@ impl Efficiency {
     pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>], precision: Option<Precision>) -> Columns<'a> {
         let asked = |decoded: &'a Decoded<'a>| (self.asked(&demands(decoded, precision)), decoded);
         let is_mixed = is_mixed(operations);
-        Columns { model: self, precision, is_mixed, asked: operations.iter().map(asked).collect() }
+        Columns { model: self, precision, is_mixed, asked: parallel::items(operations, asked) }
     }
 
     /// The convolutions of a step in FP32; nothing is said of its other operations.
@@ -154,7 +155,7 @@ impl Efficiency {
             let asked = if is_asked { self.asked(&demands(decoded, precision)) } else { Vec::new() };
             (asked, decoded)
         };
-        Columns { model: self, precision, is_mixed: false, asked: operations.iter().map(asked).collect() }
+        Columns { model: self, precision, is_mixed: false, asked: parallel::items(operations, asked) }
     }
 
     /// The time of an operation on a GPU, and its mean with so much of the roofline; `None` of one that

@@ -8,22 +8,27 @@ use super::error::PredictError;
 use super::estimate::{Prediction, Predictions};
 use super::habitat::HabitatTimes;
 use super::host::{self, Host};
-use super::learned::{LearnedTime, Models};
+use super::kernelwise::KernelWise;
+use super::learned::{LearnedTime, Models, StepColumns};
 use super::memory::MemoryNeed;
 use super::method::MethodChoice;
 use super::options::Options;
 use super::origin::origin;
+use super::parallel;
 use super::precision::Change;
 use super::rate::Rates;
-use super::route::{Fitted, LearnedColumns, Route};
+use super::route::{Fitted, LearnedColumns, Route, asks_models};
 use super::step::{Context, predict_one};
 use super::transformer::Layers;
 use super::unshaped::Unshaped;
 use super::warning::Warning;
 use crate::catalog::{Catalog, GpuSpec};
-use crate::profile::{Mode, Profile};
+use crate::profile::{Mode, Precision, Profile};
 use crate::text;
-use crate::units::{GpuSlug, Micros, SHORTEST_STEP_US};
+use crate::units::{Flops, GpuSlug, Micros, SHORTEST_STEP_US};
+
+/// Operations times GPUs that are predicted in one go: a few thousand rows for each network.
+const QUERIES_AT_A_TIME: usize = 1 << 14;
 
 /// A profile whose operations are decoded, for predictions by several methods.
 pub(super) struct Prepared<'a> {
@@ -67,41 +72,38 @@ impl<'a> Prepared<'a> {
             _ => None,
         };
         let fitted = match &options.kernel_wise {
-            Some(model) if options.method.is_fitted() => Some(model),
+            Some(model) if options.method.is_fitted() => Some(&**model),
             None if options.method.is_fitted() => return Err(PredictError::NoLines),
             _ => None,
         };
         let operations = step_operations(decoded);
         let efficiency = options.models.as_deref().and_then(Models::efficiency);
         let change = Change::asked(profile, options.precision, decoded, efficiency);
-        let learned =
-            if fitted.is_some() { None } else { LearnedTable::new(profile, decoded, origin, &targets, options)? };
+        let learned = options.models.as_deref().filter(|_| fitted.is_none() && options.method.is_learned());
+        let learned = learned.map(|models| Learned::new(profile, models, decoded, origin)).transpose()?;
         let answering = options.models.as_deref().map(|models| models.answering(decoded, profile.workload.precision));
-        let route = |destination, learned| Route {
+        let ways = Ways {
             origin,
-            destination,
             precision: profile.workload.precision,
-            choice: options.method,
-            form: options.wave_form,
-            learned,
+            options,
             habitat: networks.as_ref(),
-            fitted: fitted.map(|model| {
-                let lines = model.on(*destination);
-                Fitted { lines, whole: lines.end_to_end(operations).map(|time| (time, operations)) }
-            }),
+            fitted,
+            operations,
         };
         // Linear models take nothing over from the origin but the host's part of its step.
         let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
         let communication = Communication::of(decoded, profile.workload.mode);
         let needs_base = fitted.is_none() || host_known || communication.is_some();
         let base = origin.filter(|_| needs_base).map(|origin| {
-            let route = route(origin, learned.as_ref().and_then(LearnedTable::at_origin));
+            let route = ways.to(origin, learned.as_ref().and_then(Learned::at_origin));
             Base::new(profile, &route, decoded, answering, options.host)
         });
         let unshaped = origin.and_then(|_| Unshaped::of(decoded));
         let mut warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
         warnings.extend(options.host.warning());
         let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
+        let layers =
+            Layers::of(decoded, profile.workload.batch_size).filter(|_| profile.workload.mode == Mode::Training);
         let context = Context {
             profile,
             base: base.as_ref(),
@@ -109,25 +111,35 @@ impl<'a> Prepared<'a> {
             decoded,
             need: &need,
             models: answering,
-            layers: Layers::of(decoded, profile.workload.batch_size)
-                .filter(|_| profile.workload.mode == Mode::Training),
+            layers: layers.as_ref(),
             warnings: &warnings,
+            steps_only: options.steps_only,
         };
-        let mut keeping: Vec<&GpuSpec> = Vec::new();
-        let predictions: Vec<Prediction> = targets
-            .iter()
-            .enumerate()
-            .map(|(index, gpu)| {
-                let refused = change.as_ref().and_then(|change| change.refused_by(gpu.gpu));
-                keeping.extend(refused.as_ref().map(|_| gpu.gpu));
-                let change = change.as_ref().filter(|_| refused.is_none());
-                let route = route(gpu, learned.as_ref().map(|table| table.columns(index)));
-                let mut prediction = predict_one(&context, &route, change);
-                prediction.precision_note = refused.or_else(|| change.map(Change::note));
-                prediction.notes.splice(0..0, prediction.precision_note.clone());
-                prediction
-            })
-            .collect();
+        let refused = |gpu: &Rates<'_>| change.as_ref().and_then(|change| change.refused_by(gpu.gpu));
+        let on = |gpu: &Rates<'_>, route: &Route<'_>| {
+            let refused = refused(gpu);
+            let change = change.as_ref().filter(|_| refused.is_none());
+            let mut prediction = predict_one(&context, route, change);
+            prediction.precision_note = refused.or_else(|| change.map(Change::note));
+            prediction.notes.splice(0..0, prediction.precision_note.clone());
+            prediction
+        };
+        let some = |gpus: &[Rates<'_>]| -> Result<Vec<Prediction>, PredictError> {
+            let Some(learned) = &learned else {
+                return Ok(gpus.iter().map(|gpu| on(gpu, &ways.to(gpu, None))).collect());
+            };
+            let is_asked = |gpu: &Rates<'_>, one: &Decoded<'_>| {
+                !learned.by_operator || asks_models((origin, gpu), options.method, one)
+            };
+            let rows = learned.table.on(&gpus.iter().collect::<Vec<_>>(), is_asked)?;
+            Ok(gpus.iter().zip(&rows).map(|(gpu, row)| on(gpu, &ways.to(gpu, Some(learned.columns(row))))).collect())
+        };
+        // So many GPUs at a time that the networks have enough to do, and memory is for these alone.
+        let at_a_time = (QUERIES_AT_A_TIME / decoded.len().max(1)).max(1);
+        let found: Vec<Vec<Prediction>> =
+            parallel::parts(targets.chunks(at_a_time).collect(), some).into_iter().collect::<Result<_, _>>()?;
+        let predictions: Vec<Prediction> = found.into_iter().flatten().collect();
+        let keeping: Vec<&GpuSpec> = targets.iter().filter(|gpu| refused(gpu).is_some()).map(|gpu| gpu.gpu).collect();
         if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
             return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
         }
@@ -177,41 +189,67 @@ fn of_every_gpu(
     communicates.into_iter().chain(unshaped.map(Unshaped::warning)).collect()
 }
 
-/// What the learned models predict of every operation on every GPU.
-struct LearnedTable {
-    /// By target, then operation.
-    targets: Vec<Vec<Option<LearnedTime>>>,
+/// The ways from a profile to any GPU.
+struct Ways<'a> {
+    origin: Option<&'a Rates<'a>>,
+    precision: Option<Precision>,
+    options: &'a Options,
+    habitat: Option<&'a HabitatTimes>,
+    fitted: Option<&'a KernelWise>,
+    /// Of the step.
+    operations: Flops,
+}
+
+impl<'a> Ways<'a> {
+    fn to<'r>(&'r self, destination: &'r Rates<'r>, learned: Option<LearnedColumns<'r>>) -> Route<'r>
+    where
+        'a: 'r,
+    {
+        Route {
+            origin: self.origin,
+            destination,
+            precision: self.precision,
+            choice: self.options.method,
+            form: self.options.wave_form,
+            explains: !self.options.steps_only,
+            learned,
+            habitat: self.habitat,
+            fitted: self.fitted.map(|model| {
+                let lines = model.on(*destination);
+                Fitted { lines, whole: lines.end_to_end(self.operations).map(|time| (time, self.operations)) }
+            }),
+        }
+    }
+}
+
+/// What the learned models predict of every operation.
+struct Learned<'a> {
+    table: StepColumns<'a>,
     /// On the origin.
     origin: Option<Vec<Option<LearnedTime>>>,
     /// Whether the origin's operators were measured within the step.
     by_operator: bool,
 }
 
-impl LearnedTable {
+impl<'a> Learned<'a> {
     fn new(
         profile: &Profile,
-        decoded: &[Decoded<'_>],
+        models: &'a Models,
+        decoded: &'a [Decoded<'a>],
         origin: Option<&Rates<'_>>,
-        targets: &[Rates<'_>],
-        options: &Options,
-    ) -> Result<Option<Self>, PredictError> {
-        let Some(models) = &options.models else { return Ok(None) };
-        let gpus = targets.iter().chain(origin);
-        let mut rows = models.table(decoded, profile.workload.precision, gpus)?;
-        let origin = if origin.is_some() { rows.pop() } else { None };
-        Ok(Some(Self { targets: rows, origin, by_operator: measured_within(profile) }))
+    ) -> Result<Self, PredictError> {
+        let table = models.columns(decoded, profile.workload.precision);
+        let origin = origin.map(|origin| table.on(&[origin], |_, _| true)).transpose()?.and_then(|mut rows| rows.pop());
+        Ok(Self { table, origin, by_operator: measured_within(profile) })
     }
 
-    fn columns(&self, target: usize) -> LearnedColumns<'_> {
-        LearnedColumns {
-            there: self.targets.get(target).map_or(&[][..], |row| row),
-            here: self.origin.as_deref().filter(|_| self.by_operator),
-        }
+    /// With what they predict on a GPU.
+    fn columns<'t>(&'t self, there: &'t [Option<LearnedTime>]) -> LearnedColumns<'t> {
+        LearnedColumns { there, here: self.origin.as_deref().filter(|_| self.by_operator) }
     }
 
     fn at_origin(&self) -> Option<LearnedColumns<'_>> {
-        let there = self.origin.as_deref()?;
-        Some(LearnedColumns { there, here: Some(there).filter(|_| self.by_operator) })
+        self.origin.as_deref().map(|there| self.columns(there))
     }
 }
 

@@ -103,8 +103,14 @@ pub struct Prediction {
     pub host_idle: Micros,
     /// Device time by method: which part of the step came from which.
     pub shares: Vec<MethodShare>,
-    /// Operation by operation, in the order of the profile.
+    /// Operation by operation, in the order of the profile; none with
+    /// [`Options::steps_only`](super::Options::steps_only).
     pub operations: Vec<OperationPrediction>,
+    /// Share of the operators' time in the optimizer's update, 0 to 1.
+    pub update_share: f64,
+    /// Share of the device time measured on the origin that the step leaves out, as its
+    /// method knows nothing of those operations, 0 to 1.
+    pub left_out: f64,
     /// Whether the step's memory fits.
     pub memory: MemoryFit,
     /// The step at other batches, where they were asked for (`batches::add_sizes`).
@@ -129,29 +135,10 @@ impl Prediction {
         self.shares.iter().filter(fitted).fold(0.0, |sum, share| sum + share.share)
     }
 
-    /// Share of the device time measured on the origin that the step leaves out, as its
-    /// method knows nothing of those operations, 0 to 1.
-    pub fn left_out(&self) -> f64 {
-        let (mut out, mut all) = (0.0, 0.0);
-        for operation in self.operations.iter().filter(|operation| operation.phase != Phase::Communication) {
-            let time = operation.origin_time.map_or(0.0, Micros::get) * f64::from(operation.count);
-            all += time;
-            out += if operation.time.is_none() { time } else { 0.0 };
-        }
-        if all > 0.0 { out / all } else { 0.0 }
-    }
-
     /// What of the step is the optimizer's update: its share of the operators' time, times the step
     /// without its waiting for the host. It is the same at every batch size.
     pub fn update(&self) -> Micros {
-        let (mut updates, mut all) = (0.0, 0.0);
-        for operation in &self.operations {
-            let time = operation.time.map_or(0.0, |time| time.range.mid.get()) * f64::from(operation.count);
-            all += time;
-            updates += if operation.phase == Phase::Optimizer { time } else { 0.0 };
-        }
-        let busy = self.step.mid().checked_sub(self.host_idle).unwrap_or_default();
-        if all > 0.0 { busy * (updates / all) } else { Micros::ZERO }
+        self.step.mid().checked_sub(self.host_idle).unwrap_or_default() * self.update_share
     }
 
     /// The step that a plan counts with, on one GPU. A measurement stands for itself, with

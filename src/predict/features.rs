@@ -111,12 +111,35 @@ pub enum Load {
 }
 
 /// Features of a primitive on a GPU, and its time at full use.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Features {
-    /// As many as [`OperatorModel::width`] says.
-    pub values: Vec<f32>,
+    values: Values,
     /// The larger of arithmetic and traffic at full rates, in microseconds.
     pub bound_us: f32,
+}
+
+impl Features {
+    /// As many as [`OperatorModel::width`] says.
+    pub fn values(&self) -> &[f32] {
+        &self.values.numbers[..self.values.count]
+    }
+}
+
+/// The longest row of features.
+const WIDEST: usize = OperatorModel::Convolution.width();
+
+/// A row of features where it is, so that none has to be allocated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Values {
+    numbers: [f32; WIDEST],
+    count: usize,
+}
+
+impl Values {
+    fn extend<const N: usize>(&mut self, more: [f32; N]) {
+        self.numbers[self.count..][..N].copy_from_slice(&more);
+        self.count += N;
+    }
 }
 
 /// What the features take from a GPU.
@@ -168,7 +191,7 @@ pub fn features(
     let memory_us = bytes / hardware.bandwidth * 1e6;
     let compute_us = primitive.flops() / rate_now(primitive.flops(), rate, load) * 1e6;
     let bound = memory_us.max(compute_us);
-    let mut values = Vec::with_capacity(32);
+    let mut values = Values { numbers: [0.0; WIDEST], count: 0 };
     match *primitive {
         Primitive::Product { batch, rows, columns, reduction } => {
             tiles(&mut values, &PRODUCT_TILES, batch, rows, columns, hardware);
@@ -242,7 +265,7 @@ fn rate_now(flops: f64, rate: ProductRate, load: Load) -> f64 {
 }
 
 /// For every tile size: how full the waves are, how full the tiles are, and how many waves.
-fn tiles(values: &mut Vec<f32>, sizes: &[(f64, f64)], batch: f64, rows: f64, columns: f64, hardware: &Hardware) {
+fn tiles(values: &mut Values, sizes: &[(f64, f64)], batch: f64, rows: f64, columns: f64, hardware: &Hardware) {
     for (tile_rows, tile_columns) in sizes {
         let each = (rows / tile_rows).ceil() * (columns / tile_columns).ceil();
         let waves = batch * each / hardware.multiprocessors;
@@ -293,8 +316,8 @@ mod tests {
         ] {
             let model = OperatorModel::of(&primitive).unwrap();
             let features = of(primitive, "v100-pcie-32gb", Load::Alone);
-            assert_eq!(features.values.len(), model.width(), "{model:?}");
-            assert!(features.values.iter().all(|value| value.is_finite()) && features.bound_us > 0.0);
+            assert_eq!(features.values().len(), model.width(), "{model:?}");
+            assert!(features.values().iter().all(|value| value.is_finite()) && features.bound_us > 0.0);
         }
     }
 
@@ -302,7 +325,8 @@ mod tests {
     #[test]
     fn waves_and_fill() {
         let product = Primitive::Product { batch: 1.0, rows: 256.0, columns: 200.0, reduction: 64.0 };
-        let values = of(product, "v100-pcie-32gb", Load::Alone).values;
+        let features = of(product, "v100-pcie-32gb", Load::Alone);
+        let values = features.values();
         assert!((values[0] - 0.05).abs() < 1e-6);
         assert!((values[1] - 200.0 / 256.0).abs() < 1e-6);
         assert!((values[2] - 0.05_f32.log2()).abs() < 1e-5);

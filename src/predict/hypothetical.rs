@@ -57,17 +57,20 @@ pub fn what_if(
             Some(spec.hypothetical(GpuSlug::new(slug).ok()?, changes))
         })
         .collect();
+    let slugs: Vec<GpuSlug> = versions.iter().map(|version| version.slug.clone()).collect();
     // The recording is of a real GPU, whatever the versions are called.
     let origin = profile.origin.as_ref().and_then(|origin| known(origin, catalog)).map(|gpu| gpu.slug.clone());
-    let asked = Options {
-        targets: versions.iter().map(|version| version.slug.clone()).collect(),
-        origin: options.origin.clone().or(origin),
-        ..options.clone()
-    };
+    let asked = Options { origin: options.origin.clone().or(origin), ..options.clone() };
     let all = Catalog::new(catalog.iter().cloned().chain(versions));
-    let answers = predict(profile, &all, &asked)?.predictions;
-    let [unchanged, version, along @ ..] = &answers[..] else { return Err(nothing(profile)) };
-    let curve = POINTS.into_iter().zip(along).map(|(times, at)| (times, scaled(real.step.mid(), unchanged, at)));
+    let on = |slugs: &[GpuSlug], steps_only: bool| {
+        let asked = Options { targets: slugs.to_vec(), steps_only, ..asked.clone() };
+        Ok::<_, PredictError>(predict(profile, &all, &asked)?.predictions)
+    };
+    let Some((compared, along)) = slugs.split_at_checked(2) else { return Err(nothing(profile)) };
+    let answers = on(compared, options.steps_only)?;
+    let [unchanged, version] = &answers[..] else { return Err(nothing(profile)) };
+    let curve =
+        POINTS.into_iter().zip(on(along, true)?).map(|(times, at)| (times, scaled(real.step.mid(), unchanged, &at)));
     Ok(WhatIf { along: figure, curve: curve.collect(), changed: on_real(&real, unchanged, version.clone()), real })
 }
 

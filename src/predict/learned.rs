@@ -16,6 +16,6 @@ pub use corrections::Counts;
 pub(super) use corrections::{Correction, Corrections, arithmetic, coordinates, is_host_bound, prior};
 pub use ensemble::Ensemble;
 pub use facts::{Facts, ModelFacts, StepFacts};
-pub use models::{Answering, Models, Run, is_by_efficiency};
+pub use models::{Answering, Models, Run, StepColumns, is_by_efficiency};
 pub use query::{ModelGpu, Query};
 pub use time::{LearnedTime, Spread, WIDE};

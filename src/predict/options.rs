@@ -38,4 +38,7 @@ pub struct Options {
     pub black_box: Option<Arc<BlackBoxModel>>,
     /// The precision to predict for, where it is not the recorded one.
     pub precision: Option<Precision>,
+    /// Leave out what is predicted of each operation ([`Prediction::operations`](super::Prediction::operations)):
+    /// of many operations on many GPUs that is most of the memory and half of the time.
+    pub steps_only: bool,
 }

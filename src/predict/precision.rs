@@ -168,12 +168,13 @@ impl Change {
             .then(|| format!("{} has no {name} matrix rate: predicted in {}, not in {}", gpu.slug, self.from, self.to))
     }
 
-    /// Scales the predictions of one GPU, operation by operation; gives what to note.
+    /// Scales the predictions of one GPU, operation by operation, with the reason where it `explains`; gives what to note.
     pub(super) fn apply(
         &self,
         rates: &Rates<'_>,
         (decoded, efficiency): (&[Decoded<'_>], Option<&Efficiency>),
         operations: &mut [OperationPrediction],
+        explains: bool,
     ) -> Option<String> {
         let boards = efficiency.map(|model| [self.from, self.to].map(|precision| model.board(rates, Some(precision))));
         let (mut all, mut unknown) = (Micros::ZERO, Micros::ZERO);
@@ -190,7 +191,9 @@ impl Change {
             if (factor - 1.0).abs() > 1e-9 {
                 let range = time.range.map(|time| time * factor);
                 *time = widened(Estimate { range, ..*time });
-                prediction.why = format!("{}; {} → {}: × {factor:.2}", prediction.why, self.from, self.to);
+                if explains {
+                    prediction.why = format!("{}; {} → {}: × {factor:.2}", prediction.why, self.from, self.to);
+                }
             }
         }
         let share = if all.get() > 0.0 { unknown / all } else { 0.0 };

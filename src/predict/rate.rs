@@ -200,23 +200,21 @@ impl<'a> Rates<'a> {
         }
     }
 
-    /// The rate at which the GPU does the arithmetic of an operation, and a note where the
-    /// precision asked for had to be replaced.
+    /// The rate at which the GPU does the arithmetic of an operation, and the element type that it
+    /// has no matrix rate for, where the FP32 rate was taken in its place.
     pub fn arithmetic(
         &self,
         arithmetic: Arithmetic,
         dtype: Option<&DType>,
         precision: Option<Precision>,
-    ) -> (FlopsPerSecond, Option<String>) {
+    ) -> (FlopsPerSecond, Option<&'static str>) {
         let vector = self.vector.value;
         if arithmetic == Arithmetic::Vector {
             return (vector, None);
         }
         match matrix_type(dtype, precision).map(|index| (self.matrix[index], MATRIX_TYPES[index])) {
             Some((Some(rate), _)) => (rate.value, None),
-            Some((None, name)) => {
-                (vector, Some(format!("{} has no {name} matrix rate: FP32 rate taken", self.gpu.slug)))
-            }
+            Some((None, name)) => (vector, Some(name)),
             // The FP32 rates of the catalog are of matrix products.
             None if arithmetic == Arithmetic::Product => (self.measured_fp32.map_or(vector, |rate| rate.value), None),
             None => (vector, None),
@@ -299,7 +297,7 @@ mod tests {
         let bfloat = |gpu: &GpuSpec| Rates::new(gpu).arithmetic(Arithmetic::Product, Some(&DType::Bfloat16), None);
         let (rate, note) = bfloat(&spec("v100-sxm2-16gb"));
         assert_eq!(rate, spec("v100-sxm2-16gb").peak.fp32);
-        assert!(note.unwrap().contains("no bf16 matrix rate"));
+        assert_eq!(note, Some("bf16"));
         let (rate, note) = bfloat(&spec("h100-sxm5-80gb"));
         assert_eq!((rate.get(), note), (798e12, None));
         // The T4 does not hold its FP32 peak in products, but does in short kernels.

@@ -7,17 +7,18 @@ use crate::op::Work;
 use crate::profile::{DType, Precision};
 use crate::units::Micros;
 
-/// The larger of compute time and memory time, at least the shortest kernel.
+/// The larger of compute time and memory time, at least the shortest kernel; and the element type
+/// without a matrix rate, as of [`Rates::arithmetic`].
 pub fn roofline(
     rates: &Rates<'_>,
     work: &Work,
     dtype: Option<&DType>,
     precision: Option<Precision>,
-) -> (Micros, Option<String>) {
-    let (rate, note) = rates.arithmetic(work.arithmetic, dtype, precision);
+) -> (Micros, Option<&'static str>) {
+    let (rate, missing) = rates.arithmetic(work.arithmetic, dtype, precision);
     let compute = work.flops / rate;
     let memory = work.bytes / rates.bandwidth.value;
-    (compute.max(memory).max(Micros::known(SHORTEST_KERNEL_US)), note)
+    (compute.max(memory).max(Micros::known(SHORTEST_KERNEL_US)), missing)
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub(super) struct Route<'a> {
     pub(super) precision: Option<Precision>,
     pub(super) choice: MethodChoice,
     pub(super) form: WaveForm,
+    /// Whether names and reasons are wanted: without, they stay empty.
+    pub(super) explains: bool,
     pub(super) learned: Option<LearnedColumns<'a>>,
     /// The answers of Habitat's networks, where they were asked for.
     pub(super) habitat: Option<&'a HabitatTimes>,
@@ -55,6 +57,24 @@ pub(super) struct LearnedColumns<'a> {
     pub(super) here: Option<&'a [Option<LearnedTime>]>,
 }
 
+/// Whether the learned models are asked for an operation that was measured within a step, or its own
+/// measurement says more.
+pub(super) fn asks_models(
+    (origin, destination): (Option<&Rates<'_>>, &Rates<'_>),
+    choice: MethodChoice,
+    decoded: &Decoded<'_>,
+) -> bool {
+    let Some((origin, time)) = origin.zip(decoded.operation.device_time) else { return true };
+    if time.get() == 0.0 || decoded.is_host_copy {
+        return false;
+    }
+    let kept = matches!(decoded.family, Family::Softmax | Family::Normalisation);
+    // Wave scaling needs the launches, and what both GPUs can hold of them.
+    let launches_known = [origin, destination].iter().all(|rates| rates.gpu.limits.is_some())
+        && decoded.operation.kernels.iter().any(|kernel| kernel.grid.is_some());
+    choice == MethodChoice::Learned || !launches_known || decoded.family.varies_kernels() || kept
+}
+
 impl Route<'_> {
     /// The device time of one occurrence on the destination.
     pub(super) fn predict(&self, decoded: &Decoded<'_>) -> OperationPrediction {
@@ -74,11 +94,11 @@ impl Route<'_> {
             },
         };
         if let Some(unknown) = unknown {
-            why = format!("{unknown}; {why}");
+            why = self.say(|| format!("{unknown}; {why}"));
         }
         OperationPrediction {
             index: decoded.index,
-            name: operation.name.clone(),
+            name: self.say(|| operation.name.clone()),
             phase: operation.phase,
             count: operation.count,
             time,
@@ -86,6 +106,11 @@ impl Route<'_> {
             is_far,
             why,
         }
+    }
+
+    /// A reason, where it is wanted.
+    fn say(&self, words: impl FnOnce() -> String) -> String {
+        if self.explains { words() } else { String::new() }
     }
 
     /// By fitted lines, where those were asked for; `None` where they were not, or have
@@ -100,18 +125,15 @@ impl Route<'_> {
             let own = decoded.work.map_or(Flops::ZERO, |work| work.flops);
             let share = if all.get() > 0.0 { own / all } else { 0.0 };
             let estimate = Estimate::with_band(time * share, Method::EndToEnd.operation_band(), Method::EndToEnd);
-            return Ok(Some((
-                estimate,
-                "its share of the step's operations: only steps were fitted".to_owned(),
-                false,
-            )));
+            let why = self.say(|| "its share of the step's operations: only steps were fitted".to_owned());
+            return Ok(Some((estimate, why, false)));
         }
         let level = if self.choice == MethodChoice::LayerWise { Level::Layers } else { Level::Kernels };
         let answer = lines.time_of(decoded.layers(), level)?;
         let spread = lines.range(None);
         let estimate = Estimate::with_factors(answer.time, spread.low, spread.high, answer.method);
         let far = if answer.is_far() { "; far beyond the measured sizes" } else { "" };
-        Ok(Some((estimate, format!("{}{far}", answer.why), answer.is_far())))
+        Ok(Some((estimate, self.say(|| format!("{}{far}", answer.why)), answer.is_far())))
     }
 
     /// By the learned models, where they are the method of choice and know the operator; the
@@ -127,25 +149,18 @@ impl Route<'_> {
         let far = if there.is_far { "; outside the training data: range widened" } else { "" };
         let measured = decoded.operation.device_time.filter(|_| self.origin.is_some());
         if let (Some(here), Some(time)) = (columns.here, measured) {
-            if time.get() == 0.0 || decoded.is_host_copy {
-                return None;
-            }
-            let kept = matches!(decoded.family, Family::Softmax | Family::Normalisation);
-            // Wave scaling needs the launches, and what both GPUs can hold of them.
-            let limits = |rates: &Rates<'_>| rates.gpu.limits.is_some();
-            let launches_known = limits(self.destination)
-                && self.origin.is_some_and(limits)
-                && decoded.operation.kernels.iter().any(|kernel| kernel.grid.is_some());
-            if self.choice != MethodChoice::Learned && launches_known && !decoded.family.varies_kernels() && !kept {
+            if !asks_models((self.origin, self.destination), self.choice, decoded) {
                 return None;
             }
             let here = (*here.get(decoded.index)?)?;
             let deviation = (time / here.time).powf(there.shared_deviation);
-            let why = format!(
-                "{name}: models {:.1} → {:.1} µs, corrected by {deviation:.2} as measured on the origin{far}",
-                here.time.get(),
-                there.time.get()
-            );
+            let why = self.say(|| {
+                format!(
+                    "{name}: models {:.1} → {:.1} µs, corrected by {deviation:.2} as measured on the origin{far}",
+                    here.time.get(),
+                    there.time.get()
+                )
+            });
             let spread = there.with_origin;
             let time = there.time * deviation;
             return Some((
@@ -159,7 +174,7 @@ impl Route<'_> {
             None => (there.time, "learned models"),
         };
         let estimate = Estimate::with_factors(time, there.spread.low, there.spread.high, Method::Learned);
-        Some((estimate, format!("{name}: {models} on shapes{far}"), there.is_far))
+        Some((estimate, self.say(|| format!("{name}: {models} on shapes{far}")), there.is_far))
     }
 
     /// A measured time of which no shapes tell what bounds it.
@@ -169,15 +184,23 @@ impl Route<'_> {
         }
         let origin = self.origin.filter(|origin| origin.gpu.slug != self.destination.gpu.slug)?;
         let time = decoded.operation.device_time.filter(|time| time.get() > 0.0)?;
-        let (estimate, why) = unshaped::between(decoded, self.precision, (origin, self.destination), time);
+        let (estimate, [fastest, slowest, mid]) =
+            unshaped::between(decoded, self.precision, (origin, self.destination), time);
+        let why = self.say(|| {
+            format!(
+                "{}: no shapes, so memory or arithmetic may bound it: {fastest:.2} to {slowest:.2} times the measured time, {mid:.2} taken",
+                decoded.family.name()
+            )
+        });
         Some((estimate, why, false))
     }
 
     fn time(&self, decoded: &Decoded<'_>) -> Result<(Micros, Method, String), String> {
         match self.habitat.and_then(|networks| networks.of(decoded.index, &self.destination.gpu.slug)) {
-            Some(Ok((time, why))) => Ok((*time, Method::HabitatMlp, why.clone())),
+            Some(Ok((time, why))) => Ok((*time, Method::HabitatMlp, self.say(|| why.clone()))),
             Some(Err(refused)) => {
-                self.without_networks(decoded).map(|(time, method, why)| (time, method, format!("{refused}; {why}")))
+                let put_in = |(time, method, why)| (time, method, self.say(|| format!("{refused}; {why}")));
+                self.without_networks(decoded).map(put_in)
             }
             None => self.without_networks(decoded),
         }
@@ -185,15 +208,17 @@ impl Route<'_> {
 
     fn without_networks(&self, decoded: &Decoded<'_>) -> Result<(Micros, Method, String), String> {
         if decoded.family == Family::Communication {
-            return Err("communication between GPUs: added by the plan for its number of GPUs".to_owned());
+            let why = || "communication between GPUs: added by the plan for its number of GPUs".to_owned();
+            return Err(self.say(why));
         }
         let measured = self.origin.zip(decoded.operation.device_time).filter(|_| !self.choice.ignores_origin());
         let Some((origin, time)) = measured else { return self.shapes_alone(decoded) };
         if time.get() == 0.0 {
-            return Ok((time, Method::WaveScaling, "no device time on the origin".to_owned()));
+            return Ok((time, Method::WaveScaling, self.say(|| "no device time on the origin".to_owned())));
         }
         if decoded.is_host_copy {
-            return Ok((time, Method::BandwidthScaling, "copy over the host link, taken as on the origin".to_owned()));
+            let why = self.say(|| "copy over the host link, taken as on the origin".to_owned());
+            return Ok((time, Method::BandwidthScaling, why));
         }
         let by_launch =
             self.choice == MethodChoice::WaveScaling || !decoded.family.varies_kernels() || decoded.work.is_none();
@@ -205,7 +230,7 @@ impl Route<'_> {
         let launches: f64 = decoded.operation.kernels.iter().map(|kernel| f64::from(kernel.count)).sum();
         let floor = Micros::known(SHORTEST_KERNEL_US * launches.max(1.0)).min(time);
         if scaled.get() < floor.get() {
-            return Ok((floor, method, format!("{why}; raised to the shortest kernels")));
+            return Ok((floor, method, self.say(|| format!("{why}; raised to the shortest kernels"))));
         }
         Ok((scaled, method, why))
     }
@@ -234,62 +259,68 @@ impl Route<'_> {
         }
         // Kernels and operation may have been averaged differently: scale by their ratio.
         let time = if before.get() > 0.0 { operation.device_time? * (after / before) } else { after };
-        let gamma = if largest - smallest < 0.005 {
-            format!("γ {largest:.2}")
-        } else {
-            format!("γ {smallest:.2}–{largest:.2}")
-        };
-        let from = match source {
-            GammaSource::Counters => "from counters",
-            GammaSource::Shapes => "from shapes",
-            GammaSource::Unknown => "(intensity not known)",
-        };
-        let kernels = operation.kernels.len();
-        let plural = if kernels == 1 { "" } else { "s" };
-        let mut why = format!("{kernels} kernel{plural}, {gamma} {from}");
-        if refitted {
-            why.push_str("; a block does not fit there unchanged: one a multiprocessor taken");
-        }
+        let why = self.say(|| {
+            let gamma = if largest - smallest < 0.005 {
+                format!("γ {largest:.2}")
+            } else {
+                format!("γ {smallest:.2}–{largest:.2}")
+            };
+            let from = match source {
+                GammaSource::Counters => "from counters",
+                GammaSource::Shapes => "from shapes",
+                GammaSource::Unknown => "(intensity not known)",
+            };
+            let kernels = operation.kernels.len();
+            let plural = if kernels == 1 { "" } else { "s" };
+            let fit = if refitted { "; a block does not fit there unchanged: one a multiprocessor taken" } else { "" };
+            format!("{kernels} kernel{plural}, {gamma} {from}{fit}")
+        });
         Some((time, Method::WaveScaling, why))
     }
 
     fn by_ratio(&self, decoded: &Decoded<'_>, origin: &Rates<'_>, time: Micros) -> (Micros, Method, String) {
         let dtype = decoded.dtype.as_ref();
         if let Some(work) = &decoded.work {
-            let (there, note) = roofline(self.destination, work, dtype, self.precision);
+            let (there, missing) = roofline(self.destination, work, dtype, self.precision);
             let (here, _) = roofline(origin, work, dtype, self.precision);
-            let cause = if decoded.family.varies_kernels() {
-                "libraries choose the kernel by GPU"
-            } else {
-                "no launch recorded"
-            };
-            let mut why =
-                format!("{}: {cause}; rooflines {:.1} → {:.1} µs", decoded.family.name(), here.get(), there.get());
-            if let Some(note) = note {
-                why.push_str("; ");
-                why.push_str(&note);
-            }
+            let why = self.say(|| {
+                let cause = if decoded.family.varies_kernels() {
+                    "libraries choose the kernel by GPU"
+                } else {
+                    "no launch recorded"
+                };
+                let why =
+                    format!("{}: {cause}; rooflines {:.1} → {:.1} µs", decoded.family.name(), here.get(), there.get());
+                self.noted(why, missing)
+            });
             return (time * (there / here), Method::RooflineRatio, why);
         }
         let ratio = origin.bandwidth.value / self.destination.bandwidth.value;
-        (time * ratio, Method::BandwidthScaling, "no launch and no shapes: scaled by memory bandwidth".to_owned())
+        let why = self.say(|| "no launch and no shapes: scaled by memory bandwidth".to_owned());
+        (time * ratio, Method::BandwidthScaling, why)
     }
 
     fn shapes_alone(&self, decoded: &Decoded<'_>) -> Result<(Micros, Method, String), String> {
         if decoded.family == Family::View {
-            return Ok((Micros::ZERO, Method::Roofline, "a view: nothing runs on the device".to_owned()));
+            return Ok((Micros::ZERO, Method::Roofline, self.say(|| "a view: nothing runs on the device".to_owned())));
         }
         let work = decoded.work.as_ref().ok_or("no measured time and no shapes: left out of the step")?;
-        let (time, note) = roofline(self.destination, work, decoded.dtype.as_ref(), self.precision);
-        let mut why =
-            format!("{}: {:.3} GFLOP, {:.3} MB", decoded.family.name(), work.flops.get() / 1e9, work.bytes.get() / 1e6);
-        if decoded.family == Family::Unknown {
-            why = format!("operator not known, taken as memory-bound: {:.3} MB", work.bytes.get() / 1e6);
-        }
-        if let Some(note) = note {
-            why.push_str("; ");
-            why.push_str(&note);
-        }
+        let (time, missing) = roofline(self.destination, work, decoded.dtype.as_ref(), self.precision);
+        let why = self.say(|| {
+            let megabytes = work.bytes.get() / 1e6;
+            let why = if decoded.family == Family::Unknown {
+                format!("operator not known, taken as memory-bound: {megabytes:.3} MB")
+            } else {
+                format!("{}: {:.3} GFLOP, {megabytes:.3} MB", decoded.family.name(), work.flops.get() / 1e9)
+            };
+            self.noted(why, missing)
+        });
         Ok((time, Method::Roofline, why))
+    }
+
+    /// A reason, and the element type that the destination has no matrix rate for.
+    fn noted(&self, why: String, missing: Option<&str>) -> String {
+        let Some(name) = missing else { return why };
+        format!("{why}; {} has no {name} matrix rate: FP32 rate taken", self.destination.gpu.slug)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::estimate::{MethodShare, OperationPrediction};
 use super::method::Method;
+use crate::profile::Phase;
 use crate::units::{Micros, Range};
 
 /// Device time of one step by method, largest first.
@@ -39,6 +40,28 @@ pub(super) fn sum_of(operations: &[OperationPrediction], method: Method) -> Rang
         .filter_map(|operation| Some((operation.time.filter(|time| time.method == method)?, operation.count)))
         .map(|(time, count)| time.range.map(|time| time * f64::from(count)))
         .sum()
+}
+
+/// Share of the operators' time in the optimizer's update.
+pub(super) fn update_share(operations: &[OperationPrediction]) -> f64 {
+    let (mut updates, mut all) = (0.0, 0.0);
+    for operation in operations {
+        let time = operation.time.map_or(0.0, |time| time.range.mid.get()) * f64::from(operation.count);
+        all += time;
+        updates += if operation.phase == Phase::Optimizer { time } else { 0.0 };
+    }
+    if all > 0.0 { updates / all } else { 0.0 }
+}
+
+/// Share of the device time measured on the origin in operations without a predicted time.
+pub(super) fn left_out(operations: &[OperationPrediction]) -> f64 {
+    let (mut out, mut all) = (0.0, 0.0);
+    for operation in operations.iter().filter(|operation| operation.phase != Phase::Communication) {
+        let time = operation.origin_time.map_or(0.0, Micros::get) * f64::from(operation.count);
+        all += time;
+        out += if operation.time.is_none() { time } else { 0.0 };
+    }
+    if all > 0.0 { out / all } else { 0.0 }
 }
 
 /// Share of the device time in operations outside what the models were trained on.

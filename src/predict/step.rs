@@ -10,7 +10,7 @@ use super::method::{Method, MethodChoice};
 use super::notes;
 use super::precision::{self, Change};
 use super::route::{Fitted, Route};
-use super::shares::{device_time, far_share, shares, sum_of};
+use super::shares::{self, device_time, far_share, shares, sum_of, update_share};
 use super::transformer::Layers;
 use super::warning::{Warning, WarningKind};
 use crate::catalog::GpuSpec;
@@ -26,9 +26,11 @@ pub(super) struct Context<'a> {
     pub(super) need: &'a MemoryNeed,
     pub(super) models: Option<Answering<'a>>,
     /// The layers that GPUs can share.
-    pub(super) layers: Option<Layers>,
+    pub(super) layers: Option<&'a Layers>,
     /// What is to be shown with the times of every GPU.
     pub(super) warnings: &'a [Warning],
+    /// Whether what is predicted of operations is left out.
+    pub(super) steps_only: bool,
 }
 
 pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<&Change>) -> Prediction {
@@ -39,7 +41,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     let mut operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| route.predict(decoded)).collect();
     let taken_over = change.and_then(|change| {
         let efficiency = models.and_then(|models| models.models.efficiency());
-        change.apply(rates, (decoded, efficiency), &mut operations)
+        change.apply(rates, (decoded, efficiency), &mut operations, !context.steps_only)
     });
     let measured =
         profile.measured_step().filter(|_| is_origin && route.choice != MethodChoice::Roofline && change.is_none());
@@ -47,7 +49,9 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         for operation in &mut operations {
             if let Some(time) = operation.origin_time {
                 operation.time = Some(Estimate::with_band(time, 0.0, Method::Measured));
-                "measured on this GPU".clone_into(&mut operation.why);
+                if !context.steps_only {
+                    "measured on this GPU".clone_into(&mut operation.why);
+                }
             }
         }
     }
@@ -83,7 +87,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     };
     warnings.extend(warning);
     let is_launched = host == Host::AsRecorded && profile.step.as_ref().is_none_or(|step| step.execution.is_none());
-    let transformer = context.layers.and_then(|layers| layers.on(decoded, &operations, is_launched));
+    let transformer = context.layers.and_then(|layers| layers.on(&operations, is_launched));
     let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));
     let mut notes = notes::of_gpu(rates, &operations, profile);
     if measured.is_none() {
@@ -111,7 +115,9 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         throughput,
         host_idle,
         shares,
-        operations,
+        update_share: update_share(&operations),
+        left_out: shares::left_out(&operations),
+        operations: if context.steps_only { Vec::new() } else { operations },
         precision_note: None,
         at_batches: Vec::new(),
         transformer,

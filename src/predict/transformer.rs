@@ -20,7 +20,7 @@ use crate::units::{Bytes, Micros};
 const REDUCTIONS: f64 = 2.0;
 
 /// The layers of a profile and their activations; the same on every GPU.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Layers {
     count: u32,
     heads: u64,
@@ -31,6 +31,17 @@ pub(super) struct Layers {
     reduced: Bytes,
     recomputes: bool,
     batch_size: Option<u64>,
+    /// Of each operation.
+    sharing: Vec<Sharing>,
+}
+
+/// What of an operation GPUs can share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sharing {
+    /// Whether tensor parallel GPUs divide it.
+    is_divided: bool,
+    /// Whether there are fewer of it than layers.
+    is_outside: bool,
 }
 
 /// A transformer's training step on one GPU, as far as others can share it. Times are of one
@@ -64,60 +75,66 @@ impl Layers {
     /// Of a step's operations; `None` where no attention is found in the forward pass, or not
     /// how wide the activations are.
     pub(super) fn of(decoded: &[Decoded<'_>], batch_size: Option<u64>) -> Option<Self> {
+        let products = forward_products(decoded);
         let attentions: Vec<(&Decoded<'_>, Seen)> =
-            decoded.iter().filter_map(|one| Some((one, seen(one, decoded)?))).collect();
+            decoded.iter().filter_map(|one| Some((one, seen(one, &products)?))).collect();
         let forward = || attentions.iter().filter(|(one, _)| one.operation.phase == Phase::Forward);
         let count = forward().map(|(one, _)| one.operation.count).sum();
         let (_, most) = forward().max_by(|a, b| a.1.tokens.total_cmp(&b.1.tokens))?;
         let heads = forward().map(|(_, seen)| seen.heads).min()?;
         let (mut activations, mut reduced) = (0.0f64, 0.0);
         for (one, seen) in &attentions {
-            let (product, width) = between(decoded, *seen)?;
+            let (product, width) = between(&products, *seen)?;
             let bytes = product.dtype.as_ref().and_then(DType::size_bytes)? as f64 * seen.tokens * width;
             let passes = if one.operation.phase == Phase::Forward { 2.0 } else { 1.0 };
             activations = activations.max(bytes);
             reduced += bytes * REDUCTIONS * passes * f64::from(one.operation.count);
         }
-        Some(Self {
+        let mut layers = Self {
             count,
             heads,
             tokens: most.tokens,
-            width: between(decoded, *most)?.1,
+            width: between(&products, *most)?.1,
             activations: Bytes::checked(activations)?,
             reduced: Bytes::checked(reduced)?,
             recomputes: attentions.iter().any(|(one, _)| one.operation.phase == Phase::Backward),
             batch_size,
-        })
+            sharing: Vec::new(),
+        };
+        layers.sharing = layers.shared(decoded);
+        Some(layers)
     }
 
-    /// With the shares of the time predicted for one GPU. `is_launched`: whether the host launches
-    /// each operation.
-    pub(super) fn on(
-        &self,
-        decoded: &[Decoded<'_>],
-        operations: &[OperationPrediction],
-        is_launched: bool,
-    ) -> Option<TransformerStep> {
+    fn shared(&self, decoded: &[Decoded<'_>]) -> Vec<Sharing> {
         let mut occurrences: HashMap<(&str, &[Shape]), u32> = HashMap::new();
         for one in decoded {
             *occurrences.entry((&one.operation.name, &one.operation.inputs)).or_default() += one.operation.count;
         }
+        let sharing = |one: &Decoded<'_>| {
+            let times = occurrences.get(&(one.operation.name.as_str(), one.operation.inputs.as_slice()));
+            Sharing { is_divided: self.is_divided(one), is_outside: times.is_some_and(|times| *times < self.count) }
+        };
+        decoded.iter().map(sharing).collect()
+    }
+
+    /// With the shares of the time predicted for one GPU. `is_launched`: whether the host launches
+    /// each operation.
+    pub(super) fn on(&self, operations: &[OperationPrediction], is_launched: bool) -> Option<TransformerStep> {
         let (mut all, mut divided, mut update, mut outside, mut launches) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for (one, predicted) in decoded.iter().zip(operations) {
-            let count = f64::from(one.operation.count);
+        for (sharing, predicted) in self.sharing.iter().zip(operations) {
+            let count = f64::from(predicted.count);
             let time = predicted.time.map_or(0.0, |time| time.range.mid.get()) * count;
             if time <= 0.0 {
                 continue;
             }
             all += time;
-            if one.operation.phase == Phase::Optimizer {
+            if predicted.phase == Phase::Optimizer {
                 update += time;
                 continue;
             }
             launches += count;
-            divided += if self.is_divided(one) { time } else { 0.0 };
-            let times = occurrences.get(&(one.operation.name.as_str(), one.operation.inputs.as_slice()));
-            outside += if times.is_some_and(|times| *times < self.count) { time } else { 0.0 };
+            divided += if sharing.is_divided { time } else { 0.0 };
+            outside += if sharing.is_outside { time } else { 0.0 };
         }
         (all > 0.0).then(|| TransformerStep {
             layers: self.count,
@@ -158,8 +175,11 @@ struct Seen {
     columns: f64,
 }
 
+/// A product of the forward pass.
+type Multiplied<'d, 'a> = (&'d Decoded<'a>, &'d Product);
+
 /// Fused, or a softmax over `[batch, heads, queries, keys]` with the products around it.
-fn seen(one: &Decoded<'_>, decoded: &[Decoded<'_>]) -> Option<Seen> {
+fn seen(one: &Decoded<'_>, products: &[Multiplied<'_, '_>]) -> Option<Seen> {
     if !matches!(one.operation.phase, Phase::Forward | Phase::Backward) || one.op.name.pass.is_backward() {
         return None;
     }
@@ -170,32 +190,33 @@ fn seen(one: &Decoded<'_>, decoded: &[Decoded<'_>]) -> Option<Seen> {
         }
         (_, Form::Softmax) => {
             let [batch, heads, queries, keys] = one.operation.inputs.first()?[..] else { return None };
-            let of_pairs = |(_, product): &(&Decoded<'_>, &Product)| {
+            let of_pairs = |(_, product): &&Multiplied<'_, '_>| {
                 product.batch == (batch * heads) as f64
                     && (product.rows, product.columns) == (queries as f64, keys as f64)
             };
-            let head = forward_products(decoded).find(of_pairs)?.1.reduction;
+            let head = products.iter().find(of_pairs)?.1.reduction;
             Some(Seen { heads, tokens: (batch * queries) as f64, columns: heads as f64 * head })
         }
         _ => None,
     }
 }
 
-fn forward_products<'d, 'a>(decoded: &'d [Decoded<'a>]) -> impl Iterator<Item = (&'d Decoded<'a>, &'d Product)> {
-    decoded.iter().filter(|one| one.operation.phase == Phase::Forward).filter_map(|one| match &one.op.sizes {
+fn forward_products<'d, 'a>(decoded: &'d [Decoded<'a>]) -> Vec<Multiplied<'d, 'a>> {
+    let product = |one: &'d Decoded<'a>| match &one.op.sizes {
         Some(Sizes::Product(product)) if !product.is_backward => Some((one, product)),
         _ => None,
-    })
+    };
+    decoded.iter().filter(|one| one.operation.phase == Phase::Forward).filter_map(product).collect()
 }
 
 /// The product that takes attention's result, whose own is what is added up and goes to the next layer,
 /// and its columns: as many as that result has where one keeps them. Its elements tell the bytes, since
 /// autocast takes the softmax of attention in 32 bits.
-fn between<'d, 'a>(decoded: &'d [Decoded<'a>], seen: Seen) -> Option<(&'d Decoded<'a>, f64)> {
-    let behind = |(_, product): &(&Decoded<'_>, &Product)| {
+fn between<'d, 'a>(products: &[Multiplied<'d, 'a>], seen: Seen) -> Option<(&'d Decoded<'a>, f64)> {
+    let behind = |(_, product): &&Multiplied<'d, 'a>| {
         product.batch * product.rows == seen.tokens && product.reduction == seen.columns
     };
-    let found: Vec<_> = forward_products(decoded).filter(behind).map(|(one, product)| (one, product.columns)).collect();
+    let found: Vec<_> = products.iter().filter(behind).map(|(one, product)| (*one, product.columns)).collect();
     let same = found.iter().copied().find(|(_, columns)| *columns == seen.columns);
     same.or_else(|| found.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)))
 }
@@ -247,7 +268,7 @@ mod tests {
             why: String::new(),
         };
         let operations: Vec<OperationPrediction> = profile.operations.iter().enumerate().map(predicted).collect();
-        Layers::of(&decoded, Some(2))?.on(&decoded, &operations, true)
+        Layers::of(&decoded, Some(2))?.on(&operations, true)
     }
 
     fn fused(phase: &str) -> String {

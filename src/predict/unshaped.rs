@@ -24,13 +24,14 @@ pub(super) fn is_undecided(decoded: &Decoded<'_>) -> bool {
         && (operation.kernels.is_empty() || !operation.kernels.iter().all(counted))
 }
 
-/// The time of an undecided operation on `there`, of which it took `time` on `here`.
+/// The time of an undecided operation on `there`, of which it took `time` on `here`; and the least, the
+/// greatest and the middle ratio of the two.
 pub(super) fn between(
     decoded: &Decoded<'_>,
     precision: Option<Precision>,
     (here, there): (&Rates<'_>, &Rates<'_>),
     time: Micros,
-) -> (Estimate, String) {
+) -> (Estimate, [f64; 3]) {
     let memory = here.bandwidth.value / there.bandwidth.value;
     let arithmetic = match decoded.family {
         Family::Convolution => Arithmetic::Convolution,
@@ -43,19 +44,15 @@ pub(super) fn between(
     };
     // Where not even the element type is known, products may run in 32 bits or in 16.
     let rates = match &decoded.dtype {
-        None if arithmetic != Arithmetic::Vector => vec![rate(None), rate(Some(&DType::Float16))],
-        dtype => vec![rate(dtype.as_ref())],
+        None if arithmetic != Arithmetic::Vector => [rate(None), rate(Some(&DType::Float16))],
+        dtype => [rate(dtype.as_ref()); 2],
     };
     let ends = |fold: fn(f64, f64) -> f64| rates.iter().copied().fold(memory, fold);
     let (fastest, slowest) = (ends(f64::min), ends(f64::max));
     let mid = (fastest * slowest).sqrt();
     let band = Method::BetweenRates.operation_band();
     let range = Range { low: time * (fastest * (1.0 - band)), mid: time * mid, high: time * (slowest * (1.0 + band)) };
-    let why = format!(
-        "{}: no shapes, so memory or arithmetic may bound it: {fastest:.2} to {slowest:.2} times the measured time, {mid:.2} taken",
-        decoded.family.name()
-    );
-    (Estimate { range, method: Method::BetweenRates }, why)
+    (Estimate { range, method: Method::BetweenRates }, [fastest, slowest, mid])
 }
 
 /// Which part of a recording nothing is known of but its time.

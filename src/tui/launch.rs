@@ -217,15 +217,21 @@ pub fn engine(
     let kept: Mutex<Option<Kept>> = Mutex::new(None);
     let by = move |chosen: Chosen, targets: Vec<GpuSlug>| {
         let targets = if targets.is_empty() { options.targets.clone() } else { targets };
-        Options { targets, ..chosen.applied(&options) }
+        Options { targets, steps_only: true, ..chosen.applied(&options) }
     };
+    let operations = |steps: Options| Options { steps_only: false, ..steps };
     let (catalog_too, by_too) = (catalog.clone(), by.clone());
     let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
     let (catalog_change, by_change) = (catalog.clone(), by.clone());
     let by_export = by.clone();
     let sizes_of = move |chosen: Chosen| chosen.batch.map_or_else(|| sizes.clone(), |one| one.into_iter().collect());
     let sizes_export = sizes_of.clone();
+    let (catalog_detail, by_detail) = (catalog.clone(), by.clone());
     Engine {
+        detail: Arc::new(move |profile, gpus, chosen| {
+            let options = operations(by_detail(chosen, gpus.to_vec()));
+            predict(profile, &catalog_detail, &options).map_err(|error| error.to_string())
+        }),
         predict: Arc::new(move |profile, chosen| {
             let options = by(chosen, Vec::new());
             let mut all = predict(profile, &catalog, &options).map_err(|error| error.to_string())?;
@@ -262,7 +268,7 @@ pub fn engine(
         }),
         change: Arc::new(move |profile, version, chosen| {
             let Version { gpu, changes, along } = version;
-            what_if(profile, &catalog_change, &by_change(chosen, Vec::new()), gpu, changes, *along)
+            what_if(profile, &catalog_change, &operations(by_change(chosen, Vec::new())), gpu, changes, *along)
                 .map_err(|error| error.to_string())
         }),
         plan: Arc::new(move |predictions, goal| {

@@ -237,6 +237,7 @@ impl Runner {
                 }
             }
             Effect::Predict { .. }
+            | Effect::Detail { .. }
             | Effect::Compare { .. }
             | Effect::Batches { .. }
             | Effect::PlanJobs { .. }

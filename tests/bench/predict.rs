@@ -9,7 +9,7 @@ use divan::counter::ItemsCount;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::{Options, predict};
-use habitat_tui::profile::Profile;
+use habitat_tui::profile::{DType, Precision, Profile};
 use habitat_tui::store::bundled;
 
 fn main() {
@@ -35,6 +35,58 @@ fn sample_by_learned_models(bencher: divan::Bencher<'_, '_>, warm: bool) {
         .with_inputs(|| Options {
             ignore_origin: true,
             models: Some(if warm { Arc::clone(&kept) } else { Arc::new(bundled::models()) }),
+            ..Options::default()
+        })
+        .bench_local_refs(|options| predict(divan::black_box(&profile), &catalog, options).unwrap());
+}
+
+/// What a large step is predicted from.
+#[derive(Debug, Clone, Copy)]
+enum From {
+    /// Times and launches measured on the origin.
+    Trace,
+    /// Shapes, by the learned operator models.
+    ShapesInFp32,
+    /// Shapes, by the efficiency model.
+    ShapesInBf16,
+}
+
+/// Distinct operations of a large step: those of the sample, each in many sizes.
+const OPERATIONS: usize = 100_000;
+const GPUS: usize = 64;
+
+fn large(from: From) -> Profile {
+    let mut profile = bundled::sample();
+    let sample = profile.operations.clone();
+    let sized = |number: usize| {
+        let mut operation = sample[number % sample.len()].clone();
+        let shapes = operation.inputs.iter_mut().chain(&mut operation.outputs);
+        for first in shapes.filter_map(|shape| shape.first_mut()) {
+            *first += (number / sample.len()) as u64;
+        }
+        if matches!(from, From::ShapesInBf16) {
+            operation.dtype = Some(DType::Bfloat16);
+        }
+        operation
+    };
+    profile.operations = (0..OPERATIONS).map(sized).collect();
+    if matches!(from, From::ShapesInBf16) {
+        profile.workload.precision = Some(Precision::Bf16);
+    }
+    profile
+}
+
+/// A hundred thousand distinct operations on 64 GPUs, the step alone, nothing remembered.
+#[divan::bench(args = [From::Trace, From::ShapesInFp32, From::ShapesInBf16], sample_count = 3, sample_size = 1)]
+fn large_step_on_many_gpus(bencher: divan::Bencher<'_, '_>, from: From) {
+    let (profile, catalog) = (large(from), Catalog::new(bundled::gpus()));
+    bencher
+        .counter(ItemsCount::new(OPERATIONS * GPUS))
+        .with_inputs(|| Options {
+            targets: catalog.iter().map(|gpu| gpu.slug.clone()).take(GPUS).collect(),
+            ignore_origin: !matches!(from, From::Trace),
+            models: Some(Arc::new(bundled::models())),
+            steps_only: true,
             ..Options::default()
         })
         .bench_local_refs(|options| predict(divan::black_box(&profile), &catalog, options).unwrap());

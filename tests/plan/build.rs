@@ -45,6 +45,8 @@ fn prediction(name: &str, step: StepTime) -> Prediction {
         host_idle: Micros::ZERO,
         shares: Vec::new(),
         operations: Vec::new(),
+        update_share: 0.0,
+        left_out: 0.0,
         memory: MemoryFit {
             fits: Fits::Yes,
             needed: None,

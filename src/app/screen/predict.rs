@@ -137,6 +137,7 @@ impl Behaviour for PredictScreen {
             (Action::Open, _) => {
                 app.predict.opened = selected(app).map(|row| row.slug.clone());
                 app.predict.operations = ListState::default();
+                start_details(app, effects);
             }
             (Action::Methods, Some(gpu)) => {
                 app.modal = Some(Modal::Methods { gpu: gpu.clone(), selected: 0 });
@@ -150,6 +151,7 @@ impl Behaviour for PredictScreen {
             (Action::Difference, Some(gpu)) => {
                 if let Some(from) = difference::other(app, &gpu) {
                     app.predict.difference = Some(Compared::new(Some([from, gpu])));
+                    start_details(app, effects);
                 } else {
                     let key = app.setup.keymap.hint(Action::Mark);
                     app.tell(Tone::Hint, format!("{key} marks this GPU; then compare another one with it"));
@@ -367,6 +369,23 @@ pub fn selected_prediction(app: &App) -> Option<&Prediction> {
         Some(slug) => predictions.predictions.iter().find(|prediction| prediction.gpu.slug == *slug),
         None => predictions.predictions.get(selected(app)?.index),
     }
+}
+
+/// Predicts the GPUs that are looked into, operation by operation.
+pub(in crate::app) fn start_details(app: &mut App, effects: &mut Vec<Effect>) {
+    let compared = app.predict.difference.iter().filter_map(|compared| compared.gpus.clone()).flatten();
+    let mut gpus: Vec<GpuSlug> = compared.chain(app.predict.opened.clone()).collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    if !gpus.is_empty() {
+        let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
+        effects.push(Effect::Detail { generation: app.details.start(), profile, gpus, chosen });
+    }
+}
+
+/// What is predicted of every operation on a GPU that is looked into; `None` until it is known.
+fn detailed<'a>(app: &'a App, gpu: &GpuSlug) -> Option<&'a Prediction> {
+    app.details.value()?.predictions.iter().find(|prediction| prediction.gpu.slug == *gpu)
 }
 
 /// The fastest GPU the step fits on (or may fit on).

@@ -116,6 +116,8 @@ pub fn sweep(
     options: &Options,
     batches: &[u64],
 ) -> Result<Sweep, SweepError> {
+    // What grows with the batch is found operation by operation.
+    let options = &Options { steps_only: false, ..options.clone() };
     let mut sorted: Vec<(u64, &(String, Profile))> = Vec::new();
     for named in profiles {
         let batch = named.1.workload.batch_size.ok_or_else(|| SweepError::NoBatch(named.0.clone()))?;

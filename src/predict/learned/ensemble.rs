@@ -45,7 +45,7 @@ impl Ensemble {
         // ends of their ranges, and the time goes on with the bound.
         let held = |(value, range): (&f32, &[f64; 2])| value.clamp(range[0] as f32, range[1] as f32);
         let values: Vec<f32> =
-            rows.iter().flat_map(|row| row.values.iter().zip(&self.facts.ranges).map(held)).collect();
+            rows.iter().flat_map(|row| row.values().iter().zip(&self.facts.ranges).map(held)).collect();
         let bounded = Head::Bounded { upper: model.upper() };
         let mut logs = vec![0.0; rows.len()];
         for network in &self.networks {
@@ -105,7 +105,7 @@ impl Ensemble {
     /// How far the features lie outside those of training, in units of their range there.
     fn distance(&self, features: &Features) -> f64 {
         features
-            .values
+            .values()
             .iter()
             .zip(&self.facts.ranges)
             .map(|(&value, &[low, high])| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::HashMap;
 
@@ -14,7 +14,7 @@ use super::time::{LearnedTime, Spread, sum};
 use crate::catalog::{GpuSpec, Vendor};
 use crate::op::{element_type, parts};
 use crate::predict::decoded::Decoded;
-use crate::predict::efficiency::{Efficiency, Iterations};
+use crate::predict::efficiency::{Columns, Efficiency, Iterations};
 use crate::predict::features::{Features, Hardware, Load, OperatorModel, features};
 use crate::predict::mlp::ModelError;
 use crate::predict::rate::Rates;
@@ -23,6 +23,8 @@ use crate::units::{GpuSlug, Micros};
 
 /// Entries after which the cache is emptied.
 const MOST_CACHED: usize = 1 << 16;
+/// Queries that are answered together; of a step with more operations nothing is remembered.
+const AT_A_TIME: usize = 1 << 13;
 
 /// All learned models.
 #[derive(Debug)]
@@ -43,11 +45,21 @@ struct Cache {
     times: HashMap<Key, LearnedTime>,
 }
 
-/// What one model is to be asked: the place and key of every query, and its features.
+/// What one model is to be asked: the place of every query, and its features.
 #[derive(Debug, Default)]
 struct Waiting {
-    keys: Vec<(usize, Key)>,
+    places: Vec<usize>,
     rows: Vec<Features>,
+}
+
+impl Waiting {
+    fn push(&mut self, place: usize, query: &Query<'_>) {
+        let Query { part, gpu, rate, load } = query;
+        if let Some(features) = features(&part.primitive, part.element_bytes, &gpu.hardware, *rate, *load) {
+            self.places.push(place);
+            self.rows.push(features);
+        }
+    }
 }
 
 impl Cache {
@@ -134,61 +146,20 @@ impl Models {
         ModelGpu::new(rates, self.has_seen(rates.gpu))
     }
 
-    /// One occurrence of every operation on each of `gpus`, in one pass through each network:
-    /// a row a GPU, a column an operation; `None` where the models do not know the operator.
+    /// The operations of a step as these models see them, to be asked for GPU by GPU.
     ///
     /// Convolutions in FP32 also have the mean of both kinds of models, but on GPUs where operators
     /// were measured: few kinds of them were measured alone (`habitat-lab evaluate published`).
-    ///
-    /// # Errors
-    /// [`ModelError`] where a network cannot be computed.
-    pub fn table<'a>(
-        &self,
-        operations: &[Decoded<'_>],
-        precision: Option<Precision>,
-        gpus: impl Iterator<Item = &'a Rates<'a>>,
-    ) -> Result<Vec<Vec<Option<LearnedTime>>>, ModelError> {
+    pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>], precision: Option<Precision>) -> StepColumns<'a> {
         let answering = self.answering(operations, precision);
-        let efficient = answering.efficiency.map(|efficiency| efficiency.columns(operations, precision));
-        let convolutions = match (&self.efficiency, answering.efficiency) {
-            (Some(efficiency), None) => Some(efficiency.convolutions(operations)),
-            _ => None,
-        };
-        let mut queries = Vec::new();
-        // Whole rows, and what the efficiency model adds to those of the ensembles.
-        let mut rows = Vec::new();
-        for rates in gpus {
-            if let Some(columns) = efficient.as_ref().filter(|_| answering.on(rates.gpu).is_some()) {
-                rows.push((Some(columns.on(rates)), None));
-                continue;
-            }
-            let others = convolutions.as_ref().filter(|_| self.measured_on(rates.gpu).is_none());
-            rows.push((None, others.map(|columns| columns.on(rates))));
-            let gpu = self.on(rates);
-            for Decoded { parts, dtype, .. } in operations {
-                let rate = gpu.rate(dtype.as_ref(), precision);
-                queries.extend(parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Step }));
-            }
+        let convolutions = self.efficiency.as_ref().filter(|_| answering.efficiency.is_none());
+        StepColumns {
+            operations,
+            precision,
+            answering,
+            efficient: answering.efficiency.map(|efficiency| efficiency.columns(operations, precision)),
+            convolutions: convolutions.map(|efficiency| efficiency.convolutions(operations)),
         }
-        let times = self.times(&queries)?;
-        let mut rest = &times[..];
-        let mut column = |decoded: &Decoded<'_>| {
-            let (own, after) = rest.split_at(decoded.parts.len());
-            rest = after;
-            sum(own, &decoded.parts)
-        };
-        let both = |own: Option<LearnedTime>, other: Option<LearnedTime>| match (own, other) {
-            (Some(own), Some(other)) => Some(own.with(other)),
-            _ => own,
-        };
-        let mut ensembles = |others: Option<Vec<Option<LearnedTime>>>| -> Vec<Option<LearnedTime>> {
-            let own = operations.iter().map(&mut column);
-            match others {
-                Some(others) => own.zip(others).map(|(own, other)| both(own, other)).collect(),
-                None => own.collect(),
-            }
-        };
-        Ok(rows.into_iter().map(|(row, others)| row.unwrap_or_else(|| ensembles(others))).collect())
     }
 
     /// Operators measured each by itself, as tables of operators are: an operation on each GPU
@@ -243,12 +214,17 @@ impl Models {
     /// # Errors
     /// [`ModelError`] where a network cannot be computed.
     pub fn times(&self, queries: &[Query<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+        self.found(queries, true)
+    }
+
+    /// The same; without `remembers` nothing is looked up from before, or kept for later.
+    fn found(&self, queries: &[Query<'_>], remembers: bool) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         let mut answers: Vec<Option<LearnedTime>> = vec![None; queries.len()];
         // Where each key is asked first, and where again.
         let mut first: HashMap<Key, usize> = HashMap::default();
         let mut again: Vec<(usize, usize)> = Vec::new();
         let mut waiting: BTreeMap<OperatorModel, Waiting> = BTreeMap::new();
-        let mut cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut cache = self.cache();
         if cache.times.len() > MOST_CACHED {
             // The numbers stay: they are in keys of whoever computes just now.
             cache.times.clear();
@@ -256,17 +232,13 @@ impl Models {
         // Queries come GPU by GPU.
         let mut latest: Option<(&GpuSlug, u64)> = None;
         for (index, query) in queries.iter().enumerate() {
-            let Some(model) = OperatorModel::of(&query.part.primitive) else {
-                answers[index] = query.by_rule();
-                continue;
+            let model = match self.asked(query) {
+                Ok(model) => model,
+                Err(answer) => {
+                    answers[index] = answer;
+                    continue;
+                }
             };
-            if let Some(small) = query.small() {
-                answers[index] = Some(small);
-                continue;
-            }
-            if !self.ensembles.contains_key(&model) {
-                continue;
-            }
             let slug = query.gpu.slug();
             let number = match latest {
                 Some((same, number)) if std::ptr::eq(same, slug) => number,
@@ -274,7 +246,7 @@ impl Models {
             };
             latest = Some((slug, number));
             let key = query.key(number);
-            if let Some(known) = cache.times.get(&key) {
+            if let Some(known) = cache.times.get(&key).filter(|_| remembers) {
                 answers[index] = Some(*known);
                 continue;
             }
@@ -282,33 +254,131 @@ impl Models {
                 Entry::Occupied(earlier) => again.push((index, *earlier.get())),
                 Entry::Vacant(place) => {
                     place.insert(index);
-                    let Query { part, gpu, rate, load } = query;
-                    if let Some(features) = features(&part.primitive, part.element_bytes, &gpu.hardware, *rate, *load) {
-                        let waiting = waiting.entry(model).or_default();
-                        waiting.keys.push((index, key));
-                        waiting.rows.push(features);
-                    }
+                    waiting.entry(model).or_default().push(index, query);
                 }
             }
         }
         // The networks are computed without the cache, so that others can ask meanwhile.
         drop(cache);
-        let mut found = Vec::with_capacity(first.len());
-        for (model, Waiting { keys, rows }) in waiting {
-            let Some(ensemble) = self.ensembles.get(&model) else { continue };
-            let bounded = ensemble.above_launch(model, &rows)?;
-            for (((index, key), features), above) in keys.into_iter().zip(&rows).zip(bounded) {
-                let corrected = self.corrections.of(model, &queries[index]);
-                let Some(time) = ensemble.evaluate(&queries[index], features, above, corrected) else { continue };
-                answers[index] = Some(time);
-                found.push((key, time));
-            }
-        }
+        self.answer(queries, waiting, &mut answers)?;
         for (index, earlier) in again {
             answers[index] = answers[earlier];
         }
-        self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner).times.extend(found);
+        if remembers {
+            let found = first.into_iter().filter_map(|(key, index)| Some((key, answers[index]?)));
+            self.cache().times.extend(found);
+        }
         Ok(answers)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The model whose networks answer; where a rule does, or nothing, its answer.
+    fn asked(&self, query: &Query<'_>) -> Result<OperatorModel, Option<LearnedTime>> {
+        let Some(model) = OperatorModel::of(&query.part.primitive) else { return Err(query.by_rule()) };
+        match query.small() {
+            Some(small) => Err(Some(small)),
+            None => self.ensembles.contains_key(&model).then_some(model).ok_or(None),
+        }
+    }
+
+    /// Puts in what the networks answer.
+    fn answer(
+        &self,
+        queries: &[Query<'_>],
+        waiting: BTreeMap<OperatorModel, Waiting>,
+        answers: &mut [Option<LearnedTime>],
+    ) -> Result<(), ModelError> {
+        for (model, Waiting { places, rows }) in waiting {
+            let Some(ensemble) = self.ensembles.get(&model) else { continue };
+            let bounded = ensemble.above_launch(model, &rows)?;
+            for ((index, features), above) in places.into_iter().zip(&rows).zip(bounded) {
+                let corrected = self.corrections.of(model, &queries[index]);
+                answers[index] = ensemble.evaluate(&queries[index], features, above, corrected);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The operations of a step as the models see them: what does not depend on the GPU worked out once.
+#[derive(Debug, Clone)]
+pub struct StepColumns<'a> {
+    operations: &'a [Decoded<'a>],
+    precision: Option<Precision>,
+    answering: Answering<'a>,
+    /// Where the efficiency model answers for all of them.
+    efficient: Option<Columns<'a>>,
+    /// What it adds to the convolutions of the ensembles.
+    convolutions: Option<Columns<'a>>,
+}
+
+impl StepColumns<'_> {
+    /// One occurrence of every operation that is asked for on each of `gpus`: a row a GPU, a column an
+    /// operation; `None` where the models do not know the operator. Each network takes thousands of
+    /// them in one pass.
+    ///
+    /// # Errors
+    /// [`ModelError`] where a network cannot be computed.
+    pub fn on(
+        &self,
+        gpus: &[&Rates<'_>],
+        is_asked: impl Fn(&Rates<'_>, &Decoded<'_>) -> bool,
+    ) -> Result<Vec<Vec<Option<LearnedTime>>>, ModelError> {
+        let models = self.answering.models;
+        let mut rows: Vec<Vec<Option<LearnedTime>>> = Vec::with_capacity(gpus.len());
+        // Places in the rows, and the queries of each.
+        let (mut places, mut queries) = (Vec::new(), Vec::with_capacity(AT_A_TIME));
+        for (at, rates) in gpus.iter().enumerate() {
+            if let Some(columns) = self.efficient.as_ref().filter(|_| self.answering.on(rates.gpu).is_some()) {
+                rows.push(columns.on(rates));
+                continue;
+            }
+            // What the efficiency model adds, until the ensembles answer.
+            let others = self.convolutions.as_ref().filter(|_| models.measured_on(rates.gpu).is_none());
+            rows.push(others.map_or_else(|| vec![None; self.operations.len()], |columns| columns.on(rates)));
+            let gpu = models.on(rates);
+            for (column, decoded) in self.operations.iter().enumerate() {
+                if !is_asked(rates, decoded) {
+                    rows[at][column] = None;
+                    continue;
+                }
+                places.push((at, column));
+                let rate = gpu.rate(decoded.dtype.as_ref(), self.precision);
+                queries.extend(decoded.parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Step }));
+                if queries.len() >= AT_A_TIME {
+                    self.fill(&mut rows, &mut places, &mut queries)?;
+                }
+            }
+        }
+        self.fill(&mut rows, &mut places, &mut queries)?;
+        Ok(rows)
+    }
+
+    /// Puts the ensembles' answers into their places.
+    fn fill(
+        &self,
+        rows: &mut [Vec<Option<LearnedTime>>],
+        places: &mut Vec<(usize, usize)>,
+        queries: &mut Vec<Query<'_>>,
+    ) -> Result<(), ModelError> {
+        let models = self.answering.models;
+        let times = models.found(queries, self.operations.len() <= AT_A_TIME)?;
+        let mut rest = &times[..];
+        for (row, column) in places.drain(..) {
+            let parts = &self.operations[column].parts;
+            let (own, after) = rest.split_at(parts.len());
+            rest = after;
+            let place = &mut rows[row][column];
+            *place = match (sum(own, parts), *place) {
+                (Some(own), Some(other)) => Some(own.with(other)),
+                (own, _) => own,
+            };
+        }
+        queries.clear();
+        Ok(())
     }
 }
 

@@ -45,7 +45,7 @@ pub fn ensemble(
     sessions.sort_unstable();
     sessions.dedup();
     let rows = Rows {
-        features: chosen.iter().flat_map(|row| row.features.values.iter().copied()).collect(),
+        features: chosen.iter().flat_map(|row| row.features.values().iter().copied()).collect(),
         floor_us: chosen.iter().map(|row| row.session.launch_us() as f32).collect(),
         bound_us: chosen.iter().map(|row| row.features.bound_us).collect(),
         group: chosen.iter().map(|row| sessions.binary_search(&(row.gpu, row.session)).unwrap_or(0) as u32).collect(),
@@ -112,7 +112,8 @@ fn options(model: OperatorModel, seed: u64) -> FitOptions {
 fn ranges(rows: &[&Row], model: OperatorModel) -> Vec<[f64; 2]> {
     (0..model.width())
         .map(|index| {
-            let mut values: Vec<f32> = rows.iter().filter_map(|row| row.features.values.get(index).copied()).collect();
+            let mut values: Vec<f32> =
+                rows.iter().filter_map(|row| row.features.values().get(index).copied()).collect();
             values.sort_by(f32::total_cmp);
             let at = |share: f64| {
                 let place = ((values.len().saturating_sub(1)) as f64 * share).round() as usize;

@@ -2,7 +2,6 @@
 
 use crate::app::App;
 use crate::app::list::ListState;
-use crate::predict::Prediction;
 use crate::predict::difference::Difference;
 use crate::report::{Table, difference};
 use crate::units::GpuSlug;
@@ -36,9 +35,7 @@ fn compared(app: &App) -> Option<Difference<'_>> {
         let found = super::what_if::found(app)?;
         return Some(Difference::between(&found.real, &found.changed));
     };
-    let all = &app.predictions.value()?.predictions;
-    let of = |slug: &GpuSlug| -> Option<&Prediction> { all.iter().find(|prediction| prediction.gpu.slug == *slug) };
-    Some(Difference::between(of(&gpus[0])?, of(&gpus[1])?))
+    Some(Difference::between(super::detailed(app, &gpus[0])?, super::detailed(app, &gpus[1])?))
 }
 
 /// The waterfall from one to the other; `None` where nothing is compared.

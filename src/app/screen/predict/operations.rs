@@ -1,7 +1,8 @@
 //! The opened GPU: its step operation by operation.
 
-use super::selected_prediction;
+use super::detailed;
 use crate::app::App;
+use crate::app::job::JobState;
 use crate::app::screen::profile::{phase_role, phase_word};
 use crate::op;
 use crate::predict::OperationPrediction;
@@ -17,7 +18,8 @@ pub(super) const SORTS: [&str; 3] = ["predicted time", "measured time", "name"];
 /// The rows of the opened GPU's operations, filtered and in order.
 fn rows(app: &App) -> Vec<&OperationPrediction> {
     let list = &app.predict.operations;
-    let Some(prediction) = selected_prediction(app) else { return Vec::new() };
+    let opened = app.predict.opened.as_ref();
+    let Some(prediction) = opened.and_then(|gpu| detailed(app, gpu)) else { return Vec::new() };
     let total = |time: Option<Micros>, count: u32| time.map_or(0.0, |time| time.get() * f64::from(count));
     let words = |operation: &OperationPrediction| {
         let method = operation.time.as_ref().map_or("unknown", |time| time.method.name());
@@ -87,10 +89,11 @@ pub fn table(app: &App) -> Table {
         rows,
         selected: list.selected,
         sorted: Some((list.sort, (list.sort != 2) != list.reversed)),
-        empty: if list.filter.is_empty() {
-            "This method does not predict single operations.".to_owned()
-        } else {
-            "No operation passes the filter; Esc clears it.".to_owned()
+        empty: match app.details.state() {
+            JobState::Running => "predicting …".to_owned(),
+            JobState::Failed(why) => clean(why, 300),
+            _ if list.filter.is_empty() => "This method does not predict single operations.".to_owned(),
+            _ => "No operation passes the filter; Esc clears it.".to_owned(),
         },
         ..Table::default()
     }
