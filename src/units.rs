@@ -30,7 +30,9 @@ pub mod most {
     /// Occurrences of an operation in a step, and launches of a kernel in an operation.
     pub const OCCURRENCES: u32 = 1_000_000_000;
     /// Different operations of a step: each is predicted for every GPU.
-    pub const OPERATIONS: usize = 30_000;
+    pub const OPERATIONS: usize = 100_000;
+    /// Operations times GPUs whose predictions are kept one by one: about 700 bytes each.
+    pub const PREDICTED_OPERATIONS: usize = 4_000_000;
     /// Intervals of the timeline of a step: about 50 kB of compressed JSON.
     pub const INTERVALS: usize = 8_000;
     /// Elements of a tensor.

@@ -14,11 +14,16 @@ const SECONDS: u64 = 30;
 
 /// What the program says of an import, its exit code before it.
 fn import(name: &str, content: &[u8]) -> String {
+    run(name, content, &["import", name, "-o", "p.habitat.json"])
+}
+
+/// What the program says of a file, its exit code before it.
+fn run(name: &str, content: &[u8], arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(name), content).unwrap();
-    let limits = format!("ulimit -v {MEMORY}; ulimit -t {SECONDS}; exec \"$0\" import \"$1\" -o p.habitat.json");
+    let limits = format!("ulimit -v {MEMORY}; ulimit -t {SECONDS}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
-    command.args(["-c", &limits, env!("CARGO_BIN_EXE_habitat-tui"), name]).current_dir(folder.path());
+    command.args(["-c", &limits, env!("CARGO_BIN_EXE_habitat-tui")]).args(arguments).current_dir(folder.path());
     let output = command.env("HABITAT_TUI_CONFIG_DIR", folder.path()).output().unwrap();
     format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
 }
@@ -199,4 +204,32 @@ fn recordings_made_to_fill_the_memory_are_refused() {
         assert!(error.starts_with("exit status: 2") && error.contains(said), "{what}: {error}");
         assert!(error.contains("vm.xplane.pb: XPlane recording: "), "{what}: {error}");
     }
+}
+
+/// A hundred thousand operations are predicted; one by one, on a few GPUs only.
+#[test]
+fn a_step_of_many_operations_is_predicted_within_bounds() {
+    let add = |size: u32| {
+        format!(
+            r#"{{"name": "aten::add", "phase": "forward", "inputs": [[{size}, 64], [{size}, 64]], "dtype": "float32"}}"#
+        )
+    };
+    let profile = |count: u32| {
+        let operations: Vec<String> = (1..=count).map(add).collect();
+        format!(
+            r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "w", "mode": "inference"}}, "operations": [{}]}}"#,
+            operations.join(", ")
+        )
+    };
+    let asked = |count: u32, arguments: &[&str]| {
+        run("p.json", profile(count).as_bytes(), &[&["predict", "p.json", "--json"], arguments].concat())
+    };
+    for answered in [&[][..], &["--operations", "--to", "h100-sxm5-80gb,l4"]] {
+        let said = asked(100_000, answered);
+        assert!(said.starts_with("exit status: 0"), "{answered:?}: {said}");
+    }
+    let said = asked(100_000, &["--operations"]);
+    assert!(said.starts_with("exit status: 1") && said.contains("--to"), "{said}");
+    let said = asked(100_001, &[]);
+    assert!(said.starts_with("exit status: 1") && said.contains("import --max-steps 1"), "{said}");
 }

@@ -17,6 +17,7 @@ use crate::predict::{Options, Prediction, Predictions};
 use crate::report::{comparison, difference, format, predictions, summary};
 use crate::settings::args::{BlackBoxArgs, InputArgs, PredictArgs, TableForm};
 use crate::store::{self, Kind, Paths};
+use crate::units::most;
 
 pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
@@ -33,6 +34,14 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         loaded.warn();
         let steps_only = !args.operations && !args.difference;
         let options = Options { steps_only, ..options(&args.input, &args.to, &catalog, &paths)? };
+        let gpus = if options.targets.is_empty() { catalog.len() } else { options.targets.len() };
+        let operations = loaded.profile.operations.len();
+        if !steps_only && operations * gpus > most::PREDICTED_OPERATIONS {
+            return Err(CliError::Refused(format!(
+                "{operations} operations on {gpus} GPUs are more than the {} that can be shown one by one: name fewer GPUs (--to)",
+                most::PREDICTED_OPERATIONS
+            )));
+        }
         if args.form.is_text() {
             // What was measured needs no catalog: it is shown whatever becomes of the predictions.
             summary::write_profile(&loaded.profile, &loaded.label, out)?;
