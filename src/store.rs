@@ -12,6 +12,7 @@ pub mod prices;
 pub mod profet;
 pub mod run_logs;
 mod save;
+pub mod traces;
 
 pub use download::{Download, DownloadError, Downloaded};
 pub use files::{Compression, Limit, StoreError, open, read, read_as_it_is, read_profile, read_text, there};

@@ -79,13 +79,9 @@ pub(crate) type EachRank<'a> = dyn FnMut(Trace) -> Result<(), TraceError> + 'a;
 /// How far a reader is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Which trace, from 0.
-    pub rank: usize,
-    /// Which pass over it, from 1.
-    pub pass: u32,
-    /// Bytes of text read in this pass.
+    /// Bytes of text read.
     pub bytes: u64,
-    /// Events read in this pass.
+    /// Events read.
     pub events: u64,
 }
 
@@ -229,6 +225,16 @@ impl Trace {
     /// The shapes and the element type that a range was given.
     pub(crate) fn tensors(&self, range: &Range) -> &Tensors {
         self.tensors.get(range.tensors)
+    }
+
+    /// Takes what is known of the whole recording, of which this is a part.
+    fn take_totals(&mut self, whole: Self) {
+        let Self { recorder, steps, devices, peak_memory, events, bytes, records, kernels, operators, .. } = whole;
+        (self.recorder, self.steps, self.devices, self.peak_memory) = (recorder, steps, devices, peak_memory);
+        (self.events, self.bytes, self.records) = (events, bytes, records);
+        (self.kernels, self.operators, self.span) = (kernels, operators, whole.span);
+        (self.bad_times, self.malformed) = (whole.bad_times, whole.malformed);
+        self.is_part = true;
     }
 
     /// The number of a thread, by anything that tells threads apart.

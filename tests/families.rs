@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use habitat_tui::op::{Family, family, work};
 use habitat_tui::profile::Profile;
-use habitat_tui::profile::import::{self, ImportOptions};
+use habitat_tui::profile::import::ImportOptions;
 use habitat_tui::store;
 
 fn files(folder: &str) -> Vec<PathBuf> {
@@ -27,9 +27,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
 
 fn trace(path: &Path) -> Option<Profile> {
     let options = ImportOptions { workload: "w".to_owned(), ..ImportOptions::default() };
-    import::kineto(&mut || store::open(path, store::Limit::TRACE), &options, &mut |_| ControlFlow::Continue(()))
-        .ok()
-        .map(|it| it.profile)
+    store::traces::import(&[path.to_owned()], &options, &mut |_| ControlFlow::Continue(())).ok().map(|it| it.profile)
 }
 
 /// Device time by what is not known of the operators: no family; shapes but no work.

@@ -308,12 +308,32 @@ fn as_nobody(bench: &Bench, program: &str) -> Command {
     command
 }
 
+/// A step of one product.
+#[cfg(target_os = "linux")]
+const TRACE: &str = r#"{"deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-16GB"}], "traceEvents": [
+    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 90},
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9,
+     "args": {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 2, "dur": 1,
+     "args": {"correlation": 1}},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5, "dur": 20,
+     "args": {"correlation": 1, "device": 0, "stream": 7}}]}"#;
+
 /// With `prlimit`, which every Linux has.
 #[cfg(target_os = "linux")]
 #[test]
 fn one_thread_is_enough() {
     let bench = Bench::new();
-    for args in [&["predict"][..], &["plan", "--steps", "1000"], &["predict", "p.habitat.json", "--all-methods"]] {
+    bench.file("trace.json", TRACE);
+    bench.file("out/.keep", "");
+    std::fs::set_permissions(bench.path("out"), PermissionsExt::from_mode(0o777)).unwrap();
+    for args in [
+        &["predict"][..],
+        &["plan", "--steps", "1000"],
+        &["predict", "p.habitat.json", "--all-methods"],
+        &["import", "trace.json", "-o", "out/one.json"],
+        &["import", "trace.json", "trace.json", "-o", "out/two.json"],
+    ] {
         let mut command = as_nobody(&bench, "prlimit");
         command.args(["--nproc=1", "bin/habitat-tui"]).args(args).env("HABITAT_TUI_CONFIG_DIR", bench.path("config"));
         let output = command.output().unwrap();

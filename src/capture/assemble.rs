@@ -8,7 +8,6 @@
 mod memory;
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -16,8 +15,8 @@ use super::messages::{Input, Model};
 use super::recording::{Process, Recording, StepTimes};
 use crate::profile::import::{self, Import, ImportOptions, ModelInput, Summary};
 use crate::profile::{Precision, Profile, Step};
-use crate::trace::kineto::Open;
-use crate::trace::{Fault, StepMarks, TraceError};
+use crate::trace::kineto::{Recorded, Spill};
+use crate::trace::{Fault, Format, StepMarks, TraceError};
 use crate::units::{Bytes, Micros};
 
 /// Why the recorded windows make no profile.
@@ -147,11 +146,7 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
 
 /// Imports the traces; those of a job without a GPU as shapes.
 fn import(traces: &[PathBuf], options: &ImportOptions<'_>) -> Result<Import, AssembleError> {
-    let all = |options: &ImportOptions<'_>| {
-        let mut opens: Vec<_> = traces.iter().map(|trace| move || open(trace)).collect();
-        let mut sources: Vec<&mut Open<'_>> = opens.iter_mut().map(|open| open as &mut Open<'_>).collect();
-        import::kineto_ranks(&mut sources, options, &mut |_| ControlFlow::Continue(()))
-    };
+    let all = |options: &ImportOptions<'_>| import::kineto_ranks(traces.iter().map(|trace| read(trace)), options);
     let no_kernels = |error: &TraceError| matches!(error.fault, Fault::NoKernels { with_shapes: true, .. });
     let result = match all(options) {
         Err(error) if no_kernels(&error) => all(&ImportOptions { shapes_only: true, ..options.clone() }),
@@ -163,9 +158,14 @@ fn import(traces: &[PathBuf], options: &ImportOptions<'_>) -> Result<Import, Ass
     })
 }
 
-fn open(trace: &Path) -> io::Result<Box<dyn Read>> {
-    Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(trace)?)))
+fn read(trace: &Path) -> Result<Recorded, TraceError> {
+    let spill = Spill { memory: PACKED, open: || Ok(Box::new(tempfile::tempfile()?)) };
+    let failed = |source| TraceError { format: Format::Kineto, rank: None, fault: Fault::Io { events: 0, source } };
+    Recorded::read(File::open(trace).map_err(failed)?, Some(spill), &mut |_| ControlFlow::Continue(()))
 }
+
+/// Bytes of packed events in memory.
+const PACKED: usize = 48 << 20;
 
 /// The step time from outside the windows in place of that from inside.
 ///
@@ -257,8 +257,8 @@ mod tests {
             {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 2, "dur": 5,
              "args": {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}}]}"#;
         let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
-        let mut open = || -> io::Result<Box<dyn Read>> { Ok(Box::new(&trace[..])) };
-        let summary = import::kineto(&mut open, &options, &mut |_| ControlFlow::Continue(())).unwrap().summary;
+        let recorded = Recorded::read(&trace[..], None, &mut |_| ControlFlow::Continue(())).unwrap();
+        let summary = import::kineto(recorded, &options).unwrap().summary;
         let outside = |median: f64| {
             let median = micros(median);
             check(&summary, Some(StepTimes { median, mean: median, range: [median; 2], count: 30 }))

@@ -1,6 +1,6 @@
 //! `habitat-tui import`.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -8,15 +8,13 @@ use serde::Serialize;
 use super::error::CliError;
 use super::input::{self, import_options, resolve, workload_name};
 use super::output::{check_new, print_json, save_profile};
-use super::progress::Reading;
 use super::{gpu, hints};
 use crate::profile::import::{self, Import, ImportOptions};
 use crate::profile::{DeviceInfo, Profile};
 use crate::report::format;
 use crate::settings::args::ImportArgs;
-use crate::store::{self, Kind, Limit, Paths};
+use crate::store::{self, Kind, Paths};
 use crate::trace::Format;
-use crate::trace::kineto::Open;
 use crate::units::GpuSlug;
 
 #[derive(Serialize)]
@@ -159,30 +157,11 @@ fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>
         )));
     }
     if formats.first() == Some(&Format::Kineto) {
-        return traces(args, options);
+        return input::traces(&args.traces, options);
     }
     let imports = args.traces.iter().zip(formats).map(|(path, format)| input::import(path, *format, options));
     let import = import::combine(imports.collect::<Result<_, _>>()?);
     import.ok_or_else(|| CliError::Refused("no recording given; name at least one file".to_owned()))
-}
-
-fn traces(args: &ImportArgs, options: &ImportOptions<'_>) -> Result<Import, CliError> {
-    let mut reading = Reading::new(&args.traces);
-    let mut progress = |progress| reading.show(progress);
-    let open = |trace: &PathBuf| -> std::io::Result<Box<dyn Read>> { store::open(trace, Limit::TRACE) };
-    let result = if let [trace] = args.traces.as_slice() {
-        import::kineto(&mut || open(trace), options, &mut progress)
-    } else {
-        let mut opens: Vec<_> = args.traces.iter().map(|trace| move || open(trace)).collect();
-        let mut sources: Vec<&mut Open<'_>> = opens.iter_mut().map(|open| open as &mut Open<'_>).collect();
-        import::kineto_ranks(&mut sources, options, &mut progress)
-    }
-    .map_err(|error| {
-        let trace = args.traces[error.rank.unwrap_or(0)].display();
-        CliError::from(error).at(trace)
-    });
-    reading.end();
-    result
 }
 
 fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8, CliError> {

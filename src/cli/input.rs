@@ -1,7 +1,7 @@
 //! Loading the recorded step: a profile, a recording of any kind, an op list, or the embedded
 //! sample.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::{At, CliError};
 use super::progress::Reading;
@@ -135,17 +135,22 @@ pub(super) fn import_options<'a>(
 /// Imports one recording, of whatever format.
 pub(super) fn import(path: &Path, format: Format, options: &ImportOptions<'_>) -> Result<Import, CliError> {
     match format {
-        Format::Kineto => {
-            let mut reading = Reading::new(&[path.to_owned()]);
-            let open = &mut || store::open(path, Limit::TRACE);
-            let read = import::kineto(open, options, &mut |progress| reading.show(progress));
-            reading.end();
-            read
-        }
+        Format::Kineto => return traces(&[path.to_owned()], options),
         Format::Nsight => import::nsight(&mut Export::open(path)?, options),
         Format::Xplane => import::xplane(&store::read(path, Limit::XPLANE)?, options),
     }
     .at(path.display())
+}
+
+/// Imports the PyTorch traces of the ranks of a job.
+pub(super) fn traces(paths: &[PathBuf], options: &ImportOptions<'_>) -> Result<Import, CliError> {
+    let mut reading = Reading::new(paths);
+    let read = store::traces::import(paths, options, &mut |progress| reading.show(progress));
+    reading.end();
+    read.map_err(|error| {
+        let trace = paths[error.rank.unwrap_or(0)].display();
+        CliError::from(error).at(trace)
+    })
 }
 
 /// The catalog's slug of what a trace says of its GPU.

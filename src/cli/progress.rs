@@ -3,12 +3,12 @@
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::store::traces;
 use crate::text::clean;
-use crate::trace;
 
 const BAR: usize = 24;
 
@@ -74,13 +74,12 @@ pub(super) fn silence() {
 /// How far traces are read: one line on a terminal that goes away at the end; nothing elsewhere.
 #[derive(Debug)]
 pub(super) struct Reading {
-    names: Vec<String>,
-    /// Bytes of text a pass, by trace; `None` where it is not known yet.
-    sizes: Vec<Option<u64>>,
-    at: trace::Progress,
-    pass_began: Instant,
-    shown: Option<Instant>,
+    what: String,
+    /// Bytes of the files together; `None` where it is not known, as of pipes.
+    size: Option<u64>,
+    began: Instant,
     next: Instant,
+    was_shown: bool,
     is_shown: bool,
 }
 
@@ -88,73 +87,53 @@ impl Reading {
     /// How long nothing is shown, since most files are read by then, and between two lines.
     const QUIET: Duration = Duration::from_millis(300);
 
-    /// Of traces that are read one after another.
+    /// Of traces that are read together.
     pub(super) fn new(paths: &[PathBuf]) -> Self {
-        let name = |path: &PathBuf| clean(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), 40);
+        let what = match paths {
+            [path] => clean(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), 40),
+            _ => format!("{} traces", paths.len()),
+        };
+        let size = |path: &PathBuf| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|it| it.len());
         let now = Instant::now();
         Self {
-            names: paths.iter().map(name).collect(),
-            sizes: paths.iter().map(|path| plain_size(path)).collect(),
-            at: trace::Progress { rank: 0, pass: 0, bytes: 0, events: 0 },
-            pass_began: now,
-            shown: None,
+            what,
+            size: paths.iter().map(size).sum(),
+            began: now,
             next: now + Self::QUIET,
+            was_shown: false,
             is_shown: std::io::stderr().is_terminal() && !IS_SILENT.load(Ordering::Relaxed),
         }
     }
 
     /// Shows how far it is, where somebody can see it; never ends the reading.
-    pub(super) fn show(&mut self, progress: trace::Progress) -> ControlFlow<()> {
-        if self.is_shown {
-            let now = Instant::now();
-            self.note(progress, now);
-            if now >= self.next {
-                (self.shown, self.next) = (Some(now), now + Self::QUIET);
-                let err = &mut std::io::stderr();
-                // Nobody reads it: no reason to stop.
-                let _ = write!(err, "\r\x1b[K{}", self.line(now)).and_then(|()| err.flush());
-            }
+    pub(super) fn show(&mut self, progress: traces::Progress) -> ControlFlow<()> {
+        let now = Instant::now();
+        if self.is_shown && now >= self.next {
+            (self.was_shown, self.next) = (true, now + Self::QUIET);
+            let err = &mut std::io::stderr();
+            // Nobody reads it: no reason to stop.
+            let _ = write!(err, "\r\x1b[K{}", self.line(progress, now)).and_then(|()| err.flush());
         }
         ControlFlow::Continue(())
     }
 
     /// Takes the line away.
     pub(super) fn end(&self) {
-        if self.shown.is_some() {
+        if self.was_shown {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 
-    fn note(&mut self, progress: trace::Progress, now: Instant) {
-        if (progress.rank, progress.pass) != (self.at.rank, self.at.pass) {
-            // The first pass has shown how much text it is.
-            if progress.rank == self.at.rank && self.at.pass > 0 {
-                let known = &mut self.sizes[progress.rank];
-                *known = Some(known.unwrap_or(0).max(self.at.bytes));
-            }
-            self.pass_began = now;
-        }
-        self.at = progress;
-    }
-
-    fn line(&self, now: Instant) -> String {
-        let trace::Progress { rank, pass, bytes, .. } = self.at;
-        let of = if self.names.len() > 1 { format!(" ({} of {})", rank + 1, self.names.len()) } else { String::new() };
-        let size = self.sizes[rank].filter(|size| *size >= bytes && bytes > 0);
+    fn line(&self, progress: traces::Progress, now: Instant) -> String {
+        let traces::Progress { text, read } = progress;
+        let size = self.size.filter(|size| (1..=*size).contains(&read));
         let left = size.map_or_else(String::new, |size| {
-            let gone = now.duration_since(self.pass_began).as_secs_f64();
-            let left = gone * (size - bytes) as f64 / bytes as f64;
-            format!(" of {} MB, about {} left", size >> 20, span(left))
+            let gone = now.duration_since(self.began).as_secs_f64();
+            let left = gone * (size - read) as f64 / read as f64;
+            format!(", {} %, about {} left", 100 * read / size, span(left))
         });
-        let pass = if pass > 1 { format!(", again (pass {pass})") } else { String::new() };
-        format!("reading {}{of}{pass}: {} MB{left}; Ctrl-C ends it", self.names[rank], bytes >> 20)
+        format!("reading {}: {} MB of text{left}; Ctrl-C ends it", self.what, text >> 20)
     }
-}
-
-/// The size of a file that is read as it is; of a compressed one or a pipe nothing is known.
-fn plain_size(path: &Path) -> Option<u64> {
-    let is_compressed = path.extension().is_some_and(|extension| extension == "gz" || extension == "zst");
-    std::fs::metadata(path).ok().filter(|there| there.is_file() && !is_compressed).map(|there| there.len())
 }
 
 /// Seconds as `12 s`, `3 min 20 s` or `2 h 5 min`.
@@ -176,28 +155,26 @@ mod tests {
         assert_eq!([span(0.4), span(75.0), span(7500.0)], ["0 s", "1 min 15 s", "2 h 5 min"]);
     }
 
-    /// Of a compressed trace, how much text it holds is known from the first pass; of a plain one
-    /// from the beginning.
+    /// Of compressed traces, too, it is known how much of the files is left.
     #[test]
     fn reading_says_how_much_is_left() {
         let folder = tempfile::tempdir().unwrap();
-        let plain = folder.path().join("a.json");
+        let [plain, packed] = ["a.json", "b.json.gz"].map(|name| folder.path().join(name));
         std::fs::write(&plain, vec![b' '; 8 << 20]).unwrap();
-        let mut reading = Reading::new(&[plain, folder.path().join("b.json.gz")]);
-        let began = reading.pass_began;
-        let mut at = |rank, pass, megabytes: u64, seconds| {
-            let now = began + Duration::from_secs(seconds);
-            reading.note(trace::Progress { rank, pass, bytes: megabytes << 20, events: 1 }, now);
-            reading.line(now)
+        let line = |paths: &[PathBuf], text: u64, read: u64| {
+            let reading = Reading::new(paths);
+            let progress = traces::Progress { text: text << 20, read: read << 20 };
+            reading.line(progress, reading.began + Duration::from_secs(5))
         };
-        at(0, 1, 0, 0);
-        assert_eq!(at(0, 1, 2, 5), "reading a.json (1 of 2): 2 MB of 8 MB, about 15 s left; Ctrl-C ends it");
-        assert_eq!(at(1, 1, 30, 20), "reading b.json.gz (2 of 2): 30 MB; Ctrl-C ends it");
-        at(1, 2, 0, 30);
-        assert_eq!(
-            at(1, 2, 10, 32),
-            "reading b.json.gz (2 of 2), again (pass 2): 10 MB of 30 MB, about 4 s left; Ctrl-C ends it"
-        );
+        let one = [plain.clone()];
+        assert_eq!(line(&one, 2, 2), "reading a.json: 2 MB of text, 25 %, about 15 s left; Ctrl-C ends it");
+        std::fs::write(&packed, vec![b' '; 2 << 20]).unwrap();
+        let both = [plain, packed];
+        assert_eq!(line(&both, 90, 5), "reading 2 traces: 90 MB of text, 50 %, about 5 s left; Ctrl-C ends it");
+        // Nothing read yet, or what no size is known of.
+        assert_eq!(line(&both, 0, 0), "reading 2 traces: 0 MB of text; Ctrl-C ends it");
+        let pipe = [folder.path().join("pipe")];
+        assert_eq!(line(&pipe, 3, 1), "reading pipe: 3 MB of text; Ctrl-C ends it");
     }
 
     #[test]

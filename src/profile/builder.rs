@@ -24,6 +24,8 @@ mod timing;
 mod update;
 mod workload;
 
+use std::collections::HashMap;
+
 use self::join::{Joined, Launched};
 use self::nest::Nesting;
 pub use self::options::{Import, ImportOptions, ModelInput, ResolveGpu, Summary};
@@ -33,6 +35,9 @@ use self::workload::workload;
 use super::{DeviceInfo, Execution, Origin, Phase, Profile, Recording, Step};
 use crate::trace::{Fault, MarkedSteps, Span, StepMarks, Trace, TraceError, WorkKind};
 use crate::units::{Bytes, Micros};
+
+/// A map with a fast hash: a trace has as many keys as launches.
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// The steps of a trace and what was launched in them.
 struct Steps {

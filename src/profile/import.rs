@@ -3,20 +3,18 @@
 
 pub use super::builder::{Import, ImportOptions, ModelInput, ResolveGpu, Summary, combine};
 use super::{DeviceInfo, builder};
-use crate::trace::kineto::{self, Open};
+use crate::trace::kineto::Recorded;
 use crate::trace::nsight::{self, Source};
-use crate::trace::{EachRank, Fault, Format, OnProgress, ReadOptions, TraceError, xplane};
+use crate::trace::{EachRank, Fault, Format, ReadOptions, TraceError, xplane};
 
 /// Imports one PyTorch trace.
 ///
 /// # Errors
 /// [`TraceError`], in words that say what to do.
-pub fn kineto(
-    open: &mut Open<'_>,
-    options: &ImportOptions<'_>,
-    progress: &mut OnProgress<'_>,
-) -> Result<Import, TraceError> {
-    kineto_rank(0, open, options, progress)
+pub fn kineto(recorded: Recorded, options: &ImportOptions<'_>) -> Result<Import, TraceError> {
+    let knows = knows(options);
+    let trace = recorded.trace(&reading(options, &knows))?;
+    builder::build(trace, options)
 }
 
 /// Imports the PyTorch traces of several ranks of one job into one profile: the operations of
@@ -26,27 +24,14 @@ pub fn kineto(
 /// [`TraceError`] of the first trace that fails, with its rank; [`Fault::NoSources`] for an
 /// empty list.
 pub fn kineto_ranks(
-    sources: &mut [&mut Open<'_>],
+    ranks: impl IntoIterator<Item = Result<Recorded, TraceError>>,
     options: &ImportOptions<'_>,
-    progress: &mut OnProgress<'_>,
 ) -> Result<Import, TraceError> {
-    let mut imports = Vec::with_capacity(sources.len());
-    for (rank, open) in sources.iter_mut().enumerate() {
-        let import = kineto_rank(rank, open, options, progress);
-        imports.push(import.map_err(|error| TraceError { rank: Some(rank), ..error })?);
-    }
-    combine(imports).ok_or_else(|| Format::Kineto.error(Fault::NoSources))
-}
-
-fn kineto_rank(
-    rank: usize,
-    open: &mut Open<'_>,
-    options: &ImportOptions<'_>,
-    progress: &mut OnProgress<'_>,
-) -> Result<Import, TraceError> {
-    let knows = knows(options);
-    let trace = kineto::read(rank, open, &reading(options, &knows), progress)?;
-    builder::build(trace, options)
+    let imports = (0..).zip(ranks).map(|(rank, recorded)| {
+        let import = recorded.and_then(|recorded| kineto(recorded, options));
+        import.map_err(|error| TraceError { rank: Some(rank), ..error })
+    });
+    combine(imports.collect::<Result<_, _>>()?).ok_or_else(|| Format::Kineto.error(Fault::NoSources))
 }
 
 /// Imports a recording of Nsight Systems; its processes are the ranks.

@@ -1,11 +1,10 @@
 //! Reading of files: decompressed where needed, and never more than a limit. Nothing else in the
 //! program reads a file that the user names.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::profile::{Profile, ProfileError, Warning};
@@ -183,27 +182,27 @@ const DENSEST: u64 = 1000;
 /// Counts the bytes that are read through it.
 struct Counted<R> {
     from: R,
-    count: Rc<Cell<u64>>,
+    count: Arc<AtomicU64>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let read = self.from.read(to)?;
-        self.count.set(self.count.get() + read as u64);
+        self.count.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }
 }
 
 /// Ends with an error where there is more than there may be.
-struct Bounded<'a> {
-    from: Box<dyn Read + 'a>,
+struct Bounded<R> {
+    from: R,
     limit: Limit,
     count: u64,
     /// Compressed bytes read, where it is compressed.
-    compressed: Option<Rc<Cell<u64>>>,
+    compressed: Option<Arc<AtomicU64>>,
 }
 
-impl Read for Bounded<'_> {
+impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let read = self.from.read(to).map_err(|error| match error.kind() {
             io::ErrorKind::Other if self.compressed.is_some() => io::Error::new(io::ErrorKind::InvalidData, error),
@@ -213,13 +212,14 @@ impl Read for Bounded<'_> {
         if self.count > self.limit.bytes {
             return Err(self.limit.exceeded(if self.compressed.is_some() { "holds" } else { "has" }));
         }
-        if let Some(compressed) = &self.compressed
-            && self.count > DENSE.max(DENSEST.saturating_mul(compressed.get()))
+        let compressed = self.compressed.as_ref().map(|compressed| compressed.load(Ordering::Relaxed));
+        if let Some(compressed) = compressed
+            && self.count > DENSE.max(DENSEST.saturating_mul(compressed))
         {
             let problem = format!(
                 "holds more than {} MB in {} kB, more than {DENSEST} times its size, which no recording does; decompress it first if it is one",
                 self.count >> 20,
-                compressed.get() >> 10
+                compressed >> 10
             );
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
         }
@@ -227,11 +227,15 @@ impl Read for Bounded<'_> {
     }
 }
 
-fn decoder<'a>(reader: impl Read + 'a, limit: Limit) -> io::Result<Box<dyn Read + 'a>> {
-    let count = Rc::new(Cell::new(0));
+/// A decoder of what `reader` gives, whose bytes it adds to `count`.
+fn decoder<'a>(
+    reader: impl Read + Send + 'a,
+    limit: Limit,
+    count: Arc<AtomicU64>,
+) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut reader = BufReader::with_capacity(1 << 16, Counted { from: reader, count: count.clone() });
     let compression = Compression::from_bytes(reader.fill_buf()?);
-    let from: Box<dyn Read + 'a> = match compression {
+    let from: Box<dyn Read + Send + 'a> = match compression {
         Compression::None => Box::new(reader),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
         Compression::Zstd => {
@@ -248,7 +252,7 @@ fn decoder<'a>(reader: impl Read + 'a, limit: Limit) -> io::Result<Box<dyn Read 
 pub(super) const STANDARD_INPUT: &str = "-";
 
 /// A file as it is, or a pipe or `-` (standard input) by way of a temporary file.
-fn raw(path: &Path) -> io::Result<Box<dyn Read>> {
+fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     if path == Path::new(STANDARD_INPUT) {
         return spooled(path, || {
             if io::stdin().is_terminal() {
@@ -283,7 +287,7 @@ static SPOOLED: Mutex<Vec<(PathBuf, Arc<File>)>> = Mutex::new(Vec::new());
 
 /// What comes through a pipe, which can be read only once, from a temporary file without a
 /// name.
-fn spooled(path: &Path, open: impl FnOnce() -> io::Result<Box<dyn Read>>) -> io::Result<Box<dyn Read>> {
+fn spooled(path: &Path, open: impl FnOnce() -> io::Result<Box<dyn Read>>) -> io::Result<Box<dyn Read + Send>> {
     let mut all = SPOOLED.lock().unwrap_or_else(PoisonError::into_inner);
     let file = if let Some((_, file)) = all.iter().find(|(known, _)| known == path) {
         file.clone()
@@ -319,8 +323,16 @@ impl Read for Spooled {
 ///
 /// # Errors
 /// As opening and reading a file.
-pub fn open(path: &Path, limit: Limit) -> io::Result<Box<dyn Read>> {
-    decoder(raw(path)?, limit)
+pub fn open(path: &Path, limit: Limit) -> io::Result<Box<dyn Read + Send>> {
+    open_counted(path, limit, Arc::default())
+}
+
+/// The same; `count` is how much of the file, compressed as it is, was read.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_counted(path: &Path, limit: Limit, count: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
+    decoder(raw(path)?, limit, count)
 }
 
 /// The whole (decompressed) content of a file.
@@ -407,7 +419,7 @@ pub fn there<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
 /// Where the compressed data is damaged.
 pub fn decompress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    decoder(bytes, Limit::WEIGHTS)?.read_to_end(&mut out)?;
+    decoder(bytes, Limit::WEIGHTS, Arc::default())?.read_to_end(&mut out)?;
     Ok(out)
 }
 

@@ -156,6 +156,15 @@ impl Unusable {
         }
         self.count += 1;
     }
+
+    /// Adds those of events after these, whose indices count from `first` on.
+    pub(super) fn join(&mut self, other: Self, first: u64) {
+        let count = self.count + other.count;
+        if self.count == 0 && other.count > 0 {
+            *self = Self { index: first + other.index, ..other };
+        }
+        self.count = count;
+    }
 }
 
 /// How the steps were found.

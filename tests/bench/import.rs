@@ -1,10 +1,10 @@
 //! How fast traces are imported: `cargo bench --bench import`.
 
-use std::io::{Cursor, Read};
 use std::ops::ControlFlow;
 
 use divan::counter::BytesCount;
 use habitat_tui::profile::import::{ImportOptions, kineto};
+use habitat_tui::trace::kineto::Recorded;
 
 mod generated;
 
@@ -27,8 +27,8 @@ fn trace(megabytes: usize) -> String {
 
 /// Reads `text`, which must be a valid trace.
 fn run(text: &'static [u8], options: &ImportOptions<'_>) -> usize {
-    let mut open = || Ok(Box::new(Cursor::new(text)) as Box<dyn Read>);
-    let import = kineto(&mut open, options, &mut |_| ControlFlow::Continue(())).expect("the trace is valid");
+    let recorded = Recorded::read(text, None, &mut |_| ControlFlow::Continue(())).expect("the trace is valid");
+    let import = kineto(recorded, options).expect("the trace is valid");
     import.profile.operations.len()
 }
 
@@ -39,14 +39,14 @@ fn text() -> &'static [u8] {
 }
 
 #[divan::bench]
-fn whole_in_one_pass(bencher: divan::Bencher<'_, '_>) {
+fn whole(bencher: divan::Bencher<'_, '_>) {
     let text = text();
     bencher.counter(BytesCount::new(text.len())).bench(|| run(text, &ImportOptions::default()));
 }
 
-/// Three passes, as for a trace beyond the budget.
+/// Of a trace beyond the budget, a few steps.
 #[divan::bench]
-fn a_part_in_three_passes(bencher: divan::Bencher<'_, '_>) {
+fn a_part(bencher: divan::Bencher<'_, '_>) {
     let text = text();
     let options = ImportOptions { max_records: Some(10_000), ..ImportOptions::default() };
     bencher.counter(BytesCount::new(text.len())).bench(|| run(text, &options));

@@ -11,6 +11,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use habitat_tui::profile::import::{Import, ImportOptions, kineto};
 use habitat_tui::profile::{Mode, Phase, Precision, Profile};
+use habitat_tui::trace::kineto::Recorded;
 use habitat_tui::trace::{Fault, StepMarks, TraceError};
 
 use crate::needs::shared;
@@ -25,9 +26,11 @@ trials! {
 }
 
 fn read(path: &Path, options: &ImportOptions<'_>) -> Result<Import, TraceError> {
-    let mut open =
-        || -> std::io::Result<Box<dyn Read>> { Ok(Box::new(MultiGzDecoder::new(BufReader::new(File::open(path)?)))) };
-    kineto(&mut open, options, &mut |_| ControlFlow::Continue(()))
+    kineto(recorded(MultiGzDecoder::new(BufReader::new(File::open(path).unwrap())))?, options)
+}
+
+fn recorded(text: impl Read) -> Result<Recorded, TraceError> {
+    Recorded::read(text, None, &mut |_| ControlFlow::Continue(()))
 }
 
 struct Expected {
@@ -207,9 +210,8 @@ fn steps_are_found_in_the_kernels_alone(folder: &Path) {
     assert_eq!(marked.len(), 9);
     for expected in marked {
         let json = kernels_alone(&folder.join(format!("{}.json.gz", expected.file)));
-        let mut open = || -> std::io::Result<Box<dyn Read>> { Ok(Box::new(std::io::Cursor::new(json.clone()))) };
         let Import { profile, summary } =
-            kineto(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+            kineto(recorded(json.as_slice()).unwrap(), &ImportOptions::default()).unwrap();
         let step = profile.measured_step().unwrap().as_millis();
         println!(
             "{:<40} {:>12} {:>6} {:>16} {:>16.1} {:>9.2} ({step:.2})",

@@ -11,9 +11,9 @@
     reason = "what fails here is a defect of the program"
 )]
 
-use std::io::{Cursor, Read};
+use std::io::Cursor;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use habitat_tui::capture::messages;
 use habitat_tui::capture::on_demand::wire;
@@ -36,6 +36,7 @@ use habitat_tui::settings::keymap::Keymap;
 use habitat_tui::settings::theme::{ColourLevel, Theme};
 use habitat_tui::store::{bundled, collected, files, kind, nsys, operator_tables, run_logs};
 use habitat_tui::trace::TraceError;
+use habitat_tui::trace::kineto::{self as traces, Packer, Recorded, Spill};
 use habitat_tui::units::{GpuSlug, Micros};
 
 type Reader = fn(&[u8]);
@@ -114,15 +115,37 @@ fn written_again(profile: &Profile) {
     assert_eq!(again.sha256().unwrap(), profile.sha256().unwrap());
 }
 
-/// As a whole, in three passes of a few records, and of its shapes alone.
+/// As a whole, of a few records, and of its shapes alone. In pieces that end anywhere, read before it is known where
+/// an event begins, and kept in a file, it is the same.
 fn kineto(bytes: &[u8]) {
-    let bytes: Arc<[u8]> = bytes.into();
-    let mut open = || Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn Read>);
     for (max_records, shapes_only) in [(None, false), (Some(20), false), (None, true)] {
         let options =
             ImportOptions { max_records, shapes_only, resolve_gpu: Some(&resolved), ..ImportOptions::default() };
-        imported(import::kineto(&mut open, &options, &mut |_| std::ops::ControlFlow::Continue(())));
+        let import = |recorded: Result<Recorded, TraceError>| recorded.and_then(|it| import::kineto(it, &options));
+        let whole = import(Recorded::read(bytes, None, &mut |_| std::ops::ControlFlow::Continue(())));
+        for length in [7, 61, 1000] {
+            let pieces = import(in_pieces(bytes, length));
+            match (&whole, pieces) {
+                (Ok(whole), Ok(pieces)) => assert!(whole.profile == pieces.profile, "pieces of {length}"),
+                (Err(_), Err(_)) => {}
+                (whole, pieces) => panic!("{:?}, in pieces of {length} {:?}", whole.as_ref().err(), pieces.err()),
+            }
+        }
+        imported(whole);
     }
+}
+
+fn in_pieces(bytes: &[u8], length: usize) -> Result<Recorded, TraceError> {
+    let spill = Spill { memory: 50, open: || Ok(Box::new(Cursor::new(Vec::new()))) };
+    let mut reader = traces::Reader::new(Some(spill));
+    let mut packer = Packer::default();
+    for piece in bytes.chunks(length) {
+        if reader.is_over() {
+            break;
+        }
+        reader.take(piece, Some(packer.read(piece)))?;
+    }
+    reader.finish()
 }
 
 fn nsight(bytes: &[u8]) {

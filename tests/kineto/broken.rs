@@ -3,12 +3,12 @@
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use habitat_tui::profile::import::{ImportOptions, kineto, kineto_ranks};
-use habitat_tui::trace::kineto::Open;
+use habitat_tui::profile::import::{ImportOptions, kineto_ranks};
+use habitat_tui::trace::kineto::Recorded;
 use habitat_tui::trace::{Fault, Format, TraceError};
 use proptest::prelude::*;
 
-use crate::trace::{MAIN, Trace, read, two_steps};
+use crate::trace::{MAIN, Trace, read, recorded, two_steps};
 
 fn fault(text: &str) -> Fault {
     let error: TraceError = read(text.as_bytes(), &ImportOptions::default()).expect_err("must be refused");
@@ -51,11 +51,8 @@ fn a_step_that_is_too_large_is_refused_with_the_limit() {
 
 #[test]
 fn the_rank_that_fails_is_named() {
-    let text = two_steps().json();
-    let mut whole = || Ok(Box::new(io::Cursor::new(text.clone().into_bytes())) as Box<dyn Read>);
-    let mut empty = || Ok(Box::new(io::empty()) as Box<dyn Read>);
-    let mut sources: [&mut Open<'_>; 2] = [&mut whole, &mut empty];
-    let error = kineto_ranks(&mut sources, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let ranks = [recorded(two_steps().json().as_bytes()), recorded(b"")];
+    let error = kineto_ranks(ranks, &ImportOptions::default()).unwrap_err();
     assert_eq!(error.rank, Some(1));
     assert!(error.to_string().starts_with("PyTorch trace of rank 1: the file is empty"), "{error}");
 }
@@ -72,14 +69,10 @@ fn a_reader_that_fails_is_passed_on() {
         }
     }
     let text = two_steps().json();
-    let half = text.as_bytes()[..text.len() / 2].to_vec();
-    let mut open = || Ok(Box::new(Cut(io::Cursor::new(half.clone()))) as Box<dyn Read>);
-    let error = kineto(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let half = Cut(io::Cursor::new(text.as_bytes()[..text.len() / 2].to_vec()));
+    let error = Recorded::read(half, None, &mut |_| ControlFlow::Continue(())).unwrap_err();
     let message = error.to_string();
     assert!(message.contains("corrupt gzip stream") && message.contains("cut off"), "{message}");
-    let mut closed = || Err(io::Error::new(io::ErrorKind::NotFound, "no such file"));
-    let error = kineto(&mut closed, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
-    assert!(matches!(error.fault, Fault::Io { events: 0, .. }));
 }
 
 #[test]
@@ -130,8 +123,7 @@ fn one_bad_event_in_many_is_left_out_and_noted() {
 #[test]
 fn an_import_can_be_stopped() {
     let text = two_steps().json();
-    let mut open = || Ok(Box::new(io::Cursor::new(text.clone().into_bytes())) as Box<dyn Read>);
-    let error = kineto(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Break(())).unwrap_err();
+    let error = Recorded::read(text.as_bytes(), None, &mut |_| ControlFlow::Break(())).unwrap_err();
     assert!(matches!(error.fault, Fault::Cancelled));
 }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use habitat_tui::profile::import::{ImportOptions, kineto};
 use habitat_tui::trace::StepMarks;
+use habitat_tui::trace::kineto::Recorded;
 
 #[path = "../bench/generated.rs"]
 mod generated;
@@ -52,13 +53,13 @@ fn peak_memory() -> Option<u64> {
 
 /// `cargo test --release --test kineto -- --ignored --exact large::memory_stays_bounded --nocapture`
 #[test]
-#[ignore = "reads 1 GB three times; run it alone, in release"]
+#[ignore = "reads 1 GB; run it alone, in release"]
 fn memory_stays_bounded() {
     const STEPS: u64 = 1400;
     let before = peak_memory();
     let started = std::time::Instant::now();
-    let mut open = || Ok(Box::new(Generated::new(STEPS)) as Box<dyn Read>);
-    let import = kineto(&mut open, &ImportOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let recorded = Recorded::read(Generated::new(STEPS), None, &mut |_| ControlFlow::Continue(())).unwrap();
+    let import = kineto(recorded, &ImportOptions::default()).unwrap();
     let seconds = started.elapsed().as_secs_f64();
     let summary = &import.summary;
     assert_eq!((summary.marks, summary.steps_found), (StepMarks::ProfilerStep, STEPS as usize));

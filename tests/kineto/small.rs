@@ -4,10 +4,9 @@
 use habitat_tui::profile::import::{Import, ImportOptions, ModelInput, kineto_ranks};
 use habitat_tui::profile::{Attribute, DType, DeviceInfo, Mode, Operation, Phase, Precision, Profile};
 use habitat_tui::trace::StepMarks;
-use habitat_tui::trace::kineto::Open;
 use habitat_tui::units::GpuSlug;
 
-use crate::trace::{AUTOGRAD, MAIN, Trace, read, training_step, two_steps};
+use crate::trace::{AUTOGRAD, MAIN, Trace, read, recorded, training_step, two_steps};
 
 fn operation<'a>(profile: &'a Profile, name: &str, phase: Phase) -> &'a Operation {
     let mut found = profile.operations.iter().filter(|operation| operation.name == name && operation.phase == phase);
@@ -452,14 +451,8 @@ fn ranks_are_joined_by_their_medians() {
         }
         trace.json()
     };
-    let texts = [rank(1.0), rank(3.0), rank(2.0)];
-    let mut opens: Vec<_> = texts
-        .iter()
-        .map(|text| || Ok(Box::new(std::io::Cursor::new(text.clone().into_bytes())) as Box<dyn std::io::Read>))
-        .collect();
-    let mut sources: Vec<&mut Open<'_>> = opens.iter_mut().map(|open| open as &mut Open<'_>).collect();
-    let import =
-        kineto_ranks(&mut sources, &ImportOptions::default(), &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    let ranks = [rank(1.0), rank(3.0), rank(2.0)].map(|text| recorded(text.as_bytes()));
+    let import = kineto_ranks(ranks, &ImportOptions::default()).unwrap();
     assert_eq!(import.profile.measured_step().unwrap().get(), 200.0 + 0.0);
     assert_eq!(import.profile.operations[0].device_time.unwrap().get(), 20.0);
     assert_eq!(import.profile.recording.unwrap().ranks, Some(3));

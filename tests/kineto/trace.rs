@@ -1,11 +1,11 @@
 //! Writes small traces whose answers are known.
 
 use std::fmt::Write as _;
-use std::io::{Cursor, Read};
 use std::ops::ControlFlow;
 
 use habitat_tui::profile::import::{Import, ImportOptions, kineto};
 use habitat_tui::trace::TraceError;
+use habitat_tui::trace::kineto::Recorded;
 
 /// A trace under construction; times in microseconds.
 #[derive(Clone, Default)]
@@ -87,8 +87,11 @@ impl Trace {
 
 /// Imports a trace that is in memory.
 pub(crate) fn read(text: &[u8], options: &ImportOptions<'_>) -> Result<Import, TraceError> {
-    let mut open = || Ok(Box::new(Cursor::new(text.to_vec())) as Box<dyn Read>);
-    kineto(&mut open, options, &mut |_| ControlFlow::Continue(()))
+    kineto(recorded(text)?, options)
+}
+
+pub(crate) fn recorded(text: &[u8]) -> Result<Recorded, TraceError> {
+    Recorded::read(text, None, &mut |_| ControlFlow::Continue(()))
 }
 
 /// One training step of a linear layer that begins at `t` and launches until `t + 60`;

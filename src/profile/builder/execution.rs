@@ -1,9 +1,9 @@
 //! How the work of a step was launched: operation by operation, by compiled code, or as CUDA
 //! graphs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::Steps;
+use super::{Map, Steps};
 use crate::profile::Execution;
 use crate::text;
 use crate::trace::{Launch, Trace, WorkKind};
@@ -43,11 +43,11 @@ pub(super) fn execution(trace: &Trace, steps: &Steps) -> (Option<Execution>, Opt
 }
 
 fn counts(trace: &Trace, steps: &Steps) -> Counts {
-    let launches: HashMap<u64, &Launch> = trace.launches.iter().map(|launch| (launch.correlation, launch)).collect();
+    let launches: Map<u64, &Launch> = trace.launches.iter().map(|launch| (launch.correlation, launch)).collect();
     let regions = compiled_regions(trace);
     let mut counts = Counts::default();
-    let kept: HashSet<usize> = steps.kept.iter().copied().collect();
-    let occurrences = steps.joined.occurrences.iter().filter(|occurrence| kept.contains(&(occurrence.step as usize)));
+    let is_kept = |step: u32| steps.kept.binary_search(&(step as usize)).is_ok();
+    let occurrences = steps.joined.occurrences.iter().filter(|occurrence| is_kept(occurrence.step));
     let kernels = occurrences.flat_map(|occurrence| &occurrence.work).map(|index| &trace.work[*index as usize]);
     for kernel in kernels.filter(|work| work.kind == WorkKind::Kernel) {
         let launch = launches.get(&kernel.correlation);

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use super::Map;
 use super::describe::{Description, describe};
 use super::join::{Joined, Occurrence};
 use crate::op::name;
@@ -42,7 +43,7 @@ enum Call {
 /// Calls described so far: the same call needs to be described only once.
 #[derive(Default)]
 struct Descriptions {
-    by_call: HashMap<Call, u32>,
+    by_call: Map<Call, u32>,
     by_value: HashMap<String, u32>,
     /// By what the arguments alone tell.
     by_bare: HashMap<String, u32>,
@@ -52,7 +53,7 @@ struct Descriptions {
 /// The operations of a step, from the occurrences of the `kept` steps.
 pub(super) fn operations(trace: &Trace, joined: &Joined, modules: &[String], kept: &[usize]) -> Grouped {
     let mut descriptions = Descriptions::default();
-    let mut groups: HashMap<Key, Vec<Variant>> = HashMap::new();
+    let mut groups: Map<Key, Vec<Variant>> = Map::default();
     let outputs = Results::new(trace, joined);
     for (order, occurrence) in joined.occurrences.iter().enumerate() {
         if kept.binary_search(&(occurrence.step as usize)).is_err() {
@@ -298,7 +299,7 @@ fn lone(trace: &Trace, name: u32, tensors: u32, configuration: u32) -> Descripti
 struct Results<'a> {
     trace: &'a Trace,
     /// Node by the sequence number of the operator that made it.
-    nodes: HashMap<i64, (u32, u32)>,
+    nodes: Map<i64, (u32, u32)>,
     joined: &'a Joined,
 }
 

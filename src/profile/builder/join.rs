@@ -14,8 +14,7 @@
 //! Kernels that an optimizer's step launches without any operator belong to the step's
 //! range. Collectives are operations of their own, named by their kernels.
 
-use std::collections::HashMap;
-
+use super::Map;
 use super::nest::{Context, NO_RANGE, Nesting};
 use crate::op::name::{calls_a_convolution, carried_out_for, is_autograd_node, is_collective_kernel};
 use crate::profile::{Phase, is_host_transfer};
@@ -49,11 +48,11 @@ pub(super) struct Joined {
     /// Kernels on other devices than the step's.
     pub(super) elsewhere: u64,
     /// Autograd node that a forward operator's results come back to, by operator.
-    pub(super) node_of: HashMap<u32, u32>,
+    pub(super) node_of: Map<u32, u32>,
     /// The other way round.
-    pub(super) maker_of: HashMap<u32, u32>,
+    pub(super) maker_of: Map<u32, u32>,
     /// The nearest operator with a sequence number around a convolution without one.
-    pub(super) around: HashMap<u32, u32>,
+    pub(super) around: Map<u32, u32>,
 }
 
 /// Device events with a launch, in launch order: launch time and index of the device
@@ -69,7 +68,8 @@ pub(super) struct Launched {
 
 /// Finds the launch of every kernel, copy and fill.
 pub(super) fn launched(trace: &Trace, nesting: &Nesting) -> (Vec<Launched>, u64) {
-    let mut by_correlation: HashMap<u64, u32> = HashMap::with_capacity(trace.launches.len());
+    let mut by_correlation: Map<u64, u32> = Map::default();
+    by_correlation.reserve(trace.launches.len());
     for (index, launch) in trace.launches.iter().enumerate() {
         by_correlation.entry(launch.correlation).or_insert(index as u32);
     }
@@ -111,8 +111,10 @@ pub(super) fn main_device(devices: &[Work]) -> u32 {
 pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], spans: &[Span]) -> Joined {
     let mut joined = Joined { device: main_device(&trace.work), node_of: nesting.node_of.clone(), ..Joined::default() };
     joined.maker_of = joined.node_of.iter().map(|(maker, node)| (*node, *maker)).collect();
-    let mut levels: HashMap<u32, u32> = HashMap::new();
-    let mut open: HashMap<(u32, u32), usize> = HashMap::new();
+    // By range: the operation that it is part of, and the last step in which that launched work, with its occurrence.
+    // Launches come in the order of steps.
+    let mut levels: Vec<u32> = vec![NO_RANGE; trace.ranges.len()];
+    let mut open: Vec<(u32, u32)> = vec![(u32::MAX, 0); trace.ranges.len()];
     for launch in launched {
         let device = &trace.work[launch.device as usize];
         let is_kernel = u64::from(device.kind == WorkKind::Kernel);
@@ -127,12 +129,20 @@ pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], span
         // Fused optimizers outside PyTorch (as Apex has them) call their kernels directly: the
         // optimizer's step is around work that no operator launched.
         let operator = innermost_operator(nesting, launch.range)
-            .map(|innermost| *levels.entry(innermost).or_insert_with(|| level(trace, nesting, innermost)))
+            .map(|innermost| {
+                let known = &mut levels[innermost as usize];
+                if *known == NO_RANGE {
+                    *known = level(trace, nesting, innermost);
+                }
+                *known
+            })
             .or_else(|| around(nesting, launch.range, |context| context.of_optimizer));
         let collective = device.kind == WorkKind::Kernel && is_collective_kernel(trace.name(device.name));
         // A collective is an operation of its own, named by its kernel.
         if let (Some(operator), false) = (operator, collective) {
-            let index = *open.entry((step as u32, operator)).or_insert_with(|| {
+            let (last_step, index) = &mut open[operator as usize];
+            if *last_step != step as u32 {
+                (*last_step, *index) = (step as u32, joined.occurrences.len() as u32);
                 let module = module(nesting, operator, &joined.maker_of);
                 if let Some(maker) = numbered_around(trace, nesting, operator) {
                     joined.around.insert(operator, maker);
@@ -146,9 +156,8 @@ pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], span
                     module,
                     work: Vec::new(),
                 });
-                joined.occurrences.len() - 1
-            });
-            joined.occurrences[index].work.push(launch.device);
+            }
+            joined.occurrences[*index as usize].work.push(launch.device);
         } else {
             let shapes_of = collective.then(|| range_with_shapes(trace, nesting, launch.range)).flatten();
             joined.occurrences.push(Occurrence {
@@ -223,7 +232,7 @@ pub(super) fn level(trace: &Trace, nesting: &Nesting, innermost: u32) -> u32 {
 
 /// The module of an operator; a backward operator has that of the forward operator whose
 /// node it runs in.
-pub(super) fn module(nesting: &Nesting, operator: u32, maker_of: &HashMap<u32, u32>) -> u32 {
+pub(super) fn module(nesting: &Nesting, operator: u32, maker_of: &Map<u32, u32>) -> u32 {
     let context = nesting.contexts[operator as usize];
     if context.module != 0 || nesting.modules.len() <= 1 {
         return context.module;

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::Map;
 use crate::op::name::{accumulates_gradients, is_autograd_node, is_collective_call};
 use crate::profile::Phase;
 use crate::trace::steps::{is_mark, stem};
@@ -74,7 +75,7 @@ pub(super) struct Nesting {
     /// Threads that only run backward work.
     pub(super) autograd_threads: HashSet<u32>,
     /// Forward operators and the autograd nodes they made.
-    pub(super) node_of: HashMap<u32, u32>,
+    pub(super) node_of: Map<u32, u32>,
     /// The backward passes, in order.
     pub(super) passes: Vec<Pass>,
 }
@@ -121,7 +122,7 @@ pub(super) fn nest(trace: &Trace) -> Nesting {
     let mut sweep = Sweep {
         trace,
         stack: Vec::new(),
-        paths: HashMap::new(),
+        paths: Map::default(),
         numbers: HashMap::new(),
         forward_threads: HashSet::new(),
         closures: closures(trace, &passes),
@@ -154,11 +155,11 @@ struct Sweep<'a> {
     trace: &'a Trace,
     stack: Vec<u32>,
     /// Paths by the outer path and the call's name, and by their text.
-    paths: HashMap<(u32, u32), u32>,
+    paths: Map<(u32, u32), u32>,
     numbers: HashMap<String, u32>,
     forward_threads: HashSet<u32>,
     /// For optimizer steps with a closure, the backward passes in it.
-    closures: HashMap<u32, std::ops::Range<usize>>,
+    closures: Map<u32, std::ops::Range<usize>>,
     /// By thread, when gradients are clipped or otherwise made ready for the update.
     clipping: Vec<(u32, f64, f64)>,
     nesting: Nesting,
@@ -302,9 +303,9 @@ impl Sweep<'_> {
 /// Forward operators and the autograd nodes they made: the node carries the sequence
 /// number of its maker, and of the forward operators with that number the last to start
 /// made it.
-pub(super) fn makers(trace: &Trace) -> HashMap<u32, u32> {
-    let mut makers: HashMap<i64, u32> = HashMap::new();
-    let mut nodes: HashMap<i64, u32> = HashMap::new();
+pub(super) fn makers(trace: &Trace) -> Map<u32, u32> {
+    let mut makers: Map<i64, u32> = Map::default();
+    let mut nodes: Map<i64, u32> = Map::default();
     for (index, host) in trace.ranges.iter().enumerate() {
         if host.sequence < 0 || host.kind != RangeKind::Operator {
             continue;
@@ -333,8 +334,8 @@ pub(super) fn makers(trace: &Trace) -> HashMap<u32, u32> {
 
 /// The backward passes: runs of autograd nodes, none of whose makers was called after the
 /// run began. Several losses of one forward pass are one of them.
-pub(super) fn passes(trace: &Trace, node_of: &HashMap<u32, u32>) -> Vec<Pass> {
-    let made: HashMap<i64, f64> =
+pub(super) fn passes(trace: &Trace, node_of: &Map<u32, u32>) -> Vec<Pass> {
+    let made: Map<i64, f64> =
         node_of.keys().map(|maker| &trace.ranges[*maker as usize]).map(|maker| (maker.sequence, maker.start)).collect();
     let mut nodes: Vec<&Range> = trace
         .ranges
@@ -370,7 +371,7 @@ pub(super) fn updates(trace: &Trace) -> Vec<(u32, &Range)> {
 /// Optimizer steps in which backward passes run: `optimizer.step(closure)`, as Lightning
 /// calls it once and LBFGS several times. The forward and the backward pass are then inside
 /// of the step's range, and the update itself is what comes between and after them.
-fn closures(trace: &Trace, passes: &[Pass]) -> HashMap<u32, std::ops::Range<usize>> {
+fn closures(trace: &Trace, passes: &[Pass]) -> Map<u32, std::ops::Range<usize>> {
     let begun = |time: f64| passes.partition_point(|pass| pass.start < time);
     let inside = |(index, step): (u32, &Range)| (index, begun(step.start)..begun(step.end));
     updates(trace).into_iter().map(inside).filter(|(_, passes)| !passes.is_empty()).collect()

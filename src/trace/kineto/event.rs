@@ -1,237 +1,200 @@
-//! One event of a trace, read from its text without building a tree.
+//! One event of a trace.
 //!
-//! Values that are not needed are passed over, and those that repeat (names, shapes) stay
-//! byte slices until they have been interned, so most of a trace is never copied.
+//! Values that are not needed are passed over, and the others stay slices of the text, so nothing of an event is
+//! copied before it is known to be kept.
 
-/// Passes the value that starts at `at`; the position after it.
-fn skip(text: &[u8], at: usize) -> Option<usize> {
-    match text.get(at)? {
-        b'"' => string_end(text, at + 1),
-        b'{' | b'[' => {
-            let mut depth = 0_usize;
-            let mut at = at;
-            loop {
-                match text.get(at)? {
-                    b'"' => {
-                        at = string_end(text, at + 1)?;
-                        continue;
-                    }
-                    b'{' | b'[' => depth += 1,
-                    b'}' | b']' => {
-                        depth -= 1;
-                        if depth == 0 {
-                            return Some(at + 1);
-                        }
-                    }
-                    _ => {}
-                }
-                at += 1;
-            }
-        }
-        _ => {
-            let length = text[at..].iter().position(|b| matches!(b, b',' | b'}' | b']') || b.is_ascii_whitespace())?;
-            (length > 0).then_some(at + length)
-        }
-    }
-}
+use super::json::{Cursor, Stop, unquote};
+use crate::trace::{RangeKind, WorkKind};
 
-/// The position after the closing quote of a string whose content starts at `at`.
-fn string_end(text: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        match text.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
-}
-
-fn skip_space(text: &[u8], mut at: usize) -> usize {
-    while text.get(at).is_some_and(u8::is_ascii_whitespace) {
-        at += 1;
-    }
-    at
-}
-
-/// Calls `field` with each key and the text of its value; `None` if the text is not an
-/// object.
-pub(super) fn fields<'a>(text: &'a [u8], mut field: impl FnMut(&'a [u8], &'a [u8])) -> Option<()> {
-    if text.first() != Some(&b'{') {
-        return None;
-    }
-    let mut at = 1;
-    loop {
-        at = skip_space(text, at);
-        match text.get(at)? {
-            b'}' => return Some(()),
-            b',' => at += 1,
-            b'"' => {
-                let end = string_end(text, at + 1)?;
-                let key = text.get(at + 1..end - 1)?;
-                at = skip_space(text, end);
-                if text.get(at)? != &b':' {
-                    return None;
-                }
-                at = skip_space(text, at + 1);
-                let end = skip(text, at)?;
-                field(key, &text[at..end]);
-                at = end;
-            }
-            _ => return None,
-        }
-    }
+/// What an event of a category that is kept stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Category {
+    Host(RangeKind),
+    Launch,
+    Device(WorkKind),
+    /// A reading of the memory in use.
+    Memory,
 }
 
 /// An event as it stands in the file; texts are without their quotes, not yet unescaped.
 #[derive(Debug, Default)]
 pub(super) struct Event<'a> {
     /// `X` for an event with a duration, `i` for a moment.
-    pub(super) ph: u8,
-    pub(super) category: &'a [u8],
+    ph: u8,
+    category: &'a [u8],
     pub(super) name: &'a [u8],
     pub(super) pid: &'a [u8],
     pub(super) tid: &'a [u8],
     pub(super) ts: &'a [u8],
     pub(super) dur: &'a [u8],
-    pub(super) args: &'a [u8],
+    pub(super) args: Args<'a>,
 }
+
+/// The arguments of an event that some kind of event needs, as they stand in the file.
+#[derive(Debug, Default)]
+pub(super) struct Args<'a> {
+    pub(super) dims: &'a [u8],
+    pub(super) types: &'a [u8],
+    pub(super) strides: &'a [u8],
+    pub(super) values: &'a [u8],
+    pub(super) sequence: &'a [u8],
+    pub(super) forward: &'a [u8],
+    pub(super) correlation: &'a [u8],
+    pub(super) device: &'a [u8],
+    pub(super) stream: &'a [u8],
+    /// Of kernels, and on AMD of their launches: see `Unpacker::launch`.
+    pub(super) launch: [&'a [u8]; LAUNCH],
+    /// Of readings of the memory in use: the type and number of the device, and bytes.
+    pub(super) memory: [&'a [u8]; 3],
+}
+
+/// Arguments that describe a launch: grid, block, registers, shared memory; of collectives name, elements and ranks.
+pub(super) const LAUNCH: usize = 7;
 
 impl<'a> Event<'a> {
-    /// Reads the text of one event; `None` if it is malformed.
-    pub(super) fn read(text: &'a [u8]) -> Option<Self> {
-        let mut event = Self::default();
-        fields(text, |key, value| match key {
-            b"ph" => event.ph = unquote(value).first().copied().unwrap_or(0),
-            b"cat" => event.category = unquote(value),
-            b"name" => event.name = unquote(value),
-            b"pid" => event.pid = unquote(value),
-            b"tid" => event.tid = unquote(value),
-            b"ts" => event.ts = value,
-            b"dur" => event.dur = value,
-            b"args" => event.args = value,
-            _ => {}
-        })?;
-        Some(event)
+    /// Reads the event at whose opening brace `cursor` is, and passes it. Malformed arguments leave what was read
+    /// before the fault.
+    pub(super) fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Stop> {
+        *self = Self::default();
+        cursor.fields(|key, cursor| {
+            if key == b"args" {
+                return self.arguments(cursor);
+            }
+            let value = cursor.value()?;
+            match key {
+                b"ph" => self.ph = unquote(value).first().copied().unwrap_or(0),
+                b"cat" => self.category = unquote(value),
+                b"name" => self.name = unquote(value),
+                b"pid" => self.pid = unquote(value),
+                b"tid" => self.tid = unquote(value),
+                b"ts" => self.ts = value,
+                b"dur" => self.dur = value,
+                _ => {}
+            }
+            Ok(())
+        })
     }
-}
 
-/// The content of a string, or the text itself where it is not one.
-pub(super) fn unquote(value: &[u8]) -> &[u8] {
-    match value {
-        [b'"', content @ .., b'"'] => content,
-        _ => value,
-    }
-}
-
-/// A number, also where it is written as a string; NaN and infinities pass.
-pub(super) fn number(value: &[u8]) -> Option<f64> {
-    std::str::from_utf8(unquote(value)).ok()?.trim().parse().ok()
-}
-
-/// A whole number from 0 (floating-point notation included).
-pub(super) fn whole(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(unquote(value)).ok()?.trim();
-    text.parse().ok().or_else(|| {
-        let number: f64 = text.parse().ok()?;
-        (number.fract() == 0.0 && (0.0..1e18).contains(&number)).then_some(number as u64)
-    })
-}
-
-/// Three extents, as in `[64, 1, 1]`.
-pub(super) fn extents(value: &[u8]) -> Option<[u32; 3]> {
-    let text = std::str::from_utf8(value).ok()?.trim().strip_prefix('[')?.strip_suffix(']')?;
-    let mut parts = text.split(',').map(|part| part.trim().parse().ok());
-    let extents = [parts.next()??, parts.next()??, parts.next()??];
-    parts.next().is_none().then_some(extents)
-}
-
-/// The text of a JSON string's content; what cannot be decoded becomes U+FFFD.
-pub(super) fn unescape(content: &[u8]) -> String {
-    let text = String::from_utf8_lossy(content);
-    if !text.contains('\\') {
-        return text.into_owned();
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
+    fn arguments(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Stop> {
+        self.args = Args::default();
+        // Category and name come first in what profilers write.
+        let is_told = self.ph != 0 && !self.category.is_empty() && !self.name.is_empty();
+        if cursor.next()? != b'{' || is_told && self.category().is_none() {
+            return cursor.value().map(|_| ());
         }
-        match rest.next() {
-            Some('n') => out.push('\n'),
-            Some('t') => out.push('\t'),
-            Some('r') => out.push('\r'),
-            Some('b') => out.push('\u{8}'),
-            Some('f') => out.push('\u{c}'),
-            Some('u') => out.push(unicode(&mut rest)),
-            Some(plain) => out.push(plain),
-            None => out.push('\u{fffd}'),
+        let start = cursor.at;
+        match cursor.fields(|key, cursor| cursor.value().map(|value| self.args.take(key, value))) {
+            Err(Stop::Bad) => {
+                cursor.at = start;
+                cursor.balanced().map(|_| ())
+            }
+            read => read,
         }
     }
-    out
+
+    /// What it stands for, by its category in the old names and the present ones; `None` where no reader keeps it.
+    pub(super) fn category(&self) -> Option<Category> {
+        match self.ph {
+            b'X' => {}
+            b'i' if self.name == b"[memory]" => return Some(Category::Memory),
+            _ => return None,
+        }
+        Some(match self.category {
+            b"cpu_op" | b"Operator" => Category::Host(RangeKind::Operator),
+            b"user_annotation" => Category::Host(RangeKind::Annotation),
+            b"nvtx" => Category::Host(RangeKind::Part),
+            b"python_function" if self.name.starts_with(b"nn.Module: ") => Category::Host(RangeKind::Module),
+            b"cuda_runtime" | b"cuda_driver" | b"Runtime" if launches(self.name) => Category::Launch,
+            b"kernel" | b"Kernel" => Category::Device(WorkKind::Kernel),
+            b"gpu_memcpy" | b"Memcpy" => Category::Device(WorkKind::Copy),
+            b"gpu_memset" | b"Memset" => Category::Device(WorkKind::Set),
+            _ => return None,
+        })
+    }
 }
 
-/// The character of `\uXXXX`, whose first two characters were just passed.
-fn unicode(rest: &mut std::str::Chars<'_>) -> char {
-    let code = |chars: &mut std::str::Chars<'_>| -> Option<u32> {
-        let digits = chars.as_str().get(..4)?;
-        let code = u32::from_str_radix(digits, 16).ok()?;
-        chars.nth(3);
-        Some(code)
-    };
-    let Some(high) = code(rest) else { return '\u{fffd}' };
-    if (0xd800..0xdc00).contains(&high) && rest.as_str().starts_with("\\u") {
-        let mut ahead = rest.clone();
-        ahead.nth(1);
-        if let Some(low @ 0xdc00..0xe000) = code(&mut ahead) {
-            *rest = ahead;
-            return char::from_u32(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00)).unwrap_or('\u{fffd}');
-        }
+impl<'a> Args<'a> {
+    fn take(&mut self, key: &[u8], value: &'a [u8]) {
+        let [grid, block, registers, shared, collective, elements, ranks] = &mut self.launch;
+        let [device_type, device_id, allocated] = &mut self.memory;
+        // By the first letter, since most keys are none of these.
+        let place = match key.first() {
+            Some(b'I') => match key {
+                b"Input Dims" | b"Input dims" => &mut self.dims,
+                b"Input type" | b"Input Types" => &mut self.types,
+                b"Input Strides" => &mut self.strides,
+                b"In msg nelems" => elements,
+                _ => return,
+            },
+            Some(b'C') => match key {
+                b"Concrete Inputs" => &mut self.values,
+                b"Collective name" => collective,
+                _ => return,
+            },
+            Some(b'S') if key == b"Sequence number" => &mut self.sequence,
+            Some(b'F') if matches!(key, b"Fwd thread id" | b"Fwd thread ID") => &mut self.forward,
+            Some(b'c') if key == b"correlation" => &mut self.correlation,
+            Some(b'd') if key == b"device" => &mut self.device,
+            Some(b's') => match key {
+                b"stream" => &mut self.stream,
+                b"shared memory" => shared,
+                _ => return,
+            },
+            Some(b'g') if key == b"grid" => grid,
+            Some(b'b') if key == b"block" => block,
+            Some(b'r') if key == b"registers per thread" => registers,
+            Some(b'G') if key == b"Group size" => ranks,
+            Some(b'D') => match key {
+                b"Device Type" => device_type,
+                b"Device Id" => device_id,
+                _ => return,
+            },
+            Some(b'T') if key == b"Total Allocated" => allocated,
+            _ => return,
+        };
+        *place = value;
     }
-    char::from_u32(high).unwrap_or('\u{fffd}')
+}
+
+/// Whether a runtime or driver call can start work on the device: `cudaLaunchKernel`,
+/// `cuLaunchKernelEx`, `hipModuleLaunchKernel`, `cudaGraphLaunch`, `cudaMemcpyAsync`,
+/// `cuMemsetD8Async` …
+fn launches(name: &[u8]) -> bool {
+    name.windows(4).any(|part| matches!(part, b"aunc" | b"emcp" | b"emse"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<Event<'_>, Stop> {
+        let mut event = Event::default();
+        event.read(&mut Cursor::new(text.as_bytes())).map(|()| event)
+    }
+
     #[test]
     fn an_event_reads_in_any_order_and_spacing() {
-        let event = Event::read(
-            br#"{ "args" : {"grid": [1, 2, 3], "blocks per SM": "inf"},"ts":1.5, "name":"a \"b\"" ,"ph" : "X","cat":"kernel"}"#,
+        let event = read(
+            r#"{ "args" : {"grid": [1, 2, 3], "blocks per SM": "inf"},"ts":1.5, "name":"a \"b\"" ,"ph" : "X","cat":"kernel"}"#,
         )
         .unwrap();
-        assert_eq!((event.ph, event.category, event.name), (b'X', &b"kernel"[..], &br#"a \"b\""#[..]));
-        assert_eq!(number(event.ts), Some(1.5));
-        let mut grid = None;
-        fields(event.args, |key, value| {
-            if key == b"grid" {
-                grid = extents(value);
-            }
-        });
-        assert_eq!(grid, Some([1, 2, 3]));
+        assert_eq!(event.category(), Some(Category::Device(WorkKind::Kernel)));
+        assert_eq!((event.name, event.ts, event.args.launch[0]), (&br#"a \"b\""#[..], &b"1.5"[..], &b"[1, 2, 3]"[..]));
     }
 
     #[test]
     fn malformed_events_are_refused() {
-        for bad in ["", "{", "[]", r#"{"a"}"#, r#"{"a": }"#, r#"{"a": "b}"#, "{a: 1}", r#"{"a": [}"#] {
-            assert!(Event::read(bad.as_bytes()).is_none(), "{bad}");
+        for bad in [r#"{"a"}"#, r#"{"a": }"#, "{a: 1}", r#"{"a": [}, "b": 1"}"#, r#"{"a": 1{}}"#] {
+            assert_eq!(read(bad).unwrap_err(), Stop::Bad, "{bad}");
+        }
+        for cut in ["{", r#"{"a": "b}"#, r#"{"a": [1"#, r#"{"args": {"grid": [1]"#] {
+            assert_eq!(read(cut).unwrap_err(), Stop::End, "{cut}");
         }
     }
 
     #[test]
-    fn escapes_decode() {
-        assert_eq!(unescape(br#"a\"\\\/\n\u00e9\ud83d\ude00\ud83dx\u12"#), "a\"\\/\né😀\u{fffd}x\u{fffd}12");
-    }
-
-    #[test]
-    fn numbers_are_read_as_far_as_they_are_numbers() {
-        assert_eq!(whole(b"\"12\""), Some(12));
-        assert_eq!(whole(b"1e3"), Some(1000));
-        assert_eq!(whole(b"-1"), None);
-        assert!(number(b"NaN").unwrap().is_nan());
-        assert_eq!(extents(b"[1, 2]"), None);
-        assert_eq!(extents(b"[-1, 2, 3]"), None);
+    fn malformed_arguments_leave_what_was_before() {
+        let event = read(r#"{"ph": "X", "cat": "kernel", "args": {"stream": 7, "device" 3}, "ts": 2}"#).unwrap();
+        assert_eq!((event.args.stream, event.args.device, event.ts), (&b"7"[..], &b""[..], &b"2"[..]));
     }
 }

@@ -1,311 +1,383 @@
-//! Walks a trace of any size through one buffer and hands out its events one by one.
+//! Walks a trace of any size, piece by piece.
 //!
-//! A trace is one JSON object whose `traceEvents` array holds nearly all of it. Only the
-//! brackets and strings are followed here, so the buffer never holds more than one event
-//! and a damaged event costs only itself; the meaning is read in [`super::event`].
+//! A trace is one JSON object whose `traceEvents` array holds nearly all of it. The text is cut into pieces where an
+//! event seems to begin. The events of a piece can then be read by another thread; where the piece before did not end
+//! just there, what that thread found is left aside, and the text is read again from where it did.
 
-use std::io::Read;
-use std::ops::ControlFlow;
+use std::io::{self, Read};
 
-use super::event::unescape;
-use crate::trace::Fault;
+use super::json::{Cursor, Stop, unescape};
+use super::pack::{End, Events, Packer};
+use super::{Recorded, Spill};
+use crate::trace::{Fault, Format, Progress, TraceError};
 
-/// Bytes read at a time.
-const CHUNK: usize = 1 << 20;
+/// Bytes of a piece.
+const PIECE: usize = 4 << 20;
 /// No profiler writes an event near this size; kernel names reach about 100 kB.
 const LONGEST_EVENT: usize = 64 << 20;
 /// Top-level values up to this size are handed out (device properties, versions).
 const LONGEST_VALUE: usize = 4 << 20;
+/// How far back from the end of a piece the beginning of an event is looked for.
+const LOOK_BACK: usize = 1 << 16;
 
-/// What the scan hands out.
-pub(super) enum Item<'a> {
-    /// A top-level key other than `traceEvents`, with the text of its value.
-    Property(&'a str, &'a [u8]),
-    /// One event, braces included.
-    Event(&'a [u8]),
+/// The pieces of a text.
+#[derive(Debug)]
+pub struct Pieces<R> {
+    text: R,
+    /// What was read of the next piece.
+    rest: Vec<u8>,
 }
 
-/// What was read in a whole scan.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Totals {
-    pub(super) events: u64,
-    pub(super) bytes: u64,
-}
-
-/// Reads a trace to its end. `visit` is called for every property and event with the
-/// running totals and may stop the scan.
-pub(super) fn scan(
-    reader: &mut dyn Read,
-    visit: &mut dyn FnMut(Item<'_>, Totals) -> ControlFlow<()>,
-) -> Result<Totals, Fault> {
-    let mut text = Text { reader, buffer: Vec::new(), at: 0, passed: 0, ended: false, events: 0 };
-    text.skip_byte_order_mark()?;
-    match text.peek()? {
-        None => return Err(Fault::Empty),
-        Some(b'{') => {}
-        // Chrome also reads a bare array of events.
-        Some(b'[') => {
-            text.at += 1;
-            text.events(visit)?;
-            return Ok(text.totals());
-        }
-        Some(_) => return Err(text.unexpected()),
-    }
-    text.at += 1;
-    let mut found = Vec::new();
-    let mut is_trace = false;
-    loop {
-        match text.need()? {
-            b'}' => break,
-            b',' => text.at += 1,
-            b'"' => {
-                let key = unescape(text.string()?);
-                if text.need()? != b':' {
-                    return Err(text.unexpected());
-                }
-                text.at += 1;
-                if key == "traceEvents" && text.need()? == b'[' {
-                    is_trace = true;
-                    text.at += 1;
-                    text.events(visit)?;
-                } else {
-                    let totals = text.totals();
-                    if let Some(value) = text.value()?
-                        && visit(Item::Property(&key, value), totals).is_break()
-                    {
-                        return Err(Fault::Cancelled);
-                    }
-                    if found.len() < 8 {
-                        found.push(crate::text::clean(&key, 40));
-                    }
-                }
-            }
-            _ => return Err(text.unexpected()),
-        }
-    }
-    if is_trace { Ok(text.totals()) } else { Err(Fault::NotATrace { found }) }
-}
-
-struct Text<'r> {
-    reader: &'r mut dyn Read,
-    buffer: Vec<u8>,
-    /// Position in the buffer of the next byte to look at.
-    at: usize,
-    /// Bytes dropped from the front of the buffer.
-    passed: u64,
-    ended: bool,
-    events: u64,
-}
-
-impl Text<'_> {
-    fn totals(&self) -> Totals {
-        Totals { events: self.events, bytes: self.passed + self.at as u64 }
+impl<R: Read> Pieces<R> {
+    /// Those of the text that `text` gives, decompressed.
+    pub fn new(text: R) -> Self {
+        Self { text, rest: Vec::new() }
     }
 
-    /// Drops what is before `keep` and reads on; false at the end of the text.
-    fn refill(&mut self, keep: usize) -> Result<bool, Fault> {
-        if self.ended {
-            return Ok(false);
-        }
-        self.buffer.drain(..keep);
-        self.passed += keep as u64;
-        self.at -= keep;
-        let old = self.buffer.len();
-        self.buffer.resize(old + CHUNK, 0);
-        let mut filled = old;
-        while filled < self.buffer.len() {
-            match self.reader.read(&mut self.buffer[filled..]) {
-                Ok(0) => {
-                    self.ended = true;
-                    break;
-                }
+    /// Puts the next piece into `piece`; false at the end of the text.
+    ///
+    /// # Errors
+    /// Those of the reader.
+    pub fn next(&mut self, piece: &mut Vec<u8>) -> io::Result<bool> {
+        let start = self.rest.len();
+        // Its length is kept: only the first time there are zeros to be written.
+        piece.resize(piece.len().max(start + PIECE), 0);
+        piece[..start].copy_from_slice(&self.rest);
+        let mut filled = start;
+        while filled < start + PIECE {
+            match self.text.read(&mut piece[filled..start + PIECE]) {
+                Ok(0) => break,
                 Ok(count) => filled += count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(Fault::Io { events: self.events, source }),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
-        self.buffer.truncate(filled);
-        Ok(filled > old)
+        let is_whole = filled < start + PIECE;
+        let end = if is_whole { filled } else { cut(&piece[..filled]) };
+        self.rest.clear();
+        self.rest.extend_from_slice(&piece[end..filled]);
+        piece.truncate(end);
+        Ok(end > 0)
+    }
+}
+
+/// Where the last event of a text seems to begin: a brace after a comma after another brace, or the end of the text.
+fn cut(text: &[u8]) -> usize {
+    let from = text.len().saturating_sub(LOOK_BACK);
+    let follows = |at: usize| {
+        let before = text[from..at].trim_ascii_end().strip_suffix(b",");
+        before.is_some_and(|before| before.trim_ascii_end().ends_with(b"}"))
+    };
+    (from..text.len()).rev().find(|at| text[*at] == b'{' && follows(*at)).unwrap_or(text.len())
+}
+
+/// Where in the trace the text goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Beginning,
+    /// In the outer object.
+    Object,
+    /// In the list of events, which is the whole trace or a part of the object.
+    Events {
+        is_all: bool,
+    },
+    /// After the trace.
+    Over,
+}
+
+/// Reads the text of one trace, given piece by piece.
+#[derive(Debug)]
+pub struct Reader {
+    recorded: Recorded,
+    place: Place,
+    /// Text that was given and not read, since it ends in the middle of something.
+    rest: Vec<u8>,
+    /// It is looked at again when there is so much of it, so that long events are not read for ever.
+    enough: usize,
+    /// Bytes before `rest`.
+    passed: u64,
+    found: Vec<String>,
+    has_events: bool,
+    packer: Packer,
+}
+
+impl Reader {
+    /// A reader that has read nothing; of a long trace it keeps a part in a temporary file, where `spill` makes one.
+    pub fn new(spill: Option<Spill>) -> Self {
+        Self {
+            recorded: Recorded::new(spill),
+            place: Place::Beginning,
+            rest: Vec::new(),
+            enough: 0,
+            passed: 0,
+            found: Vec::new(),
+            has_events: false,
+            packer: Packer::default(),
+        }
     }
 
-    fn skip_byte_order_mark(&mut self) -> Result<(), Fault> {
-        self.refill(0)?;
-        if self.buffer.starts_with(b"\xef\xbb\xbf") {
-            self.at = 3;
+    /// How much was read.
+    pub fn progress(&self) -> Progress {
+        Progress { bytes: self.passed, events: self.recorded.events }
+    }
+
+    /// Whether the trace is over, whatever comes after it.
+    pub fn is_over(&self) -> bool {
+        self.place == Place::Over
+    }
+
+    /// Takes the next piece, and `events`, what [`Packer::read`] makes of it, if somebody has asked.
+    ///
+    /// # Errors
+    /// [`TraceError`] where the text is no trace.
+    pub fn take(&mut self, piece: &[u8], events: Option<Events>) -> Result<(), TraceError> {
+        self.add(piece, events).map_err(|fault| Format::Kineto.error(fault))
+    }
+
+    /// What was recorded, at the end of the text.
+    ///
+    /// # Errors
+    /// [`TraceError`] where the text is no trace, or only a part of one.
+    pub fn finish(mut self) -> Result<Recorded, TraceError> {
+        let fault = match (self.walk(), self.place) {
+            (Err(fault), _) => fault,
+            (Ok(()), Place::Over) if self.has_events => {
+                self.recorded.bytes = self.passed;
+                return Ok(self.recorded);
+            }
+            (Ok(()), Place::Over) => Fault::NotATrace { found: self.found },
+            (Ok(()), Place::Beginning) => Fault::Empty,
+            (Ok(()), Place::Object | Place::Events { .. }) => {
+                Fault::Truncated { events: self.recorded.events, bytes: self.passed + self.rest.len() as u64 }
+            }
+        };
+        Err(Format::Kineto.error(fault))
+    }
+
+    /// The error that reading the text failed here.
+    pub fn failed(&self, source: io::Error) -> TraceError {
+        Format::Kineto.error(Fault::Io { events: self.recorded.events, source })
+    }
+
+    fn add(&mut self, piece: &[u8], events: Option<Events>) -> Result<(), Fault> {
+        let mut rest = piece;
+        if self.rest.is_empty() && matches!(self.place, Place::Events { .. }) {
+            let events = events.unwrap_or_else(|| self.packer.read(piece));
+            let read = self.events(events, piece, 0)?;
+            self.passed += read as u64;
+            rest = &piece[read..];
+        }
+        self.rest.extend_from_slice(rest);
+        if self.rest.len() < self.enough { Ok(()) } else { self.walk() }
+    }
+
+    /// Reads as much of the rest as is whole.
+    fn walk(&mut self) -> Result<(), Fault> {
+        let rest = std::mem::take(&mut self.rest);
+        let read = self.walk_through(&rest)?;
+        self.rest = rest;
+        self.rest.drain(..read);
+        self.passed += read as u64;
+        self.enough = 2 * self.rest.len();
+        if self.rest.len() > LONGEST_EVENT && self.place != Place::Over {
+            return Err(Fault::EventTooLarge { index: self.recorded.events, limit: LONGEST_EVENT });
         }
         Ok(())
     }
 
-    /// The next byte that is not white space, without passing it.
-    fn peek(&mut self) -> Result<Option<u8>, Fault> {
+    /// Reads a text as far as it is whole: how far that is.
+    fn walk_through(&mut self, text: &[u8]) -> Result<usize, Fault> {
+        let mut read = 0;
         loop {
-            while let Some(&byte) = self.buffer.get(self.at) {
-                if !byte.is_ascii_whitespace() {
-                    return Ok(Some(byte));
-                }
-                self.at += 1;
+            if matches!(self.place, Place::Events { .. }) {
+                let events = self.packer.read(&text[read..]);
+                read += self.events(events, text, read)?;
             }
-            if !self.refill(self.at)? {
-                return Ok(None);
+            let place = self.place;
+            if matches!(place, Place::Beginning | Place::Object) {
+                read += self.properties(&text[read..], self.passed + read as u64)?;
+            }
+            if self.place == place {
+                return Ok(read);
             }
         }
     }
 
-    fn need(&mut self) -> Result<u8, Fault> {
-        self.peek()?.ok_or(Fault::Truncated { events: self.events, bytes: self.totals().bytes })
-    }
-
-    fn unexpected(&self) -> Fault {
-        let rest = &self.buffer[self.at..self.buffer.len().min(self.at + 16)];
-        Fault::NotJson { offset: self.totals().bytes, found: crate::text::clean(&String::from_utf8_lossy(rest), 12) }
-    }
-
-    /// Passes a string and returns what is between its quotes.
-    fn string(&mut self) -> Result<&[u8], Fault> {
-        let range = self.balanced(LONGEST_EVENT)?;
-        Ok(&self.buffer[range.start + 1..range.end - 1])
-    }
-
-    /// Passes a value; its text, unless it is very long.
-    fn value(&mut self) -> Result<Option<&[u8]>, Fault> {
-        let range = match self.need()? {
-            b'{' | b'[' | b'"' => self.balanced(LONGEST_EVENT)?,
-            b',' | b':' | b'}' | b']' => return Err(self.unexpected()),
-            _ => {
-                let mut length = 0;
-                loop {
-                    match self.buffer.get(self.at + length) {
-                        Some(b',' | b'}' | b']') => break,
-                        Some(byte) if byte.is_ascii_whitespace() => break,
-                        Some(_) if length > 4096 => return Err(self.unexpected()),
-                        Some(_) => length += 1,
-                        None => {
-                            if !self.refill(self.at)? {
-                                let Totals { events, bytes } = self.totals();
-                                return Err(Fault::Truncated { events, bytes });
-                            }
-                        }
-                    }
-                }
-                let start = self.at;
-                self.at += length;
-                start..self.at
+    /// Reads what is around the list of events, up to it or as far as it is whole: how far that is.
+    fn properties(&mut self, text: &[u8], passed: u64) -> Result<usize, Fault> {
+        let mut cursor = Cursor::new(text);
+        loop {
+            let start = cursor.at;
+            let read = match self.place {
+                Place::Beginning => self.begin(&mut cursor),
+                Place::Object => self.property(&mut cursor),
+                Place::Events { .. } | Place::Over => return Ok(start),
+            };
+            match read {
+                Ok(()) => {}
+                Err(Stop::End) => return Ok(start),
+                Err(Stop::Bad) => return Err(cursor.unexpected(passed)),
             }
+        }
+    }
+
+    fn begin(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+        cursor.skip_byte_order_mark();
+        self.place = match cursor.next()? {
+            b'{' => Place::Object,
+            // Chrome also reads a bare array of events.
+            b'[' => Place::Events { is_all: true },
+            _ => return Err(Stop::Bad),
         };
-        Ok((range.len() <= LONGEST_VALUE).then(|| &self.buffer[range]))
+        self.has_events = self.place != Place::Object;
+        cursor.at += 1;
+        Ok(())
     }
 
-    /// Passes an object, array or string that starts at the present position.
-    fn balanced(&mut self, limit: usize) -> Result<std::ops::Range<usize>, Fault> {
-        let mut depth = 0_usize;
-        let mut in_string = false;
-        let mut offset = 0;
-        loop {
-            let bytes = &self.buffer[self.at..];
-            while let Some(&byte) = bytes.get(offset) {
-                offset += 1;
-                if in_string {
-                    match byte {
-                        b'"' => in_string = false,
-                        b'\\' => {
-                            offset += 1;
-                            continue;
-                        }
-                        _ => continue,
-                    }
-                } else {
-                    match byte {
-                        b'"' => in_string = true,
-                        b'{' | b'[' => depth += 1,
-                        b'}' | b']' => depth = depth.saturating_sub(1),
-                        _ => continue,
-                    }
+    /// Reads a property of the outer object, up to the bracket of the list of events.
+    fn property(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+        match cursor.next()? {
+            b'}' => self.place = Place::Over,
+            b',' => {}
+            b'"' => {
+                let key = unescape(cursor.string()?);
+                if cursor.next()? != b':' {
+                    return Err(Stop::Bad);
                 }
-                if depth == 0 && !in_string {
-                    let start = self.at;
-                    self.at += offset;
-                    return Ok(start..self.at);
-                }
-            }
-            if offset > limit {
-                return Err(Fault::EventTooLarge { index: self.events, limit });
-            }
-            if !self.refill(self.at)? {
-                let events = self.events;
-                return Err(Fault::Truncated { events, bytes: self.passed + self.buffer.len() as u64 });
-            }
-        }
-    }
-
-    /// Hands out the events of the array whose opening bracket was just passed.
-    fn events(&mut self, visit: &mut dyn FnMut(Item<'_>, Totals) -> ControlFlow<()>) -> Result<(), Fault> {
-        loop {
-            match self.need()? {
-                b']' => {
-                    self.at += 1;
+                cursor.at += 1;
+                if cursor.next()? != b'[' || key != "traceEvents" {
+                    let value = cursor.value()?;
+                    if value.len() <= LONGEST_VALUE {
+                        self.recorded.property(&key, value);
+                    }
+                    if self.found.len() < 8 {
+                        self.found.push(crate::text::clean(&key, 40));
+                    }
                     return Ok(());
                 }
-                b',' => self.at += 1,
-                b'{' => {
-                    let range = self.balanced(LONGEST_EVENT)?;
-                    let totals = self.totals();
-                    self.events += 1;
-                    if visit(Item::Event(&self.buffer[range]), totals).is_break() {
-                        return Err(Fault::Cancelled);
-                    }
-                }
-                _ => {
-                    // Not an event (some writers end the list with null): pass it.
-                    self.value()?;
-                }
+                (self.place, self.has_events) = (Place::Events { is_all: false }, true);
+            }
+            _ => return Err(Stop::Bad),
+        }
+        cursor.at += 1;
+        Ok(())
+    }
+
+    /// Takes what was read of `text` from `start` on, between two events: how many bytes that were.
+    fn events(&mut self, events: Events, text: &[u8], start: usize) -> Result<usize, Fault> {
+        let (length, end) = (events.length, events.end);
+        self.recorded.add(events)?;
+        match (end, self.place) {
+            (End::Text, _) => {}
+            (End::List, Place::Events { is_all: true }) => self.place = Place::Over,
+            (End::List, _) => self.place = Place::Object,
+            (End::Unexpected, _) => {
+                let mut cursor = Cursor::new(text);
+                cursor.at = start + length;
+                return Err(cursor.unexpected(self.passed));
             }
         }
+        Ok(length)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::kineto::collect::{Collector, Keep};
 
-    /// A reader that gives one byte at a time, to cross every boundary.
-    struct Trickle<'a>(&'a [u8]);
-
-    impl Read for Trickle<'_> {
-        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-            let count = self.0.len().min(out.len()).min(1);
-            out[..count].copy_from_slice(&self.0[..count]);
-            self.0 = &self.0[count..];
-            Ok(count)
+    /// Reads a text in pieces of that length, wherever they are cut.
+    fn in_pieces(text: &str, length: usize, ahead: bool) -> Result<Recorded, Fault> {
+        let mut reader = Reader::new(None);
+        for piece in text.as_bytes().chunks(length) {
+            let events = ahead.then(|| Packer::default().read(piece));
+            reader.take(piece, events).map_err(|error| error.fault)?;
         }
+        reader.finish().map_err(|error| error.fault)
     }
 
-    fn events(text: &str) -> Result<Vec<String>, Fault> {
-        let mut found = Vec::new();
-        scan(&mut Trickle(text.as_bytes()), &mut |item, _| {
-            found.push(match item {
-                Item::Property(key, value) => format!("{key}={}", String::from_utf8_lossy(value)),
-                Item::Event(text) => String::from_utf8_lossy(text).into_owned(),
-            });
-            ControlFlow::Continue(())
-        })?;
-        Ok(found)
+    fn counts(text: &str) -> Result<(u64, u64, u64), Fault> {
+        let whole = in_pieces(text, text.len().max(1), false)?;
+        Ok((whole.events, whole.kept, whole.malformed.count))
     }
+
+    const TRACE: &str = r#" {"a": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "}\"},{", "ts": 1, "dur": 2},
+        null, {"ph": "X", "cat": "kernel", "ts": 3, "args": {"grid": [1, 2, 3], "correlation": 1}} ,
+        {"ph": "X", "cat": "cpu_op", "name": }, {"x": {"y": []}}], "b" : [{}], "cuda_runtime_version": 12040 } "#;
 
     #[test]
     fn events_and_properties_come_apart() {
-        let text = r#" {"a": 1, "traceEvents": [{"n": "}\"{"}, null, {"x": {"y": []}}], "b" : [{}] } "#;
-        assert_eq!(events(text).unwrap(), ["a=1", r#"{"n": "}\"{"}"#, r#"{"x": {"y": []}}"#, "b=[{}]"]);
-        assert_eq!(events("[{}, {}]").unwrap(), ["{}", "{}"]);
+        assert_eq!(counts(TRACE).unwrap(), (4, 2, 1));
+        assert_eq!(counts("[{}, {}]").unwrap(), (2, 0, 0));
+        let whole = in_pieces(TRACE, TRACE.len(), false).unwrap();
+        assert_eq!((whole.recorder.runtime.as_deref(), whole.bytes), (Some("12.4"), TRACE.trim_end().len() as u64));
+    }
+
+    /// Whatever a piece holds, and whoever read it: the trace is the same.
+    #[test]
+    fn pieces_may_end_anywhere() {
+        let records = |mut recorded: Recorded| {
+            let mut collector = Collector::new(recorded.recorder.clone(), None);
+            recorded.collect(&mut collector, &Keep::All).unwrap();
+            let Recorded { events, bytes, malformed, devices, .. } = recorded;
+            (
+                format!("{:?} {:?} {devices:?}", collector.trace.ranges, collector.trace.work),
+                events,
+                bytes,
+                malformed.index,
+            )
+        };
+        let whole = records(in_pieces(TRACE, TRACE.len(), false).unwrap());
+        for length in 1..TRACE.len() {
+            for ahead in [false, true] {
+                assert_eq!(records(in_pieces(TRACE, length, ahead).unwrap()), whole, "{length} {ahead}");
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_cut_where_events_begin() {
+        let text = br#"{"traceEvents": [{"a": {"b": {}}}, {"c": [{"d": 1}, 2"#;
+        assert_eq!(&text[cut(text)..], br#"{"c": [{"d": 1}, 2"#);
+        assert_eq!(cut(b"no braces"), 9);
+        let text = format!("[{}", r#"{"name": "an event", "ts": 1},"#.repeat(400_000));
+        let (mut pieces, mut piece, mut again) = (Pieces::new(text.as_bytes()), Vec::new(), Vec::new());
+        while pieces.next(&mut piece).unwrap() {
+            assert!(again.is_empty() || piece.starts_with(br#"{"name""#));
+            again.extend_from_slice(&piece);
+        }
+        assert!(again == text.as_bytes());
     }
 
     #[test]
     fn what_is_no_trace_is_told_apart() {
-        assert!(matches!(events(" \n"), Err(Fault::Empty)));
-        assert!(matches!(events("hello"), Err(Fault::NotJson { offset: 0, .. })));
-        assert!(matches!(events(r#"{"format": "x"}"#), Err(Fault::NotATrace { .. })));
+        assert!(matches!(
+            counts(
+                " 
+"
+            ),
+            Err(Fault::Empty)
+        ));
+        assert!(matches!(counts("hello"), Err(Fault::NotJson { offset: 0, .. })));
+        assert!(matches!(counts(r#"{"format": "x"}"#), Err(Fault::NotATrace { .. })));
+        assert!(matches!(counts(r#"{"traceEvents": [{"a": 1}, :"#), Err(Fault::NotJson { offset: 27, .. })));
         let cut = r#"{"traceEvents": [{"a": 1}, {"b""#;
-        let Err(Fault::Truncated { events: whole, bytes }) = events(cut) else { panic!("not told as cut off") };
+        let Err(Fault::Truncated { events: whole, bytes }) = counts(cut) else { panic!("not told as cut off") };
         assert_eq!((whole, bytes), (1, cut.len() as u64));
-        assert!(matches!(events(r#"{"traceEvents": [{"a": 1}]"#), Err(Fault::Truncated { .. })));
+        assert!(matches!(counts(r#"{"traceEvents": [{"a": 1}]"#), Err(Fault::Truncated { .. })));
+    }
+
+    #[test]
+    fn an_event_without_end_is_given_up() {
+        let mut reader = Reader::new(None);
+        let mut taken = reader.take(br#"[{"a": 1}, {"b": ""#, None);
+        let piece = vec![b'x'; PIECE];
+        for _ in 0..LONGEST_EVENT / PIECE + 20 {
+            if taken.is_err() {
+                break;
+            }
+            taken = reader.take(&piece, None);
+        }
+        assert!(matches!(taken.unwrap_err().fault, Fault::EventTooLarge { index: 1, .. }));
     }
 }

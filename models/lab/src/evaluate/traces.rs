@@ -11,7 +11,7 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::{CliError, resolve, workload_name};
 use habitat_tui::op::family;
 use habitat_tui::predict::{Options, Precision, Prediction, predict};
-use habitat_tui::profile::import::{self, ImportOptions};
+use habitat_tui::profile::import::ImportOptions;
 use habitat_tui::profile::{DeviceInfo, Profile};
 use habitat_tui::report::format;
 use habitat_tui::report::table::{Cell, Column, Table};
@@ -216,9 +216,7 @@ fn evaluation(protocol: String, notes: Vec<String>, rows: &[Row]) -> Evaluation 
 fn import(path: &Path, catalog: &Catalog) -> Option<Profile> {
     let find = |device: &DeviceInfo| resolve(device, catalog);
     let options = ImportOptions { workload: workload_name(path), resolve_gpu: Some(&find), ..ImportOptions::default() };
-    let import =
-        import::kineto(&mut || store::open(path, store::Limit::TRACE), &options, &mut |_| ControlFlow::Continue(()))
-            .ok()?;
+    let import = store::traces::import(&[path.to_owned()], &options, &mut |_| ControlFlow::Continue(())).ok()?;
     Some(import.profile)
 }
 
