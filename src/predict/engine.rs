@@ -57,20 +57,8 @@ impl<'a> Prepared<'a> {
         }
         let origin = origin(profile, catalog, options)?.map(Rates::new);
         let origin = origin.as_ref();
-        let targets: Vec<Rates<'_>> = if options.targets.is_empty() {
-            catalog.iter().map(Rates::new).collect()
-        } else {
-            let find = |slug: &GpuSlug| catalog.find(slug.as_str()).map(Rates::new);
-            options.targets.iter().map(find).collect::<Result<_, _>>()?
-        };
-        let networks = match (options.method, &options.habitat) {
-            (MethodChoice::HabitatMlp, Some(networks)) => {
-                let gpus: Vec<&GpuSpec> = targets.iter().chain(origin).map(|rates| rates.gpu).collect();
-                Some(HabitatTimes::new(networks, decoded, profile.workload.precision, &gpus)?)
-            }
-            (MethodChoice::HabitatMlp, None) => return Err(PredictError::NoWeights),
-            _ => None,
-        };
+        let targets = targets(catalog, options)?;
+        let networks = habitat(profile, decoded, targets.iter().chain(origin), options)?;
         let fitted = match &options.kernel_wise {
             Some(model) if options.method.is_fitted() => Some(&**model),
             None if options.method.is_fitted() => return Err(PredictError::NoLines),
@@ -102,8 +90,8 @@ impl<'a> Prepared<'a> {
         let mut warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
         warnings.extend(options.host.warning());
         let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
-        let layers =
-            Layers::of(decoded, profile.workload.batch_size).filter(|_| profile.workload.mode == Mode::Training);
+        let trains = profile.workload.mode == Mode::Training;
+        let layers = trains.then(|| Layers::of(decoded, profile.workload.batch_size)).flatten();
         let context = Context {
             profile,
             base: base.as_ref(),
@@ -157,6 +145,30 @@ impl<'a> Prepared<'a> {
         }
         Ok(Predictions { workload, origin: origin_facts, host: options.host, predictions, notes })
     }
+}
+
+/// The GPUs asked for, or all.
+fn targets<'c>(catalog: &'c Catalog, options: &Options) -> Result<Vec<Rates<'c>>, PredictError> {
+    if options.targets.is_empty() {
+        return Ok(catalog.iter().map(Rates::new).collect());
+    }
+    let find = |slug: &GpuSlug| catalog.find(slug.as_str()).map(Rates::new);
+    Ok(options.targets.iter().map(find).collect::<Result<_, _>>()?)
+}
+
+/// The answers of Habitat's networks, where they are asked for.
+fn habitat<'r>(
+    profile: &Profile,
+    decoded: &[Decoded<'_>],
+    gpus: impl Iterator<Item = &'r Rates<'r>>,
+    options: &Options,
+) -> Result<Option<HabitatTimes>, PredictError> {
+    if options.method != MethodChoice::HabitatMlp {
+        return Ok(None);
+    }
+    let networks = options.habitat.as_ref().ok_or(PredictError::NoWeights)?;
+    let gpus: Vec<&GpuSpec> = gpus.map(|rates| rates.gpu).collect();
+    Ok(Some(HabitatTimes::new(networks, decoded, profile.workload.precision, &gpus)?))
 }
 
 /// The recorded step by its totals alone, on the GPUs asked for, or on all that the black-box

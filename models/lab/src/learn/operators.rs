@@ -167,7 +167,7 @@ pub fn predict_rows(
     ensemble: &Ensemble,
     rows: &[&Row],
 ) -> Result<Vec<f64>, ModelError> {
-    let features: Vec<Features> = rows.iter().map(|row| row.features.clone()).collect();
+    let features: Vec<Features> = rows.iter().map(|row| row.features).collect();
     let above = ensemble.above_launch(model, &features)?;
     Ok(rows
         .iter()
