@@ -2,6 +2,7 @@
 //! GPU ran, what each one computes.
 
 pub mod against;
+mod arranged;
 mod counted;
 mod detail;
 mod modules;
@@ -10,11 +11,11 @@ pub mod timeline;
 
 pub use against::Against;
 use against::{Other, Waterfall};
+use arranged::Arranged;
+pub use arranged::{arrange, rows, selected, summary};
 pub use counted::{Counted, is_unmeasured};
 pub use detail::{Line, detail};
 
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::action::{Action, Needs};
@@ -100,7 +101,7 @@ impl Behaviour for ProfileScreen {
     }
 
     fn rows(&self, app: &App) -> usize {
-        app.profile.difference.as_ref().map_or_else(|| order(app).len(), |waterfall| waterfall.shown().len())
+        app.profile.difference.as_ref().map_or_else(|| arranged::of(app).len(), |waterfall| waterfall.shown().len())
     }
 
     fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
@@ -271,79 +272,6 @@ impl ProfileState {
     }
 }
 
-/// Which rows pass a filter, and in which order: positions among the entries.
-#[derive(Debug, Clone)]
-struct Arranged {
-    by: (String, usize, bool),
-    rows: Vec<usize>,
-}
-
-/// Filter and order of the list.
-fn arrangement(app: &App) -> (String, usize, bool) {
-    let list = &app.profile.list;
-    (list.filter.clone(), list.sort, list.reversed)
-}
-
-/// Filters and sorts anew after a change, so that no picture of a long list has to.
-pub fn arrange(app: &mut App) {
-    let by = arrangement(app);
-    if app.profile.arranged.as_ref().is_none_or(|arranged| arranged.by != by) {
-        let rows = arranged(app);
-        app.profile.arranged = Some(Arranged { by, rows });
-    }
-}
-
-/// The rows shown, filtered and in order, by their positions among the entries.
-fn order(app: &App) -> Cow<'_, [usize]> {
-    let kept = app.profile.arranged.as_ref().filter(|arranged| arranged.by == arrangement(app));
-    kept.map_or_else(|| Cow::Owned(arranged(app)), |arranged| Cow::Borrowed(&arranged.rows[..]))
-}
-
-fn arranged(app: &App) -> Vec<usize> {
-    let state = &app.profile;
-    let mut order: Vec<usize> = (0..state.entries.len())
-        .filter(|&at| !state.list.is_filtered() || state.list.passes(&searched(app, &state.entries[at])))
-        .collect();
-    let row = |at: &usize| &state.entries[*at];
-    let per_call = |at: &usize| row(at).entry.per_call().unwrap_or_default();
-    match sorts(app).get(state.list.sort).copied().unwrap_or_default() {
-        "count" => order.sort_by_key(|at| std::cmp::Reverse(row(at).entry.count)),
-        "change" => order.sort_by(|a, b| row(b).change().total_cmp(&row(a).change())),
-        "bytes" => order.sort_by(|a, b| row(b).counted.bytes.total_cmp(&row(a).counted.bytes)),
-        "time per call" => order.sort_by(|a, b| per_call(b).total_cmp(&per_call(a))),
-        "name" => order.sort_by(|a, b| row(a).entry.label.cmp(&row(b).entry.label)),
-        _ => {}
-    }
-    if state.list.reversed {
-        order.reverse();
-    }
-    order
-}
-
-/// The rows shown, filtered and in order.
-pub fn rows(app: &App) -> Vec<&Row> {
-    order(app).iter().map(|&at| &app.profile.entries[at]).collect()
-}
-
-/// The selected row.
-pub fn selected(app: &App) -> Option<&Row> {
-    app.profile.entries.get(*order(app).get(app.profile.list.selected)?)
-}
-
-fn searched(app: &App, row: &Row) -> String {
-    let mut text = clean(&row.entry.label, 400);
-    if let Some(phase) = row.entry.phase {
-        text.push(' ');
-        text.push_str(phase.name());
-    }
-    if let Some(operation) = only_operation(app, row) {
-        text.push(' ');
-        text.push_str(&shapes(operation));
-        text.push_str(&operation.module.as_deref().map(|module| clean(module, 200)).unwrap_or_default());
-    }
-    text
-}
-
 /// The name of a row: in the tree of modules that of the module alone, under those around it.
 fn label(app: &App, row: &Row) -> String {
     let (state, path) = (&app.profile, clean(&row.entry.label, 200));
@@ -381,14 +309,12 @@ pub fn table_on_screen(app: &App) -> Table {
 }
 
 fn table_of(app: &App, made: Range<usize>) -> Table {
-    let state = &app.profile;
-    let all = rows(app);
-    let made = made.start.min(all.len())..made.end.min(all.len());
-    let (shown, left_out) = (&all[made.clone()], [made.start, all.len() - made.end]);
+    let (state, all) = (&app.profile, arranged::of(app));
+    let (shown, left_out) = all.within(state, made);
     if is_unmeasured(&app.setup.profile) {
-        return Table { left_out, ..unmeasured_table(app, &all, shown) };
+        return Table { left_out, ..unmeasured_table(app, all.most, &shown) };
     }
-    let most = all.iter().map(|row| row.entry.share).fold(0.0, f64::max);
+    let most = all.most;
     let by_operation = state.by == GroupBy::Operation;
     let against = state.against.is_some();
     let mut columns =
@@ -445,11 +371,10 @@ fn table_of(app: &App, made: Range<usize>) -> Table {
     Table { left_out, ..finished(app, columns, rows) }
 }
 
-/// The table of a step that no GPU ran, of all rows those shown.
-fn unmeasured_table(app: &App, all: &[&Row], shown: &[&Row]) -> Table {
+/// The table of a step that no GPU ran: the rows shown, and the most FLOPs of any.
+fn unmeasured_table(app: &App, most: f64, shown: &[&Row]) -> Table {
     let (by, operations) = (app.profile.by, &app.setup.profile.operations);
     let whole = app.overview.top.iter().map(|row| row.counted.flops).sum();
-    let most = all.iter().map(|row| row.counted.flops).fold(0.0, f64::max);
     let rows = shown.iter().map(|row| counted::cells(label(app, row), row, operations, by, whole, most)).collect();
     finished(app, counted::columns(by), rows)
 }
@@ -492,35 +417,6 @@ pub const fn phase_role(phase: Option<Phase>) -> Role {
         Some(Phase::Copy) => Role::Copy,
         Some(Phase::Other) | None => Role::Other,
     }
-}
-
-/// A line above the table: what is shown of what.
-pub fn summary(app: &App) -> String {
-    let state = &app.profile;
-    let mut shown = rows(app);
-    let count = shown.len();
-    if state.by == GroupBy::Module {
-        // What lies in a module lies in those around it as well.
-        let all: HashSet<&str> = shown.iter().map(|row| row.entry.label.as_str()).collect();
-        shown.retain(|row| !paths::around(&row.entry.label).any(|around| all.contains(around)));
-    }
-    if is_unmeasured(&app.setup.profile) {
-        let mut sum = Counted::default();
-        for row in &shown {
-            sum.flops += row.counted.flops;
-            sum.bytes += row.counted.bytes;
-        }
-        return format!("{} of {} rows · {}", count, state.entries.len(), sum.words());
-    }
-    let sum: crate::units::Micros = shown.iter().map(|row| row.entry.time).sum();
-    let what = if state.by == GroupBy::Kernel { "kernel" } else { "device" };
-    format!(
-        "{} of {} rows · {} of {what} time ({})",
-        count,
-        state.entries.len(),
-        format::time(sum),
-        format::percent(shown.iter().map(|row| row.entry.share).sum()),
-    )
 }
 
 /// The step as a line: its segments, with whether the selected row is of each; none where nothing was measured.
