@@ -2,6 +2,7 @@
 
 pub mod bundled;
 pub mod collected;
+mod decompress;
 pub mod download;
 pub mod files;
 pub mod kind;
@@ -14,8 +15,9 @@ pub mod run_logs;
 mod save;
 pub mod traces;
 
+pub use decompress::Compression;
 pub use download::{Download, DownloadError, Downloaded};
-pub use files::{Compression, Limit, StoreError, open, read, read_as_it_is, read_profile, read_text, there};
+pub use files::{Limit, StoreError, open, read, read_as_it_is, read_profile, read_text, there};
 pub use kind::{Kind, kind};
 pub use paths::Paths;
 pub use prices::prices;

@@ -2,11 +2,12 @@
 //! program reads a file that the user names.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::decompress::{Bounded, Compression, decoder};
 use crate::profile::{Profile, ProfileError, Warning};
 
 /// A file that cannot be used, with its name and the remedy.
@@ -78,42 +79,13 @@ impl StoreError {
     }
 }
 
-/// How a file is compressed: its first bytes say it when reading, its name when writing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// gzip.
-    Gzip,
-    /// Zstandard.
-    Zstd,
-}
-
-impl Compression {
-    fn from_bytes(head: &[u8]) -> Self {
-        match head {
-            [0x1f, 0x8b, ..] => Self::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
-            _ => Self::None,
-        }
-    }
-
-    pub(super) fn from_name(path: &Path) -> Self {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("gz") => Self::Gzip,
-            Some("zst") => Self::Zstd,
-            _ => Self::None,
-        }
-    }
-}
-
 /// What a file is read as, and how many (decompressed) bytes it may have. The limits are
 /// several times what any known file of the kind has, and small enough for the memory of a
 /// laptop; those of streams, of which little is kept, only end what never ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Limit {
     what: &'static str,
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Limit {
@@ -164,88 +136,12 @@ impl Limit {
         Err(self.exceeded("has"))
     }
 
-    fn exceeded(self, held: &str) -> io::Error {
+    pub(super) fn exceeded(self, held: &str) -> io::Error {
         let Self { what, bytes } = self;
         let most = if bytes < 1 << 20 { format!("{bytes} bytes") } else { format!("{} MB", bytes >> 20) };
         let problem = format!("{held} more than {most}, the most that is read of {what}; is it the right file?");
         io::Error::new(io::ErrorKind::FileTooLarge, problem)
     }
-}
-
-/// The largest window of zstd that is decoded: memory, 128 MiB of it.
-const WINDOW_LOG: u32 = 27;
-/// From this size on, more than [`DENSEST`] bytes of content to a compressed one are no
-/// recording: real ones have 10 to 100.
-const DENSE: u64 = 64 << 20;
-const DENSEST: u64 = 1000;
-
-/// Counts the bytes that are read through it.
-struct Counted<R> {
-    from: R,
-    count: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let read = self.from.read(to)?;
-        self.count.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-}
-
-/// Ends with an error where there is more than there may be.
-struct Bounded<R> {
-    from: R,
-    limit: Limit,
-    count: u64,
-    /// Compressed bytes read, where it is compressed.
-    compressed: Option<Arc<AtomicU64>>,
-}
-
-impl<R: Read> Read for Bounded<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let read = self.from.read(to).map_err(|error| match error.kind() {
-            io::ErrorKind::Other if self.compressed.is_some() => io::Error::new(io::ErrorKind::InvalidData, error),
-            _ => error,
-        })?;
-        self.count += read as u64;
-        if self.count > self.limit.bytes {
-            return Err(self.limit.exceeded(if self.compressed.is_some() { "holds" } else { "has" }));
-        }
-        let compressed = self.compressed.as_ref().map(|compressed| compressed.load(Ordering::Relaxed));
-        if let Some(compressed) = compressed
-            && self.count > DENSE.max(DENSEST.saturating_mul(compressed))
-        {
-            let problem = format!(
-                "holds more than {} MB in {} kB, more than {DENSEST} times its size, which no recording does; decompress it first if it is one",
-                self.count >> 20,
-                compressed >> 10
-            );
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
-        }
-        Ok(read)
-    }
-}
-
-/// A decoder of what `reader` gives, whose bytes it adds to `count`.
-fn decoder<'a>(
-    reader: impl Read + Send + 'a,
-    limit: Limit,
-    count: Arc<AtomicU64>,
-) -> io::Result<Box<dyn Read + Send + 'a>> {
-    let mut reader = BufReader::with_capacity(1 << 16, Counted { from: reader, count: count.clone() });
-    let compression = Compression::from_bytes(reader.fill_buf()?);
-    let from: Box<dyn Read + Send + 'a> = match compression {
-        Compression::None => Box::new(reader),
-        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
-        Compression::Zstd => {
-            let mut decoder = zstd::Decoder::with_buffer(reader)?;
-            decoder.window_log_max(WINDOW_LOG)?;
-            Box::new(decoder)
-        }
-    };
-    let compressed = (compression != Compression::None).then_some(count);
-    Ok(Box::new(Bounded { from, limit, count: 0, compressed }))
 }
 
 /// Stands for standard input.
@@ -293,7 +189,7 @@ fn spooled(path: &Path, open: impl FnOnce() -> io::Result<Box<dyn Read>>) -> io:
         file.clone()
     } else {
         let mut file = tempfile::tempfile()?;
-        let mut content = Bounded { from: open()?, limit: Limit::PIPE, count: 0, compressed: None };
+        let mut content = Bounded::new(open()?, Limit::PIPE);
         io::copy(&mut content, &mut file)?;
         let file = Arc::new(file);
         all.push((path.to_owned(), file.clone()));
@@ -363,7 +259,7 @@ pub fn read_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
 /// As [`read`].
 pub fn read_as_it_is(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
-    let read = raw(path).and_then(|from| Bounded { from, limit, count: 0, compressed: None }.read_to_end(&mut bytes));
+    let read = raw(path).and_then(|from| Bounded::new(from, limit).read_to_end(&mut bytes));
     read.map_err(|error| StoreError::read(path, error))?;
     Ok(bytes)
 }

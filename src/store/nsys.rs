@@ -17,7 +17,8 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
 use self::database::{Database, explain, named, unsigned, whole};
-use super::files::{Compression, StoreError, compression};
+use super::decompress::Compression;
+use super::files::{StoreError, compression};
 use crate::profile::DeviceInfo;
 use crate::trace::WorkKind;
 use crate::trace::nsight::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow};

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::files::{Compression, STANDARD_INPUT, StoreError};
+use super::decompress::Compression;
+use super::files::{STANDARD_INPUT, StoreError};
 
 /// Writes `bytes` to `path`, compressed as its name says: either the whole new content is
 /// there afterwards, or the old file untouched. Links are followed: what they name is

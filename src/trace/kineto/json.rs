@@ -55,13 +55,6 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0 }
     }
 
-    /// Passes the mark that some writers begin a text with.
-    pub(super) fn skip_byte_order_mark(&mut self) {
-        if self.at == 0 && self.text.starts_with(b"\xef\xbb\xbf") {
-            self.at = 3;
-        }
-    }
-
     fn here(&self) -> Result<u8, Stop> {
         self.text.get(self.at).copied().ok_or(Stop::End)
     }

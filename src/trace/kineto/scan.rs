@@ -222,7 +222,6 @@ impl Reader {
     }
 
     fn begin(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
-        cursor.skip_byte_order_mark();
         self.place = match cursor.next()? {
             b'{' => Place::Object,
             // Chrome also reads a bare array of events.
