@@ -5,5 +5,7 @@
 mod nsys;
 #[path = "common/program.rs"]
 mod program;
+#[path = "common/protobuf.rs"]
+mod protobuf;
 #[path = "imports/xplane.rs"]
 mod xplane;

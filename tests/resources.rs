@@ -8,6 +8,11 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
+use self::protobuf::{bytes, int};
+
+#[path = "common/protobuf.rs"]
+mod protobuf;
+
 /// Kilobytes of memory with all that is only reserved, and seconds of computing.
 const MEMORY: u64 = 1_500_000;
 const SECONDS: u64 = 30;
@@ -146,57 +151,37 @@ fn traces_made_to_take_hours_are_read_in_seconds() {
     lists.read("operators on lists within one another");
 }
 
-fn number(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
-}
-
-/// A field of a protocol buffer that is a message, a text or a packed list.
-fn field(number_: u64, content: &[u8]) -> Vec<u8> {
-    [number(number_ << 3 | 2), number(content.len() as u64), content.to_vec()].concat()
-}
-
-fn whole(number_: u64, value: u64) -> Vec<u8> {
-    [number(number_ << 3), number(value)].concat()
-}
-
 fn plane(name: &str, rest: &[u8]) -> Vec<u8> {
-    field(1, &[field(2, name.as_bytes()), rest.to_vec()].concat())
+    bytes(1, &[bytes(2, name.as_bytes()), rest.to_vec()].concat())
 }
 
 fn program(instructions: &[Vec<u8>]) -> Vec<u8> {
-    let own: Vec<u8> = instructions.iter().flat_map(|one| field(2, one)).collect();
-    let module = field(1, &field(3, &[own, whole(5, 1)].concat()));
-    let value = field(5, &[whole(1, 1), field(6, &module)].concat());
-    let kind = [whole(1, 7), field(2, &[field(2, b"jit_step(7)"), value].concat())].concat();
-    let name = [whole(1, 1), field(2, &field(2, b"Hlo Proto"))].concat();
-    [plane("/device:GPU:0", b""), plane("/host:metadata", &[field(5, &name), field(4, &kind)].concat())].concat()
+    let own: Vec<u8> = instructions.iter().flat_map(|one| bytes(2, one)).collect();
+    let module = bytes(1, &bytes(3, &[own, int(5, 1)].concat()));
+    let value = bytes(5, &[int(1, 1), bytes(6, &module)].concat());
+    let kind = [int(1, 7), bytes(2, &[bytes(2, b"jit_step(7)"), value].concat())].concat();
+    let name = [int(1, 1), bytes(2, &bytes(2, b"Hlo Proto"))].concat();
+    [plane("/device:GPU:0", b""), plane("/host:metadata", &[bytes(5, &name), bytes(4, &kind)].concat())].concat()
 }
 
 #[test]
 fn recordings_made_to_fill_the_memory_are_refused() {
-    let short = |number_: u64| field(number_, b"").repeat(20_000_000);
-    let kinds: Vec<u8> = (0..6_000_000).flat_map(|key| field(4, &whole(1, key))).collect();
-    let line = [field(2, b"Stream #1"), short(4)].concat();
-    let extents = field(3, &vec![1; 60_000]);
-    let parameter = [field(1, b"p"), whole(35, 1), field(3, &[whole(2, 11), extents].concat())].concat();
-    let takes =
-        |name: u32| [field(1, name.to_string().as_bytes()), field(36, &[1; 64]), whole(35, name.into())].concat();
+    let short = |field: u64| bytes(field, b"").repeat(20_000_000);
+    let kinds: Vec<u8> = (0..6_000_000).flat_map(|key| bytes(4, &int(1, key))).collect();
+    let line = [bytes(2, b"Stream #1"), short(4)].concat();
+    let extents = bytes(3, &vec![1; 60_000]);
+    let parameter = [bytes(1, b"p"), int(35, 1), bytes(3, &[int(2, 11), extents].concat())].concat();
+    let takes = |name: u32| [bytes(1, name.to_string().as_bytes()), bytes(36, &[1; 64]), int(35, name.into())].concat();
     let repeated: Vec<Vec<u8>> = std::iter::once(parameter).chain((2..20_000).map(takes)).collect();
     let calls = |name: u32| {
-        [field(1, name.to_string().as_bytes()), field(2, b"fusion"), field(38, &[1]), whole(35, name.into())].concat()
+        [bytes(1, name.to_string().as_bytes()), bytes(2, b"fusion"), bytes(38, &[1]), int(35, name.into())].concat()
     };
     let called: Vec<Vec<u8>> = (0..150_000).map(calls).collect();
     for (what, content, said) in [
         ("lines", plane("/device:GPU:0", &short(3)), "more than 4194304 planes, lines, names and values"),
         ("planes", [plane("/device:GPU:0", b""), short(1)].concat(), "more than 4194304 planes, lines"),
         ("kinds", plane("/device:GPU:0", &kinds), "more than 4194304 planes, lines"),
-        ("events", plane("/device:GPU:0", &field(3, &line)), "more than 4194304 kernels and copies of a GPU"),
+        ("events", plane("/device:GPU:0", &bytes(3, &line)), "more than 4194304 kernels and copies of a GPU"),
         ("extents", program(&repeated), "instructions, shapes and extents of programs"),
         ("fusions", program(&called), "nothing ran on a GPU"),
     ] {

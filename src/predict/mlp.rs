@@ -351,8 +351,9 @@ pub fn through(rows: &Tensor, layer: &Layer, activation: Option<Activation>) -> 
     Ok(out)
 }
 
-/// Gives products, and whatever else is computed side by side, as many threads as this process may have. Rayon ends the program where it
-/// cannot start its own; with none at all, everything is computed in the thread that asks.
+/// Gives products, and whatever else is computed side by side, as many threads as this process may have.
+/// Rayon ends the program where it cannot start its own; with none at all, everything is computed in the
+/// thread that asks.
 pub(super) fn threads() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

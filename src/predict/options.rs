@@ -39,6 +39,6 @@ pub struct Options {
     /// The precision to predict for, where it is not the recorded one.
     pub precision: Option<Precision>,
     /// Leave out what is predicted of each operation ([`Prediction::operations`](super::Prediction::operations)):
-    /// of many operations on many GPUs that is most of the memory and half of the time.
+    /// of many operations on many GPUs these would take most of the memory.
     pub steps_only: bool,
 }

@@ -168,7 +168,8 @@ impl Change {
             .then(|| format!("{} has no {name} matrix rate: predicted in {}, not in {}", gpu.slug, self.from, self.to))
     }
 
-    /// Scales the predictions of one GPU, operation by operation, with the reason where it `explains`; gives what to note.
+    /// Scales the predictions of one GPU, operation by operation, with the reason where it `explains`; gives
+    /// what to note.
     pub(super) fn apply(
         &self,
         rates: &Rates<'_>,

@@ -17,7 +17,8 @@ use std::sync::LazyLock;
 
 use habitat_tui::capture::messages;
 use habitat_tui::capture::on_demand::wire;
-use habitat_tui::catalog::{Calibration, Catalog, DeviceIdentity, GpuSpec, Layer};
+use habitat_tui::catalog::{Calibration, Catalog, GpuSpec, Layer};
+use habitat_tui::cli::resolve;
 use habitat_tui::live::Tail;
 use habitat_tui::predict::blackbox::{BlackBoxModel, OperatorTotals};
 use habitat_tui::predict::bundle::Bundle;
@@ -89,14 +90,7 @@ fn in_a_file<T>(name: &str, bytes: &[u8], read: impl FnOnce(&Path) -> T) -> T {
 }
 
 fn resolved(device: &DeviceInfo) -> Option<GpuSlug> {
-    let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));
-    let identity = DeviceIdentity {
-        name: device.name.clone(),
-        compute_capability: device.compute_capability.and_then(narrow),
-        sm_count: device.multiprocessors,
-        memory_bytes: device.memory_bytes,
-    };
-    CATALOG.identify(&identity).map(|gpu| gpu.slug.clone())
+    resolve(device, &CATALOG)
 }
 
 /// What was imported is a file that is read as the same profile.

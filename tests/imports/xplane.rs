@@ -7,26 +7,7 @@ use habitat_tui::profile::import::{self, Import, ImportOptions};
 use habitat_tui::trace::{StepMarks, TraceError};
 
 use crate::program::Folder;
-
-fn number(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
-}
-
-/// A field that is a whole number.
-fn int(field: u64, value: u64) -> Vec<u8> {
-    [number(field << 3), number(value)].concat()
-}
-
-/// A field that is a message or a text.
-fn bytes(field: u64, content: &[u8]) -> Vec<u8> {
-    [number(field << 3 | 2), number(content.len() as u64), content.to_vec()].concat()
-}
+use crate::protobuf::{bytes, int, number};
 
 fn packed(field: u64, values: &[u64]) -> Vec<u8> {
     bytes(field, &values.iter().flat_map(|value| number(*value)).collect::<Vec<u8>>())
