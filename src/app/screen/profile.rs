@@ -25,7 +25,7 @@ use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::op;
 use crate::profile::breakdown::{Breakdown, Entry, GroupBy, Segment};
-use crate::profile::{Operation, Phase, Profile, modules as paths};
+use crate::profile::{DType, Operation, Phase, Profile, modules as paths};
 use crate::report::format;
 use crate::report::table::{Cell, Column, Graphic, Table};
 use crate::settings::theme::Role;
@@ -217,6 +217,8 @@ pub struct ProfileState {
     arranged: Option<Arranged>,
     /// The step as a line.
     pub segments: Vec<Segment>,
+    /// Element types of the step's operations, each once.
+    element_types: Vec<DType>,
     /// The recording that this one is compared with.
     pub against: Option<Against>,
     /// The waterfall from the one to the other, where it is shown.
@@ -241,6 +243,12 @@ impl ProfileState {
             self.entries = modules::tree(&self.entries);
         }
         self.segments = Breakdown::segments(profile, |operation| op::family(operation).name());
+        self.element_types.clear();
+        for element in profile.operations.iter().filter_map(|operation| operation.dtype.as_ref()) {
+            if !self.element_types.contains(element) {
+                self.element_types.push(element.clone());
+            }
+        }
         self.arranged = None;
         self.list.selected = 0;
         self.scroll = 0;

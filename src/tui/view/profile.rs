@@ -33,7 +33,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         return;
     }
     let density = Density::of(painter.buffer.area);
-    let roof = profile::roofline::roof(app).filter(|_| state.below == Below::Roof);
+    let roof = if state.below == Below::Roof { profile::roofline::roof(app) } else { None };
     let below = match density {
         _ if roof.is_some() || state.below == Below::Timeline => area.height * 3 / 5,
         Density::Minimal => 0,

@@ -26,10 +26,9 @@ impl Roof {
         let rates = Rates::new(gpu);
         let precision = app.setup.profile.workload.precision;
         let peak = rates.product(None, precision, false).sustained.get();
-        let element = app.setup.profile.operations.iter().filter_map(|operation| operation.dtype.as_ref());
+        let of_element = |element| rates.product(Some(element), precision, false).sustained.get();
         // Where the precision is not known, the fastest that any operation can use.
-        let peak =
-            element.map(|dtype| rates.product(Some(dtype), precision, false).sustained.get()).fold(peak, f64::max);
+        let peak = app.profile.element_types.iter().map(of_element).fold(peak, f64::max);
         Self { gpu: clean(&gpu.name, 60), bandwidth: rates.streaming.value.get(), peak }
     }
 
