@@ -116,6 +116,11 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
     let grouped = group::operations(trace, &steps.joined, &nesting.modules, &steps.kept);
     let device = timing::Busy::new(trace, steps.joined.device);
     let walls = timing::walls(&steps.spans, &steps.work, &steps.kept, &device);
+    let sums = [steps.mean(|work| work.kernel_time), steps.mean(|work| work.device_time)];
+    let longest = walls.iter().map(|wall| wall.duration).chain(sums).fold(0.0, f64::max);
+    if longest > Micros::MOST {
+        return Err(Fault::StepTooLong { seconds: longest / 1e6 });
+    }
     let joined_share = joined_share(trace, &steps);
     let mut notes = Notes::new(trace, &nesting, &steps, without_launch);
     notes.durations(&steps, &walls);

@@ -149,6 +149,12 @@ pub enum Fault {
         /// The text of the value.
         value: String,
     },
+    /// The times of a step are too far apart, each of which may be.
+    #[error("a step of {seconds:.0} s, longer than a year: the times of the recording are damaged; record it again")]
+    StepTooLong {
+        /// How long.
+        seconds: f64,
+    },
     /// Too many events are not readable to trust the rest.
     #[error(
         "{count} of {events} events are malformed, the first is event {index}: the file is damaged; export it again"
