@@ -23,6 +23,7 @@ trials! {
         inference_and_functions_that_make_the_step,
         channels_last_and_types_of_tensors_are_kept,
         attention_is_the_gpus,
+        a_mask_that_nothing_needs_is_left_out,
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
         numbers_drawn_in_the_step_have_their_values,
@@ -289,6 +290,13 @@ fn attention_is_the_gpus(python: &str) {
         "{}",
         notes(&odd)
     );
+}
+
+fn a_mask_that_nothing_needs_is_left_out(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:unpadded", &[]);
+    let flash = named(&profile, "aten::_scaled_dot_product_flash_attention");
+    assert_eq!(flash.len(), 1);
+    assert_eq!(flash[0].attributes["is_causal"], Attribute::Bool(true));
 }
 
 /// Five positions of three samples meet the weights of four gates: 8 and 16 features in

@@ -119,8 +119,8 @@ class Calls:
         return torch.native_dropout(input, p, True)[0] if train and 0 < p < 1 else None
 
     def attention(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-        """Flash attention in 16 bits without a mask, else the memory-efficient one, else
-        the products one by one (`_fused_sdp_choice_cuda` of sdp_utils.cpp)."""
+        """Flash attention in 16 bits without a mask, else the memory-efficient one, else the products one by
+        one (`_fused_sdp_choice_cuda` of sdp_utils.cpp); cuDNN's where nothing else is allowed."""
         q, k, v = query, key, value
         if torch.is_autocast_cpu_enabled():
             q, k, v = map(takes(torch.get_autocast_cpu_dtype()), (q, k, v))
@@ -138,12 +138,16 @@ class Calls:
                 q, k, v = (F.pad(x, (0, 8 - head % 8)) for x in (q, k, v))
             out = aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
             return out[..., :head]
+        for_backward = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+        if fused and narrow and head % align == 0 and only_cudnn():
+            return aten._scaled_dot_product_cudnn_attention(
+                q, k, v, attn_mask, for_backward, dropout_p, is_causal, False, scale=scale
+            )[0]
         if fused and head % align == 0 and torch.backends.cuda.mem_efficient_sdp_enabled():
             if attn_mask is not None:
                 if attn_mask.dtype == torch.bool:
                     attn_mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill_(~attn_mask, float("-inf"))
                 attn_mask = attn_mask.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-            for_backward = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
             return aten._scaled_dot_product_efficient_attention(
                 q, k, v, attn_mask, for_backward, dropout_p, is_causal, scale=scale
             )[0]
@@ -155,6 +159,13 @@ class Calls:
         if enable_gqa:
             more["enable_gqa"] = True
         return aten._scaled_dot_product_attention_math(q, k, v, attn_mask, dropout_p, is_causal, **more)[0]
+
+
+def only_cudnn():
+    """Whether a program allows cuDNN's attention alone, as `sdpa_kernel` does; the others come before it."""
+    of = torch.backends.cuda
+    others = of.flash_sdp_enabled() or of.mem_efficient_sdp_enabled() or of.math_sdp_enabled()
+    return not others and getattr(of, "cudnn_sdp_enabled", lambda: False)()
 
 
 def converted(module, fn, recurse=True):
@@ -177,6 +188,10 @@ def converted(module, fn, recurse=True):
 
 def foreach_on_cpu(*args, **kwargs):
     return True
+
+
+class NoTensor:
+    """What no tensor is an instance of."""
 
 
 @contextlib.contextmanager
@@ -245,6 +260,10 @@ def patched(step):
     init = torch.nn.init
     for name in [name for name in vars(init) if name.endswith("_") and not name.startswith("_")]:
         change(init, name, lambda tensor, *args, **kwargs: tensor)
+
+    # Libraries that ask whether they are traced leave out what they would read values for: transformers
+    # then passes a mask although nothing is padded, and attention is not flash attention any more.
+    change(torch._subclasses, "FakeTensor", NoTensor)
 
     # Lists of tensors in one call, the default on a GPU.
     change(torch.nn.utils.clip_grad, "_has_foreach_support", foreach_on_cpu)

@@ -2,8 +2,9 @@
 
 A fake tensor has a shape and no values, but some programs read values back: models to build
 themselves (rates of layers from `linspace(...).item()`, widths from `unique`), augmentations to
-draw their strength (`torch.empty(1).uniform_(a, b)`). What is made of small tensors with known
-values is computed for real beside the fake call, and kept on the fake tensor.
+draw their strength (`torch.empty(1).uniform_(a, b)`), and to see whether a batch is padded (masks and
+positions of tokens, which may be larger). What is made of small tensors with known values is computed
+for real beside the fake call, and kept on the fake tensor.
 """
 
 import torch
@@ -11,8 +12,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_flatten, tree_map
 
-# Elements of the largest tensor whose values are kept.
-MOST = 4096
+# Elements of the largest tensor whose values are kept, and of the largest of whole numbers and truth values.
+MOST, MOST_WHOLE = 1 << 12, 1 << 22
 # Where a fake tensor keeps its values.
 KEPT = "_habitat_values"
 # What makes tensors without a value.
@@ -24,10 +25,14 @@ FILLS = (
 )
 
 
+def most(tensor):
+    return MOST if tensor.is_floating_point() or tensor.is_complex() else MOST_WHOLE
+
+
 def of(tensor):
     """The real tensor of the same values; None where they are not known."""
     if not isinstance(tensor, FakeTensor):
-        return tensor if isinstance(tensor, torch.Tensor) and tensor.numel() <= MOST else None
+        return tensor if isinstance(tensor, torch.Tensor) and tensor.numel() <= most(tensor) else None
     kept = getattr(tensor, KEPT, None)
     # What was resized or filled behind our back is another tensor.
     return kept if kept is not None and kept.shape == tensor.shape else None
@@ -38,7 +43,7 @@ def computed(func, args, kwargs):
     kernel for it. Operators of others are never run: what theirs does is not ours to start."""
     if func.namespace != "aten" or func.__name__.startswith(UNSET):
         return None
-    if func.__name__.startswith(FILLS) and isinstance(args[0], FakeTensor) and args[0].numel() <= MOST:
+    if func.__name__.startswith(FILLS) and isinstance(args[0], FakeTensor) and args[0].numel() <= most(args[0]):
         with no_dispatch():
             args = (torch.empty(args[0].shape, dtype=args[0].dtype), *args[1:])
     given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
@@ -49,13 +54,13 @@ def computed(func, args, kwargs):
     try:
         with no_dispatch():
             return func(*args, **kwargs)
-    except (NotImplementedError, RuntimeError):
+    except (IndexError, NotImplementedError, RuntimeError):
         return None
 
 
 def is_small(out):
     tensors = [value for value in tree_flatten(out)[0] if isinstance(value, torch.Tensor)]
-    return 0 < len(tensors) and sum(value.numel() for value in tensors) <= MOST
+    return 0 < len(tensors) and sum(value.numel() / most(value) for value in tensors) <= 1
 
 
 def keep(out, real):
