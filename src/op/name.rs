@@ -278,6 +278,13 @@ pub fn is_efficient_attention(name: &str) -> bool {
     name.contains("efficient_attention")
 }
 
+/// Whether an attention runs a kernel for the tensor cores of the Ampere generation: `PyTorch`'s own flash and
+/// memory-efficient attention, and the package `flash-attn` up to version 2. Those of cuDNN, of version 3 and
+/// compiled ones are for the GPU they run on.
+pub fn is_ampere_attention(name: &str) -> bool {
+    !["cudnn", "flex", "flash_attn_3", "flash_attn_4"].iter().any(|part| name.contains(part))
+}
+
 /// Whether it copies from one element type to another, which mixed precision is full of.
 pub fn is_cast(name: &str) -> bool {
     matches!(name, "aten::_to_copy" | "aten::to" | "aten::copy_")

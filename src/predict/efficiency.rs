@@ -39,8 +39,8 @@ use crate::units::{BytesPerSecond, Micros};
 /// Terms of arithmetic or of traffic by name: natural logarithms of factors of time.
 pub type Factors = BTreeMap<String, f64>;
 
-/// The term of how much fewer tiles than multiprocessors there are.
-pub const FEW_TILES: &str = "few tiles";
+/// Terms of arithmetic that hang on the GPU too; [`on_gpu`] says how much of each there is.
+pub const ON_GPU: [&str; 2] = ["few tiles", "attention, for Ampere"];
 /// How much of a measured operator's deviation another GPU shares. An estimate: in three traces
 /// of an H100 and an MI300X kinds of operators share 0.9 of it (`habitat-lab evaluate traces`),
 /// and no operator in such precision was measured on two other GPUs.
@@ -189,9 +189,10 @@ impl Efficiency {
                 times: demand.times,
                 units: demand.units,
                 tiles: demand.tiles,
+                is_for_ampere: demand.is_for_ampere,
                 compute: sum(&self.compute, &demand.compute),
                 memory: sum(&self.memory, &demand.memory),
-                few_tiles: self.compute.get(FEW_TILES).copied().unwrap_or(0.0),
+                on_gpu: ON_GPU.map(|name| self.compute.get(name).copied().unwrap_or(0.0)),
                 is_far: is_new(&self.compute, &demand.compute) || is_new(&self.memory, &demand.memory),
             })
             .collect()
@@ -292,9 +293,10 @@ pub struct Asked {
     times: f64,
     units: Units,
     tiles: f64,
+    is_for_ampere: bool,
     compute: f64,
     memory: f64,
-    few_tiles: f64,
+    on_gpu: [f64; 2],
     is_far: bool,
 }
 
@@ -324,17 +326,22 @@ impl Sides {
     }
 }
 
-/// How much fewer tiles than multiprocessors there are, in powers of two.
-pub fn few_tiles(tiles: f64, gpu: &GpuSpec) -> f64 {
-    if tiles > 0.0 { (f64::from(gpu.sm_count) / tiles).log2().max(0.0) } else { 0.0 }
+/// How much there is of each of [`ON_GPU`]: how much fewer tiles than multiprocessors there are, in powers of
+/// two; and 1 where a kernel for the tensor cores of Ampere reaches only a part of the rate, which it does on
+/// data-centre GPUs from Hopper on, whose full rate needs other instructions.
+pub fn on_gpu(tiles: f64, is_for_ampere: bool, gpu: &GpuSpec) -> [f64; 2] {
+    let few = if tiles > 0.0 { (f64::from(gpu.sm_count) / tiles).log2().max(0.0) } else { 0.0 };
+    let is_later = matches!(gpu.compute_capability, Some((9..=11, _)));
+    [few, f64::from(u8::from(is_for_ampere && is_later))]
 }
 
 impl Asked {
     fn on(&self, board: &Board<'_>, dtype: Option<&DType>) -> Sides {
         let full = Sides::at_full_rate((self.flops, self.bytes), self.units, board, dtype);
-        let few = self.few_tiles * few_tiles(self.tiles, board.rates.gpu);
+        let amounts = on_gpu(self.tiles, self.is_for_ampere, board.rates.gpu);
+        let own: f64 = self.on_gpu.iter().zip(amounts).map(|(factor, amount)| factor * amount).sum();
         Sides {
-            compute_us: full.compute_us * (self.compute + few + board.compute).exp(),
+            compute_us: full.compute_us * (self.compute + own + board.compute).exp(),
             memory_us: full.memory_us * (self.memory + board.memory).exp(),
         }
     }

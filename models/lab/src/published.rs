@@ -1,9 +1,11 @@
 //! Published training and inference steps with the operators of each
 //! (`models/lab/steps/trace.py` writes them).
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use habitat_tui::catalog::Catalog;
+use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::cli::CliError;
 use habitat_tui::op::{Op, Sizes};
 use habitat_tui::profile::tensors::{CHANNELS_LAST, MEMORY_FORMAT};
@@ -28,6 +30,8 @@ pub struct PublishedStep {
     pub source: String,
     /// What it ran on.
     pub gpu: GpuSlug,
+    /// The clock that the GPU was locked to, in times of its boost.
+    pub locked: Option<f64>,
     /// Whether operators were compiled or fused beyond PyTorch's own.
     pub is_compiled: bool,
     /// Whether it is one operator, measured alone.
@@ -38,6 +42,15 @@ pub struct PublishedStep {
     pub time: Micros,
     /// What it ran; no times.
     pub profile: Profile,
+}
+
+impl PublishedStep {
+    /// The catalog with the GPU as the step ran on it.
+    pub fn catalog<'a>(&self, catalog: &'a Catalog) -> Cow<'a, Catalog> {
+        let Some((gpu, times)) = catalog.get(&self.gpu).zip(self.locked) else { return Cow::Borrowed(catalog) };
+        let locked = gpu.hypothetical(gpu.slug.clone(), &Changes::of(Figure::Clock, times));
+        Cow::Owned(Catalog::new(catalog.iter().cloned().chain([locked])))
+    }
 }
 
 #[derive(Deserialize)]
@@ -53,6 +66,7 @@ struct Line {
 #[derive(Deserialize)]
 struct Measured {
     gpu: String,
+    clock_mhz: Option<String>,
     precision: String,
     layout: String,
     step_ms: String,
@@ -80,6 +94,8 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
             let Ok(gpu) = catalog.find(&measured.gpu) else { continue };
             let Some(precision) = precision(&measured.precision) else { continue };
             let milliseconds: f64 = measured.step_ms.parse().map_err(|error| wrong(&error))?;
+            let clock: Option<f64> =
+                measured.clock_mhz.as_ref().map(|clock| clock.parse()).transpose().map_err(|error| wrong(&error))?;
             let mut profile = profile.clone();
             profile.workload.precision = Some(precision);
             if measured.layout == "nhwc" {
@@ -90,6 +106,7 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
                 family: line.family.clone(),
                 source: measured.source.clone(),
                 gpu: gpu.slug.clone(),
+                locked: clock.map(|mhz| mhz / gpu.boost_clock.get()),
                 is_compiled: !measured.compiled.is_empty(),
                 is_operator: measured.compiled == ONE_OPERATOR,
                 is_exact: measured.quality == "A",
@@ -120,5 +137,34 @@ fn channels_last(profile: &mut Profile) {
         if matches!(Op::of(operation).sizes, Some(Sizes::Convolution(_))) {
             operation.attributes.insert(MEMORY_FORMAT.to_owned(), Attribute::Text(CHANNELS_LAST.to_owned()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use habitat_tui::store::bundled;
+
+    /// A clock that was locked counts, with the arithmetic; bandwidth and other steps do not change.
+    #[test]
+    fn a_locked_clock_is_that_of_the_step() {
+        let line = r#"{"case": "w", "network": "w", "family": "w", "mode": "training", "measured": [
+            {"gpu": "h200-sxm-141gb", "clock_mhz": "990", "precision": "bf16-pure", "layout": "nchw", "step_ms": "2", "source": "s", "compiled": "", "quality": "A"},
+            {"gpu": "h200-sxm-141gb", "precision": "bf16-pure", "layout": "nchw", "step_ms": "1", "source": "s", "compiled": "", "quality": "A"}],
+            "operators": {"format": "habitat-op-list", "version": 1, "info": {"batch": 1}, "ops": [
+                {"op": "aten.relu.default", "phase": "forward", "inputs": [{"shape": [64, 64], "dtype": "bfloat16"}], "outputs": [{"shape": [64, 64], "dtype": "bfloat16"}], "count": 1}]}}"#;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, line.replace('\n', " ")).unwrap();
+        let catalog = Catalog::new(bundled::gpus());
+        let [locked, free] = &read(&path, &catalog).unwrap()[..] else { panic!("two steps") };
+        let real = catalog.get(&locked.gpu).unwrap();
+        let ran_on = locked.catalog(&catalog);
+        let ran_on = ran_on.get(&locked.gpu).unwrap();
+        let times = real.boost_clock.get() / 990.0;
+        let rate = |gpu: &habitat_tui::catalog::GpuSpec| gpu.fastest_published("bf16").unwrap();
+        assert!((rate(real) / rate(ran_on) - times).abs() < 1e-9, "{}", rate(real) / rate(ran_on));
+        assert_eq!(ran_on.memory_bandwidth, real.memory_bandwidth);
+        assert_eq!(free.catalog(&catalog).get(&free.gpu), Some(real));
     }
 }

@@ -253,14 +253,14 @@ def unet(batch, size, kind):
     return step(network, lambda: networks.dice_and_cross_entropy(network(x), labels), adam, kind)
 
 
-def llama(batch, size, kind, flash=True):
+def llama(batch, size, kind, attention="flash"):
     """Llama 3.2 1B from embeddings, so without their look-up; scores of all positions. Keys and
     values are repeated for the heads, as the transformers of then did."""
     import transformers
+    from torch.nn.attention import SDPBackend, sdpa_kernel
     from transformers.integrations import sdpa_attention
 
     sdpa_attention.use_gqa_in_sdpa = lambda *args: False
-    torch.backends.cuda.enable_flash_sdp(flash)
     config = transformers.LlamaConfig(
         vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
         num_attention_heads=32, num_key_value_heads=8, head_dim=64, max_position_embeddings=131072,
@@ -268,7 +268,12 @@ def llama(batch, size, kind, flash=True):
     )  # fmt: skip
     network = transformers.LlamaForCausalLM(config).train()
     x, labels = torch.randn(batch, size, 2048, dtype=PURE[kind]), tokens(128256, batch, size)
-    return step(network, lambda: network(inputs_embeds=x, labels=labels).loss, plain_sgd, kind)
+
+    def loss():
+        with sdpa_kernel(getattr(SDPBackend, attention.upper() + "_ATTENTION")):
+            return network(inputs_embeds=x, labels=labels).loss
+
+    return step(network, loss, plain_sgd, kind)
 
 
 def sides(text):
@@ -383,11 +388,16 @@ def layout(row, family):
     return "nhwc" if "AMP uses NHWC" in row["notes"] or half_elsewhere else "nchw"
 
 
+def locked(row):
+    """The clock in MHz where it was locked."""
+    return {"clock_mhz": clock for clock in re.findall(r"clock locked at (\d+) MHz", row["notes"])}
+
+
 def software(row):
-    """What the source tells of the software, and of clocks that were locked."""
+    """What the source tells of the software."""
     told = [row["framework"]] if row["source"] != "u39kun" else []
     told += [row["software"]] if row["software"] else []
-    told += re.findall(r"container [\d.,]+|clock locked at \d+ MHz", row["notes"])
+    told += re.findall(r"container [\d.,]+", row["notes"])
     return ", ".join(told)
 
 
@@ -401,9 +411,8 @@ def case(row):
         parts.append("forward-backward" if training else "forward")
         more["training"] = training
     if row["model"] == "llama-3.2-1b":
-        # cuDNN's attention takes the shapes of flash attention.
-        more["flash"] = "efficient" not in row["compiled_or_fused"]
-        parts.append("flash" if more["flash"] else "efficient")
+        more["attention"] = re.search(r"sdpa (\w+)_attention", row["compiled_or_fused"])[1]
+        parts.append(more["attention"])
     if row["model"] == "transformer-xl-base":
         more["clusters"] = not inferred(row)
         parts += [] if more["clusters"] else ["full"]
@@ -415,6 +424,7 @@ def case(row):
         "family": family,
         "mode": "training" if training else "inference",
         "gpu": row["gpu"],
+        **locked(row),
         "precision": row["precision"],
         "layout": layout(row, family),
         "step_ms": row["step_ms"],

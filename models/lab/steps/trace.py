@@ -24,8 +24,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# What is told of a measured time.
-MEASURED = "gpu precision layout step_ms source software compiled quality".split()
+# What is told of a measured time; the clock in MHz only where it was locked.
+MEASURED = "gpu clock_mhz precision layout step_ms source software compiled quality".split()
 # A trace that takes longer is given up, in seconds.
 LONGEST = 180
 # A network whose parameter count differs from the published one by more than this part is another.
@@ -113,7 +113,7 @@ def pack(cases, out):
         path = out / (name + ".json.gz")
         if path.exists():
             line = {key: measured[0][key] for key in ("case", "network", "family", "mode")}
-            line["measured"] = [{key: case[key] for key in MEASURED} for case in measured]
+            line["measured"] = [{key: case[key] for key in MEASURED if key in case} for case in measured]
             line["operators"] = json.loads(gzip.open(path).read())
             lines.append(json.dumps(line, separators=(",", ":")))
     # A window as long as the whole: networks have much in common.

@@ -1,6 +1,6 @@
 //! What an operation asks of a GPU, and the terms by which it falls short of the GPU's rates.
 
-use crate::op::name::{Form, NormalisationForm, is_cast, is_efficient_attention};
+use crate::op::name::{Form, NormalisationForm, is_ampere_attention, is_cast, is_efficient_attention};
 use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes};
 use crate::predict::decoded::Decoded;
 use crate::profile::{Attribute, DType, Phase, Precision};
@@ -37,6 +37,8 @@ pub struct Demand {
     pub units: Units,
     /// Tiles of the result, which the multiprocessors share; 0 where that does not matter.
     pub tiles: f64,
+    /// Whether its kernel was written for the tensor cores of the Ampere generation.
+    pub is_for_ampere: bool,
     /// Terms of the arithmetic; the first is what the part is.
     pub compute: Vec<Term>,
     /// Terms of the traffic; the first is what the part is.
@@ -96,6 +98,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
             times: part.times,
             units: Units::Matrix,
             tiles,
+            is_for_ampere: false,
             compute: terms.compute,
             memory: terms.memory,
         };
@@ -122,7 +125,9 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 // Its kernel is another than those of flash attention and cuDNN.
                 let efficient = is_efficient_attention(&decoded.operation.name);
                 let efficient = efficient.then(|| "attention, efficient".to_owned());
-                plain(Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(efficient)), 0.0)
+                let terms = Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(efficient));
+                let is_for_ampere = !wide && is_ampere_attention(&decoded.operation.name);
+                Demand { is_for_ampere, ..plain(terms, 0.0) }
             }
             Primitive::Rows { .. } | Primitive::Stream { .. } => {
                 let name = stream(decoded, primitive);
@@ -147,6 +152,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
             times: 1.0,
             units: Units::Vector,
             tiles: 0.0,
+            is_for_ampere: false,
             compute: Vec::new(),
             memory: vec![("other".to_owned(), 1.0)],
         }],

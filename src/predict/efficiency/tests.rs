@@ -139,6 +139,28 @@ fn kernels_of_attention_are_told_apart() {
     assert_eq!(terms("efficient"), ["attention", "attention, efficient"]);
 }
 
+/// Flash attention of PyTorch takes e^0.7 times as long on an H100 as its products would, cuDNN's does not;
+/// on an A100 and on cards of consumers no kernel is behind.
+#[test]
+fn kernels_for_ampere_are_behind_on_hopper() {
+    let model = model(&[("attention", 0.1), ("attention, for Ampere", 0.7)], &[]);
+    let times = |slug: &str| {
+        let gpu = spec(slug);
+        let rates = Rates::new(&gpu);
+        ["_scaled_dot_product_flash", "_scaled_dot_product_cudnn"].map(|kernel| {
+            let inputs = "[[8, 16, 8192, 128], [8, 16, 8192, 128], [8, 16, 8192, 128]]";
+            let asked = asked(&format!("{kernel}_attention"), "forward", inputs, "");
+            model.board(&rates, None).time(&model.asked(&asked), Some(&DType::Float16)).unwrap().get()
+        })
+    };
+    let [flash, cudnn] = times("h100-sxm5-80gb");
+    assert!((flash / cudnn - 0.7_f64.exp()).abs() < 0.01, "{}", flash / cudnn);
+    for slug in ["a100-sxm4-80gb", "rtx-4090", "rtx-5090"] {
+        let [flash, cudnn] = times(slug);
+        assert_eq!(flash, cudnn, "{slug}");
+    }
+}
+
 /// Many such steps on the GPU, on others, and too few; AMD's GPUs were never among the steps.
 #[test]
 fn ranges_are_those_of_the_mode_and_precision() {

@@ -169,7 +169,8 @@ fn ratios(
         for (number, &here) in places.iter().enumerate() {
             for &there in &places[number + 1..] {
                 let (a, b) = (&steps[here], &steps[there]);
-                let (Some(first), Some(second)) = (catalog.get(&a.gpu), catalog.get(&b.gpu)) else { continue };
+                let [of_a, of_b] = [a, b].map(|step| step.catalog(catalog));
+                let (Some(first), Some(second)) = (of_a.get(&a.gpu), of_b.get(&b.gpu)) else { continue };
                 if a.gpu == b.gpu {
                     continue;
                 }
@@ -267,7 +268,7 @@ impl<'a> Judge<'a> {
             models: Some(Arc::new(models.with_efficiency(efficiency.clone()))),
             ..Options::default()
         };
-        let answer = predict(&step.profile, self.catalog, &options).map_err(CliError::other)?;
+        let answer = predict(&step.profile, &step.catalog(self.catalog), &options).map_err(CliError::other)?;
         let range = answer.predictions.first().map(|prediction| prediction.step.as_estimate().range);
         let range = range.ok_or_else(|| CliError::Refused(format!("{}: not predicted", step.gpu)))?;
         Ok(Predicted { mid: range.mid.as_millis(), range: Some([range.low.as_millis(), range.high.as_millis()]) })

@@ -106,7 +106,8 @@ fn logs(cases: &[Case], convolutions: f64, others: f64) -> Vec<(usize, f64)> {
 }
 
 fn case(at: usize, step: &PublishedStep, folds: &Folds, judge: &Judge<'_>) -> Result<Option<Case>, CliError> {
-    let Some(gpu) = judge.catalog.get(&step.gpu) else { return Ok(None) };
+    let catalog = step.catalog(judge.catalog);
+    let Some(gpu) = catalog.get(&step.gpu) else { return Ok(None) };
     let (rates, precision) = (Rates::new(gpu), step.profile.workload.precision);
     let decoded = Decoded::all(&step.profile);
     let operators = judge.operators(step);

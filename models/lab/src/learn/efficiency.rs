@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::efficiency::{
-    Demand, Efficiency, FEW_TILES, FORMAT, Factors, Sides, VERSION, between, demands, few_tiles, gpu_terms, is_mixed,
+    Demand, Efficiency, FORMAT, Factors, ON_GPU, Sides, VERSION, between, demands, gpu_terms, is_mixed, on_gpu,
     roofline_of,
 };
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
@@ -43,6 +43,12 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
     let is_kind = matches!(name, "convolution" | "product" | "batched product" | "attention");
     match side {
         Side::Compute if is_kind => (0.2, 0.5),
+        // FlashAttention-2 reaches 35 % of the peak of an H100, FlashAttention-3 75 % (Shah et al. 2024,
+        // arXiv:2407.08608, section 1).
+        _ if name == ON_GPU[1] => (0.75, 0.3),
+        // FlashAttention-2 is 1.7 to 3 times as fast as the kernels before it (Dao 2023, arXiv:2307.08691,
+        // section 4.1) on long sequences, less on short ones.
+        Side::Compute if name == "attention, efficient" => (0.5, 0.3),
         _ if is_amount => (0.0, 0.2),
         // Many steps come from a few GPUs, whose terms would take up what is common to all. With
         // 0.15 and 0.06 the errors on a GPU that was left out are 1.4 times as large (inference,
@@ -59,7 +65,7 @@ const GPU: &str = "gpu ";
 
 /// Whether a term can only make a part slower.
 fn only_slows(name: &str) -> bool {
-    ["narrow", "short sums", "few tiles", "odd", "large filter"].iter().any(|end| name.ends_with(end))
+    ["narrow", "short sums", "few tiles", "odd", "large filter", "for Ampere"].iter().any(|end| name.ends_with(end))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,6 +125,7 @@ impl Design {
         };
         let mut rows = Vec::new();
         for step in steps {
+            let catalog = step.catalog(catalog);
             let Some(gpu) = catalog.get(&step.gpu) else { continue };
             rows.push(row(step, gpu, &mut index));
         }
@@ -161,8 +168,8 @@ impl Design {
                 break;
             }
         }
-        // A term that no step of these had is not known.
-        let mut used = vec![false; values.len()];
+        // A term that no step of these had is not known, except where its prior is of published figures.
+        let mut used: Vec<bool> = self.terms.iter().map(|(_, name)| name == ON_GPU[1]).collect();
         for row in &rows {
             for part in &row.parts {
                 for &(at, _) in part.compute.iter().chain(&part.memory) {
@@ -214,7 +221,7 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) 
             let roofline = roofline_of(&decoded, &rates, precision).map(|time| time * count);
             wholes.push(Whole { parts: asked.len(), roofline });
         }
-        for Demand { flops, bytes, times, units, tiles, compute, memory } in asked {
+        for Demand { flops, bytes, times, units, tiles, is_for_ampere, compute, memory } in asked {
             let full = Sides::at_full_rate((flops, bytes), units, &board, decoded.dtype.as_ref());
             let mut indexed = |side, terms: Vec<(String, f64)>| -> Vec<(usize, f64)> {
                 let own = [(generation.clone(), 1.0), (slug.clone(), 1.0)];
@@ -222,8 +229,8 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) 
                 let all = terms.into_iter().chain(own).filter(|_| has_some);
                 all.map(|(name, amount)| (index(side, name), amount)).collect()
             };
-            let few = few_tiles(tiles, gpu);
-            let compute = compute.into_iter().chain((few > 0.0).then(|| (FEW_TILES.to_owned(), few))).collect();
+            let own = ON_GPU.map(str::to_owned).into_iter().zip(on_gpu(tiles, is_for_ampere, gpu));
+            let compute = compute.into_iter().chain(own.filter(|(_, amount)| *amount > 0.0)).collect();
             parts.push(Part {
                 full,
                 times: times * count,
@@ -360,6 +367,7 @@ mod tests {
             family: "w".to_owned(),
             source: "made".to_owned(),
             gpu: GpuSlug::new(slug).unwrap(),
+            locked: None,
             is_compiled: true,
             is_operator: false,
             is_exact: true,

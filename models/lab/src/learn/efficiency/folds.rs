@@ -136,7 +136,7 @@ impl Folds {
                 models: Some(Arc::new(operators(step).with_efficiency(efficiency))),
                 ..Options::default()
             };
-            let answer = predict(&step.profile, catalog, &options)?;
+            let answer = predict(&step.profile, &step.catalog(catalog), &options)?;
             let predicted = answer.predictions.first().map(|prediction| prediction.step.mid().get());
             found.extend(predicted.map(|predicted| (at, (step.time.get() / predicted).ln())));
         }
