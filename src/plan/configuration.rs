@@ -369,6 +369,12 @@ impl Configuration {
         (self.step.range.high / self.step.range.mid) * (1.0 + self.losses.writing)
     }
 
+    /// What so many useful hours do: whole where it is but for the rounding of hours and rate.
+    fn work(&self, useful: f64) -> f64 {
+        let work = useful * self.rate();
+        if (work / work.round() - 1.0).abs() < 1e-12 { work.round() } else { work }
+    }
+
     /// The part of a plan that uses this for so many useful hours.
     pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
         let hours_by = self.hours_by(useful, first);
@@ -422,8 +428,8 @@ impl Configuration {
             accumulation: self.accumulation,
             global_batch_size: self.global_batch_size(),
             work: match self.batch_size {
-                Some(_) => Amount::Samples(Samples::known(useful * self.rate())),
-                None => Amount::Steps(useful * self.rate()),
+                Some(_) => Amount::Samples(Samples::known(self.work(useful))),
+                None => Amount::Steps(self.work(useful)),
             },
             step_time_us: self.step.range.map(Micros::get),
             hours,
