@@ -284,6 +284,9 @@ fn attention_is_the_gpus(python: &str) {
     let flash = named(&narrow, "aten::_scaled_dot_product_flash_attention");
     assert_eq!((flash.len(), flash[0].inputs[0].as_slice()), (1, &[2, 4, 64, 16][..]));
     assert_eq!(named(&narrow, "aten::native_layer_norm")[0].dtype.clone().unwrap().to_string(), "float32");
+    let cudnn = place.profile(python, "layers.py:only_cudnn", &[]);
+    let backward = named(&cudnn, "aten::_scaled_dot_product_cudnn_attention_backward");
+    assert_eq!((backward.len(), backward[0].phase), (1, Phase::Backward));
     let odd = place.profile(python, "layers.py:odd_heads", &[]);
     assert!(
         notes(&odd).contains("attention is computed unfused") && notes(&odd).contains("dropout kept"),
@@ -293,10 +296,15 @@ fn attention_is_the_gpus(python: &str) {
 }
 
 fn a_mask_that_nothing_needs_is_left_out(python: &str) {
-    let profile = Place::new().profile(python, "layers.py:unpadded", &[]);
+    let place = Place::new();
+    let profile = place.profile(python, "layers.py:masked", &[]);
     let flash = named(&profile, "aten::_scaled_dot_product_flash_attention");
     assert_eq!(flash.len(), 1);
     assert_eq!(flash[0].attributes["is_causal"], Attribute::Bool(true));
+    let padded = place.profile(python, "layers.py:masked", &["--arg", "hidden=5"]);
+    assert_eq!(named(&padded, "aten::_scaled_dot_product_efficient_attention").len(), 1);
+    let overwritten = Place::new().refused(python, &fixture("layers.py:overwritten"), &[]);
+    assert!(overwritten.contains("reads a value of a tensor"), "{overwritten}");
 }
 
 /// Five positions of three samples meet the weights of four gates: 8 and 16 features in

@@ -16,6 +16,9 @@ from torch.utils._pytree import tree_flatten, tree_map
 MOST, MOST_WHOLE = 1 << 12, 1 << 22
 # Where a fake tensor keeps its values.
 KEPT = "_habitat_values"
+# Storages of values that something not known was written to, by their addresses: every view of one is lost. They are
+# held, so that no other takes the address.
+LOST = {}
 # What makes tensors without a value.
 UNSET = ("empty", "new_empty", "resize")
 # What writes every value of a tensor, whatever it held.
@@ -34,8 +37,10 @@ def of(tensor):
     if not isinstance(tensor, FakeTensor):
         return tensor if isinstance(tensor, torch.Tensor) and tensor.numel() <= most(tensor) else None
     kept = getattr(tensor, KEPT, None)
+    if kept is None or kept.untyped_storage()._cdata in LOST:
+        return None
     # What was resized or filled behind our back is another tensor.
-    return kept if kept is not None and kept.shape == tensor.shape else None
+    return kept if kept.shape == tensor.shape else None
 
 
 def computed(func, args, kwargs):
@@ -43,7 +48,8 @@ def computed(func, args, kwargs):
     kernel for it. Operators of others are never run: what theirs does is not ours to start."""
     if func.namespace != "aten" or func.__name__.startswith(UNSET):
         return None
-    if func.__name__.startswith(FILLS) and isinstance(args[0], FakeTensor) and args[0].numel() <= most(args[0]):
+    is_filled = func.__name__.startswith(FILLS) and isinstance(args[0], FakeTensor) and of(args[0]) is None
+    if is_filled and args[0].numel() <= most(args[0]):
         with no_dispatch():
             args = (torch.empty(args[0].shape, dtype=args[0].dtype), *args[1:])
     given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
@@ -77,4 +83,7 @@ def forget(func, args, kwargs):
             written = args[place] if place < len(args) else kwargs.get(argument.name)
             for value in tree_flatten(written)[0]:
                 if isinstance(value, FakeTensor):
+                    kept = getattr(value, KEPT, None)
+                    if kept is not None:
+                        LOST[kept.untyped_storage()._cdata] = kept.untyped_storage()
                     setattr(value, KEPT, None)
