@@ -40,7 +40,9 @@ use crate::units::{BytesPerSecond, Micros};
 pub type Factors = BTreeMap<String, f64>;
 
 /// Terms of arithmetic that hang on the GPU too; [`on_gpu`] says how much of each there is.
-pub const ON_GPU: [&str; 2] = ["few tiles", "attention, for Ampere"];
+pub const ON_GPU: [&str; 2] = ["few tiles", FOR_AMPERE];
+/// The term of attention by kernels that were written for the tensor cores of Ampere.
+pub const FOR_AMPERE: &str = "attention, for Ampere";
 /// How much of a measured operator's deviation another GPU shares. An estimate: in three traces
 /// of an H100 and an MI300X kinds of operators share 0.9 of it (`habitat-lab evaluate traces`),
 /// and no operator in such precision was measured on two other GPUs.

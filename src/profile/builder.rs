@@ -116,8 +116,8 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
     let grouped = group::operations(trace, &steps.joined, &nesting.modules, &steps.kept);
     let device = timing::Busy::new(trace, steps.joined.device);
     let walls = timing::walls(&steps.spans, &steps.work, &steps.kept, &device);
-    let sums = [steps.mean(|work| work.kernel_time), steps.mean(|work| work.device_time)];
-    let longest = walls.iter().map(|wall| wall.duration).chain(sums).fold(0.0, f64::max);
+    let [kernel_time, device_time] = [steps.mean(|work| work.kernel_time), steps.mean(|work| work.device_time)];
+    let longest = walls.iter().map(|wall| wall.duration).chain([kernel_time, device_time]).fold(0.0, f64::max);
     if longest > Micros::MOST {
         return Err(Fault::StepTooLong { seconds: longest / 1e6 });
     }
@@ -137,8 +137,8 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
         events: trace.events,
         bytes: trace.bytes,
         kernels_per_step: steps.mean(|work| work.kernels as f64),
-        kernel_time: Micros::known(steps.mean(|work| work.kernel_time)),
-        device_time: Micros::known(steps.mean(|work| work.device_time)),
+        kernel_time: Micros::known(kernel_time),
+        device_time: Micros::known(device_time),
         joined_share,
         joined_to: trace.recorder.joined_to,
         overlaps: nesting.overlaps,

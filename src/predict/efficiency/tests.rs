@@ -139,7 +139,7 @@ fn kernels_of_attention_are_told_apart() {
     assert_eq!(terms("efficient"), ["attention", "attention, efficient"]);
 }
 
-/// Flash attention of PyTorch takes e^0.7 times as long on an H100 as its products would, cuDNN's does not;
+/// Flash attention of PyTorch takes e^0.7 times as long on an H100 or a B200 as its products would, cuDNN's does not;
 /// on an A100 and on cards of consumers no kernel is behind.
 #[test]
 fn kernels_for_ampere_are_behind_on_hopper() {
@@ -153,8 +153,10 @@ fn kernels_for_ampere_are_behind_on_hopper() {
             model.board(&rates, None).time(&model.asked(&asked), Some(&DType::Float16)).unwrap().get()
         })
     };
-    let [flash, cudnn] = times("h100-sxm5-80gb");
-    assert!((flash / cudnn - 0.7_f64.exp()).abs() < 0.01, "{}", flash / cudnn);
+    for slug in ["h100-sxm5-80gb", "b200"] {
+        let [flash, cudnn] = times(slug);
+        assert!((flash / cudnn - 0.7_f64.exp()).abs() < 0.01, "{slug}: {}", flash / cudnn);
+    }
     for slug in ["a100-sxm4-80gb", "rtx-4090", "rtx-5090"] {
         let [flash, cudnn] = times(slug);
         assert_eq!(flash, cudnn, "{slug}");

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::efficiency::{
-    Demand, Efficiency, FORMAT, Factors, ON_GPU, Sides, VERSION, between, demands, gpu_terms, is_mixed, on_gpu,
-    roofline_of,
+    Demand, Efficiency, FOR_AMPERE, FORMAT, Factors, ON_GPU, Sides, VERSION, between, demands, gpu_terms, is_mixed,
+    on_gpu, roofline_of,
 };
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
 use habitat_tui::predict::rate::{Rates, STEP_LAUNCH_US};
@@ -45,7 +45,7 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         Side::Compute if is_kind => (0.2, 0.5),
         // FlashAttention-2 reaches 35 % of the peak of an H100, FlashAttention-3 75 % (Shah et al. 2024,
         // arXiv:2407.08608, section 1).
-        _ if name == ON_GPU[1] => (0.75, 0.3),
+        _ if name == FOR_AMPERE => (0.75, 0.3),
         // FlashAttention-2 is 1.7 to 3 times as fast as the kernels before it (Dao 2023, arXiv:2307.08691,
         // section 4.1) on long sequences, less on short ones.
         Side::Compute if name == "attention, efficient" => (0.5, 0.3),
@@ -65,7 +65,7 @@ const GPU: &str = "gpu ";
 
 /// Whether a term can only make a part slower.
 fn only_slows(name: &str) -> bool {
-    ["narrow", "short sums", "few tiles", "odd", "large filter", "for Ampere"].iter().any(|end| name.ends_with(end))
+    ["narrow", "short sums", "few tiles", "odd", "large filter", FOR_AMPERE].iter().any(|end| name.ends_with(end))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,7 +169,7 @@ impl Design {
             }
         }
         // A term that no step of these had is not known, except where its prior is of published figures.
-        let mut used: Vec<bool> = self.terms.iter().map(|(_, name)| name == ON_GPU[1]).collect();
+        let mut used: Vec<bool> = self.terms.iter().map(|(_, name)| name == FOR_AMPERE).collect();
         for row in &rows {
             for part in &row.parts {
                 for &(at, _) in part.compute.iter().chain(&part.memory) {
