@@ -4,11 +4,13 @@ use super::name::LookupForm;
 use super::{Pass, Stream, elements, largest, volume};
 use crate::profile::{Attribute, Operation};
 
-/// A look-up moves its result twice, and its indices; the table is not read as a whole.
-/// The gradient of a table is written as a whole.
+/// A look-up reads its elements, of a table that is smaller the table, and writes its result. The
+/// gradient of a table is written as a whole.
 pub(super) fn moved(operation: &Operation, pass: Pass, form: LookupForm) -> Option<Stream> {
     let (first, second) = (operation.inputs.first()?, operation.inputs.get(1));
     let written = largest(&operation.outputs);
+    // What is asked for again and again comes from a cache.
+    let with_read = |result: f64| result + result.min(volume(first));
     let moved = match form {
         _ if pass.is_backward() => {
             // Inputs: gradient of the result, indices. `num_weights` rows of the table.
@@ -19,23 +21,23 @@ pub(super) fn moved(operation: &Operation, pass: Pass, form: LookupForm) -> Opti
         // Inputs: table [rows, width], indices; the rows of a bag are added up.
         LookupForm::Embedding => {
             let rows = second.map(|indices| volume(indices) * first.last().map_or(0.0, |&width| width as f64));
-            rows.unwrap_or(written) + operation.outputs.first().map_or(rows?, volume)
+            rows.unwrap_or(written).min(volume(first)) + operation.outputs.first().map_or(rows?, volume)
         }
         LookupForm::Scatter { in_place } | LookupForm::Put { in_place } => {
             // The values go to their elements; a result of its own is a copy of the whole first.
             let copied = if in_place { 0.0 } else { 2.0 * volume(first) };
             2.0 * largest(&operation.inputs[1..]) + copied
         }
-        _ if written > 0.0 => 2.0 * written,
+        _ if written > 0.0 => with_read(written),
         // One element for each index.
-        LookupForm::Gather => 2.0 * volume(second?),
+        LookupForm::Gather => with_read(volume(second?)),
         // Inputs: tensor, indices into one dimension or into each of the first.
         LookupForm::Index => {
             let indices = &operation.inputs[1..];
             let dim = operation.attributes.get("dim").and_then(Attribute::as_int).unwrap_or(0);
             let dim = usize::try_from(dim.rem_euclid(first.len().max(1) as i64)).ok()?;
             let indexed = elements(first.iter().as_slice().get(dim..(dim + indices.len()).min(first.len()))?);
-            2.0 * if indices.is_empty() { volume(first) } else { largest(indices) * volume(first) / indexed.max(1.0) }
+            with_read(volume(first) * if indices.is_empty() { 1.0 } else { largest(indices) / indexed.max(1.0) })
         }
     };
     (moved > 0.0).then_some(Stream { moved, ..Stream::default() })

@@ -116,6 +116,9 @@ pub(super) mod tests {
         let megabytes = |operation: &Operation| work(operation, None).unwrap().bytes.get() / 1e6;
         let embedding = operation("aten::embedding", &[&[50257, 1600], &[8, 1024]], &[]);
         assert!((megabytes(&embedding) - 2.0 * 8.0 * 1024.0 * 1600.0 * 4.0 / 1e6).abs() < 1e-9);
+        // A table of two rows is read once, however often it is asked.
+        let small = operation("aten::embedding", &[&[2, 16], &[1000]], &[]);
+        assert!((megabytes(&small) - (2.0 + 1000.0) * 16.0 * 4.0 / 1e6).abs() < 1e-12);
         let mut gradient = operation("aten::embedding_dense_backward", &[&[8, 1024, 1600], &[8, 1024]], &[]);
         assert!((megabytes(&gradient) - 2.0 * 8.0 * 1024.0 * 1600.0 * 4.0 / 1e6).abs() < 1e-9);
         gradient.attributes.insert("num_weights".into(), Attribute::Int(50257));

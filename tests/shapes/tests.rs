@@ -24,6 +24,7 @@ trials! {
         channels_last_and_types_of_tensors_are_kept,
         attention_is_the_gpus,
         a_mask_that_nothing_needs_is_left_out,
+        functions_for_torchscript_are_traced,
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
         numbers_drawn_in_the_step_have_their_values,
@@ -305,6 +306,12 @@ fn a_mask_that_nothing_needs_is_left_out(python: &str) {
     assert_eq!(named(&padded, "aten::_scaled_dot_product_efficient_attention").len(), 1);
     let overwritten = Place::new().refused(python, &fixture("layers.py:overwritten"), &[]);
     assert!(overwritten.contains("reads a value of a tensor"), "{overwritten}");
+}
+
+fn functions_for_torchscript_are_traced(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:scripted", &[]);
+    let names = ["aten::sigmoid", "aten::mul", "aten::native_dropout"];
+    assert_eq!(names.map(|name| named(&profile, name).first().map(|one| one.phase)), [Some(Phase::Forward); 3]);
 }
 
 /// Five positions of three samples meet the weights of four gates: 8 and 16 features in

@@ -320,6 +320,14 @@ WRONG = {
     ("electra-base", "a100-sxm4-40gb", "fp32", "2020-09-08"),
     # The time of TF32 with the same batch to 0.1 %: mixed precision was not on.
     ("ncf-neumf-ml20m", "h200-sxm-141gb", "amp-fp16", "2024-08-02"),
+    # By PyTorch 1.4, whose FP16 takes 2.2 times as long as that of 1.13: 280 and 125 ms on the V100 with
+    # 16 GB and a batch of 12, 1,488 (batch 72) and 674 ms (batch 64) on the Quadro RTX 8000.
+    ("transformer-xl-base", "quadro-rtx-5000", "amp-fp16", "2020-03-11"),
+    ("transformer-xl-base", "quadro-rtx-8000", "amp-fp16", "2020-06-17"),
+    ("transformer-xl-base", "rtx-2080-ti", "amp-fp16", "2020-06-23"),
+    ("transformer-xl-base", "titan-rtx", "amp-fp16", "2020-03-10"),
+    ("transformer-xl-base", "v100-sxm2-16gb", "amp-fp16", "2020-04-10"),
+    ("transformer-xl-base", "v100-sxm2-32gb", "amp-fp16", "2020-03-08"),
 }
 
 

@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "profiler" / "shapes"))
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+os.environ.setdefault("PYTORCH_JIT", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What is told of a measured time; the clock in MHz only where it was locked.
@@ -132,6 +133,7 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="folder with timm/ and modern/")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
+    parser.add_argument("--timm", type=Path, help="folder with timm 0.6.7, for its tables of training")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="cases whose name has this text")
     args = parser.parse_args()
@@ -141,6 +143,7 @@ def main():
     import published
     import timm_tables
 
+    timm_tables.OLD = args.timm
     cases = []
     for path in sorted((args.data / "timm").glob("*.csv.gz"), reverse=True):
         cases += timm_tables.cases(path.name, rows(path))

@@ -40,6 +40,7 @@ def run(request):
     # Before torch is imported: no GPU is looked for, and nothing is compiled.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    os.environ.setdefault("PYTORCH_JIT", "0")
     torch = need_torch()
     if not request["verbose"] and "TORCH_LOGS" not in os.environ:
         quiet()

@@ -113,6 +113,40 @@ fn terms_name_kind_direction_and_layout() {
     assert_eq!(names(&weight.memory)[3], "depthwise, weight");
 }
 
+/// A weight's gradient of 256 × 256 over 16,384 rows: four tiles, each in four parts.
+#[test]
+fn long_sums_are_split_among_blocks() {
+    let tiles = |reduction: u64| {
+        let inputs = format!("[[256, {reduction}], [{reduction}, 256]]");
+        asked("mm", "backward", &inputs, "")[0].tiles
+    };
+    assert_eq!([1024, 4096, 16_384].map(tiles), [4.0, 4.0, 16.0]);
+}
+
+/// 32 groups of 16 channels have a kernel in channels-last order, groups of 24 have none.
+#[test]
+fn groups_without_a_kernel_in_channels_last_order_are_told_apart() {
+    let terms = |groups: u64, inside: u64, layout: &str| {
+        let channels = groups * inside;
+        let inputs = format!("[[8, {channels}, 14, 14], [8, {channels}, 14, 14], [{channels}, {inside}, 3, 3]]");
+        let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}{layout}}}"#);
+        let [data, weight] = &asked("convolution_backward", "backward", &inputs, &rest)[..] else { panic!("two") };
+        [data, weight].map(|part| {
+            let names = part.memory.iter().filter(|(name, _)| name.ends_with("channels last"));
+            names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        })
+    };
+    let last = r#", "memory_format": "channels_last""#;
+    let none = [vec![], vec![]] as [Vec<String>; 2];
+    assert_eq!(terms(32, 16, last), none);
+    assert_eq!(terms(16, 24, ""), none);
+    for (groups, inside) in [(16, 24), (10, 16)] {
+        let [data, weight] = terms(groups, inside, last);
+        assert_eq!(data, ["grouped, channels last", "grouped, data, channels last"]);
+        assert_eq!(weight, ["grouped, channels last", "grouped, weight, channels last"]);
+    }
+}
+
 #[test]
 fn what_passes_over_memory_has_its_own_names() {
     let name = |name: &str, phase: &str, rest: &str| {
