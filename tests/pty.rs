@@ -106,11 +106,13 @@ fn terminals_of_every_kind_are_drawn_on() {
         let mut terminal = opened(variables);
         terminal.press("3");
         terminal.sees("predicted, 1 measured");
+        let any = |screen: &vt100::Screen, is_such: fn(&vt100::Cell) -> bool| {
+            (0..40).any(|row| (0..120).any(|column| screen.cell(row, column).is_some_and(is_such)))
+        };
+        terminal.sees_that("a selection", |screen| any(screen, vt100::Cell::inverse));
         let parser = terminal.screen.lock().unwrap();
         let screen = parser.screen();
-        let cells = || (0..40).flat_map(|row| (0..120).filter_map(move |column| screen.cell(row, column)));
-        assert!(cells().any(vt100::Cell::inverse), "{variables:?}: no selection");
-        assert_eq!(cells().any(|cell| cell.fgcolor() != vt100::Color::Default), has_colours, "{variables:?}");
+        assert_eq!(any(screen, |cell| cell.fgcolor() != vt100::Color::Default), has_colours, "{variables:?}");
         assert_eq!(screen.contents().is_ascii(), is_ascii, "{variables:?}:\n{}", screen.contents());
         drop(parser);
         terminal.press("q");

@@ -93,8 +93,13 @@ impl Terminal {
     }
 
     pub fn sees(&self, what: &str) {
+        self.sees_that(what, |screen| screen.contents().contains(what));
+    }
+
+    /// Waits until something holds of the screen, which may be half drawn before.
+    pub fn sees_that(&self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) {
         let end = Instant::now() + PATIENCE;
-        while !self.text().contains(what) {
+        while !is_so(self.screen.lock().unwrap().screen()) {
             assert!(Instant::now() < end, "{what:?}: not seen in\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
