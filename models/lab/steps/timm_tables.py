@@ -54,12 +54,13 @@ def build(model, batch, size, training, merged, fast_norm):
                 network(inputs)
 
         return infer
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, nesterov=True)
+    # PyTorch 1.12 updates parameters one by one, and keeps gradients, to which it adds new ones.
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, nesterov=True, foreach=False)
     labels = torch.randint(0, 1000, (batch,), device="cuda")
     loss = torch.nn.CrossEntropyLoss()
 
     def train():
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=False)
         with torch.autocast("cuda", torch.float16):
             output = network(inputs)
         loss(output, labels).backward()
