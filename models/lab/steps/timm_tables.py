@@ -13,8 +13,8 @@ OLD = None
 # counts of merged networks, that of 2.4 those of networks as they are trained.
 MERGED = ("repvgg", "mobileone", "fastvit", "repvit", "repghost")
 # Networks whose norms could run in 16 bits (`--fast-norm`) when the table of PyTorch 2.4 was made (timm
-# 1.0.11). They did: in 32 bits the group norms of resnet50_gn alone would move 1.4 times what an RTX 3090 can
-# in the time of its whole step. In the table of 2.9 group norm takes the time of 32 bits.
+# 1.0.11). They did: in 32 bits the group norms of resnet50_gn, with their casts and activations, would move 1.4
+# times what an RTX 3090 can in the time of the whole step. In the table of 2.9 they take the time of 32 bits.
 FAST_NORM = re.compile(r"convnext|.*_(gn|bit)$|vit_.*_(rope|r|r26|r50)_")
 
 
