@@ -95,7 +95,7 @@ fn published_steps_of_networks_and_gpus_left_out() {
     judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.067);
     judge(&|step| step.network == "llama-3.2-1b", false, 0.055);
     judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.077);
-    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.150);
+    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.148);
 }
 
 /// Training steps in FP32 by the operator models, their convolutions by the mean with an efficiency
