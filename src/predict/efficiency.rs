@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use ranges::{Iterations, StepRanges};
-pub use terms::{Demand, Term, Units, demands};
+pub use terms::{Demand, EXPONENTIALS, FOR_AMPERE, Limits, ON_GPU, TILES, Term, Units, demands};
 
 use super::decoded::Decoded;
 use super::learned::{LearnedTime, Spread, StepFacts, WIDE};
@@ -39,10 +39,6 @@ use crate::units::{BytesPerSecond, Micros};
 /// Terms of arithmetic or of traffic by name: natural logarithms of factors of time.
 pub type Factors = BTreeMap<String, f64>;
 
-/// Terms of arithmetic that hang on the GPU too; [`on_gpu`] says how much of each there is.
-pub const ON_GPU: [&str; 2] = ["few tiles", FOR_AMPERE];
-/// The term of attention by kernels that were written for the tensor cores of Ampere.
-pub const FOR_AMPERE: &str = "attention, for Ampere";
 /// How much of a measured operator's deviation another GPU shares. An estimate: in three traces
 /// of an H100 and an MI300X kinds of operators share 0.9 of it (`habitat-lab evaluate traces`),
 /// and no operator in such precision was measured on two other GPUs.
@@ -190,8 +186,7 @@ impl Efficiency {
                 bytes: demand.bytes,
                 times: demand.times,
                 units: demand.units,
-                tiles: demand.tiles,
-                is_for_ampere: demand.is_for_ampere,
+                limits: demand.limits,
                 compute: sum(&self.compute, &demand.compute),
                 memory: sum(&self.memory, &demand.memory),
                 on_gpu: ON_GPU.map(|name| self.compute.get(name).copied().unwrap_or(0.0)),
@@ -294,11 +289,10 @@ pub struct Asked {
     bytes: f64,
     times: f64,
     units: Units,
-    tiles: f64,
-    is_for_ampere: bool,
+    limits: Limits,
     compute: f64,
     memory: f64,
-    on_gpu: [f64; 2],
+    on_gpu: [f64; 4],
     is_far: bool,
 }
 
@@ -328,19 +322,10 @@ impl Sides {
     }
 }
 
-/// How much there is of each of [`ON_GPU`]: how much fewer tiles than multiprocessors there are, in powers of
-/// two; and 1 where a kernel for the tensor cores of Ampere reaches only a part of the rate, which it does on
-/// data-centre GPUs from Hopper on, whose full rate needs other instructions.
-pub fn on_gpu(tiles: f64, is_for_ampere: bool, gpu: &GpuSpec) -> [f64; 2] {
-    let few = if tiles > 0.0 { (f64::from(gpu.sm_count) / tiles).log2().max(0.0) } else { 0.0 };
-    let is_later = matches!(gpu.compute_capability, Some((9..=11, _)));
-    [few, f64::from(u8::from(is_for_ampere && is_later))]
-}
-
 impl Asked {
     fn on(&self, board: &Board<'_>, dtype: Option<&DType>) -> Sides {
         let full = Sides::at_full_rate((self.flops, self.bytes), self.units, board, dtype);
-        let amounts = on_gpu(self.tiles, self.is_for_ampere, board.rates.gpu);
+        let amounts = self.limits.on(board.rates.gpu, full.compute_us);
         let own: f64 = self.on_gpu.iter().zip(amounts).map(|(factor, amount)| factor * amount).sum();
         Sides {
             compute_us: full.compute_us * (self.compute + own + board.compute).exp(),

@@ -10,8 +10,8 @@
 //!   correction (`NeuSight`'s elementwise tables: V100 92 %, A100 87 %, P100 76 %, T4 and P4
 //!   75 %; MI100 80 %), or what the catalog's `[streaming]` states. Where a measurement was
 //!   published, the geometric mean of that share and 1.1 times the measurement;
-//! - matrix cores reach 80 % of their peak (77–87 % on NVIDIA GPUs measured), or what the
-//!   GPU's power allows, whichever is less: small boards and those of low power do not hold
+//! - matrix cores reach what was measured on the GPU, in FP16 also what BF16 did; else 80 % of
+//!   their peak (77–87 % on NVIDIA GPUs measured), 92 % where that is cut for sums in 32 bits, or what the GPU's power allows, whichever is less: small boards and those of low power do not hold
 //!   the former;
 //! - FP32 on the vector units reaches the peak, but 70 % of it on multiprocessors with 128
 //!   lanes from compute capability 8.6 on, which cannot issue to all of them in long
@@ -177,7 +177,11 @@ impl<'a> Rates<'a> {
         let peaks = [gpu.peak.tf32_tensor, gpu.peak.fp16_tensor, gpu.peak.bf16_tensor, gpu.peak.fp8_tensor];
         let mut matrix = [None; 4];
         for ((rate, peak), name) in matrix.iter_mut().zip(peaks).zip(MATRIX_TYPES) {
-            *rate = peak.map(|peak| measured(gpu, name).unwrap_or_else(|| matrix_by_rule(gpu, peak)));
+            // Both types of 16 bits run alike where they have one peak.
+            let alike = if name == "fp16" { "bf16" } else { "fp16" };
+            let has_alike = gpu.peak.fp16_tensor == gpu.peak.bf16_tensor && name.ends_with("16");
+            let measured = measured(gpu, name).or_else(|| measured(gpu, alike).filter(|_| has_alike));
+            *rate = peak.map(|peak| measured.unwrap_or_else(|| matrix_by_rule(gpu, peak)));
         }
         Self {
             gpu,
@@ -286,6 +290,8 @@ mod tests {
     fn tensor_types_take_the_measured_rate() {
         let rate = Rates::new(&spec("h100-sxm5-80gb")).product(Some(&DType::Bfloat16), None, false);
         assert!((rate.sustained.get() - 798e12).abs() < 1e12 && rate.source == Source::Published);
+        let alike = Rates::new(&spec("h100-sxm5-80gb")).product(Some(&DType::Float16), None, false);
+        assert_eq!((alike.sustained, alike.source), (rate.sustained, Source::Published));
         let p100 = spec("p100-pcie-16gb");
         let rates = Rates::new(&p100);
         assert_eq!(rates.product(Some(&DType::Bfloat16), None, false), rates.fp32);

@@ -233,12 +233,17 @@ fn without_bare_words(json: &[u8]) -> Vec<u8> {
 }
 
 fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
+    let multiplying = || operations.iter().filter(|operation| op::family(operation).varies_kernels());
+    // Only products are in 8 bits, and not all of them.
+    if multiplying().any(|operation| matches!(operation.dtype, Some(DType::Float8E4m3 | DType::Float8E5m2))) {
+        return Some(Precision::Fp8);
+    }
     match info.amp.as_deref() {
         Some("bfloat16") => return Some(Precision::AmpBf16),
         Some("float16") => return Some(Precision::AmpFp16),
         _ => {}
     }
-    let first = operations.iter().find(|operation| op::family(operation).varies_kernels())?;
+    let first = multiplying().next()?;
     match first.dtype.as_ref()? {
         DType::Float32 if info.tf32 => Some(Precision::Tf32),
         DType::Float32 => Some(Precision::Fp32),
@@ -383,6 +388,20 @@ mod tests {
         let update = &profile.operations[2];
         assert_eq!((update.phase, update.count, update.inputs.len()), (Phase::Optimizer, 2, 4));
         assert_eq!(update.outputs, [vec![64, 3, 7, 7], vec![64]]);
+    }
+
+    /// `PyTorch` has names of its own for element types of 8 bits.
+    #[test]
+    fn products_in_8_bits_are_known_as_such() {
+        let text = r#"{"ops": [
+            {"op": "aten.mm.default", "inputs": [{"shape": [8, 8], "dtype": "bfloat16"}, {"shape": [8, 8], "dtype": "bfloat16"}], "count": 1},
+            {"op": "aten._scaled_mm.default", "inputs": [{"shape": [8, 8], "dtype": "float8_e4m3fn"}, {"shape": [8, 8], "dtype": "float8_e5m2"}],
+             "outputs": [{"shape": [8, 8], "dtype": "bfloat16"}], "count": 1}]}"#;
+        let profile = from_op_list(text.as_bytes(), "f").unwrap();
+        assert_eq!(profile.workload.precision, Some(Precision::Fp8));
+        assert_eq!(profile.operations[1].dtype, Some(DType::Float8E4m3));
+        assert_eq!(DType::named("float8_e5m2fnuz"), DType::Float8E5m2);
+        assert_eq!(DType::named("float128"), DType::Other("float128".to_owned()));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::de::{self, Visitor};
+use serde::de::value::StrDeserializer;
+use serde::de::{self, IntoDeserializer, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::kernel::{Kernel, is_one, one};
@@ -244,9 +245,11 @@ pub enum DType {
     Float16,
     /// 16-bit brain floating point.
     Bfloat16,
-    /// 8-bit floating point, 4 exponent bits.
+    /// 8-bit floating point, 4 exponent bits; `PyTorch` has a name for each way to treat infinities.
+    #[serde(alias = "float8_e4m3fn", alias = "float8_e4m3fnuz")]
     Float8E4m3,
     /// 8-bit floating point, 5 exponent bits.
+    #[serde(alias = "float8_e5m2fnuz")]
     Float8E5m2,
     /// 64-bit integer.
     Int64,
@@ -266,26 +269,11 @@ pub enum DType {
 }
 
 impl DType {
-    /// The type of a name, as [`DType::name`] has it.
+    /// The type of a name, as files have it.
     pub fn named(name: &str) -> Self {
-        Self::KNOWN.into_iter().find(|dtype| dtype.name() == name).unwrap_or_else(|| Self::Other(name.to_owned()))
+        let named: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
+        Self::deserialize(named).unwrap_or_else(|_| Self::Other(name.to_owned()))
     }
-
-    /// The types known here.
-    const KNOWN: [Self; 12] = [
-        Self::Float64,
-        Self::Float32,
-        Self::Float16,
-        Self::Bfloat16,
-        Self::Float8E4m3,
-        Self::Float8E5m2,
-        Self::Int64,
-        Self::Int32,
-        Self::Int16,
-        Self::Int8,
-        Self::Uint8,
-        Self::Bool,
-    ];
 
     /// Bytes of one element; `None` for a type not known here.
     pub const fn size_bytes(&self) -> Option<u64> {

@@ -127,6 +127,7 @@ fn precision(name: &str) -> Option<Precision> {
         "fp16-pure" => Precision::Fp16,
         "bf16" => Precision::AmpBf16,
         "bf16-pure" => Precision::Bf16,
+        "fp8" => Precision::Fp8,
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ Each case (a network, batch, picture or length, mode, precision) becomes one op 
 OUT/CASE.json.gz, by the same code as `habitat-tui trace-shapes`. Cases that are there already
 are kept, so that an interrupted run goes on; --kept takes those of a finished file over. In the end OUT/steps.jsonl.zst has a line for each
 case, its operators and the times measured, which `habitat-lab` reads.
-Needs PyTorch, timm, torchvision, transformers and zstandard, no GPU and no download.
+Needs PyTorch, timm, torchvision, transformers, zstandard and pyarrow, no GPU and no download.
 """
 
 import argparse
@@ -134,6 +134,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
     parser.add_argument("--timm", type=Path, help="folder with timm 0.6.7, for its tables of training")
+    parser.add_argument("--serving", type=Path, help="folder with aiconfigurator-core 0.12.0, for its operators")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="cases whose name has this text")
     args = parser.parse_args()
@@ -141,6 +142,7 @@ def main():
 
     import operators
     import published
+    import serving
     import timm_tables
 
     timm_tables.OLD = args.timm
@@ -150,6 +152,8 @@ def main():
     cases += published.cases(rows(args.data / "modern" / "steps.csv.gz"))
     names = ("gemm", "conv", "attention")
     cases += operators.cases(*(rows(args.data / "modern" / (name + ".csv.gz")) for name in names))
+    if args.serving:
+        cases += serving.cases(args.serving)
     cases = [case for case in cases if args.only in case["case"]]
     if args.kept:
         unpack(args.kept, args.out)

@@ -1,5 +1,6 @@
 //! What an operation asks of a GPU, and the terms by which it falls short of the GPU's rates.
 
+use crate::catalog::GpuSpec;
 use crate::op::name::{Form, NormalisationForm, is_ampere_attention, is_cast, is_efficient_attention};
 use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes};
 use crate::predict::decoded::Decoded;
@@ -10,6 +11,8 @@ const TILE: f64 = 128.0;
 /// Terms of a sum that a block adds up alone: longer sums are split among blocks, as those of a weight's
 /// gradient are.
 const CHUNK: f64 = 4096.0;
+/// Kernels of attention work in heads of multiples of this size.
+const HEAD_STEP: f64 = 32.0;
 /// Channels below which a convolution of the first layer is thin.
 const THIN: f64 = 8.0;
 /// Channels of a group, and groups at a time, for which libraries have kernels in channels-last order. With
@@ -41,14 +44,61 @@ pub struct Demand {
     pub times: f64,
     /// What does the arithmetic.
     pub units: Units,
-    /// Tiles of the result, which the multiprocessors share; 0 where that does not matter.
-    pub tiles: f64,
-    /// Whether its kernel was written for the tensor cores of the Ampere generation.
-    pub is_for_ampere: bool,
+    /// What slows the arithmetic on some GPUs more than on others.
+    pub limits: Limits,
     /// Terms of the arithmetic; the first is what the part is.
     pub compute: Vec<Term>,
     /// Terms of the traffic; the first is what the part is.
     pub memory: Vec<Term>,
+}
+
+/// What slows arithmetic on some GPUs more than on others.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Limits {
+    /// Tiles of the result, which the multiprocessors share; 0 where that does not matter.
+    pub tiles: f64,
+    /// Powers of e, which the special function units form.
+    pub exponentials: f64,
+    /// Whether its kernel was written for the tensor cores of the Ampere generation.
+    pub is_for_ampere: bool,
+}
+
+/// Terms of arithmetic that hang on the GPU too, in the order of [`Limits::on`].
+pub const ON_GPU: [&str; 4] = ["few tiles", EXPONENTIALS, TILES, FOR_AMPERE];
+/// The term of attention whose softmax takes long beside its products.
+pub const EXPONENTIALS: &str = "attention, exponentials";
+/// The term of attention whose tiles of queries take long to begin and to end.
+pub const TILES: &str = "attention, tiles";
+/// The term of attention by kernels that were written for the tensor cores of Ampere.
+pub const FOR_AMPERE: &str = "attention, for Ampere";
+/// Results of the special function units a cycle and multiprocessor (CUDA C++ Programming Guide, "Throughput of
+/// Native Arithmetic Instructions"), and of those of Blackwell Ultra, which has twice as many.
+const SPECIAL_A_CYCLE: [f64; 2] = [16.0, 32.0];
+/// What a tile of attention takes on a multiprocessor beside its products and exponentials, in microseconds: with
+/// it, kernels for sequences of 512 to 16,384 on nine GPUs lose what they do on short ones.
+const TILE_US: f64 = 3.0;
+
+impl Limits {
+    /// How much there is of each of [`ON_GPU`] beside arithmetic that takes so long at the full rate: how many
+    /// fewer tiles than multiprocessors there are, in powers of two; the logarithm of what the time grows by with
+    /// exponentials, which hide behind the products as traffic does behind arithmetic, and with [`TILE_US`] more
+    /// for each tile; and 1 where a kernel for
+    /// the tensor cores of Ampere reaches only a part of the rate, which it does on data-centre GPUs from Hopper
+    /// on, whose full rate needs other instructions.
+    pub fn on(self, gpu: &GpuSpec, compute_us: f64) -> [f64; 4] {
+        let few = if self.tiles > 0.0 { below(f64::from(gpu.sm_count), self.tiles) } else { 0.0 };
+        let a_cycle = SPECIAL_A_CYCLE[usize::from(gpu.compute_capability == Some((10, 3)))];
+        let rate = a_cycle * f64::from(gpu.sm_count) * gpu.boost_clock.get();
+        let share = |us: f64| if self.exponentials > 0.0 { us / compute_us } else { 0.0 };
+        let is_later = matches!(gpu.compute_capability, Some((9..=11, _)));
+        let tiles = TILE_US * self.tiles / f64::from(gpu.sm_count);
+        [
+            few,
+            share(self.exponentials / rate).hypot(1.0).ln(),
+            share(tiles).ln_1p(),
+            f64::from(u8::from(self.is_for_ampere && is_later)),
+        ]
+    }
 }
 
 /// How far `value` is below `limit`, in powers of two.
@@ -86,6 +136,7 @@ impl Terms {
 pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Demand> {
     let wide = matches!(decoded.dtype, None | Some(DType::Float32));
     let arithmetic = match precision {
+        _ if matches!(decoded.dtype, Some(DType::Float8E4m3 | DType::Float8E5m2)) => Some("fp8"),
         _ if !wide => None,
         Some(Precision::Tf32) => Some("tf32"),
         _ => Some("fp32"),
@@ -103,8 +154,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
             bytes,
             times: part.times,
             units: Units::Matrix,
-            tiles,
-            is_for_ampere: false,
+            limits: Limits { tiles, ..Limits::default() },
             compute: terms.compute,
             memory: terms.memory,
         };
@@ -118,8 +168,8 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 let backward = decoded.operation.phase == Phase::Backward;
                 let mut terms =
                     Terms::of(std::iter::once(kind.to_owned()).chain(backward.then(|| format!("{kind}, backward"))));
-                terms.compute("product, narrow", below(TILE, rows.min(columns)));
-                terms.compute("product, short sums", below(256.0, reduction));
+                terms.compute(format!("{kind}, narrow"), below(TILE, rows.min(columns)));
+                terms.compute(format!("{kind}, short sums"), below(256.0, reduction));
                 terms.compute("product, odd", f64::from(u8::from(columns % 8.0 != 0.0 || reduction % 8.0 != 0.0)));
                 if let Some(arithmetic) = arithmetic {
                     terms.compute(format!("product, {arithmetic}"), 1.0);
@@ -131,9 +181,18 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 // Its kernel is another than those of flash attention and cuDNN.
                 let efficient = is_efficient_attention(&decoded.operation.name);
                 let efficient = efficient.then(|| "attention, efficient".to_owned());
-                let terms = Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(efficient));
+                let mut terms = Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(efficient));
                 let is_for_ampere = !wide && is_ampere_attention(&decoded.operation.name);
-                Demand { is_for_ampere, ..plain(terms, 0.0) }
+                let mut limits = Limits { is_for_ampere, ..Limits::default() };
+                if let Some(Sizes::Attention(attention)) = &decoded.op.sizes {
+                    let size = attention.head_size;
+                    terms.compute("attention, padded", ((size / HEAD_STEP).ceil() * HEAD_STEP / size).log2());
+                    terms.compute("attention, causal", f64::from(u8::from(attention.seen < 1.0)));
+                    let rows = attention.batch * attention.heads;
+                    limits.tiles = rows * (attention.queries / TILE).ceil();
+                    limits.exponentials = rows * attention.queries * attention.keys * attention.seen;
+                }
+                Demand { limits, ..plain(terms, 0.0) }
             }
             Primitive::Rows { .. } | Primitive::Stream { .. } => {
                 let name = stream(decoded, primitive);
@@ -157,8 +216,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
             bytes: work.bytes.get(),
             times: 1.0,
             units: Units::Vector,
-            tiles: 0.0,
-            is_for_ampere: false,
+            limits: Limits::default(),
             compute: Vec::new(),
             memory: vec![("other".to_owned(), 1.0)],
         }],

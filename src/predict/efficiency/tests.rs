@@ -102,7 +102,7 @@ fn terms_name_kind_direction_and_layout() {
         panic!("one part")
     };
     assert_eq!(names(&first.memory), ["dense", "convolution", "channels first", "dense, channels first"]);
-    assert_eq!(first.tiles, (8.0_f64 * 3136.0 / 128.0).ceil());
+    assert_eq!(first.limits.tiles, (8.0_f64 * 3136.0 / 128.0).ceil());
     assert!(first.compute.contains(&("dense, narrow".to_owned(), 1.0)), "{:?}", first.compute);
     let last = r#", "attributes": {"padding": [1, 1], "memory_format": "channels_last"}"#;
     assert_eq!(names(&asked("convolution", "forward", inputs, last)[0].memory), ["dense", "convolution"]);
@@ -118,7 +118,7 @@ fn terms_name_kind_direction_and_layout() {
 fn long_sums_are_split_among_blocks() {
     let tiles = |reduction: u64| {
         let inputs = format!("[[256, {reduction}], [{reduction}, 256]]");
-        asked("mm", "backward", &inputs, "")[0].tiles
+        asked("mm", "backward", &inputs, "")[0].limits.tiles
     };
     assert_eq!([1024, 4096, 16_384].map(tiles), [4.0, 4.0, 16.0]);
 }
@@ -171,6 +171,45 @@ fn kernels_of_attention_are_told_apart() {
     assert_eq!(terms("flash"), ["attention"]);
     assert_eq!(terms("cudnn"), ["attention"]);
     assert_eq!(terms("efficient"), ["attention", "attention, efficient"]);
+}
+
+/// Heads of 80 are worked on as heads of 96, and a causal mask leaves blocks half empty.
+#[test]
+fn heads_and_masks_of_attention_have_terms() {
+    let amounts = |size: u32, rest: &str| {
+        let tensor = format!("[2, 16, 1024, {size}]");
+        let inputs = format!("[{tensor}, {tensor}, {tensor}]");
+        asked("_scaled_dot_product_flash_attention", "forward", &inputs, rest)[0].compute[1..].to_vec()
+    };
+    assert_eq!(amounts(64, ""), []);
+    assert_eq!(amounts(80, ""), [("attention, padded".to_owned(), 1.2_f64.log2())]);
+    assert_eq!(amounts(64, r#", "attributes": {"is_causal": true}"#), [("attention, causal".to_owned(), 1.0)]);
+}
+
+/// A pair of positions takes 512 operations with heads of 128, and one exponential. Of these an H100 forms
+/// 16 · 132 · 1980 MHz = 4.18e12 a second. Blackwell Ultra has twice as many units as Blackwell.
+#[test]
+fn exponentials_and_tiles_take_time_beside_the_products() {
+    let inputs = "[[8, 16, 8192, 128], [8, 16, 8192, 128], [8, 16, 8192, 128]]";
+    let asked = asked("_scaled_dot_product_cudnn_attention", "forward", inputs, "");
+    let pairs = 8.0 * 16.0 * 8192.0_f64.powi(2);
+    let on = |slug: &str, peak: f64| asked[0].limits.on(&spec(slug), 512.0 * pairs / peak);
+    let [few, exponentials, tiles, for_ampere] = on("h100-sxm5-80gb", 989e6);
+    let beside = 989e12 / 512.0 / (16.0 * 132.0 * 1980e6);
+    assert!((exponentials - beside.hypot(1.0).ln()).abs() < 1e-9, "{exponentials}");
+    let waves = 8.0 * 16.0 * 64.0 / 132.0;
+    assert!((tiles - (3.0 * waves / (512.0 * pairs / 989e6)).ln_1p()).abs() < 1e-9, "{tiles}");
+    assert_eq!((few, for_ampere), (0.0, 0.0));
+    let [blackwell, ultra] = ["b200", "b300"].map(|slug| on(slug, 2250e6)[1]);
+    assert!(blackwell > 2.0 * ultra, "{blackwell} {ultra}");
+}
+
+#[test]
+fn products_in_8_bits_have_a_term() {
+    let mut product = operation("_scaled_mm", "forward", "[[512, 512], [512, 512]]", "");
+    product.dtype = Some(DType::Float8E4m3);
+    let found = demands(&Decoded::new(0, &product, Some(Precision::Fp8)), Some(Precision::Fp8));
+    assert!(found[0].compute.contains(&("product, fp8".to_owned(), 1.0)), "{:?}", found[0].compute);
 }
 
 /// Flash attention of PyTorch takes e^0.7 times as long on an H100 or a B200 as its products would, cuDNN's does not;

@@ -164,7 +164,8 @@ fn ratios(
     for (at, step) in steps.iter().enumerate() {
         by_case.entry((kind(step), &step.profile.workload.name, &step.source)).or_default().push(at);
     }
-    let (mut named, mut told) = (0_usize, 0_usize);
+    // Of steps, and of operators that were measured alone.
+    let (mut named, mut told) = ([0_usize; 2], [0_usize; 2]);
     for ((kind, name, _), places) in by_case {
         for (number, &here) in places.iter().enumerate() {
             for &there in &places[number + 1..] {
@@ -192,14 +193,20 @@ fn ratios(
                 add("ratio of peaks", peaks);
                 add("√(bandwidths × peaks)", (bandwidths * peaks).sqrt());
                 if measured.max(1.0 / measured) >= 1.0 + FASTER {
-                    told += 1;
-                    named += usize::from((ours > 1.0) == (measured > 1.0));
+                    told[usize::from(a.is_operator)] += 1;
+                    named[usize::from(a.is_operator)] += usize::from((ours > 1.0) == (measured > 1.0));
                 }
             }
         }
     }
-    let note =
-        format!("the GPU that is faster by {:.0} % or more is named right in {named} of {told} pairs", FASTER * 100.0);
+    let note = format!(
+        "the GPU that is faster by {:.0} % or more is named right in {} of {} pairs of steps and {} of {} of operators",
+        FASTER * 100.0,
+        named[0],
+        told[0],
+        named[1],
+        told[1]
+    );
     Ok(groups.evaluation("relative errors of the ratio of the same step's times on two GPUs".to_owned(), vec![note]))
 }
 

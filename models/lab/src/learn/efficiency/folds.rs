@@ -19,13 +19,16 @@ use crate::published::PublishedStep;
 /// Steps of one mode and precision from which on they have ranges of their own. TF32 has 80, of
 /// which the tenths at either end are too few.
 const ENOUGH: usize = 100;
-/// Parts that families of networks are left out in.
+/// Parts that families of networks are left out in. Operators that were measured alone are one more.
 const FOLDS: u32 = 6;
 
-/// Which part a family of networks is left out with.
-fn fold(family: &str) -> u32 {
+/// Which part a step is left out with.
+fn fold(step: &PublishedStep) -> u32 {
+    if step.is_operator {
+        return FOLDS;
+    }
     // FNV-1a.
-    family.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)) % FOLDS
+    step.family.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)) % FOLDS
 }
 
 /// Models that were fitted without some of the steps.
@@ -51,16 +54,16 @@ impl Folds {
     ) -> Result<Self, PredictError> {
         let design = Design::new(steps, catalog);
         let gpus: BTreeSet<&GpuSlug> = steps.iter().map(|step| &step.gpu).collect();
-        let folds: Vec<u32> = steps.iter().map(|step| fold(&step.family)).collect();
+        let folds: Vec<u32> = steps.iter().map(fold).collect();
         let mut found = Self {
             all: design.fit(&|_| true),
-            without_family: (0..FOLDS).map(|out| design.fit(&|step| folds[step] != out)).collect(),
+            without_family: (0..=FOLDS).map(|out| design.fit(&|step| folds[step] != out)).collect(),
             without_gpu: BTreeMap::new(),
             without_both: BTreeMap::new(),
         };
         for gpu in gpus {
             found.without_gpu.insert(gpu.clone(), design.fit(&|step| steps[step].gpu != *gpu));
-            for out in 0..FOLDS {
+            for out in 0..=FOLDS {
                 if steps.iter().zip(&folds).any(|(step, fold)| step.gpu == *gpu && *fold == out) {
                     let both = design.fit(&|step| steps[step].gpu != *gpu && folds[step] != out);
                     found.without_both.insert((gpu.clone(), out), both);
@@ -105,7 +108,7 @@ impl Folds {
 
     /// The model that saw no network of the step's family.
     pub fn without_family(&self, step: &PublishedStep) -> &Efficiency {
-        &self.without_family[fold(&step.family) as usize]
+        &self.without_family[fold(step) as usize]
     }
 
     /// The model that saw nothing on the step's GPU.
@@ -115,7 +118,7 @@ impl Folds {
 
     /// The model that saw neither.
     pub fn without_both(&self, step: &PublishedStep) -> &Efficiency {
-        &self.without_both[&(step.gpu.clone(), fold(&step.family))]
+        &self.without_both[&(step.gpu.clone(), fold(step))]
     }
 
     /// ln(measured / sum of operators) of whole training iterations in FP32, each by models that saw
