@@ -25,6 +25,7 @@ trials! {
         attention_is_the_gpus,
         a_mask_that_nothing_needs_is_left_out,
         functions_for_torchscript_are_traced,
+        tensors_that_take_operators_apart_are_looked_into,
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
         numbers_drawn_in_the_step_have_their_values,
@@ -312,6 +313,15 @@ fn functions_for_torchscript_are_traced(python: &str) {
     let profile = Place::new().profile(python, "layers.py:scripted", &[]);
     let names = ["aten::sigmoid", "aten::mul", "aten::native_dropout"];
     assert_eq!(names.map(|name| named(&profile, name).first().map(|one| one.phase)), [Some(Phase::Forward); 3]);
+}
+
+/// What runs is the product in 8 bits, not the one that the wrapper was asked for.
+fn tensors_that_take_operators_apart_are_looked_into(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:eight_bits", &[]);
+    let products = named(&profile, "aten::_scaled_mm");
+    assert_eq!(products.iter().map(|one| one.dtype.clone()).collect::<Vec<_>>(), [Some(DType::Float8E4m3)]);
+    assert_eq!((products[0].inputs[0].clone(), products[0].outputs[0].clone()), (vec![16, 64], vec![16, 64]));
+    assert_eq!(profile.workload.precision, Some(Precision::Fp8));
 }
 
 /// Five positions of three samples meet the weights of four gates: 8 and 16 features in

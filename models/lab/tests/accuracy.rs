@@ -85,17 +85,17 @@ fn published_steps_of_networks_and_gpus_left_out() {
         let model = design.fit(&|row| !is_out(&steps[row]));
         // The roofline has its share on a GPU that was left out.
         let share = if is_gpu { model.roofline } else { 0.0 };
-        let rows = (0..steps.len()).filter(|&row| is_out(&steps[row]));
+        let rows = (0..steps.len()).filter(|&row| is_out(&steps[row]) && !steps[row].is_operator);
         let errors: Vec<f64> = rows.map(|row| (design.residual(row, &model, share).exp() - 1.0).abs()).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
         assert!(mean <= most, "{mean} of {} steps: at most {most}", errors.len());
     };
     let is_timm = |step: &PublishedStep| step.source == "timm";
-    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.046);
-    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.067);
-    judge(&|step| step.network == "llama-3.2-1b", false, 0.055);
+    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.043);
+    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.061);
+    judge(&|step| step.network == "llama-3.2-1b", false, 0.068);
     judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.077);
-    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.148);
+    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.145);
 }
 
 /// Training steps in FP32 by the operator models, their convolutions by the mean with an efficiency

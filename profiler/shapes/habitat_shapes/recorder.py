@@ -207,6 +207,12 @@ class Step:
                 handle.remove()
 
 
+def takes_apart(kind):
+    """Whether tensors of a class do operators by others, as those in 8 bits do: these run on the device."""
+    disabled = torch._C._disabled_torch_dispatch_impl
+    return kind.__torch_dispatch__ is not disabled and not issubclass(kind, FakeTensor)
+
+
 class Recorder(TorchDispatchMode):
     """Runs calls on fake tensors, counts the memory of those of a step and keeps the last
     step's."""
@@ -223,6 +229,8 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace in ("prim", "profiler"):
             return func(*args, **kwargs)
+        if any(takes_apart(kind) for kind in types):
+            return NotImplemented
         step = self.step
         if step.stage != "step":
             return self.valued(func, args, kwargs)
