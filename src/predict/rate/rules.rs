@@ -81,7 +81,8 @@ fn watts_per_matrix_tflop(gpu: &GpuSpec) -> Option<f64> {
 pub(super) fn matrix_by_rule(gpu: &GpuSpec, peak: FlopsPerSecond) -> Figure<FlopsPerSecond> {
     let adding = [gpu.peak.fp16_tensor, gpu.peak.fp16_tensor_fp16_accumulate].map(|rate| rate.map(FlopsPerSecond::get));
     let is_cut = adding[1] > adding[0];
-    let rule = Source::Rule(if is_cut { "92 % of a matrix peak that is cut" } else { "80 % of the matrix peak" });
+    let rule =
+        Source::Rule(if is_cut { "92 % of the matrix peak with sums in 32 bits" } else { "80 % of the matrix peak" });
     let share = peak * if is_cut { CUT_MATRIX_SHARE } else { TYPICAL_MATRIX_SHARE };
     let (Some(power), Some(watts), Some(fp16)) = (gpu.power, watts_per_matrix_tflop(gpu), gpu.peak.fp16_tensor) else {
         return Figure::new(share, rule);
