@@ -81,7 +81,7 @@ const TILE_US: f64 = 3.0;
 impl Limits {
     /// How much there is of each of [`ON_GPU`] beside arithmetic that takes so long at the full rate: how many
     /// fewer tiles than multiprocessors there are, in powers of two; the logarithm of what the time grows by with
-    /// exponentials, which hide behind the products as traffic does behind arithmetic, and with [`TILE_US`] more
+    /// exponentials, which hide behind the products as traffic does behind arithmetic, and with 3 µs more
     /// for each tile; and 1 where a kernel for
     /// the tensor cores of Ampere reaches only a part of the rate, which it does on data-centre GPUs from Hopper
     /// on, whose full rate needs other instructions.
