@@ -11,8 +11,9 @@
 //!   75 %; MI100 80 %), or what the catalog's `[streaming]` states. Where a measurement was
 //!   published, the geometric mean of that share and 1.1 times the measurement;
 //! - matrix cores reach what was measured on the GPU, in FP16 also what BF16 did; else 80 % of
-//!   their peak (77–87 % on NVIDIA GPUs measured), 92 % where that is cut for sums in 32 bits, or what the GPU's power allows, whichever is less: small boards and those of low power do not hold
-//!   the former;
+//!   their peak (77–87 % on NVIDIA GPUs measured), 92 % where that is cut for sums in 32 bits, or
+//!   what the GPU's power allows, whichever is less: small boards and those of low power do not
+//!   hold the former;
 //! - FP32 on the vector units reaches the peak, but 70 % of it on multiprocessors with 128
 //!   lanes from compute capability 8.6 on, which cannot issue to all of them in long
 //!   sequences, and half of it on CDNA 3 and 4, whose figure counts packed arithmetic;
@@ -178,9 +179,9 @@ impl<'a> Rates<'a> {
         let mut matrix = [None; 4];
         for ((rate, peak), name) in matrix.iter_mut().zip(peaks).zip(MATRIX_TYPES) {
             // Both types of 16 bits run alike where they have one peak.
-            let alike = if name == "fp16" { "bf16" } else { "fp16" };
-            let has_alike = gpu.peak.fp16_tensor == gpu.peak.bf16_tensor && name.ends_with("16");
-            let measured = measured(gpu, name).or_else(|| measured(gpu, alike).filter(|_| has_alike));
+            let is_either = name.ends_with("16") && gpu.peak.fp16_tensor == gpu.peak.bf16_tensor;
+            let names = if is_either { &[name, "fp16", "bf16"][..] } else { &[name] };
+            let measured = names.iter().find_map(|name| measured(gpu, name));
             *rate = peak.map(|peak| measured.unwrap_or_else(|| matrix_by_rule(gpu, peak)));
         }
         Self {
@@ -292,6 +293,11 @@ mod tests {
         assert!((rate.sustained.get() - 798e12).abs() < 1e12 && rate.source == Source::Published);
         let alike = Rates::new(&spec("h100-sxm5-80gb")).product(Some(&DType::Float16), None, false);
         assert_eq!((alike.sustained, alike.source), (rate.sustained, Source::Published));
+        // Where nothing was measured; the RTX 3090's peak with sums in 32 bits is half of that in 16, the A6000's is whole.
+        for (slug, tflops) in [("rtx-3090", 0.92 * 71.0), ("rtx-a6000", 0.8 * 154.8)] {
+            let rate = Rates::new(&spec(slug)).product(Some(&DType::Float16), None, false).sustained.get() / 1e12;
+            assert!((rate / tflops - 1.0).abs() < 1e-9, "{slug}: {rate}");
+        }
         let p100 = spec("p100-pcie-16gb");
         let rates = Rates::new(&p100);
         assert_eq!(rates.product(Some(&DType::Bfloat16), None, false), rates.fp32);

@@ -1,8 +1,12 @@
 """Operators of aiconfigurator-core's tables (NVIDIA, Apache-2.0, on PyPI), measured alone on nine GPUs from A100 to
 GB300 by three inference servers: products in BF16 and FP8, attention in BF16. A sample, the same each time.
-Needs pyarrow."""
+`python serving.py DIR` prints the rates of products that the catalog has from them. Needs pyarrow."""
 
+import collections
+import statistics
+import sys
 import zlib
+from pathlib import Path
 
 import operators
 
@@ -102,3 +106,23 @@ def cases(folder):
         if row["latency"] >= operators.SHORTEST_MS:
             found.append(operators.case(row, family, label, operator, "%.4f" % row["latency"], made))
     return found
+
+
+def rates(folder):
+    """By GPU and element type, the rate in TFLOP/s that 0.5 % of the sizes are above, and its size: the median of
+    the servers, of sizes that all of them measured."""
+    by_size = collections.defaultdict(list)
+    for row in tables(folder, "gemm", "gemm_perf.parquet"):
+        if row["kernel_source"] in PRODUCTS.get(row["gemm_dtype"], ()):
+            m, n, k = row["m"], row["n"], row["k"]
+            by_size[row["gpu"], row["gemm_dtype"], m, n, k].append(2 * m * n * k / row["latency"] / 1e9)
+    by_type = collections.defaultdict(list)
+    for (gpu, dtype, *size), found in by_size.items():
+        if dtype == "fp8" or len(found) >= 3:
+            by_type[gpu, dtype].append((statistics.median(found), "x".join(map(str, size))))
+    return {key: sorted(found)[int(len(found) * 0.995)] for key, found in by_type.items()}
+
+
+if __name__ == "__main__":
+    for (gpu, dtype), (rate, size) in rates(Path(sys.argv[1])).items():
+        print("%s %s %.1f %s" % (gpu, dtype, rate, size))

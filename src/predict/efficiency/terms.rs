@@ -74,17 +74,17 @@ pub const FOR_AMPERE: &str = "attention, for Ampere";
 /// Results of the special function units a cycle and multiprocessor (CUDA C++ Programming Guide, "Throughput of
 /// Native Arithmetic Instructions"), and of those of Blackwell Ultra, which has twice as many.
 const SPECIAL_A_CYCLE: [f64; 2] = [16.0, 32.0];
-/// What a tile of attention takes on a multiprocessor beside its products and exponentials, in microseconds: with
-/// it, kernels for sequences of 512 to 16,384 on nine GPUs lose what they do on short ones.
+/// What a tile of attention takes on a multiprocessor beside its products and exponentials, in microseconds.
+/// Chosen so that [`TILES`] is near 1 for the attention of `models/lab/steps/serving.py`, sequences of 1,024 to
+/// 16,384 on nine GPUs; 2 to 8 serve as well, with another factor.
 const TILE_US: f64 = 3.0;
 
 impl Limits {
     /// How much there is of each of [`ON_GPU`] beside arithmetic that takes so long at the full rate: how many
     /// fewer tiles than multiprocessors there are, in powers of two; the logarithm of what the time grows by with
     /// exponentials, which hide behind the products as traffic does behind arithmetic, and with 3 µs more
-    /// for each tile; and 1 where a kernel for
-    /// the tensor cores of Ampere reaches only a part of the rate, which it does on data-centre GPUs from Hopper
-    /// on, whose full rate needs other instructions.
+    /// for each tile; and 1 where a kernel for the tensor cores of Ampere reaches only a part of the rate, which it
+    /// does on data-centre GPUs from Hopper on, whose full rate needs other instructions.
     pub fn on(self, gpu: &GpuSpec, compute_us: f64) -> [f64; 4] {
         let few = if self.tiles > 0.0 { below(f64::from(gpu.sm_count), self.tiles) } else { 0.0 };
         let a_cycle = SPECIAL_A_CYCLE[usize::from(gpu.compute_capability == Some((10, 3)))];

@@ -79,8 +79,8 @@ fn watts_per_matrix_tflop(gpu: &GpuSpec) -> Option<f64> {
 
 /// Long products on matrix cores with this peak. Types of a higher peak take less energy.
 pub(super) fn matrix_by_rule(gpu: &GpuSpec, peak: FlopsPerSecond) -> Figure<FlopsPerSecond> {
-    let adding = [gpu.peak.fp16_tensor, gpu.peak.fp16_tensor_fp16_accumulate].map(|rate| rate.map(FlopsPerSecond::get));
-    let is_cut = adding[1] > adding[0];
+    let adding = gpu.peak.fp16_tensor.zip(gpu.peak.fp16_tensor_fp16_accumulate);
+    let is_cut = adding.is_some_and(|(in_32_bits, in_16_bits)| in_32_bits.get() < in_16_bits.get());
     let rule =
         Source::Rule(if is_cut { "92 % of the matrix peak with sums in 32 bits" } else { "80 % of the matrix peak" });
     let share = peak * if is_cut { CUT_MATRIX_SHARE } else { TYPICAL_MATRIX_SHARE };

@@ -30,8 +30,8 @@ const ROBUST: f64 = 1.0;
 /// What an operator that was measured alone counts, against a step. From 0.02 to 0.1 steps are predicted alike.
 const OPERATOR: f64 = 0.1;
 /// Weight of the roofline beside the terms, which are fitted without it, in inference. With 0.1 steps whose GPU was
-/// left out are predicted better than without (7.6 instead of 8.3 %) or with 0.3 (8.8 %). In training the roofline
-/// is too fast, and a share of it does harm on the A100.
+/// left out are predicted better than with 0 or 0.3 (`habitat-lab evaluate published` with either). In training the
+/// roofline is too fast, and a share of it does harm on the A100.
 const ROOFLINE: f64 = 0.1;
 /// Passes over the steps.
 const PASSES: usize = 25;
@@ -48,7 +48,7 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         // arXiv:2407.08608, section 1).
         _ if name == FOR_AMPERE => (0.75, 0.3),
         // With heads of 128, the exponentials of an H100 take half the time of its products (Shah et al. 2024,
-        // section 3.2); kernels hide a part of them.
+        // section 3.2); kernels hide a part of them. Tiles: none of their time hides.
         _ if name == EXPONENTIALS || name == TILES => (1.0, 0.3),
         // FlashAttention-2 is 1.7 to 3 times as fast as the kernels before it (Dao 2023, arXiv:2307.08691,
         // section 4.1) on long sequences, less on short ones.
