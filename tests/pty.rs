@@ -67,6 +67,21 @@ fn a_window_may_become_small_and_large_again() {
     assert_eq!(terminal.taken(), [""; 0]);
 }
 
+/// A key that arrives together with another size is read.
+#[test]
+fn a_key_beside_a_resize_is_not_lost() {
+    let mut terminal = opened(&[]);
+    for round in 0..50 {
+        for (key, seen) in [("4", "v: timeline"), ("2", "convolution_backward")] {
+            terminal.resize(120 + round % 2, 40);
+            terminal.press(key);
+            terminal.sees(seen);
+        }
+    }
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
 /// Ctrl-Z from a shell, and `fg`.
 #[test]
 fn suspended_it_leaves_the_terminal_and_continued_it_comes_back() {

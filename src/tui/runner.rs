@@ -4,7 +4,6 @@ use std::io::{self, stdout};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use crossterm::event::EventStream;
@@ -13,6 +12,7 @@ use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
 use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 
 use super::paint::Memory;
 use super::terminal::{self, Screen};
@@ -20,8 +20,10 @@ use super::{clipboard, input, view};
 use crate::app::{App, Effect, Engine, Msg};
 use crate::live;
 
-/// Messages taken in before the next picture, at most.
-const BURST: usize = 256;
+/// What comes without such a pause is taken in together, before the next picture.
+const PAUSE: Duration = Duration::from_millis(1);
+/// A picture waits no longer than this for what comes without a pause.
+const BURST: Duration = Duration::from_millis(16);
 
 /// The line to a job that is followed.
 pub(super) struct Line {
@@ -120,12 +122,6 @@ fn pass_on(updates: std::sync::mpsc::Receiver<live::Update>, sender: UnboundedSe
     });
 }
 
-/// The next event if it is there. The stream keeps the waker of its last poll, so it must
-/// be asked with the loop's own: with a silent one no later key would wake the loop.
-async fn at_once(events: &mut EventStream) -> Poll<Option<io::Result<crossterm::event::Event>>> {
-    std::future::poll_fn(|context| Poll::Ready(events.poll_next_unpin(context))).await
-}
-
 fn draw(screen: &mut Screen, app: &App, memory: &mut Memory) -> io::Result<()> {
     execute!(stdout(), BeginSynchronizedUpdate)?;
     let drawn = screen.terminal.draw(|frame| {
@@ -164,7 +160,7 @@ impl Newest {
 }
 
 impl Runner {
-    /// Waits for something, then takes in all that is there; whether to draw.
+    /// Waits for something, then takes in what comes without a pause; whether to draw.
     async fn wait(
         &mut self,
         events: &mut EventStream,
@@ -172,43 +168,35 @@ impl Runner {
         stop: &Notify,
         memory: &Memory,
     ) -> io::Result<bool> {
-        let mut dirty = false;
-        let mut take = |runner: &mut Self, event: Option<io::Result<crossterm::event::Event>>| -> io::Result<()> {
-            match event {
-                Some(event) => {
-                    if let Some(msg) = input::message(event?, &memory.hits) {
-                        runner.handle(msg);
-                        dirty = true;
+        let (mut dirty, mut end) = (false, None);
+        while !self.leave && !self.suspend && self.edit.is_none() {
+            let quiet = async {
+                match end {
+                    Some(end) => tokio::time::sleep_until((Instant::now() + PAUSE).min(end)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let msg = tokio::select! {
+                event = events.next() => match event {
+                    Some(event) => input::message(event?, &memory.hits),
+                    // The terminal is gone.
+                    None => {
+                        self.leave = true;
+                        None
                     }
+                },
+                Some(msg) = results.recv() => Some(msg),
+                () = stop.notified() => {
+                    self.leave = true;
+                    None
                 }
-                // The terminal is gone.
-                None => runner.leave = true,
-            }
-            Ok(())
-        };
-        tokio::select! {
-            event = events.next() => take(self, event)?,
-            Some(msg) = results.recv() => {
+                () = quiet => break,
+            };
+            if let Some(msg) = msg {
                 self.handle(msg);
                 dirty = true;
             }
-            () = stop.notified() => self.leave = true,
-        }
-        for _ in 0..BURST {
-            if self.leave || self.suspend || self.edit.is_some() {
-                break;
-            }
-            if let Ok(msg) = results.try_recv() {
-                self.handle(msg);
-                dirty = true;
-            } else if let Poll::Ready(Some(event)) = at_once(events).await {
-                if let Some(msg) = input::message(event?, &memory.hits) {
-                    self.handle(msg);
-                    dirty = true;
-                }
-            } else {
-                break;
-            }
+            end.get_or_insert_with(|| Instant::now() + BURST);
         }
         Ok(dirty)
     }
@@ -318,8 +306,8 @@ fn watch_for_stop(job: Option<Followed>) -> io::Result<StopWatch> {
         tokio::time::sleep(GRACE).await;
         if let Some((control, is_done)) = job {
             control(live::Wish::Leave);
-            let end = tokio::time::Instant::now() + WRITING;
-            while !is_done() && tokio::time::Instant::now() < end {
+            let end = Instant::now() + WRITING;
+            while !is_done() && Instant::now() < end {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
