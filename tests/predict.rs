@@ -396,3 +396,34 @@ fn a_gpu_with_other_figures_is_as_much_faster_as_its_models_say() {
         );
     }
 }
+
+/// Products in FP8 and BF16 on GPUs without matrix cores for them: the step says so and the operation too,
+/// by models as by the roofline. In TF32 such a GPU computes in FP32, as predicted.
+#[test]
+fn products_without_matrix_cores_are_warned_of() {
+    let models = Some(std::sync::Arc::new(bundled::models()));
+    for (dtype, gpu, warning) in [
+        ("float8_e4m3", "a100-sxm4-40gb", "PyTorch does not run them"),
+        ("float8_e4m3", "h100-sxm5-80gb", ""),
+        ("bfloat16", "t4", "products in bf16 are predicted at the rate of fp32"),
+        ("float32", "v100-sxm2-16gb", ""),
+    ] {
+        let product = PRODUCT.replace("float32", dtype).replace(r#", "device_time_us": 92000"#, "");
+        let recorded = profile("h100-sxm5-80gb", "{}", &product);
+        for models in [None, models.clone()] {
+            let options = Options { targets: vec![GpuSlug::new(gpu).unwrap()], models, ..Options::default() };
+            let prediction = predict(&recorded, &catalog(), &options).unwrap().predictions.remove(0);
+            let warned = prediction
+                .warnings
+                .iter()
+                .any(|one| one.kind == WarningKind::NoMatrixCores && one.text.contains(warning));
+            assert_eq!(warned, !warning.is_empty(), "{dtype} on {gpu}: {:?}", prediction.warnings);
+            assert_eq!(
+                prediction.operations[0].why.contains("FP32 rate taken"),
+                warned,
+                "{}",
+                prediction.operations[0].why
+            );
+        }
+    }
+}

@@ -244,7 +244,7 @@ pub fn is_mixed(operations: &[Decoded<'_>]) -> bool {
 
 /// The roofline of an operation; `None` where its shapes do not tell.
 pub fn roofline_of(decoded: &Decoded<'_>, rates: &Rates<'_>, precision: Option<Precision>) -> Option<Micros> {
-    decoded.work.as_ref().map(|work| roofline(rates, work, decoded.dtype.as_ref(), precision).0)
+    decoded.work.as_ref().map(|work| roofline(rates, work, decoded.dtype.as_ref(), precision))
 }
 
 /// The geometric mean of two times, the second with a weight from 0 to 1.
@@ -311,7 +311,7 @@ impl Sides {
         let rates = board.rates;
         let rate = match units {
             Units::Matrix => rates.product(dtype, board.precision, true).sustained,
-            Units::Vector => rates.arithmetic(Arithmetic::Vector, dtype, board.precision).0,
+            Units::Vector => rates.arithmetic(Arithmetic::Vector, dtype, board.precision),
         };
         Self { compute_us: flops / rate.get() * 1e6, memory_us: bytes / board.bandwidth.get() * 1e6 }
     }

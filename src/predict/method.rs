@@ -80,6 +80,11 @@ impl Method {
         matches!(self, Self::Measured | Self::Derived)
     }
 
+    /// Whether the destination's rate of the element type goes into it.
+    pub(super) const fn uses_rates(self) -> bool {
+        matches!(self, Self::RooflineRatio | Self::Learned | Self::LearnedRatio | Self::Roofline)
+    }
+
     /// Half-width of the range of ONE operation, relative to its middle value, for methods
     /// that were not calibrated here (learned models and regressions carry their own ranges): the mean
     /// error published for the method. Habitat section 5.2.3 for wave scaling (29.8 %), also

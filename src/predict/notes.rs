@@ -7,6 +7,7 @@ use super::method::Method;
 use super::rate::{Rates, Source};
 use super::route::Fitted;
 use super::shares::far_share;
+use super::warning::{Warning, WarningKind};
 use crate::profile::{Mode, Phase, Profile};
 
 /// What is to be said of a step by fitted lines.
@@ -71,6 +72,18 @@ pub(super) fn of_models(
         notes.push(format!("{:.0} % of the device time is outside the training data: range widened", far * 100.0));
     }
     notes
+}
+
+/// Products in an element type that the GPU has no matrix cores for. Products in TF32 run in FP32 there,
+/// which is what is predicted.
+pub(super) fn without_matrix_cores(operations: &[OperationPrediction]) -> Option<Warning> {
+    let name = operations.iter().filter_map(|operation| operation.missing_rate).find(|name| *name != "tf32")?;
+    let mut text =
+        format!("the GPU has no matrix cores for {name}: products in {name} are predicted at the rate of fp32");
+    if name == "fp8" {
+        text += "; PyTorch does not run them on such GPUs";
+    }
+    Some(Warning { kind: WarningKind::NoMatrixCores, text })
 }
 
 /// Doubts about the GPU's figures, and operations left out.

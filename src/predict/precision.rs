@@ -215,8 +215,8 @@ impl Change {
         if changed.is_gone {
             return 0.0;
         }
-        let here = roofline(rates, work, decoded.dtype.as_ref(), Some(self.from)).0;
-        let there = roofline(rates, &changed.work, Some(&changed.dtype), Some(self.to)).0;
+        let here = roofline(rates, work, decoded.dtype.as_ref(), Some(self.from));
+        let there = roofline(rates, &changed.work, Some(&changed.dtype), Some(self.to));
         let learned = changed.asked.as_ref().zip(boards).and_then(|([before, after], [from, to])| {
             Some([from.time(before, decoded.dtype.as_ref())?, to.time(after, Some(&changed.dtype))?])
         });
@@ -224,7 +224,7 @@ impl Change {
         let cast = |elements: &f64| {
             let bytes = Bytes::known(elements * casts::BYTES);
             let work = Work { flops: Flops::known(0.0), bytes, arithmetic: Arithmetic::Vector };
-            roofline(rates, &work, Some(&DType::Float32), Some(self.to)).0
+            roofline(rates, &work, Some(&DType::Float32), Some(self.to))
         };
         (there + changed.casts.iter().map(cast).fold(Micros::ZERO, |all, one| all + one)) / here
     }

@@ -33,6 +33,7 @@ use serde::Serialize;
 
 use rules::{fp32_by_rule, matrix_by_rule, streaming_by_rule, vector_by_rule};
 
+use super::decoded::Decoded;
 use crate::catalog::GpuSpec;
 use crate::op::Arithmetic;
 use crate::profile::{DType, Precision};
@@ -205,25 +206,31 @@ impl<'a> Rates<'a> {
         }
     }
 
-    /// The rate at which the GPU does the arithmetic of an operation, and the element type that it
-    /// has no matrix rate for, where the FP32 rate was taken in its place.
+    /// The rate at which the GPU does the arithmetic of an operation; that of FP32 for an element type
+    /// that it has no matrix rate for ([`Self::lacks`]).
     pub fn arithmetic(
         &self,
         arithmetic: Arithmetic,
         dtype: Option<&DType>,
         precision: Option<Precision>,
-    ) -> (FlopsPerSecond, Option<&'static str>) {
+    ) -> FlopsPerSecond {
         let vector = self.vector.value;
         if arithmetic == Arithmetic::Vector {
-            return (vector, None);
+            return vector;
         }
-        match matrix_type(dtype, precision).map(|index| (self.matrix[index], MATRIX_TYPES[index])) {
-            Some((Some(rate), _)) => (rate.value, None),
-            Some((None, name)) => (vector, Some(name)),
+        match matrix_type(dtype, precision) {
+            Some(index) => self.matrix[index].map_or(vector, |rate| rate.value),
             // The FP32 rates of the catalog are of matrix products.
-            None if arithmetic == Arithmetic::Product => (self.measured_fp32.map_or(vector, |rate| rate.value), None),
-            None => (vector, None),
+            None if arithmetic == Arithmetic::Product => self.measured_fp32.map_or(vector, |rate| rate.value),
+            None => vector,
         }
+    }
+
+    /// The element type that products of an operation use and the GPU has no matrix rate for.
+    pub(super) fn lacks(&self, decoded: &Decoded<'_>, precision: Option<Precision>) -> Option<&'static str> {
+        decoded.work.filter(|work| work.arithmetic != Arithmetic::Vector)?;
+        let index = matrix_type(decoded.dtype.as_ref(), precision)?;
+        self.matrix[index].is_none().then_some(MATRIX_TYPES[index])
     }
 
     /// The rate of long products in the element type; that of FP32 where the GPU has no
@@ -305,16 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_precision_falls_back_and_says_so() {
+    fn a_missing_precision_falls_back() {
         let bfloat = |gpu: &GpuSpec| Rates::new(gpu).arithmetic(Arithmetic::Product, Some(&DType::Bfloat16), None);
-        let (rate, note) = bfloat(&spec("v100-sxm2-16gb"));
-        assert_eq!(rate, spec("v100-sxm2-16gb").peak.fp32);
-        assert_eq!(note, Some("bf16"));
-        let (rate, note) = bfloat(&spec("h100-sxm5-80gb"));
-        assert_eq!((rate.get(), note), (798e12, None));
+        assert_eq!(bfloat(&spec("v100-sxm2-16gb")), spec("v100-sxm2-16gb").peak.fp32);
+        assert_eq!(bfloat(&spec("h100-sxm5-80gb")).get(), 798e12);
         // The T4 does not hold its FP32 peak in products, but does in short kernels.
         let t4 = spec("t4");
-        let fp32 = |arithmetic| Rates::new(&t4).arithmetic(arithmetic, Some(&DType::Float32), None).0;
+        let fp32 = |arithmetic| Rates::new(&t4).arithmetic(arithmetic, Some(&DType::Float32), None);
         assert_eq!(fp32(Arithmetic::Product).get(), 4.38e12);
         assert_eq!(fp32(Arithmetic::Vector), t4.peak.fp32);
     }

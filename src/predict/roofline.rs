@@ -7,18 +7,11 @@ use crate::op::Work;
 use crate::profile::{DType, Precision};
 use crate::units::Micros;
 
-/// The larger of compute time and memory time, at least the shortest kernel; and the element type
-/// without a matrix rate, as of [`Rates::arithmetic`].
-pub fn roofline(
-    rates: &Rates<'_>,
-    work: &Work,
-    dtype: Option<&DType>,
-    precision: Option<Precision>,
-) -> (Micros, Option<&'static str>) {
-    let (rate, missing) = rates.arithmetic(work.arithmetic, dtype, precision);
-    let compute = work.flops / rate;
+/// The larger of compute time and memory time, at least the shortest kernel.
+pub fn roofline(rates: &Rates<'_>, work: &Work, dtype: Option<&DType>, precision: Option<Precision>) -> Micros {
+    let compute = work.flops / rates.arithmetic(work.arithmetic, dtype, precision);
     let memory = work.bytes / rates.bandwidth.value;
-    (compute.max(memory).max(Micros::known(SHORTEST_KERNEL_US)), missing)
+    compute.max(memory).max(Micros::known(SHORTEST_KERNEL_US))
 }
 
 #[cfg(test)]
@@ -38,7 +31,7 @@ mod tests {
             arithmetic: Arithmetic::Product,
         };
         let rates = Rates::new(&v100);
-        let time = |work| roofline(&rates, &work, Some(&DType::Float32), Some(Precision::Fp32)).0.get();
+        let time = |work| roofline(&rates, &work, Some(&DType::Float32), Some(Precision::Fp32)).get();
         // 15.67 TFLOP/s FP32: 1 TFLOP in 63.8 ms. 739 GB/s measured: 739 MB in 1 ms.
         assert!((time(work(1e12, 1.0)) - 1e6 / v100.peak.fp32.get() * 1e12).abs() < 1.0);
         assert!((time(work(1.0, 739e6)) - 1000.0).abs() < 1e-6);

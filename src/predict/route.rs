@@ -96,6 +96,12 @@ impl Route<'_> {
         if let Some(unknown) = unknown {
             why = self.say(|| format!("{unknown}; {why}"));
         }
+        let by_rates = time.filter(|time| time.method.uses_rates());
+        let missing_rate = by_rates.and_then(|_| self.destination.lacks(decoded, self.precision));
+        if let Some(name) = missing_rate {
+            let gpu = &self.destination.gpu.slug;
+            why = self.say(|| format!("{why}; {gpu} has no {name} matrix rate: FP32 rate taken"));
+        }
         OperationPrediction {
             index: decoded.index,
             name: self.say(|| operation.name.clone()),
@@ -104,6 +110,7 @@ impl Route<'_> {
             time,
             origin_time: operation.device_time,
             is_far,
+            missing_rate,
             why,
         }
     }
@@ -244,7 +251,7 @@ impl Route<'_> {
         }
         let intensity = decoded.work.as_ref().and_then(Work::intensity);
         let arithmetic = decoded.work.as_ref().map_or(Arithmetic::Vector, |work| work.arithmetic);
-        let (rate, _) = self.destination.arithmetic(arithmetic, decoded.dtype.as_ref(), self.precision);
+        let rate = self.destination.arithmetic(arithmetic, decoded.dtype.as_ref(), self.precision);
         let ridge = rate.get() / self.destination.bandwidth.value.get();
         let (mut before, mut after) = (Micros::ZERO, Micros::ZERO);
         let (mut smallest, mut largest, mut source, mut refitted) =
@@ -281,17 +288,15 @@ impl Route<'_> {
     fn by_ratio(&self, decoded: &Decoded<'_>, origin: &Rates<'_>, time: Micros) -> (Micros, Method, String) {
         let dtype = decoded.dtype.as_ref();
         if let Some(work) = &decoded.work {
-            let (there, missing) = roofline(self.destination, work, dtype, self.precision);
-            let (here, _) = roofline(origin, work, dtype, self.precision);
+            let there = roofline(self.destination, work, dtype, self.precision);
+            let here = roofline(origin, work, dtype, self.precision);
             let why = self.say(|| {
                 let cause = if decoded.family.varies_kernels() {
                     "libraries choose the kernel by GPU"
                 } else {
                     "no launch recorded"
                 };
-                let why =
-                    format!("{}: {cause}; rooflines {:.1} → {:.1} µs", decoded.family.name(), here.get(), there.get());
-                self.noted(why, missing)
+                format!("{}: {cause}; rooflines {:.1} → {:.1} µs", decoded.family.name(), here.get(), there.get())
             });
             return (time * (there / here), Method::RooflineRatio, why);
         }
@@ -305,22 +310,15 @@ impl Route<'_> {
             return Ok((Micros::ZERO, Method::Roofline, self.say(|| "a view: nothing runs on the device".to_owned())));
         }
         let work = decoded.work.as_ref().ok_or("no measured time and no shapes: left out of the step")?;
-        let (time, missing) = roofline(self.destination, work, decoded.dtype.as_ref(), self.precision);
+        let time = roofline(self.destination, work, decoded.dtype.as_ref(), self.precision);
         let why = self.say(|| {
             let megabytes = work.bytes.get() / 1e6;
-            let why = if decoded.family == Family::Unknown {
+            if decoded.family == Family::Unknown {
                 format!("operator not known, taken as memory-bound: {megabytes:.3} MB")
             } else {
                 format!("{}: {:.3} GFLOP, {megabytes:.3} MB", decoded.family.name(), work.flops.get() / 1e9)
-            };
-            self.noted(why, missing)
+            }
         });
         Ok((time, Method::Roofline, why))
-    }
-
-    /// A reason, and the element type that the destination has no matrix rate for.
-    fn noted(&self, why: String, missing: Option<&str>) -> String {
-        let Some(name) = missing else { return why };
-        format!("{why}; {} has no {name} matrix rate: FP32 rate taken", self.destination.gpu.slug)
     }
 }

@@ -86,6 +86,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         Host::KeepsUp => (pace.kept_up(step), None),
     };
     warnings.extend(warning);
+    warnings.extend(notes::without_matrix_cores(&operations));
     let is_launched = host == Host::AsRecorded && profile.step.as_ref().is_none_or(|step| step.execution.is_none());
     let transformer = context.layers.and_then(|layers| layers.on(&operations, is_launched));
     let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));

@@ -39,7 +39,7 @@ pub(super) fn between(
         _ => Arithmetic::Vector,
     };
     let rate = |dtype: Option<&DType>| {
-        let rate = |gpu: &Rates<'_>| gpu.arithmetic(arithmetic, dtype, precision).0;
+        let rate = |gpu: &Rates<'_>| gpu.arithmetic(arithmetic, dtype, precision);
         rate(here) / rate(there)
     };
     // Where not even the element type is known, products may run in 32 bits or in 16.

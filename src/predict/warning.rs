@@ -10,6 +10,8 @@ pub enum WarningKind {
     Sharded,
     /// One rank of a job over several GPUs: its communication is taken off.
     OneRank,
+    /// The GPU has no matrix cores for the element type of products.
+    NoMatrixCores,
     /// Shapes are missing: nothing tells what bounds the kernels.
     NoShapes,
     /// The host, not the GPU, sets the pace.
@@ -24,6 +26,7 @@ impl WarningKind {
         match self {
             Self::Sharded => "model split over GPUs: one may not run it",
             Self::OneRank => "one rank of several: no communication",
+            Self::NoMatrixCores => "no matrix cores for its type: FP32 rate",
             Self::NoShapes => "no shapes recorded: wide ranges",
             Self::HostBound => "bound by the host, not the GPU",
             Self::HostKeepsUp => "as if the host kept up",

@@ -105,8 +105,8 @@ fn add_formulas(
 fn by_every_method(work: &Work, here: &Measured, origin: &GpuSpec, destination: &GpuSpec) -> Vec<(&'static str, f64)> {
     let float32 = Some(&DType::Float32);
     let (from, to) = (Rates::new(origin), Rates::new(destination));
-    let rooflines = |rates: &Rates<'_>| roofline(rates, work, float32, None).0;
-    let (rate, _) = to.arithmetic(work.arithmetic, float32, None);
+    let rooflines = |rates: &Rates<'_>| roofline(rates, work, float32, None);
+    let rate = to.arithmetic(work.arithmetic, float32, None);
     let ridge = rate.get() / to.bandwidth.value.get();
     let gamma = work.intensity().map_or(1.0, |intensity| gamma(intensity, ridge));
     let mut predicted = vec![
@@ -206,7 +206,7 @@ fn add_learned(
             }
             if let Some(work) = work(&row.operation, row.precision) {
                 let dtype = row.operation.dtype.clone().unwrap_or(DType::Float32);
-                let (time, _) = roofline(&gpu.into(), &work, Some(&dtype), row.precision);
+                let time = roofline(&gpu.into(), &work, Some(&dtype), row.precision);
                 let predicted = Predicted { mid: time.as_millis(), range: None };
                 groups.add(&format!("{family} on {slug}"), "roofline, shapes alone", predicted, measured, &label);
             }
