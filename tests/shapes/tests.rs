@@ -25,6 +25,7 @@ trials! {
         attention_is_the_gpus,
         a_mask_that_nothing_needs_is_left_out,
         functions_for_torchscript_are_traced,
+        what_is_compiled_is_fused,
         tensors_that_take_operators_apart_are_looked_into,
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
@@ -322,6 +323,38 @@ fn tensors_that_take_operators_apart_are_looked_into(python: &str) {
     assert_eq!(products.iter().map(|one| one.dtype.clone()).collect::<Vec<_>>(), [Some(DType::Float8E4m3)]);
     assert_eq!((products[0].inputs[0].clone(), products[0].outputs[0].clone()), (vec![16, 64], vec![16, 64]));
     assert_eq!(profile.workload.precision, Some(Precision::Fp8));
+}
+
+/// Of a compiled model: GELU and layer norm are one kernel. Forward reads the first product with the norm's weight and
+/// bias, and writes the norm, its means and deviations. Backward makes GELU again from the product; the norm's
+/// gradients need two passes.
+fn what_is_compiled_is_fused(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:compiled", &[]);
+    let fused: Vec<_> = named(&profile, "triton_poi_fused")
+        .iter()
+        .map(|one| (one.phase, one.count, one.inputs[0].clone(), one.outputs[0].clone()))
+        .collect();
+    let (rows, weight) = (16 * 64, 64);
+    let read = rows + 2 * weight;
+    assert_eq!(
+        fused,
+        [
+            (Phase::Forward, 1, vec![read], vec![rows + 2 * 16]),
+            (Phase::Backward, 1, vec![2 * (rows + read + 2 * 16)], vec![rows + 2 * weight]),
+        ]
+    );
+    assert!(named(&profile, "aten::gelu").is_empty());
+    assert_eq!(named(&profile, "aten::addmm")[0].count, 2);
+    assert!(notes(&profile).contains("torch.compile was not run"), "{}", notes(&profile));
+    // What is not compiled is as it was: only the loss is, whose sums have to be written.
+    let loss = Place::new().profile(python, "layers.py:compiled", &["--arg", "whole=False"]);
+    let fused = named(&loss, "triton_poi_fused");
+    assert_eq!((fused[0].inputs[0].clone(), fused[0].outputs[0].clone()), (vec![rows], vec![16]));
+    assert_eq!(named(&loss, "aten::gelu").len(), 1);
+    // What a model gives back is written, though nothing here reads it.
+    let given_back = Place::new().profile(python, "layers.py:compiled", &["--arg", "trains=False"]);
+    let fused = named(&given_back, "triton_poi_fused");
+    assert_eq!((fused[0].inputs[0].clone(), fused[0].outputs[0].clone()), (vec![rows], vec![rows]));
 }
 
 /// Five positions of three samples meet the weights of four gates: 8 and 16 features in

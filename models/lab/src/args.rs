@@ -129,7 +129,8 @@ pub enum EvaluateOn {
     },
     /// Published steps (steps.jsonl.zst of models/lab/steps/trace.py), each by an efficiency model
     /// that was fitted without its GPU, without its family of networks, and without both. With
-    /// --models, those in FP32 by operator models that saw no GPU of the same chip.
+    /// --models, those in FP32 by operator models that saw no GPU of the same chip. With --seen, by
+    /// the shipped models, for steps that nothing was trained with.
     Published {
         /// The file.
         file: PathBuf,

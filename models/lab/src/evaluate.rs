@@ -44,6 +44,9 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
     if let Some(EvaluateOn::BlackBox(black_box)) = &args.on {
         return tally::print(&black_box::evaluate(black_box, &catalog)?, args.json, out);
     }
+    if let Some(EvaluateOn::Published { file }) = args.on.as_ref().filter(|_| args.seen) {
+        return tally::print(&[published::as_shipped(file, &catalog)?], args.json, out);
+    }
     if let Some(EvaluateOn::Published { file }) = &args.on {
         let models = args.models.as_deref().map_or_else(|| Ok(ModelsByGpu::default()), ModelsByGpu::open)?;
         return tally::print(&published::evaluate(file, &catalog, &models)?, args.json, out);

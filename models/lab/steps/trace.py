@@ -128,18 +128,8 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with timm/ and modern/")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
-    parser.add_argument("--timm", type=Path, help="folder with timm 0.6.7, for its tables of training")
-    parser.add_argument("--serving", type=Path, help="folder with aiconfigurator-core 0.12.0, for its operators")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--only", default="", help="cases whose name has this text")
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-
+def tables(args):
+    """The cases of the tables in --data, and of --serving."""
     import operators
     import published
     import serving
@@ -154,6 +144,27 @@ def main():
     cases += operators.cases(*(rows(args.data / "modern" / (name + ".csv.gz")) for name in names))
     if args.serving:
         cases += serving.cases(args.serving)
+    return cases
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, help="folder with timm/ and modern/")
+    parser.add_argument("--finetuning", action="store_true", help="the steps of torchtune's README alone")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
+    parser.add_argument("--timm", type=Path, help="folder with timm 0.6.7, for its tables of training")
+    parser.add_argument("--serving", type=Path, help="folder with aiconfigurator-core 0.12.0, for its operators")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", default="", help="cases whose name has this text")
+    args = parser.parse_args()
+    if bool(args.data) == args.finetuning:
+        parser.error("needs either --data or --finetuning")
+    args.out.mkdir(parents=True, exist_ok=True)
+
+    import finetuning
+
+    cases = finetuning.cases() if args.finetuning else tables(args)
     cases = [case for case in cases if args.only in case["case"]]
     if args.kept:
         unpack(args.kept, args.out)

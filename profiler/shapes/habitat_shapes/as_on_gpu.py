@@ -6,14 +6,17 @@ GPU is given are made. Each rule names its source in PyTorch.
 """
 
 import contextlib
+import functools
 import warnings
 
 import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_map
 
 from . import recurrent
+from .compiled import compiling
 
 aten = torch.ops.aten
 
@@ -41,6 +44,19 @@ def on_cpu(value):
     return value
 
 
+def of_numbers(args, kwargs):
+    """The arguments of `torch.tensor` with numbers in place of fake tensors in a list: it reads these past
+    every mode."""
+    leaves = tree_flatten(args[0])[0]
+    if not any(isinstance(leaf, FakeTensor) for leaf in leaves):
+        return args, kwargs
+    if kwargs.get("dtype") is None:
+        types = (leaf.dtype if isinstance(leaf, torch.Tensor) else torch.tensor(leaf).dtype for leaf in leaves)
+        kwargs = dict(kwargs, dtype=functools.reduce(torch.promote_types, types))
+    number = lambda leaf: leaf.item() if isinstance(leaf, FakeTensor) else leaf
+    return (tree_map(number, args[0]), *args[1:]), kwargs
+
+
 def in_32_bits(value):
     if isinstance(value, torch.Tensor):
         return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
@@ -66,9 +82,12 @@ class Devices(TorchFunctionMode):
             kwargs = {name: on_cpu(value) for name, value in kwargs.items()}
         if kwargs.get("pin_memory"):
             kwargs = dict(kwargs, pin_memory=False)
+        if func in LISTS and args and isinstance(args[0], (list, tuple)):
+            args, kwargs = of_numbers(args, kwargs)
         return func(*args, **kwargs)
 
 
+LISTS = {torch.tensor, torch.as_tensor}
 STAYS = {torch.Tensor.cuda, torch.Tensor.pin_memory}
 
 
@@ -206,6 +225,8 @@ def patched(step):
 
     for place, name, function in list(Calls(step).replacements()):
         change(place, name, function)
+
+    change(torch, "compile", compiling(step, torch.compile))
 
     autocast = torch.amp.autocast_mode.autocast
     made, entered = autocast.__init__, autocast.__enter__

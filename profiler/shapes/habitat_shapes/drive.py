@@ -294,6 +294,7 @@ def told(torch, step, mode, request, batch):
         step.note("no optimizer made a step: its time and memory are missing")
     memory = step.memory
     kinds = memory.at_peak()
+    rows = mode.told()
     return {
         "format": "habitat-op-list",
         "version": 1,
@@ -310,5 +311,5 @@ def told(torch, step, mode, request, batch):
             "memory": {"kinds": kinds, "peak_phase": memory.peak_phase},
             "notes": step.notes,
         },
-        "ops": list(mode.rows.values()),
+        "ops": rows,
     }

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from . import recurrent, values
+from .compiled import COMPILED, NOTE, Fusion, fuses
 from .failure import RebuildsEachStep, TrainsAtImport
 from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 
@@ -72,6 +73,8 @@ class Step:
         self.steps_made = 0
         self.autocast = None
         self.inputs = None
+        # What compiled calls are fused into, in the step that is recorded.
+        self.fusion = None
         # The last call that PyTorch had no result for: (error, operator, shapes).
         self.refused = None
         self.reset()
@@ -82,6 +85,8 @@ class Step:
         self.after_backward = self.had_backward = self.in_backward = False
         self.updates = 0
         self.names, self.module_of = {}, {}
+        # Compiled functions that run now; which entry of one autograd's nodes come from.
+        self.compiled, self.entered, self.regions = 0, 0, {}
 
     def note(self, text):
         if text not in self.notes:
@@ -111,6 +116,29 @@ class Step:
             node = torch._C._current_autograd_node()
             return self.module_of.get(node._sequence_nr()) if node is not None else None
         return None
+
+    def region(self, phase):
+        """The entry of a compiled function or module that a call belongs to, with its phase; None outside."""
+        if phase == "forward":
+            entered = self.entered if self.compiled else None
+            self.regions.setdefault(torch.autograd._get_sequence_nr() - 1, entered)
+        else:
+            node = torch._C._current_autograd_node() if phase == "backward" else None
+            entered = self.regions.get(node._sequence_nr()) if node is not None else None
+            entered = self.entered if self.compiled else entered
+        return None if entered is None else (entered, phase)
+
+    def run_compiled(self, function, args, kwargs):
+        """Calls what `torch.compile` was given."""
+        self.entered += self.compiled == 0
+        self.compiled += 1
+        try:
+            made = function(*args, **kwargs)
+        finally:
+            self.compiled -= 1
+        if self.fusion is not None and not self.compiled:
+            self.fusion.alone([value for value in tree_flatten(made)[0] if isinstance(value, torch.Tensor)])
+        return made
 
     # Hooks of modules and optimizers.
 
@@ -182,6 +210,8 @@ class Step:
         def calling(module, *args, **kwargs):
             self.enter(module, (args, kwargs))
             try:
+                if COMPILED in module.__dict__:
+                    return self.run_compiled(call, (module, *args), kwargs)
                 return call(module, *args, **kwargs)
             finally:
                 if self.modules:
@@ -224,6 +254,15 @@ class Recorder(TorchDispatchMode):
 
     def record(self):
         self.rows, self.calls = {}, 0
+        self.step.fusion = Fusion(self.step.memory)
+
+    def told(self):
+        """The rows of the step."""
+        fused = self.step.fusion.rows()
+        self.calls += sum(row["count"] for row in fused)
+        if fused:
+            self.step.note(NOTE)
+        return [*self.rows.values(), *fused]
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -242,11 +281,24 @@ class Recorder(TorchDispatchMode):
         if view and self.rows is None:
             return out
         self.remember(func, phase, args, kwargs, out)
-        if self.rows is not None:
+        if self.rows is not None and not self.is_fused(func, phase, args, kwargs, out, view):
             self.calls += 1
             if not view:
                 self.keep(func, phase, args, kwargs, out)
         return out
+
+    def is_fused(self, func, phase, args, kwargs, out, view):
+        """Whether a call is a part of a kernel of `torch.compile`."""
+        region, fusion = self.step.region(phase), self.step.fusion
+        given = [*flat(args), *flat(kwargs.values())]
+        if view:
+            return False
+        if region is None or not fuses(func, args):
+            fusion.alone(given)
+            return False
+        fusion.enter(region)
+        fusion.fused(func, args, (phase, self.step.module(phase)), given, list(flat((out,))))
+        return True
 
     def valued(self, func, args, kwargs):
         """A call, with the values of small tensors where they are known."""

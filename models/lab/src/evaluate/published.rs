@@ -29,6 +29,27 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog, models: &ModelsByGpu) -> 
     evaluations(&steps, &judge.folds(&steps)?, &judge)
 }
 
+/// Steps by the shipped models, whether these were trained with them or not: each, and all of a source.
+pub(super) fn as_shipped(file: &Path, catalog: &Catalog) -> Result<Evaluation, CliError> {
+    let steps = read(file, catalog)?;
+    let models = ModelsByGpu::default();
+    let judge = Judge::new(&models, catalog);
+    let efficiency = judge.shipped.efficiency().ok_or_else(|| CliError::other("no efficiency model is shipped"))?;
+    let mut groups = Groups::default();
+    for step in &steps {
+        let name = &step.profile.workload.name;
+        for (method, choice) in [("learned", MethodChoice::Learned), ("roofline", MethodChoice::Roofline)] {
+            let predicted = judge.predict(step, efficiency, choice)?;
+            for group in [format!("{}, {}", kind(step), step.source), format!("{name} on {}", step.gpu)] {
+                let label = || format!("{name}: {:.0} of {:.0} ms", predicted.mid, step.time.as_millis());
+                groups.add(&group, method, predicted, step.time.as_millis(), &label);
+            }
+        }
+    }
+    let protocol = "absolute relative errors of published steps by the shipped models from their shapes; where they went wrong: predicted and measured";
+    Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
+}
+
 /// Steps in mixed and reduced precision by the methods that shapes suffice for, each without its
 /// GPU and its family of networks.
 pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) -> Result<(), CliError> {
