@@ -177,14 +177,11 @@ impl Runner {
                 }
             };
             let msg = tokio::select! {
-                event = events.next() => match event {
-                    Some(event) => input::message(event?, &memory.hits),
-                    // The terminal is gone.
-                    None => {
-                        self.leave = true;
-                        None
-                    }
-                },
+                event = events.next() => {
+                    // Without events the terminal is gone.
+                    self.leave = event.is_none();
+                    event.transpose()?.and_then(|event| input::message(event, &memory.hits))
+                }
                 Some(msg) = results.recv() => Some(msg),
                 () = stop.notified() => {
                     self.leave = true;
