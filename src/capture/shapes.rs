@@ -193,7 +193,7 @@ impl std::fmt::Display for Refusal {
         let what = &self.message;
         match self.kind.as_str() {
             "no_torch" => write!(f, "this Python has no PyTorch ({what}); name one that has it with --python")?,
-            "old_torch" => write!(f, "PyTorch {what} is too old; tracing by shapes needs 2.1 or newer")?,
+            "old_torch" => write!(f, "PyTorch {what} is too old; tracing by shapes needs 2.2 or newer")?,
             "old_python" => write!(f, "Python {what} is too old; tracing by shapes needs 3.8 or newer")?,
             "no_module" => write!(f, "{what}: no such module; run this where it can be imported, or name its file")?,
             "trains_at_import" => write!(
@@ -386,7 +386,7 @@ mod tests {
         let told = |json: &str| serde_json::from_str::<Refusal>(json).unwrap().to_string();
         assert_eq!(
             told(r#"{"kind": "old_torch", "message": "1.13.1"}"#),
-            "PyTorch 1.13.1 is too old; tracing by shapes needs 2.1 or newer"
+            "PyTorch 1.13.1 is too old; tracing by shapes needs 2.2 or newer"
         );
         let raised = r#"{"kind": "raised", "message": "m", "remedy": "r", "trace": "t", "where": [
             {"file": "a.py", "line": 3, "function": "Net.forward", "text": "x @ y"},

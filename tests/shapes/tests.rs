@@ -103,7 +103,7 @@ fn what_is_wrong_before_pytorch_is_told(python: &str) {
         .output()
         .unwrap();
     assert!(
-        err(&output).contains("PyTorch 1.13.1 is too old; tracing by shapes needs 2.1 or newer"),
+        err(&output).contains("PyTorch 1.13.1 is too old; tracing by shapes needs 2.2 or newer"),
         "{}",
         err(&output)
     );
