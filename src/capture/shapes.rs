@@ -70,6 +70,8 @@ pub struct ShapesOrder {
     pub python: OsString,
     /// How long all of it may take.
     pub timeout: Duration,
+    /// Whether models are traced as compiled (`torch.compile`), whatever the function does.
+    pub compile: bool,
     /// Whether to show the whole traceback of a failure and PyTorch's own log.
     pub verbose: bool,
 }
@@ -240,6 +242,7 @@ struct Request<'a> {
     target: &'a Target,
     batch_sizes: Option<&'a [u64]>,
     args: &'a BTreeMap<String, String>,
+    compile: bool,
     verbose: bool,
 }
 
@@ -319,6 +322,7 @@ fn request(order: &ShapesOrder, folder: &Path) -> io::Result<PathBuf> {
         target: &order.target,
         batch_sizes: (!order.batch_sizes.is_empty()).then_some(&order.batch_sizes),
         args: &order.arguments,
+        compile: order.compile,
         verbose: order.verbose,
     };
     let path = folder.join("request.json");

@@ -32,6 +32,7 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
         arguments: args.arguments.iter().cloned().collect(),
         python: args.python.as_ref().map_or_else(python, |python| python.clone().into_os_string()),
         timeout: args.timeout,
+        compile: args.compile,
         verbose: args.verbose,
         target,
     };

@@ -207,7 +207,7 @@ impl<'a> Rates<'a> {
     }
 
     /// The rate at which the GPU does the arithmetic of an operation; that of FP32 for an element type
-    /// that it has no matrix rate for ([`Self::lacks`]).
+    /// that it has no matrix rate for.
     pub fn arithmetic(
         &self,
         arithmetic: Arithmetic,

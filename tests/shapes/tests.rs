@@ -340,17 +340,29 @@ fn what_is_compiled_is_fused(python: &str) {
         fused,
         [
             (Phase::Forward, 1, vec![read], vec![rows + 2 * 16]),
+            // The gradients of the biases.
+            (Phase::Backward, 2, vec![rows], vec![weight]),
             (Phase::Backward, 1, vec![2 * (rows + read + 2 * 16)], vec![rows + 2 * weight]),
         ]
     );
     assert!(named(&profile, "aten::gelu").is_empty());
     assert_eq!(named(&profile, "aten::addmm")[0].count, 2);
     assert!(notes(&profile).contains("torch.compile was not run"), "{}", notes(&profile));
+    // An eager model can be taken for compiled.
+    let taken = Place::new().profile(python, "layers.py:compiled", &["--compile", "--arg", "backend=eager"]);
+    assert_eq!(named(&taken, "triton_poi_fused").len(), 3);
     // What is not compiled is as it was: only the loss is, whose sums have to be written.
     let loss = Place::new().profile(python, "layers.py:compiled", &["--arg", "whole=False"]);
     let fused = named(&loss, "triton_poi_fused");
     assert_eq!((fused[0].inputs[0].clone(), fused[0].outputs[0].clone()), (vec![rows], vec![16]));
     assert_eq!(named(&loss, "aten::gelu").len(), 1);
+    // Of what GELU gives no memory is taken.
+    let activations = |backend: &str| {
+        let backend = format!("backend={backend}");
+        let profile = Place::new().profile(python, "layers.py:compiled", &["--batch-sizes", "1024", "--arg", &backend]);
+        profile.step.unwrap().memory.unwrap().activations.get()
+    };
+    assert_eq!(activations("eager") - activations("inductor"), 1024.0 * 64.0 * 4.0);
     // What a model gives back is written, though nothing here reads it.
     let given_back = Place::new().profile(python, "layers.py:compiled", &["--arg", "trains=False"]);
     let fused = named(&given_back, "triton_poi_fused");

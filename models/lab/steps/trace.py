@@ -103,24 +103,25 @@ def unpack(path, out):
 
 
 def pack(cases, out):
-    """One file of all cases that were traced, with their measured times."""
+    """One file of all cases that were traced, with their measured times; their op lists."""
     import zstandard
 
     by_case = collections.defaultdict(list)
     for case in cases:
         by_case[case["case"]].append(case)
-    lines = []
+    lines, traced = [], {}
     for name, measured in sorted(by_case.items()):
         path = out / (name + ".json.gz")
         if path.exists():
             line = {key: measured[0][key] for key in ("case", "network", "family", "mode")}
             line["measured"] = [{key: case[key] for key in MEASURED if key in case} for case in measured]
-            line["operators"] = json.loads(gzip.open(path).read())
+            line["operators"] = traced[name] = json.loads(gzip.open(path).read())
             lines.append(json.dumps(line, separators=(",", ":")))
     # A window as long as the whole: networks have much in common.
     parameters = zstandard.ZstdCompressionParameters.from_level(19, window_log=27, enable_ldm=True)
     text = "".join(line + "\n" for line in lines).encode()
     (out / "steps.jsonl.zst").write_bytes(zstandard.ZstdCompressor(compression_params=parameters).compress(text))
+    return traced
 
 
 def rows(path):
@@ -169,7 +170,9 @@ def main():
     if args.kept:
         unpack(args.kept, args.out)
     trace_all(cases, args.out, args.jobs)
-    pack(cases, args.out)
+    traced = pack(cases, args.out)
+    if args.finetuning:
+        print("\n".join(finetuning.peaks(traced)))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ the rules of PyTorch's compiler Inductor (torch/_inductor/scheduler.py) as far a
 and written:
 - calls that work element by element, and reductions of the last dimensions (norms, softmax), are fused with
   those that use their results; a result that nothing else reads is never written;
-- products, convolutions, attention, scatters and other reductions are kernels of their own: what they read is in memory;
+- other reductions take in what makes their inputs, and what uses their results is another kernel;
+- products, convolutions, attention and scatters are kernels of their own: what they read is in memory;
 - backward makes again what is cheap to make, from what forward read
   (torch/_functorch/partitioners.py, `min_cut_rematerialization_partition`).
 """
@@ -25,11 +26,12 @@ POINTWISE = """
     new_zeros new_ones new_full scalar_tensor fill_ zero_ nll_loss_forward nll_loss_backward expand_copy repeat roll flip
     tril triu lift_fresh_copy bernoulli rand_like randn_like
 """.split()
-# Reductions that are fused where they go over the last dimensions, by the place of the dimensions among the arguments.
-REDUCTIONS = {"sum": 1, "mean": 1, "amax": 1, "amin": 1, "var": 1, "var_mean": 1, "logsumexp": 1, "argmax": 1}
+# Reductions, by the place of their dimensions among the arguments.
+REDUCTIONS = dict.fromkeys("sum mean amax amin max min var var_mean std logsumexp argmax argmin prod any all".split(), 1)
+REDUCTIONS["linalg_vector_norm"] = 2
 NOTE = (
-    "torch.compile was not run: which calls its kernels take together follows from rules, not from the compiler; the "
-    "peak memory is that without it"
+    "torch.compile was not run: which calls its kernels take together, and what backward makes again, follows from "
+    "rules, not from the compiler"
 )
 # Reductions and what follows from them, row by row; those of the second list reduce over more than a row can hold, and
 # read their inputs once more before they write.
@@ -71,38 +73,62 @@ def reads_twice(func, args):
     return name in TWICE and not (name.endswith("batch_norm") and args[5] is False)
 
 
-def fuses(func, args):
+def fuses(func):
     """Whether a call is fused with others."""
     name = stem(func)
-    if func.namespace != "aten":
+    known = name in ROWS or name in TWICE or name in POINTWISE or name in REDUCTIONS
+    return func.namespace == "aten" and (known or torch.Tag.pointwise in func.tags)
+
+
+def ends(func, args):
+    """Whether a call is a reduction that goes not over the last dimensions of rows: it takes in what makes its
+    inputs, and what uses its result is another kernel."""
+    place = REDUCTIONS.get(stem(func))
+    if place is None:
         return False
-    if name in ROWS or name in TWICE or name in POINTWISE or torch.Tag.pointwise in func.tags:
-        return True
-    if name in REDUCTIONS and args[0].dim():
-        place = REDUCTIONS[name]
-        dims = args[place] if place < len(args) else None
-        dims = [dims] if isinstance(dims, int) else dims
-        if not dims:
-            return False
-        dims = sorted(dim % args[0].dim() for dim in dims)
-        # All dimensions are not the last ones of rows.
-        return dims == list(range(args[0].dim() - len(dims), args[0].dim())) and len(dims) < args[0].dim()
-    return False
+    dims = args[place] if place < len(args) else None
+    dims = [dims] if isinstance(dims, int) else dims or []
+    count = args[0].dim()
+    return len(dims) in (0, count) or {dim % count for dim in dims} != set(range(count - len(dims), count))
 
 
 class Kernel:
-    """Calls that are fused: what they read, and what they made that may have to be written, in bytes."""
+    """Calls that are fused: what they read, and how much they write, in bytes."""
 
     def __init__(self, phase, module):
         self.phase, self.module = phase, module
-        self.reads, self.twice, self.makes, self.written = {}, {}, {}, 0
-        self.open, self.dtype = True, None
+        self.reads, self.twice, self.written = {}, {}, 0
+        self.open, self.dtype, self.into = True, None, None
 
     def take_in(self, other):
+        other.into, other.open = self, False
         self.reads.update(other.reads)
-        self.makes.update(other.makes)
         self.twice.update(other.twice)
-        self.written += other.written
+        self.written, self.dtype = self.written + other.written, self.dtype or other.dtype
+
+    def last(self):
+        """The kernel that this one became a part of."""
+        kernel = self
+        while kernel.into is not None:
+            kernel = kernel.into
+        return kernel
+
+
+class Made:
+    """A tensor that a kernel makes: its bytes, and what has to be read for it."""
+
+    def __init__(self, kernel, value, reads, twice):
+        self.maker, self.dtype, self.reads, self.twice = kernel, value.dtype, reads, twice
+        self.size = value.numel() * value.element_size()
+
+    def write(self):
+        kernel = self.maker.last()
+        kernel.open = False
+        kernel.reads.update(self.reads)
+        kernel.twice.update(self.twice)
+        if kernel.dtype is None or self.size > kernel.written:
+            kernel.dtype = self.dtype
+        kernel.written += self.size
 
 
 class Fusion:
@@ -110,8 +136,10 @@ class Fusion:
 
     def __init__(self, memory):
         self.memory, self.kernels = memory, []
-        # The kernel that makes a tensor that was not yet written.
-        self.maker = {}
+        # Tensors that were made and not written.
+        self.made = {}
+        # Until which place of the memory's log backward needs what it makes others from again.
+        self.held = {}
         self.region = None
 
     def enter(self, region):
@@ -123,66 +151,63 @@ class Fusion:
 
     def entries(self, values):
         found = ((self.memory.see(value), value) for value in values)
-        return [(entry, value.numel() * value.element_size()) for entry, value in found if entry is not None]
-
-    def write(self, entry):
-        """Something other than its own kernel reads it, so it is written."""
-        kernel = self.maker.pop(entry, None)
-        if kernel is not None:
-            kernel.open = False
-            kernel.written += kernel.makes[entry]
-
-    def fused(self, func, args, place, given, made):
-        """A call that is fused with those that made what it reads."""
-        given, outputs = self.entries(given), self.entries(made)
-        kernel, phase = Kernel(*place), place[0]
-        makers = {id(maker): maker for maker in (self.maker.get(entry) for entry, _ in given) if maker and maker.open}
-        if makers:
-            kernel, *others = makers.values()
-            for other in others:
-                kernel.take_in(other)
-                self.kernels.remove(other)
-                self.maker.update((entry, kernel) for entry in other.makes if self.maker.get(entry) is other)
-        else:
-            self.kernels.append(kernel)
-        for entry, size in given:
-            maker = self.maker.get(entry)
-            if maker is kernel:
-                continue
-            if maker is not None:
-                again = sum(maker.reads.values())
-                if phase == "backward" and maker.phase == "forward" and again <= CHEAP * size:
-                    kernel.reads.update(maker.reads)
-                    continue
-                self.write(entry)
-            kernel.reads[entry] = max(size, kernel.reads.get(entry, 0))
-        if reads_twice(func, args):
-            kernel.twice.update(kernel.reads)
-        before = {entry for entry, _ in given}
-        for (entry, size), value in zip(outputs, made):
-            kernel.makes[entry] = size
-            if kernel.dtype is None or size >= max(kernel.makes.values()):
-                kernel.dtype = value.dtype
-            self.maker[entry] = kernel
-            if entry in before and entry in kernel.reads:
-                # In place, on what others have: it is written in the end.
-                kernel.written += size
-                del self.maker[entry]
+        return [(entry, value) for entry, value in found if entry is not None]
 
     def alone(self, given):
         """A call that is not fused reads what is in memory."""
         for entry, _ in self.entries(given):
-            self.write(entry)
+            made = self.made.pop(entry, None)
+            if made is not None:
+                made.write()
+
+    def fused(self, func, args, place, given, results):
+        """A call that is fused with those that made what it reads."""
+        given, phase, is_end = self.entries(given), place[0], ends(func, args)
+        kernel = Kernel(*place)
+        self.kernels.append(kernel)
+        reads, twice = {}, {}
+        for entry, value in given:
+            made = self.made.get(entry)
+            maker = made and made.maker.last()
+            size = value.numel() * value.element_size()
+            if maker is not None and maker.open and not is_end:
+                if maker is not kernel:
+                    kernel.take_in(maker)
+            elif maker is not None:
+                is_past = is_end or phase == "backward" and maker.phase == "forward"
+                if not is_past or sum(made.reads.values()) > CHEAP * size:
+                    self.alone([value])
+                    made = None
+                elif not maker.open:
+                    self.held.update(dict.fromkeys(made.reads, len(self.memory.log)))
+            if made is None:
+                reads[entry] = max(size, reads.get(entry, 0))
+            else:
+                reads.update(made.reads)
+                twice.update(made.twice)
+        if reads_twice(func, args):
+            twice.update(reads)
+        kernel.open = not is_end
+        for entry, value in self.entries(results):
+            made = Made(kernel, value, reads, twice)
+            if entry in reads:
+                # In place, on what others have: it is written in the end.
+                is_open = kernel.open
+                made.write()
+                kernel.open = is_open
+            else:
+                self.made[entry] = made
 
     def rows(self):
         """As rows of the op list, alike ones counted."""
         found = {}
         for kernel in self.kernels:
-            size = (kernel.dtype or torch.uint8).itemsize
-            read, written = sum(kernel.reads.values()) + sum(kernel.twice.values()), kernel.written
-            if written:
-                key = (kernel.phase, kernel.module, read // size, written // size, str(kernel.dtype)[6:])
-                found[key] = found.get(key, 0) + 1
+            if kernel.into is not None or not kernel.written:
+                continue
+            size = kernel.dtype.itemsize
+            read = sum(kernel.reads.values()) + sum(kernel.twice.values())
+            key = (kernel.phase, kernel.module, read // size, kernel.written // size, str(kernel.dtype)[6:])
+            found[key] = found.get(key, 0) + 1
         return [
             {
                 "op": "triton_poi_fused",

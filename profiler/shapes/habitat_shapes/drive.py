@@ -62,6 +62,7 @@ def run(request):
             # The hooks and modes know this object.
             step.__dict__.clear()
             step.__dict__.update(fresh.__dict__)
+            step.compiles_all = request.get("compile", False)
             trace = one(torch, mode, function, request, batch)
             name = "trace-%d.json" % index
             with open(os.path.join(request["folder"], name), "w", encoding="utf-8") as file:
@@ -294,8 +295,8 @@ def told(torch, step, mode, request, batch):
     if training and not step.updates:
         step.note("no optimizer made a step: its time and memory are missing")
     memory = step.memory
-    kinds = memory.at_peak()
-    rows = mode.told()
+    rows, fusion = mode.told(), step.fusion
+    kinds, peak_phase = memory.at_peak(set(fusion.made), fusion.held)
     return {
         "format": "habitat-op-list",
         "version": 1,
@@ -309,7 +310,7 @@ def told(torch, step, mode, request, batch):
             "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
             "mode": "training" if training else "inference",
             "calls": mode.calls,
-            "memory": {"kinds": kinds, "peak_phase": memory.peak_phase},
+            "memory": {"kinds": kinds, "peak_phase": peak_phase},
             "notes": step.notes,
         },
         "ops": rows,

@@ -31,16 +31,12 @@ class Memory:
     def __init__(self):
         self.live = {}
         self.host = set()
-        self.begin()
-        self.watching = False
+        self.log, self.watching = [], False
 
     def begin(self):
-        """From here on the peak is sought."""
+        """From here on is noted what is allocated and freed."""
         self.watching = True
-        self.before = [(entry, entry.bytes) for entry in self.live.values()]
-        self.log = []
-        self.now = self.peak = sum(size for _, size in self.before)
-        self.peak_at, self.peak_phase = 0, None
+        self.log = [(entry, entry.bytes, None) for entry in self.live.values()]
 
     def end(self):
         self.watching = False
@@ -71,19 +67,14 @@ class Memory:
             self.count(entry, more, phase)
         return entry
 
-    def count(self, entry, size, phase):
-        self.now += size
+    def count(self, entry, size, phase=None):
         if self.watching:
-            self.log.append((entry, size))
-            if self.now > self.peak:
-                self.peak, self.peak_at, self.peak_phase = self.now, len(self.log), phase
+            self.log.append((entry, size, phase))
 
     def gone(self, key):
         entry = self.live.pop(key, None)
         if entry is not None:
-            self.now -= entry.bytes
-            if self.watching:
-                self.log.append((entry, -entry.bytes))
+            self.count(entry, -entry.bytes)
 
     def on_host(self, tensor):
         """A tensor that lives on the host where the rest is on a GPU."""
@@ -92,9 +83,7 @@ class Memory:
         except Exception:
             return
         key = storage._cdata
-        entry = self.live.pop(key, None)
-        if entry is not None:
-            self.now -= entry.bytes
+        self.gone(key)
         self.host.add(key)
         weakref.finalize(storage, self.host.discard, key)
 
@@ -109,9 +98,23 @@ class Memory:
             if entry.forward and entry.kind == TEMPORARY:
                 entry.kind = ACTIVATIONS
 
-    def at_peak(self):
-        """Bytes by kind at the moment at which most was allocated."""
+    def at_peak(self, unmade=(), held={}):
+        """Bytes by kind at the moment at which most was allocated, and the phase. Tensors `unmade` never
+        were; those `held` are freed no earlier than at this place of the log."""
+        log = []
+        for place, (entry, size, phase) in enumerate(self.log):
+            later = held.get(entry, 0) if size < 0 else 0
+            if later > place and entry.forward and entry.kind == TEMPORARY:
+                entry.kind = ACTIVATIONS
+            if entry not in unmade:
+                log.append((max(place, later), entry, size, phase))
+        log.sort(key=lambda event: event[0])
+        now, peak, at = 0, 0, 0
+        for place, (_, _, size, _) in enumerate(log):
+            now += size
+            if now > peak:
+                peak, at = now, place + 1
         found = dict.fromkeys(KINDS, 0)
-        for entry, size in self.before + self.log[: self.peak_at]:
+        for _, entry, size, _ in log[:at]:
             found[entry.kind] += size
-        return found
+        return found, log[at - 1][3] if at else None

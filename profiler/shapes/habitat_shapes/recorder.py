@@ -73,6 +73,8 @@ class Step:
         self.steps_made = 0
         self.autocast = None
         self.inputs = None
+        # Whether all models are taken for compiled.
+        self.compiles_all = False
         # What compiled calls are fused into, in the step that is recorded.
         self.fusion = None
         # The last call that PyTorch had no result for: (error, operator, shapes).
@@ -208,9 +210,10 @@ class Step:
         zero_grad, call = Optimizer.zero_grad, torch.nn.Module.__call__
 
         def calling(module, *args, **kwargs):
+            is_compiled = COMPILED in module.__dict__ or (self.compiles_all and not self.modules)
             self.enter(module, (args, kwargs))
             try:
-                if COMPILED in module.__dict__:
+                if is_compiled:
                     return self.run_compiled(call, (module, *args), kwargs)
                 return call(module, *args, **kwargs)
             finally:
@@ -293,7 +296,7 @@ class Recorder(TorchDispatchMode):
         given = [*flat(args), *flat(kwargs.values())]
         if view:
             return False
-        if region is None or not fuses(func, args):
+        if region is None or not fuses(func):
             fusion.alone(given)
             return False
         fusion.enter(region)

@@ -168,6 +168,9 @@ pub struct TraceShapesArgs {
     /// End it after this long (30s, 10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = values::wait, default_value = "10m")]
     pub timeout: Duration,
+    /// Trace each model as compiled (torch.compile), whatever the function does.
+    #[arg(long)]
+    pub compile: bool,
     /// Of a function that fails, show the whole traceback, and PyTorch's own log.
     #[arg(long)]
     pub verbose: bool,
