@@ -27,6 +27,7 @@ trials! {
         functions_for_torchscript_are_traced,
         what_is_compiled_is_fused,
         tensors_that_take_operators_apart_are_looked_into,
+        weights_in_4_bits_take_their_own_memory,
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
         numbers_drawn_in_the_step_have_their_values,
@@ -367,6 +368,14 @@ fn what_is_compiled_is_fused(python: &str) {
     let given_back = Place::new().profile(python, "layers.py:compiled", &["--arg", "trains=False"]);
     let fused = named(&given_back, "triton_poi_fused");
     assert_eq!((fused[0].inputs[0].clone(), fused[0].outputs[0].clone()), (vec![rows], vec![rows]));
+}
+
+/// A weight in 4 bits takes two numbers a byte, beside a layer in 32.
+fn weights_in_4_bits_take_their_own_memory(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:four_bits", &[]);
+    let memory = profile.step.as_ref().unwrap().memory.as_ref().unwrap();
+    assert_eq!(memory.parameters.get(), 64.0 * 32.0 + 64.0 * 64.0 * 4.0 + 512.0);
+    assert_eq!(named(&profile, "aten::__rshift__").len(), 1);
 }
 
 /// Five positions of three samples meet the weights of four gates: 8 and 16 features in

@@ -7,6 +7,7 @@ GPU is given are made. Each rule names its source in PyTorch.
 
 import contextlib
 import functools
+import types
 import warnings
 
 import torch
@@ -227,6 +228,8 @@ def patched(step):
         change(place, name, function)
 
     change(torch, "compile", compiling(step, torch.compile))
+    # `swap_tensors` refuses a tensor that something refers to weakly, as fake tensors' mode does to each.
+    change(torch.utils, "weakref", types.SimpleNamespace(getweakrefs=lambda tensor: []))
 
     autocast = torch.amp.autocast_mode.autocast
     made, entered = autocast.__init__, autocast.__enter__

@@ -20,6 +20,15 @@ PARAMETERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARY = "parameters", "gradients"
 KINDS = (PARAMETERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARY)
 
 
+def parts(tensor):
+    """The tensors that a tensor is made of, as one in 4 or 8 bits is of values and scales; else itself."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        yield from parts(getattr(tensor, name))
+
+
 class Entry:
     __slots__ = ("bytes", "kind", "forward", "reference")
 
@@ -88,9 +97,10 @@ class Memory:
         weakref.finalize(storage, self.host.discard, key)
 
     def tag(self, tensor, kind):
-        entry = self.see(tensor)
-        if entry is not None:
-            entry.kind = kind
+        for part in parts(tensor):
+            entry = self.see(part)
+            if entry is not None:
+                entry.kind = kind
 
     def backward_begins(self):
         """What the forward pass made and still holds, it holds for backward."""
