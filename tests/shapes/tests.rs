@@ -349,6 +349,11 @@ fn what_is_compiled_is_fused(python: &str) {
     assert!(named(&profile, "aten::gelu").is_empty());
     assert_eq!(named(&profile, "aten::addmm")[0].count, 2);
     assert!(notes(&profile).contains("torch.compile was not run"), "{}", notes(&profile));
+    // One kernel takes 64 calls.
+    let chain = Place::new().profile(python, "layers.py:chained", &[]);
+    let forward = named(&chain, "triton_poi_fused");
+    let forward = forward.iter().filter(|one| one.phase == Phase::Forward);
+    assert_eq!(forward.map(|one| one.count).sum::<u32>(), 2);
     // An eager model can be taken for compiled.
     let taken = Place::new().profile(python, "layers.py:compiled", &["--compile", "--arg", "backend=eager"]);
     assert_eq!(named(&taken, "triton_poi_fused").len(), 3);

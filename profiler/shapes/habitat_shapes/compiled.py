@@ -41,6 +41,8 @@ TWICE = """
     native_group_norm native_group_norm_backward native_batch_norm native_batch_norm_backward
     cudnn_batch_norm cudnn_batch_norm_backward _native_batch_norm_legit
 """.split()
+# Calls of one kernel (torch/_inductor/config.py, `max_fusion_size`).
+MOST_CALLS = 64
 # Backward reads again what forward read, where that is at most so many times what forward would have to write.
 CHEAP = 2
 
@@ -97,11 +99,12 @@ class Kernel:
 
     def __init__(self, phase, module):
         self.phase, self.module = phase, module
-        self.reads, self.twice, self.written = {}, {}, 0
+        self.reads, self.twice, self.written, self.calls = {}, {}, 0, 1
         self.open, self.dtype, self.into = True, None, None
 
     def take_in(self, other):
         other.into, other.open = self, False
+        self.calls += other.calls
         self.reads.update(other.reads)
         self.twice.update(other.twice)
         self.written, self.dtype = self.written + other.written, self.dtype or other.dtype
@@ -111,6 +114,8 @@ class Kernel:
         kernel = self
         while kernel.into is not None:
             kernel = kernel.into
+        if kernel is not self:
+            self.into = kernel
         return kernel
 
 
@@ -140,14 +145,15 @@ class Fusion:
         self.made = {}
         # Until which place of the memory's log backward needs what it makes others from again.
         self.held = {}
-        self.region = None
+        # The region that is run, and its first kernel.
+        self.region, self.first = None, 0
 
     def enter(self, region):
         """Kernels of one compiled region take in no call of another."""
         if region != self.region:
-            self.region = region
-            for kernel in self.kernels:
+            for kernel in self.kernels[self.first :]:
                 kernel.open = False
+            self.region, self.first = region, len(self.kernels)
 
     def entries(self, values):
         found = ((self.memory.see(value), value) for value in values)
@@ -170,7 +176,8 @@ class Fusion:
             made = self.made.get(entry)
             maker = made and made.maker.last()
             size = value.numel() * value.element_size()
-            if maker is not None and maker.open and not is_end:
+            is_room = maker is kernel or maker is not None and kernel.calls + maker.calls <= MOST_CALLS
+            if is_room and maker.open and not is_end:
                 if maker is not kernel:
                     kernel.take_in(maker)
             elif maker is not None:
