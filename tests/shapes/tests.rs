@@ -381,6 +381,13 @@ fn weights_in_4_bits_take_their_own_memory(python: &str) {
     let memory = profile.step.as_ref().unwrap().memory.as_ref().unwrap();
     assert_eq!(memory.parameters.get(), 64.0 * 32.0 + 64.0 * 64.0 * 4.0 + 512.0);
     assert_eq!(named(&profile, "aten::__rshift__").len(), 1);
+    // One that is packed on its way to the GPU, for a product that makes it whole again.
+    let profile = Place::new().profile(python, "layers.py:quantized", &[]);
+    let memory = profile.step.as_ref().unwrap().memory.as_ref().unwrap();
+    assert_eq!(memory.parameters.get(), 1024.0 + 1024.0 + 512.0);
+    assert_eq!(named(&profile, "bitsandbytes::dequantize_4bit")[0].outputs, [vec![32, 64]]);
+    let product = |one: &&Operation| one.inputs == [vec![16, 64], vec![64, 32]];
+    assert_eq!(named(&profile, "aten::mm").into_iter().filter(product).count(), 1);
 }
 
 /// Five positions of three samples meet the weights of four gates: 8 and 16 features in

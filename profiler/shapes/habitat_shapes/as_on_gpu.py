@@ -70,6 +70,28 @@ def takes(low):
     return lambda value: value.to(low) if value is not None and value.is_floating_point() else value
 
 
+def gemm_4bit(A, B, shape, absmax, blocksize, quant_type, bias=None, absmax_8bit=None, absmax_code=None, offset=None):
+    """bitsandbytes' product with weights in 4 bits, as a GPU does it for more rows than a few: the weights in full,
+    then a product (`_dequant_linear_fallback` in bitsandbytes/backends)."""
+    of_4_bits = torch.ops.bitsandbytes
+    if absmax_8bit is not None:
+        absmax = of_4_bits.dequantize_blockwise(absmax_8bit, absmax, absmax_code, 256, torch.float32) + offset
+    weight = of_4_bits.dequantize_4bit(B, absmax, blocksize, quant_type, shape, A.dtype)
+    rows = A.reshape(-1, A.shape[-1])
+    made = torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
+    return made.view(*A.shape[:-1], shape[0])
+
+
+# Operators of others that make others of PyTorch run.
+APART = {"bitsandbytes::gemm_4bit": gemm_4bit}
+
+
+@functools.lru_cache(maxsize=None)
+def fake_kind(kind):
+    """A class of fake tensors that are of `kind` too."""
+    return type(kind.__name__, (kind, FakeTensor), {"__module__": kind.__module__})
+
+
 class Devices(TorchFunctionMode):
     """Takes every GPU that is named for the CPU."""
 
@@ -194,8 +216,12 @@ def converted(module, fn, recurse=True):
     for child in module.children() if recurse else ():
         converted(child, fn)
     with torch.no_grad():
-        for parameter in module._parameters.values():
+        for name, parameter in module._parameters.items():
             if parameter is None:
+                continue
+            if isinstance(parameter, FakeTensor) and type(parameter) is not FakeTensor:
+                # Quantized parameters are so from their way to the GPU on.
+                module._parameters[name] = fn(parameter)
                 continue
             parameter.data = fn(parameter.data)
             if parameter.grad is not None:
@@ -228,6 +254,17 @@ def patched(step):
         change(place, name, function)
 
     change(torch, "compile", compiling(step, torch.compile))
+    make_subclass = torch.Tensor._make_subclass
+
+    def subclass(kind, data, requires_grad=False, **options):
+        # A fake tensor is of one class and stays of it; of those of others, as of quantized parameters, it is a part.
+        if type(data) is not FakeTensor or kind in (torch.Tensor, torch.nn.Parameter):
+            return make_subclass(kind, data, requires_grad, **options)
+        made = data.detach()
+        made.__class__ = fake_kind(kind)
+        return made.requires_grad_(requires_grad)
+
+    change(torch.Tensor, "_make_subclass", staticmethod(subclass))
     # `swap_tensors` refuses a tensor that something refers to weakly, as fake tensors' mode does to each.
     change(torch.utils, "weakref", types.SimpleNamespace(getweakrefs=lambda tensor: []))
 
@@ -271,7 +308,7 @@ def patched(step):
 
     change(torch.Tensor, "__deepcopy__", copy)
 
-    change(torch.nn.Module, "cuda", lambda self, device=None: self)
+    change(torch.nn.Module, "cuda", lambda self, device=None: self.to("cpu"))
     change(torch.nn.Module, "_apply", converted)
     default_device = getattr(torch, "set_default_device", None)
     change(torch, "set_default_device", lambda device: default_device(on_cpu(device)))

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from . import recurrent, values
+from .as_on_gpu import APART
 from .compiled import COMPILED, NOTE, Fusion, fuses
 from .failure import RebuildsEachStep, TrainsAtImport
 from .memory import GRADIENTS, PARAMETERS, STATE, Memory
@@ -273,6 +274,10 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         if any(takes_apart(kind) for kind in types):
             return NotImplemented
+        apart = APART.get(func._schema.name)
+        if apart is not None:
+            with self:
+                return apart(*args, **kwargs)
         step = self.step
         if step.stage != "step":
             return self.valued(func, args, kwargs)
