@@ -398,32 +398,46 @@ fn a_gpu_with_other_figures_is_as_much_faster_as_its_models_say() {
 }
 
 /// Products in FP8 and BF16 on GPUs without matrix cores for them: the step says so and the operation too,
-/// by models as by the roofline. In TF32 such a GPU computes in FP32, as predicted.
+/// by models as by the roofline. In TF32 such a GPU computes in FP32, as predicted: only the operation says it.
 #[test]
 fn products_without_matrix_cores_are_warned_of() {
     let models = Some(std::sync::Arc::new(bundled::models()));
-    for (dtype, gpu, warning) in [
-        ("float8_e4m3", "a100-sxm4-40gb", "PyTorch does not run them"),
-        ("float8_e4m3", "h100-sxm5-80gb", ""),
-        ("bfloat16", "t4", "products in bf16 are predicted at the rate of fp32"),
-        ("float32", "v100-sxm2-16gb", ""),
+    for (dtype, precision, gpu, warning, is_said) in [
+        ("float8_e4m3", Precision::Fp8, "a100-sxm4-40gb", "PyTorch does not run them", true),
+        ("float8_e4m3", Precision::Fp8, "h100-sxm5-80gb", "", false),
+        ("bfloat16", Precision::Bf16, "t4", "products in bf16 are predicted at the rate of fp32", true),
+        ("float32", Precision::Tf32, "v100-sxm2-16gb", "", true),
+        ("float32", Precision::Fp32, "v100-sxm2-16gb", "", false),
     ] {
         let product = PRODUCT.replace("float32", dtype).replace(r#", "device_time_us": 92000"#, "");
-        let recorded = profile("h100-sxm5-80gb", "{}", &product);
+        let mut recorded = profile("h100-sxm5-80gb", "{}", &product);
+        recorded.workload.precision = Some(precision);
         for models in [None, models.clone()] {
             let options = Options { targets: vec![GpuSlug::new(gpu).unwrap()], models, ..Options::default() };
             let prediction = predict(&recorded, &catalog(), &options).unwrap().predictions.remove(0);
-            let warned = prediction
-                .warnings
-                .iter()
-                .any(|one| one.kind == WarningKind::NoMatrixCores && one.text.contains(warning));
-            assert_eq!(warned, !warning.is_empty(), "{dtype} on {gpu}: {:?}", prediction.warnings);
-            assert_eq!(
-                prediction.operations[0].why.contains("FP32 rate taken"),
-                warned,
-                "{}",
-                prediction.operations[0].why
-            );
+            let found = without_matrix_cores(&prediction).unwrap_or_default();
+            assert_eq!(found.is_empty(), warning.is_empty(), "{dtype} on {gpu}: {found}");
+            assert!(found.contains(warning), "{found}");
+            let why = &prediction.operations[0].why;
+            assert_eq!(why.contains("FP32 rate taken"), is_said, "{why}");
         }
     }
+}
+
+fn without_matrix_cores(prediction: &Prediction) -> Option<String> {
+    let warning = prediction.warnings.iter().find(|one| one.kind == WarningKind::NoMatrixCores);
+    warning.map(|one| one.text.clone())
+}
+
+/// A T4 that a step in BF16 was measured on, and one that runs it in FP16.
+#[test]
+fn what_is_measured_or_changed_is_not_warned_of() {
+    let product = PRODUCT.replace("float32", "bfloat16");
+    let mut recorded = profile("t4", r#"{"duration_us": 92000, "device_busy_us": 92000}"#, &product);
+    recorded.workload.precision = Some(Precision::Bf16);
+    let here = on(&recorded, "t4");
+    assert!(here.step.is_measured() && without_matrix_cores(&here).is_none(), "{:?}", here.warnings);
+    assert!(without_matrix_cores(&on(&recorded, "v100-sxm2-16gb")).is_some());
+    let changed = changed(&recorded, "v100-sxm2-16gb", Precision::Fp16).predictions.remove(0);
+    assert_eq!(without_matrix_cores(&changed), None);
 }

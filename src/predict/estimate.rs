@@ -240,8 +240,6 @@ pub struct OperationPrediction {
     pub origin_time: Option<Micros>,
     /// Whether it lies outside what a learned model was trained on.
     pub is_far: bool,
-    /// Element type of its products that the GPU has no matrix rate for: that of FP32 was taken.
-    pub missing_rate: Option<&'static str>,
     /// Why this method and which choices it made (γ and where it came from).
     pub why: String,
 }

@@ -1,6 +1,7 @@
 //! What is to be said with a step's number: doubts, fall-backs, and what went into it.
 
 use super::base::Base;
+use super::decoded::Decoded;
 use super::estimate::{MethodShare, OperationPrediction};
 use super::learned::Answering;
 use super::method::Method;
@@ -8,7 +9,7 @@ use super::rate::{Rates, Source};
 use super::route::Fitted;
 use super::shares::far_share;
 use super::warning::{Warning, WarningKind};
-use crate::profile::{Mode, Phase, Profile};
+use crate::profile::{Mode, Phase, Precision, Profile};
 
 /// What is to be said of a step by fitted lines.
 pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<String> {
@@ -74,10 +75,20 @@ pub(super) fn of_models(
     notes
 }
 
-/// Products in an element type that the GPU has no matrix cores for. Products in TF32 run in FP32 there,
-/// which is what is predicted.
-pub(super) fn without_matrix_cores(operations: &[OperationPrediction]) -> Option<Warning> {
-    let name = operations.iter().filter_map(|operation| operation.missing_rate).find(|name| *name != "tf32")?;
+/// Products that were predicted in an element type that the GPU has no matrix cores for. Products in TF32
+/// run in FP32 there, which is what is predicted.
+pub(super) fn without_matrix_cores(
+    (rates, precision): (&Rates<'_>, Option<Precision>),
+    decoded: &[Decoded<'_>],
+    operations: &[OperationPrediction],
+) -> Option<Warning> {
+    let by_rates = |operation: &OperationPrediction| operation.time.is_some_and(|time| time.method.uses_rates());
+    let name = decoded
+        .iter()
+        .zip(operations)
+        .filter(|(_, operation)| by_rates(operation))
+        .filter_map(|(decoded, _)| rates.lacks(decoded, precision))
+        .find(|name| *name != "tf32")?;
     let mut text =
         format!("the GPU has no matrix cores for {name}: products in {name} are predicted at the rate of fp32");
     if name == "fp8" {

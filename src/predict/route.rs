@@ -97,8 +97,7 @@ impl Route<'_> {
             why = self.say(|| format!("{unknown}; {why}"));
         }
         let by_rates = time.filter(|time| time.method.uses_rates());
-        let missing_rate = by_rates.and_then(|_| self.destination.lacks(decoded, self.precision));
-        if let Some(name) = missing_rate {
+        if let Some(name) = by_rates.and_then(|_| self.destination.lacks(decoded, self.precision)) {
             let gpu = &self.destination.gpu.slug;
             why = self.say(|| format!("{why}; {gpu} has no {name} matrix rate: FP32 rate taken"));
         }
@@ -110,7 +109,6 @@ impl Route<'_> {
             time,
             origin_time: operation.device_time,
             is_far,
-            missing_rate,
             why,
         }
     }

@@ -86,7 +86,10 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         Host::KeepsUp => (pace.kept_up(step), None),
     };
     warnings.extend(warning);
-    warnings.extend(notes::without_matrix_cores(&operations));
+    // What is measured has the rates of its own GPU, and what is changed is not of the recorded precision.
+    if measured.is_none() && change.is_none() {
+        warnings.extend(notes::without_matrix_cores((rates, profile.workload.precision), decoded, &operations));
+    }
     let is_launched = host == Host::AsRecorded && profile.step.as_ref().is_none_or(|step| step.execution.is_none());
     let transformer = context.layers.and_then(|layers| layers.on(&operations, is_launched));
     let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));

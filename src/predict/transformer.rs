@@ -265,7 +265,6 @@ mod tests {
             time: Some(time),
             origin_time: None,
             is_far: false,
-            missing_rate: None,
             why: String::new(),
         };
         let operations: Vec<OperationPrediction> = profile.operations.iter().enumerate().map(predicted).collect();

@@ -349,6 +349,11 @@ fn what_is_compiled_is_fused(python: &str) {
     assert!(named(&profile, "aten::gelu").is_empty());
     assert_eq!(named(&profile, "aten::addmm")[0].count, 2);
     assert!(notes(&profile).contains("torch.compile was not run"), "{}", notes(&profile));
+    // Under inference mode too: all that follows the product is one kernel.
+    let inferred = Place::new().profile(python, "layers.py:inferred", &[]);
+    let fused = named(&inferred, "triton_poi_fused");
+    assert_eq!(fused.len(), 1);
+    assert_eq!((fused[0].inputs[0].clone(), fused[0].outputs[0].clone()), (vec![2 * rows + 2 * weight], vec![rows]));
     // One kernel takes 64 calls.
     let chain = Place::new().profile(python, "layers.py:chained", &[]);
     let forward = named(&chain, "triton_poi_fused");
@@ -357,6 +362,10 @@ fn what_is_compiled_is_fused(python: &str) {
     // An eager model can be taken for compiled.
     let taken = Place::new().profile(python, "layers.py:compiled", &["--compile", "--arg", "backend=eager"]);
     assert_eq!(named(&taken, "triton_poi_fused").len(), 3);
+    // Where what is compiled is not called, that is said.
+    let none = Place::new().profile(python, "layers.py:uncalled", &[]);
+    assert!(named(&none, "triton_poi_fused").is_empty() && named(&none, "aten::relu").len() == 1);
+    assert!(notes(&none).contains("torch.compile changes nothing"), "{}", notes(&none));
     // What is not compiled is as it was: only the loss is, whose sums have to be written.
     let loss = Place::new().profile(python, "layers.py:compiled", &["--arg", "whole=False"]);
     let fused = named(&loss, "triton_poi_fused");

@@ -70,16 +70,18 @@ def takes(low):
     return lambda value: value.to(low) if value is not None and value.is_floating_point() else value
 
 
-def gemm_4bit(A, B, shape, absmax, blocksize, quant_type, bias=None, absmax_8bit=None, absmax_code=None, offset=None):
+def gemm_4bit(
+    A, B, shapeB, absmax, blocksize, quant_type, bias=None, absmax_8bit=None, absmax_code=None, absmax_offset=None
+):
     """bitsandbytes' product with weights in 4 bits, as a GPU does it for more rows than a few: the weights in full,
     then a product (`_dequant_linear_fallback` in bitsandbytes/backends)."""
     of_4_bits = torch.ops.bitsandbytes
     if absmax_8bit is not None:
-        absmax = of_4_bits.dequantize_blockwise(absmax_8bit, absmax, absmax_code, 256, torch.float32) + offset
-    weight = of_4_bits.dequantize_4bit(B, absmax, blocksize, quant_type, shape, A.dtype)
+        absmax = of_4_bits.dequantize_blockwise(absmax_8bit, absmax, absmax_code, 256, torch.float32) + absmax_offset
+    weight = of_4_bits.dequantize_4bit(B, absmax, blocksize, quant_type, shapeB, A.dtype)
     rows = A.reshape(-1, A.shape[-1])
     made = torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
-    return made.view(*A.shape[:-1], shape[0])
+    return made.view(*A.shape[:-1], shapeB[0])
 
 
 # Operators of others that make others of PyTorch run.

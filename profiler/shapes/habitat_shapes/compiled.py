@@ -15,10 +15,14 @@ import functools
 
 import torch
 
+from .memory import parts
+
+# What `torch.compile` was given in this process, at the import of a script too.
+ASKED = []
 # What marks a module whose calls are compiled.
 COMPILED = "_habitat_compiled"
 # Backends of `torch.compile` that fuse nothing.
-EAGER = ("eager", "eager_noexcept", "aot_eager")
+EAGER = ("eager", "eager_noexcept", "aot_eager", "cudagraphs")
 # Element by element, though PyTorch does not tag them so.
 POINTWISE = """
     _to_copy clone copy_ cat stack where constant_pad_nd slice_backward select_backward embedding index gather
@@ -33,11 +37,15 @@ NOTE = (
     "torch.compile was not run: which calls its kernels take together, and what backward makes again, follows from "
     "rules, not from the compiler"
 )
+NOTHING = "torch.compile changes nothing that is traced: what it is given is not called, or has nothing to fuse"
 # Reductions and what follows from them, row by row; those of the second list reduce over more than a row can hold, and
-# read their inputs once more before they write.
-ROWS = "_softmax _softmax_backward_data native_layer_norm _fused_rms_norm _native_batch_norm_legit_no_training".split()
+# read their inputs once more before they write. Under `torch.inference_mode` they come by the names without "_".
+ROWS = """
+    softmax layer_norm rms_norm _softmax _softmax_backward_data native_layer_norm _fused_rms_norm
+    _native_batch_norm_legit_no_training
+""".split()
 TWICE = """
-    _log_softmax _log_softmax_backward_data native_layer_norm_backward _fused_rms_norm_backward
+    log_softmax group_norm batch_norm _log_softmax _log_softmax_backward_data native_layer_norm_backward _fused_rms_norm_backward
     native_group_norm native_group_norm_backward native_batch_norm native_batch_norm_backward
     cudnn_batch_norm cudnn_batch_norm_backward _native_batch_norm_legit
 """.split()
@@ -55,6 +63,7 @@ def compiling(step, compile):
             return lambda model: compiled(model, **options)
         if options.get("disable") or options.get("backend") in EAGER:
             return model
+        ASKED.append(type(model).__name__)
         made = compile(model, **options)
         if isinstance(made, torch.nn.Module):
             made.__dict__[COMPILED] = True
@@ -86,9 +95,10 @@ def ends(func, args):
     """Whether a call is a reduction that goes not over the last dimensions of rows: it takes in what makes its
     inputs, and what uses its result is another kernel."""
     place = REDUCTIONS.get(stem(func))
-    if place is None:
+    dims = args[place] if place is not None and place < len(args) else None
+    # The larger of two tensors is no reduction.
+    if place is None or isinstance(dims, torch.Tensor):
         return False
-    dims = args[place] if place < len(args) else None
     dims = [dims] if isinstance(dims, int) else dims or []
     count = args[0].dim()
     return len(dims) in (0, count) or {dim % count for dim in dims} != set(range(count - len(dims), count))
@@ -156,12 +166,12 @@ class Fusion:
             self.region, self.first = region, len(self.kernels)
 
     def entries(self, values):
-        found = ((self.memory.see(value), value) for value in values)
+        found = ((self.memory.see(part), part) for value in values for part in parts(value))
         return [(entry, value) for entry, value in found if entry is not None]
 
     def alone(self, given):
         """A call that is not fused reads what is in memory."""
-        for entry, _ in self.entries(given):
+        for entry, _ in self.entries(given) if self.made else ():
             made = self.made.pop(entry, None)
             if made is not None:
                 made.write()

@@ -108,14 +108,14 @@ class Memory:
             if entry.forward and entry.kind == TEMPORARY:
                 entry.kind = ACTIVATIONS
 
-    def at_peak(self, unmade=(), held={}):
+    def at_peak(self, unmade, held):
         """Bytes by kind at the moment at which most was allocated, and the phase. Tensors `unmade` never
         were; those `held` are freed no earlier than at this place of the log."""
-        log = []
+        log, kept = [], set()
         for place, (entry, size, phase) in enumerate(self.log):
             later = held.get(entry, 0) if size < 0 else 0
             if later > place and entry.forward and entry.kind == TEMPORARY:
-                entry.kind = ACTIVATIONS
+                kept.add(entry)
             if entry not in unmade:
                 log.append((max(place, later), entry, size, phase))
         log.sort(key=lambda event: event[0])
@@ -126,5 +126,5 @@ class Memory:
                 peak, at = now, place + 1
         found = dict.fromkeys(KINDS, 0)
         for _, entry, size, _ in log[:at]:
-            found[entry.kind] += size
+            found[ACTIVATIONS if entry in kept else entry.kind] += size
         return found, log[at - 1][3] if at else None

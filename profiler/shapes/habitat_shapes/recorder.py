@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from . import recurrent, values
 from .as_on_gpu import APART
-from .compiled import COMPILED, NOTE, Fusion, fuses
+from .compiled import ASKED, COMPILED, NOTE, NOTHING, Fusion, fuses
 from .failure import RebuildsEachStep, TrainsAtImport
 from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 
@@ -266,6 +266,8 @@ class Recorder(TorchDispatchMode):
         self.calls += sum(row["count"] for row in fused)
         if fused:
             self.step.note(NOTE)
+        elif self.step.compiles_all or ASKED:
+            self.step.note(NOTHING)
         return [*self.rows.values(), *fused]
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
