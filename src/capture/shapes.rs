@@ -23,7 +23,7 @@ const VERSION: u32 = 1;
 /// The script that is started.
 const START: &str = "start.py";
 /// What it is made of; the first is the script.
-const FILES: [(&str, &[u8]); 10] = [
+const FILES: [(&str, &[u8]); 11] = [
     (START, include_bytes!("../../profiler/shapes/start.py")),
     ("habitat_shapes/__init__.py", include_bytes!("../../profiler/shapes/habitat_shapes/__init__.py")),
     ("habitat_shapes/as_on_gpu.py", include_bytes!("../../profiler/shapes/habitat_shapes/as_on_gpu.py")),
@@ -32,6 +32,7 @@ const FILES: [(&str, &[u8]); 10] = [
     ("habitat_shapes/memory.py", include_bytes!("../../profiler/shapes/habitat_shapes/memory.py")),
     ("habitat_shapes/compiled.py", include_bytes!("../../profiler/shapes/habitat_shapes/compiled.py")),
     ("habitat_shapes/recorder.py", include_bytes!("../../profiler/shapes/habitat_shapes/recorder.py")),
+    ("habitat_shapes/norms.py", include_bytes!("../../profiler/shapes/habitat_shapes/norms.py")),
     ("habitat_shapes/recurrent.py", include_bytes!("../../profiler/shapes/habitat_shapes/recurrent.py")),
     ("habitat_shapes/values.py", include_bytes!("../../profiler/shapes/habitat_shapes/values.py")),
 ];

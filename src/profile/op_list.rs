@@ -4,7 +4,8 @@
 //! distinct `ATen` call with its phase, arguments, results and count, as a
 //! `TorchDispatchMode` under `FakeTensorMode` sees them. A tensor is `{"shape": […],
 //! "dtype": "float32"}`, with `"layout": "channels_last"` where channels come last in memory and
-//! the usual order does not hold as well; everything else among the arguments is a plain value. Calls that
+//! the usual order does not hold as well; a record has `"access": "strided"` or `"transposed"` where the call
+//! does not pass over its tensors as they lie in memory; everything else among the arguments is a plain value. Calls that
 //! only view a tensor (`"view": true`) are left out. `habitat-tui trace-shapes` makes
 //! version 1 of it with `"format": "habitat-op-list"` (`profiler/shapes/README.md` has every
 //! field); lists without a format are those of older scripts.
@@ -15,10 +16,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::read::json_error;
-use super::tensors::{CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, note_channels_last, note_dtypes};
+use super::tensors::{
+    ACCESS, CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, STRIDED, TRANSPOSED, note_channels_last, note_dtypes,
+};
 use super::{
-    Attribute, DType, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape,
-    Step, Workload,
+    Attribute, DType, Execution, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError,
+    Recording, Shape, Step, Workload,
 };
 use crate::op;
 use crate::text;
@@ -56,6 +59,8 @@ struct Info {
     #[serde(default)]
     tf32: bool,
     mode: Option<Mode>,
+    /// How its kernels are launched, where not one by one.
+    execution: Option<Execution>,
     #[serde(default)]
     memory: Listed,
     #[serde(default)]
@@ -136,6 +141,7 @@ struct Record {
     count: u32,
     #[serde(default)]
     view: bool,
+    access: Option<String>,
 }
 
 /// Whether the beginning of a text has the marks of an op list.
@@ -189,8 +195,13 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
         parameter_count: info.params,
     };
     let peak = info.memory.total();
-    let step =
-        peak.map(|peak| Step { peak_memory_bytes: Some(peak), memory: info.memory.by_kind(), ..Step::default() });
+    let memory = info.memory.by_kind();
+    let step = (peak.is_some() || info.execution.is_some()).then(|| Step {
+        peak_memory_bytes: peak,
+        memory,
+        execution: info.execution,
+        ..Step::default()
+    });
     let mut notes = vec!["traced without running: nothing was measured on a GPU, all times are predicted".to_owned()];
     if peak.is_some() {
         let place = info.memory.peak_phase.map_or_else(String::new, |phase| format!(", largest in {phase}"));
@@ -280,6 +291,8 @@ fn operation(record: &Record) -> Operation {
     if !op::name::takes_lists(&name) && given.iter().any(|tensor| tensor.channels_last) {
         note_channels_last(&mut attributes);
     }
+    let access = record.access.as_deref().filter(|access| [STRIDED, TRANSPOSED].contains(access));
+    attributes.extend(access.map(|access| (ACCESS.to_owned(), Attribute::Text(access.to_owned()))));
     Operation {
         name,
         module: record.module.as_ref().map(|module| text::clean(module, MODULE)).filter(|module| !module.is_empty()),
@@ -368,7 +381,7 @@ mod tests {
           "outputs": [{"shape": [64, 64, 112, 112], "dtype": "float32"}], "count": 1, "flops": 15105785856, "view": false},
         {"phase": "forward", "op": "aten.view.default", "inputs": [{"shape": [4], "dtype": "float32"}], "outputs": [], "count": 3, "view": true},
         {"phase": "backward", "op": "aten.ones_like.default", "inputs": [{"shape": [], "dtype": "float32"}], "kwargs": {"pin_memory": false},
-          "outputs": [{"shape": [], "dtype": "float32"}], "count": 1},
+          "outputs": [{"shape": [], "dtype": "float32"}], "count": 1, "access": "strided"},
         {"phase": "optimizer", "op": "aten._foreach_add_.List", "inputs": [[{"shape": [64, 3, 7, 7], "dtype": "float32"}, {"shape": [64], "dtype": "float32"}],
           [{"shape": [64, 3, 7, 7], "dtype": "float32"}, {"shape": [64], "dtype": "float32"}]], "kwargs": {"alpha": -0.1}, "outputs": [], "count": 2}]}"#;
 
@@ -385,6 +398,8 @@ mod tests {
         let convolution = &profile.operations[0];
         assert_eq!(convolution.attributes["stride"].as_ints(), Some(vec![2, 2]));
         assert_eq!(convolution.attributes["transposed"], Attribute::Bool(false));
+        let access = profile.operations.iter().map(|operation| operation.attributes.get(ACCESS).cloned());
+        assert_eq!(access.collect::<Vec<_>>(), [None, Some(Attribute::Text(STRIDED.to_owned())), None]);
         let update = &profile.operations[2];
         assert_eq!((update.phase, update.count, update.inputs.len()), (Phase::Optimizer, 2, 4));
         assert_eq!(update.outputs, [vec![64, 3, 7, 7], vec![64]]);

@@ -37,7 +37,8 @@ pub struct Operation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<DType>,
     /// Non-tensor arguments by name, such as `stride` or `groups`; `memory_format`,
-    /// `input_dtypes` and `output_dtypes` say what differs from tensor to tensor.
+    /// `access`, `input_dtypes` and `output_dtypes` say how its tensors lie in memory and what differs from
+    /// tensor to tensor.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Attribute>,
     /// Device time of one occurrence on the origin GPU, mean over occurrences and steps.

@@ -3,6 +3,8 @@
 //!
 //! `memory_format` is [`CHANNELS_LAST`] where a tensor of four or five dimensions has the
 //! channels of a pixel side by side (NHWC, NDHWC) and is not in the usual order as well.
+//! `access` is there where a call does not pass over its tensors as they lie in memory: [`STRIDED`] over parts of rows
+//! or rows in another order, [`TRANSPOSED`] where neighbours in one tensor are none in another.
 //! `input_dtypes` and `output_dtypes` name the type of each tensor, and are there only where a
 //! tensor with an extent has another type than the operation.
 
@@ -14,6 +16,12 @@ use super::{Attribute, DType, Shape};
 pub const MEMORY_FORMAT: &str = "memory_format";
 /// Its value where channels come last.
 pub const CHANNELS_LAST: &str = "channels_last";
+/// The attribute of calls that do not pass over their tensors as they lie in memory.
+pub const ACCESS: &str = "access";
+/// Its value where parts of rows are passed over, or rows in another order.
+pub const STRIDED: &str = "strided";
+/// Its value where neighbours in one tensor are none in another.
+pub const TRANSPOSED: &str = "transposed";
 /// The attribute with the type of each input.
 pub const INPUT_DTYPES: &str = "input_dtypes";
 /// The attribute with the type of each result.

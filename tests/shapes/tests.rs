@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use habitat_tui::profile::{Attribute, DType, MemorySource, Mode, Operation, Phase, Precision, Profile};
+use habitat_tui::profile::{Attribute, DType, Execution, MemorySource, Mode, Operation, Phase, Precision, Profile};
 use serde_json::Value;
 
 #[path = "../common/place.rs"]
@@ -28,6 +28,8 @@ trials! {
         what_is_compiled_is_fused,
         tensors_that_take_operators_apart_are_looked_into,
         weights_in_4_bits_take_their_own_memory,
+        an_rms_norm_is_the_one_call_of_a_gpu,
+        calls_that_do_not_go_along_memory_are_told,
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
         numbers_drawn_in_the_step_have_their_values,
@@ -354,11 +356,19 @@ fn what_is_compiled_is_fused(python: &str) {
     let fused = named(&inferred, "triton_poi_fused");
     assert_eq!(fused.len(), 1);
     assert_eq!((fused[0].inputs[0].clone(), fused[0].outputs[0].clone()), (vec![2 * rows + 2 * weight], vec![rows]));
+    // A step of nothing else is one too.
+    let looked_up = Place::new().profile(python, "layers.py:looked_up", &[]);
+    assert_eq!(named(&looked_up, "triton_poi_fused").len(), 1);
     // One kernel takes 64 calls.
     let chain = Place::new().profile(python, "layers.py:chained", &[]);
     let forward = named(&chain, "triton_poi_fused");
     let forward = forward.iter().filter(|one| one.phase == Phase::Forward);
     assert_eq!(forward.map(|one| one.count).sum::<u32>(), 2);
+    // In one mode they are replayed as CUDA graphs.
+    let execution = |more: &[&str]| Place::new().profile(python, "layers.py:chained", more).step.unwrap().execution;
+    assert_eq!(execution(&[]), None);
+    assert_eq!(execution(&["--arg", "mode=reduce-overhead"]), Some(Execution::CudaGraphs));
+    assert_eq!(execution(&["--arg", "mode=reduce-overhead", "--arg", "calls=2"]), None);
     // An eager model can be taken for compiled.
     let taken = Place::new().profile(python, "layers.py:compiled", &["--compile", "--arg", "backend=eager"]);
     assert_eq!(named(&taken, "triton_poi_fused").len(), 3);
@@ -397,6 +407,36 @@ fn weights_in_4_bits_take_their_own_memory(python: &str) {
     assert_eq!(named(&profile, "bitsandbytes::dequantize_4bit")[0].outputs, [vec![32, 64]]);
     let product = |one: &&Operation| one.inputs == [vec![16, 64], vec![64, 32]];
     assert_eq!(named(&profile, "aten::mm").into_iter().filter(product).count(), 1);
+}
+
+/// From PyTorch 2.9 on, where the weight has the type of the input.
+fn an_rms_norm_is_the_one_call_of_a_gpu(python: &str) {
+    let has_call = "import torch; torch.ops.aten._fused_rms_norm_backward";
+    let has_call = Command::new(python).args(["-c", has_call]).output().unwrap().status.success();
+    let names = |dtype: &str| {
+        let profile = Place::new().profile(python, "layers.py:normed", &["--arg", &format!("dtype={dtype}")]);
+        let is_norm = |one: &&Operation| one.name.contains("rms_norm");
+        let norms = profile.operations.iter().filter(is_norm);
+        let norms = norms.map(|one| (one.name.clone(), one.phase, one.outputs.clone())).collect::<Vec<_>>();
+        (norms, named(&profile, "aten::rsqrt").len())
+    };
+    let call = |name: &str, phase, kept: Vec<u64>| (format!("aten::{name}"), phase, vec![vec![16, 64], kept]);
+    let fused = [
+        call("_fused_rms_norm", Phase::Forward, vec![16, 1]),
+        call("_fused_rms_norm_backward", Phase::Backward, vec![64]),
+    ];
+    assert_eq!(names("bfloat16"), if has_call { (fused.to_vec(), 0) } else { (vec![], 1) });
+    assert_eq!(names("float32"), (vec![], 1));
+}
+
+fn calls_that_do_not_go_along_memory_are_told(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:scattered", &[]);
+    let access = |name: &str| named(&profile, name)[0].attributes.get("access").cloned();
+    assert_eq!(access("aten::silu"), Some(Attribute::Text("strided".to_owned())));
+    assert_eq!(access("aten::clone"), Some(Attribute::Text("transposed".to_owned())));
+    assert_eq!([access("aten::tanh"), access("aten::sum"), access("aten::mul")], [None, None, None]);
+    // What is spread over others is read once.
+    assert_eq!(named(&profile, "aten::mul")[0].inputs, [vec![16, 128], vec![16, 1]]);
 }
 
 /// Five positions of three samples meet the weights of four gates: 8 and 16 features in

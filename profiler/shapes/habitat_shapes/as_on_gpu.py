@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from . import recurrent
+from . import norms, recurrent
 from .compiled import compiling
 
 aten = torch.ops.aten
@@ -130,6 +130,8 @@ class Calls:
             yield place, "scaled_dot_product_attention", self.unless_inside(self.attention, fused)
         for place in (torch._VF, torch):
             yield place, "dropout", self.unless_inside(self.dropout, torch._C._VariableFunctions.dropout)
+        if hasattr(torch, "rms_norm"):
+            yield torch, "rms_norm", self.unless_inside(norms.layer, torch.rms_norm)
         for kind in recurrent.MODES:
             original = getattr(torch._C._VariableFunctions, kind)
             for place in (torch._VF, torch):

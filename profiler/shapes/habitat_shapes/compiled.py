@@ -23,6 +23,8 @@ ASKED = []
 COMPILED = "_habitat_compiled"
 # Backends of `torch.compile` that fuse nothing.
 EAGER = ("eager", "eager_noexcept", "aot_eager", "cudagraphs")
+# Modes whose kernels are replayed as CUDA graphs (torch/_inductor/__init__.py, `list_mode_options`).
+REPLAYED = ("reduce-overhead", "max-autotune")
 # Element by element, though PyTorch does not tag them so.
 POINTWISE = """
     _to_copy clone copy_ cat stack where constant_pad_nd slice_backward select_backward embedding index gather
@@ -64,12 +66,13 @@ def compiling(step, compile):
         if options.get("disable") or options.get("backend") in EAGER:
             return model
         ASKED.append(type(model).__name__)
+        replayed = options.get("mode") in REPLAYED or (options.get("options") or {}).get("triton.cudagraphs", False)
         made = compile(model, **options)
         if isinstance(made, torch.nn.Module):
-            made.__dict__[COMPILED] = True
+            made.__dict__[COMPILED] = {"replayed": replayed}
             return made
 
-        return functools.wraps(model)(lambda *args, **kwargs: step.run_compiled(made, args, kwargs))
+        return functools.wraps(model)(lambda *args, **kwargs: step.run_compiled(made, args, kwargs, replayed))
 
     return compiled
 

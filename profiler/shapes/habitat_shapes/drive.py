@@ -15,6 +15,8 @@ from .failure import Failure, RebuildsEachStep, TrainsAtImport, of
 
 # 2.1 crashes where an optimizer counts its steps in a tensor, and knows no FP16 autocast on tensors of a CPU.
 OLDEST = (2, 2)
+# A step is one of CUDA graphs where these replay so many times as many calls as are launched one by one.
+REPLAYED = 4
 # Functions that are listed where one is not found.
 MOST_NAMES = 20
 
@@ -212,9 +214,10 @@ def one(torch, mode, function, request, batch):
     except BaseException as error:
         where = "%s: %s" % (shown, "the function failed" if step.stage == "build" else "its step failed")
         raise of(error, where, step.refused)
-    if not mode.rows:
+    rows = mode.told()
+    if not rows:
         raise Failure("no_step", shown)
-    return told(torch, step, mode, request, batch)
+    return told(torch, step, mode, rows, request, batch)
 
 
 def pieces(torch, made, shown):
@@ -275,7 +278,7 @@ def loss_of(torch, output):
     return loss
 
 
-def told(torch, step, mode, request, batch):
+def told(torch, step, mode, rows, request, batch):
     """The op list of the recorded step."""
     trained = {
         id(parameter): parameter.numel()
@@ -294,8 +297,7 @@ def told(torch, step, mode, request, batch):
     training = step.had_backward
     if training and not step.updates:
         step.note("no optimizer made a step: its time and memory are missing")
-    memory = step.memory
-    rows, fusion = mode.told(), step.fusion
+    memory, fusion = step.memory, step.fusion
     kinds, peak_phase = memory.at_peak(set(fusion.made), fusion.held)
     return {
         "format": "habitat-op-list",
@@ -310,6 +312,7 @@ def told(torch, step, mode, request, batch):
             "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
             "mode": "training" if training else "inference",
             "calls": mode.calls,
+            "execution": "cuda_graphs" if mode.replayed > REPLAYED * mode.launched else None,
             "memory": {"kinds": kinds, "peak_phase": peak_phase},
             "notes": step.notes,
         },

@@ -14,12 +14,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from . import recurrent, values
+from . import norms, recurrent, values
 from .as_on_gpu import APART
 from .compiled import ASKED, COMPILED, NOTE, NOTHING, Fusion, fuses
 from .failure import RebuildsEachStep, TrainsAtImport
 from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 
+# Calls that are answered by their shapes.
+CALLS = {**recurrent.CALLS, **norms.CALLS}
 # Read back from a tensor in place of the number that nobody computed.
 ANSWER = 1.0
 # The number of a layer in a module's path: layers.3.norm, encoder_layer_3.
@@ -36,15 +38,62 @@ def has_channels_last(tensor):
     return form is not None and tensor.is_contiguous(memory_format=form) and not tensor.is_contiguous()
 
 
-def short(value):
+def steps_of(tensor):
+    """How far apart elements lie, by dimension of more than one."""
+    return [(step, size) for step, size in zip(tensor.stride(), tensor.shape) if size > 1]
+
+
+def is_dense(steps):
+    """Whether elements that lie so fill their place in memory, in any order of dimensions."""
+    expected = 1
+    for step, size in sorted(steps):
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def access(given, made):
+    """How a call passes over its tensors where not as they lie in memory: "strided" over parts of rows, or rows in
+    another order; "transposed" where elements that are neighbours in one tensor are not in another. Tensors of
+    fewer elements than the result, and what is spread over it, say nothing."""
+    first = made[0] if made else given[0] if given else None
+    if first is None or first.layout is not torch.strided:
+        return None
+    found, own = None, steps_of(first)
+    for tensor in (*given, *made):
+        if tensor.layout is not torch.strided or tensor.numel() < first.numel() or tensor.numel() < 2:
+            continue
+        if tensor.is_contiguous() and first.is_contiguous():
+            continue
+        steps = steps_of(tensor)
+        if any(step == 0 for step, _ in steps):
+            continue
+        # A sum over everything takes it as it lies.
+        if (first.numel() == 1 or steps == own) and is_dense(steps):
+            continue
+        if tensor.shape == first.shape and steps.index(min(steps)) != own.index(min(own)):
+            return "transposed"
+        found = "strided"
+    return found
+
+
+def shape(tensor, spread=False):
+    """Its sizes; of one that is `spread` over others, what is read of it."""
+    if spread and tensor.layout is torch.strided and 0 in tensor.stride():
+        return tuple([1 if step == 0 else size for step, size in zip(tensor.stride(), tensor.shape)])
+    return tensor.shape
+
+
+def short(value, spread=False):
     """An argument as the op list has it."""
     if isinstance(value, torch.Tensor):
-        told = {"shape": [int(size) for size in value.shape], "dtype": str(value.dtype)[6:]}
+        told = {"shape": [int(size) for size in shape(value, spread)], "dtype": str(value.dtype)[6:]}
         if has_channels_last(value):
             told["layout"] = "channels_last"
         return told
     if isinstance(value, (list, tuple)):
-        return [short(item) for item in value]
+        return [short(item, spread) for item in value]
     if isinstance(value, float):
         # JSON has no other numbers.
         return value if value - value == 0.0 else None
@@ -53,11 +102,11 @@ def short(value):
     return str(value)
 
 
-def frozen(value):
+def frozen(value, spread=False):
     if isinstance(value, torch.Tensor):
-        return (value.shape, value.dtype, has_channels_last(value))
+        return (shape(value, spread), value.dtype, has_channels_last(value))
     if isinstance(value, (list, tuple)):
-        return tuple([frozen(item) for item in value])
+        return tuple([frozen(item, spread) for item in value])
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
@@ -88,8 +137,9 @@ class Step:
         self.after_backward = self.had_backward = self.in_backward = False
         self.updates = 0
         self.names, self.module_of = {}, {}
-        # Compiled functions that run now; which entry of one autograd's nodes come from.
-        self.compiled, self.entered, self.regions = 0, 0, {}
+        # Compiled functions that run now; which entry of one autograd's nodes come from; entries that are replayed as
+        # CUDA graphs.
+        self.compiled, self.entered, self.regions, self.graphs = 0, 0, {}, set()
 
     def note(self, text):
         if text not in self.notes:
@@ -131,9 +181,11 @@ class Step:
             entered = self.entered if self.compiled else entered
         return None if entered is None else (entered, phase)
 
-    def run_compiled(self, function, args, kwargs):
+    def run_compiled(self, function, args, kwargs, replayed=False):
         """Calls what `torch.compile` was given."""
         self.entered += self.compiled == 0
+        if replayed:
+            self.graphs.add(self.entered)
         self.compiled += 1
         try:
             made = function(*args, **kwargs)
@@ -211,11 +263,12 @@ class Step:
         zero_grad, call = Optimizer.zero_grad, torch.nn.Module.__call__
 
         def calling(module, *args, **kwargs):
-            is_compiled = COMPILED in module.__dict__ or (self.compiles_all and not self.modules)
+            compiled = module.__dict__.get(COMPILED)
+            is_compiled = compiled is not None or (self.compiles_all and not self.modules)
             self.enter(module, (args, kwargs))
             try:
                 if is_compiled:
-                    return self.run_compiled(call, (module, *args), kwargs)
+                    return self.run_compiled(call, (module, *args), kwargs, **(compiled or {}))
                 return call(module, *args, **kwargs)
             finally:
                 if self.modules:
@@ -255,9 +308,11 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.step = step
         self.rows, self.calls = None, 0
+        # Calls of forward and backward that are launched, and those that are replayed as CUDA graphs.
+        self.launched, self.replayed = 0, 0
 
     def record(self):
-        self.rows, self.calls = {}, 0
+        self.rows, self.calls, self.launched, self.replayed = {}, 0, 0, 0
         self.step.fusion = Fusion(self.step.memory)
 
     def told(self):
@@ -303,6 +358,9 @@ class Recorder(TorchDispatchMode):
         given = [*flat(args), *flat(kwargs.values())]
         if view:
             return False
+        if phase in ("forward", "backward"):
+            is_replayed = region is not None and region[0] in self.step.graphs
+            self.replayed, self.launched = self.replayed + is_replayed, self.launched + (not is_replayed)
         if region is None or not fuses(func):
             fusion.alone(given)
             return False
@@ -338,7 +396,7 @@ class Recorder(TorchDispatchMode):
         return out
 
     def answer(self, func, args, kwargs):
-        known = recurrent.CALLS.get(str(func))
+        known = CALLS.get(str(func))
         if known is not None:
             return known(*args, **kwargs)
         self.step.inside += 1
@@ -374,18 +432,23 @@ class Recorder(TorchDispatchMode):
 
     def keep(self, func, phase, args, kwargs, out):
         module = self.step.module(phase)
-        key = (func, phase, module, frozen(args), tuple((name, frozen(value)) for name, value in kwargs.items()))
+        how = access([*flat(args), *flat(kwargs.values())], list(flat((out,))))
+        spread = torch.Tag.pointwise in func.tags
+        named = tuple((name, frozen(value)) for name, value in kwargs.items())
+        key = (func, phase, module, frozen(args, spread), named, how)
         row = self.rows.get(key)
         if row is None:
             row = self.rows[key] = {
                 "op": str(func),
                 "phase": phase,
                 "module": module,
-                "inputs": short(args),
+                "inputs": short(args, spread),
                 "kwargs": short_map(kwargs),
                 "outputs": [short(value) for value in flat((out,))],
                 "count": 0,
             }
+            if how is not None:
+                row["access"] = how
         row["count"] += 1
 
 

@@ -1,10 +1,11 @@
 //! What an operation asks of a GPU, and the terms by which it falls short of the GPU's rates.
 
 use crate::catalog::GpuSpec;
-use crate::op::name::{Form, NormalisationForm, is_ampere_attention, is_cast, is_efficient_attention};
+use crate::op::name::{Form, NormalisationForm, StreamForm, is_ampere_attention, is_cast, is_efficient_attention};
 use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes};
 use crate::predict::decoded::Decoded;
-use crate::profile::{Attribute, DType, Phase, Precision};
+use crate::profile::tensors::{ACCESS, TRANSPOSED};
+use crate::profile::{Attribute, DType, Operation, Phase, Precision, Shape};
 
 /// Side of the tiles that libraries compute a result in.
 const TILE: f64 = 128.0;
@@ -31,6 +32,8 @@ pub enum Units {
     Matrix,
     /// The vector units.
     Vector,
+    /// Each multiprocessor, which works out where the elements of a tensor lie: one in a cycle, before any term.
+    Index,
 }
 
 /// One part of an operation: arithmetic, traffic, and what slows each down.
@@ -194,18 +197,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 }
                 Demand { limits, ..plain(terms, 0.0) }
             }
-            Primitive::Rows { .. } | Primitive::Stream { .. } => {
-                let name = stream(decoded, primitive);
-                let group = name.split(',').next().unwrap_or_default().to_owned();
-                let mut terms = Terms { compute: Vec::new(), memory: vec![(group, 1.0)] };
-                if terms.memory[0].0 != name {
-                    terms.memory(name, 1.0);
-                }
-                if wide {
-                    terms.memory("stream, 32 bits", 1.0);
-                }
-                plain(terms, 0.0)
-            }
+            Primitive::Rows { .. } | Primitive::Stream { .. } => passing(decoded, primitive, wide, &plain),
         }
     };
     let found: Vec<Demand> = decoded.parts.iter().map(of).collect();
@@ -222,6 +214,38 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
         }],
         _ => found,
     }
+}
+
+/// What passes over memory; beside its traffic, the places of its elements where these are worked out one by one.
+fn passing(decoded: &Decoded<'_>, primitive: &Primitive, wide: bool, plain: &dyn Fn(Terms, f64) -> Demand) -> Demand {
+    let name = stream(decoded, primitive);
+    let group = name.split(',').next().unwrap_or_default().to_owned();
+    let mut terms = Terms { compute: Vec::new(), memory: vec![(group.clone(), 1.0)] };
+    if group != name {
+        terms.memory(name, 1.0);
+    }
+    if wide {
+        terms.memory("stream, 32 bits", 1.0);
+    }
+    let form = decoded.op.name.form;
+    let access = match decoded.operation.attributes.get(ACCESS) {
+        Some(Attribute::Text(access)) => Some(&**access),
+        _ => None,
+    };
+    let is_stream = matches!(form, Form::Stream(_));
+    if let Some(access) = access.filter(|access| !is_stream || *access == TRANSPOSED) {
+        terms.memory(format!("{group}, {access}"), 1.0);
+    }
+    let result = decoded.operation.outputs.first().map_or(0.0, volume);
+    let (index, elements) = match form {
+        Form::Lookup(_) => ("index, look-up", primitive.moved() / 2.0),
+        Form::Stream(_) if access == Some(TRANSPOSED) => ("index, transposed", result),
+        Form::Stream(_) if access.is_some() => ("index, strided", result),
+        Form::Stream(StreamForm::Plain) if is_broadcast(decoded.operation) => ("index, broadcast", result),
+        _ => return plain(terms, 0.0),
+    };
+    terms.compute(index, 1.0);
+    Demand { flops: elements, units: Units::Index, ..plain(terms, 0.0) }
 }
 
 fn convolution(
@@ -292,6 +316,16 @@ fn convolution(
         (places / TILE).ceil() * across
     };
     plain(terms, tiles)
+}
+
+/// Whether a tensor of fewer elements, but more than one, is spread over the result.
+fn is_broadcast(operation: &Operation) -> bool {
+    let result = operation.outputs.first().map_or(0.0, volume);
+    operation.inputs.iter().map(volume).any(|volume| 1.0 < volume && volume < result)
+}
+
+fn volume(shape: &Shape) -> f64 {
+    shape.iter().map(|&size| size as f64).product()
 }
 
 /// What an operation that passes over memory is called: its group, and what of it.

@@ -147,6 +147,39 @@ fn groups_without_a_kernel_in_channels_last_order_are_told_apart() {
     }
 }
 
+/// Where elements lie is worked out one by one: of what is spread over others, of parts of rows, of a table.
+#[test]
+fn places_of_elements_are_worked_out() {
+    let index = |name: &str, inputs: &str, rest: &str| {
+        let [part] = &asked(name, "forward", inputs, rest)[..] else { panic!("one part") };
+        (part.units, part.flops, part.compute.first().map(|(name, _)| name.clone()))
+    };
+    let of = |name: &str, elements: f64| (Units::Index, elements, Some(format!("index, {name}")));
+    let rows = r#", "outputs": [[64, 128]]"#;
+    assert_eq!(index("mul", "[[64, 128], [64, 1]]", rows), of("broadcast", 8192.0));
+    assert_eq!(index("mul", "[[64, 128], [64, 128]]", rows).0, Units::Matrix);
+    assert_eq!(index("mul", "[[64, 128], []]", rows).0, Units::Matrix);
+    let [parts, turned] = ["strided", "transposed"]
+        .map(|access| format!(r#", "outputs": [[64, 128]], "attributes": {{"access": "{access}"}}"#));
+    assert_eq!(index("silu", "[[64, 128]]", &parts), of("strided", 8192.0));
+    assert_eq!(index("clone", "[[64, 128]]", &turned), of("transposed", 8192.0));
+    let memory =
+        |name: &str, rest: &str| asked(name, "forward", "[[64, 128]]", rest)[0].memory.last().unwrap().0.clone();
+    assert_eq!(memory("clone", &turned), "rearrangement, transposed");
+    assert_eq!(memory("clone", &parts), "rearrangement");
+    // Kernels that go along rows are given copies.
+    assert_eq!(index("_softmax", "[[64, 128]]", &parts).0, Units::Matrix);
+    assert_eq!(memory("_softmax", &parts), "softmax, strided");
+    assert_eq!(index("embedding", "[[50000, 128], [64]]", rows), of("look-up", 8192.0));
+    // One element a cycle of each multiprocessor.
+    let v100 = spec("v100-sxm2-16gb");
+    let spread = operation("mul", "forward", "[[4096, 4096], [4096, 1]]", r#", "outputs": [[4096, 4096]]"#);
+    let known = model(&[("index, broadcast", 0.0)], &[("elementwise", -20.0)]);
+    let us = 4096.0 * 4096.0 / (f64::from(v100.sm_count) * v100.boost_clock.get());
+    let found = time(&known, &spread, &v100).time.get() - STEP_LAUNCH_US;
+    assert!((found / us - 1.0).abs() < 1e-6, "{found} {us}");
+}
+
 #[test]
 fn what_passes_over_memory_has_its_own_names() {
     let name = |name: &str, phase: &str, rest: &str| {

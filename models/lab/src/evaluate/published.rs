@@ -40,8 +40,10 @@ pub(super) fn as_shipped(file: &Path, catalog: &Catalog) -> Result<Evaluation, C
         let name = &step.profile.workload.name;
         for (method, choice) in [("learned", MethodChoice::Learned), ("roofline", MethodChoice::Roofline)] {
             let predicted = judge.predict(step, efficiency, choice)?;
-            for group in [format!("{}, {}", kind(step), step.source), format!("{name} on {}", step.gpu)] {
-                let label = || format!("{name}: {:.0} of {:.0} ms", predicted.mid, step.time.as_millis());
+            let what = kind(step);
+            let groups_of = [format!("{what}, {}", step.source), format!("{what}: {}", step.family)];
+            for group in groups_of.into_iter().chain([format!("{name} on {}", step.gpu)]) {
+                let label = || format!("{name}: {:.3} of {:.3} ms", predicted.mid, step.time.as_millis());
                 groups.add(&group, method, predicted, step.time.as_millis(), &label);
             }
         }

@@ -54,6 +54,10 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         // section 4.1) on long sequences, less on short ones.
         Side::Compute if name == "attention, efficient" => (0.5, 0.3),
         _ if is_amount => (0.0, 0.2),
+        // PyTorch's kernels that turn rows by halves (RoPE) or take parts of them (SwiGLU) do 1.3 elements a cycle and
+        // multiprocessor on an A100, 1.9 on an H100; its look-ups 0.6 on an A100 (`models/lab/steps/liger.py`).
+        Side::Compute if name == "index, look-up" => (0.5, 0.3),
+        Side::Compute if name.starts_with(INDEX) => (-0.4, 0.15),
         // Where a library has no kernel of its own, the way around it may take many times as long.
         _ if name.starts_with("grouped, ") && name.ends_with("channels last") => (0.0, 0.5),
         // Many steps come from a few GPUs, whose terms would take up what is common to all. With
@@ -66,14 +70,15 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
     }
 }
 
+/// Begins the names of terms of elements whose places are worked out.
+const INDEX: &str = "index, ";
 /// Marks the names of GPUs among the terms.
 const GPU: &str = "gpu ";
 
 /// Whether a term can only make a part slower.
 fn only_slows(name: &str) -> bool {
-    ["narrow", "short sums", "few tiles", "odd", "large filter", "padded", EXPONENTIALS, TILES, FOR_AMPERE]
-        .iter()
-        .any(|end| name.ends_with(end))
+    let slow = ["narrow", "short sums", "few tiles", "odd", "large filter", "padded", "transposed"];
+    !name.starts_with(INDEX) && slow.into_iter().chain([EXPONENTIALS, TILES, FOR_AMPERE]).any(|end| name.ends_with(end))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
