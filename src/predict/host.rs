@@ -108,7 +108,7 @@ const PROFILED: &str = "taken over unchanged on every GPU, but the profiler was 
 /// one by one.
 pub(super) fn launched_note(profile: &Profile) -> Option<String> {
     let execution = profile.step.as_ref()?.execution?;
-    Some(format!("recorded as {}: no floor by the number of operations that the host launches", execution.words()))
+    Some(format!("runs as {}: no floor by the number of operations that the host launches", execution.words()))
 }
 
 /// What is said of a recorded step whose waiting for the host is left out.

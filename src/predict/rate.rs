@@ -31,6 +31,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub use rules::{CUT_MATRIX_SHARE, TYPICAL_MATRIX_SHARE};
 use rules::{fp32_by_rule, matrix_by_rule, streaming_by_rule, vector_by_rule};
 
 use super::decoded::Decoded;

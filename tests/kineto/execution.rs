@@ -85,7 +85,7 @@ fn what_is_not_launched_one_by_one_has_no_floor_by_launches() {
     assert!(eager >= 20.0 && !said.contains("no floor"), "{eager} {said}");
     let (graphs, said) = step(&steps(4, 0, None));
     assert!(graphs < 20.0, "{graphs}");
-    assert!(said.contains("recorded as CUDA graphs: no floor"), "{said}");
+    assert!(said.contains("runs as CUDA graphs: no floor"), "{said}");
 }
 
 /// Every step of a trace is one of the profiler; a profile keeps that.

@@ -427,6 +427,11 @@ fn an_rms_norm_is_the_one_call_of_a_gpu(python: &str) {
     ];
     assert_eq!(names("bfloat16"), if has_call { (fused.to_vec(), 0) } else { (vec![], 1) });
     assert_eq!(names("float32"), (vec![], 1));
+    let by_name = Place::new().profile(python, "layers.py:normed_by_name", &[]);
+    assert_eq!(named(&by_name, "aten::_fused_rms_norm").len(), usize::from(has_call));
+    // `torch.func` takes the norm apart.
+    let within = Place::new().profile(python, "layers.py:normed_within_a_transform", &[]);
+    assert_eq!(named(&within, "aten::rsqrt").len(), 1);
 }
 
 fn calls_that_do_not_go_along_memory_are_told(python: &str) {

@@ -8,6 +8,7 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::cli::CliError;
 use habitat_tui::op::{Op, Sizes};
+use habitat_tui::predict::rate::{CUT_MATRIX_SHARE, TYPICAL_MATRIX_SHARE};
 use habitat_tui::profile::tensors::{CHANNELS_LAST, MEMORY_FORMAT};
 use habitat_tui::profile::{Attribute, Mode, Precision, Profile, op_list};
 use habitat_tui::store::{self, Limit, StoreError};
@@ -17,9 +18,8 @@ use serde::Deserialize;
 /// What stands in place of a compiler for an operator that was measured alone.
 const ONE_OPERATOR: &str = "one operator";
 /// By what the rates at a locked clock are above those of the rules: a data-centre GPU at its boost is taken to sustain
-/// 80 % of its peak in products, as its power limit lowers the clock, one that keeps its clock 92 %
-/// (`src/predict/rate/rules.rs`).
-const UNLOCKED: f64 = 0.92 / 0.80;
+/// less of its peak in products, as its power limit lowers the clock, than one that keeps its clock.
+const UNLOCKED: f64 = CUT_MATRIX_SHARE / TYPICAL_MATRIX_SHARE;
 /// The name of the file in a folder of data.
 pub const FILE: &str = "steps.jsonl.zst";
 

@@ -16,7 +16,7 @@ from .failure import Failure, RebuildsEachStep, TrainsAtImport, of
 # 2.1 crashes where an optimizer counts its steps in a tensor, and knows no FP16 autocast on tensors of a CPU.
 OLDEST = (2, 2)
 # A step is one of CUDA graphs where these replay so many times as many calls as are launched one by one.
-REPLAYED = 4
+MOSTLY = 4
 # Functions that are listed where one is not found.
 MOST_NAMES = 20
 
@@ -312,7 +312,7 @@ def told(torch, step, mode, rows, request, batch):
             "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
             "mode": "training" if training else "inference",
             "calls": mode.calls,
-            "execution": "cuda_graphs" if mode.replayed > REPLAYED * mode.launched else None,
+            "execution": "cuda_graphs" if mode.replayed > MOSTLY * mode.launched else None,
             "memory": {"kinds": kinds, "peak_phase": peak_phase},
             "notes": step.notes,
         },

@@ -25,10 +25,12 @@ class RmsNorm(torch.autograd.Function):
         return of_x, None, of_weight, None
 
 
-def layer(x, shape, weight=None, eps=None):
+def layer(input, normalized_shape, weight=None, eps=None):
     """A replacement of torch.rms_norm; None where a GPU would not make the call either: before it was there, for a
-    weight of another type, complex numbers, and channels that come last (`rms_norm_symint` of layer_norm.cpp)."""
-    if not hasattr(aten, "_fused_rms_norm_backward") or x.is_complex():
+    weight of another type, complex numbers, and channels that come last (`rms_norm_symint` of layer_norm.cpp). And
+    within `torch.func`, whose transforms take no function of this kind."""
+    x = input
+    if not hasattr(aten, "_fused_rms_norm_backward") or x.is_complex() or torch._C._functorch.peek_interpreter_stack():
         return None
     if torch.is_autocast_cpu_enabled():
         x, weight = (value if value is None else value.float() for value in (x, weight))
@@ -37,7 +39,7 @@ def layer(x, shape, weight=None, eps=None):
         return None
     if weight is not None and weight.dtype != x.dtype:
         return None
-    return RmsNorm.apply(x, list(shape), weight, eps)
+    return RmsNorm.apply(x, list(normalized_shape), weight, eps)
 
 
 def forward(x, shape, weight, eps):

@@ -60,10 +60,12 @@ def access(given, made):
     first = made[0] if made else given[0] if given else None
     if first is None or first.layout is not torch.strided:
         return None
+    least = max(first.numel(), 2)
+    tensors = [one for one in (*given, *made) if one.layout is torch.strided and one.numel() >= least]
+    if all(tensor.is_contiguous() for tensor in tensors):
+        return None
     found, own = None, steps_of(first)
-    for tensor in (*given, *made):
-        if tensor.layout is not torch.strided or tensor.numel() < first.numel() or tensor.numel() < 2:
-            continue
+    for tensor in tensors:
         if tensor.is_contiguous() and first.is_contiguous():
             continue
         steps = steps_of(tensor)

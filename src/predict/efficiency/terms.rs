@@ -39,7 +39,7 @@ pub enum Units {
 /// One part of an operation: arithmetic, traffic, and what slows each down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Demand {
-    /// Floating-point operations.
+    /// Floating-point operations; elements, of [`Units::Index`].
     pub flops: f64,
     /// Bytes read and written.
     pub bytes: f64,

@@ -178,6 +178,11 @@ fn places_of_elements_are_worked_out() {
     let us = 4096.0 * 4096.0 / (f64::from(v100.sm_count) * v100.boost_clock.get());
     let found = time(&known, &spread, &v100).time.get() - STEP_LAUNCH_US;
     assert!((found / us - 1.0).abs() < 1e-6, "{found} {us}");
+    // Two on Blackwell's for graphics.
+    let newer = spec("rtx-5090");
+    let us = 4096.0 * 4096.0 / (2.0 * f64::from(newer.sm_count) * newer.boost_clock.get());
+    let found = time(&known, &spread, &newer).time.get() - STEP_LAUNCH_US;
+    assert!((found / us - 1.0).abs() < 1e-6, "{found} {us}");
 }
 
 #[test]

@@ -8,11 +8,11 @@ use crate::units::{BytesPerSecond, FlopsPerSecond};
 /// Published measurements of bandwidth (by copies) are below what elementwise kernels reach.
 const STREAM_OVER_PUBLISHED: f64 = 1.1;
 /// Share of the tensor peak that long matrix products reach, where none was measured.
-const TYPICAL_MATRIX_SHARE: f64 = 0.80;
+pub const TYPICAL_MATRIX_SHARE: f64 = 0.80;
 /// The same where the maker cut the peak for sums in 32 bits, as `GeForce` boards have it: units that wait half the
 /// time leave power for more than the nominal clock. From 0.88 to 0.95 steps on an RTX 3090 and an RTX 5090, each
 /// left out, are predicted better than with 0.80.
-const CUT_MATRIX_SHARE: f64 = 0.92;
+pub const CUT_MATRIX_SHARE: f64 = 0.92;
 /// Share of the FP32 peak on multiprocessors with 128 lanes (8.6 and later).
 const WIDE_SM_SHARE: f64 = 0.70;
 /// The architectures whose FP32 figure counts packed or matrix arithmetic, which kernels
