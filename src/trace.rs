@@ -25,7 +25,7 @@ pub mod xplane;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-pub(crate) use self::arguments::{Scalars, TENSORS, Tensors};
+pub(crate) use self::arguments::{Layout, Scalars, TENSORS, Tensors};
 pub use self::error::{Fault, Format, TraceError};
 use self::intern::Interned;
 pub(crate) use self::intern::NONE;

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::read::json_error;
 use super::tensors::{
-    ACCESS, CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, STRIDED, TRANSPOSED, note_channels_last, note_dtypes,
+    CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, STRIDED, TRANSPOSED, note_access, note_channels_last, note_dtypes,
 };
 use super::{
     Attribute, DType, Execution, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError,
@@ -291,8 +291,9 @@ fn operation(record: &Record) -> Operation {
     if !op::name::takes_lists(&name) && given.iter().any(|tensor| tensor.channels_last) {
         note_channels_last(&mut attributes);
     }
-    let access = record.access.as_deref().filter(|access| [STRIDED, TRANSPOSED].contains(access));
-    attributes.extend(access.map(|access| (ACCESS.to_owned(), Attribute::Text(access.to_owned()))));
+    if let Some(access) = record.access.as_deref().filter(|access| [STRIDED, TRANSPOSED].contains(access)) {
+        note_access(&mut attributes, access);
+    }
     Operation {
         name,
         module: record.module.as_ref().map(|module| text::clean(module, MODULE)).filter(|module| !module.is_empty()),
@@ -372,6 +373,7 @@ fn attribute(value: &Value) -> Option<Attribute> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::tensors::ACCESS;
 
     const LIST: &str = r#"{"info": {"case": "net", "torch": "2.15.0", "batch": 64, "params": 9408, "amp": null,
         "memory": {"param_bytes": 37632, "peak": {"cpu": {"Parameter": 1, "Total": 1000000}}}},

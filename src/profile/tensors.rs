@@ -34,6 +34,11 @@ pub(super) fn note_channels_last(attributes: &mut Attributes) {
     attributes.insert(MEMORY_FORMAT.to_owned(), Attribute::Text(CHANNELS_LAST.to_owned()));
 }
 
+/// Notes how a call passes over its tensors.
+pub(super) fn note_access(attributes: &mut Attributes, access: &str) {
+    attributes.insert(ACCESS.to_owned(), Attribute::Text(access.to_owned()));
+}
+
 /// Notes the types of tensors under `name`, where one with an extent has another than `own`; a
 /// type that is not known is taken to be `own`.
 pub(super) fn note_dtypes<'a>(

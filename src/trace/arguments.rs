@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::profile::tensors::{STRIDED, TRANSPOSED};
 use crate::profile::{Attribute, DType, Shape};
 
 /// Tensors listed at most: a fused optimizer takes thousands.
@@ -19,8 +20,17 @@ pub(crate) struct Tensors {
     pub(crate) dtype: Option<DType>,
     /// That of each shape, where it is known.
     pub(crate) dtypes: Vec<Option<DType>>,
+    /// How they lie in memory.
+    pub(crate) layout: Layout,
+}
+
+/// How the tensors of a call lie in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Layout {
     /// Whether one of them has channels last and is not in the usual order of memory as well.
     pub(crate) channels_last: bool,
+    /// [`STRIDED`] or [`TRANSPOSED`], where a call does not pass over the largest of them as they lie.
+    pub(crate) access: Option<&'static str>,
 }
 
 impl Tensors {
@@ -33,7 +43,7 @@ impl Tensors {
     pub(crate) fn new(tensors: impl IntoIterator<Item = (Shape, Option<DType>)>) -> Self {
         let (shapes, dtypes): (Vec<Shape>, Vec<Option<DType>>) = tensors.into_iter().unzip();
         let dtype = leading(&shapes, &dtypes);
-        Self { shapes, dtype, dtypes, channels_last: false }
+        Self { shapes, dtype, dtypes, layout: Layout::default() }
     }
 
     /// From PyTorch's `Input Dims` and `Input type`, two JSON lists by position.
@@ -72,21 +82,63 @@ fn leading(shapes: &[Shape], dtypes: &[Option<DType>]) -> Option<DType> {
         .map(|(_, dtype)| dtype.clone())
 }
 
-/// Whether one of the tensors in PyTorch's `Input Dims` has channels last, by its `Input Strides`,
-/// and is not in the usual order of memory as well; lists of tensors are passed over.
-pub(super) fn channels_last_from_pytorch(dims: &[u8], strides: &[u8]) -> bool {
-    // Nearly all calls are told apart without reading them: a stride of 1 comes before others.
-    let is_inner = |part: &[u8]| part.starts_with(b"1") && matches!(part.get(1), Some(b','));
-    let may_be = strides
-        .split(|&byte| byte == b'[')
-        .any(|list| list.split_inclusive(|&byte| byte == b',').skip(1).any(|part| is_inner(part.trim_ascii_start())));
-    if !may_be {
-        return false;
+impl Layout {
+    /// From PyTorch's `Input Dims` and `Input Strides`; lists of tensors are passed over.
+    pub(super) fn from_pytorch(dims: &[u8], strides: &[u8]) -> Self {
+        let read = |text: &[u8]| serde_json::from_slice::<Vec<Value>>(text).unwrap_or_default();
+        let (dims, strides) = (read(dims), read(strides));
+        let both = |(dim, strides): (&Value, &Value)| Some((shape(dim)?, shape(strides)?));
+        let tensors: Vec<(Shape, Shape)> = dims.iter().zip(&strides).filter_map(both).collect();
+        Self {
+            channels_last: tensors.iter().any(|(shape, strides)| has_channels_last(shape, strides)),
+            access: access(&tensors),
+        }
     }
-    let read = |text: &[u8]| serde_json::from_slice::<Vec<Value>>(text).unwrap_or_default();
-    let (dims, strides) = (read(dims), read(strides));
-    let both = |(dim, strides): (&Value, &Value)| Some((shape(dim)?, shape(strides)?));
-    dims.iter().zip(&strides).filter_map(both).any(|(shape, strides)| has_channels_last(&shape, &strides))
+
+    /// Its number among all that there are.
+    pub(super) fn number(self) -> u8 {
+        let access = [None, Some(STRIDED), Some(TRANSPOSED)].iter().position(|access| *access == self.access);
+        2 * access.unwrap_or(0) as u8 + u8::from(self.channels_last)
+    }
+}
+
+/// How a call passes over tensors of these extents and strides, the largest of which is as large as the result;
+/// smaller ones, and those spread over others, say nothing. As `access` of `trace-shapes`, which sees results too.
+fn access(tensors: &[(Shape, Shape)]) -> Option<&'static str> {
+    let volume = |shape: &Shape| shape.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).unwrap_or(0);
+    let largest = tensors.iter().map(|(shape, _)| volume(shape)).max().filter(|volume| *volume > 1)?;
+    // How far apart elements lie, and how many there are, by dimension of more than one.
+    let steps = |(shape, strides): &(Shape, Shape)| -> Vec<(u64, u64)> {
+        strides.iter().copied().zip(shape.iter().copied()).filter(|(_, size)| *size > 1).collect()
+    };
+    let is_large = |tensor: &&(Shape, Shape)| volume(&tensor.0) == largest && tensor.0.len() == tensor.1.len();
+    let mut large = tensors.iter().filter(is_large).map(|tensor| (&tensor.0, steps(tensor)));
+    let is_spread = |steps: &[(u64, u64)]| steps.iter().any(|(step, _)| *step == 0);
+    let (shape, own) = large.find(|(_, steps)| !is_spread(steps))?;
+    let innermost = |steps: &[(u64, u64)]| (0..steps.len()).min_by_key(|dim| steps[*dim]);
+    let mut found = (!is_dense(&own)).then_some(STRIDED);
+    for (other, steps) in large {
+        if is_spread(&steps) || steps == own && is_dense(&steps) {
+            continue;
+        }
+        if other == shape && innermost(&steps) != innermost(&own) {
+            return Some(TRANSPOSED);
+        }
+        found = Some(STRIDED);
+    }
+    found
+}
+
+/// Whether elements that lie so fill their place in memory, in any order of dimensions.
+fn is_dense(steps: &[(u64, u64)]) -> bool {
+    let mut sorted = steps.to_vec();
+    sorted.sort_unstable();
+    let mut expected = 1_u64;
+    sorted.into_iter().all(|(step, size)| {
+        let fits = step == expected;
+        expected = expected.saturating_mul(size);
+        fits
+    })
 }
 
 /// Whether channels come last, and the usual order does not hold as well, by the extents of a
@@ -205,11 +257,37 @@ mod tests {
         assert!(!has_channels_last(&[8, 64, 16, 16], &[32768, 1, 2048, 128]));
         assert!(!has_channels_last(&[8, 12, 128, 64], &[98304, 64, 768, 1]));
         assert!(!has_channels_last(&[64, 16], &[1, 64]));
-        let told = |dims: &str, strides: &str| channels_last_from_pytorch(dims.as_bytes(), strides.as_bytes());
+        let told = |dims: &str, strides: &str| Layout::from_pytorch(dims.as_bytes(), strides.as_bytes()).channels_last;
         assert!(told("[[8, 64, 16, 16], [], [64]]", "[[16384, 1, 1024, 64], [], [1]]"));
         assert!(told("[[64],[8,64,16,16]]", "[[1],[16384,1,1024,64]]"));
         assert!(!told("[[8, 64, 16, 16], [64, 16]]", "[[16384, 256, 16, 1], [1, 64]]"));
         assert!(!told("nonsense", "[[16384, 1, 1024, 64]]"));
+    }
+
+    #[test]
+    fn access_by_strides() {
+        let told = |dims: &str, strides: &str| Layout::from_pytorch(dims.as_bytes(), strides.as_bytes()).access;
+        // A copy as memory lies, in either order, and one from one order into the other.
+        assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [16, 1]]"), None);
+        assert_eq!(told("[[64, 16], [64, 16]]", "[[1, 64], [1, 64]]"), None);
+        assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [1, 64]]"), Some(TRANSPOSED));
+        // Heads are put beside each other: rows stay whole.
+        let heads = "[[8, 128, 12, 64], [8, 128, 12, 64]]";
+        assert_eq!(told(heads, "[[98304, 768, 64, 1], [98304, 64, 8192, 1]]"), Some(STRIDED));
+        // Halves of rows, alone and with a whole tensor; a number, and a row spread over the result.
+        assert_eq!(told("[[64, 16], []]", "[[32, 1], []]"), Some(STRIDED));
+        assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [32, 1]]"), Some(STRIDED));
+        assert_eq!(told("[[64, 16], [16]]", "[[16, 1], [1]]"), None);
+        assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [0, 1]]"), None);
+        assert_eq!(told("[[64, 16], [64, 16]]", "[[0, 1], [16, 1]]"), None);
+        // Smaller tensors say nothing, nor do dimensions of one, lists, and what is broken.
+        assert_eq!(told("[[64, 16], [16, 4]]", "[[16, 1], [1, 16]]"), None);
+        assert_eq!(told("[[64, 1, 16], [64, 1, 16]]", "[[16, 16, 1], [16, 1, 1]]"), None);
+        assert_eq!(told("[[[64, 16]], []]", "[[[1, 64]], []]"), None);
+        for broken in ["[[64, 16]", "[[16]]", "[[\"a\", 1]]", "[[-16, 1]]", ""] {
+            assert_eq!(told("[[64, 16]]", broken), None, "{broken}");
+        }
+        assert_eq!(told("[[18446744073709551615, 2]]", "[[2, 1]]"), None);
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn tensors_have_their_own_types_and_order_in_memory() {
             let arguments = format!(
                 r#""Input Dims": [[8, 64, 16, 16], [64], [64]], "Input type": ["c10::Half", "float", "float"], "Input Strides": [{strides}, [1], [1]]"#
             );
-            let copied = r#""Input Dims": [[64, 64], [64, 64], []], "Input type": ["c10::Half", "float", "Scalar"], "Input Strides": [[64, 1], [64, 1], []]"#;
+            let copied = r#""Input Dims": [[64, 64], [64, 64], []], "Input type": ["c10::Half", "float", "Scalar"], "Input Strides": [[64, 1], [1, 64], []]"#;
             trace.operator(MAIN, "aten::copy_", t + 1.0, 3.0, copied);
             trace.kernel(MAIN, t + 2.0, "elementwise_kernel", t + 5.0, 2.0);
             trace.operator(MAIN, "aten::native_batch_norm", t + 5.0, 10.0, &arguments);
@@ -120,6 +120,7 @@ fn tensors_have_their_own_types_and_order_in_memory() {
     let copy = operation(&profile, "aten::copy_", Phase::Forward);
     assert_eq!(copy.attributes["input_dtypes"], types(&["float16", "float32"]));
     assert!(!copy.attributes.contains_key("memory_format"));
+    assert_eq!(copy.attributes["access"], Attribute::Text("transposed".to_owned()));
     assert_eq!(habitat_tui::op::work(copy, None).unwrap().bytes.get(), 6.0 * 4096.0);
     let usual = traced("[16384, 256, 16, 1]");
     let norm = operation(&usual, "aten::native_batch_norm", Phase::Forward);

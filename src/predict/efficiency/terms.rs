@@ -4,7 +4,7 @@ use crate::catalog::GpuSpec;
 use crate::op::name::{Form, NormalisationForm, StreamForm, is_ampere_attention, is_cast, is_efficient_attention};
 use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes};
 use crate::predict::decoded::Decoded;
-use crate::profile::tensors::{ACCESS, TRANSPOSED};
+use crate::profile::tensors::{ACCESS, INPUT_DTYPES, OUTPUT_DTYPES, TRANSPOSED};
 use crate::profile::{Attribute, DType, Operation, Phase, Precision, Shape};
 
 /// Side of the tiles that libraries compute a result in.
@@ -328,6 +328,12 @@ fn volume(shape: &Shape) -> f64 {
     shape.iter().map(|&size| size as f64).product()
 }
 
+/// Whether a copy is one of the same type into another order, as `contiguous` makes.
+fn reorders(operation: &Operation) -> bool {
+    let told = |attribute: &str| operation.attributes.contains_key(attribute);
+    told(ACCESS) && !told(INPUT_DTYPES) && !told(OUTPUT_DTYPES)
+}
+
 /// What an operation that passes over memory is called: its group, and what of it.
 fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> String {
     let op = &decoded.op;
@@ -343,7 +349,9 @@ fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> String {
             if evaluated && !backward { format!("{name}, evaluation") } else { direction(name) }
         }
         (_, Form::Convolution { .. } | Form::Product(_) | Form::Recurrent { .. }) => "gates".to_owned(),
-        _ if is_cast(&decoded.operation.name) => "cast".to_owned(),
+        _ if is_cast(&decoded.operation.name) => {
+            if reorders(decoded.operation) { "rearrangement" } else { "cast" }.to_owned()
+        }
         _ => OperatorKind::of_operation(decoded.operation)
             .map_or_else(|| "other".to_owned(), |kind| kind.name().replace("-backward", ", backward")),
     }

@@ -167,6 +167,9 @@ fn places_of_elements_are_worked_out() {
         |name: &str, rest: &str| asked(name, "forward", "[[64, 128]]", rest)[0].memory.last().unwrap().0.clone();
     assert_eq!(memory("clone", &turned), "rearrangement, transposed");
     assert_eq!(memory("clone", &parts), "rearrangement");
+    // As traces call it: a cast only where types differ.
+    assert_eq!(memory("copy_", &turned), "rearrangement, transposed");
+    assert_eq!(memory("copy_", ""), "cast");
     // Kernels that go along rows are given copies.
     assert_eq!(index("_softmax", "[[64, 128]]", &parts).0, Units::Matrix);
     assert_eq!(memory("_softmax", &parts), "softmax, strided");

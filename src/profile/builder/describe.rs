@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::op::name::{Form, Name};
 use crate::op::{convolution_geometry, name, results};
-use crate::profile::tensors::{INPUT_DTYPES, note_channels_last, note_dtypes};
+use crate::profile::tensors::{INPUT_DTYPES, note_access, note_channels_last, note_dtypes};
 use crate::profile::{Attribute, DType, Shape};
-use crate::trace::{Scalars, TENSORS, Tensors};
+use crate::trace::{Layout, Scalars, TENSORS, Tensors};
 
 /// What is known of an operator call.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,17 +37,21 @@ pub(super) fn describe(operator: &str, tensors: &Tensors, scalars: &Scalars, kno
     description.inputs.truncate(name::tensors(operator).unwrap_or(TENSORS));
     present_name(&mut description, &mut dtypes);
     complete(&mut description, known_outputs);
-    note_tensors(&mut description, &dtypes, tensors.channels_last);
+    note_tensors(&mut description, &dtypes, tensors.layout);
     description
 }
 
 /// Notes what is said of single tensors, after all that looks at the arguments of the call.
-fn note_tensors(call: &mut Description, dtypes: &[Option<DType>], channels_last: bool) {
-    let Description { inputs, dtype, attributes, .. } = call;
+fn note_tensors(call: &mut Description, dtypes: &[Option<DType>], layout: Layout) {
+    let Description { name, inputs, dtype, attributes, .. } = call;
     let typed = inputs.iter().zip(dtypes.iter().map(Option::as_ref).chain(std::iter::repeat(None)));
     note_dtypes(attributes, INPUT_DTYPES, dtype.as_ref(), typed);
-    if channels_last {
+    if layout.channels_last {
         note_channels_last(attributes);
+    }
+    // Others copy first, and the copy is an operator of its own.
+    if let Some(access) = layout.access.filter(|_| matches!(Name::of(name).form, Form::Stream(_))) {
+        note_access(attributes, access);
     }
 }
 
@@ -88,7 +93,7 @@ fn complete(call: &mut Description, known: &[Shape]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tensors::MEMORY_FORMAT;
+    use crate::profile::tensors::{ACCESS, MEMORY_FORMAT, STRIDED};
 
     fn call(name: &str, inputs: &[&[u64]]) -> Description {
         let inputs = inputs.iter().map(|shape| shape.to_vec()).collect();
@@ -151,11 +156,16 @@ mod tests {
         let half = |shape: &[u64]| (shape.to_vec(), Some(DType::Float16));
         let single = |shape: &[u64]| (shape.to_vec(), Some(DType::Float32));
         let image: &[u64] = &[8, 64, 16, 16];
-        let tensors = Tensors { channels_last: true, ..Tensors::new([half(image), single(&[64]), single(&[64])]) };
+        let layout = Layout { channels_last: true, access: Some(STRIDED) };
+        let tensors = Tensors { layout, ..Tensors::new([half(image), single(&[64]), single(&[64])]) };
         let call = describe("aten::native_batch_norm", &tensors, &Scalars::new(), &[]);
         assert_eq!(call.attributes[MEMORY_FORMAT], Attribute::Text("channels_last".to_owned()));
         let named = ["float16", "float32", "float32"].map(|name| Attribute::Text(name.to_owned()));
         assert_eq!(call.attributes[INPUT_DTYPES], Attribute::List(named.to_vec()));
+        // A norm copies its input first.
+        assert!(!call.attributes.contains_key(ACCESS));
+        let copy = describe("aten::copy_", &tensors, &Scalars::new(), &[]);
+        assert_eq!(copy.attributes[ACCESS], Attribute::Text(STRIDED.to_owned()));
         // Before PyTorch 1.10 the gradient of the result came second.
         let tensors = Tensors::new([half(image), single(image), half(&[64, 64, 1, 1])]);
         let call = describe("aten::cudnn_convolution_backward", &tensors, &Scalars::new(), &[]);

@@ -8,7 +8,7 @@ use super::demangle;
 use super::json::{extents, unescape, unquote, whole};
 use super::pack::Extent;
 use super::unpack::{PackedLaunch, PackedRange, PackedWork, Record, Unpacker};
-use crate::trace::arguments::{channels_last_from_pytorch, scalars_from_pytorch};
+use crate::trace::arguments::{Layout, scalars_from_pytorch};
 use crate::trace::intern::{NAME_BYTES, NONE};
 use crate::trace::record::{Configuration, Launch, Range, RangeKind, Work, WorkKind};
 use crate::trace::steps::{is_named, may_mark, stem};
@@ -169,10 +169,10 @@ impl Collector {
 
     fn tensors(&mut self, key: &[u8]) -> u32 {
         let [dims, types, strides] = Unpacker::arguments(key);
-        // Other strides make no other call.
-        let channels_last = channels_last_from_pytorch(dims, strides);
-        let key = [dims, types, &[u8::from(channels_last)]].concat();
-        let read = |_: &[u8]| Tensors { channels_last, ..Tensors::from_pytorch(dims, types) };
+        // Other strides of the same layout make no other call.
+        let layout = Layout::from_pytorch(dims, strides);
+        let key = [dims, types, &[layout.number()]].concat();
+        let read = |_: &[u8]| Tensors { layout, ..Tensors::from_pytorch(dims, types) };
         self.trace.tensors.number(&key, read)
     }
 
