@@ -119,7 +119,7 @@ fn the_step_is_its_operators_times_what_steps_take_of_them() {
 /// TF32 the efficiency model answers for all of it.
 #[test]
 fn convolutions_in_fp32_are_the_mean_of_both_models() {
-    let convolution = r#"{"name": "aten::convolution", "phase": "forward", "inputs": [[32, 64, 56, 56], [64, 64, 1, 1]], "dtype": "float32"}"#;
+    let convolution = r#"{"name": "aten::convolution", "phase": "forward", "inputs": [[32, 64, 56, 56], [64, 64, 3, 3]], "dtype": "float32"}"#;
     let shapes = profile("inference", "", &[convolution.to_owned(), product(4096, "float32", "")]);
     let alone = Arc::new(Models::new(MODELS.ensembles().clone(), MODELS.steps().clone()));
     let own = answers(&shapes, &[V100], MethodChoice::Auto, &alone).predictions.remove(0);

@@ -252,12 +252,6 @@ pub fn between(first: Micros, second: Micros, weight: f64) -> Micros {
     Micros::checked(first.get().powf(1.0 - weight) * second.get().powf(weight)).unwrap_or(first)
 }
 
-/// Integer instructions a cycle, in times of the 64 that multiprocessors have from Volta to Hopper (CUDA C++ Programming
-/// Guide, "Throughput of Native Arithmetic Instructions"; twice as many in Pascal and in Blackwell for graphics).
-fn integers(gpu: &GpuSpec) -> f64 {
-    if matches!(gpu.compute_capability, Some((6, 1) | (12, _))) { 2.0 } else { 1.0 }
-}
-
 /// The terms of a GPU: its generation, and itself.
 pub fn gpu_terms(gpu: &GpuSpec) -> [String; 2] {
     let generation = match gpu.compute_capability {
@@ -318,7 +312,7 @@ impl Sides {
         let rate = match units {
             Units::Matrix => rates.product(dtype, board.precision, true).sustained.get(),
             Units::Vector => rates.arithmetic(Arithmetic::Vector, dtype, board.precision).get(),
-            Units::Index => f64::from(rates.gpu.sm_count) * rates.gpu.boost_clock.get() * 1e6 * integers(rates.gpu),
+            Units::Cycles => f64::from(rates.gpu.sm_count) * rates.gpu.boost_clock.get() * 1e6,
         };
         Self { compute_us: flops / rate * 1e6, memory_us: bytes / board.bandwidth.get() * 1e6 }
     }

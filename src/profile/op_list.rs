@@ -16,9 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::read::json_error;
-use super::tensors::{
-    CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, STRIDED, TRANSPOSED, note_access, note_channels_last, note_dtypes,
-};
+use super::tensors::{Access, CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, note_channels_last, note_dtypes};
 use super::{
     Attribute, DType, Execution, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError,
     Recording, Shape, Step, Workload,
@@ -288,11 +286,13 @@ fn operation(record: &Record) -> Operation {
         note_dtypes(&mut attributes, key, dtype.as_ref(), typed);
     }
     // The lists of an update hold parameters in every order.
-    if !op::name::takes_lists(&name) && given.iter().any(|tensor| tensor.channels_last) {
-        note_channels_last(&mut attributes);
-    }
-    if let Some(access) = record.access.as_deref().filter(|access| [STRIDED, TRANSPOSED].contains(access)) {
-        note_access(&mut attributes, access);
+    if !op::name::takes_lists(&name) {
+        if given.iter().any(|tensor| tensor.channels_last) {
+            note_channels_last(&mut attributes);
+        }
+        if let Some(access) = record.access.as_deref().and_then(Access::named) {
+            access.note(&mut attributes);
+        }
     }
     Operation {
         name,
@@ -373,7 +373,6 @@ fn attribute(value: &Value) -> Option<Attribute> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tensors::ACCESS;
 
     const LIST: &str = r#"{"info": {"case": "net", "torch": "2.15.0", "batch": 64, "params": 9408, "amp": null,
         "memory": {"param_bytes": 37632, "peak": {"cpu": {"Parameter": 1, "Total": 1000000}}}},
@@ -400,8 +399,7 @@ mod tests {
         let convolution = &profile.operations[0];
         assert_eq!(convolution.attributes["stride"].as_ints(), Some(vec![2, 2]));
         assert_eq!(convolution.attributes["transposed"], Attribute::Bool(false));
-        let access = profile.operations.iter().map(|operation| operation.attributes.get(ACCESS).cloned());
-        assert_eq!(access.collect::<Vec<_>>(), [None, Some(Attribute::Text(STRIDED.to_owned())), None]);
+        assert_eq!(profile.operations.iter().map(Access::of).collect::<Vec<_>>(), [None, Some(Access::Strided), None]);
         let update = &profile.operations[2];
         assert_eq!((update.phase, update.count, update.inputs.len()), (Phase::Optimizer, 2, 4));
         assert_eq!(update.outputs, [vec![64, 3, 7, 7], vec![64]]);

@@ -3,14 +3,14 @@
 //!
 //! `memory_format` is [`CHANNELS_LAST`] where a tensor of four or five dimensions has the
 //! channels of a pixel side by side (NHWC, NDHWC) and is not in the usual order as well.
-//! `access` is there where a call does not pass over its tensors as they lie in memory: [`STRIDED`] over parts of rows
-//! or rows in another order, [`TRANSPOSED`] where neighbours in one tensor are none in another.
+//! `access` is there where a call does not pass over its tensors as they lie in memory ([`Access`]): of any operation of
+//! an op list; in a trace of those with one result an element, since others copy first, and traces list such copies.
 //! `input_dtypes` and `output_dtypes` name the type of each tensor, and are there only where a
 //! tensor with an extent has another type than the operation.
 
 use std::collections::BTreeMap;
 
-use super::{Attribute, DType, Shape};
+use super::{Attribute, DType, Operation, Shape};
 
 /// The attribute with the order in memory.
 pub const MEMORY_FORMAT: &str = "memory_format";
@@ -18,10 +18,6 @@ pub const MEMORY_FORMAT: &str = "memory_format";
 pub const CHANNELS_LAST: &str = "channels_last";
 /// The attribute of calls that do not pass over their tensors as they lie in memory.
 pub const ACCESS: &str = "access";
-/// Its value where parts of rows are passed over, or rows in another order.
-pub const STRIDED: &str = "strided";
-/// Its value where neighbours in one tensor are none in another.
-pub const TRANSPOSED: &str = "transposed";
 /// The attribute with the type of each input.
 pub const INPUT_DTYPES: &str = "input_dtypes";
 /// The attribute with the type of each result.
@@ -34,9 +30,41 @@ pub(super) fn note_channels_last(attributes: &mut Attributes) {
     attributes.insert(MEMORY_FORMAT.to_owned(), Attribute::Text(CHANNELS_LAST.to_owned()));
 }
 
-/// Notes how a call passes over its tensors.
-pub(super) fn note_access(attributes: &mut Attributes, access: &str) {
-    attributes.insert(ACCESS.to_owned(), Attribute::Text(access.to_owned()));
+/// How a call passes over its tensors, where not as they lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Over parts of rows, or rows in another order.
+    Strided,
+    /// Neighbours in one tensor are none in another.
+    Transposed,
+}
+
+impl Access {
+    /// The name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Strided => "strided",
+            Self::Transposed => "transposed",
+        }
+    }
+
+    /// By its name in files.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Strided, Self::Transposed].into_iter().find(|access| access.name() == name)
+    }
+
+    /// What is said of an operation.
+    pub fn of(operation: &Operation) -> Option<Self> {
+        match operation.attributes.get(ACCESS) {
+            Some(Attribute::Text(name)) => Self::named(name),
+            _ => None,
+        }
+    }
+
+    /// Notes it.
+    pub(super) fn note(self, attributes: &mut Attributes) {
+        attributes.insert(ACCESS.to_owned(), Attribute::Text(self.name().to_owned()));
+    }
 }
 
 /// Notes the types of tensors under `name`, where one with an extent has another than `own`; a

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::profile::tensors::{STRIDED, TRANSPOSED};
+use crate::profile::tensors::Access;
 use crate::profile::{Attribute, DType, Shape};
 
 /// Tensors listed at most: a fused optimizer takes thousands.
@@ -29,8 +29,8 @@ pub(crate) struct Tensors {
 pub(crate) struct Layout {
     /// Whether one of them has channels last and is not in the usual order of memory as well.
     pub(crate) channels_last: bool,
-    /// [`STRIDED`] or [`TRANSPOSED`], where a call does not pass over the largest of them as they lie.
-    pub(crate) access: Option<&'static str>,
+    /// Where a call does not pass over the largest of them as they lie.
+    pub(crate) access: Option<Access>,
 }
 
 impl Tensors {
@@ -97,14 +97,19 @@ impl Layout {
 
     /// Its number among all that there are.
     pub(super) fn number(self) -> u8 {
-        let access = [None, Some(STRIDED), Some(TRANSPOSED)].iter().position(|access| *access == self.access);
-        2 * access.unwrap_or(0) as u8 + u8::from(self.channels_last)
+        let access = match self.access {
+            None => 0,
+            Some(Access::Strided) => 2,
+            Some(Access::Transposed) => 4,
+        };
+        access + u8::from(self.channels_last)
     }
 }
 
-/// How a call passes over tensors of these extents and strides, the largest of which is as large as the result;
-/// smaller ones, and those spread over others, say nothing. As `access` of `trace-shapes`, which sees results too.
-fn access(tensors: &[(Shape, Shape)]) -> Option<&'static str> {
+/// How a call passes over tensors of these extents and strides, the first of the largest of which is taken to lie as the
+/// result does; smaller ones, and those spread over others, say nothing. As `access` of `trace-shapes`, which sees
+/// results too.
+fn access(tensors: &[(Shape, Shape)]) -> Option<Access> {
     let volume = |shape: &Shape| shape.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).unwrap_or(0);
     let largest = tensors.iter().map(|(shape, _)| volume(shape)).max().filter(|volume| *volume > 1)?;
     // How far apart elements lie, and how many there are, by dimension of more than one.
@@ -116,15 +121,16 @@ fn access(tensors: &[(Shape, Shape)]) -> Option<&'static str> {
     let is_spread = |steps: &[(u64, u64)]| steps.iter().any(|(step, _)| *step == 0);
     let (shape, own) = large.find(|(_, steps)| !is_spread(steps))?;
     let innermost = |steps: &[(u64, u64)]| (0..steps.len()).min_by_key(|dim| steps[*dim]);
-    let mut found = (!is_dense(&own)).then_some(STRIDED);
+    let mut found = (!is_dense(&own)).then_some(Access::Strided);
     for (other, steps) in large {
-        if is_spread(&steps) || steps == own && is_dense(&steps) {
+        let lies_alike = steps == own && is_dense(&steps) || is_contiguous(&steps) && is_contiguous(&own);
+        if is_spread(&steps) || lies_alike {
             continue;
         }
         if other == shape && innermost(&steps) != innermost(&own) {
-            return Some(TRANSPOSED);
+            return Some(Access::Transposed);
         }
-        found = Some(STRIDED);
+        found = Some(Access::Strided);
     }
     found
 }
@@ -133,8 +139,18 @@ fn access(tensors: &[(Shape, Shape)]) -> Option<&'static str> {
 fn is_dense(steps: &[(u64, u64)]) -> bool {
     let mut sorted = steps.to_vec();
     sorted.sort_unstable();
+    are_packed(sorted.into_iter())
+}
+
+/// Whether they do in the order of dimensions.
+fn is_contiguous(steps: &[(u64, u64)]) -> bool {
+    are_packed(steps.iter().rev().copied())
+}
+
+/// Whether each dimension, the innermost first, begins where the one before ends.
+fn are_packed(mut steps: impl Iterator<Item = (u64, u64)>) -> bool {
     let mut expected = 1_u64;
-    sorted.into_iter().all(|(step, size)| {
+    steps.all(|(step, size)| {
         let fits = step == expected;
         expected = expected.saturating_mul(size);
         fits
@@ -149,12 +165,7 @@ fn has_channels_last(shape: &[u64], strides: &[u64]) -> bool {
         return false;
     }
     let is_packed = |order: &mut dyn Iterator<Item = usize>| {
-        let mut expected = 1_u64;
-        order.filter(|dim| shape[*dim] > 1).all(|dim| {
-            let fits = strides[dim] == expected;
-            expected = expected.saturating_mul(shape[dim]);
-            fits
-        })
+        are_packed(order.filter(|dim| shape[*dim] > 1).map(|dim| (strides[dim], shape[dim])))
     };
     is_packed(&mut std::iter::once(1).chain((2..rank).rev()).chain([0])) && !is_packed(&mut (0..rank).rev())
 }
@@ -270,16 +281,18 @@ mod tests {
         // A copy as memory lies, in either order, and one from one order into the other.
         assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [16, 1]]"), None);
         assert_eq!(told("[[64, 16], [64, 16]]", "[[1, 64], [1, 64]]"), None);
-        assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [1, 64]]"), Some(TRANSPOSED));
+        assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [1, 64]]"), Some(Access::Transposed));
         // Heads are put beside each other: rows stay whole.
         let heads = "[[8, 128, 12, 64], [8, 128, 12, 64]]";
-        assert_eq!(told(heads, "[[98304, 768, 64, 1], [98304, 64, 8192, 1]]"), Some(STRIDED));
+        assert_eq!(told(heads, "[[98304, 768, 64, 1], [98304, 64, 8192, 1]]"), Some(Access::Strided));
         // Halves of rows, alone and with a whole tensor; a number, and a row spread over the result.
-        assert_eq!(told("[[64, 16], []]", "[[32, 1], []]"), Some(STRIDED));
-        assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [32, 1]]"), Some(STRIDED));
+        assert_eq!(told("[[64, 16], []]", "[[32, 1], []]"), Some(Access::Strided));
+        assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [32, 1]]"), Some(Access::Strided));
         assert_eq!(told("[[64, 16], [16]]", "[[16, 1], [1]]"), None);
         assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [0, 1]]"), None);
         assert_eq!(told("[[64, 16], [64, 16]]", "[[0, 1], [16, 1]]"), None);
+        // Tensors of one size seen in two shapes.
+        assert_eq!(told("[[8, 4, 16], [32, 16]]", "[[64, 16, 1], [16, 1]]"), None);
         // Smaller tensors say nothing, nor do dimensions of one, lists, and what is broken.
         assert_eq!(told("[[64, 16], [16, 4]]", "[[16, 1], [1, 16]]"), None);
         assert_eq!(told("[[64, 1, 16], [64, 1, 16]]", "[[16, 16, 1], [16, 1, 1]]"), None);

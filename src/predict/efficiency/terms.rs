@@ -2,10 +2,10 @@
 
 use crate::catalog::GpuSpec;
 use crate::op::name::{Form, NormalisationForm, StreamForm, is_ampere_attention, is_cast, is_efficient_attention};
-use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes};
+use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes, volume};
 use crate::predict::decoded::Decoded;
-use crate::profile::tensors::{ACCESS, INPUT_DTYPES, OUTPUT_DTYPES, TRANSPOSED};
-use crate::profile::{Attribute, DType, Operation, Phase, Precision, Shape};
+use crate::profile::tensors::{Access, INPUT_DTYPES, OUTPUT_DTYPES};
+use crate::profile::{Attribute, DType, Operation, Phase, Precision};
 
 /// Side of the tiles that libraries compute a result in.
 const TILE: f64 = 128.0;
@@ -22,6 +22,15 @@ const THIN: f64 = 8.0;
 const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
 const GROUPS: f64 = 32.0;
 
+/// Cycles of a multiprocessor, which holds several blocks of threads, for each row of a norm that is too short to keep
+/// a block busy. Its order of size; the term `layer norm, short rows` says how many times that.
+const ROW_CYCLES: f64 = 256.0;
+/// Elements of a row from which on its traffic is all that counts: what the 128 threads of a block of `PyTorch`'s
+/// layer norm read at once, four each (`aten/src/ATen/native/cuda/layer_norm_kernel.cu`).
+const LONG_ROW: f64 = 512.0;
+/// The group of copies into another order.
+const REARRANGEMENT: &str = "rearrangement";
+
 /// A term's name, and how much of it there is.
 pub type Term = (String, f64);
 
@@ -32,14 +41,14 @@ pub enum Units {
     Matrix,
     /// The vector units.
     Vector,
-    /// Each multiprocessor, which works out where the elements of a tensor lie: one in a cycle, before any term.
-    Index,
+    /// The multiprocessors by their cycles: where an element lies is worked out in one, before any term.
+    Cycles,
 }
 
 /// One part of an operation: arithmetic, traffic, and what slows each down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Demand {
-    /// Floating-point operations; elements, of [`Units::Index`].
+    /// Floating-point operations; cycles, of [`Units::Cycles`].
     pub flops: f64,
     /// Bytes read and written.
     pub bytes: f64,
@@ -164,7 +173,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
         match *primitive {
             Primitive::Convolution { batch, groups, in_channels, out_channels, taps, in_places, out_places } => {
                 let sizes = [batch, groups, in_channels, out_channels, taps, in_places, out_places];
-                convolution(decoded, sizes, gradients.next(), arithmetic, &plain)
+                convolution(decoded, sizes, gradients.next(), arithmetic, part.element_bytes, &plain)
             }
             Primitive::Product { batch, rows, columns, reduction } => {
                 let kind = if batch > 1.0 { "batched product" } else { "product" };
@@ -177,7 +186,10 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 if let Some(arithmetic) = arithmetic {
                     terms.compute(format!("product, {arithmetic}"), 1.0);
                 }
-                plain(terms, batch * (rows / TILE).ceil() * (columns / TILE).ceil() * (reduction / CHUNK).max(1.0))
+                vec![plain(
+                    terms,
+                    batch * (rows / TILE).ceil() * (columns / TILE).ceil() * (reduction / CHUNK).max(1.0),
+                )]
             }
             Primitive::Fused { .. } => {
                 let backward = decoded.op.name.pass.is_backward().then(|| "attention, backward".to_owned());
@@ -195,25 +207,24 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                     limits.tiles = rows * (attention.queries / TILE).ceil();
                     limits.exponentials = rows * attention.queries * attention.keys * attention.seen;
                 }
-                Demand { limits, ..plain(terms, 0.0) }
+                vec![Demand { limits, ..plain(terms, 0.0) }]
             }
-            Primitive::Rows { .. } | Primitive::Stream { .. } => passing(decoded, primitive, wide, &plain),
+            Primitive::Rows { .. } | Primitive::Stream { .. } => vec![passing(decoded, primitive, wide, &plain)],
         }
     };
-    let found: Vec<Demand> = decoded.parts.iter().map(of).collect();
+    let found: Vec<Demand> = copy_before(decoded, wide).into_iter().chain(decoded.parts.iter().flat_map(of)).collect();
     match (&found[..], &decoded.work) {
         // An operator that is not known passes over its tensors.
-        ([], Some(work)) => vec![Demand {
-            flops: 0.0,
-            bytes: work.bytes.get(),
-            times: 1.0,
-            units: Units::Vector,
-            limits: Limits::default(),
-            compute: Vec::new(),
-            memory: vec![("other".to_owned(), 1.0)],
-        }],
+        ([], Some(work)) => vec![traffic(work.bytes.get(), 1.0, "other")],
         _ => found,
     }
+}
+
+/// Traffic without arithmetic.
+fn traffic(bytes: f64, times: f64, name: &str) -> Demand {
+    let memory = vec![(name.to_owned(), 1.0)];
+    let (units, limits) = (Units::Vector, Limits::default());
+    Demand { flops: 0.0, bytes, times, units, limits, compute: Vec::new(), memory }
 }
 
 /// What passes over memory; beside its traffic, the places of its elements where these are worked out one by one.
@@ -224,28 +235,50 @@ fn passing(decoded: &Decoded<'_>, primitive: &Primitive, wide: bool, plain: &dyn
     if group != name {
         terms.memory(name, 1.0);
     }
-    if wide {
-        terms.memory("stream, 32 bits", 1.0);
-    }
     let form = decoded.op.name.form;
-    let access = match decoded.operation.attributes.get(ACCESS) {
-        Some(Attribute::Text(access)) => Some(&**access),
-        _ => None,
-    };
-    let is_stream = matches!(form, Form::Stream(_));
-    if let Some(access) = access.filter(|access| !is_stream || *access == TRANSPOSED) {
-        terms.memory(format!("{group}, {access}"), 1.0);
-    }
+    let access = Access::of(decoded.operation).filter(|_| !copies_first(form));
+    terms.memory.extend(access_terms(access, &group, wide));
     let result = decoded.operation.outputs.first().map_or(0.0, volume);
-    let (index, elements) = match form {
-        Form::Lookup(_) => ("index, look-up", primitive.moved() / 2.0),
-        Form::Stream(_) if access == Some(TRANSPOSED) => ("index, transposed", result),
-        Form::Stream(_) if access.is_some() => ("index, strided", result),
-        Form::Stream(StreamForm::Plain) if is_broadcast(decoded.operation) => ("index, broadcast", result),
+    let (term, cycles) = match (form, *primitive) {
+        (Form::Lookup(_), _) => ("index, look-up", primitive.moved() / 2.0),
+        (Form::Stream(_), _) if access == Some(Access::Transposed) => ("index, transposed", result),
+        (Form::Stream(_), _) if access.is_some() => ("index, strided", result),
+        (Form::Stream(StreamForm::Plain), _) if is_broadcast(decoded.operation) => ("index, broadcast", result),
+        (_, Primitive::Rows { kind: RowsKind::Normalisation, rows, width, .. }) if width < LONG_ROW => {
+            ("layer norm, short rows", rows * ROW_CYCLES * (1.0 - width / LONG_ROW))
+        }
         _ => return plain(terms, 0.0),
     };
-    terms.compute(index, 1.0);
-    Demand { flops: elements, units: Units::Index, ..plain(terms, 0.0) }
+    terms.compute(term, 1.0);
+    Demand { flops: cycles, units: Units::Cycles, ..plain(terms, 0.0) }
+}
+
+/// The copy that kernels which go along rows are given, where their tensors lie in another way.
+fn copy_before(decoded: &Decoded<'_>, wide: bool) -> Option<Demand> {
+    let access = Access::of(decoded.operation).filter(|_| copies_first(decoded.op.name.form))?;
+    let Operation { inputs, outputs, .. } = decoded.operation;
+    let elements = outputs.first().or(inputs.first()).map_or(0.0, volume);
+    let mut copy = traffic(2.0 * elements * decoded.parts.first()?.element_bytes, 1.0, REARRANGEMENT);
+    copy.memory.extend(access_terms(Some(access), REARRANGEMENT, wide));
+    (copy.flops, copy.units) = (elements, Units::Cycles);
+    copy.compute.push((format!("index, {}", access.name()), 1.0));
+    Some(copy)
+}
+
+/// The terms of traffic by how a call passes over its tensors, and whether these are of 32 bits.
+fn access_terms(access: Option<Access>, group: &str, wide: bool) -> impl Iterator<Item = Term> {
+    let is_turned = access == Some(Access::Transposed);
+    let names = [
+        wide.then(|| "stream, 32 bits".to_owned()),
+        is_turned.then(|| format!("{group}, transposed")),
+        (is_turned && wide && group == REARRANGEMENT).then(|| format!("{group}, transposed, 32 bits")),
+    ];
+    names.into_iter().flatten().map(|name| (name, 1.0))
+}
+
+/// Whether its kernels take tensors only as they lie, those of cuDNN's batch norm too.
+fn copies_first(form: Form) -> bool {
+    matches!(form, Form::Softmax | Form::Normalisation(_))
 }
 
 fn convolution(
@@ -253,8 +286,9 @@ fn convolution(
     [batch, groups, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
     gradient: Option<&'static str>,
     arithmetic: Option<&'static str>,
+    element_bytes: f64,
     plain: &dyn Fn(Terms, f64) -> Demand,
-) -> Demand {
+) -> Vec<Demand> {
     let (inside, outside) = (in_channels / groups, out_channels / groups);
     let kind = match () {
         () if groups > 1.0 && inside == 1.0 && outside <= 2.0 => "depthwise",
@@ -268,9 +302,10 @@ fn convolution(
     if let Some(gradient) = gradient {
         names.extend([format!("convolution, {gradient}"), format!("{kind}, {gradient}")]);
     }
-    // Without matrix units, channels first is what libraries work in.
-    if !channels_last && arithmetic != Some("fp32") {
-        names.extend(["channels first".to_owned(), format!("{kind}, channels first")]);
+    // Without matrix units, channels first is what libraries work in; GPUs without them are not told apart here where the numbers are of 16 bits or TF32.
+    let is_first = !channels_last && arithmetic != Some("fp32");
+    if is_first && kind != "dense" {
+        names.push(format!("{kind}, channels first"));
         names.extend(gradient.map(|gradient| format!("{kind}, {gradient}, channels first")));
     }
     let has_kernel = GROUP_CHANNELS.contains(&inside) && groups % GROUPS == 0.0 && taps == 9.0;
@@ -292,7 +327,7 @@ fn convolution(
             terms.compute("depthwise, strided", 1.0);
             terms.memory("depthwise, strided", 1.0);
         }
-        return Demand { units: Units::Vector, ..plain(terms, 0.0) };
+        return vec![Demand { units: Units::Vector, ..plain(terms, 0.0) }];
     }
     let (sums, is_weight) = (inside * taps, gradient == Some("weight"));
     terms.compute(format!("{kind}, narrow"), below(TILE, outside));
@@ -302,7 +337,7 @@ fn convolution(
     );
     if kind == "grouped" {
         terms.compute("grouped, width", below(64.0, inside));
-        if !channels_last && arithmetic != Some("fp32") {
+        if is_first {
             terms.compute("grouped, width, channels first", below(64.0, inside));
         }
     }
@@ -315,7 +350,11 @@ fn convolution(
     } else {
         (places / TILE).ceil() * across
     };
-    plain(terms, tiles)
+    let own = plain(terms, tiles);
+    // Kernels of matrix units want channels last: what comes in is copied so, and what goes out back.
+    let both_ways = 2.0 * batch * (in_channels * in_places + out_channels * out_places) * element_bytes;
+    let copies = (is_first && kind == "dense").then(|| traffic(both_ways, own.times, "dense, channels first"));
+    std::iter::once(own).chain(copies).collect()
 }
 
 /// Whether a tensor of fewer elements, but more than one, is spread over the result.
@@ -324,14 +363,10 @@ fn is_broadcast(operation: &Operation) -> bool {
     operation.inputs.iter().map(volume).any(|volume| 1.0 < volume && volume < result)
 }
 
-fn volume(shape: &Shape) -> f64 {
-    shape.iter().map(|&size| size as f64).product()
-}
-
 /// Whether a copy is one of the same type into another order, as `contiguous` makes.
 fn reorders(operation: &Operation) -> bool {
     let told = |attribute: &str| operation.attributes.contains_key(attribute);
-    told(ACCESS) && !told(INPUT_DTYPES) && !told(OUTPUT_DTYPES)
+    Access::of(operation).is_some() && !told(INPUT_DTYPES) && !told(OUTPUT_DTYPES)
 }
 
 /// What an operation that passes over memory is called: its group, and what of it.
@@ -350,7 +385,7 @@ fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> String {
         }
         (_, Form::Convolution { .. } | Form::Product(_) | Form::Recurrent { .. }) => "gates".to_owned(),
         _ if is_cast(&decoded.operation.name) => {
-            if reorders(decoded.operation) { "rearrangement" } else { "cast" }.to_owned()
+            if reorders(decoded.operation) { REARRANGEMENT } else { "cast" }.to_owned()
         }
         _ => OperatorKind::of_operation(decoded.operation)
             .map_or_else(|| "other".to_owned(), |kind| kind.name().replace("-backward", ", backward")),

@@ -98,14 +98,30 @@ fn a_calibrated_bandwidth_serves_gpus_without_steps() {
 fn terms_name_kind_direction_and_layout() {
     let names = |terms: &[Term]| terms.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     let inputs = "[[8, 64, 56, 56], [64, 64, 3, 3]]";
-    let [first] = &asked("convolution", "forward", inputs, r#", "attributes": {"padding": [1, 1]}"#)[..] else {
-        panic!("one part")
+    let [first, copies] = &asked("convolution", "forward", inputs, r#", "attributes": {"padding": [1, 1]}"#)[..] else {
+        panic!("the convolution, and what it copies into the order that it works in and back")
     };
-    assert_eq!(names(&first.memory), ["dense", "convolution", "channels first", "dense, channels first"]);
+    assert_eq!(names(&first.memory), ["dense", "convolution"]);
+    assert_eq!(names(&copies.memory), ["dense, channels first"]);
+    assert_eq!((copies.flops, copies.bytes), (0.0, 2.0 * 2.0 * 2.0 * 8.0 * 64.0 * 3136.0));
     assert_eq!(first.limits.tiles, (8.0_f64 * 3136.0 / 128.0).ceil());
     assert!(first.compute.contains(&("dense, narrow".to_owned(), 1.0)), "{:?}", first.compute);
     let last = r#", "attributes": {"padding": [1, 1], "memory_format": "channels_last"}"#;
-    assert_eq!(names(&asked("convolution", "forward", inputs, last)[0].memory), ["dense", "convolution"]);
+    let [last_only] = &asked("convolution", "forward", inputs, last)[..] else { panic!("one part") };
+    assert_eq!(names(&last_only.memory), ["dense", "convolution"]);
+    let pointwise = asked("convolution", "forward", "[[8, 64, 56, 56], [64, 64, 1, 1]]", "");
+    assert_eq!(names(&pointwise[0].memory), ["pointwise", "convolution", "pointwise, channels first"]);
+    assert_eq!(pointwise.len(), 1);
+    // Nor are depthwise, grouped and thin ones copied; backward, what comes in and goes out of each gradient is.
+    for (groups, channels, inside) in [(64, 64, 1), (2, 64, 32), (1, 3, 3)] {
+        let inputs = format!("[[8, {channels}, 56, 56], [64, {inside}, 3, 3]]");
+        let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}}}"#);
+        assert_eq!(asked("convolution", "forward", &inputs, &rest).len(), 1, "{inputs}");
+    }
+    let dense = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 64, 3, 3]]";
+    let gradients = asked("convolution_backward", "backward", dense, r#", "attributes": {"padding": [1, 1]}"#);
+    let bytes: Vec<f64> = gradients.iter().filter(|part| part.flops == 0.0).map(|part| part.bytes).collect();
+    assert_eq!((gradients.len(), bytes), (4, vec![copies.bytes; 2]));
     let backward = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 1, 3, 3]]";
     let [data, weight] = &asked("convolution_backward", "backward", backward, last)[..] else { panic!("two parts") };
     assert_eq!((data.units, data.flops), (Units::Vector, weight.flops));
@@ -154,7 +170,7 @@ fn places_of_elements_are_worked_out() {
         let [part] = &asked(name, "forward", inputs, rest)[..] else { panic!("one part") };
         (part.units, part.flops, part.compute.first().map(|(name, _)| name.clone()))
     };
-    let of = |name: &str, elements: f64| (Units::Index, elements, Some(format!("index, {name}")));
+    let of = |name: &str, elements: f64| (Units::Cycles, elements, Some(format!("index, {name}")));
     let rows = r#", "outputs": [[64, 128]]"#;
     assert_eq!(index("mul", "[[64, 128], [64, 1]]", rows), of("broadcast", 8192.0));
     assert_eq!(index("mul", "[[64, 128], [64, 128]]", rows).0, Units::Matrix);
@@ -170,9 +186,18 @@ fn places_of_elements_are_worked_out() {
     // As traces call it: a cast only where types differ.
     assert_eq!(memory("copy_", &turned), "rearrangement, transposed");
     assert_eq!(memory("copy_", ""), "cast");
-    // Kernels that go along rows are given copies.
-    assert_eq!(index("_softmax", "[[64, 128]]", &parts).0, Units::Matrix);
-    assert_eq!(memory("_softmax", &parts), "softmax, strided");
+    let cast =
+        r#", "outputs": [[64, 128]], "attributes": {"access": "transposed", "input_dtypes": ["float16", "float32"]}"#;
+    assert_eq!(memory("copy_", cast), "cast, transposed");
+    // Kernels that go along rows are given copies, which are made like any other.
+    for name in ["_softmax", "native_layer_norm", "native_layer_norm_backward", "native_group_norm"] {
+        for how in [&parts, &turned] {
+            let [copy, own] = &asked(name, "forward", "[[64, 128]]", how)[..] else { panic!("a copy and it") };
+            let [as_lies] = &asked(name, "forward", "[[64, 128]]", rows)[..] else { panic!("one part") };
+            let [clone] = &asked("clone", "forward", "[[64, 128]]", how)[..] else { panic!("one part") };
+            assert_eq!((copy, own), (clone, as_lies), "{name} {how}");
+        }
+    }
     assert_eq!(index("embedding", "[[50000, 128], [64]]", rows), of("look-up", 8192.0));
     // One element a cycle of each multiprocessor.
     let v100 = spec("v100-sxm2-16gb");
@@ -181,11 +206,20 @@ fn places_of_elements_are_worked_out() {
     let us = 4096.0 * 4096.0 / (f64::from(v100.sm_count) * v100.boost_clock.get());
     let found = time(&known, &spread, &v100).time.get() - STEP_LAUNCH_US;
     assert!((found / us - 1.0).abs() < 1e-6, "{found} {us}");
-    // Two on Blackwell's for graphics.
-    let newer = spec("rtx-5090");
-    let us = 4096.0 * 4096.0 / (2.0 * f64::from(newer.sm_count) * newer.boost_clock.get());
-    let found = time(&known, &spread, &newer).time.get() - STEP_LAUNCH_US;
-    assert!((found / us - 1.0).abs() < 1e-6, "{found} {us}");
+}
+
+/// A block of threads takes its time for a row however short it is; from 512 elements on only the traffic counts.
+#[test]
+fn short_rows_of_norms_cost_by_their_number() {
+    let cycles = |width: u64| {
+        let rest = format!(r#", "outputs": [[1024, {width}]]"#);
+        let [norm] = &asked("native_layer_norm", "forward", &format!("[[1024, {width}]]"), &rest)[..] else {
+            panic!("one part")
+        };
+        (norm.units == Units::Cycles).then(|| norm.flops / 1024.0)
+    };
+    assert_eq!(asked("_softmax", "forward", "[[1024, 64]]", "")[0].units, Units::Matrix);
+    assert_eq!([64, 128, 256, 512, 4096].map(cycles), [Some(224.0), Some(192.0), Some(128.0), None, None]);
 }
 
 #[test]
@@ -319,4 +353,35 @@ fn damaged_files_are_refused() {
     assert!(error(&ranges("0.0")).contains("a figure of steps"));
     assert!(error(&ranges("0.9").replace("training\",\"prec", "idle\",\"prec")).contains("idle"));
     assert!(error("{").contains("EOF"));
+}
+
+/// By the shipped terms nothing is faster for going over its tensors in another order than they lie in.
+#[test]
+fn another_order_is_never_faster() {
+    let shipped = Efficiency::from_json(include_bytes!("../../../models/efficiency.json")).unwrap();
+    for dtype in ["float16", "float32"] {
+        for (name, phase) in [
+            ("add", "forward"),
+            ("mul", "backward"),
+            ("copy_", "forward"),
+            ("clone", "forward"),
+            ("_softmax", "forward"),
+            ("native_layer_norm", "forward"),
+            ("native_layer_norm_backward", "backward"),
+            ("native_batch_norm_backward", "backward"),
+            ("add_", "optimizer"),
+        ] {
+            let us = |access: &str| {
+                let rest = format!(r#", "outputs": [[4096, 4096]]{access}"#);
+                let mut operation = operation(name, phase, "[[4096, 4096], [4096, 4096]]", &rest);
+                operation.dtype = Some(DType::named(dtype));
+                time(&shipped, &operation, &spec("a100-sxm4-80gb")).time.get()
+            };
+            let as_lies = us("");
+            for access in ["strided", "transposed"] {
+                let found = us(&format!(r#", "attributes": {{"access": "{access}"}}"#));
+                assert!(found >= as_lies, "{name} {dtype} {access}: {found} and {as_lies} us");
+            }
+        }
+    }
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::op::name::{Form, Name};
-use crate::op::{convolution_geometry, name, results};
-use crate::profile::tensors::{INPUT_DTYPES, note_access, note_channels_last, note_dtypes};
+use crate::op::{convolution_geometry, name, results, volume};
+use crate::profile::tensors::{INPUT_DTYPES, note_channels_last, note_dtypes};
 use crate::profile::{Attribute, DType, Shape};
 use crate::trace::{Layout, Scalars, TENSORS, Tensors};
 
@@ -43,15 +43,18 @@ pub(super) fn describe(operator: &str, tensors: &Tensors, scalars: &Scalars, kno
 
 /// Notes what is said of single tensors, after all that looks at the arguments of the call.
 fn note_tensors(call: &mut Description, dtypes: &[Option<DType>], layout: Layout) {
-    let Description { name, inputs, dtype, attributes, .. } = call;
+    let Description { name, inputs, outputs, dtype, attributes, .. } = call;
     let typed = inputs.iter().zip(dtypes.iter().map(Option::as_ref).chain(std::iter::repeat(None)));
     note_dtypes(attributes, INPUT_DTYPES, dtype.as_ref(), typed);
     if layout.channels_last {
         note_channels_last(attributes);
     }
-    // Others copy first, and the copy is an operator of its own.
-    if let Some(access) = layout.access.filter(|_| matches!(Name::of(name).form, Form::Stream(_))) {
-        note_access(attributes, access);
+    // Softmax and norms copy first, which is an operator of its own. A compiled kernel was made for its tensors, and a
+    // result that is larger than each of them is passed over as it lies.
+    let elements = |shapes: &[Shape]| shapes.iter().map(volume).fold(0.0, f64::max);
+    let is_eager = name.starts_with("aten::") && matches!(Name::of(name).form, Form::Stream(_));
+    if let Some(access) = layout.access.filter(|_| is_eager && elements(outputs) <= elements(inputs)) {
+        access.note(attributes);
     }
 }
 
@@ -93,7 +96,7 @@ fn complete(call: &mut Description, known: &[Shape]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tensors::{ACCESS, MEMORY_FORMAT, STRIDED};
+    use crate::profile::tensors::{ACCESS, Access, MEMORY_FORMAT};
 
     fn call(name: &str, inputs: &[&[u64]]) -> Description {
         let inputs = inputs.iter().map(|shape| shape.to_vec()).collect();
@@ -156,7 +159,7 @@ mod tests {
         let half = |shape: &[u64]| (shape.to_vec(), Some(DType::Float16));
         let single = |shape: &[u64]| (shape.to_vec(), Some(DType::Float32));
         let image: &[u64] = &[8, 64, 16, 16];
-        let layout = Layout { channels_last: true, access: Some(STRIDED) };
+        let layout = Layout { channels_last: true, access: Some(Access::Strided) };
         let tensors = Tensors { layout, ..Tensors::new([half(image), single(&[64]), single(&[64])]) };
         let call = describe("aten::native_batch_norm", &tensors, &Scalars::new(), &[]);
         assert_eq!(call.attributes[MEMORY_FORMAT], Attribute::Text("channels_last".to_owned()));
@@ -164,8 +167,14 @@ mod tests {
         assert_eq!(call.attributes[INPUT_DTYPES], Attribute::List(named.to_vec()));
         // A norm copies its input first.
         assert!(!call.attributes.contains_key(ACCESS));
-        let copy = describe("aten::copy_", &tensors, &Scalars::new(), &[]);
-        assert_eq!(copy.attributes[ACCESS], Attribute::Text(STRIDED.to_owned()));
+        let access = |name: &str, tensors: &Tensors| {
+            describe(name, tensors, &Scalars::new(), &[]).attributes.get(ACCESS).cloned()
+        };
+        assert_eq!(access("aten::copy_", &tensors), Some(Attribute::Text("strided".to_owned())));
+        assert_eq!(access("triton_poi_fused_add_0", &tensors), None);
+        // Two vectors spread over a result.
+        let spread = Tensors { layout, ..Tensors::new([half(&[64, 1]), half(&[1, 64])]) };
+        assert_eq!(access("aten::mul", &spread), None);
         // Before PyTorch 1.10 the gradient of the result came second.
         let tensors = Tensors::new([half(image), single(image), half(&[64, 64, 1, 1])]);
         let call = describe("aten::cudnn_convolution_backward", &tensors, &Scalars::new(), &[]);

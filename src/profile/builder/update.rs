@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::nest::{makers, passes, updates};
 use crate::op::name;
-use crate::profile::tensors::{INPUT_DTYPES, MEMORY_FORMAT, OUTPUT_DTYPES};
+use crate::profile::tensors::{ACCESS, INPUT_DTYPES, MEMORY_FORMAT, OUTPUT_DTYPES};
 use crate::profile::{DType, Operation, Phase, Shape};
 use crate::trace::{Range, RangeKind, Span, Tensors, Trace};
 
@@ -165,7 +165,7 @@ pub(super) fn with_lists(
         let name = name::with_lists(name);
         let mut operation = Operation { name, inputs, outputs: Vec::new(), count, ..(*first).clone() };
         // What is said of the tensors of one call does not fit the lists.
-        for told in [MEMORY_FORMAT, INPUT_DTYPES, OUTPUT_DTYPES] {
+        for told in [MEMORY_FORMAT, ACCESS, INPUT_DTYPES, OUTPUT_DTYPES] {
             operation.attributes.remove(told);
         }
         others.push(operation);

@@ -9,6 +9,7 @@
 pub mod folds;
 
 use std::collections::BTreeMap;
+use std::f64::consts::LN_2;
 
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::predict::decoded::Decoded;
@@ -54,6 +55,10 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         // section 4.1) on long sequences, less on short ones.
         Side::Compute if name == "attention, efficient" => (0.5, 0.3),
         _ if is_amount => (0.0, 0.2),
+        // Where neighbours lie apart, an element of 2 bytes moves as much as one of 4.
+        _ if name == "rearrangement, transposed, 32 bits" => (-LN_2, 0.1),
+        // Only its order of size is known.
+        Side::Compute if name == "layer norm, short rows" => (0.0, 0.5),
         // PyTorch's kernels that turn rows by halves (RoPE) or take parts of them (SwiGLU) do 1.3 elements a cycle and
         // multiprocessor on an A100, 1.9 on an H100; its look-ups 0.6 on an A100 (`models/lab/steps/liger.py`).
         Side::Compute if name == "index, look-up" => (0.5, 0.3),
