@@ -273,6 +273,11 @@ pub fn short(name: &str) -> &str {
     name.strip_prefix("aten::").unwrap_or(name)
 }
 
+/// Whether it is an operator of `PyTorch` itself, not a compiled kernel or an extension's.
+pub fn is_own(name: &str) -> bool {
+    short(name) != name
+}
+
 /// Whether an attention runs the memory-efficient kernel, not that of flash attention or cuDNN.
 pub fn is_efficient_attention(name: &str) -> bool {
     name.contains("efficient_attention")

@@ -384,7 +384,7 @@ mod tests {
         {"phase": "backward", "op": "aten.ones_like.default", "inputs": [{"shape": [], "dtype": "float32"}], "kwargs": {"pin_memory": false},
           "outputs": [{"shape": [], "dtype": "float32"}], "count": 1, "access": "strided"},
         {"phase": "optimizer", "op": "aten._foreach_add_.List", "inputs": [[{"shape": [64, 3, 7, 7], "dtype": "float32"}, {"shape": [64], "dtype": "float32"}],
-          [{"shape": [64, 3, 7, 7], "dtype": "float32"}, {"shape": [64], "dtype": "float32"}]], "kwargs": {"alpha": -0.1}, "outputs": [], "count": 2}]}"#;
+          [{"shape": [64, 3, 7, 7], "dtype": "float32"}, {"shape": [64], "dtype": "float32"}]], "kwargs": {"alpha": -0.1}, "outputs": [], "count": 2, "access": "transposed"}]}"#;
 
     #[test]
     fn an_op_list_becomes_a_profile_without_origin() {

@@ -536,8 +536,10 @@ fn step_on_a_cpu(trace: &mut Trace, number: u32, t: f64, calls: u32) {
         trace.operator(MAIN, "torch::autograd::AccumulateGrad", t + 72.0 + 3.0 * number as f64, 2.0, &args);
     }
     trace.mark("Optimizer.step#SGD.step", t + 120.0, 70.0);
-    for (number, dims) in ["[[4, 3], [4, 3], []]", "[[4], [4], []]"].into_iter().enumerate() {
-        let args = format!(r#""Input Dims": {dims}, "Input type": ["float", "float", "Scalar"]"#);
+    let added = [("[[4, 3], [4, 3], []]", "[[3, 1], [1, 4], []]"), ("[[4], [4], []]", "[[1], [1], []]")];
+    for (number, (dims, strides)) in added.into_iter().enumerate() {
+        let args =
+            format!(r#""Input Dims": {dims}, "Input type": ["float", "float", "Scalar"], "Input Strides": {strides}"#);
         trace.operator(MAIN, "aten::add_", t + 121.0 + 10.0 * number as f64, 5.0, &args);
     }
 }
@@ -692,6 +694,7 @@ fn an_update_on_a_cpu_is_brought_to_lists() {
     let profile = on_a_cpu(&trace).profile;
     let add = operation(&profile, "aten::_foreach_add_", Phase::Optimizer);
     assert_eq!((add.count, &add.inputs[..]), (1, &[vec![4, 3], vec![4], vec![4, 3], vec![4]][..]));
+    assert!(!add.attributes.contains_key("access"), "one gradient lies in another order, the list does not");
     assert!(
         notes(&profile).contains("the optimizer's 2 operations on single tensors are taken as the 1"),
         "{}",

@@ -311,6 +311,18 @@ PARAMETERS = {
     "ncf-neumf-ml20m": 31.8e6,
 }
 
+# Machines of Lambda's table with one GPU of which steps.csv.gz has no step.
+OTHERS = {
+    "1x A10": "a10",
+    "RTX 4090": "rtx-4090",
+    "A100 80GB PCIe": "a100-pcie-80gb",
+    "1x H100 80GB SXM5": "h100-sxm5-80gb",
+    "1x GH200 96GB": "gh200-96gb",
+    "1x B200 192GB SXM5": "b200",
+}
+# Models of that table, and the length or picture of a sample.
+SAMPLES = {"resnet50": ("resnet50-v1.5", "224"), "bert_base_squad": ("bert-base", "384")}
+
 # Rows that contradict others or what the GPU can do: (model, GPU, precision, date).
 WRONG = {
     # 2.3 times slower than in the table before it and than on the GPU with 16 GB.
@@ -447,3 +459,19 @@ def case(row):
 def cases(rows):
     """The cases of the rows of steps.csv.gz, in its order."""
     return [case(row) for row in newest(row for row in rows if usable(row))]
+
+
+def on_others(rows):
+    """The cases of the rows of lambda/training_throughput.csv on one GPU of OTHERS, all of which have TF32."""
+    found = []
+    for row in rows:
+        if row["gpu_count"] == "1" and row["hardware"] in OTHERS and row["model"] in SAMPLES:
+            batch, (model, sample) = row["global_batch"], SAMPLES[row["model"]]
+            found.append({
+                "source": "lambda-table", "framework": "PyTorch", "software": "", "compiled_or_fused": "",
+                "model": model, "seq_len_or_image": sample, "batch_per_gpu": batch, "mode": "train",
+                "precision": "amp-fp16" if row["precision"] == "amp-fp16" else "tf32",
+                "gpu": OTHERS[row["hardware"]], "step_ms": "%.2f" % (1e3 * int(batch) / float(row["throughput"])),
+                "quality": "A", "notes": "may be limited by the host" if model == "resnet50-v1.5" else "",
+            })  # fmt: skip
+    return [case(row) for row in found]

@@ -157,6 +157,7 @@ def main():
     parser.add_argument("--data", type=Path, help="folder with timm/ and modern/")
     parser.add_argument("--finetuning", action="store_true", help="the steps of torchtune's README alone")
     parser.add_argument("--liger", type=Path, help="benchmark/data of liger-kernel 0.8.5: its parts of models alone")
+    parser.add_argument("--others", type=Path, help="lambda/training_throughput.csv: GPUs that --data has no steps of")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
     parser.add_argument("--timm", type=Path, help="folder with timm 0.6.7, for its tables of training")
@@ -164,14 +165,19 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="cases whose name has this text")
     args = parser.parse_args()
-    if [bool(args.data), args.finetuning, bool(args.liger)].count(True) != 1:
-        parser.error("needs one of --data, --finetuning and --liger")
+    if [bool(args.data), args.finetuning, bool(args.liger), bool(args.others)].count(True) != 1:
+        parser.error("needs one of --data, --finetuning, --liger and --others")
     args.out.mkdir(parents=True, exist_ok=True)
 
     import finetuning
     import liger
+    import published
 
-    cases = finetuning.cases() if args.finetuning else liger.cases(args.liger) if args.liger else tables(args)
+    if args.others:
+        with open(args.others) as file:
+            cases = published.on_others(csv.DictReader(file))
+    else:
+        cases = finetuning.cases() if args.finetuning else liger.cases(args.liger) if args.liger else tables(args)
     cases = [case for case in cases if args.only in case["case"]]
     if args.kept:
         unpack(args.kept, args.out)

@@ -52,7 +52,7 @@ fn note_tensors(call: &mut Description, dtypes: &[Option<DType>], layout: Layout
     // Softmax and norms copy first, which is an operator of its own. A compiled kernel was made for its tensors, and a
     // result that is larger than each of them is passed over as it lies.
     let elements = |shapes: &[Shape]| shapes.iter().map(volume).fold(0.0, f64::max);
-    let is_eager = name.starts_with("aten::") && matches!(Name::of(name).form, Form::Stream(_));
+    let is_eager = name::is_own(name) && matches!(Name::of(name).form, Form::Stream(_));
     if let Some(access) = layout.access.filter(|_| is_eager && elements(outputs) <= elements(inputs)) {
         access.note(attributes);
     }
