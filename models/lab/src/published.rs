@@ -18,7 +18,8 @@ use serde::Deserialize;
 /// What stands in place of a compiler for an operator that was measured alone.
 const ONE_OPERATOR: &str = "one operator";
 /// By what the rates at a locked clock are above those of the rules: a data-centre GPU at its boost is taken to sustain
-/// less of its peak in products, as its power limit lowers the clock, than one that keeps its clock.
+/// less of its peak in products, as its power limit lowers the clock, than one that keeps its clock. Which share such a
+/// one keeps was not measured: that of boards whose products are cut to half stands in, for all arithmetic.
 const UNLOCKED: f64 = CUT_MATRIX_SHARE / TYPICAL_MATRIX_SHARE;
 /// The name of the file in a folder of data.
 pub const FILE: &str = "steps.jsonl.zst";
@@ -166,10 +167,14 @@ mod tests {
         let real = catalog.get(&locked.gpu).unwrap();
         let ran_on = locked.catalog(&catalog);
         let ran_on = ran_on.get(&locked.gpu).unwrap();
-        let times = real.boost_clock.get() / 990.0 / UNLOCKED;
+        // 92 % of the peak is kept at a locked clock, where 80 % is taken to be sustained without.
+        let times = real.boost_clock.get() / 990.0 / 1.15;
         let rate = |gpu: &habitat_tui::catalog::GpuSpec| gpu.fastest_published("bf16").unwrap();
         assert!((rate(real) / rate(ran_on) - times).abs() < 1e-9, "{}", rate(real) / rate(ran_on));
         assert_eq!(ran_on.memory_bandwidth, real.memory_bandwidth);
+        // Never more than at the boost.
+        let near = PublishedStep { locked: Some(0.95), ..locked.clone() };
+        assert_eq!(rate(near.catalog(&catalog).get(&near.gpu).unwrap()), rate(real));
         assert_eq!(free.catalog(&catalog).get(&free.gpu), Some(real));
     }
 }

@@ -4,7 +4,8 @@ on PyPI, BSD-2-Clause; its earlier versions say how the earlier rows were measur
 triton.testing.do_bench, which empties the cache of the GPU.
 
 Each is traced as a step of its own, forward alone or forward and backward. A part is its forward pass and the tensors
-whose gradients are dropped before each pass; all others add up. Models are never trained with them. Left out are
+whose gradients are dropped before each pass; all others add up. No model is trained with them,
+though two priors of the efficiency model are from a few. Left out are
 Liger's own kernels, and what is so short that it says more of the host than of the GPU.
 """
 

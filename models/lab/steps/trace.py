@@ -80,7 +80,11 @@ def trace_all(cases, out, jobs):
             os.wait()
             running -= 1
         # What many cases need is loaded once.
-        case.get("before", lambda: None)()
+        try:
+            case.get("before", lambda: None)()
+        except (ImportError, ValueError) as error:
+            print("%s: %s" % (case["case"], error), file=sys.stderr)
+            continue
         if os.fork() == 0:
             child(case, out)
         running += 1
@@ -154,10 +158,11 @@ def tables(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, help="folder with timm/ and modern/")
-    parser.add_argument("--finetuning", action="store_true", help="the steps of torchtune's README alone")
-    parser.add_argument("--liger", type=Path, help="benchmark/data of liger-kernel 0.8.5: its parts of models alone")
-    parser.add_argument("--others", type=Path, help="lambda/training_throughput.csv: GPUs that --data has no steps of")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--data", type=Path, help="folder with timm/ and modern/")
+    source.add_argument("--finetuning", action="store_true", help="the steps of torchtune's README alone")
+    source.add_argument("--liger", type=Path, help="benchmark/data of liger-kernel 0.8.5: its parts of models alone")
+    source.add_argument("--others", type=Path, help="lambda/training_throughput.csv: GPUs that --data has no steps of")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
     parser.add_argument("--timm", type=Path, help="folder with timm 0.6.7, for its tables of training")
@@ -165,8 +170,6 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="cases whose name has this text")
     args = parser.parse_args()
-    if [bool(args.data), args.finetuning, bool(args.liger), bool(args.others)].count(True) != 1:
-        parser.error("needs one of --data, --finetuning, --liger and --others")
     args.out.mkdir(parents=True, exist_ok=True)
 
     import finetuning
@@ -174,10 +177,14 @@ def main():
     import published
 
     if args.others:
-        with open(args.others) as file:
+        with open(args.others, newline="") as file:
             cases = published.on_others(csv.DictReader(file))
+    elif args.finetuning:
+        cases = finetuning.cases()
+    elif args.liger:
+        cases = liger.cases(args.liger)
     else:
-        cases = finetuning.cases() if args.finetuning else liger.cases(args.liger) if args.liger else tables(args)
+        cases = tables(args)
     cases = [case for case in cases if args.only in case["case"]]
     if args.kept:
         unpack(args.kept, args.out)

@@ -113,6 +113,12 @@ fn published_steps_that_nothing_was_trained_with() {
         ("training, tf32, lambda-table", "learned", 12, 0.119, 0.91),
     ];
     check(&evaluated("others"), &on_others);
+    // Parts of language models; two priors are from a few of them.
+    let parts = [
+        ("operators, bf16, liger-kernel", "learned", 161, 0.187, 0.85),
+        ("operators, fp32, liger-kernel", "learned", 178, 0.288, 0.60),
+    ];
+    check(&evaluated("parts"), &parts);
 }
 
 /// Training steps in FP32 by the operator models, their convolutions by the mean with an efficiency

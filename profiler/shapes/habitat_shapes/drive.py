@@ -15,7 +15,8 @@ from .failure import Failure, RebuildsEachStep, TrainsAtImport, of
 
 # 2.1 crashes where an optimizer counts its steps in a tensor, and knows no FP16 autocast on tensors of a CPU.
 OLDEST = (2, 2)
-# A step is one of CUDA graphs where these replay so many times as many calls as are launched one by one.
+# A step is one of CUDA graphs where these replay so many times as many calls as are launched one by one; chosen
+# so that what is left outside of them, as a loss, does not count.
 MOSTLY = 4
 # Functions that are listed where one is not found.
 MOST_NAMES = 20

@@ -240,6 +240,7 @@ fn passing(decoded: &Decoded<'_>, primitive: &Primitive, wide: bool, plain: &dyn
     terms.memory.extend(access_terms(access, &group, wide));
     let result = decoded.operation.outputs.first().map_or(0.0, volume);
     let (term, cycles) = match (form, *primitive) {
+        // Of a table that is read once, half of what moves is the result.
         (Form::Lookup(_), _) => ("index, look-up", primitive.moved() / 2.0),
         (Form::Stream(_), _) if access == Some(Access::Transposed) => ("index, transposed", result),
         (Form::Stream(_), _) if access.is_some() => ("index, strided", result),
@@ -302,7 +303,8 @@ fn convolution(
     if let Some(gradient) = gradient {
         names.extend([format!("convolution, {gradient}"), format!("{kind}, {gradient}")]);
     }
-    // Without matrix units, channels first is what libraries work in; GPUs without them are not told apart here where the numbers are of 16 bits or TF32.
+    // Without matrix units, channels first is what libraries work in. GPUs without them are not told apart here where
+    // the numbers are of 16 bits or TF32.
     let is_first = !channels_last && arithmetic != Some("fp32");
     if is_first && kind != "dense" {
         names.push(format!("{kind}, channels first"));

@@ -37,14 +37,14 @@ pub(super) fn as_shipped(file: &Path, catalog: &Catalog) -> Result<Evaluation, C
     let efficiency = judge.shipped.efficiency().ok_or_else(|| CliError::other("no efficiency model is shipped"))?;
     let mut groups = Groups::default();
     for step in &steps {
-        let name = &step.profile.workload.name;
+        let (name, what) = (&step.profile.workload.name, kind(step));
+        let groups_of =
+            [format!("{what}, {}", step.source), format!("{what}: {}", step.family), format!("{name} on {}", step.gpu)];
         for (method, choice) in [("learned", MethodChoice::Learned), ("roofline", MethodChoice::Roofline)] {
             let predicted = judge.predict(step, efficiency, choice)?;
-            let what = kind(step);
-            let groups_of = [format!("{what}, {}", step.source), format!("{what}: {}", step.family)];
-            for group in groups_of.into_iter().chain([format!("{name} on {}", step.gpu)]) {
-                let label = || format!("{name}: {:.3} of {:.3} ms", predicted.mid, step.time.as_millis());
-                groups.add(&group, method, predicted, step.time.as_millis(), &label);
+            let label = || format!("{name}: {:.3} of {:.3} ms", predicted.mid, step.time.as_millis());
+            for group in &groups_of {
+                groups.add(group, method, predicted, step.time.as_millis(), &label);
             }
         }
     }

@@ -59,6 +59,7 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         _ if name == "rearrangement, transposed, 32 bits" => (-LN_2, 0.1),
         // Only its order of size is known.
         Side::Compute if name == "layer norm, short rows" => (0.0, 0.5),
+        // Logarithms of the time against one element a cycle.
         // PyTorch's kernels that turn rows by halves (RoPE) or take parts of them (SwiGLU) do 1.3 elements a cycle and
         // multiprocessor on an A100, 1.9 on an H100; its look-ups 0.6 on an A100 (`models/lab/steps/liger.py`).
         Side::Compute if name == "index, look-up" => (0.5, 0.3),
