@@ -290,6 +290,11 @@ pub fn is_ampere_attention(name: &str) -> bool {
     !["cudnn", "flex", "flash_attn_3", "flash_attn_4"].iter().any(|part| name.contains(part))
 }
 
+/// Whether a softmax is its logarithm, which takes no power of e for each result.
+pub fn is_log_softmax(name: &str) -> bool {
+    name.contains("log_softmax")
+}
+
 /// Whether it copies from one element type to another, which mixed precision is full of.
 pub fn is_cast(name: &str) -> bool {
     matches!(name, "aten::_to_copy" | "aten::to" | "aten::copy_")

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use ranges::{Iterations, StepRanges};
-pub use terms::{Demand, EXPONENTIALS, FOR_AMPERE, Limits, ON_GPU, TILES, Term, Units, demands};
+pub use terms::{Demand, EXPONENTIALS, FOR_AMPERE, Limits, ON_GPU, TILES, Term, UNALIGNED, Units, demands};
 
 use super::decoded::Decoded;
 use super::learned::{LearnedTime, Spread, StepFacts, WIDE};
@@ -292,7 +292,7 @@ pub struct Asked {
     limits: Limits,
     compute: f64,
     memory: f64,
-    on_gpu: [f64; 4],
+    on_gpu: [f64; 5],
     is_far: bool,
 }
 

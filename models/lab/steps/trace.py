@@ -149,6 +149,8 @@ def tables(args):
     for path in sorted((args.data / "timm").glob("*.csv.gz"), reverse=True):
         cases += timm_tables.cases(path.name, rows(path))
     cases += published.cases(rows(args.data / "modern" / "steps.csv.gz"))
+    with open(args.data / "lambda" / "training_throughput.csv", newline="") as file:
+        cases += published.on_others(csv.DictReader(file))
     names = ("gemm", "conv", "attention")
     cases += operators.cases(*(rows(args.data / "modern" / (name + ".csv.gz")) for name in names))
     if args.serving:
@@ -159,10 +161,9 @@ def tables(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--data", type=Path, help="folder with timm/ and modern/")
+    source.add_argument("--data", type=Path, help="folder with timm/, modern/ and lambda/")
     source.add_argument("--finetuning", action="store_true", help="the steps of torchtune's README alone")
     source.add_argument("--liger", type=Path, help="benchmark/data of liger-kernel 0.8.5: its parts of models alone")
-    source.add_argument("--others", type=Path, help="lambda/training_throughput.csv: GPUs that --data has no steps of")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
     parser.add_argument("--timm", type=Path, help="folder with timm 0.6.7, for its tables of training")
@@ -174,12 +175,8 @@ def main():
 
     import finetuning
     import liger
-    import published
 
-    if args.others:
-        with open(args.others, newline="") as file:
-            cases = published.on_others(csv.DictReader(file))
-    elif args.finetuning:
+    if args.finetuning:
         cases = finetuning.cases()
     elif args.liger:
         cases = liger.cases(args.liger)

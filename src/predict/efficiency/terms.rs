@@ -1,7 +1,9 @@
 //! What an operation asks of a GPU, and the terms by which it falls short of the GPU's rates.
 
 use crate::catalog::GpuSpec;
-use crate::op::name::{Form, NormalisationForm, StreamForm, is_ampere_attention, is_cast, is_efficient_attention};
+use crate::op::name::{
+    Form, NormalisationForm, StreamForm, is_ampere_attention, is_cast, is_efficient_attention, is_log_softmax,
+};
 use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes, volume};
 use crate::predict::decoded::Decoded;
 use crate::profile::tensors::{Access, INPUT_DTYPES, OUTPUT_DTYPES};
@@ -22,12 +24,17 @@ const THIN: f64 = 8.0;
 const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
 const GROUPS: f64 = 32.0;
 
-/// Cycles of a multiprocessor, which holds several blocks of threads, for each row of a norm that is too short to keep
-/// a block busy. Its order of size; the term `layer norm, short rows` says how many times that.
-const ROW_CYCLES: f64 = 256.0;
-/// Elements of a row from which on its traffic is all that counts: what the 128 threads of a block of `PyTorch`'s
+/// Bytes that norms along rows move a cycle and multiprocessor, whatever the bandwidth: few loads are under way at a
+/// time. Forward and backward take 7 to 8 on an A100 and an H100 (`models/lab/steps/liger.py`; backward reads what it
+/// is given twice); the term `layer norm, rows` says how many times as long.
+const NORM_BYTES_A_CYCLE: f64 = 7.0;
+/// Elements of a row below which it takes as long as one of so many: what the 128 threads of a block of `PyTorch`'s
 /// layer norm read at once, four each (`aten/src/ATen/native/cuda/layer_norm_kernel.cu`).
 const LONG_ROW: f64 = 512.0;
+/// Elements of a row up to which `PyTorch`'s softmax holds it in the registers of one warp. Longer rows are read again
+/// for their sum and for the results, each of which takes a power of e and a division
+/// (`aten/src/ATen/native/cuda/SoftMax.cu`).
+const WARP_ROW: f64 = 1024.0;
 /// The group of copies into another order.
 const REARRANGEMENT: &str = "rearrangement";
 
@@ -73,16 +80,23 @@ pub struct Limits {
     pub exponentials: f64,
     /// Whether its kernel was written for the tensor cores of the Ampere generation.
     pub is_for_ampere: bool,
+    /// Floating-point operations that kernels for any alignment do; 0 where others can.
+    pub unaligned: f64,
 }
 
 /// Terms of arithmetic that hang on the GPU too, in the order of [`Limits::on`].
-pub const ON_GPU: [&str; 4] = ["few tiles", EXPONENTIALS, TILES, FOR_AMPERE];
+pub const ON_GPU: [&str; 5] = ["few tiles", EXPONENTIALS, TILES, FOR_AMPERE, UNALIGNED];
 /// The term of attention whose softmax takes long beside its products.
 pub const EXPONENTIALS: &str = "attention, exponentials";
 /// The term of attention whose tiles of queries take long to begin and to end.
 pub const TILES: &str = "attention, tiles";
 /// The term of attention by kernels that were written for the tensor cores of Ampere.
 pub const FOR_AMPERE: &str = "attention, for Ampere";
+/// The term of products with an odd number of columns or terms, whose rows do not begin at even addresses.
+pub const UNALIGNED: &str = "product, unaligned";
+/// Floating-point operations a cycle and multiprocessor of kernels for any alignment, which load number by number: 220
+/// and 290 on an H100, of 4,096 (products of 5,185 × 5,185 × 64 in a public trace of OWLv2); 256 without tensor cores.
+const UNALIGNED_A_CYCLE: f64 = 256.0;
 /// Results of the special function units a cycle and multiprocessor (CUDA C++ Programming Guide, "Throughput of
 /// Native Arithmetic Instructions"), and of those of Blackwell Ultra, which has twice as many.
 const SPECIAL_A_CYCLE: [f64; 2] = [16.0, 32.0];
@@ -95,20 +109,24 @@ impl Limits {
     /// How much there is of each of [`ON_GPU`] beside arithmetic that takes so long at the full rate: how many
     /// fewer tiles than multiprocessors there are, in powers of two; the logarithm of what the time grows by with
     /// exponentials, which hide behind the products as traffic does behind arithmetic, and with 3 µs more
-    /// for each tile; and 1 where a kernel for the tensor cores of Ampere reaches only a part of the rate, which it
-    /// does on data-centre GPUs from Hopper on, whose full rate needs other instructions.
-    pub fn on(self, gpu: &GpuSpec, compute_us: f64) -> [f64; 4] {
+    /// for each tile; 1 where a kernel for the tensor cores of Ampere reaches only a part of the rate, which it
+    /// does on data-centre GPUs from Hopper on, whose full rate needs other instructions; and the logarithm of how
+    /// many times as long kernels for any alignment take.
+    pub fn on(self, gpu: &GpuSpec, compute_us: f64) -> [f64; 5] {
         let few = if self.tiles > 0.0 { below(f64::from(gpu.sm_count), self.tiles) } else { 0.0 };
         let a_cycle = SPECIAL_A_CYCLE[usize::from(gpu.compute_capability == Some((10, 3)))];
-        let rate = a_cycle * f64::from(gpu.sm_count) * gpu.boost_clock.get();
+        let cycles_a_us = f64::from(gpu.sm_count) * gpu.boost_clock.get();
+        let rate = a_cycle * cycles_a_us;
         let share = |us: f64| if self.exponentials > 0.0 { us / compute_us } else { 0.0 };
         let is_later = matches!(gpu.compute_capability, Some((9..=11, _)));
         let tiles = TILE_US * self.tiles / f64::from(gpu.sm_count);
+        let unaligned = self.unaligned / (UNALIGNED_A_CYCLE * cycles_a_us);
         [
             few,
             share(self.exponentials / rate).hypot(1.0).ln(),
             share(tiles).ln_1p(),
             f64::from(u8::from(self.is_for_ampere && is_later)),
+            if unaligned > compute_us { (unaligned / compute_us).ln() } else { 0.0 },
         ]
     }
 }
@@ -186,10 +204,13 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 if let Some(arithmetic) = arithmetic {
                     terms.compute(format!("product, {arithmetic}"), 1.0);
                 }
-                vec![plain(
-                    terms,
-                    batch * (rows / TILE).ceil() * (columns / TILE).ceil() * (reduction / CHUNK).max(1.0),
-                )]
+                let tiles = batch * (rows / TILE).ceil() * (columns / TILE).ceil() * (reduction / CHUNK).max(1.0);
+                let mut own = plain(terms, tiles);
+                // In other types than those of 16 bits it was not measured.
+                if [columns, reduction].iter().any(|size| size % 2.0 == 1.0 && *size > 1.0) && arithmetic.is_none() {
+                    own.limits.unaligned = own.flops;
+                }
+                vec![own]
             }
             Primitive::Fused { .. } => {
                 let backward = decoded.op.name.pass.is_backward().then(|| "attention, backward".to_owned());
@@ -209,7 +230,9 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 }
                 vec![Demand { limits, ..plain(terms, 0.0) }]
             }
-            Primitive::Rows { .. } | Primitive::Stream { .. } => vec![passing(decoded, primitive, wide, &plain)],
+            Primitive::Rows { .. } | Primitive::Stream { .. } => {
+                vec![passing(decoded, (primitive, part.element_bytes), wide, &plain)]
+            }
         }
     };
     let found: Vec<Demand> = copy_before(decoded, wide).into_iter().chain(decoded.parts.iter().flat_map(of)).collect();
@@ -228,7 +251,12 @@ fn traffic(bytes: f64, times: f64, name: &str) -> Demand {
 }
 
 /// What passes over memory; beside its traffic, the places of its elements where these are worked out one by one.
-fn passing(decoded: &Decoded<'_>, primitive: &Primitive, wide: bool, plain: &dyn Fn(Terms, f64) -> Demand) -> Demand {
+fn passing(
+    decoded: &Decoded<'_>,
+    (primitive, element_bytes): (&Primitive, f64),
+    wide: bool,
+    plain: &dyn Fn(Terms, f64) -> Demand,
+) -> Demand {
     let name = stream(decoded, primitive);
     let group = name.split(',').next().unwrap_or_default().to_owned();
     let mut terms = Terms { compute: Vec::new(), memory: vec![(group.clone(), 1.0)] };
@@ -245,8 +273,16 @@ fn passing(decoded: &Decoded<'_>, primitive: &Primitive, wide: bool, plain: &dyn
         (Form::Stream(_), _) if access == Some(Access::Transposed) => ("index, transposed", result),
         (Form::Stream(_), _) if access.is_some() => ("index, strided", result),
         (Form::Stream(StreamForm::Plain), _) if is_broadcast(decoded.operation) => ("index, broadcast", result),
-        (_, Primitive::Rows { kind: RowsKind::Normalisation, rows, width, .. }) if width < LONG_ROW => {
-            ("layer norm, short rows", rows * ROW_CYCLES * (1.0 - width / LONG_ROW))
+        (Form::Stream(StreamForm::Concatenation), _) => ("index, concatenated", result),
+        (Form::Stream(_), _) if widens(decoded.operation) => ("index, widened", result),
+        (_, Primitive::Rows { kind: RowsKind::Normalisation, width, .. }) => {
+            let bytes = primitive.moved() * element_bytes;
+            ("layer norm, rows", bytes * (LONG_ROW / width).max(1.0) / NORM_BYTES_A_CYCLE)
+        }
+        (Form::Softmax, Primitive::Rows { rows, width, .. })
+            if width > WARP_ROW && !decoded.op.name.pass.is_backward() && !is_log_softmax(&decoded.operation.name) =>
+        {
+            ("softmax, long rows", rows * width)
         }
         _ => return plain(terms, 0.0),
     };
@@ -363,6 +399,22 @@ fn convolution(
 fn is_broadcast(operation: &Operation) -> bool {
     let result = operation.outputs.first().map_or(0.0, volume);
     operation.inputs.iter().map(volume).any(|volume| 1.0 < volume && volume < result)
+}
+
+/// Whether a cast makes 32 bits of 16, which `PyTorch` does number by number. A cast carries the type that comes in, a
+/// copy into a tensor that of the result.
+fn widens(operation: &Operation) -> bool {
+    let is_told = |key: &str, bytes: u64| {
+        let is_wanted =
+            |told: &Attribute| matches!(told, Attribute::Text(name) if DType::named(name).size_bytes() == Some(bytes));
+        matches!(operation.attributes.get(key), Some(Attribute::List(types)) if types.iter().any(is_wanted))
+    };
+    is_cast(&operation.name)
+        && match operation.dtype.as_ref().filter(|dtype| dtype.is_floating()).and_then(DType::size_bytes) {
+            Some(2) => is_told(OUTPUT_DTYPES, 4),
+            Some(4) => is_told(INPUT_DTYPES, 2),
+            _ => false,
+        }
 }
 
 /// Whether a copy is one of the same type into another order, as `contiguous` makes.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use habitat_tui::catalog::Catalog;
-use habitat_tui::learn::ranges::{few_gpus, quantile, spread};
+use habitat_tui::learn::ranges::{COVERAGE, few_gpus, quantile, spread};
 use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::efficiency::{Efficiency, Iterations, StepRanges};
 use habitat_tui::predict::learned::{Models, Spread, StepFacts, WIDE, is_by_efficiency};
@@ -256,14 +256,16 @@ fn ranges(steps: &[PublishedStep], judged: &[&Judged]) -> Vec<StepRanges> {
         kinds.extend(kind.filter(|kind| !kinds.contains(kind)));
     }
     kinds.sort_by_key(|(mode, precision)| (mode.name(), precision.name()));
+    let between = between_gpus(judged);
     let of = |(mode, precision)| -> Option<StepRanges> {
         let is_alike = |judged: &&&Judged| {
             let workload = &steps[judged.at].profile.workload;
             (workload.mode, workload.precision) == (mode, Some(precision))
         };
         let own: Vec<&Judged> = judged.iter().filter(is_alike).copied().collect();
-        let unseen = spread_of_families(steps, &own, &|judged| judged.unseen)?;
         let gpus: BTreeSet<usize> = own.iter().map(|judged| judged.gpu).collect();
+        let unseen = spread_of_families(steps, &own, &|judged| judged.unseen)?;
+        let unseen = for_another(unseen, between, gpus.len());
         let board = |gpu: usize| {
             let there: Vec<&Judged> = own.iter().filter(|judged| judged.gpu == gpu).copied().collect();
             Some((steps[there[0].at].gpu.to_string(), spread_of_families(steps, &there, &|judged| judged.seen)?))
@@ -271,6 +273,24 @@ fn ranges(steps: &[PublishedStep], judged: &[&Judged]) -> Vec<StepRanges> {
         Some(StepRanges { mode, precision, boards: gpus.into_iter().filter_map(board).collect(), unseen })
     };
     kinds.into_iter().filter_map(of).collect()
+}
+
+/// How far GPUs deviate as a whole, in logarithms: what 80 % of them stay within, about their middle.
+fn between_gpus(judged: &[&Judged]) -> f64 {
+    let mut gpus: BTreeMap<usize, Vec<(f64, f64)>> = BTreeMap::new();
+    for judged in judged {
+        gpus.entry(judged.gpu).or_default().push((judged.unseen, 1.0));
+    }
+    let middles: Vec<f64> = gpus.into_values().filter_map(|logs| quantile(logs, 0.5)).collect();
+    let middle = quantile(middles.iter().map(|&log| (log, 1.0)).collect(), 0.5).unwrap_or(0.0);
+    quantile(middles.iter().map(|log| ((log - middle).abs(), 1.0)).collect(), COVERAGE).unwrap_or(0.0)
+}
+
+/// A range from the steps on so many GPUs, for one that is none of them: it deviates by more than the few have shown.
+/// What GPUs deviate by in any mode and precision counts as one of theirs.
+fn for_another(spread: Spread, between: f64, gpus: usize) -> Spread {
+    let end = |factor: f64| factor.ln().hypot(between / (gpus as f64).sqrt());
+    Spread { low: (-end(spread.low.min(1.0))).exp(), high: end(spread.high.max(1.0)).exp(), ..spread }
 }
 
 /// Whether a step is a training iteration in FP32 with its optimizer.
@@ -344,7 +364,27 @@ mod tests {
         assert_eq!((found.mode, found.precision), (Mode::Training, Precision::AmpFp16));
         assert_eq!(found.boards.keys().collect::<Vec<_>>(), ["rtx-3090"]);
         assert!((found.boards["rtx-3090"].high.ln() - 0.01).abs() < 1e-9);
-        assert!((found.unseen.low.ln() + 0.7).abs() < 1e-9 && (found.unseen.high.ln() - 0.7).abs() < 1e-9, "{found:?}");
+        // Their middles are 0.12 apart.
+        let end = 0.7_f64.hypot(0.12 / 2_f64.sqrt());
+        assert!((found.unseen.low.ln() + end).abs() < 1e-9 && (found.unseen.high.ln() - end).abs() < 1e-9, "{found:?}");
         assert!(ranges(&steps, &judged[20..]).is_empty(), "too few");
+    }
+
+    /// GPUs that are 0, 0.1 and 0.2 off deviate by 0.1 from their middle. A range from four of them is wider by half of
+    /// that in quadrature, from one by all; the end that says nothing is where the deviation is.
+    #[test]
+    fn ranges_from_few_gpus_are_wider_for_another() {
+        let errors: Vec<Judged> = (0..9)
+            .map(|at| {
+                let gpu = at % 3;
+                Judged { at, gpu, seen: 0.0, unseen: gpu as f64 / 10.0, without_roofline: [0.0; 2] }
+            })
+            .collect();
+        let between = between_gpus(&errors.iter().collect::<Vec<_>>());
+        assert!((between - 0.1).abs() < 1e-9, "{between}");
+        let spread = Spread { low: 1.02, high: 0.12_f64.exp(), cases: 9 };
+        let [four, one] = [4, 1].map(|gpus| for_another(spread, between, gpus));
+        assert!((four.high.ln() - 0.13).abs() < 1e-9 && (four.low.ln() + 0.05).abs() < 1e-9, "{four:?}");
+        assert!((one.high.ln() - 0.12_f64.hypot(0.1)).abs() < 1e-9, "{one:?}");
     }
 }
