@@ -91,31 +91,24 @@ fn published_steps_of_networks_and_gpus_left_out() {
         assert!(mean <= most, "{mean} of {} steps: at most {most}", errors.len());
     };
     let is_timm = |step: &PublishedStep| step.source == "timm";
-    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.039);
-    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.059);
-    judge(&|step| step.network == "llama-3.2-1b", false, 0.070);
-    judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.065);
-    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.132);
+    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.040);
+    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.058);
+    judge(&|step| step.network == "llama-3.2-1b", false, 0.110);
+    judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.059);
+    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.125);
 }
 
-/// Fine-tuning on A100 and RTX 4090, eager and compiled, and steps on six GPUs that no step is from, by the shipped
-/// models, which were not trained with them.
+/// Fine-tuning on A100 and RTX 4090, eager and compiled, by the shipped models, which were not trained with it.
 #[test]
 fn published_steps_that_nothing_was_trained_with() {
     let evaluated = |name: &str| {
         let file = format!("{}/samples/published/{name}.jsonl.zst", env!("CARGO_MANIFEST_DIR"));
         Folder::new().json(&["evaluate", "published", &file, "--seen"])
     };
-    check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.050, 1.0)]);
-    // On two of the six the host had to load the pictures.
-    let on_others = [
-        ("training, amp-fp16, lambda-table", "learned", 12, 0.182, 0.75),
-        ("training, tf32, lambda-table", "learned", 12, 0.119, 0.91),
-    ];
-    check(&evaluated("others"), &on_others);
-    // Parts of language models; two priors are from a few of them.
+    check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.048, 0.9)]);
+    // Parts of language models; three priors are from a few of them.
     let parts = [
-        ("operators, bf16, liger-kernel", "learned", 161, 0.187, 0.85),
+        ("operators, bf16, liger-kernel", "learned", 161, 0.153, 0.83),
         ("operators, fp32, liger-kernel", "learned", 178, 0.288, 0.60),
     ];
     check(&evaluated("parts"), &parts);
