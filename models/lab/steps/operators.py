@@ -15,6 +15,9 @@ KERNELS = {"flash (torch sdpa)": "flash", "cudnn": "cudnn"}
 
 def product(row):
     b, m, n, k = (int(row[key]) for key in "bmnk")
+    # What BLAS takes by columns is, by rows, the transposed product of the transposed matrices.
+    if row["layout"].startswith("column-major"):
+        m, n = n, m
     if b > 1:
         return "aten.bmm.default", "forward", [[b, m, k], [b, k, n]], [], [[b, m, n]]
     return "aten.mm.default", "forward", [[m, k], [k, n]], [], [[m, n]]

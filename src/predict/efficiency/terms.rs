@@ -92,11 +92,13 @@ pub const EXPONENTIALS: &str = "attention, exponentials";
 pub const TILES: &str = "attention, tiles";
 /// The term of attention by kernels that were written for the tensor cores of Ampere.
 pub const FOR_AMPERE: &str = "attention, for Ampere";
-/// The term of products with an odd number of columns or terms, whose rows do not begin at even addresses.
+/// The term of products in 16 bits whose rows have odd lengths, and so do not begin at even addresses.
 pub const UNALIGNED: &str = "product, unaligned";
 /// Floating-point operations a cycle and multiprocessor of kernels for any alignment, which load number by number: 220
 /// and 290 on an H100, of 4,096 (products of 5,185 × 5,185 × 64 in a public trace of OWLv2); 256 without tensor cores.
 const UNALIGNED_A_CYCLE: f64 = 256.0;
+/// Fewer entries than vocabularies have, more than most batches have samples.
+const VOCABULARY: f64 = 16384.0;
 /// Results of the special function units a cycle and multiprocessor (CUDA C++ Programming Guide, "Throughput of
 /// Native Arithmetic Instructions"), and of those of Blackwell Ultra, which has twice as many.
 const SPECIAL_A_CYCLE: [f64; 2] = [16.0, 32.0];
@@ -206,8 +208,9 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 }
                 let tiles = batch * (rows / TILE).ceil() * (columns / TILE).ceil() * (reduction / CHUNK).max(1.0);
                 let mut own = plain(terms, tiles);
-                // In other types than those of 16 bits it was not measured.
-                if [columns, reduction].iter().any(|size| size % 2.0 == 1.0 && *size > 1.0) && arithmetic.is_none() {
+                // In other types it was not measured.
+                let is_half = matches!(decoded.dtype, Some(DType::Float16 | DType::Bfloat16));
+                if is_half && is_unaligned([rows, columns, reduction], backward && batch == 1.0) {
                     own.limits.unaligned = own.flops;
                 }
                 vec![own]
@@ -243,6 +246,15 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
     }
 }
 
+/// Whether rows of a product's tensors, as they lie in memory, have an odd number of elements: those of the result and
+/// of what comes in. Of the gradients of a layer, rows and terms of sums may be samples, which are no length of a row;
+/// a vocabulary is told from them by its size.
+fn is_unaligned([rows, columns, reduction]: [f64; 3], is_gradient: bool) -> bool {
+    let is_odd = |size: f64| size % 2.0 == 1.0 && size > 1.0;
+    let of_sums = if is_gradient { rows.max(reduction) } else { reduction };
+    is_odd(columns) || is_odd(of_sums) && (!is_gradient || of_sums >= VOCABULARY)
+}
+
 /// Traffic without arithmetic.
 fn traffic(bytes: f64, times: f64, name: &str) -> Demand {
     let memory = vec![(name.to_owned(), 1.0)];
@@ -266,7 +278,8 @@ fn passing(
     let form = decoded.op.name.form;
     let access = Access::of(decoded.operation).filter(|_| !copies_first(form));
     terms.memory.extend(access_terms(access, &group, wide));
-    let result = decoded.operation.outputs.first().map_or(0.0, volume);
+    // Traces do not have every result; half of what a copy moves is its own.
+    let result = decoded.operation.outputs.first().map_or(primitive.moved() / 2.0, volume);
     let (term, cycles) = match (form, *primitive) {
         // Of a table that is read once, half of what moves is the result.
         (Form::Lookup(_), _) => ("index, look-up", primitive.moved() / 2.0),
@@ -401,16 +414,20 @@ fn is_broadcast(operation: &Operation) -> bool {
     operation.inputs.iter().map(volume).any(|volume| 1.0 < volume && volume < result)
 }
 
+fn float_bytes(dtype: &DType) -> Option<u64> {
+    dtype.size_bytes().filter(|_| dtype.is_floating())
+}
+
 /// Whether a cast makes 32 bits of 16, which `PyTorch` does number by number. A cast carries the type that comes in, a
 /// copy into a tensor that of the result.
 fn widens(operation: &Operation) -> bool {
     let is_told = |key: &str, bytes: u64| {
         let is_wanted =
-            |told: &Attribute| matches!(told, Attribute::Text(name) if DType::named(name).size_bytes() == Some(bytes));
+            |told: &Attribute| matches!(told, Attribute::Text(name) if float_bytes(&DType::named(name)) == Some(bytes));
         matches!(operation.attributes.get(key), Some(Attribute::List(types)) if types.iter().any(is_wanted))
     };
     is_cast(&operation.name)
-        && match operation.dtype.as_ref().filter(|dtype| dtype.is_floating()).and_then(DType::size_bytes) {
+        && match operation.dtype.as_ref().and_then(float_bytes) {
             Some(2) => is_told(OUTPUT_DTYPES, 4),
             Some(4) => is_told(INPUT_DTYPES, 2),
             _ => false,

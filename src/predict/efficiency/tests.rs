@@ -200,7 +200,12 @@ fn places_of_elements_are_worked_out() {
     }
     assert_eq!(index("embedding", "[[50000, 128], [64]]", rows), of("look-up", 8192.0));
     let both = r#", "outputs": [[64, 256]]"#;
-    assert_eq!(index("cat", "[[64, 128], [64, 128]]", both), of("concatenated", 16384.0));
+    // Traces do not have the result.
+    for rest in [both, ""] {
+        assert_eq!(index("cat", "[[64, 128], [64, 128]]", rest), of("concatenated", 16384.0), "{rest}");
+    }
+    let parts_alone = r#", "attributes": {"access": "strided"}"#;
+    assert_eq!(index("cat", "[[64, 128], [64, 128]]", parts_alone), of("strided", 16384.0));
     // Casts to 32 bits, as op lists and as traces have them; those to 16 are vectorised.
     let types = |own: &str, told: &str| {
         let mut cast = operation("copy_", "forward", "[[64, 128], [64, 128]]", &format!("{rows}, {told}"));
@@ -211,6 +216,7 @@ fn places_of_elements_are_worked_out() {
     assert_eq!(types("float16", r#""attributes": {"output_dtypes": ["float32"]}"#), widened);
     assert_eq!(types("float32", r#""attributes": {"input_dtypes": ["float32", "bfloat16"]}"#), widened);
     assert_eq!(types("float32", r#""attributes": {"output_dtypes": ["float16"]}"#), None);
+    assert_eq!(types("float16", r#""attributes": {"output_dtypes": ["int32"]}"#), None);
     assert_eq!(types("bfloat16", r#""attributes": {"input_dtypes": ["bfloat16", "float32"]}"#), None);
     // One element a cycle of each multiprocessor.
     let v100 = spec("v100-sxm2-16gb");
@@ -238,12 +244,16 @@ fn rows_take_cycles() {
     }
 }
 
-/// An odd number of columns or terms leaves rows at odd addresses. On an H100 that is 16 times as slow as the peak, with
-/// FP16 on a P100 not at all; in FP32 and with even numbers there is no such term.
+/// Rows of odd lengths begin at odd addresses. On an H100 that is 15 times as slow as the peak, with FP16 on a P100 not at
+/// all; in 32 and 8 bits and with even lengths there is no such term.
 #[test]
 fn unaligned_products_are_slow_on_fast_tensor_cores() {
+    let of = |name: &str, phase: &str, inputs: &str| {
+        let [product] = &asked(name, phase, inputs, "")[..] else { panic!("one part") };
+        product.clone()
+    };
     let on = |slug: &str, inputs: &str, peak: f64| {
-        let [product] = &asked("bmm", "forward", inputs, "")[..] else { panic!("one part") };
+        let product = of("bmm", "forward", inputs);
         let [.., unaligned] = product.limits.on(&spec(slug), product.flops / peak);
         unaligned
     };
@@ -253,10 +263,16 @@ fn unaligned_products_are_slow_on_fast_tensor_cores() {
     assert!(on("h100-sxm5-80gb", "[[16, 64, 5185], [16, 5185, 64]]", 989e6) > 2.0, "terms of its sums");
     assert_eq!(on("h100-sxm5-80gb", "[[16, 5185, 64], [16, 64, 5184]]", 989e6), 0.0);
     assert_eq!(on("p100-pcie-16gb", odd, 18e6), 0.0);
-    let mut wide = operation("bmm", "forward", odd, "");
-    wide.dtype = Some(DType::Float32);
-    let found = demands(&Decoded::new(0, &wide, Some(Precision::Fp32)), Some(Precision::Fp32));
-    assert_eq!(found[0].limits.unaligned, 0.0);
+    for dtype in [DType::Float32, DType::Int8] {
+        let other = Operation { dtype: Some(dtype), ..operation("bmm", "forward", odd, "") };
+        assert_eq!(demands(&Decoded::new(0, &other, None), None)[0].limits.unaligned, 0.0, "{:?}", other.dtype);
+    }
+    // Both gradients of a layer with a vocabulary of 50,257, and those of one in even numbers for 3 x 1,025 samples.
+    let is_slow = |inputs: &str| of("mm", "backward", inputs).limits.unaligned > 0.0;
+    assert!(is_slow("[[12288, 50257], [50257, 768]]") && is_slow("[[50257, 12288], [12288, 768]]"));
+    assert!(!is_slow("[[3075, 1536], [1536, 768]]") && !is_slow("[[1536, 3075], [3075, 768]]"));
+    assert!(is_slow("[[12288, 768], [768, 513]]"), "columns are a length of a row in both");
+    assert_eq!(of("mm", "forward", "[[3075, 768], [768, 1536]]").limits.unaligned, 0.0);
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         // Where neighbours lie apart, an element of 2 bytes moves as much as one of 4.
         _ if name == "rearrangement, transposed, 32 bits" => (-LN_2, 0.1),
         Side::Compute if name == "layer norm, rows" => (0.0, 0.3),
-        // The gradients of a product are products.
+        // The gradients of a layer's product are products. Those of batched ones take longer, why is not known.
         _ if name == "product, backward" => (0.0, 0.05),
         // One element a cycle on an RTX 3090, an H100 and a B200, FP32 and BF16 (`models/lab/steps/liger.py`).
         Side::Compute if name == "softmax, long rows" => (0.0, 0.15),
