@@ -95,7 +95,8 @@ pub const FOR_AMPERE: &str = "attention, for Ampere";
 /// The term of products in 16 bits whose rows have odd lengths, and so do not begin at even addresses.
 pub const UNALIGNED: &str = "product, unaligned";
 /// Floating-point operations a cycle and multiprocessor of kernels for any alignment, which load number by number: 220
-/// and 290 on an H100, of 4,096 (products of 5,185 × 5,185 × 64 in a public trace of OWLv2); 256 without tensor cores.
+/// and 290 on an H100, of 4,096 (products of 5,185 × 5,185 × 64 in a public trace of `OWLv2`); 256 without tensor
+/// cores.
 const UNALIGNED_A_CYCLE: f64 = 256.0;
 /// Fewer entries than vocabularies have, more than most batches have samples.
 const VOCABULARY: f64 = 16384.0;
