@@ -4,7 +4,7 @@ use crate::catalog::GpuSpec;
 use crate::op::name::{
     Form, NormalisationForm, StreamForm, is_ampere_attention, is_cast, is_efficient_attention, is_log_softmax,
 };
-use crate::op::{Convolution, OperatorKind, Pass, Primitive, RowsKind, Sizes, volume};
+use crate::op::{Convolution, OperatorKind, Part, Pass, Primitive, RowsKind, Sizes, volume};
 use crate::predict::decoded::Decoded;
 use crate::profile::tensors::{Access, INPUT_DTYPES, OUTPUT_DTYPES};
 use crate::profile::{Attribute, DType, Operation, Phase, Precision};
@@ -180,7 +180,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
         }
         _ => Vec::new().into_iter(),
     };
-    let of = |part: &crate::op::Part| {
+    let of = |part: &Part| {
         let (primitive, bytes) = (&part.primitive, part.primitive.moved() * part.element_bytes);
         let plain = |terms: Terms, tiles: f64| Demand {
             flops: primitive.flops(),
@@ -234,9 +234,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 }
                 vec![Demand { limits, ..plain(terms, 0.0) }]
             }
-            Primitive::Rows { .. } | Primitive::Stream { .. } => {
-                vec![passing(decoded, (primitive, part.element_bytes), wide, &plain)]
-            }
+            Primitive::Rows { .. } | Primitive::Stream { .. } => vec![passing(decoded, part, wide, &plain)],
         }
     };
     let found: Vec<Demand> = copy_before(decoded, wide).into_iter().chain(decoded.parts.iter().flat_map(of)).collect();
@@ -264,12 +262,8 @@ fn traffic(bytes: f64, times: f64, name: &str) -> Demand {
 }
 
 /// What passes over memory; beside its traffic, the places of its elements where these are worked out one by one.
-fn passing(
-    decoded: &Decoded<'_>,
-    (primitive, element_bytes): (&Primitive, f64),
-    wide: bool,
-    plain: &dyn Fn(Terms, f64) -> Demand,
-) -> Demand {
+fn passing(decoded: &Decoded<'_>, part: &Part, wide: bool, plain: &dyn Fn(Terms, f64) -> Demand) -> Demand {
+    let primitive = &part.primitive;
     let name = stream(decoded, primitive);
     let group = name.split(',').next().unwrap_or_default().to_owned();
     let mut terms = Terms { compute: Vec::new(), memory: vec![(group.clone(), 1.0)] };
@@ -290,7 +284,7 @@ fn passing(
         (Form::Stream(StreamForm::Concatenation), _) => ("index, concatenated", result),
         (Form::Stream(_), _) if widens(decoded.operation) => ("index, widened", result),
         (_, Primitive::Rows { kind: RowsKind::Normalisation, width, .. }) => {
-            let bytes = primitive.moved() * element_bytes;
+            let bytes = primitive.moved() * part.element_bytes;
             ("layer norm, rows", bytes * (LONG_ROW / width).max(1.0) / NORM_BYTES_A_CYCLE)
         }
         (Form::Softmax, Primitive::Rows { rows, width, .. })
