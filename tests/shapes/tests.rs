@@ -33,6 +33,9 @@ trials! {
         recurrent_layers_are_one_call,
         small_tensors_have_values_while_a_model_is_built,
         numbers_drawn_in_the_step_have_their_values,
+        masks_are_known_at_any_size,
+        experts_get_as_many_tokens_as_the_others,
+        numbers_are_finite,
         what_no_cpu_computes_has_no_values,
         a_model_beside_its_average_is_traced,
         a_trace_by_shapes_has_the_products_of_a_real_step,
@@ -388,6 +391,14 @@ fn what_is_compiled_is_fused(python: &str) {
         profile.step.unwrap().memory.unwrap().activations.get()
     };
     assert_eq!(activations("eager") - activations("inductor"), 1024.0 * 64.0 * 4.0);
+    // Products of odd lengths are padded where their arithmetic counts.
+    let widths = |more: &[&str]| {
+        let profile = Place::new().profile(python, "layers.py:odd", more);
+        let products = profile.operations.iter().filter(|one| ["aten::addmm", "aten::mm"].contains(&one.name.as_str()));
+        products.map(|one| *one.outputs[0].iter().max().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(widths(&[]), [1008, 1008]);
+    assert_eq!(widths(&["--arg", "rows=16"]), [1001, 1001]);
     // What a model gives back is written, though nothing here reads it.
     let given_back = Place::new().profile(python, "layers.py:compiled", &["--arg", "trains=False"]);
     let fused = named(&given_back, "triton_poi_fused");
@@ -468,6 +479,33 @@ fn numbers_drawn_in_the_step_have_their_values(python: &str) {
     assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
 }
 
+/// 70,000 tokens, of which the first two of each sequence are masked.
+fn masks_are_known_at_any_size(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:replaced", &[]);
+    let backward: Vec<_> =
+        named(&profile, "aten::index").into_iter().filter(|operation| operation.phase == Phase::Backward).collect();
+    assert_eq!(backward.len(), 1, "{backward:?}");
+    assert_eq!(backward[0].outputs[0], [2 * 70, 8]);
+    assert!(!notes(&profile).contains("spread evenly"), "{}", notes(&profile));
+}
+
+/// 24 tokens with two experts each, of eight.
+fn experts_get_as_many_tokens_as_the_others(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:experts", &[]);
+    let products: Vec<_> = named(&profile, "aten::addmm")
+        .into_iter()
+        .filter(|operation| operation.outputs[0] == [24 * 2 / 8, 16])
+        .collect();
+    assert_eq!(products.iter().map(|operation| operation.count).sum::<u32>(), 8, "{products:?}");
+    assert!(notes(&profile).contains("the choices were spread evenly"), "{}", notes(&profile));
+}
+
+fn numbers_are_finite(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:policy", &[]);
+    assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
+    assert_eq!(named(&profile, "aten::multinomial").len(), 1);
+}
+
 fn what_no_cpu_computes_has_no_values(python: &str) {
     let profile = Place::new().profile(python, "layers.py:on_gpu_alone", &[]);
     assert_eq!(named(&profile, "habitat_layers::on_gpu_alone").len(), 1);
@@ -524,8 +562,8 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines(python: &str) {
         ),
         ("of_values", &["its step failed: the size of a result depends on values", "torch.where", "out[out > 0]"]),
         ("nonzero", &["(aten::nonzero)", "bad.py:112\n", "habitat-tui run"]),
-        ("counts", &["its step failed: it reads a value", "torch.randn(100_000).argmax().item()"]),
-        ("branches", &["it reads a value", "in step\n      if model(torch.randn(2000, 4)).sum() > 0:"]),
+        ("counts", &["its step failed: it reads a value", "(torch.randn(100_000) > 0).sum().item()"]),
+        ("branches", &["it reads a value", "in step\n      if model(torch.randn(20_000, 4)).sum() > 0:"]),
         ("to_numpy", &["its step failed", "holds no values"]),
         ("custom_operator", &["habitat_test::twice does not say what shape its result has", "register_fake"]),
         ("crashes", &["bad.py:crashes: native code crashed (signal: 11 (SIGSEGV)", "bad.py\", line 127 in <lambda>"]),

@@ -326,6 +326,9 @@ def patched(step):
     for name in [name for name in vars(init) if name.endswith("_") and not name.startswith("_")]:
         change(init, name, lambda tensor, *args, **kwargs: tensor)
 
+    # They would read back whether their parameters are valid.
+    change(torch.distributions.Distribution, "_validate_args", False)
+
     # Libraries that ask whether they are traced leave out what they would read values for: transformers
     # then passes a mask although nothing is padded, and attention is not flash attention any more.
     change(torch._subclasses, "FakeTensor", NoTensor)

@@ -11,6 +11,7 @@ OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Of one line of a message, at most.
 WIDTH = 300
 STANDARD = tuple({os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
+PACKAGED = "call the package in a way that does not need the value"
 RECORD = ", or record a real step: `habitat-tui run -- python ...`"
 
 
@@ -100,17 +101,19 @@ def of(error, where, refused=None):
     def failure(kind, message, remedy=None):
         return Failure(kind, "%s: %s" % (where, message), remedy, error)
 
+    def data_dependent(message, remedy):
+        # The second place is in a package, whose lines are not the user's to change.
+        return failure("data_dependent", message, (PACKAGED if len(places(error)) > 1 else remedy) + RECORD)
+
     if "DynamicOutputShapeException" in names:
-        return failure(
-            "data_dependent",
+        return data_dependent(
             "the size of a result depends on values (%s), which a trace by shapes does not have" % operator,
-            "use torch.where, or multiply by a mask, in the traced step" + RECORD,
+            "use torch.where, or multiply by a mask, in the traced step",
         )
     if "DataDependentOutputException" in names:
-        return failure(
-            "data_dependent",
+        return data_dependent(
             "it reads a value of a tensor (%s), and a trace by shapes has none" % operator,
-            "leave .item(), .tolist() or `if tensor:` out of the traced step" + RECORD,
+            "leave .item(), .tolist() or `if tensor:` out of the traced step",
         )
     if "UnsupportedOperatorException" in names or "no fake impl" in text or "no abstract impl" in text:
         defined = re.search(r"CustomOpDef\(([^)]+)\)", text)

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from . import norms, recurrent, values
 from .as_on_gpu import APART
-from .compiled import ASKED, COMPILED, NOTE, NOTHING, Fusion, fuses
+from .compiled import ASKED, COMPILED, NOTE, NOTHING, Fusion, fuses, pad
 from .failure import RebuildsEachStep, TrainsAtImport
 from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 
@@ -24,6 +24,10 @@ from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 CALLS = {**recurrent.CALLS, **norms.CALLS}
 # Read back from a tensor in place of the number that nobody computed.
 ANSWER = 1.0
+# Where something depends on values that nobody computed.
+CHOSEN = (
+    "the step needs to know what a top-k or an argmax chose; the choices were spread evenly, as tokens over experts"
+)
 # The number of a layer in a module's path: layers.3.norm, encoder_layer_3.
 NUMBER = re.compile(r"(^|[._])\d+(?=\.|$)")
 
@@ -102,6 +106,10 @@ def short(value, spread=False):
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return str(value)
+
+
+def is_real(value):
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
 
 
 def frozen(value, spread=False):
@@ -379,23 +387,38 @@ class Recorder(TorchDispatchMode):
             if type(error).__name__ != "DynamicOutputShapeException":
                 raise
             # How large the result is depends on the values.
-            real = values.computed(func, args, kwargs)
-            if real is None:
+            mode = next(value.fake_mode for value in flat(args) if isinstance(value, FakeTensor))
+            faked = lambda made: tree_map(lambda value: mode.from_tensor(value) if is_real(value) else value, made)
+            real, places = values.computed(func, args, kwargs), values.by_places(func, args)
+            if real is None and places is None:
                 raise
             self.step.refused = None
-            mode = next(value.fake_mode for value in flat(args) if isinstance(value, FakeTensor))
-            out = tree_map(lambda value: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value, real)
-            values.keep(out, real)
+            self.mark(args, kwargs)
+            if real is None:
+                return self.answer(func, faked(places), kwargs)
+            out = faked(real)
+            values.keep(out, real, (args, kwargs))
             return out
         if is_read:
             real = values.computed(func, args, kwargs)
-            return self.answer(func, args, kwargs) if real is None else real
-        real = values.computed(func, args, kwargs) if values.is_small(out) else None
+            if real is None:
+                return self.answer(func, args, kwargs)
+            self.mark(args, kwargs)
+            return real
+        real = values.computed(func, args, kwargs) if values.is_small(out) or func.is_view else None
+        if real is None:
+            real = values.constant(func, args, kwargs, out)
         if real is None:
             values.forget(func, args, kwargs)
+            values.spread(func, args, kwargs, out)
         else:
-            values.keep(out, real)
+            values.keep(out, real, (args, kwargs))
         return out
+
+    def mark(self, args, kwargs):
+        """Notes it where the values that a call depends on are not the step's own."""
+        if values.are_spread(args, kwargs):
+            self.step.note(CHOSEN)
 
     def answer(self, func, args, kwargs):
         known = CALLS.get(str(func))
@@ -451,6 +474,8 @@ class Recorder(TorchDispatchMode):
             }
             if how is not None:
                 row["access"] = how
+            if self.step.region(phase) is not None:
+                pad(func, args, row)
         row["count"] += 1
 
 

@@ -4,7 +4,8 @@ A fake tensor has a shape and no values, but some programs read values back: mod
 themselves (rates of layers from `linspace(...).item()`, widths from `unique`), augmentations to
 draw their strength (`torch.empty(1).uniform_(a, b)`), and to see whether a batch is padded (masks and
 positions of tokens, which may be larger). What is made of small tensors with known values is computed
-for real beside the fake call, and kept on the fake tensor.
+for real beside the fake call, and kept on the fake tensor. What a top-k or an argmax chooses is not known, as the
+experts of a token are not; its choices are spread evenly, and what is made of them is marked.
 """
 
 import torch
@@ -13,9 +14,23 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_flatten, tree_map
 
 # Elements of the largest tensor whose values are kept, and of the largest of whole numbers and truth values.
-MOST, MOST_WHOLE = 1 << 12, 1 << 22
-# Where a fake tensor keeps its values.
-KEPT = "_habitat_values"
+MOST, MOST_WHOLE = 1 << 16, 1 << 24
+# Where a fake tensor keeps its values, and whether they come from choices that were spread.
+KEPT, SPREAD = "_habitat_values", "_habitat_spread"
+# What chooses along a dimension: where the places chosen stand among the results, and the dimension among the arguments.
+CHOICES = {
+    torch.ops.aten.topk.default: (1, 2),
+    torch.ops.aten.argmax.default: (None, 1),
+    torch.ops.aten.argmin.default: (None, 1),
+    torch.ops.aten.max.dim: (1, 1),
+    torch.ops.aten.min.dim: (1, 1),
+}
+# What looks for numbers that are not finite, of which there are none: what it finds.
+FINITE = {
+    torch.ops.aten.isnan.default: False, torch.ops.aten.isinf.default: False, torch.ops.aten.isposinf.default: False,
+    torch.ops.aten.isneginf.default: False, torch.ops.aten.eq.Tensor: True, torch.ops.aten.ne.Tensor: False,
+    torch.ops.aten.eq.Scalar: False, torch.ops.aten.ne.Scalar: True,
+}
 # Storages of values that something not known was written to, by their addresses: every view of one is lost. They are
 # held, so that no other takes the address.
 LOST = {}
@@ -26,6 +41,11 @@ FILLS = (
     "bernoulli_", "cauchy_", "exponential_", "fill_", "geometric_", "log_normal_", "normal_", "random_", "uniform_",
     "zero_",
 )
+# What makes tensors of one value, and where it stands among the arguments if it is not in the name.
+CONSTANTS = {
+    "ones": 1, "ones_like": 1, "new_ones": 1, "zeros": 0, "zeros_like": 0, "new_zeros": 0,
+    "full": (1, "fill_value"), "full_like": (1, "fill_value"), "new_full": (2, "fill_value"),
+}
 
 
 def most(tensor):
@@ -53,7 +73,7 @@ def computed(func, args, kwargs):
         with no_dispatch():
             args = (torch.empty(args[0].shape, dtype=args[0].dtype), *args[1:])
     given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
-    if any(of(value) is None for value in given):
+    if any(of(value) is None for value in given) or any(0 in of(value).stride() for value in written(func, args, kwargs)):
         return None
     real = lambda value: of(value) if isinstance(value, torch.Tensor) else value
     args, kwargs = tree_map(real, args), tree_map(real, kwargs)
@@ -64,26 +84,96 @@ def computed(func, args, kwargs):
         return None
 
 
+def is_infinity(value):
+    return isinstance(value, float) and value == float("inf")
+
+
+def constant(func, args, kwargs, out):
+    """The real tensor of one value that a call makes, of any size: one element in memory; None for other calls."""
+    # A comparison finds what is not finite where it is one with itself, or with infinity.
+    looks = func in FINITE and (len(args) == 1 or args[1] is args[0] or is_infinity(args[1]))
+    value = FINITE[func] if looks else made_of(func, args, kwargs)
+    if value is None or out.layout is not torch.strided:
+        return None
+    with no_dispatch():
+        return torch.full((), value, dtype=out.dtype).expand(out.shape)
+
+
+def made_of(func, args, kwargs):
+    """The value of every element of a new tensor; None where there is not one."""
+    value = CONSTANTS.get(func._schema.name[6:]) if func.namespace == "aten" else None
+    if isinstance(value, tuple):
+        place, name = value
+        value = kwargs.get(name, args[place] if place < len(args) else None)
+    return value if isinstance(value, (bool, int, float)) else None
+
+
+def written(func, args, kwargs):
+    """The tensors that a call writes to."""
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = args[place] if place < len(args) else kwargs.get(argument.name)
+            yield from (value for value in tree_flatten(given)[0] if isinstance(value, torch.Tensor))
+
+
 def is_small(out):
     tensors = [value for value in tree_flatten(out)[0] if isinstance(value, torch.Tensor)]
     return 0 < len(tensors) and sum(value.numel() / most(value) for value in tensors) <= 1
 
 
-def keep(out, real):
-    """Keeps the values of a call's results on them."""
+def spread(func, args, kwargs, out):
+    """Keeps the places that a call chooses along a dimension on its result: each equally often, in turn."""
+    if func not in CHOICES:
+        return
+    chosen, at = CHOICES[func]
+    places = out if chosen is None else out[chosen]
+    dim = args[at] if at < len(args) else kwargs.get("dim", -1 if chosen else None)
+    if dim is None or places.numel() == 0 or not is_small(places):
+        return
+    size, count = args[0].shape[dim], args[1] if func is torch.ops.aten.topk.default else 1
+    rest = [length for place, length in enumerate(args[0].shape) if place != dim % args[0].dim()]
+    with no_dispatch():
+        real = (torch.arange(places.numel()) % size).view(*rest, count).movedim(-1, dim).reshape(places.shape)
+    setattr(places, KEPT, real)
+    setattr(places, SPREAD, True)
+
+
+def are_spread(args, kwargs):
+    return any(getattr(value, SPREAD, False) for value in tree_flatten((args, kwargs))[0])
+
+
+def keep(out, real, given):
+    """Keeps the values of a call's results on them; `given` are its arguments."""
+    is_spread = are_spread(given, None)
     for fake, value in zip(tree_flatten(out)[0], tree_flatten(real)[0]):
         if isinstance(fake, FakeTensor) and isinstance(value, torch.Tensor):
             setattr(fake, KEPT, value)
+            setattr(fake, SPREAD, is_spread)
+
+
+def by_places(func, args):
+    """The arguments of an index by masks of known values, with the places that they hold in their stead; None
+    for another call."""
+    if func is not torch.ops.aten.index.Tensor:
+        return None
+    places = []
+    for index in args[1]:
+        if index is None or index.dtype not in (torch.bool, torch.uint8):
+            places.append(index)
+            continue
+        real = of(index)
+        if real is None:
+            return None
+        with no_dispatch():
+            places.extend(real.nonzero().unbind(1))
+    return (args[0], places)
 
 
 def forget(func, args, kwargs):
     """Forgets what a call writes to, where what it writes is not known."""
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            written = args[place] if place < len(args) else kwargs.get(argument.name)
-            for value in tree_flatten(written)[0]:
-                if isinstance(value, FakeTensor):
-                    kept = getattr(value, KEPT, None)
-                    if kept is not None:
-                        LOST[kept.untyped_storage()._cdata] = kept.untyped_storage()
-                    setattr(value, KEPT, None)
+    for value in written(func, args, kwargs):
+        if isinstance(value, FakeTensor):
+            kept = getattr(value, KEPT, None)
+            if kept is not None:
+                LOST[kept.untyped_storage()._cdata] = kept.untyped_storage()
+            setattr(value, KEPT, None)
