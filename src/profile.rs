@@ -25,7 +25,9 @@ pub use kernel::{Kernel, is_host_transfer};
 pub use operation::{Attribute, DType, Operation, Phase, Shape};
 pub use read::{ProfileError, Warning};
 pub use timeline::Timeline;
-pub use workload::{DeviceInfo, Execution, Memory, MemorySource, Mode, Origin, Precision, Recording, Step, Workload};
+pub use workload::{
+    DeviceInfo, Execution, Memory, MemorySource, Mode, Origin, Precision, Recording, Step, Working, Workload,
+};
 
 use crate::units::Micros;
 
@@ -145,12 +147,13 @@ impl Profile {
     pub fn without_origin(&self) -> Self {
         let mut bare = self.clone();
         (bare.origin, bare.timeline) = (None, None);
-        // Memory and the way of launching are properties of the workload, not of the GPU it was
+        // Memory, the way of launching and a host that was not measured with a GPU are properties of the workload, not of the GPU it was
         // measured on.
         let kept = self.step.as_ref().map(|step| Step {
             peak_memory_bytes: step.peak_memory_bytes,
             memory: step.memory.clone(),
             execution: step.execution,
+            data_wait: step.data_wait,
             ..Step::default()
         });
         bare.step = kept.filter(|step| *step != Step::default());

@@ -239,3 +239,18 @@ fn every_command_says_that_the_host_keeps_up() {
     let bandwidth = ["sweep", "bandwidth", "w.habitat.json", "--host", "keeps-up"];
     assert!(said(&bandwidth).contains("the GPU never waits for the host in any of these times"));
 }
+
+/// A step of a CPU, whose loader holds it up for 50 ms: so it would a GPU.
+#[test]
+fn what_a_step_waits_for_its_data_is_added() {
+    let json = r#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training", "batch_size": 32},
+        "step": {"data_wait_us": 50000}, "operations": [{"name": "aten::mm", "phase": "forward", "inputs": [[8192, 8192], [8192, 8192]], "dtype": "float32"}]}"#;
+    let waits = Profile::from_json(json.as_bytes()).unwrap().0;
+    let none = Profile::from_json(json.replace("50000", "0").as_bytes()).unwrap().0;
+    let ([low, mid, high], [least, alone, most]) = (ends(&on(&waits, "t4")), ends(&on(&none, "t4")));
+    assert!((mid - alone - 50.0).abs() < 1e-6 && (high - most - 50.0).abs() < 1e-6 && (low - least).abs() < 1e-6);
+    assert_eq!(kinds(&on(&waits, "t4")), [WarningKind::WaitsForData]);
+    assert_eq!(on(&waits, "t4").host_idle.as_millis(), 50.0);
+    let kept_up = on_with(&waits, "t4", Host::KeepsUp);
+    assert!(ends(&kept_up)[1] < mid - 49.0 && kinds(&kept_up) == [WarningKind::HostKeepsUp]);
+}

@@ -79,6 +79,14 @@ fn toml_is_compact_and_without_tails() {
 }
 
 #[test]
+fn a_gpu_that_nobody_has_is_an_error_in_a_file_of_ones_own() {
+    let folder = folder();
+    folder.write("config/pricing/lab.toml", &prices("box", "rtx-9090", 0.01));
+    let error = folder.error(&PLAN);
+    assert!(error.contains("lab.toml: no GPU \"rtx-9090\" in the catalog (near: rtx-"), "{error}");
+}
+
+#[test]
 fn a_plan_is_priced_again_and_says_what_changed() {
     let folder = folder();
     folder.write("config/pricing/lab.toml", &prices("box", "v100-sxm2-16gb", 0.01));

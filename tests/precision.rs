@@ -65,3 +65,19 @@ fn another_precision_is_asked_for_by_a_flag() {
     let plan = folder.json(&["plan", "list.json", "--steps", "1000000", "--precision", "amp-fp16"]);
     assert!(plan["parts"][0].to_string().contains("predicted in amp-fp16, recorded in fp32"), "{plan}");
 }
+
+/// What updates parameters in 16 bits does so whatever the products are in.
+#[test]
+fn products_in_8_bits_leave_the_update_as_it_is() {
+    let folder = Folder::new();
+    let update = r#", {"phase": "optimizer", "op": "aten._foreach_mul_.Scalar", "inputs": [[{"shape": [40000000], "dtype": "bfloat16"}], 0.9],
+        "kwargs": null, "outputs": [], "count": 1, "view": false}]}"#;
+    let list = OP_LIST.replace("float32", "bfloat16");
+    folder.write("list.json", &(list.trim_end().trim_end_matches("]}").to_owned() + update));
+    let update = |flags: &[&str]| {
+        let found = folder.json(&[&["predict", "list.json", "--to", "h100-sxm5-80gb", "--operations"], flags].concat());
+        let operations = found["predictions"][0]["operations"].as_array().unwrap().clone();
+        operations.iter().find(|one| one["phase"] == "optimizer").unwrap()["device_time_us"]["mid"].as_f64().unwrap()
+    };
+    assert_eq!(update(&["--precision", "fp8"]), update(&[]));
+}

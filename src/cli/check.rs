@@ -80,7 +80,9 @@ fn toml(text: &str, path: &Path) -> Result<String, CliError> {
         for slug in snapshot.offers().filter_map(|offer| offer.gpu) {
             catalog.find(slug.as_str()).at("gpu")?;
         }
-        return Ok(format!("price file of {}, {} offers", snapshot.provider, snapshot.offers().count()));
+        let count = snapshot.offers().count();
+        let offers = if count == 1 { "offer" } else { "offers" };
+        return Ok(format!("price file of {}, {count} {offers}", snapshot.provider));
     }
     if Calibration::is_one(&table) {
         let one = Calibration::parse(text)?;

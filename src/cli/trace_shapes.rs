@@ -38,6 +38,15 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
     };
     let private = Private::find(Paths::cache())?;
     let mut profiles = shapes::trace(&order, &private)?;
+    let traced = profiles.first().and_then(|profile| profile.workload.precision);
+    if let (Some(asked), Some(traced)) = (args.precision, traced)
+        && !asked.has_types_of(traced)
+    {
+        return Err(CliError::Refused(format!(
+            "--precision {asked} only names what a step runs in, and this one was traced in {traced}: leave it out, then \
+             `habitat-tui predict --precision {asked}` converts the step"
+        )));
+    }
     for (profile, path) in profiles.iter_mut().zip(&files) {
         let workload = &mut profile.workload;
         workload.sequence_length = args.sequence_length.or(workload.sequence_length);

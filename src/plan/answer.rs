@@ -367,6 +367,15 @@ impl Prepared {
         {
             notes.push(format!("the deadline binds: one more hour saves {}", dollars(saved.get())));
         }
+        if let Some((budget, total)) =
+            plan.goal.budget.zip(plan.total).filter(|(budget, total)| total.cost.high.get() > budget.get())
+        {
+            notes.push(format!(
+                "the budget of {} is met at the expected cost; at the high end this costs {}",
+                dollars(budget.get()),
+                dollars(total.cost.high.get())
+            ));
+        }
         notes.extend(self.runner_up(plan));
         notes.extend(self.break_even(plan));
         if let Some(total) = plan.total.filter(|total| total.hours.mid.get() > LONG) {

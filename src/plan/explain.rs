@@ -174,7 +174,7 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
         } else {
             grouped(up(less, 1.0))
         };
-        format!("train on {fewer} {} less ({share:.1} % of the work)", prepared.work.unit())
+        format!("train on {fewer} fewer {} ({share:.1} % of the work)", prepared.work.unit())
     })
 }
 

@@ -344,7 +344,7 @@ fn fill(
         if objective > cheapest * (1.0 + 1e-6) && objective - cheapest >= 0.005 {
             let more = dollars(objective - cheapest);
             plan.notes.push(format!(
-                "the shared limits cost {more}: so much more than the cheapest offer for each job alone"
+                "the shared limits cost {more}: that much more than the cheapest offer for each job alone"
             ));
         }
     }

@@ -187,6 +187,7 @@ fn workload(totals: &OperatorTotals) -> Workload {
         name: "black box".to_owned(),
         mode: Mode::Training,
         batch_size: Some(totals.batch_size),
+        micro_batches: None,
         sequence_length: None,
         precision: None,
         parameter_count: None,

@@ -225,7 +225,11 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
             for (other, near) in answers().filter_map(|(other, answer)| Some((other, answer.validated.as_ref()?))) {
                 if near.error < by.error {
                     let name = methods[other].method.name();
-                    let short = if near.steps < ENOUGH { "too few steps" } else { "too little better to tell" };
+                    let short = if near.steps < ENOUGH {
+                        "too few steps to prefer it"
+                    } else {
+                        "too little better to prefer it"
+                    };
                     let _ = write!(why, "; {name} {} on {}: {short}", percent(near.error), near.steps);
                 }
             }
@@ -309,7 +313,10 @@ mod tests {
     fn the_smallest_error_is_taken_if_it_rests_on_enough_steps() {
         let (methods, few) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH - 1))]);
         let (index, why) = taken(&methods, &few, MethodChoice::Auto);
-        assert_eq!((index, why.as_str()), (Some(0), "8.0 % off on 50 steps; wave-scaling 5.0 % on 19: too few steps"));
+        assert_eq!(
+            (index, why.as_str()),
+            (Some(0), "8.0 % off on 50 steps; wave-scaling 5.0 % on 19: too few steps to prefer it")
+        );
         let (methods, enough) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH))]);
         let (index, why) = taken(&methods, &enough, MethodChoice::Auto);
         assert_eq!((index, why.as_str()), (Some(2), "5.0 % off on 20 steps; auto 8.0 %"));

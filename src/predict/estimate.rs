@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::catalog::Vendor;
-use crate::profile::{Origin, Phase, Workload};
+use crate::profile::{Origin, Phase, Working, Workload};
 use crate::units::{Bytes, GpuSlug, Micros, OpenRange, Range, SamplesPerSecond, Watts};
 
 use super::host::Host;
@@ -289,6 +289,8 @@ pub struct MemoryFit {
     pub fits: Fits,
     /// What the step needs, where it is known.
     pub needed: Option<Bytes>,
+    /// What it needs in forward and backward beside its state, where that is known.
+    pub working: Option<Working>,
     /// The most that it needs, where that is known.
     pub at_most: Option<Bytes>,
     /// What may be used: 92 % of nominal.

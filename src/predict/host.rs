@@ -4,7 +4,7 @@
 //! and its range reaches down to the device's time alone (a host that waits for nothing); where
 //! the waiting is most of the step, it reaches up to the recorded step (a host that is as slow
 //! as it was). Where no step was recorded, the host is taken to need [`LAUNCH_US`] for each
-//! operation, and the step takes the longer of both times ([`with_host`]), unless it was
+//! operation and the data loader what it took, and the step takes the longer of both times ([`with_host`]), unless it was
 //! recorded compiled or as CUDA graphs. [`Host::KeepsUp`] counts neither.
 
 use serde::{Deserialize, Serialize};
@@ -178,11 +178,15 @@ impl<'a> Pace<'a> {
         };
         let Some((base, recorded)) = self.base.zip(self.profile.measured_step()) else {
             let is_eager = self.profile.step.as_ref().is_none_or(|step| step.execution.is_none());
-            let (step, warning) = if self.is_recorded || !is_eager {
+            let (mut step, mut warning) = if self.is_recorded || !is_eager {
                 (predicted, None)
             } else {
                 unrecorded(predicted, self.launches, hosts)
             };
+            if let Some(wait) = data_wait(self.profile) {
+                step.range = Range { mid: step.range.mid + wait, high: step.range.high + wait, ..step.range };
+                warning = Some(waits_for_data(wait, step.range.mid));
+            }
             return (StepTime::Predicted(step), warning);
         };
         let mut step = predicted;
@@ -214,6 +218,20 @@ fn warning(profile: &Profile, base: &Base) -> Option<Warning> {
         recorded.as_millis(),
     );
     Some(Warning { kind: WarningKind::HostBound, text })
+}
+
+/// What a step waited for its data loader where no GPU's idle time holds that.
+pub(super) fn data_wait(profile: &Profile) -> Option<Micros> {
+    profile.step.as_ref().and_then(|step| step.data_wait).filter(|_| profile.measured_step().is_none())
+}
+
+fn waits_for_data(wait: Micros, step: Micros) -> Warning {
+    let text = format!(
+        "waits for data: the DataLoader held each recorded step up for {:.2} ms, {:.0} % of a step here; that is added on every GPU, and ranges reach down to the step without it; more workers (num_workers) shorten it, --host keeps-up leaves it out",
+        wait.as_millis(),
+        wait / step * 100.0,
+    );
+    Warning { kind: WarningKind::WaitsForData, text }
 }
 
 /// From shapes alone nothing is known of the host but what it has to launch.

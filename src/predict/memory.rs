@@ -10,7 +10,7 @@ mod line;
 mod states;
 
 use crate::catalog::GpuSpec;
-use crate::profile::{DType, MemorySource, Mode, Operation, Phase, Profile};
+use crate::profile::{DType, MemorySource, Mode, Operation, Phase, Profile, Working};
 use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
@@ -39,6 +39,8 @@ pub struct MemoryNeed {
     ran_on: Option<(String, Bytes)>,
     /// Tensors may be twice as large as recorded.
     widened: bool,
+    /// Tensors may be smaller than recorded, the peak down to half of it.
+    narrowed: bool,
     /// Where the peak is from a line over batch sizes: in words.
     by_line: Option<&'static str>,
     /// How the peak grows with the batch, where that is known.
@@ -47,6 +49,8 @@ pub struct MemoryNeed {
     states: Option<ModelStates>,
     /// What the forward pass keeps, where kinds of memory are told.
     activations: Option<Activations>,
+    /// What forward and backward take at most beside the state, where that is told.
+    working: Option<Working>,
 }
 
 impl MemoryNeed {
@@ -68,10 +72,12 @@ impl MemoryNeed {
                 .map(|(states, activations)| states + activations + context),
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
+            narrowed: false,
             by_line: None,
             line: batch.and_then(|batch| MemoryLine::of_profiles(&[(batch, profile)])).filter(MemoryLine::is_split),
             states: within(states::by_kind(profile), peak),
             activations: kept(profile),
+            working: working(profile),
         }
     }
 
@@ -91,10 +97,12 @@ impl MemoryNeed {
             most: None,
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
+            narrowed: false,
             by_line: None,
             line: None,
             states: None,
             activations: None,
+            working: None,
         }
     }
 
@@ -108,8 +116,15 @@ impl MemoryNeed {
             widened: true,
             states: None,
             activations: None,
+            working: None,
             ..self.clone()
         }
+    }
+
+    /// The need of a step whose numbers become narrower: no more than was recorded, and half at the least.
+    #[must_use]
+    pub fn narrowed(&self) -> Self {
+        Self { narrowed: true, activations: None, working: None, ..self.clone() }
     }
 
     /// The need in 16 bits of a step whose parameters were recorded in 32: they may be half as
@@ -145,6 +160,7 @@ impl MemoryNeed {
             largest_batch: None,
             states,
             activations,
+            working: self.working,
         };
         let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
         if let Some(needed) = self.peak.filter(|_| self.widened) {
@@ -161,6 +177,18 @@ impl MemoryNeed {
                 None,
                 format!("{limit} {} GB, twice what was {} in 16 bits; {available}", gib(most), word(self.source)),
             );
+        }
+        if let Some(wide) = self.peak.filter(|_| self.narrowed) {
+            let (fits, limit) = if wide.get() <= usable.get() {
+                (Fits::Yes, "at most")
+            } else if wide.get() * 0.5 > usable.get() {
+                (Fits::No, "does not fit: at least half of the")
+            } else {
+                (Fits::Unknown, "may need less than the")
+            };
+            let wide =
+                format!("{limit} {} GB that were {} in wider numbers; {available}", gib(wide), word(self.source));
+            return answer(fits, None, wide);
         }
         if let Some(needed) = self.peak {
             let (fits, word) =
@@ -215,11 +243,18 @@ fn within(states: Option<ModelStates>, peak: Option<Bytes>) -> Option<ModelState
     states.filter(|states| peak.is_none_or(|peak| states.total().get() < peak.get()))
 }
 
+fn working(profile: &Profile) -> Option<Working> {
+    profile.step.as_ref()?.memory.as_ref()?.working
+}
+
 /// What the forward pass keeps, by the kinds told of the peak. In the update nothing is kept any more, and the
 /// peak tells only that no more than it holds beside parameters and optimizer state was kept before
 /// there were gradients, nor more than the forward pass writes.
 fn kept(profile: &Profile) -> Option<Activations> {
     let memory = profile.step.as_ref()?.memory.as_ref()?;
+    if let Some(working) = &memory.working {
+        return Some(Activations { least: working.activations, most: working.activations });
+    }
     let least = memory.activations;
     if least.get() >= memory.temporary.get() * UPDATE_SHARE {
         return Some(Activations { least, most: least });

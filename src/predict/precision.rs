@@ -101,6 +101,11 @@ impl Change {
         !is_wide(self.from) && is_wide(self.to)
     }
 
+    /// Whether tensors may become smaller than they were recorded.
+    pub(super) const fn narrows(&self) -> bool {
+        is_wide(self.from) && !is_wide(self.to)
+    }
+
     /// Whether parameters may become smaller than they were recorded.
     pub(super) const fn narrows_parameters(&self) -> bool {
         (is_wide(self.from) || autocasts(self.from)) && !is_wide(self.to) && !autocasts(self.to)
@@ -264,8 +269,9 @@ impl Change {
         if self.to == Precision::Fp8 && family == Family::Gemm {
             return DType::Float8E4m3;
         }
-        // What was mixed already says itself which operations run in 16 bits.
-        let lowered = match (mixes(self.from), mixes(self.to)) {
+        // What was mixed already says itself which operations run in 16 bits, as does what has 16 throughout.
+        let is_narrow = matches!(self.from, Precision::Fp16 | Precision::Bf16) && self.to == Precision::Fp8;
+        let lowered = match (mixes(self.from) || is_narrow, mixes(self.to)) {
             (true, true) => *recorded != DType::Float32,
             (_, true) => lowered_by_autocast(operation),
             (_, false) => true,

@@ -226,9 +226,9 @@ pub fn scaled_step(
     let Range { low, mid, high } = single.range;
     let range = Range { low: low + added.low, mid: mid + extra, high: high + added.high };
     let over = if layout.gpus > 1 { format!(" over {}", gpu.link.words()) } else { String::new() };
-    let moved = gradients.get() * layout.sharding.traffic() / 1e6;
+    let moved = gradients * layout.sharding.traffic();
     let why = format!(
-        "{}: {:.1} ms more a step than one GPU, {} ({} of {moved:.0} MB{over}{}); range from {least:.1} to {most:.1} times that{}",
+        "{}: {:.1} ms more a step than one GPU, {} ({} of {moved}{over}{}); range from {least:.1} to {most:.1} times that{}",
         layout.words(),
         extra.as_millis(),
         match factor {
@@ -310,7 +310,15 @@ mod tests {
     }
 
     fn workload(mode: Mode, parameter_count: Option<u64>) -> Workload {
-        Workload { name: "w".into(), mode, batch_size: None, sequence_length: None, precision: None, parameter_count }
+        Workload {
+            name: "w".into(),
+            mode,
+            batch_size: None,
+            micro_batches: None,
+            sequence_length: None,
+            precision: None,
+            parameter_count,
+        }
     }
 
     fn training(parameters: u64) -> Workload {

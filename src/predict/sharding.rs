@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::estimate::{Fits, MemoryFit};
 use super::memory::CONTEXT_BYTES;
 use super::scale::ModelParallel;
+use crate::profile::Working;
 use crate::units::{Bytes, GIB};
 
 /// Share of a layer's activations that tensor parallel GPUs keep whole without sequence
@@ -109,7 +110,13 @@ impl MemoryFit {
             return self.clone();
         };
         let saved = states.total().checked_sub(states.on_each(sharding, gpus)).unwrap_or_default();
-        let less = |bytes: Bytes| bytes.checked_sub(saved).unwrap_or_default();
+        // Once the state is divided, the peak may move from the update to where most activations are.
+        let own = |working: Working| {
+            let gradients = ModelStates { gradients: working.gradients, ..states };
+            gradients.on_each(sharding, gpus) + working.growing() + Bytes::known(CONTEXT_BYTES)
+        };
+        let beside = self.working.map_or(Bytes::ZERO, own);
+        let less = |bytes: Bytes| bytes.checked_sub(saved).unwrap_or_default().max(beside);
         let how = format!("with {} on {gpus} GPUs", sharding.name());
         self.of_share(self.needed.map(less), self.at_most.map(less), &how, states.is_assumed)
     }
@@ -256,6 +263,7 @@ mod tests {
         let whole = MemoryFit {
             fits: Fits::No,
             needed: Some(gb(115.0)),
+            working: None,
             at_most: Some(gb(115.0)),
             usable,
             reason: String::new(),

@@ -56,6 +56,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         }
     }
     let shares = shares(&operations);
+    let data_wait = host.split(host::data_wait(profile).unwrap_or_default()).0;
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
     let left_out = base.map_or(Micros::ZERO, |base| base.left_out);
     let doubt = base.and_then(|base| base.doubt);
@@ -106,7 +107,8 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     }
     let mut memory = match change {
         Some(change) if change.widens() => need.in_32_bits().fit(rates),
-        Some(change) if change.narrows_parameters() => need.with_small_parameters().fit(rates),
+        Some(change) if change.narrows_parameters() => need.with_small_parameters().narrowed().fit(rates),
+        Some(change) if change.narrows() => need.narrowed().fit(rates),
         _ => need.fit(rates),
     };
     if warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
@@ -117,7 +119,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         notes,
         step,
         throughput,
-        host_idle,
+        host_idle: host_idle + data_wait,
         shares,
         update_share: update_share(&operations),
         left_out: shares::left_out(&operations),

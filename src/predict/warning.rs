@@ -16,6 +16,8 @@ pub enum WarningKind {
     NoShapes,
     /// The host, not the GPU, sets the pace.
     HostBound,
+    /// The data loader holds the step up.
+    WaitsForData,
     /// The host is taken to keep up, whatever was recorded.
     HostKeepsUp,
 }
@@ -29,6 +31,7 @@ impl WarningKind {
             Self::NoMatrixCores => "no matrix cores for its type: FP32 rate",
             Self::NoShapes => "no shapes recorded: wide ranges",
             Self::HostBound => "bound by the host, not the GPU",
+            Self::WaitsForData => "waits for its data loader",
             Self::HostKeepsUp => "as if the host kept up",
         }
     }

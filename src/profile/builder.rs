@@ -176,6 +176,7 @@ fn step(trace: &Trace, steps: &Steps, walls: &[Wall], execution: Option<Executio
         samples: u32::try_from(steps.kept.len()).ok(),
         profiled: trace.recorder.slows_host,
         execution,
+        data_wait: None,
     }
 }
 

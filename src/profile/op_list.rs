@@ -19,7 +19,7 @@ use super::read::json_error;
 use super::tensors::{Access, CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, note_channels_last, note_dtypes};
 use super::{
     Attribute, DType, Execution, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError,
-    Recording, Shape, Step, Workload,
+    Recording, Shape, Step, Working, Workload,
 };
 use crate::op;
 use crate::text;
@@ -50,6 +50,7 @@ struct Info {
     case: Option<String>,
     torch: Option<String>,
     batch: Option<u64>,
+    micro_batches: Option<u64>,
     seq: Option<u64>,
     params: Option<u64>,
     amp: Option<String>,
@@ -72,7 +73,9 @@ struct Listed {
     peak: BTreeMap<String, BTreeMap<String, u64>>,
     /// Bytes by kind at the moment at which most is allocated.
     kinds: Option<Kinds>,
-    /// The phase of that moment.
+    /// Bytes by kind at the moment at which what forward and backward make is most.
+    working: Option<Kinds>,
+    /// The phase of the peak.
     peak_phase: Option<Phase>,
 }
 
@@ -106,6 +109,11 @@ impl Listed {
             optimizer_state: Bytes::known(kinds.optimizer_state as f64),
             activations: Bytes::known(kinds.activations as f64),
             temporary: Bytes::known(kinds.temporary as f64),
+            working: self.working.map(|kinds| Working {
+                gradients: Bytes::known(kinds.gradients as f64),
+                activations: Bytes::known(kinds.activations as f64),
+                temporary: Bytes::known(kinds.temporary as f64),
+            }),
         };
         (memory.total().get() > 0.0).then_some(memory)
     }
@@ -188,6 +196,7 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
             }
         }),
         batch_size: info.batch,
+        micro_batches: info.micro_batches,
         sequence_length: info.seq,
         precision: precision(info, &operations),
         parameter_count: info.params,

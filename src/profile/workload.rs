@@ -2,6 +2,7 @@
 //! operations.
 
 use std::fmt;
+use std::ops::Mul;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,10 @@ pub struct Workload {
     /// Samples in one step on one GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
+    /// Micro-batches that these samples come in, where their gradients are accumulated for one update: operations
+    /// have the extents of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_batches: Option<u64>,
     /// Tokens of one sample, for sequence models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence_length: Option<u64>,
@@ -95,6 +100,19 @@ impl Precision {
             Self::Fp8 => "fp8",
         }
     }
+
+    /// Whether products have the same numbers in both, as far as element types tell.
+    pub const fn has_types_of(self, other: Self) -> bool {
+        const fn bits(precision: Precision) -> u8 {
+            match precision {
+                Precision::Fp32 | Precision::Tf32 => 32,
+                Precision::Fp16 | Precision::AmpFp16 => 16,
+                Precision::Bf16 | Precision::AmpBf16 => 17,
+                Precision::Fp8 => 8,
+            }
+        }
+        bits(self) == bits(other) || matches!((self, other), (Self::Fp8, _) | (_, Self::Fp8))
+    }
 }
 
 impl fmt::Display for Precision {
@@ -159,6 +177,10 @@ pub struct Step {
     /// Union of the device's kernel and copy intervals in the step, median over steps.
     #[serde(default, rename = "device_busy_us", skip_serializing_if = "Option::is_none")]
     pub device_busy: Option<Micros>,
+    /// What a recorded step waited for its data loader, mean over the steps; only where the rest of it was not
+    /// measured on a GPU, whose idle time holds it.
+    #[serde(default, rename = "data_wait_us", skip_serializing_if = "Option::is_none")]
+    pub data_wait: Option<Micros>,
     /// Largest device memory allocated in the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<Bytes>,
@@ -218,6 +240,40 @@ pub struct Memory {
     /// Everything else: results in the making, workspaces.
     #[serde(rename = "temporary_bytes")]
     pub temporary: Bytes,
+    /// What forward and backward take at another moment, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working: Option<Working>,
+}
+
+/// Device memory beside parameters and optimizer state at the moment of forward and backward at which activations
+/// and what is temporary are most together: these grow with the batch, and are not divided with the state.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Working {
+    /// Gradients of parameters.
+    #[serde(rename = "gradients_bytes")]
+    pub gradients: Bytes,
+    /// What the forward pass keeps for the backward pass, and the step's inputs.
+    #[serde(rename = "activations_bytes")]
+    pub activations: Bytes,
+    /// Everything else.
+    #[serde(rename = "temporary_bytes")]
+    pub temporary: Bytes,
+}
+
+impl Working {
+    /// What grows with the batch.
+    pub fn growing(&self) -> Bytes {
+        self.activations + self.temporary
+    }
+}
+
+impl Mul<f64> for Working {
+    type Output = Self;
+
+    /// At so many times the batch.
+    fn mul(self, times: f64) -> Self {
+        Self { activations: self.activations * times, temporary: self.temporary * times, ..self }
+    }
 }
 
 impl Memory {

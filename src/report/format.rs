@@ -107,11 +107,12 @@ pub fn time(time: Micros) -> String {
     format!("{} {}", unit.bare(time), unit.symbol())
 }
 
-/// A range of times with one unit, or with two where the lower end would vanish in that of
-/// the upper one.
+/// A range of times with one unit, or with two where the lower end would have no digit or one
+/// in that of the upper one, and a wrong one at that.
 pub fn time_range(low: Micros, high: Micros) -> String {
     let unit = TimeUnit::for_time(high);
-    if low.get() > 0.0 && low.get() < high.get() / 100.0 && TimeUnit::for_time(low) != unit {
+    let coarse = 5.0 * 0.1_f64.powi(unit.decimals() as i32);
+    if low.get() > 0.0 && unit.value(low) < coarse && TimeUnit::for_time(low) != unit {
         return format!("{} – {}", time(low), time(high));
     }
     format!("{} {}", low_high(unit.bare(low), unit.bare(high)), unit.symbol())
@@ -233,6 +234,8 @@ mod tests {
         assert_eq!(time_range(micros(830_000.0), micros(1_010_000.0)), "0.83–1.01 s");
         assert_eq!(time_range(micros(2_140.0), micros(3_180_000.0)), "2.1 ms – 3.18 s");
         assert_eq!(time_range(micros(0.0), micros(3_180_000.0)), "0.00–3.18 s");
+        assert_eq!(time_range(micros(33.0), micros(1_000.0)), "33.0 µs – 1.0 ms");
+        assert_eq!(time_range(micros(510.0), micros(1_000.0)), "0.5–1.0 ms");
         assert_eq!(hours(Hours::new(0.5).unwrap()), "30 min");
         assert_eq!(hours(Hours::new(12.3 / 3600.0).unwrap()), "12 s");
         assert_eq!(hours(Hours::new(1.0 / 60.0).unwrap()), "1.0 min");

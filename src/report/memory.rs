@@ -64,6 +64,7 @@ mod tests {
             optimizer_state: Bytes::ZERO,
             activations: mib(5120.0),
             temporary: mib(51.0),
+            working: None,
         });
         assert_eq!(
             words(&profile).as_deref(),
@@ -84,6 +85,7 @@ mod tests {
             optimizer_state: gib(1.0),
             activations: gib(5.0),
             temporary: gib(0.2),
+            working: None,
         };
         assert_eq!(kinds_within(&memory, 60), "optimizer state 1.00 GB · activations 5.00 GB · …");
         assert_eq!(kinds_within(&memory, 30), "activations 5.00 GB · …");

@@ -282,6 +282,7 @@ pub fn status_words(plan: &Plan) -> String {
         (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
             format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
         }
+        (PlanStatus::Optimal, 1) if plan.solver.configurations == 1 => "the only priced offer".to_owned(),
         (PlanStatus::Optimal, 1) => {
             format!("{best} of {} priced offers", format::grouped(plan.solver.configurations as f64))
         }

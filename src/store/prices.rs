@@ -26,12 +26,22 @@ pub struct PriceFile {
 /// provider.
 ///
 /// # Errors
-/// [`StoreError`] naming the user's file and key.
+/// [`StoreError`] naming the user's file and key, or the GPU of a file written by hand that the catalog does not have.
 pub fn files(paths: &Paths) -> Result<Vec<PriceFile>, StoreError> {
     let mut own = Vec::new();
     for (path, text) in files::read_folder(&paths.pricing(), "toml")? {
         let snapshot = Snapshot::parse(&text).map_err(|error| StoreError::content(&path, error))?;
         own.push(PriceFile { path: Some(path), is_made: text.starts_with(MADE), snapshot });
+    }
+    let by_hand = own.iter().filter(|file| !file.is_made).collect::<Vec<_>>();
+    if !by_hand.is_empty() {
+        let catalog = super::catalog(paths)?;
+        for file in by_hand {
+            let unknown = file.snapshot.offers().find_map(|offer| catalog.find(offer.gpu?.as_str()).err());
+            if let (Some(unknown), Some(path)) = (unknown, &file.path) {
+                return Err(StoreError::content(path, unknown));
+            }
+        }
     }
     Ok(with_shipped(own))
 }

@@ -623,7 +623,7 @@ fn ways_to_train(python: &str, is_chosen: impl Fn(&str) -> bool) {
         }
         assert_eq!(windows, scenario.windows, "{name}: {}", ran.seen);
         assert_eq!(profile.workload.batch_size, scenario.batch, "{name}: {}", ran.notes());
-        assert!(profile.origin.is_none() && profile.step.is_none(), "{name}: no GPU, no origin");
+        assert!(profile.origin.is_none() && profile.measured_step().is_none(), "{name}: no GPU, no origin");
         assert!(
             ran.seen["processes"].as_array().unwrap().iter().all(|process| process["faults"] == Value::Array(vec![]))
         );

@@ -49,6 +49,7 @@ fn prediction(name: &str, step: StepTime) -> Prediction {
         left_out: 0.0,
         memory: MemoryFit {
             fits: Fits::Yes,
+            working: None,
             needed: None,
             usable: gpu.memory * 0.92,
             reason: "small".into(),
@@ -71,6 +72,7 @@ pub(crate) fn predictions(all: impl IntoIterator<Item = Prediction>) -> Predicti
             name: "test".into(),
             mode: Mode::Training,
             batch_size: Some(1),
+            micro_batches: None,
             sequence_length: None,
             precision: None,
             parameter_count: None,

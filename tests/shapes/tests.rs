@@ -36,6 +36,9 @@ trials! {
         masks_are_known_at_any_size,
         experts_get_as_many_tokens_as_the_others,
         numbers_are_finite,
+        accumulated_batches_are_of_one_step,
+        what_runs_again_is_of_backward_and_what_follows_of_the_update,
+        gradients_of_a_table_have_the_rows_looked_up,
         what_no_cpu_computes_has_no_values,
         a_model_beside_its_average_is_traced,
         a_trace_by_shapes_has_the_products_of_a_real_step,
@@ -504,6 +507,35 @@ fn numbers_are_finite(python: &str) {
     let profile = Place::new().profile(python, "layers.py:policy", &[]);
     assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
     assert_eq!(named(&profile, "aten::multinomial").len(), 1);
+}
+
+/// Three micro-batches of four; an average of the model, and a copy of its 72 parameters, are no activations.
+fn accumulated_batches_are_of_one_step(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:accumulated", &[]);
+    assert_eq!((profile.workload.batch_size, profile.workload.micro_batches), (Some(12), Some(3)));
+    let memory = profile.step.clone().unwrap().memory.unwrap();
+    // Blocks of 512 bytes: weight and bias, and those of the average.
+    assert_eq!((memory.parameters.get(), memory.optimizer_state.get()), (4.0 * 512.0, 2.0 * 512.0));
+    let again = Place::new().profile(python, "layers.py:accumulated", &["--arg", "again=True"]);
+    assert_eq!((again.workload.batch_size, again.workload.micro_batches), (Some(4), None));
+}
+
+fn what_runs_again_is_of_backward_and_what_follows_of_the_update(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:checkpointed", &[]);
+    let phases = |name: &str| named(&profile, name).iter().map(|one| (one.phase, one.count)).collect::<Vec<_>>();
+    assert_eq!(phases("aten::addmm"), [(Phase::Forward, 4), (Phase::Backward, 4)]);
+    assert_eq!(phases("aten::_foreach_norm"), [(Phase::Optimizer, 1)]);
+    // The update has more than forward and backward keep, of which each layer keeps its input.
+    let memory = profile.step.clone().unwrap().memory.unwrap();
+    let working = memory.working.unwrap();
+    assert!(working.activations.get() >= 4.0 * 64.0 * 64.0 * 4.0, "{working:?}");
+}
+
+fn gradients_of_a_table_have_the_rows_looked_up(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:sparse", &[]);
+    assert_eq!(named(&profile, "aten::_embedding_bag_backward")[0].outputs, [vec![16, 8]]);
+    let added = named(&profile, "aten::index_add_");
+    assert_eq!((added.len(), added[0].inputs.last().unwrap().clone()), (1, vec![16, 8]));
 }
 
 fn what_no_cpu_computes_has_no_values(python: &str) {

@@ -17,6 +17,7 @@ import functools
 
 import torch
 
+from .failure import is_packaged
 from .memory import parts
 
 # What `torch.compile` was given in this process, at the import of a script too.
@@ -70,7 +71,10 @@ def compiling(step, compile):
             return lambda model: compiled(model, **options)
         if options.get("disable") or options.get("backend") in EAGER:
             return model
-        ASKED.append(type(model).__name__)
+        # Packages compile functions of their own when they are imported, whether these are called or not.
+        code = getattr(model, "__code__", None)
+        if code is None or not is_packaged(code.co_filename):
+            ASKED.append(type(model).__name__)
         replayed = options.get("mode") in REPLAYED or (options.get("options") or {}).get("triton.cudagraphs", False)
         made = compile(model, **options)
         if isinstance(made, torch.nn.Module):

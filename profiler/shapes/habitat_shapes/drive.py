@@ -279,6 +279,20 @@ def loss_of(torch, output):
     return loss
 
 
+def whole_batch(step, batch):
+    """The samples of a step, and how many micro-batches they come in, whose gradients are accumulated for one
+    update; None for one."""
+    times = max((calls for calls, _, _ in step.micro_batches.values()), default=1)
+    if batch is None or times < 2 or len(step.optimizers) != 1:
+        return batch, None
+    first = step.inputs[0][0][0] if step.inputs and step.inputs[0][0] else batch
+    each = first if first * times == batch else batch
+    step.note(
+        "%d micro-batches of %d samples are accumulated to one update: a step of %d" % (times, each, each * times)
+    )
+    return each * times, times
+
+
 def told(torch, step, mode, rows, request, batch):
     """The op list of the recorded step."""
     trained = {
@@ -296,10 +310,13 @@ def told(torch, step, mode, rows, request, batch):
             tokens = shape[0] if shape[0] != batch and shape[1] == batch else shape[1]
             sequence = tokens if tokens > 1 else None
     training = step.had_backward
+    batch, micro_batches = whole_batch(step, batch)
     if training and not step.updates:
-        step.note("no optimizer made a step: its time and memory are missing")
+        updates = any(row["phase"] == "optimizer" for row in rows)
+        made = "what follows backward is its time, its memory is not told apart" if updates else "its time and memory are missing"
+        step.note("no optimizer of PyTorch made a step: " + made)
     memory, fusion = step.memory, step.fusion
-    kinds, peak_phase = memory.at_peak(set(fusion.made), fusion.held)
+    kinds, working, peak_phase = memory.at_peak(set(fusion.made), fusion.held)
     return {
         "format": "habitat-op-list",
         "version": 1,
@@ -307,6 +324,7 @@ def told(torch, step, mode, rows, request, batch):
             "case": request["name"],
             "torch": torch.__version__,
             "batch": batch,
+            "micro_batches": micro_batches,
             "seq": sequence,
             "params": sum(parameters.values()) or None,
             "amp": step.autocast,
@@ -314,7 +332,7 @@ def told(torch, step, mode, rows, request, batch):
             "mode": "training" if training else "inference",
             "calls": mode.calls,
             "execution": "cuda_graphs" if mode.replayed > MOSTLY * mode.launched else None,
-            "memory": {"kinds": kinds, "peak_phase": peak_phase},
+            "memory": {"kinds": kinds, "working": working, "peak_phase": peak_phase},
             "notes": step.notes,
         },
         "ops": rows,

@@ -3,9 +3,10 @@
 Every storage that a call returns or takes is known from then until it is freed, with its
 size as CUDA's caching allocator counts it. Kinds:
 
-- parameters: of the modules that were called and of the optimizers; with buffers
+- parameters: of the modules that were called, of the optimizers and of copies of models; with buffers
 - gradients: what parameters hold in `.grad` when an optimizer begins
-- optimizer state: what optimizers hold after a step, but for their counters (on the host)
+- optimizer state: what optimizers hold after a step, but for their counters (on the host); and what was there before
+  the step and is written to after backward, as averages of parameters
 - activations: made in the forward pass and alive when backward begins; and the inputs
 - temporary: everything else
 
@@ -13,6 +14,8 @@ What libraries take for themselves inside a call (workspaces) is not seen.
 """
 
 import weakref
+
+import torch
 
 # CUDA's caching allocator gives out multiples of this many bytes.
 BLOCK = 512
@@ -67,8 +70,8 @@ class Memory:
             entry.reference = weakref.ref(storage, lambda _, key=key: self.gone(key))
             self.live[key] = entry
             if phase is None:
-                # It was there before the step.
-                entry.kind = ACTIVATIONS
+                # It was there before the step: an input, or a copy of the model such as an average.
+                entry.kind = PARAMETERS if isinstance(tensor, torch.nn.Parameter) else ACTIVATIONS
             self.count(entry, size, phase)
         elif size > entry.bytes:
             # Resized in place.
@@ -96,6 +99,12 @@ class Memory:
         self.host.add(key)
         weakref.finalize(storage, self.host.discard, key)
 
+    def keep_as_state(self, tensor):
+        """An update writes to it."""
+        entry = self.see(tensor)
+        if entry is not None and entry.kind == ACTIVATIONS and not entry.forward:
+            entry.kind = STATE
+
     def tag(self, tensor, kind):
         for part in parts(tensor):
             entry = self.see(part)
@@ -109,7 +118,8 @@ class Memory:
                 entry.kind = ACTIVATIONS
 
     def at_peak(self, unmade, held):
-        """Bytes by kind at the moment at which most was allocated, and the phase. Tensors `unmade` never
+        """Bytes by kind at the moment at which most was allocated; at that at which what forward and backward make
+        was most, which grows with the batch; and the phase of the first. Tensors `unmade` never
         were; those `held` are freed no earlier than at this place of the log."""
         log, kept = [], set()
         for place, (entry, size, phase) in enumerate(self.log):
@@ -119,12 +129,13 @@ class Memory:
             if entry not in unmade:
                 log.append((max(place, later), entry, size, phase))
         log.sort(key=lambda event: event[0])
-        now, peak, at = 0, 0, 0
-        for place, (_, _, size, _) in enumerate(log):
-            now += size
-            if now > peak:
-                peak, at = now, place + 1
-        found = dict.fromkeys(KINDS, 0)
-        for _, entry, size, _ in log[:at]:
-            found[ACTIVATIONS if entry in kept else entry.kind] += size
-        return found, log[at - 1][3] if at else None
+        now = dict.fromkeys(KINDS, 0)
+        peak, most, found, working, at, phase_now = 0, 0, dict(now), dict(now), None, None
+        for _, entry, size, phase in log:
+            now[ACTIVATIONS if entry in kept else entry.kind] += size
+            phase_now = phase or phase_now
+            if sum(now.values()) > peak:
+                peak, found, at = sum(now.values()), dict(now), phase
+            if phase_now != "optimizer" and now[ACTIVATIONS] + now[TEMPORARY] > most:
+                most, working = now[ACTIVATIONS] + now[TEMPORARY], dict(now)
+        return found, working, at

@@ -24,6 +24,8 @@ from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 CALLS = {**recurrent.CALLS, **norms.CALLS}
 # Read back from a tensor in place of the number that nobody computed.
 ANSWER = 1.0
+# Where a sparse tensor keeps how many rows it has: without values PyTorch knows of none.
+ROWS = "_habitat_rows"
 # Where something depends on values that nobody computed.
 CHOSEN = (
     "the step needs to know what a top-k or an argmax chose; the choices were spread evenly, as tokens over experts"
@@ -85,7 +87,9 @@ def access(given, made):
 
 
 def shape(tensor, spread=False):
-    """Its sizes; of one that is `spread` over others, what is read of it."""
+    """Its sizes; of one that is `spread` over others, what is read of it; of a sparse one, the rows that it has."""
+    if tensor.layout is torch.sparse_coo:
+        return (getattr(tensor, ROWS, 0), *tensor.shape[1:])
     if spread and tensor.layout is torch.strided and 0 in tensor.stride():
         return tuple([1 if step == 0 else size for step, size in zip(tensor.stride(), tensor.shape)])
     return tensor.shape
@@ -120,6 +124,24 @@ def frozen(value, spread=False):
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
+def note_rows(args, out):
+    """Notes on sparse results how many rows they have: those of what they are made of, or as many as places."""
+    for made in flat((out,)):
+        if made.layout is torch.sparse_coo and not hasattr(made, ROWS):
+            given = list(flat(args))
+            rows = [getattr(value, ROWS) for value in given if hasattr(value, ROWS)]
+            setattr(made, ROWS, max(rows or [value.numel() for value in given if value.dtype is torch.int64] or [0]))
+
+
+def dense(func, args):
+    """A call that adds a sparse tensor to another is one that adds rows."""
+    is_sparse = len(args) > 1 and isinstance(args[1], torch.Tensor) and args[1].layout is torch.sparse_coo
+    if func is not torch.ops.aten.add_.Tensor or not is_sparse:
+        return str(func), short(args, torch.Tag.pointwise in func.tags)
+    places = {"shape": [getattr(args[1], ROWS, 0)], "dtype": "int64"}
+    return "aten.index_add_.default", [short(args[0]), 0, places, short(args[1])]
+
+
 class Step:
     """What is known of the step while it runs: shared by the modes and the hooks."""
 
@@ -145,7 +167,9 @@ class Step:
         """Before each step."""
         self.modules, self.in_optimizer = [], 0
         self.after_backward = self.had_backward = self.in_backward = False
-        self.updates = 0
+        self.updates = self.backwards = 0
+        # Calls of each model for the same update, and the updates and backward passes before the last of them.
+        self.micro_batches = {}
         self.names, self.module_of = {}, {}
         # Compiled functions that run now; which entry of one autograd's nodes come from; entries that are replayed as
         # CUDA graphs.
@@ -159,6 +183,7 @@ class Step:
         if torch._C._current_graph_task_id() != -1:
             if not self.in_backward:
                 self.in_backward = self.had_backward = self.after_backward = True
+                self.backwards += 1
                 self.memory.backward_begins()
             node = torch._C._current_autograd_node()
             return "gradient_accumulation" if node is not None and "AccumulateGrad" in node.name() else "backward"
@@ -208,17 +233,29 @@ class Step:
     # Hooks of modules and optimizers.
 
     def enter(self, module, inputs):
-        """A module's forward begins."""
-        self.after_backward = False
+        """A module's forward begins; within backward it is made again, and backward goes on."""
+        if torch._C._current_graph_task_id() == -1:
+            self.after_backward = False
         if not self.modules:
             if module not in self.roots:
                 self.roots.append(module)
+            self.count_micro_batch(module)
             for name, inner in module.named_modules():
                 self.names.setdefault(id(inner), NUMBER.sub(r"\1*", name))
         self.modules.append(self.names.get(id(module)) or None)
         if self.stage == "step" and self.inputs is None and not self.had_backward:
             tensors = [value for value in tree_flatten(inputs)[0] if isinstance(value, torch.Tensor)]
             self.inputs = [(tuple(tensor.shape), tensor.dtype.is_floating_point) for tensor in tensors]
+
+    def count_micro_batch(self, root):
+        """A model is called again for the same update where its gradients of another backward pass are kept."""
+        if torch._C._current_graph_task_id() != -1 or not torch.is_grad_enabled():
+            return
+        calls, updates, backwards = self.micro_batches.get(id(root), (0, self.updates, self.backwards))
+        goes_on = self.backwards > backwards and updates == self.updates
+        if not calls or goes_on and any(parameter.grad is not None for parameter in root.parameters()):
+            calls += 1
+        self.micro_batches[id(root)] = (calls, self.updates, self.backwards)
 
     def before_update(self, optimizer, args, kwargs):
         if self.stage == "import":
@@ -352,6 +389,7 @@ class Recorder(TorchDispatchMode):
         # Module and phase are those of the call; what it is made of is not the user's.
         with torch._C.DisableTorchFunction():
             out = self.valued(func, args, kwargs)
+        note_rows(args, out)
         view = func.is_view or func is torch.ops.aten.detach.default
         if view and self.rows is None:
             return out
@@ -449,6 +487,10 @@ class Recorder(TorchDispatchMode):
             for value in flat(kwargs.values()):
                 memory.see(value)
         host = func is torch.ops.aten.lift_fresh.default
+        if phase == "optimizer":
+            # What is there before the step and changes in it, as averages of parameters do, is no input.
+            for value in values.written(func, args, kwargs):
+                memory.keep_as_state(value)
         for value in flat((out,)):
             if host and value.dim() == 0:
                 memory.on_host(value)
@@ -463,11 +505,12 @@ class Recorder(TorchDispatchMode):
         key = (func, phase, module, frozen(args, spread), named, how)
         row = self.rows.get(key)
         if row is None:
+            name, inputs = dense(func, args)
             row = self.rows[key] = {
-                "op": str(func),
+                "op": name,
                 "phase": phase,
                 "module": module,
-                "inputs": short(args, spread),
+                "inputs": inputs,
                 "kwargs": short_map(kwargs),
                 "outputs": [short(value) for value in flat((out,))],
                 "count": 0,

@@ -130,7 +130,8 @@ pub fn answers(app: &App) -> Vec<Answer> {
 }
 
 fn waiting(app: &App) -> Vec<String> {
-    vec![predict::state_line(app).unwrap_or_else(|| "no prediction yet".to_owned())]
+    let why = predict::state_line(app).or_else(|| predict::no_room(app));
+    vec![why.unwrap_or_else(|| "no prediction yet".to_owned())]
 }
 
 fn fastest(app: &App) -> Answer {

@@ -27,7 +27,7 @@ use crate::pricing::Tier;
 use crate::report::Table;
 use crate::report::format;
 use crate::text::clean;
-use crate::units::{GpuSlug, OpenRange, SamplesPerSecond, UsdPerHour};
+use crate::units::{Bytes, GpuSlug, OpenRange, SamplesPerSecond, UsdPerHour};
 
 /// What the list can be sorted by, in the order of `s`.
 const SORTS: [&str; 4] = ["step time", "samples per dollar", "memory", "name"];
@@ -339,20 +339,23 @@ pub fn rows(app: &App) -> Vec<&Row> {
         list.passes_with(&words(row), |name| figure(row, name)) || meant.iter().any(|gpu| gpu.slug == row.slug)
     };
     let mut rows: Vec<&Row> = app.predict.rows.iter().filter(passes).collect();
-    // Where nothing is known the row goes last, whichever the order.
-    let known = |row: &Row| row.step.range.mid.get() > 0.0;
+    let step = |row: &Row| Some(row.step.range.mid.get()).filter(|us| *us > 0.0);
+    let per_usd = |row: &Row| row.value.as_ref().and_then(|value| value.per_usd).map(|per_usd| per_usd.mid);
     match list.sort {
-        1 => rows.sort_by(|a, b| {
-            let per_usd = |row: &Row| row.value.as_ref().and_then(|value| value.per_usd).map_or(0.0, |it| it.mid);
-            per_usd(b).total_cmp(&per_usd(a))
-        }),
+        1 => rows.sort_by(|a, b| per_usd(b).unwrap_or(0.0).total_cmp(&per_usd(a).unwrap_or(0.0))),
         2 => rows
             .sort_by(|a, b| b.memory_gib.total_cmp(&a.memory_gib).then(a.step.range.mid.total_cmp(&b.step.range.mid))),
         3 => rows.sort_by(|a, b| a.name.cmp(&b.name)),
-        _ => rows.sort_by(|a, b| known(b).cmp(&known(a)).then(a.step.range.mid.total_cmp(&b.step.range.mid))),
+        _ => rows.sort_by(|a, b| a.step.range.mid.total_cmp(&b.step.range.mid)),
     }
     if list.reversed {
         rows.reverse();
+    }
+    // Where nothing is known the row goes last, whichever the order.
+    match list.sort {
+        0 => rows.sort_by_key(|row| step(row).is_none()),
+        1 => rows.sort_by_key(|row| per_usd(row).is_none()),
+        _ => {}
     }
     rows
 }
@@ -406,9 +409,23 @@ pub fn best_value(app: &App) -> Option<(&Row, &RowValue, OpenRange<f64>)> {
         .max_by(|a, b| a.2.mid.total_cmp(&b.2.mid))
 }
 
+/// What is said where the step fits on no GPU: what it needs, and what divides that.
+pub fn no_room(app: &App) -> Option<String> {
+    let rows = &app.predict.rows;
+    if rows.is_empty() || rows.iter().any(|row| row.fits != Fits::No) {
+        return None;
+    }
+    let predictions = &app.predictions.value()?.predictions;
+    let needed = predictions.iter().filter_map(|prediction| prediction.memory.needed).min_by(Bytes::total_cmp);
+    let needs = needed.map_or_else(String::new, |needed| format!(" (needs {needed})"));
+    Some(format!("the step fits on no GPU{needs}; --sharding zero3 or --tensor-parallel N divides it"))
+}
+
 /// Why nothing can be said of the work for a dollar, with what gives it.
 pub fn no_value(app: &App) -> &'static str {
-    if app.predict.rows.iter().any(|row| row.value.is_some()) {
+    if no_room(app).is_some() {
+        "the step fits on no GPU"
+    } else if app.predict.rows.iter().any(|row| row.value.is_some()) {
         "needs the batch size: start with --batch-size N"
     } else {
         "no usable offer on demand"
@@ -487,5 +504,6 @@ pub fn summary(app: &App) -> String {
     let count = |kind: &'static str| (kind, shown.iter().filter(|row| of(row) == kind).count());
     let words = ["predicted", "derived", "measured"].map(count).into_iter().filter(|(_, count)| *count > 0);
     let words: Vec<String> = words.map(|(name, count)| format!("{count} {name}")).collect();
-    format!("{} of {} GPUs · {}", shown.len(), app.predict.rows.len(), words.join(", "))
+    let all = format!("{} of {} GPUs", shown.len(), app.predict.rows.len());
+    if words.is_empty() { all } else { format!("{all} · {}", words.join(", ")) }
 }

@@ -50,6 +50,7 @@ fn of(held: &Held, peak: u64) -> Option<Memory> {
         optimizer_state: bytes(held.optimizer_state_bytes)?,
         activations: bytes(rest)?,
         temporary: Bytes::new(0.0).ok()?,
+        working: None,
     })
 }
 

@@ -96,6 +96,7 @@ fn nothing_yet(name: &str) -> Profile {
         name: name.to_owned(),
         mode: Mode::Training,
         batch_size: None,
+        micro_batches: None,
         sequence_length: None,
         precision: None,
         parameter_count: None,

@@ -49,10 +49,14 @@ pub fn rebatch(profile: &Profile, batch: u64) -> Result<Rebatched, RebatchError>
     if batch == 0 || recorded == 0 {
         return Err(RebatchError::Zero);
     }
-    if recorded == 1 && batch != 1 {
+    // Extents are those of one of the micro-batches, and stay so.
+    let parts =
+        profile.workload.micro_batches.filter(|parts| *parts > 0 && recorded.is_multiple_of(*parts)).unwrap_or(1);
+    let (each, scaled_each) = (recorded / parts, ((batch as f64 / parts as f64).round() as u64).max(1));
+    if each == 1 && batch != recorded {
         return Err(RebatchError::One);
     }
-    let rules = Rules::of(profile, recorded);
+    let rules = Rules::of(profile, each);
     let mut scaled_profile = profile.clone();
     scaled_profile.workload.batch_size = Some(batch);
     let mut scaled = Vec::with_capacity(profile.operations.len());
@@ -61,7 +65,7 @@ pub fn rebatch(profile: &Profile, batch: u64) -> Result<Rebatched, RebatchError>
         for place in rules.places(operation) {
             let tensors = if place.output { &mut operation.outputs } else { &mut operation.inputs };
             if let Some(extent) = tensors.get_mut(place.tensor).and_then(|shape| shape.get_mut(place.dimension)) {
-                *extent = *extent / recorded * batch;
+                *extent = *extent / each * scaled_each;
             }
         }
         let changed = before != (operation.inputs.clone(), operation.outputs.clone());
@@ -73,8 +77,8 @@ pub fn rebatch(profile: &Profile, batch: u64) -> Result<Rebatched, RebatchError>
     }
     if batch != recorded {
         scaled_profile.step = None;
-        if !scaled.contains(&true) {
-            return Err(RebatchError::NotFound(profile.operations.len(), recorded));
+        if !scaled.contains(&true) && scaled_each != each {
+            return Err(RebatchError::NotFound(profile.operations.len(), each));
         }
     }
     Ok(Rebatched { profile: scaled_profile, scaled })
@@ -288,6 +292,18 @@ mod tests {
             let wrong = differing(&sample(from), &sample(to));
             assert!(wrong.is_empty(), "{from} → {to}: {} wrong\n{}", wrong.len(), wrong.join("\n"));
         }
+    }
+
+    /// Four micro-batches of 16 make 64 samples: at 128, 32 each.
+    #[test]
+    fn extents_are_those_of_a_micro_batch() {
+        let mut profile = sample("gnmt-b16");
+        profile.workload.batch_size = Some(64);
+        profile.workload.micro_batches = Some(4);
+        let mut twice = sample("gnmt-b32");
+        twice.workload.batch_size = Some(128);
+        let wrong = differing(&profile, &twice);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]

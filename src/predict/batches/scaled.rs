@@ -6,6 +6,7 @@ use crate::catalog::Catalog;
 use crate::predict::choice::predict;
 use crate::predict::error::PredictError;
 use crate::predict::estimate::{Estimate, Prediction, StepTime};
+use crate::predict::host::data_wait;
 use crate::predict::method::Method;
 use crate::predict::options::Options;
 use crate::profile::Profile;
@@ -21,6 +22,8 @@ const BY_SHAPES: [f64; 2] = [0.08, 0.11];
 /// What the shapes at another batch size say, with those at the recorded one.
 pub struct ScaledShapes {
     scaled: Rebatched,
+    /// What becomes of the time that the host was waited for: a data loader makes each sample.
+    waiting: f64,
     /// From shapes alone, by GPU: at the recorded batch size.
     before: Vec<Prediction>,
     /// At the other.
@@ -38,7 +41,9 @@ impl ScaledShapes {
         let bare = |profile: &Profile| -> Result<Vec<Prediction>, PredictError> {
             Ok(predict(&profile.without_origin(), catalog, &alone)?.predictions)
         };
-        Ok(Self { before: bare(profile)?, after: bare(&scaled.profile)?, scaled })
+        let recorded = profile.workload.batch_size.filter(|_| data_wait(profile).is_some());
+        let waiting = recorded.map_or(1.0, |recorded| batch as f64 / recorded as f64);
+        Ok(Self { before: bare(profile)?, after: bare(&scaled.profile)?, scaled, waiting })
     }
 
     /// The step on GPU number `index`, from the prediction at the recorded batch size.
@@ -62,7 +67,7 @@ impl ScaledShapes {
         };
         let device = step.range.mid.checked_sub(idle).unwrap_or_default();
         let ratio = if was > 0.0 { becomes / was } else { 1.0 };
-        let mid = device * ratio + idle;
+        let mid = device * ratio + idle * self.waiting;
         let (low, high) = (step.range.low / step.range.mid, step.range.high / step.range.mid);
         let method = match (step.method, after.step.as_estimate().method) {
             (recorded, of_shapes) if recorded == of_shapes => recorded,

@@ -3,21 +3,25 @@
 use std::fmt;
 
 use super::states::{by_kind, states};
-use super::{CONTEXT_BYTES, MemoryNeed, source_of, within, word};
+use super::{CONTEXT_BYTES, MemoryNeed, source_of, within, word, working};
 use crate::predict::rate::Rates;
 use crate::predict::sharding::ModelStates;
-use crate::profile::{MemorySource, Profile};
+use crate::profile::{MemorySource, Profile, Working};
 use crate::regress::line::{Line, Point};
 use crate::units::Bytes;
 
 /// Peak memory over the batch size: a fixed part (parameters, their gradients and states) and
-/// one a sample (activations).
+/// one a sample (activations); and what the peak is at least, as in the update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemoryLine {
     /// At no sample.
     pub fixed: Bytes,
     /// A sample.
     pub per_sample: Bytes,
+    /// The peak of another moment of the step, with what it grows by a sample.
+    pub other: Option<[Bytes; 2]>,
+    /// What forward and backward take at one batch size, where that is told.
+    working: Option<(u64, Working)>,
     source: Source,
     /// Where the peaks are from.
     peaks: MemorySource,
@@ -38,6 +42,9 @@ enum Source {
     AtMost,
 }
 
+/// The peak is in the update where less than this part of the activations is there.
+const UPDATE_KEEPS: f64 = 0.5;
+
 impl MemoryLine {
     /// Through the peaks of profiles by batch size; from one alone with what its parameters
     /// take as the fixed part (as it says itself, else by the optimizer found or as with Adam), or with
@@ -54,21 +61,27 @@ impl MemoryLine {
             let states = largest.and_then(|(.., profile)| by_kind(profile));
             within(states, Some(fixed * (1.0 + 1e-9)))
         };
-        let points: Vec<Point> =
-            with_peak.iter().map(|&(batch, peak, _)| Point::new(batch as f64, peak.get())).collect();
+        let other = largest.and_then(|&(batch, peak, profile)| other_moment(batch, peak, profile));
+        let working = largest.and_then(|&(batch, _, profile)| Some((batch, working(profile)?)));
+        let points: Vec<Point> = with_peak
+            .iter()
+            .map(|&(batch, peak, profile)| Point::new(batch as f64, with_working(profile).unwrap_or(peak).get()))
+            .collect();
         if let Ok(line) = Line::non_negative(&points) {
             let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
             let states = states_of(fixed);
-            return Some(Self { fixed, per_sample, source: Source::Peaks(points.len()), peaks, states });
+            let source = Source::Peaks(points.len());
+            return Some(Self { fixed, per_sample, other, working, source, peaks, states });
         }
         let &(batch, peak, profile) = largest?;
+        let peak = with_working(profile).unwrap_or(peak);
         let states = fixed_part(profile).filter(|states| states.get() < peak.get());
         let (fixed, source) = match states {
             Some(states) => (states, Source::Parameters),
             None => (Bytes::ZERO, Source::Proportional),
         };
         let per_sample = peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64);
-        Some(Self { fixed, per_sample, source, peaks, states: states_of(fixed) })
+        Some(Self { fixed, per_sample, other, working, source, peaks, states: states_of(fixed) })
     }
 
     /// Through upper estimates (context of the process included) at two batch sizes.
@@ -77,12 +90,15 @@ impl MemoryLine {
         let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
         let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
         let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
-        Some(Self { fixed, per_sample, source: Source::AtMost, peaks: MemorySource::Computed, states: None })
+        let (source, peaks) = (Source::AtMost, MemorySource::Computed);
+        Some(Self { fixed, per_sample, other: None, working: None, source, peaks, states: None })
     }
 
     /// The peak at a batch size, without the context of the process.
     pub fn peak(&self, batch: u64) -> Bytes {
-        self.fixed + self.per_sample * batch as f64
+        let at = |[fixed, per_sample]: [Bytes; 2]| fixed + per_sample * batch as f64;
+        let own = at([self.fixed, self.per_sample]);
+        self.other.map_or(own, |other| own.max(at(other)))
     }
 
     /// Whether what grows with the batch was told from what does not.
@@ -111,6 +127,7 @@ impl MemoryLine {
         let unknown = MemoryNeed {
             line: Some(*self).filter(Self::is_split),
             states: self.states,
+            working: self.working.map(|(of, working)| working * (batch as f64 / of.max(1) as f64)),
             ..MemoryNeed::unseen(None, None)
         };
         match self.source {
@@ -137,15 +154,22 @@ impl MemoryLine {
     /// The largest batch that fits on a GPU; `None` where not even one sample does, or where
     /// memory does not grow with the batch.
     pub fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
-        let left = rates.usable_memory.value.get() - CONTEXT_BYTES - self.fixed.get();
-        let batch = (left / self.per_sample.get()).floor();
+        let all = rates.usable_memory.value.get() - CONTEXT_BYTES;
+        let most = |[fixed, per_sample]: [Bytes; 2]| ((all - fixed.get()) / per_sample.get()).floor();
+        let own = most([self.fixed, self.per_sample]);
+        let batch = self.other.map_or(own, |other| own.min(most(other)));
         (batch.is_finite() && batch >= 1.0).then_some(batch as u64)
     }
 }
 
 impl fmt::Display for MemoryLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = format!("{} + {} a sample", self.fixed, self.per_sample);
+        let least = match self.other {
+            Some([least, per_sample]) if per_sample.get() <= 0.0 => format!(", at least {least}"),
+            Some([fixed, per_sample]) => format!(", at least {fixed} + {per_sample} a sample"),
+            None => String::new(),
+        };
+        let line = format!("{} + {} a sample{least}", self.fixed, self.per_sample);
         match self.source {
             Source::Peaks(count) => match self.peaks {
                 MemorySource::Recorded => write!(f, "memory: {line}, a line through {count} recorded peaks"),
@@ -167,12 +191,33 @@ impl fmt::Display for MemoryLine {
     }
 }
 
+/// The need at the moment of forward and backward that takes most beside the state.
+fn with_working(profile: &Profile) -> Option<Bytes> {
+    let memory = profile.step.as_ref()?.memory.as_ref()?;
+    let working = memory.working?;
+    Some(memory.parameters + memory.optimizer_state + working.gradients + working.growing())
+}
+
+/// The peak where it is of another moment: of the update, where little is kept of the forward pass, it does not
+/// grow with the batch.
+fn other_moment(batch: u64, peak: Bytes, profile: &Profile) -> Option<[Bytes; 2]> {
+    let memory = profile.step.as_ref()?.memory.as_ref()?;
+    let working = memory.working?;
+    with_working(profile).filter(|with_working| with_working.get() < peak.get() * (1.0 - 1e-6))?;
+    if memory.activations.get() < UPDATE_KEEPS * working.activations.get() {
+        return Some([peak, Bytes::ZERO]);
+    }
+    let fixed = memory.parameters + memory.optimizer_state + memory.gradients;
+    Some([fixed, peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64)])
+}
+
 /// What does not grow with the batch: by kind where the profile tells, else what the optimizer
 /// found keeps, or Adam where none is found.
 fn fixed_part(profile: &Profile) -> Option<Bytes> {
     let told = profile.step.as_ref().and_then(|step| step.memory.as_ref());
     if let Some(memory) = told.filter(|memory| memory.parameters.get() > 0.0) {
-        return Some(memory.parameters + memory.optimizer_state + memory.gradients);
+        let gradients = memory.working.map_or(memory.gradients, |working| working.gradients);
+        return Some(memory.parameters + memory.optimizer_state + gradients);
     }
     states(profile).usual
 }

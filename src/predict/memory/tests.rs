@@ -187,6 +187,7 @@ fn computed_peaks_are_told_from_recorded_ones() {
             optimizer_state: quarter,
             activations: quarter,
             temporary: quarter,
+            working: None,
         });
         profile
     };
@@ -219,6 +220,7 @@ fn a_peak_in_the_update_tells_only_the_most_of_the_activations() {
             optimizer_state: of(2.0),
             activations: of(activations),
             temporary: of(temporary),
+            working: None,
         });
         let fit = MemoryNeed::of(&profile, None).fit(&Rates::new(&spec("t4")));
         fit.activations.map(|kept| [kept.least, kept.most].map(|bytes| bytes.get() / GIB))
@@ -239,4 +241,52 @@ fn an_upper_bound_says_yes_or_nothing() {
     assert_eq!(line.largest(&t4), Some(94));
     assert_eq!((line.need(94).fit(&t4).fits, line.need(95).fit(&t4).fits), (Fits::Yes, Fits::Unknown));
     assert_eq!(MemoryNeed::unseen(None, None).fit(&t4).fits, Fits::Unknown);
+}
+
+/// 41 GB at the update, 40 of state and gradients; 2 of 20 GB of gradients and 12 GB of 4 samples when most activations
+/// are there.
+fn with_another_moment() -> Profile {
+    let mut profile = profile(Some(41.0), Some(1 << 30));
+    let of = |gib: f64| Bytes::known(gib * GIB);
+    profile.workload.batch_size = Some(4);
+    profile.step.as_mut().unwrap().memory = Some(Memory {
+        source: MemorySource::Computed,
+        parameters: of(5.0),
+        gradients: of(20.0),
+        optimizer_state: of(15.0),
+        activations: Bytes::ZERO,
+        temporary: of(1.0),
+        working: Some(Working { gradients: of(2.0), activations: of(10.0), temporary: of(2.0) }),
+    });
+    profile
+}
+
+#[test]
+fn the_peak_moves_from_the_update_to_the_activations() {
+    let profile = with_another_moment();
+    let line = MemoryLine::of_profiles(&[(4, &profile)]).unwrap();
+    let gib = |bytes: Bytes| (bytes.get() / GIB * 100.0).round() / 100.0;
+    // 5 + 15 + 2, and 3 a sample; no less than 41.
+    assert_eq!([4, 6, 8].map(|batch| gib(line.peak(batch))), [41.0, 41.0, 46.0]);
+    assert!(line.to_string().contains("22.0 GB + 3.00 GB a sample, at least 41.0 GB"), "{line}");
+    let gpu = spec("a100-sxm4-80gb");
+    let rates = Rates::new(&gpu);
+    let largest = line.largest(&rates).unwrap();
+    assert_eq!([0, 1].map(|more| line.need(largest + more).fit(&rates).fits), [Fits::Yes, Fits::No]);
+}
+
+#[test]
+fn what_is_divided_leaves_the_activations() {
+    let fit = MemoryNeed::of(&with_another_moment(), None).fit(&Rates::new(&spec("a100-sxm4-80gb")));
+    let needed = |gpus| (fit.sharded(Sharding::Zero3, gpus).needed.unwrap().get() - CONTEXT_BYTES) / GIB;
+    // Of two GPUs each has 1 and half of 40 at the update, and (5 + 2 + 15) / 2 + 12 before.
+    assert!((needed(2) - 23.0).abs() < 1e-9 && (needed(22) - 13.0).abs() < 1e-9, "{} {}", needed(2), needed(22));
+    assert_eq!(fit.activations.map(|kept| kept.least.get() / GIB), Some(10.0));
+}
+
+#[test]
+fn a_peak_of_wider_numbers_is_the_most() {
+    let of = |gib: f64| MemoryNeed::of(&profile(Some(gib), None), None).narrowed().fit(&Rates::new(&spec("t4")));
+    assert_eq!([13.0, 20.0, 30.0].map(|gib| of(gib).fits), [Fits::Yes, Fits::Unknown, Fits::No]);
+    assert!(of(20.0).reason.contains("may need less than the 20.9 GB that were recorded in wider numbers"));
 }

@@ -121,6 +121,8 @@ impl ModelParallel {
 const NARROWER: f64 = 0.1;
 /// Chunks of layers that a GPU may have where stages are interleaved, at the low end.
 const CHUNKS: u32 = 4;
+/// Percent of a step from which on idle stages are worth a remedy.
+const LARGE_BUBBLE: f64 = 20.0;
 
 impl Link {
     /// What one all-reduce or copy of tens of megabytes reaches that all wait for: worst, expected,
@@ -183,7 +185,10 @@ pub fn optimizer_step(
     let (tensor, pipeline) = (parallel.tensor, parallel.pipeline);
     let mut parts = Vec::new();
     if pipeline > 1 {
-        parts.push(format!("{:.0} % bubble", f64::from(pipeline - 1) / batches as f64 * 100.0));
+        let bubble = f64::from(pipeline - 1) / batches as f64 * 100.0;
+        // Micro-batches come from more samples between two updates.
+        let remedy = if bubble > LARGE_BUBBLE { " (--global-batch N fills it)" } else { "" };
+        parts.push(format!("{bubble:.0} % bubble{remedy}"));
     }
     if tensor > 1 {
         let reduced = replica.reduced(replica.expected().link) * (batches as f64 / f64::from(pipeline));
@@ -198,10 +203,10 @@ pub fn optimizer_step(
     let micro = if batches == 1 { "1 micro-batch".to_owned() } else { format!("{batches} micro-batches") };
     let between = if replicas > 1 {
         format!(
-            "; {:.1} ms more for {} of {:.0} MB of gradients a GPU among replicas",
+            "; {:.1} ms more for {} of {} of gradients a GPU among replicas",
             added.mid.as_millis(),
             if layout.sharding.traffic() > 1.0 { "gathers and scatters" } else { "all-reduce" },
-            exchange.gradients.get() * layout.sharding.traffic() / 1e6
+            exchange.gradients * layout.sharding.traffic()
         )
     } else {
         String::new()
@@ -342,6 +347,7 @@ mod tests {
             name: "w".into(),
             mode: Mode::Training,
             batch_size: Some(1),
+            micro_batches: None,
             sequence_length: None,
             precision: None,
             parameter_count: Some(100_000_000),
@@ -441,7 +447,7 @@ mod tests {
         };
         let why = of(&layout(8, 2, 4), 16).unwrap().why;
         assert!(why.starts_with("2 replicas of 8-way tensor parallel × 2 pipeline stages, 16 micro-batches: 6 % bubble, 1 ms of all-reduce, 1 ms from stage to stage; "), "{why}");
-        assert!(why.contains("stages over") && why.contains("25 MB of gradients a GPU"), "{why}");
+        assert!(why.contains("stages over") && why.contains("23.8 MB of gradients a GPU"), "{why}");
         let why = of(&layout(8, 1, 1), 1).unwrap().why;
         assert!(
             why.starts_with("1 replica of 8-way tensor parallel, 1 micro-batch: 0 ms of all-reduce; over NVLink"),

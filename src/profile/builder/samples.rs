@@ -33,8 +33,8 @@ pub(super) struct Samples {
     /// Tokens of a sample.
     pub(super) length: Option<u64>,
     pub(super) seen: String,
-    /// Several parts were added up.
-    pub(super) is_sum: bool,
+    /// Parts that were added up; 1 where there is one.
+    pub(super) parts: u64,
 }
 
 impl Parts {
@@ -89,7 +89,7 @@ pub(super) fn samples(
         count: samples,
         length,
         seen: format!("the first layer's input{times}"),
-        is_sum: !times.is_empty(),
+        parts: samples / lead.max(1),
     }))
 }
 
@@ -212,7 +212,7 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
         count: samples,
         length,
         seen: format!("the first input of {name}, {shown}{times}"),
-        is_sum: !times.is_empty(),
+        parts: samples / lead,
     })
 }
 
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(found(&[(&[8, 3, 64, 64], false)]).unwrap().count, 8);
         let tokens = found(&[(&[4, 512], true), (&[4, 512], true)]).unwrap();
         assert_eq!((tokens.count, tokens.length), (4, Some(512)));
-        assert_eq!((&*tokens.seen, tokens.is_sum), ("the first input of Net, [4, 512]", false));
+        assert_eq!((&*tokens.seen, tokens.parts), ("the first input of Net, [4, 512]", 1));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::nest::{self, LOADER, NO_RANGE, Nesting};
 use super::options::{Import, ImportOptions, Summary};
 use super::{group, timing, update, workload};
 use crate::op::name::{self, is_autograd_node};
-use crate::profile::{Phase, Profile, Recording};
+use crate::profile::{Phase, Profile, Recording, Step};
 use crate::trace::{Fault, Range, RangeKind, Span, StepMarks, Trace};
 use crate::units::Micros;
 
@@ -33,7 +33,7 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
     let kept = of_one_shape(trace, &joined, kept, &spans, &mut notes);
     let kept_spans: Vec<Span> = kept.iter().map(|step| spans[*step]).collect();
     let grouped = group::operations(trace, &joined, &nesting.modules, &kept);
-    notes.extend(loading(trace, &kept_spans));
+    let data_wait = loading(trace, &kept_spans);
     let operations = update::with_lists(trace, &kept_spans, grouped.operations, &mut notes);
     if grouped.inferred > 0 {
         notes.push(format!("stride and padding of {} convolutions are worked out from shapes", grouped.inferred));
@@ -53,7 +53,8 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
         overlaps: nesting.overlaps,
         host_step: Micros::known(kept_spans.iter().map(|span| span.duration).reduce(f64::min).unwrap_or(0.0)),
     };
-    let mut profile = Profile::new(workload, None, None, operations)?;
+    let step = data_wait.map(|_| Step { data_wait, ..Step::default() });
+    let mut profile = Profile::new(workload, None, step, operations)?;
     profile.recording = Some(Recording {
         source: format!("{}, shapes only", trace.recorder.format.source()),
         step_marks: Some(marks.name().to_owned()),
@@ -106,8 +107,8 @@ fn of_one_shape(
     chosen
 }
 
-/// What the steps wait for the next batch on the host, whose work is left out.
-fn loading(trace: &Trace, spans: &[Span]) -> Option<String> {
+/// What a step waits for the next batch on the host, whose work is no part of the profile; `None` for less than 1 %.
+fn loading(trace: &Trace, spans: &[Span]) -> Option<Micros> {
     let is_loading = |host: &&Range| {
         host.kind == RangeKind::Annotation
             && trace.name(host.name).starts_with(LOADER)
@@ -115,13 +116,7 @@ fn loading(trace: &Trace, spans: &[Span]) -> Option<String> {
     };
     let time: f64 = trace.ranges.iter().filter(is_loading).map(|host| host.end - host.start).sum();
     let steps: f64 = spans.iter().map(|span| span.duration).sum();
-    (time > 0.01 * steps).then(|| {
-        format!(
-            "input: the DataLoader holds a recorded step up for {:.2} ms, {:.0} % of it; what it computes there is work of the host and left out",
-            time / 1e3 / spans.len().max(1) as f64,
-            100.0 * time / steps
-        )
-    })
+    (time > 0.01 * steps).then(|| Micros::known(time / spans.len().max(1) as f64))
 }
 
 /// The innermost operators that do work and have shapes.

@@ -38,7 +38,7 @@ pub(super) fn workload(
             Some(format!("batch size {given} as given; from {} it would be {}", found.seen, found.count))
         }
         (Some(Ok(found)), None, Some(_)) => {
-            let doubt = if found.is_sum { " (--batch-size if that is wrong)" } else { "" };
+            let doubt = if found.parts > 1 { " (--batch-size if that is wrong)" } else { "" };
             Some(format!("batch size {} from {}{doubt}", found.count, found.seen))
         }
         (Some(Ok(found)), None, None) => {
@@ -47,6 +47,8 @@ pub(super) fn workload(
         (Some(Err(reason)), None, _) => Some(format!("the batch size is not known: {reason}; --batch-size sets it")),
         _ => None,
     });
+    let parts = found.as_ref().and_then(|found| Some(found.as_ref().ok()?.parts)).filter(|parts| *parts > 1);
+    let micro_batches = parts.filter(|parts| batch_size.is_some_and(|batch| batch.is_multiple_of(*parts)));
     let sequence_length = options.sequence_length.or_else(|| {
         if model.is_some() {
             return found?.ok()?.length;
@@ -55,8 +57,16 @@ pub(super) fn workload(
         notes.push(format!("sequence length {length} is read off the first layer's input"));
         Some(length)
     });
+    let found = precision(operations);
+    if let (Some(given), Some((found, how))) = (options.precision, found)
+        && !given.has_types_of(found)
+    {
+        notes.push(format!(
+            "precision {given} as given, {found} {how}: what is given names the step and does not convert it, as `predict --precision {given}` does"
+        ));
+    }
     let precision = options.precision.or_else(|| {
-        let (precision, how) = precision(operations)?;
+        let (precision, how) = found?;
         notes.push(format!("precision {precision}, {how}; --precision sets it"));
         Some(precision)
     });
@@ -67,7 +77,7 @@ pub(super) fn workload(
         Some(count)
     });
     let name = if options.workload.trim().is_empty() { "imported".to_owned() } else { options.workload.clone() };
-    Workload { name, mode, batch_size, sequence_length, precision, parameter_count }
+    Workload { name, mode, batch_size, micro_batches, sequence_length, precision, parameter_count }
 }
 
 /// Training if anything runs backward.

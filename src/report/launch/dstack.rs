@@ -20,12 +20,14 @@ pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
         |region| format!("regions: [{}]\n", quoted(region)),
     );
     Ok(format!(
-        "{}# dstack apply -f FILE\ntype: task\nname: {}\nnodes: {}\nresources:\n  gpu: {}\nspot_policy: {}\nmax_price: {}\nbackends: [{backend}]\n{region}# The upper end of what it is predicted to take; dstack stops it then.\nmax_duration: {}m\ncommands:\n{}",
+        "{}# dstack apply -f FILE\ntype: task\nname: {}\nnodes: {}\nresources:\n  gpu: {}\nspot_policy: {}\n{}max_price: {}\nbackends: [{backend}]\n{region}# The upper end of what it is predicted to take; dstack stops it then.\nmax_duration: {}m\ncommands:\n{}",
         job.comments(),
         quoted(&job.name()),
         part.nodes,
         quoted(&format!("{gpu}:{}", job.gpus_of_a_node())),
         if spot { "spot" } else { "on-demand" },
+        // Without it a task that loses its machine has failed.
+        if spot { "# Starts again after a loss.\nretry:\n  on_events: [interruption, no-capacity]\n" } else { "" },
         job.highest_price(),
         job.most_minutes(),
         COMMAND.map(|line| format!("  - {}\n", quoted(line))).concat(),

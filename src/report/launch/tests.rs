@@ -95,6 +95,9 @@ nodes: 1
 resources:
   gpu: "A100:80GB:8"
 spot_policy: spot
+# Starts again after a loss.
+retry:
+  on_events: [interruption, no-capacity]
 max_price: 10.0124
 backends: [aws]
 regions: ["us-east-1"]

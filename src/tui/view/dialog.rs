@@ -22,7 +22,7 @@ use crate::report::comparison::error_words;
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::tui::paint::Painter;
+use crate::tui::paint::{Painter, wrap};
 use crate::units::{GIB, GpuSlug};
 
 /// Cells of the dialog of an offer.
@@ -155,8 +155,20 @@ fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
     if lines.is_empty() {
         painter.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
     }
-    let scroll = scroll.min(lines.len().saturating_sub(usize::from(list.height)));
-    for (row, line) in lines.iter().skip(scroll).take(usize::from(list.height)).enumerate() {
+    // The text of an action may take several rows.
+    let width = usize::from(list.width.saturating_sub(19));
+    let rows: Vec<(&HelpLine, Option<String>, bool)> = lines
+        .iter()
+        .flat_map(|line| match line {
+            HelpLine::Entry(spec) => {
+                let texts = wrap(spec.text, width).into_iter().enumerate();
+                texts.map(|(row, text)| (line, Some(text), row == 0)).collect()
+            }
+            _ => vec![(line, None, true)],
+        })
+        .collect();
+    let scroll = scroll.min(rows.len().saturating_sub(usize::from(list.height)));
+    for (row, (line, text, is_first)) in rows.iter().skip(scroll).take(usize::from(list.height)).enumerate() {
         let y = list.y + row as u16;
         match line {
             HelpLine::Space => {}
@@ -164,13 +176,15 @@ fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
                 painter.text(list.x, y, list.width, group.title(), Role::Title);
             }
             HelpLine::Entry(spec) => {
-                let why = painter.app.unavailable(spec.action);
-                let keys: Vec<String> =
-                    painter.app.setup.keymap.keys(spec.action).iter().map(ToString::to_string).collect();
-                let keys = if keys.is_empty() { "–".to_owned() } else { keys.join(" ") };
-                painter.text(list.x + 2, y, 16, &keys, Role::Key);
-                let role = if why.is_none() { Role::Text } else { Role::Muted };
-                painter.text(list.x + 19, y, list.width.saturating_sub(19), spec.text, role);
+                if *is_first {
+                    let keys: Vec<String> =
+                        painter.app.setup.keymap.keys(spec.action).iter().map(ToString::to_string).collect();
+                    let keys = if keys.is_empty() { "–".to_owned() } else { keys.join(" ") };
+                    painter.text(list.x + 2, y, 16, &keys, Role::Key);
+                }
+                let role = if painter.app.unavailable(spec.action).is_none() { Role::Text } else { Role::Muted };
+                let text = text.as_deref().unwrap_or_default();
+                painter.text(list.x + 19, y, list.width.saturating_sub(19), text, role);
             }
         }
     }

@@ -240,6 +240,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
         Lower::Alternatives => format!("the plan and {count} alternatives"),
         Lower::Rejected => format!("{count} offers rejected"),
         Lower::Timeline => "the plan over time, and its cost".to_owned(),
+        Lower::Chart if app.frontier.len() == 1 => "1 plan that none beats in both time and cost".to_owned(),
         Lower::Chart => format!("{} plans that none beats in both time and cost", app.frontier.len()),
         Lower::Notes => what.name().to_owned(),
     };

@@ -133,7 +133,7 @@ fn step_timeline(painter: &mut Painter<'_>, area: Rect) {
     let right = format!("{key}: back · {whole}");
     let Some((shown, view)) = timeline::shown(app) else {
         let inside = painter.pane(area, "timeline", &right, app.profile.zoomed);
-        painter.wrapped(inside, timeline::NONE, Role::Muted);
+        painter.wrapped(inside, timeline::none(&painter.app.setup.profile), Role::Muted);
         return;
     };
     let title = format!("timeline of one step of {}", format::time(shown.duration));

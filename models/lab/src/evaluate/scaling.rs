@@ -48,6 +48,7 @@ pub(super) fn training(network: &str, parameters: &str, precision: Option<Precis
         name: network.to_owned(),
         mode: Mode::Training,
         batch_size: None,
+        micro_batches: None,
         sequence_length: None,
         precision,
         parameter_count: Some(parameters.parse().ok()?),

@@ -76,7 +76,7 @@ fn set_value(app: &mut App, knob: Knob, value: Option<f64>) {
     match (knob, value) {
         (Knob::Deadline, value) => goal.deadline = value.and_then(|hours| Hours::new(hours).ok()),
         (Knob::Budget, value) => goal.budget = value.and_then(|money| Usd::new(money).ok()),
-        (Knob::Gpus, value) => goal.limits.max_gpus = value.map(|gpus| (gpus.round() as u32).clamp(1, most::GPUS)),
+        (Knob::Gpus, value) => goal.limits.max_gpus = value.map(|gpus| (gpus.floor() as u32).clamp(1, most::GPUS)),
         (Knob::Work, None) => {}
         (Knob::Work, Some(value)) => match &mut goal.work {
             Work::Samples(samples) => *samples = Samples::new(value.round()).unwrap_or(*samples),

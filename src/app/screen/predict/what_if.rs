@@ -97,7 +97,7 @@ fn figure_words(gpu: &GpuSpec, figure: Figure, times: f64) -> String {
                 |rate: crate::units::FlopsPerSecond| format!("{} TFLOP/s in 16 bits", grouped(rate.get() / 1e12));
             rate.map_or_else(|| "has none".to_owned(), words)
         }
-        Figure::Memory => format!("{} GiB", grouped(gpu.memory_gib())),
+        Figure::Memory => format!("{} GB", grouped(gpu.memory_gib())),
     }
 }
 

@@ -71,10 +71,15 @@ pub fn shown(app: &App) -> Option<(&Timeline, View)> {
     app.setup.profile.timeline.as_ref().zip(app.profile.view)
 }
 
-/// What a recording without a timeline is told.
-pub const NONE: &str = "This recording has no timeline: no trace of a GPU was read for it, or an older version of \
-                        this program wrote its file. `habitat-tui import TRACE -o FILE` and `habitat-tui run` write \
-                        profiles with a timeline.";
+/// What is said of a profile without a timeline.
+pub const fn none(profile: &Profile) -> &'static str {
+    if profile.origin.is_some() {
+        "This recording has no timeline: no trace of a GPU was read for it, or an older version of this program wrote \
+         its file. `habitat-tui import TRACE -o FILE` and `habitat-tui run` write profiles with a timeline."
+    } else {
+        "Only a step that was recorded on a GPU has a timeline: this one was recorded on a CPU, or traced by its shapes."
+    }
+}
 
 /// A part of a lane as wide as a character.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
