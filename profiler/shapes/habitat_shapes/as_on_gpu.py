@@ -14,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from . import norms, recurrent
+from . import norms, recurrent, values
 from .compiled import compiling
 
 aten = torch.ops.aten
@@ -214,6 +215,15 @@ def only_cudnn():
     return not others and getattr(of, "cudnn_sdp_enabled", lambda: False)()
 
 
+def formatted(tensor, form):
+    """As a number, as that of an expert in the name of a layer, where it is known."""
+    real = values.of(tensor) if tensor.dim() == 0 else None
+    if real is None:
+        return object.__format__(tensor, form)
+    with no_dispatch():
+        return real.item().__format__(form)
+
+
 def converted(module, fn, recurse=True):
     """Module.to and its kin, in place: PyTorch swaps a fake parameter for a new one, which
     it refuses where anything refers to it."""
@@ -325,6 +335,8 @@ def patched(step):
     init = torch.nn.init
     for name in [name for name in vars(init) if name.endswith("_") and not name.startswith("_")]:
         change(init, name, lambda tensor, *args, **kwargs: tensor)
+
+    change(FakeTensor, "__format__", formatted)
 
     # They would read back whether their parameters are valid.
     change(torch.distributions.Distribution, "_validate_args", False)

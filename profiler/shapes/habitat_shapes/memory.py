@@ -3,7 +3,7 @@
 Every storage that a call returns or takes is known from then until it is freed, with its
 size as CUDA's caching allocator counts it. Kinds:
 
-- parameters: of the modules that were called, of the optimizers and of copies of models; with buffers
+- parameters: of the modules that were called and of the optimizers; with buffers
 - gradients: what parameters hold in `.grad` when an optimizer begins
 - optimizer state: what optimizers hold after a step, but for their counters (on the host); and what was there before
   the step and is written to after backward, as averages of parameters
@@ -14,8 +14,6 @@ What libraries take for themselves inside a call (workspaces) is not seen.
 """
 
 import weakref
-
-import torch
 
 # CUDA's caching allocator gives out multiples of this many bytes.
 BLOCK = 512
@@ -70,8 +68,8 @@ class Memory:
             entry.reference = weakref.ref(storage, lambda _, key=key: self.gone(key))
             self.live[key] = entry
             if phase is None:
-                # It was there before the step: an input, or a copy of the model such as an average.
-                entry.kind = PARAMETERS if isinstance(tensor, torch.nn.Parameter) else ACTIVATIONS
+                # It was there before the step.
+                entry.kind = ACTIVATIONS
             self.count(entry, size, phase)
         elif size > entry.bytes:
             # Resized in place.

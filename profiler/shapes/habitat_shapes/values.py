@@ -14,7 +14,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_flatten, tree_map
 
 # Elements of the largest tensor whose values are kept, and of the largest of whole numbers and truth values.
-MOST, MOST_WHOLE = 1 << 16, 1 << 24
+MOST, MOST_WHOLE = 1 << 22, 1 << 24
 # Where a fake tensor keeps its values, and whether they come from choices that were spread.
 KEPT, SPREAD = "_habitat_values", "_habitat_spread"
 # What chooses along a dimension: where the places chosen stand among the results, and the dimension among the arguments.
