@@ -38,13 +38,19 @@ impl Recurrent {
             [rows, _] if !cell => {
                 let is_vector = |shape: &&Shape| shape.len() == 1;
                 let sizes = rest.first().filter(is_vector).or_else(|| rest.iter().rev().find(is_vector));
-                (*rows as f64, sizes.map_or(1.0, volume).min(*rows as f64))
+                let told = match operation.attributes.get("batch_sizes") {
+                    Some(Attribute::List(sizes)) if !sizes.is_empty() => Some(sizes.len() as f64),
+                    _ => None,
+                };
+                (*rows as f64, told.unwrap_or_else(|| sizes.map_or(1.0, volume)).min(*rows as f64))
             }
             [rows, _] => (*rows as f64, 1.0),
             _ => return None,
         };
+        // Of packed sequences, what comes after the next states are results.
+        let parameters = rest.iter().skip_while(|shape| shape.len() != 2).take_while(|shape| shape.len() != 3);
         let mut weights: Vec<[f64; 2]> =
-            rest.iter().filter(|shape| shape.len() == 2).map(|shape| [shape[0] as f64, shape[1] as f64]).collect();
+            parameters.filter(|shape| shape.len() == 2).map(|shape| [shape[0] as f64, shape[1] as f64]).collect();
         if cell {
             // Its states are matrices too, before the two weights.
             weights.drain(..weights.len().saturating_sub(2));

@@ -31,6 +31,7 @@ trials! {
         an_rms_norm_is_the_one_call_of_a_gpu,
         calls_that_do_not_go_along_memory_are_told,
         recurrent_layers_are_one_call,
+        sequences_of_unlike_lengths_are_packed,
         small_tensors_have_values_while_a_model_is_built,
         numbers_drawn_in_the_step_have_their_values,
         masks_are_known_at_any_size,
@@ -468,6 +469,16 @@ fn recurrent_layers_are_one_call(python: &str) {
     let work = habitat_tui::op::StepWork::of(&profile);
     assert_eq!(work.forward.get(), 2.0 * 5.0 * 3.0 * 4.0 * 16.0 * (8.0 + 16.0 + 16.0 + 16.0));
     assert_eq!(work.backward.get(), 2.0 * work.forward.get());
+}
+
+fn sequences_of_unlike_lengths_are_packed(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:packed", &[]);
+    let layer = named(&profile, "aten::_cudnn_rnn");
+    assert_eq!((layer.len(), layer[0].inputs[0].clone()), (1, vec![5 + 4 + 2, 8]));
+    // Each position with 4 gates of 16 features, backward twice.
+    let [forward, backward] = ["aten::_cudnn_rnn", "aten::_cudnn_rnn_backward"]
+        .map(|name| habitat_tui::op::work(named(&profile, name)[0], None).unwrap().flops.get());
+    assert_eq!((forward, backward), (2.0 * 11.0 * 64.0 * (8.0 + 16.0), 2.0 * forward));
 }
 
 /// Three layers of 24, 32, 48 and 64 features, which the model reads back from a tensor.

@@ -137,6 +137,8 @@ class Calls:
             original = getattr(torch._C._VariableFunctions, kind)
             for place in (torch._VF, torch):
                 yield place, kind, self.unless_inside(recurrent.layer(kind, original), original)
+        pad = torch._C._VariableFunctions._pad_packed_sequence
+        yield torch._VF, "_pad_packed_sequence", self.unless_inside(recurrent.pad, pad)
         for place, names in ((torch, IN_32_BITS), (torch.Tensor, IN_32_BITS), (torch._C._nn, IN_32_BITS_NN)):
             for name in names:
                 if hasattr(place, name):

@@ -124,7 +124,7 @@ def of(error, where, refused=None):
             "register that with torch.library.register_fake (before PyTorch 2.4: impl_abstract)" + RECORD,
         )
     message = text_of(error)
-    if "numpy() is not supported" in text or "data pointer" in text or "FakeTensor" in text:
+    if any(part in text for part in ("numpy() is not supported", "data pointer", "FakeTensor", "not allocated yet")):
         return failure(
             "data_dependent",
             message,

@@ -5,6 +5,10 @@ CALLS answers that call and its backward.
 """
 
 import torch
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
+from torch.utils._mode_utils import no_dispatch
+
+from . import values
 
 # cuDNN's numbers, and the gates of a cell.
 MODES = {"rnn_relu": (0, 1), "rnn_tanh": (1, 1), "lstm": (2, 4), "gru": (3, 3)}
@@ -21,7 +25,8 @@ def layer(kind, original):
             return None
         if packed:
             x, sizes, state, weights, bias, layers, dropout, train, both = args
-            batch_first, lengths = False, [int(x.shape[0])]
+            known = values.of(sizes)
+            batch_first, lengths = False, [int(x.shape[0])] if known is None else known.tolist()
         else:
             x, state, weights, bias, layers, dropout, train, both, batch_first = args
             sizes, lengths = None, []
@@ -69,4 +74,35 @@ def backward(x, weights, stride, buffer, h, c, output, *rest):
     )
 
 
-CALLS = {"aten._cudnn_rnn.default": forward, "aten._cudnn_rnn_backward.default": backward}
+def pack(x, lengths, batch_first):
+    """The positions of sequences one after another. How many sequences go on at each is told for real: PyTorch reads
+    that outside of its dispatcher."""
+    known = values.of(lengths)
+    if known is None:
+        raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)
+    with no_dispatch():
+        _, going_on = torch.ops.aten._pack_padded_sequence(torch.empty(*x.shape[:2], 1), known, batch_first)
+        count = int(known.sum())
+    return x.new_empty((count, *x.shape[2:])), going_on
+
+
+def pad(data, going_on, batch_first, value, longest):
+    """The sequences side by side again, and their lengths; None where these are not known."""
+    known = values.of(going_on)
+    if known is None:
+        return None
+    with no_dispatch():
+        counts = known.tolist()
+        rows, steps = counts[0], max(longest, len(counts))
+        places = torch.cat([step * rows + torch.arange(count) for step, count in enumerate(counts)])
+        lengths = (known[:, None] > torch.arange(rows)).sum(0)
+    padded = data.new_full((steps * rows, *data.shape[1:]), value).index_copy(0, places, data)
+    padded = padded.view(steps, rows, *data.shape[1:])
+    return (padded.transpose(0, 1) if batch_first else padded), lengths
+
+
+CALLS = {
+    "aten._cudnn_rnn.default": forward,
+    "aten._cudnn_rnn_backward.default": backward,
+    "aten._pack_padded_sequence.default": pack,
+}

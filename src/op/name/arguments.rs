@@ -83,6 +83,7 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
             (11, "dropout"),
             (12, "training"),
             (13, "bidirectional"),
+            (14, "batch_sizes"),
         ],
         "aten::_cudnn_rnn_backward" => &[
             (10, "mode"),
@@ -92,6 +93,7 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
             (15, "dropout"),
             (16, "training"),
             (17, "bidirectional"),
+            (18, "batch_sizes"),
         ],
         "aten::sum" | "aten::mean" => &[(1, "dim"), (2, "keepdim")],
         "aten::_softmax" | "aten::_log_softmax" | "aten::cat" | "aten::index_select" | "aten::gather"
