@@ -167,27 +167,29 @@ impl<'a> Pace<'a> {
     }
 
     /// A step in which the device waits for the host as recorded. What was measured stays.
-    pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Option<Warning>) {
+    pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Vec<Warning>) {
         let waiting = self.base.map_or(Micros::ZERO, |base| base.host_idle);
         let is_bound = waiting.get() > 0.0 && waiting / step.mid() >= WAITING;
         let hosts = HOST_LAUNCH_US.map(|each| Micros::known(each * self.launches));
-        let bound = || self.base.filter(|_| is_bound).and_then(|base| warning(self.profile, base));
+        let bound =
+            || self.base.filter(|_| is_bound).and_then(|base| warning(self.profile, base)).into_iter().collect();
         let predicted = match step {
             StepTime::Predicted(estimate) => estimate,
             StepTime::Measured { .. } => return (step, bound()),
         };
         let Some((base, recorded)) = self.base.zip(self.profile.measured_step()) else {
             let is_eager = self.profile.step.as_ref().is_none_or(|step| step.execution.is_none());
-            let (mut step, mut warning) = if self.is_recorded || !is_eager {
+            let (mut step, warning) = if self.is_recorded || !is_eager {
                 (predicted, None)
             } else {
                 unrecorded(predicted, self.launches, hosts)
             };
+            let mut warnings: Vec<Warning> = warning.into_iter().collect();
             if let Some(wait) = data_wait(self.profile) {
                 step.range = Range { mid: step.range.mid + wait, high: step.range.high + wait, ..step.range };
-                warning = Some(waits_for_data(wait, step.range.mid));
+                warnings.push(waits_for_data(wait, step.range.mid));
             }
-            return (StepTime::Predicted(step), warning);
+            return (StepTime::Predicted(step), warnings);
         };
         let mut step = predicted;
         // On the GPU of the recording the waiting was measured.

@@ -82,11 +82,11 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         }
     };
     let pace = Pace::new(profile, base, &operations, route.origin.is_some());
-    let (step, warning) = match host {
+    let (step, of_host) = match host {
         Host::AsRecorded => pace.as_recorded(step),
-        Host::KeepsUp => (pace.kept_up(step), None),
+        Host::KeepsUp => (pace.kept_up(step), Vec::new()),
     };
-    warnings.extend(warning);
+    warnings.extend(of_host);
     // What is measured has the rates of its own GPU, and what is changed is not of the recorded precision.
     if measured.is_none() && change.is_none() {
         warnings.extend(notes::without_matrix_cores((rates, profile.workload.precision), decoded, &operations));

@@ -396,13 +396,13 @@ fn what_is_compiled_is_fused(python: &str) {
     };
     assert_eq!(activations("eager") - activations("inductor"), 1024.0 * 64.0 * 4.0);
     // Products of odd lengths are padded where their arithmetic counts.
-    let widths = |more: &[&str]| {
+    let padded = |more: &[&str]| {
         let profile = Place::new().profile(python, "layers.py:odd", more);
         let products = profile.operations.iter().filter(|one| ["aten::addmm", "aten::mm"].contains(&one.name.as_str()));
-        products.map(|one| *one.outputs[0].iter().max().unwrap()).collect::<Vec<_>>()
+        products.map(|one| one.attributes.contains_key("padded")).collect::<Vec<_>>()
     };
-    assert_eq!(widths(&[]), [1008, 1008]);
-    assert_eq!(widths(&["--arg", "rows=16"]), [1001, 1001]);
+    assert_eq!(padded(&[]), [true, true]);
+    assert_eq!(padded(&["--arg", "rows=16"]), [false, false]);
     // What a model gives back is written, though nothing here reads it.
     let given_back = Place::new().profile(python, "layers.py:compiled", &["--arg", "trains=False"]);
     let fused = named(&given_back, "triton_poi_fused");
@@ -529,6 +529,8 @@ fn accumulated_batches_are_of_one_step(python: &str) {
     assert_eq!((memory.parameters.get(), memory.optimizer_state.get()), (2.0 * 512.0, 4.0 * 512.0));
     let again = Place::new().profile(python, "layers.py:accumulated", &["--arg", "again=True"]);
     assert_eq!((again.workload.batch_size, again.workload.micro_batches), (Some(4), None));
+    let same = Place::new().profile(python, "layers.py:accumulated", &["--arg", "same=True"]);
+    assert_eq!((same.workload.batch_size, notes(&same).contains("the same samples again")), (Some(4), true));
 }
 
 fn what_runs_again_is_of_backward_and_what_follows_of_the_update(python: &str) {

@@ -12,9 +12,8 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_flatten, tree_map
 
 from . import norms, recurrent, values
@@ -102,6 +101,8 @@ class Devices(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in STAYS:
             return args[0]
+        if getattr(func, "__name__", None) == "__set__" and func.__self__ is torch.Tensor.data:
+            values.take_over(*args)
         if any(on_cpu(value) is not value for value in args):
             args = tuple(on_cpu(value) for value in args)
         if kwargs and any(on_cpu(value) is not value for value in kwargs.values()):
@@ -218,12 +219,11 @@ def only_cudnn():
 
 
 def formatted(tensor, form):
-    """As a number, as that of an expert in the name of a layer, where it is known."""
-    real = values.of(tensor) if tensor.dim() == 0 else None
-    if real is None:
-        return object.__format__(tensor, form)
-    with no_dispatch():
-        return real.item().__format__(form)
+    """As a number, as that of an expert in the name of a layer."""
+    try:
+        return tensor.item().__format__(form) if tensor.dim() == 0 else object.__format__(tensor, form)
+    except DataDependentOutputException:
+        return str(tensor)
 
 
 def converted(module, fn, recurse=True):
@@ -336,7 +336,7 @@ def patched(step):
     # Tensors without values need none; some initialisations read theirs back.
     init = torch.nn.init
     for name in [name for name in vars(init) if name.endswith("_") and not name.startswith("_")]:
-        change(init, name, lambda tensor, *args, **kwargs: tensor)
+        change(init, name, lambda tensor, *args, **kwargs: (values.lose(tensor), tensor)[1])
 
     change(FakeTensor, "__format__", formatted)
 

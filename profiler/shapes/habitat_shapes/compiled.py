@@ -103,18 +103,15 @@ def fuses(func):
     return func.namespace == "aten" and (known or torch.Tag.pointwise in func.tags)
 
 
-def pad(func, args, row):
-    """Pads the matrices of a product's row as the compiler does."""
+def is_padded(func, args):
+    """Whether the compiler pads the matrices of a call, which is a product."""
     if stem(func) not in PADDED:
-        return
-    one, other = args[-2:]
+        return False
+    one, other = [value for value in args if isinstance(value, torch.Tensor)][-2:]
     aligned = ALIGNED.get(one.element_size())
     sizes = (*one.shape[-2:], other.shape[-1])
-    if aligned is None or 0 in sizes or 1 / sum(1 / size for size in sizes) <= BOUND:
-        return
-    for tensor in (*row["inputs"], *row["outputs"]):
-        shape = tensor["shape"]
-        shape[-2:] = [-(-size // aligned) * aligned if size > 1 else size for size in shape[-2:]]
+    is_odd = aligned is not None and any(size % aligned for size in sizes)
+    return is_odd and 0 not in sizes and 1 / sum(1 / size for size in sizes) > BOUND
 
 
 def ends(func, args):

@@ -18,6 +18,10 @@ OLDEST = (2, 2)
 # A step is one of CUDA graphs where these replay so many times as many calls as are launched one by one; chosen
 # so that what is left outside of them, as a loss, does not count.
 MOSTLY = 4
+AGAIN = (
+    "the model is given the same samples again for one update: they are counted once; where they stand for others, as "
+    "of gradient accumulation, make new ones for each call"
+)
 # Functions that are listed where one is not found.
 MOST_NAMES = 20
 
@@ -279,18 +283,23 @@ def loss_of(torch, output):
     return loss
 
 
-def whole_batch(step, batch):
-    """The samples of a step, and how many micro-batches they come in, whose gradients are accumulated for one
-    update; None for one."""
-    times = max((calls for calls, _, _ in step.micro_batches.values()), default=1)
+def micro_batch(step, batch):
+    """Of a step in which the gradients of micro-batches are accumulated for one update: how many they are, and the
+    samples of one. One of them all where that is not so, or not known."""
+    times = step.most_calls
+    if step.again:
+        step.note(AGAIN)
     if batch is None or times < 2 or len(step.optimizers) != 1:
-        return batch, None
-    first = step.inputs[0][0][0] if step.inputs and step.inputs[0][0] else batch
-    each = first if first * times == batch else batch
-    step.note(
-        "%d micro-batches of %d samples are accumulated to one update: a step of %d" % (times, each, each * times)
-    )
-    return each * times, times
+        return 1, batch
+    each, rest = divmod(batch, times)
+    # Samples come first, or after the positions of a sequence.
+    for place in (0, 1):
+        extents = {shape[place] for shape, _ in step.inputs or [] if len(shape) > place}
+        if batch in extents:
+            return times, batch
+        if rest == 0 and each in extents:
+            return times, each
+    return 1, batch
 
 
 def told(torch, step, mode, rows, request, batch):
@@ -303,14 +312,19 @@ def told(torch, step, mode, rows, request, batch):
     }
     parameters = trained or {key: parameter.numel() for key, parameter in step.parameters.items()}
     sequence = None
-    for shape, floating in step.inputs or []:
+    for shape, _ in step.inputs or []:
         batch = batch or (shape[0] if shape else None)
+    times, batch = micro_batch(step, batch)
+    for shape, floating in step.inputs or []:
         if sequence is None and len(shape) == 2 and not floating:
             # Tokens of a sample come last, unless samples do.
             tokens = shape[0] if shape[0] != batch and shape[1] == batch else shape[1]
             sequence = tokens if tokens > 1 else None
     training = step.had_backward
-    batch, micro_batches = whole_batch(step, batch)
+    if times > 1:
+        step.note(
+            "%d micro-batches of %d samples are accumulated to one update: a step of %d" % (times, batch, times * batch)
+        )
     if training and not step.updates:
         updates = any(row["phase"] == "optimizer" for row in rows)
         made = "what follows backward is its time, its memory is not told apart" if updates else "its time and memory are missing"
@@ -323,8 +337,8 @@ def told(torch, step, mode, rows, request, batch):
         "info": {
             "case": request["name"],
             "torch": torch.__version__,
-            "batch": batch,
-            "micro_batches": micro_batches,
+            "batch": batch and batch * times,
+            "micro_batches": times if times > 1 else None,
             "seq": sequence,
             "params": sum(parameters.values()) or None,
             "amp": step.autocast,

@@ -8,6 +8,7 @@ the next module's forward (clipping, unscaling).
 
 import contextlib
 import re
+import weakref
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -16,7 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from . import norms, recurrent, values
 from .as_on_gpu import APART
-from .compiled import ASKED, COMPILED, NOTE, NOTHING, Fusion, fuses, pad
+from .compiled import ASKED, COMPILED, NOTE, NOTHING, Fusion, fuses, is_padded
 from .failure import RebuildsEachStep, TrainsAtImport
 from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 
@@ -28,7 +29,8 @@ ANSWER = 1.0
 ROWS = "_habitat_rows"
 # Where something depends on values that nobody computed.
 CHOSEN = (
-    "the step needs to know what a top-k or an argmax chose; the choices were spread evenly, as tokens over experts"
+    "a size or a value that the step reads depends on what a top-k or an argmax chose; the choices were spread evenly, "
+    "as tokens over experts"
 )
 # The number of a layer in a module's path: layers.3.norm, encoder_layer_3.
 NUMBER = re.compile(r"(^|[._])\d+(?=\.|$)")
@@ -88,8 +90,8 @@ def access(given, made):
 
 def shape(tensor, spread=False):
     """Its sizes; of one that is `spread` over others, what is read of it; of a sparse one, the rows that it has."""
-    if tensor.layout is torch.sparse_coo:
-        return (getattr(tensor, ROWS, 0), *tensor.shape[1:])
+    if hasattr(tensor, ROWS):
+        return (getattr(tensor, ROWS), *tensor.shape[1:])
     if spread and tensor.layout is torch.strided and 0 in tensor.stride():
         return tuple([1 if step == 0 else size for step, size in zip(tensor.stride(), tensor.shape)])
     return tensor.shape
@@ -125,20 +127,34 @@ def frozen(value, spread=False):
 
 
 def note_rows(args, out):
-    """Notes on sparse results how many rows they have: those of what they are made of, or as many as places."""
+    """Notes on results whose rows are sparse, as gradients of look-ups are, how many they have: those of what they
+    are made of, or as many as places were looked up."""
     for made in flat((out,)):
-        if made.layout is torch.sparse_coo and not hasattr(made, ROWS):
-            given = list(flat(args))
-            rows = [getattr(value, ROWS) for value in given if hasattr(value, ROWS)]
-            setattr(made, ROWS, max(rows or [value.numel() for value in given if value.dtype is torch.int64] or [0]))
+        if made.layout is not torch.sparse_coo or made.sparse_dim() != 1 or hasattr(made, ROWS):
+            continue
+        given = list(flat(args))
+        rows = [getattr(value, ROWS) for value in given if hasattr(value, ROWS)]
+        rows = rows or [value.shape[-1] if value.dim() else 1 for value in given if value.dtype is torch.int64]
+        if rows:
+            setattr(made, ROWS, max(rows))
+
+
+def part_of_rows(func, args):
+    """The values or the places of a tensor whose rows are sparse; None of another."""
+    rows = getattr(args[0], ROWS, None) if args else None
+    if rows is None or func not in (torch.ops.aten._values.default, torch.ops.aten._indices.default):
+        return None
+    if func is torch.ops.aten._values.default:
+        return torch.empty((rows, *args[0].shape[1:]), dtype=args[0].dtype)
+    return torch.empty((1, rows), dtype=torch.int64)
 
 
 def dense(func, args):
     """A call that adds a sparse tensor to another is one that adds rows."""
-    is_sparse = len(args) > 1 and isinstance(args[1], torch.Tensor) and args[1].layout is torch.sparse_coo
+    is_sparse = len(args) > 1 and hasattr(args[1], ROWS)
     if func is not torch.ops.aten.add_.Tensor or not is_sparse:
         return str(func), short(args, torch.Tag.pointwise in func.tags)
-    places = {"shape": [getattr(args[1], ROWS, 0)], "dtype": "int64"}
+    places = {"shape": [getattr(args[1], ROWS)], "dtype": "int64"}
     return "aten.index_add_.default", [short(args[0]), 0, places, short(args[1])]
 
 
@@ -168,8 +184,9 @@ class Step:
         self.modules, self.in_optimizer = [], 0
         self.after_backward = self.had_backward = self.in_backward = False
         self.updates = self.backwards = 0
-        # Calls of each model for the same update, and the updates and backward passes before the last of them.
-        self.micro_batches = {}
+        # Of each model the calls for the same update, the updates and backward passes before the last of them, and what
+        # it was given; the most calls, and whether one was given the same again.
+        self.micro_batches, self.most_calls, self.again = {}, 1, False
         self.names, self.module_of = {}, {}
         # Compiled functions that run now; which entry of one autograd's nodes come from; entries that are replayed as
         # CUDA graphs.
@@ -239,7 +256,7 @@ class Step:
         if not self.modules:
             if module not in self.roots:
                 self.roots.append(module)
-            self.count_micro_batch(module)
+            self.count_micro_batch(module, [value for value in tree_flatten(inputs)[0] if isinstance(value, torch.Tensor)])
             for name, inner in module.named_modules():
                 self.names.setdefault(id(inner), NUMBER.sub(r"\1*", name))
         self.modules.append(self.names.get(id(module)) or None)
@@ -247,15 +264,19 @@ class Step:
             tensors = [value for value in tree_flatten(inputs)[0] if isinstance(value, torch.Tensor)]
             self.inputs = [(tuple(tensor.shape), tensor.dtype.is_floating_point) for tensor in tensors]
 
-    def count_micro_batch(self, root):
-        """A model is called again for the same update where its gradients of another backward pass are kept."""
+    def count_micro_batch(self, root, given):
+        """A model is called again for the same update where its gradients of another backward pass are kept; with the
+        same tensors, as where an attack on them is trained with, it may be given no other samples."""
         if torch._C._current_graph_task_id() != -1 or not torch.is_grad_enabled():
             return
-        calls, updates, backwards = self.micro_batches.get(id(root), (0, self.updates, self.backwards))
-        goes_on = self.backwards > backwards and updates == self.updates
-        if not calls or goes_on and any(parameter.grad is not None for parameter in root.parameters()):
-            calls += 1
-        self.micro_batches[id(root)] = (calls, self.updates, self.backwards)
+        calls, updates, backwards, seen = self.micro_batches.get(id(root), (0, self.updates, self.backwards, ()))
+        if not calls or updates != self.updates:
+            calls, seen = 1, ()
+        elif self.backwards > backwards and any(parameter.grad is not None for parameter in root.parameters()):
+            again = any(value is other() for value in given for other in seen)
+            calls, self.again = calls + (not again), self.again or again
+        self.most_calls = max(self.most_calls, calls)
+        self.micro_batches[id(root)] = (calls, self.updates, self.backwards, (*seen, *map(weakref.ref, given)))
 
     def before_update(self, optimizer, args, kwargs):
         if self.stage == "import":
@@ -445,6 +466,8 @@ class Recorder(TorchDispatchMode):
             return real
         real = values.computed(func, args, kwargs) if values.is_small(out) or func.is_view else None
         if real is None:
+            real = values.folded(func, args, kwargs, out) if isinstance(out, torch.Tensor) else None
+        if real is None:
             real = values.constant(func, args, kwargs, out)
         if real is None:
             values.forget(func, args, kwargs)
@@ -462,6 +485,9 @@ class Recorder(TorchDispatchMode):
         known = CALLS.get(str(func))
         if known is not None:
             return known(*args, **kwargs)
+        part = part_of_rows(func, args)
+        if part is not None:
+            return part
         self.step.inside += 1
         try:
             return func(*args, **kwargs)
@@ -517,8 +543,8 @@ class Recorder(TorchDispatchMode):
             }
             if how is not None:
                 row["access"] = how
-            if self.step.region(phase) is not None:
-                pad(func, args, row)
+            if self.step.region(phase) is not None and is_padded(func, args):
+                row["kwargs"] = dict(row["kwargs"] or {}, padded=True)
         row["count"] += 1
 
 

@@ -8,6 +8,8 @@ for real beside the fake call, and kept on the fake tensor. What a top-k or an a
 experts of a token are not; its choices are spread evenly, and what is made of them is marked.
 """
 
+import weakref
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
@@ -27,12 +29,11 @@ CHOICES = {
 }
 # What looks for numbers that are not finite, of which there are none: what it finds.
 FINITE = {
-    torch.ops.aten.isnan.default: False, torch.ops.aten.isinf.default: False, torch.ops.aten.isposinf.default: False,
-    torch.ops.aten.isneginf.default: False, torch.ops.aten.eq.Tensor: True, torch.ops.aten.ne.Tensor: False,
-    torch.ops.aten.eq.Scalar: False, torch.ops.aten.ne.Scalar: True,
+    torch.ops.aten.isnan.default: False, torch.ops.aten.isinf.default: False, torch.ops.aten.eq.Tensor: True,
+    torch.ops.aten.ne.Tensor: False, torch.ops.aten.ne.Scalar: True,
 }
-# Storages of values that something not known was written to, by their addresses: every view of one is lost. They are
-# held, so that no other takes the address.
+# Storages of values that something not known was written to, by their addresses, as long as they are there: every view
+# of one is lost.
 LOST = {}
 # What makes tensors without a value.
 UNSET = ("empty", "new_empty", "resize")
@@ -41,6 +42,8 @@ FILLS = (
     "bernoulli_", "cauchy_", "exponential_", "fill_", "geometric_", "log_normal_", "normal_", "random_", "uniform_",
     "zero_",
 )
+# What looks at all elements of a tensor, whatever its size.
+WHOLE = ("all", "any", "sum", "min", "max", "amin", "amax", "equal")
 # What makes tensors of one value, and where it stands among the arguments if it is not in the name.
 CONSTANTS = {
     "ones": 1, "ones_like": 1, "new_ones": 1, "zeros": 0, "zeros_like": 0, "new_zeros": 0,
@@ -73,6 +76,10 @@ def computed(func, args, kwargs):
         with no_dispatch():
             args = (torch.empty(args[0].shape, dtype=args[0].dtype), *args[1:])
     given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
+    whole = func.is_view or func.__name__.split(".")[0] in WHOLE
+    if not whole and any(of(value).numel() > most(value) for value in given if of(value) is not None):
+        # Of one value throughout, and too large to be computed with.
+        return None
     if any(of(value) is None for value in given) or any(0 in of(value).stride() for value in written(func, args, kwargs)):
         return None
     real = lambda value: of(value) if isinstance(value, torch.Tensor) else value
@@ -84,13 +91,29 @@ def computed(func, args, kwargs):
         return None
 
 
+def folded(func, args, kwargs, out):
+    """The result of a call that works element by element on tensors of one value; None of another."""
+    given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
+    known = [of(value) for value in given]
+    if torch.Tag.pointwise not in func.tags or not isinstance(out, torch.Tensor) or not known:
+        return None
+    if any(value is None or any(value.stride()) or value.numel() == 0 for value in known) or list(written(func, args, kwargs)):
+        return None
+    one = lambda value: of(value)[(0,) * value.dim()] if isinstance(value, torch.Tensor) else value
+    with no_dispatch():
+        return func(*tree_map(one, args), **tree_map(one, kwargs)).expand(out.shape)
+
+
 def is_infinity(value):
     return isinstance(value, float) and value == float("inf")
 
 
 def constant(func, args, kwargs, out):
     """The real tensor of one value that a call makes, of any size: one element in memory; None for other calls."""
-    # A comparison finds what is not finite where it is one with itself, or with infinity.
+    # A comparison finds what is not finite where it is one with itself, or with infinity. Masks are made of
+    # infinities; what is a number, or learns, is none.
+    if func is torch.ops.aten.isinf.default and args[0].dim() > 0 and not args[0].requires_grad:
+        return None
     looks = func in FINITE and (len(args) == 1 or args[1] is args[0] or is_infinity(args[1]))
     value = FINITE[func] if looks else made_of(func, args, kwargs)
     if value is None or out.layout is not torch.strided:
@@ -126,6 +149,8 @@ def spread(func, args, kwargs, out):
     if func not in CHOICES:
         return
     chosen, at = CHOICES[func]
+    if args[0].dim() == 0:
+        return
     places = out if chosen is None else out[chosen]
     dim = args[at] if at < len(args) else kwargs.get("dim", -1 if chosen else None)
     if dim is None or places.numel() == 0 or not is_small(places):
@@ -172,8 +197,20 @@ def by_places(func, args):
 def forget(func, args, kwargs):
     """Forgets what a call writes to, where what it writes is not known."""
     for value in written(func, args, kwargs):
-        if isinstance(value, FakeTensor):
-            kept = getattr(value, KEPT, None)
-            if kept is not None:
-                LOST[kept.untyped_storage()._cdata] = kept.untyped_storage()
-            setattr(value, KEPT, None)
+        lose(value)
+
+
+def lose(value):
+    """Forgets the values of a tensor, and of all that share its memory."""
+    kept = getattr(value, KEPT, None)
+    if isinstance(value, FakeTensor) and kept is not None:
+        storage = kept.untyped_storage()
+        LOST[storage._cdata] = weakref.finalize(storage, LOST.pop, storage._cdata, None)
+        setattr(value, KEPT, None)
+
+
+def take_over(tensor, other):
+    """A tensor's data is set to another's."""
+    if isinstance(tensor, FakeTensor):
+        setattr(tensor, KEPT, of(other))
+        setattr(tensor, SPREAD, getattr(other, SPREAD, False))

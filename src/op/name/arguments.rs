@@ -98,6 +98,8 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::sum" | "aten::mean" => &[(1, "dim"), (2, "keepdim")],
         "aten::_softmax" | "aten::_log_softmax" | "aten::cat" | "aten::index_select" | "aten::gather"
         | "aten::cumsum" => &[(1, "dim")],
+        // By name alone: whether the compiler pads it.
+        "aten::mm" | "aten::addmm" | "aten::bmm" => &[(usize::MAX, "padded")],
         "aten::gelu" => &[(1, "approximate")],
         "aten::gelu_backward" => &[(2, "approximate")],
         _ => &[],

@@ -203,7 +203,10 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                     Terms::of(std::iter::once(kind.to_owned()).chain(backward.then(|| format!("{kind}, backward"))));
                 terms.compute(format!("{kind}, narrow"), below(TILE, rows.min(columns)));
                 terms.compute(format!("{kind}, short sums"), below(256.0, reduction));
-                terms.compute("product, odd", f64::from(u8::from(columns % 8.0 != 0.0 || reduction % 8.0 != 0.0)));
+                // Compilers pad it.
+                let is_padded = decoded.operation.attributes.get("padded") == Some(&Attribute::Bool(true));
+                let is_odd = !is_padded && (columns % 8.0 != 0.0 || reduction % 8.0 != 0.0);
+                terms.compute("product, odd", f64::from(u8::from(is_odd)));
                 if let Some(arithmetic) = arithmetic {
                     terms.compute(format!("product, {arithmetic}"), 1.0);
                 }
@@ -211,7 +214,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 let mut own = plain(terms, tiles);
                 // In other types it was not measured.
                 let is_half = matches!(decoded.dtype, Some(DType::Float16 | DType::Bfloat16));
-                if is_half && is_unaligned([rows, columns, reduction], backward && batch == 1.0) {
+                if is_half && !is_padded && is_unaligned([rows, columns, reduction], backward && batch == 1.0) {
                     own.limits.unaligned = own.flops;
                 }
                 vec![own]

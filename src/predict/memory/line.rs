@@ -59,7 +59,9 @@ impl MemoryLine {
         let largest = with_peak.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let states_of = |fixed: Bytes| {
             let states = largest.and_then(|(.., profile)| by_kind(profile));
-            within(states, Some(fixed * (1.0 + 1e-9)))
+            // Where another moment is told, not all gradients are there in what does not grow.
+            let most = largest.filter(|(.., profile)| working(profile).is_some()).map_or(fixed, |(_, peak, _)| *peak);
+            within(states, Some(most * (1.0 + 1e-9)))
         };
         let other = largest.and_then(|&(batch, peak, profile)| other_moment(batch, peak, profile));
         let working = largest.and_then(|&(batch, _, profile)| Some((batch, working(profile)?)));

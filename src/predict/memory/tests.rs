@@ -281,6 +281,10 @@ fn what_is_divided_leaves_the_activations() {
     let needed = |gpus| (fit.sharded(Sharding::Zero3, gpus).needed.unwrap().get() - CONTEXT_BYTES) / GIB;
     // Of two GPUs each has 1 and half of 40 at the update, and (5 + 2 + 15) / 2 + 12 before.
     assert!((needed(2) - 23.0).abs() < 1e-9 && (needed(22) - 13.0).abs() < 1e-9, "{} {}", needed(2), needed(22));
+    // At other batch sizes too: (5 + 2 + 15) / 22, and 3 a sample.
+    let line = MemoryLine::of_profiles(&[(4, &with_another_moment())]).unwrap();
+    let at_8 = line.need(8).fit(&Rates::new(&spec("a100-sxm4-80gb"))).sharded(Sharding::Zero3, 22);
+    assert!((at_8.needed.unwrap().get() - CONTEXT_BYTES - 25.0 * GIB).abs() < 1.0, "{at_8:?}");
     assert_eq!(fit.activations.map(|kept| kept.least.get() / GIB), Some(10.0));
 }
 

@@ -47,8 +47,9 @@ pub(super) fn workload(
         (Some(Err(reason)), None, _) => Some(format!("the batch size is not known: {reason}; --batch-size sets it")),
         _ => None,
     });
-    let parts = found.as_ref().and_then(|found| Some(found.as_ref().ok()?.parts)).filter(|parts| *parts > 1);
-    let micro_batches = parts.filter(|parts| batch_size.is_some_and(|batch| batch.is_multiple_of(*parts)));
+    let samples = found.as_ref().and_then(|found| found.as_ref().ok());
+    let micro_batches =
+        samples.filter(|found| found.parts > 1 && batch_size == Some(found.count)).map(|found| found.parts);
     let sequence_length = options.sequence_length.or_else(|| {
         if model.is_some() {
             return found?.ok()?.length;
