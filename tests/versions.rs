@@ -37,7 +37,7 @@ const CASES: [(&str, &[&str], &str); 13] = [
     ("jobs.toml", &["plan-jobs", "jobs.toml"], "one"),
     ("run.json", &["compare", "plan.toml", "run.json"], "25.1 h"),
     ("job.json", &["compare", "plan.toml", "job.json"], "1.5 h"),
-    ("prices.toml", &["check", "prices.toml"], "price file of lab, 1 offers"),
+    ("prices.toml", &["check", "prices.toml"], "price file of lab, 1 offer"),
     ("gpu.toml", &["check", "gpu.toml"], "catalog file of t4"),
     ("t4.calibration.toml", &["check", "t4.calibration.toml"], "calibration of t4"),
     ("theme.toml", &["check", "theme.toml"], "theme mine"),
