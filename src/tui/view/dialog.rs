@@ -157,18 +157,22 @@ fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
     }
     // The text of an action may take several rows.
     let width = usize::from(list.width.saturating_sub(19));
-    let rows: Vec<(&HelpLine, Option<String>, bool)> = lines
-        .iter()
-        .flat_map(|line| match line {
+    let mut rows: Vec<(&HelpLine, Option<String>, bool)> = Vec::new();
+    let mut first = 0;
+    for (index, line) in lines.iter().enumerate() {
+        if index == scroll {
+            first = rows.len();
+        }
+        match line {
             HelpLine::Entry(spec) => {
                 let texts = wrap(spec.text, width).into_iter().enumerate();
-                texts.map(|(row, text)| (line, Some(text), row == 0)).collect()
+                rows.extend(texts.map(|(row, text)| (line, Some(text), row == 0)));
             }
-            _ => vec![(line, None, true)],
-        })
-        .collect();
-    let scroll = scroll.min(rows.len().saturating_sub(usize::from(list.height)));
-    for (row, (line, text, is_first)) in rows.iter().skip(scroll).take(usize::from(list.height)).enumerate() {
+            _ => rows.push((line, None, true)),
+        }
+    }
+    let first = first.min(rows.len().saturating_sub(usize::from(list.height)));
+    for (row, (line, text, is_first)) in rows.iter().skip(first).take(usize::from(list.height)).enumerate() {
         let y = list.y + row as u16;
         match line {
             HelpLine::Space => {}
