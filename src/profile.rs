@@ -147,8 +147,8 @@ impl Profile {
     pub fn without_origin(&self) -> Self {
         let mut bare = self.clone();
         (bare.origin, bare.timeline) = (None, None);
-        // Memory, the way of launching and a host that was not measured with a GPU are properties of the workload, not of the GPU it was
-        // measured on.
+        // Memory, the way of launching and the wait for data of a recording without a GPU are
+        // properties of the workload, not of the GPU it was measured on.
         let kept = self.step.as_ref().map(|step| Step {
             peak_memory_bytes: step.peak_memory_bytes,
             memory: step.memory.clone(),

@@ -4,8 +4,9 @@
 //! and its range reaches down to the device's time alone (a host that waits for nothing); where
 //! the waiting is most of the step, it reaches up to the recorded step (a host that is as slow
 //! as it was). Where no step was recorded, the host is taken to need [`LAUNCH_US`] for each
-//! operation and the data loader what it took, and the step takes the longer of both times ([`with_host`]), unless it was
-//! recorded compiled or as CUDA graphs. [`Host::KeepsUp`] counts neither.
+//! operation, and the step takes the longer of both times ([`with_host`]), unless it was
+//! recorded compiled or as CUDA graphs; what a recording on a CPU waited for its data loader is
+//! added. [`Host::KeepsUp`] counts neither.
 
 use serde::{Deserialize, Serialize};
 

@@ -101,17 +101,14 @@ impl Precision {
         }
     }
 
-    /// Whether products have the same numbers in both, as far as element types tell.
+    /// Whether products have the same element type in both; in FP8 not all of them have.
     pub const fn has_types_of(self, other: Self) -> bool {
-        const fn bits(precision: Precision) -> u8 {
-            match precision {
-                Precision::Fp32 | Precision::Tf32 => 32,
-                Precision::Fp16 | Precision::AmpFp16 => 16,
-                Precision::Bf16 | Precision::AmpBf16 => 17,
-                Precision::Fp8 => 8,
-            }
+        match self {
+            Self::Fp32 | Self::Tf32 => matches!(other, Self::Fp32 | Self::Tf32 | Self::Fp8),
+            Self::Fp16 | Self::AmpFp16 => matches!(other, Self::Fp16 | Self::AmpFp16 | Self::Fp8),
+            Self::Bf16 | Self::AmpBf16 => matches!(other, Self::Bf16 | Self::AmpBf16 | Self::Fp8),
+            Self::Fp8 => true,
         }
-        bits(self) == bits(other) || matches!((self, other), (Self::Fp8, _) | (_, Self::Fp8))
     }
 }
 

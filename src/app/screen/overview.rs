@@ -5,12 +5,13 @@ use crate::app::screen::profile::{self, Row};
 use crate::app::screen::{plan, predict};
 use crate::app::{App, Tone};
 use crate::plan::Plan;
-use crate::predict::communicates;
+use crate::predict::{Fits, communicates};
 use crate::pricing::Tier;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy};
 use crate::report::{format, memory, summary};
 use crate::text::clean;
+use crate::units::Bytes;
 
 /// What is computed once.
 #[derive(Debug, Clone)]
@@ -129,8 +130,31 @@ pub fn answers(app: &App) -> Vec<Answer> {
     vec![fastest(app), best_value(app), recommended(app)]
 }
 
+/// What is said where the step fits on no GPU: what it needs, and what divides that.
+fn no_room(app: &App) -> Option<String> {
+    let rows = &app.predict.rows;
+    if rows.is_empty() || rows.iter().any(|row| row.fits != Fits::No) {
+        return None;
+    }
+    let predictions = &app.predictions.value()?.predictions;
+    let needed = predictions.iter().filter_map(|prediction| prediction.memory.needed).min_by(Bytes::total_cmp);
+    let needs = needed.map_or_else(String::new, |needed| format!(" (needs {needed})"));
+    Some(format!("the step fits on no GPU{needs}; --sharding zero3 or --tensor-parallel N divides it"))
+}
+
+/// Why nothing can be said of the work for a dollar, with what gives it.
+fn no_value(app: &App) -> &'static str {
+    if no_room(app).is_some() {
+        "the step fits on no GPU"
+    } else if app.predict.rows.iter().any(|row| row.value.is_some()) {
+        "needs the batch size: start with --batch-size N"
+    } else {
+        "no usable offer on demand"
+    }
+}
+
 fn waiting(app: &App) -> Vec<String> {
-    let why = predict::state_line(app).or_else(|| predict::no_room(app));
+    let why = predict::state_line(app).or_else(|| no_room(app));
     vec![why.unwrap_or_else(|| "no prediction yet".to_owned())]
 }
 
@@ -159,7 +183,7 @@ fn best_value(app: &App) -> Answer {
     let stale = app.predictions.is_stale();
     let Some((row, value, per_usd)) = predict::best_value(app) else {
         let detail = if app.predictions.value().is_some() {
-            vec![predict::no_value(app).to_owned()]
+            vec![no_value(app).to_owned()]
         } else if predict::failed(app) {
             vec![predict::NEEDS_PREDICTION.to_owned()]
         } else {

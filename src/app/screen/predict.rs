@@ -27,7 +27,7 @@ use crate::pricing::Tier;
 use crate::report::Table;
 use crate::report::format;
 use crate::text::clean;
-use crate::units::{Bytes, GpuSlug, OpenRange, SamplesPerSecond, UsdPerHour};
+use crate::units::{GpuSlug, OpenRange, SamplesPerSecond, UsdPerHour};
 
 /// What the list can be sorted by, in the order of `s`.
 const SORTS: [&str; 4] = ["step time", "samples per dollar", "memory", "name"];
@@ -407,29 +407,6 @@ pub fn best_value(app: &App) -> Option<(&Row, &RowValue, OpenRange<f64>)> {
         .filter(usable)
         .filter_map(|row| row.value.as_ref().and_then(|value| Some((row, value, value.per_usd?))))
         .max_by(|a, b| a.2.mid.total_cmp(&b.2.mid))
-}
-
-/// What is said where the step fits on no GPU: what it needs, and what divides that.
-pub fn no_room(app: &App) -> Option<String> {
-    let rows = &app.predict.rows;
-    if rows.is_empty() || rows.iter().any(|row| row.fits != Fits::No) {
-        return None;
-    }
-    let predictions = &app.predictions.value()?.predictions;
-    let needed = predictions.iter().filter_map(|prediction| prediction.memory.needed).min_by(Bytes::total_cmp);
-    let needs = needed.map_or_else(String::new, |needed| format!(" (needs {needed})"));
-    Some(format!("the step fits on no GPU{needs}; --sharding zero3 or --tensor-parallel N divides it"))
-}
-
-/// Why nothing can be said of the work for a dollar, with what gives it.
-pub fn no_value(app: &App) -> &'static str {
-    if no_room(app).is_some() {
-        "the step fits on no GPU"
-    } else if app.predict.rows.iter().any(|row| row.value.is_some()) {
-        "needs the batch size: start with --batch-size N"
-    } else {
-        "no usable offer on demand"
-    }
 }
 
 /// What the job does, where it is not simply done.
