@@ -40,6 +40,7 @@ trials! {
         accumulated_batches_are_of_one_step,
         what_runs_again_is_of_backward_and_what_follows_of_the_update,
         gradients_of_a_table_have_the_rows_looked_up,
+        edges_of_a_graph_are_no_sequence,
         what_no_cpu_computes_has_no_values,
         a_model_beside_its_average_is_traced,
         a_trace_by_shapes_has_the_products_of_a_real_step,
@@ -493,7 +494,7 @@ fn numbers_drawn_in_the_step_have_their_values(python: &str) {
     assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
 }
 
-/// 70,000 tokens, of which the first two of each sequence are masked.
+/// 7 million tokens, of which the first two of each sequence are masked.
 fn masks_are_known_at_any_size(python: &str) {
     let profile = Place::new().profile(python, "layers.py:replaced", &[]);
     let backward: Vec<_> =
@@ -549,6 +550,11 @@ fn gradients_of_a_table_have_the_rows_looked_up(python: &str) {
     assert_eq!(named(&profile, "aten::_embedding_bag_backward")[0].outputs, [vec![16, 8]]);
     let added = named(&profile, "aten::index_add_");
     assert_eq!((added.len(), added[0].inputs.last().unwrap().clone()), (1, vec![16, 8]));
+}
+
+fn edges_of_a_graph_are_no_sequence(python: &str) {
+    let profile = Place::new().profile(python, "layers.py:graph", &[]);
+    assert_eq!((profile.workload.batch_size, profile.workload.sequence_length), (Some(1), None));
 }
 
 fn what_no_cpu_computes_has_no_values(python: &str) {

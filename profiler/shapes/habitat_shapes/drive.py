@@ -316,7 +316,8 @@ def told(torch, step, mode, rows, request, batch):
         batch = batch or (shape[0] if shape else None)
     times, batch = micro_batch(step, batch)
     for shape, floating in step.inputs or []:
-        if sequence is None and len(shape) == 2 and not floating:
+        # Of other whole numbers, as the edges of a graph, no extent is that of samples.
+        if sequence is None and len(shape) == 2 and not floating and batch in shape:
             # Tokens of a sample come last, unless samples do.
             tokens = shape[0] if shape[0] != batch and shape[1] == batch else shape[1]
             sequence = tokens if tokens > 1 else None

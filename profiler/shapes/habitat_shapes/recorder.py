@@ -446,11 +446,11 @@ class Recorder(TorchDispatchMode):
             if type(error).__name__ != "DynamicOutputShapeException":
                 raise
             # How large the result is depends on the values.
-            mode = next(value.fake_mode for value in flat(args) if isinstance(value, FakeTensor))
-            faked = lambda made: tree_map(lambda value: mode.from_tensor(value) if is_real(value) else value, made)
             real, places = values.computed(func, args, kwargs), values.by_places(func, args)
             if real is None and places is None:
                 raise
+            mode = next(value.fake_mode for value in flat(args) if isinstance(value, FakeTensor))
+            faked = lambda made: tree_map(lambda value: mode.from_tensor(value) if is_real(value) else value, made)
             self.step.refused = None
             self.mark(args, kwargs)
             if real is None:
@@ -466,7 +466,7 @@ class Recorder(TorchDispatchMode):
             return real
         real = values.computed(func, args, kwargs) if values.is_small(out) or func.is_view else None
         if real is None:
-            real = values.folded(func, args, kwargs, out) if isinstance(out, torch.Tensor) else None
+            real = values.folded(func, args, kwargs, out)
         if real is None:
             real = values.constant(func, args, kwargs, out)
         if real is None:

@@ -76,11 +76,12 @@ def computed(func, args, kwargs):
         with no_dispatch():
             args = (torch.empty(args[0].shape, dtype=args[0].dtype), *args[1:])
     given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
-    whole = func.is_view or func.__name__.split(".")[0] in WHOLE
-    if not whole and any(of(value).numel() > most(value) for value in given if of(value) is not None):
-        # Of one value throughout, and too large to be computed with.
+    known = [of(value) for value in given]
+    if any(value is None for value in known) or any(0 in of(value).stride() for value in written(func, args, kwargs)):
         return None
-    if any(of(value) is None for value in given) or any(0 in of(value).stride() for value in written(func, args, kwargs)):
+    whole = func.is_view or func.__name__.split(".")[0] in WHOLE
+    if not whole and any(value.numel() > most(value) for value in known):
+        # Of one value throughout, and too large to be computed with.
         return None
     real = lambda value: of(value) if isinstance(value, torch.Tensor) else value
     args, kwargs = tree_map(real, args), tree_map(real, kwargs)
@@ -93,13 +94,16 @@ def computed(func, args, kwargs):
 
 def folded(func, args, kwargs, out):
     """The result of a call that works element by element on tensors of one value; None of another."""
+    is_copy = func in (torch.ops.aten._to_copy.default, torch.ops.aten.clone.default)
+    if not (is_copy or torch.Tag.pointwise in func.tags) or not isinstance(out, torch.Tensor):
+        return None
     given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
     known = [of(value) for value in given]
-    if torch.Tag.pointwise not in func.tags or not isinstance(out, torch.Tensor) or not known:
-        return None
-    if any(value is None or any(value.stride()) or value.numel() == 0 for value in known) or list(written(func, args, kwargs)):
+    if not known or any(value is None or any(value.stride()) or value.numel() == 0 for value in known) or list(written(func, args, kwargs)):
         return None
     one = lambda value: of(value)[(0,) * value.dim()] if isinstance(value, torch.Tensor) else value
+    # Of one element no order of memory is asked for.
+    kwargs = {name: value for name, value in kwargs.items() if name != "memory_format"}
     with no_dispatch():
         return func(*tree_map(one, args), **tree_map(one, kwargs)).expand(out.shape)
 
