@@ -18,11 +18,16 @@ const CHUNK: f64 = 4096.0;
 const HEAD_STEP: f64 = 32.0;
 /// Channels below which a convolution of the first layer is thin.
 const THIN: f64 = 8.0;
-/// Channels of a group, and groups at a time, for which libraries have kernels in channels-last order. With
-/// them steps of DPN and `ResNeXt` take 0.7 to 1.0 of the time in channels-first order, without them those of
-/// `RegNetX` and `RepVGG` up to 3.5 times that (timm's tables of training on an RTX 3090, `PyTorch` 1.12).
+/// Channels of a group, and the least number of groups, a multiple of 8, for which libraries have kernels in
+/// channels-last order. With them steps of DPN and `ResNeXt` take 0.7 to 1.0 of the time in channels-first order;
+/// without them those of `RegNetX` and `RepVGG` up to 3.5 times that, at the rate of vector units whatever the width of
+/// a group (timm's tables of training on an RTX 3090, `PyTorch` 1.12).
 const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
-const GROUPS: f64 = 32.0;
+const MANY_GROUPS: f64 = 32.0;
+/// Taps of the largest filter for which libraries have depthwise kernels in channels-last order. With 81, steps of
+/// `ConvMixer` take 2.1 and 2.4 times as long in it as in the other order, with 49 they take half as long (the same
+/// tables).
+const MOST_TAPS: f64 = 49.0;
 
 /// Bytes that norms along rows move a cycle and multiprocessor, whatever the bandwidth: few loads are under way at a
 /// time. Forward and backward take 7 to 8 on an A100 and an H100 (`models/lab/steps/liger.py`; backward reads what it
@@ -338,6 +343,11 @@ fn convolution(
     plain: &dyn Fn(Terms, f64) -> Demand,
 ) -> Vec<Demand> {
     let (inside, outside) = (in_channels / groups, out_channels / groups);
+    let channels_last = matches!(&decoded.op.sizes, Some(Sizes::Convolution(convolution)) if convolution.channels_last);
+    // Without matrix units, channels first is what libraries work in. GPUs without them are not told apart here where
+    // the numbers are of 16 bits or TF32.
+    let by_matrix_units = arithmetic != Some("fp32");
+    let (is_first, is_last) = (by_matrix_units && !channels_last, by_matrix_units && channels_last);
     let kind = match () {
         () if groups > 1.0 && inside == 1.0 && outside <= 2.0 => "depthwise",
         () if groups > 1.0 => "grouped",
@@ -345,20 +355,18 @@ fn convolution(
         () if taps == 1.0 => "pointwise",
         () => "dense",
     };
-    let channels_last = matches!(&decoded.op.sizes, Some(Sizes::Convolution(convolution)) if convolution.channels_last);
     let mut names = vec![kind.to_owned(), "convolution".to_owned()];
     if let Some(gradient) = gradient {
         names.extend([format!("convolution, {gradient}"), format!("{kind}, {gradient}")]);
     }
-    // Without matrix units, channels first is what libraries work in. GPUs without them are not told apart here where
-    // the numbers are of 16 bits or TF32.
-    let is_first = !channels_last && arithmetic != Some("fp32");
     if is_first && kind != "dense" {
         names.push(format!("{kind}, channels first"));
         names.extend(gradient.map(|gradient| format!("{kind}, {gradient}, channels first")));
     }
-    let has_kernel = GROUP_CHANNELS.contains(&inside) && groups % GROUPS == 0.0 && taps == 9.0;
-    if channels_last && kind == "grouped" && !has_kernel && arithmetic != Some("fp32") {
+    let is_many = groups >= MANY_GROUPS && groups % 8.0 == 0.0;
+    let has_kernel = GROUP_CHANNELS.contains(&inside) && is_many && taps == 9.0;
+    let is_unsupported = is_last && kind == "grouped" && !has_kernel;
+    if is_unsupported {
         names.push("grouped, channels last".to_owned());
         names.extend(gradient.map(|gradient| format!("grouped, {gradient}, channels last")));
     }
@@ -371,11 +379,17 @@ fn convolution(
     if kind == "depthwise" {
         terms.compute("depthwise, taps", (taps / 9.0).log2());
         terms.memory("depthwise, taps", (taps / 9.0).log2());
-        terms.compute("depthwise, large filter", (taps / 49.0).log2().max(0.0));
+        terms.compute("depthwise, large filter", (taps / MOST_TAPS).log2().max(0.0));
+        terms.compute("depthwise, large filter, channels last", f64::from(u8::from(is_last && taps > MOST_TAPS)));
         if strided {
             terms.compute("depthwise, strided", 1.0);
             terms.memory("depthwise, strided", 1.0);
         }
+        return vec![Demand { units: Units::Vector, ..plain(terms, 0.0) }];
+    }
+    if is_unsupported {
+        // By how much grouped convolutions miss the rate of matrix units says nothing here.
+        terms.compute.retain(|(name, _)| name.starts_with("convolution") || name.ends_with("channels last"));
         return vec![Demand { units: Units::Vector, ..plain(terms, 0.0) }];
     }
     let (sums, is_weight) = (inside * taps, gradient == Some("weight"));
@@ -390,7 +404,11 @@ fn convolution(
             terms.compute("grouped, width, channels first", below(64.0, inside));
         }
     }
-    terms.compute("convolution, odd", f64::from(u8::from(inside % 8.0 != 0.0 || outside % 8.0 != 0.0)));
+    let odd = f64::from(u8::from(inside % 8.0 != 0.0 || outside % 8.0 != 0.0));
+    terms.compute("convolution, odd", odd);
+    if is_last {
+        terms.compute("convolution, odd, channels last", odd);
+    }
     terms.compute("convolution, strided", f64::from(u8::from(strided)));
     let across = (outside / TILE).ceil() * groups;
     let places = batch * out_places;

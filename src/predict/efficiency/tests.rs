@@ -139,7 +139,8 @@ fn long_sums_are_split_among_blocks() {
     assert_eq!([1024, 4096, 16_384].map(tiles), [4.0, 4.0, 16.0]);
 }
 
-/// 32 groups of 16 channels have a kernel in channels-last order, groups of 24 have none.
+/// 32 and 40 groups of 16 channels have a kernel in channels-last order, fewer and groups of 24 have none; these are
+/// left to the vector units.
 #[test]
 fn groups_without_a_kernel_in_channels_last_order_are_told_apart() {
     let terms = |groups: u64, inside: u64, layout: &str| {
@@ -148,19 +149,49 @@ fn groups_without_a_kernel_in_channels_last_order_are_told_apart() {
         let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}{layout}}}"#);
         let [data, weight] = &asked("convolution_backward", "backward", &inputs, &rest)[..] else { panic!("two") };
         [data, weight].map(|part| {
-            let names = part.memory.iter().filter(|(name, _)| name.ends_with("channels last"));
-            names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+            let of = |terms: &[Term]| {
+                let names = terms.iter().filter(|(name, _)| name.ends_with("channels last"));
+                names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+            };
+            assert_eq!(of(&part.memory), of(&part.compute));
+            assert_eq!(part.units == Units::Vector, !of(&part.memory).is_empty());
+            of(&part.memory)
         })
     };
     let last = r#", "memory_format": "channels_last""#;
     let none = [vec![], vec![]] as [Vec<String>; 2];
     assert_eq!(terms(32, 16, last), none);
+    assert_eq!(terms(40, 16, last), none);
     assert_eq!(terms(16, 24, ""), none);
-    for (groups, inside) in [(16, 24), (10, 16)] {
+    for (groups, inside) in [(16, 24), (10, 16), (24, 16)] {
         let [data, weight] = terms(groups, inside, last);
         assert_eq!(data, ["grouped, channels last", "grouped, data, channels last"]);
         assert_eq!(weight, ["grouped, channels last", "grouped, weight, channels last"]);
     }
+}
+
+/// In channels-last order, numbers of channels that are no multiple of 8, and depthwise filters of 9 × 9, have terms of
+/// their own.
+#[test]
+fn what_kernels_in_channels_last_order_do_not_take_has_terms() {
+    let amount = |channels: u64, groups: u64, size: u64, layout: &str, term: &str| {
+        let inside = channels / groups;
+        let inputs = format!("[[8, {channels}, 14, 14], [{channels}, {inside}, {size}, {size}]]");
+        let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}{layout}}}"#);
+        let part = &asked("convolution", "forward", &inputs, &rest)[0];
+        part.compute.iter().find(|(name, _)| name == term).map(|(_, amount)| *amount)
+    };
+    let last = r#", "memory_format": "channels_last""#;
+    let odd = "convolution, odd, channels last";
+    assert_eq!(
+        [(60, last), (64, last), (60, "")].map(|(n, layout)| amount(n, 1, 1, layout, odd)),
+        [Some(1.0), None, None]
+    );
+    let large = "depthwise, large filter, channels last";
+    assert_eq!(
+        [(9, last), (7, last), (9, "")].map(|(k, layout)| amount(64, 64, k, layout, large)),
+        [Some(1.0), None, None]
+    );
 }
 
 /// Where elements lie is worked out one by one: of what is spread over others, of parts of rows, of a table.
