@@ -1,0 +1,128 @@
+//! Where the objective is least: Levenberg's and Marquardt's method over the terms, some of which cannot be below 0.
+
+use super::Row;
+
+/// Standard deviation of a step's log that the terms are not to explain.
+const SIGMA: f64 = 0.06;
+/// Deviations, in units of [`SIGMA`], from which on an error counts by its size.
+const ROBUST: f64 = 1.0;
+/// Passes over the steps, at most.
+const PASSES: usize = 100;
+/// Damping at the start, and its bounds: with less the steps of the method overshoot the terms that cannot be below 0,
+/// with more it stands still.
+const DAMPING: f64 = 1e-3;
+const LEAST_DAMPING: f64 = 1e-6;
+const MOST_DAMPING: f64 = 1e6;
+/// The least part of the objective that a pass has to take off for another to follow.
+const LEAST_GAIN: f64 = 1e-6;
+
+/// The weight of a residual by its size, and what it costs (Huber 1964, in units of σ).
+fn robust(residual: f64) -> (f64, f64) {
+    let size = (residual / SIGMA).abs();
+    if size <= ROBUST { (1.0, size * size / 2.0) } else { (ROBUST / size, ROBUST * size - ROBUST * ROBUST / 2.0) }
+}
+
+/// What is made small, of rows and priors (mean and standard deviation by term).
+pub(super) fn objective(rows: &[&Row], values: &[f64], priors: &[(f64, f64)]) -> f64 {
+    let steps: f64 = rows.iter().map(|row| row.weight * robust(row.residual(values, None)).1).sum();
+    let terms = values.iter().zip(priors).map(|(value, (mean, deviation))| ((value - mean) / deviation).powi(2) / 2.0);
+    steps + terms.sum::<f64>()
+}
+
+/// The values of the terms for which the objective is least, by Levenberg's and Marquardt's method; `slows` are those
+/// that cannot be below 0.
+pub(super) fn minimise(rows: &[&Row], priors: &[(f64, f64)], slows: &[bool]) -> Vec<f64> {
+    let mut values: Vec<f64> = priors.iter().map(|(mean, _)| *mean).collect();
+    let (mut damping, mut cost) = (DAMPING, objective(rows, &values, priors));
+    for _ in 0..PASSES {
+        let (normal, gradient) = held_equations(rows, &values, priors, slows);
+        let mut improved = false;
+        while damping < MOST_DAMPING {
+            let step = solve(&normal, &gradient, damping);
+            let moved = values.iter().zip(&step).zip(slows);
+            let next: Vec<f64> = moved
+                .map(|((value, step), slows)| if *slows { (value - step).max(0.0) } else { value - step })
+                .collect();
+            let found = objective(rows, &next, priors);
+            if found < cost {
+                improved = cost - found > LEAST_GAIN * cost;
+                (values, cost, damping) = (next, found, (damping * 0.2).max(LEAST_DAMPING));
+                break;
+            }
+            damping *= 5.0;
+        }
+        if !improved {
+            break;
+        }
+    }
+    values
+}
+
+/// The normal equations without the terms that stand at 0 and are drawn below it: these keep their values, and the
+/// others do not count on their moving.
+pub(super) fn held_equations(
+    rows: &[&Row],
+    values: &[f64],
+    priors: &[(f64, f64)],
+    slows: &[bool],
+) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let (mut normal, mut gradient) = normal_equations(rows, values, priors);
+    for held in 0..values.len() {
+        if !slows[held] || values[held] > 0.0 || gradient[held] <= 0.0 {
+            continue;
+        }
+        for row in &mut normal {
+            row[held] = 0.0;
+        }
+        normal[held].fill(0.0);
+        normal[held][held] = 1.0;
+        gradient[held] = 0.0;
+    }
+    (normal, gradient)
+}
+
+/// `JᵀWJ` and `Jᵀwr` of steps and priors.
+fn normal_equations(rows: &[&Row], values: &[f64], priors: &[(f64, f64)]) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let count = values.len();
+    let mut normal = vec![vec![0.0; count]; count];
+    let mut gradient = vec![0.0; count];
+    let mut slopes = vec![0.0; count];
+    for row in rows {
+        slopes.fill(0.0);
+        let residual = row.residual(values, Some(&mut slopes));
+        let weight = row.weight * robust(residual).0 / (SIGMA * SIGMA);
+        let present: Vec<usize> = (0..count).filter(|&at| slopes[at] != 0.0).collect();
+        for &i in &present {
+            gradient[i] += weight * slopes[i] * residual;
+            for &j in &present {
+                normal[i][j] += weight * slopes[i] * slopes[j];
+            }
+        }
+    }
+    for (at, (value, (mean, deviation))) in values.iter().zip(priors).enumerate() {
+        normal[at][at] += 1.0 / (deviation * deviation);
+        gradient[at] += (value - mean) / (deviation * deviation);
+    }
+    (normal, gradient)
+}
+
+/// The step of the damped normal equations, by Cholesky's decomposition.
+pub(super) fn solve(normal: &[Vec<f64>], gradient: &[f64], damping: f64) -> Vec<f64> {
+    let count = gradient.len();
+    let mut lower = vec![vec![0.0; count]; count];
+    for i in 0..count {
+        for j in 0..=i {
+            let own = if i == j { normal[i][i] * (1.0 + damping) } else { normal[i][j] };
+            let rest = own - (0..j).map(|k| lower[i][k] * lower[j][k]).sum::<f64>();
+            lower[i][j] = if i == j { rest.max(f64::MIN_POSITIVE).sqrt() } else { rest / lower[j][j] };
+        }
+    }
+    let mut answer = gradient.to_vec();
+    for i in 0..count {
+        answer[i] = (answer[i] - (0..i).map(|k| lower[i][k] * answer[k]).sum::<f64>()) / lower[i][i];
+    }
+    for i in (0..count).rev() {
+        answer[i] = (answer[i] - (i + 1..count).map(|k| lower[k][i] * answer[k]).sum::<f64>()) / lower[i][i];
+    }
+    answer
+}
