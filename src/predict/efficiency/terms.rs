@@ -18,12 +18,15 @@ const CHUNK: f64 = 4096.0;
 const HEAD_STEP: f64 = 32.0;
 /// Channels below which a convolution of the first layer is thin.
 const THIN: f64 = 8.0;
-/// Channels of a group, and the least number of groups, a multiple of 8, for which libraries have kernels in
-/// channels-last order. With them steps of DPN and `ResNeXt` take 0.7 to 1.0 of the time in channels-first order;
-/// without them those of `RegNetX` and `RepVGG` up to 3.5 times that, at the rate of vector units whatever the width of
-/// a group (timm's tables of training on an RTX 3090, `PyTorch` 1.12).
+/// Channels of a group for which libraries have kernels in channels-last order, where there are enough groups. With them
+/// steps of DPN and `ResNeXt` take 0.7 to 1.0 of the time in channels-first order; without them those of `RegNetX` and
+/// `RepVGG` up to 3.5 times that, at the rate of vector units whatever the width of a group (timm's tables of training
+/// on an RTX 3090, `PyTorch` 1.12).
 const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
+/// The least number of groups for these kernels, and what it is a multiple of: in the same tables 32 and 40 are fast, 24
+/// and fewer are not. The multiple is not sure: DPN-107, with 50 groups, takes 0.96 of the time per sample.
 const MANY_GROUPS: f64 = 32.0;
+const GROUPS_AT_A_TIME: f64 = 8.0;
 /// Taps of the largest filter for which libraries have depthwise kernels in channels-last order. With 81, steps of
 /// `ConvMixer` take 2.1 and 2.4 times as long in it as in the other order, with 49 they take half as long (the same
 /// tables).
@@ -363,7 +366,7 @@ fn convolution(
         names.push(format!("{kind}, channels first"));
         names.extend(gradient.map(|gradient| format!("{kind}, {gradient}, channels first")));
     }
-    let is_many = groups >= MANY_GROUPS && groups % 8.0 == 0.0;
+    let is_many = groups >= MANY_GROUPS && groups % GROUPS_AT_A_TIME == 0.0;
     let has_kernel = GROUP_CHANNELS.contains(&inside) && is_many && taps == 9.0;
     let is_unsupported = is_last && kind == "grouped" && !has_kernel;
     if is_unsupported {

@@ -155,6 +155,9 @@ fn groups_without_a_kernel_in_channels_last_order_are_told_apart() {
             };
             assert_eq!(of(&part.memory), of(&part.compute));
             assert_eq!(part.units == Units::Vector, !of(&part.memory).is_empty());
+            // What is said of kernels of matrix units does not go with those.
+            let is_narrow = part.compute.iter().any(|(name, _)| name == "grouped, narrow");
+            assert_eq!(part.units == Units::Matrix, is_narrow, "{:?}", part.compute);
             of(&part.memory)
         })
     };

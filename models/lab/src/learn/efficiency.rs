@@ -3,8 +3,7 @@
 //! The sum of a step's operators is a smooth function of the terms, so the error of the step
 //! reaches each of them. What is made small is Σ ρ(ln(predicted / measured) / σ), with ρ a
 //! parabola that goes on as a line, plus the squares of the terms over their priors'
-//! deviations: a term that few steps tell of stays near 0. Minimised by Levenberg's and
-//! Marquardt's method; the same steps give the same bits.
+//! deviations: a term that few steps tell of stays near 0. The same steps give the same bits.
 
 pub mod folds;
 mod minimise;
@@ -32,6 +31,7 @@ const OPERATOR: f64 = 0.07;
 /// left out are predicted better than with 0 or 0.3 (`habitat-lab evaluate published` with either). In training the
 /// roofline is too fast, and a share of it does harm on the A100.
 const ROOFLINE: f64 = 0.1;
+
 /// What is known of a term before any step: mean and standard deviation.
 fn prior(side: Side, name: &str) -> (f64, f64) {
     let depth = name.matches(", ").count();
