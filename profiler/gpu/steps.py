@@ -1,13 +1,14 @@
-"""Trains one of seven networks on random data, to be recorded:
+"""Trains a network on random data, to be recorded:
 
     habitat-tui run --batches 16,32,64 -- python steps.py --network resnet50 --precision bf16 --batch-size {batch}
 
-Needs torch; resnet50 and vit_b_16 need torchvision, bert_large and gpt2_medium transformers.
-Nothing is downloaded: weights are random. `--tiny` makes everything small enough for a CPU,
-as a check of this file.
+Needs torch; resnet50 and vit_b_16 need torchvision; bert_large, gpt2_medium and llama_1b
+transformers. Any other name is taken for a network of timm. Nothing is downloaded: weights are
+random. `--tiny` makes everything small enough for a CPU, as a check of this file.
 """
 
 import argparse
+import contextlib
 
 import torch
 from torch import nn
@@ -21,11 +22,18 @@ def images(batch, side, classes, device):
 # Each network is a list of optimizers, each with the function that computes its loss.
 
 
-def classifier(model, batch, side, device, optimizer):
-    model = model.to(device).train()
+def classifier(options, model, side, optimizer):
+    """Convolutional networks may run in channels-last order."""
+    order = torch.channels_last if options.channels_last else torch.contiguous_format
+    model = model.to(options.device, memory_format=order).train()
     optimizer = optimizer(model)
-    inputs, labels = images(batch, side, 1000, device)
-    return [(optimizer, lambda: functional.cross_entropy(model(inputs).float(), labels))]
+    inputs, labels = images(options.batch_size, side, 1000, options.device)
+    inputs, run = inputs.contiguous(memory_format=order), compiled(options, model)
+    return [(optimizer, lambda: functional.cross_entropy(run(inputs).float(), labels))]
+
+
+def compiled(options, model):
+    return torch.compile(model) if options.compile else model
 
 
 def sgd(model):
@@ -40,7 +48,7 @@ def resnet50(options):
     from torchvision.models import resnet18, resnet50
 
     model = resnet18() if options.tiny else resnet50()
-    return classifier(model, options.batch_size, 64 if options.tiny else 224, options.device, sgd)
+    return classifier(options, model, 64 if options.tiny else 224, sgd)
 
 
 def vit_b_16(options):
@@ -51,11 +59,28 @@ def vit_b_16(options):
         if options.tiny
         else dict(image_size=224, patch_size=16, num_layers=12, num_heads=12, hidden_dim=768, mlp_dim=3072)
     )
-    return classifier(VisionTransformer(**shape), options.batch_size, shape["image_size"], options.device, adamw)
+    return classifier(options, VisionTransformer(**shape), shape["image_size"], adamw)
+
+
+def timm_network(options):
+    """A network of timm at its own size of images: by SGD with momentum, by AdamW where it has attention."""
+    import timm
+
+    model = timm.create_model(options.network)
+    attends = any("attn" in name or "attention" in name for name, _ in model.named_modules())
+    side = 64 if options.tiny else model.pretrained_cfg["input_size"][-1]
+    return classifier(options, model, side, adamw if attends else sgd)
 
 
 def tokens(options, vocabulary, length):
     return torch.randint(vocabulary, (options.batch_size, length), device=options.device)
+
+
+def causal(options, model, vocabulary, length):
+    """A language model of transformers, which computes its loss."""
+    model = model.to(options.device).train()
+    inputs, run = tokens(options, vocabulary, 16 if options.tiny else length), compiled(options, model)
+    return [(adamw(model), lambda: run(input_ids=inputs, labels=inputs).loss)]
 
 
 def bert_large(options):
@@ -67,9 +92,7 @@ def bert_large(options):
         else dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
     )
     config = BertConfig(**shape, attention_probs_dropout_prob=0.0)
-    model = BertForMaskedLM(config).to(options.device).train()
-    inputs = tokens(options, config.vocab_size, 16 if options.tiny else 512)
-    return [(adamw(model), lambda: model(input_ids=inputs, labels=inputs).loss)]
+    return causal(options, BertForMaskedLM(config), config.vocab_size, 512)
 
 
 def gpt2_medium(options):
@@ -77,9 +100,21 @@ def gpt2_medium(options):
 
     shape = dict(n_embd=32, n_layer=2, n_head=2) if options.tiny else dict(n_embd=1024, n_layer=24, n_head=16)
     config = GPT2Config(**shape, attn_pdrop=0.0)
-    model = GPT2LMHeadModel(config).to(options.device).train()
-    inputs = tokens(options, config.vocab_size, 16 if options.tiny else 1024)
-    return [(adamw(model), lambda: model(input_ids=inputs, labels=inputs).loss)]
+    return causal(options, GPT2LMHeadModel(config), config.vocab_size, 1024)
+
+
+def llama_1b(options):
+    """Llama 3.2 1B as its model card has it, with weights of the chosen precision."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    shape = (
+        dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, intermediate_size=64, vocab_size=100)
+        if options.tiny
+        else dict(hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, intermediate_size=8192,
+                  vocab_size=128_256)
+    )  # fmt: skip
+    config = LlamaConfig(**shape, tie_word_embeddings=True, use_cache=False)
+    return causal(options, LlamaForCausalLM(config), config.vocab_size, 1024)
 
 
 class Generator(nn.Sequential):
@@ -141,9 +176,9 @@ class LanguageModel(nn.Module):
 
 def language(options, model, vocabulary, length):
     model = model.to(options.device).train()
-    inputs = tokens(options, vocabulary, length)
+    inputs, run = tokens(options, vocabulary, length), compiled(options, model)
     labels = inputs.flatten()
-    return [(adamw(model), lambda: functional.cross_entropy(model(inputs).float().flatten(0, 1), labels))]
+    return [(adamw(model), lambda: functional.cross_entropy(run(inputs).float().flatten(0, 1), labels))]
 
 
 def lstm(options):
@@ -203,29 +238,51 @@ def moe(options):
 
 
 NETWORKS = {
-    function.__name__: function for function in (resnet50, vit_b_16, bert_large, gpt2_medium, dcgan, lstm, moe)
+    function.__name__: function
+    for function in (resnet50, vit_b_16, bert_large, gpt2_medium, llama_1b, dcgan, lstm, moe)
 }
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def main():
+def options(arguments=None):
     parser = argparse.ArgumentParser()
-    parser.add_argument("--network", choices=NETWORKS, required=True)
-    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="bf16: autocast")
+    parser.add_argument("--network", required=True, help=", ".join(NETWORKS) + ", or a network of timm")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16", "fp16"), default="fp32", help="bf16, fp16: autocast")
     parser.add_argument("--batch-size", type=int, required=True)
+    parser.add_argument("--channels-last", action="store_true", help="of networks for images")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def build(options):
+    """The networks with their optimizers, and a function that makes one step of training and answers with the loss."""
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
-    parts = NETWORKS[options.network](options)
-    for _ in range(options.steps):
+    parts = NETWORKS.get(options.network, timm_network)(options)
+    half = HALVES.get(options.precision)
+    scaler = torch.amp.GradScaler(options.device, enabled=half is torch.float16)
+
+    def step():
         for optimizer, compute in parts:
             optimizer.zero_grad(set_to_none=True)
-            with torch.autocast(options.device, torch.bfloat16, enabled=options.precision == "bf16"):
+            with torch.autocast(options.device, half) if half else contextlib.nullcontext():
                 loss = compute()
-            loss.backward()
-            optimizer.step()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    return parts, step
+
+
+def main():
+    chosen = options()
+    _, step = build(chosen)
+    for _ in range(chosen.steps):
+        loss = step()
     print("loss", float(loss.detach()))
 
 

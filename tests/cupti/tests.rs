@@ -19,6 +19,7 @@ trials! {
     with (program()) => [
         a_cuda_program_becomes_a_profile,
         named_ranges_are_steps_and_others_say_phases,
+        a_window_waits_for_the_first_kernel,
         what_cupti_refuses_is_said_and_harms_nothing,
         the_end_of_the_program_is_heard,
         a_crash_in_the_window_is_the_programs_own,
@@ -178,6 +179,14 @@ fn named_ranges_are_steps_and_others_say_phases(program: &str) {
         "{}",
         ran.err()
     );
+}
+
+/// PyTorch loads libraries for seconds after it started CUDA.
+fn a_window_waits_for_the_first_kernel(program: &str) {
+    let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "0.3"], &[program, "late", "2.5"]);
+    assert_eq!(ran.job(), (3, "done\n".to_owned()), "{}", ran.err());
+    let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
+    assert_eq!(kernels(profile, "gemm(").0, 2, "{}", ran.err());
 }
 
 fn what_cupti_refuses_is_said_and_harms_nothing(program: &str) {

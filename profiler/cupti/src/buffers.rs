@@ -46,6 +46,11 @@ pub fn is_full() -> bool {
     locked(&SINK).as_ref().is_some_and(Collected::is_full)
 }
 
+/// Whether anything that ran on a GPU was recorded, of what CUPTI has delivered.
+pub fn have_work() -> bool {
+    locked(&SINK).as_ref().is_some_and(|collected| !collected.work.is_empty())
+}
+
 impl Pool {
     fn lend(&mut self) -> Option<Box<[u64]>> {
         let buffer = match self.free.pop() {

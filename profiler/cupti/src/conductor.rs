@@ -56,6 +56,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Between the end of recording and the last records: work that was launched before runs
 /// to its end.
 const SETTLE: Duration = Duration::from_millis(100);
+/// How long a window in which nothing runs stays open beyond its length: a program may load data and kernels long after
+/// it started CUDA.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the end of the process waits for a window that is being opened.
 const OPENING: Duration = Duration::from_secs(2);
 /// How long it waits for a trace that is being written.
@@ -143,10 +146,18 @@ fn open() -> Result<(&'static Cupti, Window, Duration), String> {
     }
 }
 
-/// Waits for the end of the window.
+/// Waits for the end of the window, whose length counts anew as long as nothing has run.
 fn watch(cupti: &Cupti, settings: &Settings, window: Window) {
-    while window.since.elapsed() < settings.length && !buffers::is_full() {
-        let rest = settings.length.saturating_sub(window.since.elapsed()).min(LOOK);
+    let mut since = window.since;
+    while !buffers::is_full() {
+        if since.elapsed() >= settings.length {
+            cupti.deliver();
+            if buffers::have_work() || window.since.elapsed() >= settings.length + PATIENCE {
+                break;
+            }
+            since = Instant::now();
+        }
+        let rest = settings.length.saturating_sub(since.elapsed()).min(LOOK);
         let state = locked(&STATE);
         if state.stage != Stage::Recording {
             return;

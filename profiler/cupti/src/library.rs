@@ -179,6 +179,12 @@ impl Cupti {
         }
     }
 
+    /// Has the records delivered that are complete, without waiting for their buffers to be full.
+    pub fn deliver(&self) {
+        // SAFETY: takes a number; not within a callback.
+        unsafe { (self.flush)(0) };
+    }
+
     /// Has all records delivered, and says how many CUPTI itself had to drop.
     pub fn flush(&self) -> u64 {
         let mut dropped = 0_usize;
