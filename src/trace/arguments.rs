@@ -8,6 +8,8 @@ use crate::profile::{Attribute, DType, Shape};
 
 /// Tensors listed at most: a fused optimizer takes thousands.
 pub(crate) const TENSORS: usize = 4096;
+/// What PyTorch calls the type of a list of tensors.
+const LIST: &str = "TensorList";
 /// Characters of a textual argument.
 const TEXT: usize = 64;
 
@@ -22,6 +24,8 @@ pub(crate) struct Tensors {
     pub(crate) dtypes: Vec<Option<DType>>,
     /// How they lie in memory.
     pub(crate) layout: Layout,
+    /// Lists of tensors among the arguments whose shapes were left out.
+    pub(crate) bare_lists: usize,
 }
 
 /// How the tensors of a call lie in memory.
@@ -43,7 +47,7 @@ impl Tensors {
     pub(crate) fn new(tensors: impl IntoIterator<Item = (Shape, Option<DType>)>) -> Self {
         let (shapes, dtypes): (Vec<Shape>, Vec<Option<DType>>) = tensors.into_iter().unzip();
         let dtype = leading(&shapes, &dtypes);
-        Self { shapes, dtype, dtypes, layout: Layout::default() }
+        Self { shapes, dtype, dtypes, ..Self::default() }
     }
 
     /// From PyTorch's `Input Dims` and `Input type`, two JSON lists by position.
@@ -51,10 +55,13 @@ impl Tensors {
         let dims: Vec<Value> = serde_json::from_slice(dims).unwrap_or_default();
         let types: Vec<Value> = serde_json::from_slice(types).unwrap_or_default();
         let mut tensors: Vec<(Shape, Option<DType>)> = Vec::new();
+        let mut bare_lists = 0;
         for (index, dim) in dims.iter().enumerate() {
             let Value::Array(extents) = dim else { continue };
             let kind = types.get(index).and_then(Value::as_str);
-            if extents.iter().any(Value::is_array) {
+            if extents.is_empty() && kind == Some(LIST) {
+                bare_lists += 1;
+            } else if extents.iter().any(Value::is_array) {
                 let dtype = kind.and_then(|kind| tensor_type(kind, false));
                 tensors.extend(extents.iter().filter_map(shape).map(|shape| (shape, dtype.clone())));
             } else if let Some(shape) = shape(dim) {
@@ -68,7 +75,7 @@ impl Tensors {
                 break;
             }
         }
-        Self::new(tensors)
+        Self { bare_lists, ..Self::new(tensors) }
     }
 }
 
@@ -246,6 +253,9 @@ mod tests {
         // Lists of tensors, and traces without types.
         assert_eq!(tensors("[[[2, 3], [4]], []]", r#"["TensorList", "Scalar"]"#).0, [vec![2, 3], vec![4]]);
         assert_eq!(tensors("[[2, 3], []]", "[]"), (vec![vec![2, 3]], None));
+        // Lists of more than 30 have no shapes there.
+        let types = br#"["TensorList", "TensorList", "Scalar", ""]"#;
+        assert_eq!(Tensors::from_pytorch(b"[[], [], [], []]", types).bare_lists, 2);
         assert_eq!(tensors("nonsense", "{}"), (vec![], None));
     }
 

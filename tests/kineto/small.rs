@@ -726,12 +726,33 @@ fn an_update_of_many_tensors_has_its_shapes() {
         let args = format!(r#""Input Dims": {dims}, "Input type": ["float", "Scalar"]"#);
         trace.operator(MAIN, "aten::mul_", 1151.0 + 4.0 * number as f64, 2.0, &args);
     }
+    // A GPU takes a list at once.
+    let args = format!(r#""Input Dims": [[], [], []], "Input type": [{}, "Scalar"]"#, lists(2));
+    trace.operator(MAIN, "aten::_foreach_lerp_", 1172.0, 5.0, &args);
     let profile = on_a_cpu(&trace).profile;
+    let at_once = operation(&profile, "aten::_foreach_lerp_", Phase::Optimizer);
+    assert_eq!(at_once.inputs, vec![[vec![4, 3], vec![4]]; 2].concat());
     let fused = operation(&profile, "aten::_fused_adamw_", Phase::Optimizer);
     assert_eq!(fused.inputs, vec![[vec![4, 3], vec![4]]; 4].concat());
     assert_eq!(fused.dtype, Some(DType::Float32));
     assert_eq!(operation(&profile, "aten::_foreach_mul_", Phase::Optimizer).inputs, [vec![4, 3], vec![4]]);
-    assert_eq!(counted(&profile, Phase::Optimizer), 2, "what a list is made of is not counted again");
+    assert_eq!(counted(&profile, Phase::Optimizer), 3, "what a list is made of is not counted again");
+}
+
+/// The gradient of memory-efficient attention calls a product and a sum beside its kernel.
+#[test]
+fn attention_is_one_piece_of_work_whatever_it_calls() {
+    let mut trace = Trace::default();
+    step_on_a_cpu(&mut trace, 1, 1000.0, 0);
+    let heads =
+        r#""Input Dims": [[2, 4, 8, 16], [2, 4, 8, 16], [2, 4, 8, 16]], "Input type": ["float", "float", "float"]"#;
+    let name = "aten::_scaled_dot_product_efficient_attention_backward";
+    trace.operator(MAIN, name, 1041.0, 20.0, heads);
+    trace.operator(MAIN, "aten::_efficient_attention_backward", 1042.0, 18.0, heads);
+    trace.operator(MAIN, "aten::mul", 1043.0, 3.0, heads).operator(MAIN, "aten::sum", 1047.0, 3.0, heads);
+    let profile = on_a_cpu(&trace).profile;
+    let names: Vec<&str> = profile.operations.iter().map(|operation| operation.name.as_str()).collect();
+    assert!(names.contains(&name) && !names.contains(&"aten::mul"), "{names:?}");
 }
 
 #[test]

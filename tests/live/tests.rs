@@ -153,6 +153,7 @@ fn the_screens_follow_a_job_from_its_start_to_its_end() {
     assert!(!terminal.text().contains("step 149 of 150"), "{}", terminal.text());
     let log = terminal.log();
     assert!(log.starts_with("training for 150 steps\n") && log.contains("\r\x1b[32mstep 9 of 150"), "{log:?}");
+    assert!(!log.contains("Warning"), "what PyTorch warns of our profiler is none of the job's: {log}");
     let saw: Value = serde_json::from_str(&terminal.read("saw")).unwrap();
     assert_eq!(saw["tty"], serde_json::json!([false, false, false]));
     assert_eq!(saw["unbuffered"], "1", "the tail would come 8 KiB at a time");

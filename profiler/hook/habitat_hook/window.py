@@ -1,5 +1,6 @@
 """A window: a few steps that torch.profiler records, and the trace it leaves."""
 
+import inspect
 import os
 import resource
 import sys
@@ -51,9 +52,11 @@ class Window:
     def start(self, memory, stacks):
         import torch
 
-        self.profile = torch.profiler.profile(
-            record_shapes=True, profile_memory=memory, with_stack=stacks, experimental_config=self.everywhere
-        )
+        options = {"record_shapes": True, "profile_memory": memory, "with_stack": stacks}
+        # Else PyTorch warns, on the job's standard error, of events that are lost between cycles. There is one here.
+        if "acc_events" in inspect.signature(torch.profiler.profile.__init__).parameters:
+            options["acc_events"] = True
+        self.profile = torch.profiler.profile(experimental_config=self.everywhere, **options)
         try:
             self.profile.start()
         finally:

@@ -4,8 +4,19 @@
 pub fn is_whole(name: &str) -> bool {
     is_product(name)
         || matches!(name, "aten::convolution_backward" | "aten::native_layer_norm")
+        || is_attention_kernel(name)
         || name.starts_with("aten::_foreach_")
         || name.starts_with("aten::_fused_")
+}
+
+/// Whether it is attention in one kernel or a few, whatever it prepares with operators of its own: the gradient of
+/// memory-efficient attention sums products of gradient and result first.
+fn is_attention_kernel(name: &str) -> bool {
+    let kernels = ["flash", "efficient", "cudnn"];
+    let rest = name.strip_prefix("aten::_").map(|name| name.strip_prefix("scaled_dot_product_").unwrap_or(name));
+    rest.is_some_and(|rest| {
+        kernels.iter().any(|kernel| rest.strip_prefix(kernel).is_some_and(|rest| rest.starts_with("_attention")))
+    })
 }
 
 /// Whether it is a product of two matrices, of single ones or of a batch.

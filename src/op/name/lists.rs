@@ -4,7 +4,7 @@ use crate::profile::Attribute;
 
 /// Whether it takes lists of tensors.
 pub fn takes_lists(name: &str) -> bool {
-    ["aten::_foreach_", "aten::_fused_"].iter().any(|start| name.starts_with(start))
+    ["aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_"].iter().any(|start| name.starts_with(start))
 }
 
 /// What it calls for each tensor of its lists.

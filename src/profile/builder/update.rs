@@ -2,8 +2,8 @@
 //!
 //! PyTorch's profiler leaves out the shapes of a list of more than 30 tensors, so the operators
 //! of an update that take such lists have none. They are those of the calls that such an operator
-//! makes for each tensor, else, of a fused optimizer, those of the gradients that the
-//! backward pass before it accumulated.
+//! makes for each tensor, as on a CPU; else, as a GPU takes a list at once, those of the gradients
+//! that the backward pass before it accumulated.
 //!
 //! On a CPU the optimizers of PyTorch call every operator once for each tensor; on a GPU, by
 //! default, once for all of them. The traffic is the same, the number of kernels is not.
@@ -45,27 +45,28 @@ pub(super) fn fill_lists(trace: &mut Trace) {
         }
         let range = &trace.ranges[index];
         let from = order.partition_point(|other| trace.ranges[*other].start < range.start);
-        let tensors = match name::each(name(range)) {
-            Some(each) => {
-                let within = order[from..].iter().take_while(|other| trace.ranges[**other].start < range.end);
-                each_call(trace, range, each, within.copied().inspect(|_| looked.set(looked.get() + 1)))
-            }
-            None => name::fused_lists(name(range), trace.scalars.get(range.scalars)).and_then(|lists| {
-                let begun = passes.partition_point(|pass| pass.start < range.start);
-                let pass = passes[begun.checked_sub(1)?];
-                let before = order[..from].iter().rev().take_while(|other| trace.ranges[**other].start >= pass.start);
-                let gradients = before
-                    .inspect(|_| looked.set(looked.get() + 1))
-                    .map(|other| &trace.ranges[*other])
-                    .filter(|other| name(other) == "torch::autograd::AccumulateGrad");
-                let mut gradients: Vec<&Tensors> =
-                    gradients.map(|other| trace.tensors(other)).filter(|tensors| !tensors.shapes.is_empty()).collect();
-                gradients.reverse();
-                let dtype = gradients.first()?.dtype.clone();
-                let list: Vec<Shape> = gradients.iter().map(|tensors| tensors.shapes[0].clone()).collect();
-                Some(Tensors { shapes: vec![bounded(list); lists].concat(), dtype, ..Tensors::default() })
-            }),
+        let of_gradients = |lists: usize| {
+            let begun = passes.partition_point(|pass| pass.start < range.start);
+            let pass = passes[begun.checked_sub(1)?];
+            let before = order[..from].iter().rev().take_while(|other| trace.ranges[**other].start >= pass.start);
+            let gradients = before
+                .inspect(|_| looked.set(looked.get() + 1))
+                .map(|other| &trace.ranges[*other])
+                .filter(|other| name(other) == "torch::autograd::AccumulateGrad");
+            let mut gradients: Vec<&Tensors> =
+                gradients.map(|other| trace.tensors(other)).filter(|tensors| !tensors.shapes.is_empty()).collect();
+            gradients.reverse();
+            let dtype = gradients.first()?.dtype.clone();
+            let list: Vec<Shape> = gradients.iter().map(|tensors| tensors.shapes[0].clone()).collect();
+            Some(Tensors { shapes: vec![bounded(list); lists].concat(), dtype, ..Tensors::default() })
         };
+        let within = order[from..].iter().take_while(|other| trace.ranges[**other].start < range.end);
+        let tensors = name::each(name(range))
+            .and_then(|each| each_call(trace, range, each, within.copied().inspect(|_| looked.set(looked.get() + 1))))
+            .or_else(|| {
+                let fused = name::fused_lists(name(range), trace.scalars.get(range.scalars));
+                of_gradients(fused.unwrap_or(trace.tensors(range).bare_lists)).filter(Tensors::has_extents)
+            });
         filled.extend(tensors.map(|tensors| (index, tensors)));
     }
     for (index, tensors) in filled {
