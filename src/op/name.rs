@@ -221,7 +221,10 @@ impl Name {
         // The templates and arguments of kernels name other things.
         let whole = full.split(['<', '(']).next().unwrap_or(&full).trim();
         let bare = whole.rsplit("::").next().unwrap_or(whole).trim_start_matches("void ").trim_start_matches('_');
-        let pass = if full.contains("backward_input") {
+        let pass = if is_generated(bare) {
+            // What it is made of is in its name, backward parts too; it passes over its tensors.
+            Pass::Forward
+        } else if full.contains("backward_input") {
             Pass::DataGradient
         } else if full.contains("backward_weight") {
             Pass::WeightGradient
@@ -278,6 +281,12 @@ pub fn is_own(name: &str) -> bool {
     short(name) != name
 }
 
+/// Whether it is a kernel that `torch.compile` generates: element by element, or along rows (`torch/_inductor/codegen`).
+/// Templates of products and attention (`triton_tem`) are named otherwise.
+fn is_generated(bare: &str) -> bool {
+    ["triton_poi", "triton_red", "triton_per"].iter().any(|start| bare.starts_with(start))
+}
+
 /// Whether an attention runs the memory-efficient kernel, not that of flash attention or cuDNN.
 pub fn is_efficient_attention(name: &str) -> bool {
     name.contains("efficient_attention")
@@ -331,7 +340,13 @@ fn form(full: &str, bare: &str) -> Form {
             is_known(stem) || is_known(bare)
         })
     };
-    if has(COLLECTIVES) || full.contains("c10d") {
+    if is_generated(bare) {
+        if bare.starts_with("triton_poi") {
+            Form::Stream(StreamForm::Plain)
+        } else {
+            Form::Reduction(ReductionForm::Sum)
+        }
+    } else if has(COLLECTIVES) || full.contains("c10d") {
         Form::Communication
     } else if has(ATTENTION) {
         Form::Attention(if bare.contains("flex_attention") {
@@ -470,6 +485,9 @@ mod tests {
             ("aten::_foreach_addcdiv_", Family::Elementwise),
             ("aten::add_", Family::Elementwise),
             ("aten::_cudnn_rnn", Family::Recurrent),
+            // What compiled kernels are made of is in their names.
+            ("triton_poi_fused_convolution_backward_native_batch_norm_backward_67", Family::Elementwise),
+            ("triton_red_fused_convolution_native_layer_norm_13", Family::Reduction),
             ("aten::_scaled_dot_product_efficient_attention_backward", Family::Attention),
             ("aten::as_strided", Family::View),
             ("aten::convolution_overrideable", Family::Convolution),

@@ -49,8 +49,15 @@ impl Recurrent {
         };
         // Of packed sequences, what comes after the next states are results.
         let parameters = rest.iter().skip_while(|shape| shape.len() != 2).take_while(|shape| shape.len() != 3);
-        let mut weights: Vec<[f64; 2]> =
-            parameters.filter(|shape| shape.len() == 2).map(|shape| [shape[0] as f64, shape[1] as f64]).collect();
+        let matrices = parameters.filter(|shape| shape.len() == 2).map(|shape| [shape[0] as f64, shape[1] as f64]);
+        let mut weights: Vec<[f64; 2]> = match gates(operation) {
+            // Autocast lays all parameters in one row and gives cuDNN pieces of it, biases among them.
+            Some(gates) => matrices
+                .filter(|&[rows, columns]| columns > 1.0 || rows > gates)
+                .map(|[rows, columns]| if columns > 1.0 { [rows, columns] } else { [gates, rows / gates] })
+                .collect(),
+            None => matrices.collect(),
+        };
         if cell {
             // Its states are matrices too, before the two weights.
             weights.drain(..weights.len().saturating_sub(2));
@@ -97,6 +104,18 @@ impl Recurrent {
     }
 }
 
+/// Rows of a layer's weights: its features times its gates, of which an LSTM has four and a GRU three (modes 2 and 3 of
+/// cuDNN's layers); `None` where the operator does not say.
+fn gates(operation: &Operation) -> Option<f64> {
+    let told = |name: &str| operation.attributes.get(name).and_then(Attribute::as_int);
+    let gates = match told("mode")? {
+        2 => 4.0,
+        3 => 3.0,
+        _ => 1.0,
+    };
+    Some(told("hidden_size").filter(|size| *size > 0)? as f64 * gates)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::work;
@@ -122,6 +141,16 @@ mod tests {
         assert_eq!(work(&first, None).unwrap(), forward);
         let packed = [&[&[3200, 1024][..]][..], &inputs[1..], &[&[50][..]]].concat();
         assert_eq!(work(&operation("aten::_cudnn_rnn", &packed, &[]), None).unwrap().flops, forward.flops);
+        // In mixed precision, parameters are pieces of one row.
+        let piece: &[u64] = &[4_194_304, 1];
+        let pieces = inputs.map(|shape| match shape {
+            [4096, 1024] => piece,
+            [4096] => &[4096, 1][..],
+            other => other,
+        });
+        let mut cast = operation("aten::_cudnn_rnn", &pieces, &[]);
+        cast.attributes.extend([("mode".into(), Attribute::Int(2)), ("hidden_size".into(), Attribute::Int(1024))]);
+        assert_eq!(work(&cast, None).unwrap(), forward);
         // A cell: input, hidden and cell state, two weights.
         let cell =
             operation("aten::lstm_cell", &[&[64, 1024], &[64, 1024], &[64, 1024], weight, weight, bias, bias], &[]);

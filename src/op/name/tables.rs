@@ -80,7 +80,6 @@ pub(super) const REDUCTIONS: &[&str] = &[
 #[rustfmt::skip]
 pub(super) const REDUCTION_PARTS: &[&str] = &[
     "nll_loss", "cross_entropy", "vector_norm", "foreach_norm", "foreach_max", "_loss", "reduce_kernel",
-    "triton_red",
 ];
 
 /// Stems of operators that work element by element; `_` and more may follow.
@@ -103,7 +102,7 @@ pub(super) const ELEMENTWISE: &[&str] = &[
     "native_dropout", "fused_dropout", "feature_dropout", "alpha_dropout", "type_as", "index_fill", "linspace",
     "one_hot", "isin", "xlogy", "atan", "tan", "sinh", "cosh", "frac", "lgamma", "silu_and_mul",
     "rotary_embedding", "chunk_cat", "block_diag", "meshgrid", "elementwise_kernel",
-    "vectorized_elementwise_kernel", "unrolled_elementwise_kernel", "triton_poi", "triton_per", "copybuffer",
+    "vectorized_elementwise_kernel", "unrolled_elementwise_kernel", "copybuffer",
     "copydevicetodevice", "copyhosttodevice", "copydevicetohost", "fillbuffer", "batched_transpose",
     "subtensoropwithscalar1d", "subtensoropwithcasttensor1d", "permute", "outer", "ger", "addr", "log2",
     "log10", "sgn", "static_scaled_fp8_quant", "reshape_and_cache", "optimizer.step#fusedadam",
