@@ -304,6 +304,14 @@ pub fn is_log_softmax(name: &str) -> bool {
     name.contains("log_softmax")
 }
 
+/// Whether it forms powers of e or their like for each element.
+pub fn has_powers(name: &str) -> bool {
+    let bare = short(name).trim_start_matches('_');
+    ["gelu", "silu", "sigmoid", "tanh", "erf", "exp", "mish", "elu", "softplus", "log", "sin", "cos", "pow"]
+        .iter()
+        .any(|stem| bare.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('_')))
+}
+
 /// Whether it copies from one element type to another, which mixed precision is full of.
 pub fn is_cast(name: &str) -> bool {
     matches!(name, "aten::_to_copy" | "aten::to" | "aten::copy_")

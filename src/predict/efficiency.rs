@@ -24,7 +24,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use ranges::{Iterations, StepRanges};
-pub use terms::{Demand, EXPONENTIALS, FOR_AMPERE, Limits, ON_GPU, TILES, Term, UNALIGNED, Units, demands};
+pub use terms::{
+    Demand, EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, Limits, ON_GPU, TILES, Term, UNALIGNED, Units, demands,
+};
 
 use super::decoded::Decoded;
 use super::learned::{LearnedTime, Spread, StepFacts, WIDE};
@@ -292,7 +294,7 @@ pub struct Asked {
     limits: Limits,
     compute: f64,
     memory: f64,
-    on_gpu: [f64; 5],
+    on_gpu: [f64; 6],
     is_far: bool,
 }
 

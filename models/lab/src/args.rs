@@ -66,6 +66,10 @@ pub struct TrainArgs {
     /// (steps.jsonl.zst of models/lab/steps/trace.py).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "data", "black_box"])]
     pub efficiency: Option<PathBuf>,
+    /// Steps that models/lab/steps/recorded.py packed (folder/GPU/*.habitat.json.zst), to fit the
+    /// efficiency model to as well.
+    #[arg(long, value_name = "DIR", requires = "efficiency")]
+    pub recorded: Option<PathBuf>,
     /// Folder to write weights and cards to (default: where predictions look for them).
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -134,6 +138,10 @@ pub enum EvaluateOn {
     Published {
         /// The file.
         file: PathBuf,
+        /// Steps that models/lab/steps/recorded.py packed (folder/GPU/*.habitat.json.zst), to fit to
+        /// and evaluate as well.
+        #[arg(long, value_name = "DIR")]
+        recorded: Option<PathBuf>,
     },
     /// Steps on several GPUs of one machine from the step on one (scaling.csv of
     /// models/lab/steps/scaling.py), or on more machines from the step on fewer (machines.csv),

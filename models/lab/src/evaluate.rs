@@ -44,12 +44,12 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
     if let Some(EvaluateOn::BlackBox(black_box)) = &args.on {
         return tally::print(&black_box::evaluate(black_box, &catalog)?, args.json, out);
     }
-    if let Some(EvaluateOn::Published { file }) = args.on.as_ref().filter(|_| args.seen) {
+    if let Some(EvaluateOn::Published { file, .. }) = args.on.as_ref().filter(|_| args.seen) {
         return tally::print(&[published::as_shipped(file, &catalog)?], args.json, out);
     }
-    if let Some(EvaluateOn::Published { file }) = &args.on {
+    if let Some(EvaluateOn::Published { file, recorded }) = &args.on {
         let models = args.models.as_deref().map_or_else(|| Ok(ModelsByGpu::default()), ModelsByGpu::open)?;
-        return tally::print(&published::evaluate(file, &catalog, &models)?, args.json, out);
+        return tally::print(&published::evaluate(file, recorded.as_deref(), &catalog, &models)?, args.json, out);
     }
     if let Some(EvaluateOn::Scaling { file }) = &args.on {
         return tally::print(&[scaling::evaluate(file, &catalog)?], args.json, out);
@@ -76,7 +76,9 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         }
         (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
-        (Some(EvaluateOn::Published { file }), _) => published::evaluate(file, &catalog, &models)?,
+        (Some(EvaluateOn::Published { file, recorded }), _) => {
+            published::evaluate(file, recorded.as_deref(), &catalog, &models)?
+        }
         (Some(EvaluateOn::Spot { file }), _) => spot::evaluate(file, &catalog)?,
         (Some(EvaluateOn::Scaling { file }), _) => vec![scaling::evaluate(file, &catalog)?],
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,

@@ -1,16 +1,17 @@
-//! Published training and inference steps with the operators of each
-//! (`models/lab/steps/trace.py` writes them).
+//! Published training and inference steps with the operators of each (`models/lab/steps/trace.py`
+//! writes them), and steps that were recorded operation by operation (`models/lab/steps/recorded.py`).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::cli::CliError;
-use habitat_tui::op::{Op, Sizes};
+use habitat_tui::op::{Family, Op, Sizes, name};
 use habitat_tui::predict::rate::{CUT_MATRIX_SHARE, TYPICAL_MATRIX_SHARE};
 use habitat_tui::profile::tensors::{CHANNELS_LAST, MEMORY_FORMAT};
-use habitat_tui::profile::{Attribute, Mode, Precision, Profile, op_list};
+use habitat_tui::profile::{Attribute, Mode, Operation, Precision, Profile, op_list};
 use habitat_tui::store::{self, Limit, StoreError};
 use habitat_tui::units::{GpuSlug, Micros};
 use serde::Deserialize;
@@ -21,6 +22,19 @@ const ONE_OPERATOR: &str = "one operator";
 /// less of its peak in products, as its power limit lowers the clock, than one that keeps its clock. Which share such a
 /// one keeps was not measured: that of boards whose products are cut to half stands in, for all arithmetic.
 const UNLOCKED: f64 = CUT_MATRIX_SHARE / TYPICAL_MATRIX_SHARE;
+/// Software whose libraries lack kernels in channels-last order that today's have: with it, steps of `ConvMixer` on an
+/// RTX 3090 take 2.1 to 2.4 times as long in that order as in the other, with PyTorch 2.11 on an H100 0.4 times.
+const BEFORE_KERNELS: &str = "pt1.12";
+/// Taps of the largest filter for which it has depthwise ones.
+const MOST_TAPS: u64 = 49;
+/// The source of steps that were recorded.
+const RECORDED: &str = "recorded";
+/// The share of a recorded step that the GPU is busy for, from which on it tells how fast the GPU is.
+const DEVICE_BOUND: f64 = 0.9;
+/// The share of a recorded step that operations of a kind take at least, to count.
+const LEAST_PART: f64 = 0.01;
+/// Beginnings of the names of language models.
+const LANGUAGE: [&str; 3] = ["bert", "gpt", "llama"];
 /// The name of the file in a folder of data.
 pub const FILE: &str = "steps.jsonl.zst";
 
@@ -39,8 +53,10 @@ pub struct PublishedStep {
     pub locked: Option<f64>,
     /// Whether operators were compiled or fused beyond PyTorch's own.
     pub is_compiled: bool,
-    /// Whether it is one operator, measured alone.
+    /// Whether it is one operator, measured alone, or some of a step's.
     pub is_operator: bool,
+    /// Whether it is all operations of a kind in a recorded step; time is that of their kernels alone.
+    pub is_part: bool,
     /// Whether figures are exact (A), or something beside the GPU's work may count (B).
     pub is_exact: bool,
     /// How long it took.
@@ -76,6 +92,8 @@ struct Measured {
     layout: String,
     step_ms: String,
     source: String,
+    #[serde(default)]
+    software: String,
     compiled: String,
     quality: String,
 }
@@ -104,6 +122,9 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
             let mut profile = profile.clone();
             profile.workload.precision = Some(precision);
             if measured.layout == "nhwc" {
+                if measured.software == BEFORE_KERNELS && lacks_kernels(&profile) {
+                    continue;
+                }
                 channels_last(&mut profile);
             }
             steps.push(PublishedStep {
@@ -114,6 +135,7 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
                 locked: clock.map(|mhz| mhz / gpu.boost_clock.get()),
                 is_compiled: !measured.compiled.is_empty(),
                 is_operator: measured.compiled == ONE_OPERATOR,
+                is_part: false,
                 is_exact: measured.quality == "A",
                 time: Micros::new(milliseconds * 1e3).map_err(|error| wrong(&error))?,
                 profile,
@@ -121,6 +143,72 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
         }
     }
     Ok(steps)
+}
+
+/// The steps of a file, and those of a folder of recorded ones.
+///
+/// # Errors
+/// Where one cannot be read, naming it.
+pub fn read_all(file: &Path, recorded: Option<&Path>, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliError> {
+    let mut steps = read(file, catalog)?;
+    if let Some(folder) = recorded {
+        let families: BTreeMap<String, String> =
+            steps.iter().map(|step| (step.network.clone(), step.family.clone())).collect();
+        for path in store::profiles(folder)? {
+            let (profile, _) = store::read_profile(&path)?;
+            steps.extend(of_recording(&profile, &families).map_err(|problem| StoreError::content(&path, problem))?);
+        }
+    }
+    Ok(steps)
+}
+
+/// A recorded step as a whole, where the GPU did not wait, and its operations by kind.
+fn of_recording(profile: &Profile, families: &BTreeMap<String, String>) -> Result<Vec<PublishedStep>, String> {
+    let step = profile.step.as_ref().ok_or("no step was measured")?;
+    let gpu = profile.origin.as_ref().and_then(|origin| origin.gpu.clone()).ok_or("not recorded on a known GPU")?;
+    let network = profile.workload.name.clone();
+    let is_language = LANGUAGE.iter().any(|name| network.starts_with(name));
+    let own = || if is_language { "transformer" } else { &network }.to_owned();
+    let family = families.get(&network).cloned().unwrap_or_else(own);
+    let is_compiled = step.execution.is_some();
+    let of = |time: Micros, operations: Vec<Operation>, is_part: bool| PublishedStep {
+        network: network.clone(),
+        family: family.clone(),
+        source: RECORDED.to_owned(),
+        gpu: gpu.clone(),
+        locked: None,
+        is_compiled: is_part || is_compiled,
+        is_operator: is_part,
+        is_part,
+        is_exact: true,
+        time,
+        profile: Profile { origin: None, step: None, recording: None, timeline: None, operations, ..profile.clone() },
+    };
+    let bare = |operation: &Operation| Operation { kernels: Vec::new(), device_time: None, ..operation.clone() };
+    let mut kinds: BTreeMap<_, (f64, Vec<Operation>)> = BTreeMap::new();
+    for operation in &profile.operations {
+        let time: f64 = operation.kernels.iter().map(|kernel| f64::from(kernel.count) * kernel.duration.get()).sum();
+        let order = operation.attributes.get(MEMORY_FORMAT).map(|order| format!("{order:?}"));
+        let kind = kinds.entry((name::label(&operation.name), operation.phase.name(), order)).or_default();
+        kind.0 += time * f64::from(operation.count);
+        kind.1.push(bare(operation));
+    }
+    let all: f64 = kinds.values().map(|(time, _)| time).sum();
+    let is_recurrent = |operations: &[Operation]| {
+        operations.iter().any(|operation| Op::of(operation).name.family() == Family::Recurrent)
+    };
+    let mut found = Vec::new();
+    if let (Some(duration), Some(busy)) = (step.duration, step.device_busy)
+        && busy.get() > DEVICE_BOUND * duration.get()
+    {
+        found.push(of(duration, profile.operations.iter().map(bare).collect(), false));
+    }
+    // Kernels of recurrent layers run beside each other, and what a compiler has fused is told by nothing.
+    let parts = kinds
+        .into_values()
+        .filter(|(time, operations)| *time > LEAST_PART * all && !is_compiled && !is_recurrent(operations));
+    found.extend(parts.filter_map(|(time, operations)| Some(of(Micros::new(time).ok()?, operations, true))));
+    Ok(found)
 }
 
 /// A precision as the tables name it.
@@ -137,10 +225,25 @@ fn precision(name: &str) -> Option<Precision> {
     })
 }
 
+/// Whether it has depthwise convolutions with filters that software before cuDNN 9 had no kernels for in channels-last
+/// order.
+fn lacks_kernels(profile: &Profile) -> bool {
+    profile.operations.iter().any(|operation| match Op::of(operation).sizes {
+        Some(Sizes::Convolution(of)) => {
+            of.groups > 1.0 && of.in_channels == of.groups && of.filter.iter().product::<u64>() > MOST_TAPS
+        }
+        _ => false,
+    })
+}
+
 /// The same step with its images in channels-last order, which changes no shape.
 fn channels_last(profile: &mut Profile) {
     for operation in &mut profile.operations {
-        if matches!(Op::of(operation).sizes, Some(Sizes::Convolution(_))) {
+        let op = Op::of(operation);
+        let is_image = matches!(op.sizes, Some(Sizes::Convolution(_)))
+            || matches!(op.name.family(), Family::Normalisation | Family::Pooling)
+                && operation.inputs.first().is_some_and(|shape| shape.len() == 4);
+        if is_image {
             operation.attributes.insert(MEMORY_FORMAT.to_owned(), Attribute::Text(CHANNELS_LAST.to_owned()));
         }
     }

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
         return black_box::run(tables, &dir, args.force, &catalog, out);
     }
     if let Some(steps) = &args.efficiency {
-        return efficiency::run(steps, &dir, args.force, &catalog, out);
+        return efficiency::run((steps, args.recorded.as_deref()), &dir, args.force, &catalog, out);
     }
     let Some(data) = &args.data else {
         return Err(CliError::Refused("missing data: give --data DIR or --black-box DIR".to_owned()));

@@ -2,11 +2,12 @@
 
 use crate::catalog::GpuSpec;
 use crate::op::name::{
-    Form, NormalisationForm, StreamForm, is_ampere_attention, is_cast, is_efficient_attention, is_log_softmax,
+    Form, NormalisationForm, StreamForm, has_powers, is_ampere_attention, is_cast, is_efficient_attention,
+    is_log_softmax,
 };
 use crate::op::{Convolution, OperatorKind, Part, Pass, Primitive, RowsKind, Sizes, volume};
 use crate::predict::decoded::Decoded;
-use crate::profile::tensors::{Access, INPUT_DTYPES, OUTPUT_DTYPES};
+use crate::profile::tensors::{Access, CHANNELS_LAST, INPUT_DTYPES, MEMORY_FORMAT, OUTPUT_DTYPES};
 use crate::profile::{Attribute, DType, Operation, Phase, Precision};
 
 /// Side of the tiles that libraries compute a result in.
@@ -18,25 +19,18 @@ const CHUNK: f64 = 4096.0;
 const HEAD_STEP: f64 = 32.0;
 /// Channels below which a convolution of the first layer is thin.
 const THIN: f64 = 8.0;
-/// Channels of a group for which libraries have kernels in channels-last order, where there are enough groups. With them
-/// steps of DPN and `ResNeXt` take 0.7 to 1.0 of the time in channels-first order; without them those of `RegNetX` and
-/// `RepVGG` up to 3.5 times that, at the rate of vector units whatever the width of a group (timm's tables of training
-/// on an RTX 3090, `PyTorch` 1.12).
+/// Channels of a group for which cuDNN has kernels in channels-last order. Of others it copies what comes in and what goes
+/// out into an order that it has kernels for, at 0.15 to 0.2 TB/s on an H100 as on an H200, whatever their width
+/// (`models/lab/samples/recorded`: `ResNeXt` and DPN-107 have kernels, `RegNet`, `Visformer` and DPN-92 have not).
 const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
-/// The least number of groups for these kernels, and what it is a multiple of: in the same tables 32 and 40 are fast, 24
-/// and fewer are not. The multiple is not sure: DPN-107, with 50 groups, takes 0.96 of the time per sample.
-const MANY_GROUPS: f64 = 32.0;
-const GROUPS_AT_A_TIME: f64 = 8.0;
-/// Taps of the largest filter for which libraries have depthwise kernels in channels-last order. With 81, steps of
-/// `ConvMixer` take 2.1 and 2.4 times as long in it as in the other order, with 49 they take half as long (the same
-/// tables).
+/// Taps of the largest filter for which libraries have depthwise kernels.
 const MOST_TAPS: f64 = 49.0;
 
 /// Bytes that norms along rows move a cycle and multiprocessor, whatever the bandwidth: few loads are under way at a
 /// time. Forward and backward take 7 to 8 on an A100 and an H100 (`models/lab/steps/liger.py`; backward reads what it
 /// is given twice); the term `layer norm, rows` says how many times as long.
 const NORM_BYTES_A_CYCLE: f64 = 7.0;
-/// Elements of a row below which it takes as long as one of so many: what the 128 threads of a block of `PyTorch`'s
+/// Elements of a row below which the threads that take it idle: what the 128 threads of a block of `PyTorch`'s
 /// layer norm read at once, four each (`aten/src/ATen/native/cuda/layer_norm_kernel.cu`).
 const LONG_ROW: f64 = 512.0;
 /// Elements of a row up to which `PyTorch`'s softmax holds it in the registers of one warp. Longer rows are read again
@@ -90,10 +84,12 @@ pub struct Limits {
     pub is_for_ampere: bool,
     /// Floating-point operations that kernels for any alignment do; 0 where others can.
     pub unaligned: f64,
+    /// Channels that blocks take one by one, of kernels that do; else 0.
+    pub channels: f64,
 }
 
 /// Terms of arithmetic that hang on the GPU too, in the order of [`Limits::on`].
-pub const ON_GPU: [&str; 5] = ["few tiles", EXPONENTIALS, TILES, FOR_AMPERE, UNALIGNED];
+pub const ON_GPU: [&str; 6] = ["few tiles", EXPONENTIALS, TILES, FOR_AMPERE, UNALIGNED, FEW_CHANNELS];
 /// The term of attention whose softmax takes long beside its products.
 pub const EXPONENTIALS: &str = "attention, exponentials";
 /// The term of attention whose tiles of queries take long to begin and to end.
@@ -102,6 +98,9 @@ pub const TILES: &str = "attention, tiles";
 pub const FOR_AMPERE: &str = "attention, for Ampere";
 /// The term of products in 16 bits whose rows have odd lengths, and so do not begin at even addresses.
 pub const UNALIGNED: &str = "product, unaligned";
+/// The term of batch norms with fewer channels than multiprocessors, in channels-first order: PyTorch's kernels and those
+/// of cuDNN give a block to each channel, so that the others idle (`aten/src/ATen/native/cuda/Normalization.cuh`).
+pub const FEW_CHANNELS: &str = "batch norm, few channels";
 /// Floating-point operations a cycle and multiprocessor of kernels for any alignment, which load number by number: 220
 /// and 290 on an H100, of 4,096 (products of 5,185 × 5,185 × 64 in a public trace of `OWLv2`); 256 without tensor
 /// cores.
@@ -121,9 +120,10 @@ impl Limits {
     /// fewer tiles than multiprocessors there are, in powers of two; the logarithm of what the time grows by with
     /// exponentials, which hide behind the products as traffic does behind arithmetic, and with 3 µs more
     /// for each tile; 1 where a kernel for the tensor cores of Ampere reaches only a part of the rate, which it
-    /// does on data-centre GPUs from Hopper on, whose full rate needs other instructions; and the logarithm of how
-    /// many times as long kernels for any alignment take.
-    pub fn on(self, gpu: &GpuSpec, compute_us: f64) -> [f64; 5] {
+    /// does on data-centre GPUs from Hopper on, whose full rate needs other instructions; the logarithm of how
+    /// many times as long kernels for any alignment take; and how many fewer channels than multiprocessors there are, in
+    /// powers of two.
+    pub fn on(self, gpu: &GpuSpec, compute_us: f64) -> [f64; 6] {
         let few = if self.tiles > 0.0 { below(f64::from(gpu.sm_count), self.tiles) } else { 0.0 };
         let a_cycle = SPECIAL_A_CYCLE[usize::from(gpu.compute_capability == Some((10, 3)))];
         let cycles_a_us = f64::from(gpu.sm_count) * gpu.boost_clock.get();
@@ -138,6 +138,7 @@ impl Limits {
             share(tiles).ln_1p(),
             f64::from(u8::from(self.is_for_ampere && is_later)),
             if unaligned > compute_us { (unaligned / compute_us).ln() } else { 0.0 },
+            if self.channels > 0.0 { below(f64::from(gpu.sm_count), self.channels) } else { 0.0 },
         ]
     }
 }
@@ -243,7 +244,9 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                     limits.tiles = rows * (attention.queries / TILE).ceil();
                     limits.exponentials = rows * attention.queries * attention.keys * attention.seen;
                 }
-                vec![Demand { limits, ..plain(terms, 0.0) }]
+                // Of 32 bits it does not take the numbers apart for matrix units, whether TF32 is allowed or not.
+                let units = if wide { Units::Vector } else { Units::Matrix };
+                vec![Demand { limits, units, ..plain(terms, 0.0) }]
             }
             Primitive::Rows { .. } | Primitive::Stream { .. } => vec![passing(decoded, part, wide, &plain)],
         }
@@ -295,18 +298,77 @@ fn passing(decoded: &Decoded<'_>, part: &Part, wide: bool, plain: &dyn Fn(Terms,
         (Form::Stream(StreamForm::Concatenation), _) => ("index, concatenated", result),
         (Form::Stream(_), _) if widens(decoded.operation) => ("index, widened", result),
         (_, Primitive::Rows { kind: RowsKind::Normalisation, width, .. }) => {
+            let backward = decoded.op.name.pass != Pass::Forward;
+            terms.compute("layer norm, rows", 1.0);
+            terms.compute("layer norm, short rows", below(LONG_ROW, width));
+            terms.compute("layer norm, short rows, backward", if backward { below(LONG_ROW, width) } else { 0.0 });
             let bytes = primitive.moved() * part.element_bytes;
-            ("layer norm, rows", bytes * (LONG_ROW / width).max(1.0) / NORM_BYTES_A_CYCLE)
+            return Demand { flops: bytes / NORM_BYTES_A_CYCLE, units: Units::Cycles, ..plain(terms, 0.0) };
         }
         (Form::Softmax, Primitive::Rows { rows, width, .. })
             if width > WARP_ROW && !decoded.op.name.pass.is_backward() && !is_log_softmax(&decoded.operation.name) =>
         {
             ("softmax, long rows", rows * width)
         }
-        _ => return plain(terms, 0.0),
+        _ => return by_elements(decoded, primitive, terms, plain),
     };
     terms.compute(term, 1.0);
     Demand { flops: cycles, units: Units::Cycles, ..plain(terms, 0.0) }
+}
+
+/// What takes a multiprocessor a while for each element, however fast memory is: on an H100 and an H200, whose bandwidths
+/// are 1 to 1.4, batch norms take the same time within 4 % in channels-first order, and the gradient of GELU in 16 bits
+/// 1.13 (`models/lab/samples/recorded`).
+fn by_elements(
+    decoded: &Decoded<'_>,
+    primitive: &Primitive,
+    mut terms: Terms,
+    plain: &dyn Fn(Terms, f64) -> Demand,
+) -> Demand {
+    let operation = decoded.operation;
+    let backward = decoded.op.name.pass != Pass::Forward || operation.phase == Phase::Backward;
+    let of_largest = operation.inputs.iter().chain(&operation.outputs).map(volume).fold(0.0, f64::max);
+    let channels_last = is_channels_last(operation);
+    let mut limits = Limits::default();
+    let (name, elements) = match decoded.op.name.form {
+        Form::Normalisation(NormalisationForm::Channel) if is_trained(operation) => {
+            if !channels_last {
+                limits.channels =
+                    operation.inputs.first().and_then(|shape| shape.get(1)).map_or(0.0, |size| *size as f64);
+            }
+            // cuDNN's does not take bfloat16.
+            let is_native = decoded.dtype == Some(DType::Bfloat16);
+            terms.compute("batch norm, elements", 1.0);
+            terms.compute("batch norm, elements, native", f64::from(u8::from(is_native)));
+            terms.compute(
+                "batch norm, elements, native, channels last",
+                f64::from(u8::from(is_native && channels_last)),
+            );
+            ("batch norm", of_largest)
+        }
+        Form::Reduction(_) => ("reduction", primitive.moved()),
+        Form::Pooling => ("pooling", of_largest),
+        Form::Stream(StreamForm::Plain) if has_powers(&operation.name) => ("powers of e", of_largest),
+        _ => return plain(terms, 0.0),
+    };
+    let all = format!("{name}, elements");
+    if terms.compute.is_empty() {
+        terms.compute(all.clone(), 1.0);
+    }
+    terms.compute(format!("{all}, backward"), f64::from(u8::from(backward)));
+    terms.compute(format!("{all}, channels last"), f64::from(u8::from(channels_last)));
+    terms.compute(format!("{all}, backward, channels last"), f64::from(u8::from(backward && channels_last)));
+    Demand { flops: elements, units: Units::Cycles, limits, ..plain(terms, 0.0) }
+}
+
+/// Whether its tensors were recorded in channels-last order.
+fn is_channels_last(operation: &Operation) -> bool {
+    matches!(operation.attributes.get(MEMORY_FORMAT), Some(Attribute::Text(order)) if order == CHANNELS_LAST)
+}
+
+/// Whether a normalisation forms its own statistics.
+fn is_trained(operation: &Operation) -> bool {
+    operation.attributes.get("training") != Some(&Attribute::Bool(false))
 }
 
 /// The copy that kernels which go along rows are given, where their tensors lie in another way.
@@ -366,12 +428,10 @@ fn convolution(
         names.push(format!("{kind}, channels first"));
         names.extend(gradient.map(|gradient| format!("{kind}, {gradient}, channels first")));
     }
-    let is_many = groups >= MANY_GROUPS && groups % GROUPS_AT_A_TIME == 0.0;
-    let has_kernel = GROUP_CHANNELS.contains(&inside) && is_many && taps == 9.0;
-    let is_unsupported = is_last && kind == "grouped" && !has_kernel;
-    if is_unsupported {
-        names.push("grouped, channels last".to_owned());
-        names.extend(gradient.map(|gradient| format!("grouped, {gradient}, channels last")));
+    // For bfloat16 in this order PyTorch takes kernels of its own.
+    if is_first && kind == "depthwise" && decoded.dtype == Some(DType::Bfloat16) {
+        names.push("depthwise, native".to_owned());
+        names.extend(gradient.map(|gradient| format!("depthwise, {gradient}, native")));
     }
     let mut terms = Terms::of(names);
     let strided = out_places < 0.6 * in_places;
@@ -383,16 +443,10 @@ fn convolution(
         terms.compute("depthwise, taps", (taps / 9.0).log2());
         terms.memory("depthwise, taps", (taps / 9.0).log2());
         terms.compute("depthwise, large filter", (taps / MOST_TAPS).log2().max(0.0));
-        terms.compute("depthwise, large filter, channels last", f64::from(u8::from(is_last && taps > MOST_TAPS)));
         if strided {
             terms.compute("depthwise, strided", 1.0);
             terms.memory("depthwise, strided", 1.0);
         }
-        return vec![Demand { units: Units::Vector, ..plain(terms, 0.0) }];
-    }
-    if is_unsupported {
-        // By how much grouped convolutions miss the rate of matrix units says nothing here.
-        terms.compute.retain(|(name, _)| name.starts_with("convolution") || name.ends_with("channels last"));
         return vec![Demand { units: Units::Vector, ..plain(terms, 0.0) }];
     }
     let (sums, is_weight) = (inside * taps, gradient == Some("weight"));
@@ -421,9 +475,22 @@ fn convolution(
         (places / TILE).ceil() * across
     };
     let own = plain(terms, tiles);
-    // Kernels of matrix units want channels last: what comes in is copied so, and what goes out back.
-    let both_ways = 2.0 * batch * (in_channels * in_places + out_channels * out_places) * element_bytes;
-    let copies = (is_first && kind == "dense").then(|| traffic(both_ways, own.times, "dense, channels first"));
+    // Kernels of matrix units want channels last, of widths that they load at once: what comes in is copied so, and what
+    // goes out back.
+    let is_copied = match kind {
+        "grouped" => is_first || is_last && !GROUP_CHANNELS.contains(&inside),
+        "dense" => is_first || is_last && odd > 0.0,
+        _ => is_last && odd > 0.0,
+    };
+    let elements = batch * (in_channels * in_places + out_channels * out_places);
+    let copies = is_copied.then(|| {
+        let name = format!("{kind}, {}", if is_first { "channels first" } else { "copied" });
+        let mut copies = traffic(2.0 * elements * element_bytes, own.times, &name);
+        (copies.flops, copies.units) = (elements, Units::Cycles);
+        copies.compute.push((format!("{name}, elements"), 1.0));
+        copies.compute.extend(gradient.map(|gradient| (format!("copied, {gradient}, elements"), 1.0)));
+        copies
+    });
     std::iter::once(own).chain(copies).collect()
 }
 

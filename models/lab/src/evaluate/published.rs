@@ -18,15 +18,43 @@ use super::tally::{Evaluation, Groups, Predicted};
 use super::together;
 use crate::learn::efficiency::folds::Folds;
 use crate::models::{ModelsByGpu, without_chip};
-use crate::published::{PublishedStep, read};
+use crate::published::{PublishedStep, read, read_all};
 
 /// GPUs whose times differ by this part have a faster one.
 const FASTER: f64 = 0.10;
 
-pub(super) fn evaluate(file: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Vec<Evaluation>, CliError> {
-    let steps = read(file, catalog)?;
+pub(super) fn evaluate(
+    file: &Path,
+    recorded: Option<&Path>,
+    catalog: &Catalog,
+    models: &ModelsByGpu,
+) -> Result<Vec<Evaluation>, CliError> {
+    let mut steps = read_all(file, recorded, catalog)?;
     let judge = Judge::new(models, catalog);
-    evaluations(&steps, &judge.folds(&steps)?, &judge)
+    let folds = judge.folds(&steps)?;
+    if std::env::var_os("CASES").is_some() {
+        for step in &steps {
+            let a = judge.predict(step, folds.without_family(step), MethodChoice::Learned)?;
+            let b = judge.predict(step, folds.without_gpu(step), MethodChoice::Learned)?;
+            let o = &step.profile.operations[0];
+            eprintln!(
+                "CASE\t{}\t{}\t{}\t{}\t{}\t{} {} {}\t{:.4}\t{:.4}\t{:.4}",
+                kind(step),
+                step.family,
+                step.network,
+                step.gpu,
+                step.source,
+                o.name,
+                o.phase.name(),
+                step.profile.operations.iter().find_map(|o| o.attributes.get("memory_format")).is_some(),
+                step.time.as_millis(),
+                a.mid / step.time.as_millis(),
+                b.mid / step.time.as_millis()
+            );
+        }
+    }
+    steps.retain(|step| !step.is_part);
+    evaluations(&steps, &folds, &judge)
 }
 
 /// Steps by the shipped models, whether these were trained with them or not: each, and all of a source.
@@ -172,6 +200,9 @@ fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> 
 fn kind(step: &PublishedStep) -> String {
     let workload = &step.profile.workload;
     let precision = workload.precision.map_or_else(String::new, |precision| format!(", {precision}"));
+    if step.is_part {
+        return format!("parts{precision}");
+    }
     if step.is_operator { format!("operators{precision}") } else { format!("{}{precision}", workload.mode) }
 }
 

@@ -14,8 +14,8 @@ use std::f64::consts::LN_2;
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::efficiency::{
-    Demand, EXPONENTIALS, Efficiency, FOR_AMPERE, FORMAT, Factors, ON_GPU, Sides, TILES, UNALIGNED, VERSION, between,
-    demands, gpu_terms, is_mixed, roofline_of,
+    Demand, EXPONENTIALS, Efficiency, FEW_CHANNELS, FOR_AMPERE, FORMAT, Factors, ON_GPU, Sides, TILES, UNALIGNED,
+    VERSION, between, demands, gpu_terms, is_mixed, roofline_of,
 };
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
 use habitat_tui::predict::rate::{Rates, STEP_LAUNCH_US};
@@ -27,6 +27,8 @@ use crate::published::PublishedStep;
 
 /// What an operator that was measured alone counts, against a step. From 0.05 to 0.1 steps are predicted alike.
 const OPERATOR: f64 = 0.07;
+/// What all kinds of operations of a recorded step count together.
+const PARTS: f64 = 2.0;
 /// Weight of the roofline beside the terms, which are fitted without it, in inference. With 0.1 steps whose GPU was
 /// left out are predicted better than with 0 or 0.3 (`habitat-lab evaluate published` with either). In training the
 /// roofline is too fast, and a share of it does harm on the A100.
@@ -51,13 +53,19 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         // FlashAttention-2 is 1.7 to 3 times as fast as the kernels before it (Dao 2023, arXiv:2307.08691,
         // section 4.1) on long sequences, less on short ones.
         Side::Compute if name == "attention, efficient" => (0.5, 0.3),
+        // A block to a channel.
+        _ if name == FEW_CHANNELS => (LN_2, 0.1),
+        // One element a cycle and multiprocessor, or several cycles: nothing was known of it.
+        Side::Compute if name.ends_with(", elements") => (0.0, 1.0),
+        Side::Compute if name.contains(", elements, ") => (0.0, 0.5),
         // Where a library has no kernel of its own, the way around it may take many times as long.
-        _ if name.starts_with("grouped, ") && name.ends_with("channels last") => (0.0, 0.5),
-        _ if name == "depthwise, large filter, channels last" => (0.0, 0.5),
+        _ if name.starts_with("depthwise, ") && name.ends_with("native") => (0.0, 0.5),
+        Side::Compute if name == "layer norm, short rows, backward" => (0.0, 0.35),
         _ if is_amount => (0.0, 0.2),
         // Where neighbours lie apart, an element of 2 bytes moves as much as one of 4.
         _ if name == "rearrangement, transposed, 32 bits" => (-LN_2, 0.1),
         Side::Compute if name == "layer norm, rows" => (0.0, 0.3),
+        Side::Compute if name == "layer norm, short rows" => (LN_2, 0.15),
         // The gradients of a layer's product are products. Those of batched ones take longer, why is not known.
         _ if name == "product, backward" => (0.0, 0.05),
         // One element a cycle on an RTX 3090, an H100 and a B200, FP32 and BF16 (`models/lab/steps/liger.py`).
@@ -89,7 +97,10 @@ fn only_slows(name: &str) -> bool {
     let slow =
         ["narrow", "short sums", "few tiles", "odd", "odd, channels last", "large filter", "padded", "transposed"];
     !name.starts_with(INDEX)
-        && slow.into_iter().chain([EXPONENTIALS, TILES, FOR_AMPERE, UNALIGNED]).any(|end| name.ends_with(end))
+        && slow
+            .into_iter()
+            .chain([EXPONENTIALS, TILES, FOR_AMPERE, UNALIGNED, FEW_CHANNELS])
+            .any(|end| name.ends_with(end))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -251,6 +262,7 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) 
     }
     let host_us = if step.is_compiled { 0.0 } else { launches * LAUNCH_US };
     let weight = match () {
+        () if step.is_part => PARTS,
         () if step.is_operator => OPERATOR,
         () if step.is_exact => 1.0,
         () => 0.5,
@@ -323,6 +335,7 @@ mod tests {
             locked: None,
             is_compiled: true,
             is_operator: false,
+            is_part: false,
             is_exact: true,
             time: Micros::new(1.0).unwrap(),
             profile,

@@ -10,13 +10,13 @@ use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
 use super::sha256;
 use crate::evaluate::published::{self, Judge};
 use crate::models::ModelsByGpu;
-use crate::published::read;
+use crate::published::read_all;
 
 /// The card beside the model.
 const CARD: &str = "efficiency.md";
 
 pub(super) fn run(
-    file: &Path,
+    (file, recorded): (&Path, Option<&Path>),
     dir: &Path,
     force: bool,
     catalog: &Catalog,
@@ -26,11 +26,13 @@ pub(super) fn run(
     if path.exists() && !force {
         return Err(StoreError::Exists { path }.into());
     }
-    let steps = read(file, catalog)?;
+    let mut steps = read_all(file, recorded, catalog)?;
     // What is said of FP32 rests on operator models without the GPU, where such lie beside.
     let models = ModelsByGpu::open(dir)?;
     let judge = Judge::new(&models, catalog);
     let folds = judge.folds(&steps)?;
+    // Their parts were to learn from.
+    steps.retain(|step| !step.is_part);
     let operators = steps.iter().filter(|step| step.is_operator).count();
     let mut json = serde_json::to_vec_pretty(&folds.all).map_err(CliError::other)?;
     json.push(b'\n');

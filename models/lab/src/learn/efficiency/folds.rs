@@ -24,7 +24,7 @@ const FOLDS: u32 = 6;
 
 /// Which part a step is left out with.
 fn fold(step: &PublishedStep) -> u32 {
-    if step.is_operator {
+    if step.is_operator && !step.is_part {
         return FOLDS;
     }
     // FNV-1a.
