@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize};
 
 pub use ranges::{Iterations, StepRanges};
 pub use terms::{
-    Demand, EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, Limits, ON_GPU, TILES, Term, UNALIGNED, Units, demands,
+    Demand, EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, GROUP_CHANNELS, Limits, MOST_TAPS, ON_GPU, TILES, Term, UNALIGNED,
+    Units, demands,
 };
 
 use super::decoded::Decoded;

@@ -116,8 +116,9 @@ pub(super) fn launched_note(profile: &Profile) -> Option<String> {
 pub(super) const DERIVED: &str = "derived, not measured: the time in which the GPU was busy in the step recorded here";
 
 /// What a host takes for one operation of eager `PyTorch`, in microseconds, where no profiler
-/// slows it down. An estimate just above the least of [`HOST_LAUNCH_US`]; no measurement
-/// without a profiler is at hand.
+/// slows it down. An estimate just above the least of [`HOST_LAUNCH_US`]: the hosts of two rented
+/// machines, the only ones measured without a profiler, took 22 to 49 µs a kernel
+/// (`models/lab/samples/recorded`), and those of published steps are faster.
 pub const LAUNCH_US: f64 = 6.0;
 /// How sharply a step turns from being bound by the device to being bound by the host: alike,
 /// they take 1.19 times either. An assumption.
@@ -132,8 +133,9 @@ pub fn with_host(device_us: f64, host_us: f64) -> (f64, f64) {
 
 /// Share of a step from which on waiting for the host is most of it.
 const WAITING: f64 = 0.5;
-/// Microseconds of device time a launch below which the host is likely to be the slower one.
-const SHORT_US: f64 = 20.0;
+/// Microseconds of device time a launch below which the host may be the slower one: that of the slowest hosts
+/// ([`HOST_LAUNCH_US`]).
+const SHORT_US: f64 = HOST_LAUNCH_US[1];
 
 /// The host's part of a step on one GPU.
 pub(super) struct Pace<'a> {

@@ -9,6 +9,7 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::cli::CliError;
 use habitat_tui::op::{Family, Op, Sizes, name};
+use habitat_tui::predict::efficiency::{GROUP_CHANNELS, MOST_TAPS};
 use habitat_tui::predict::rate::{CUT_MATRIX_SHARE, TYPICAL_MATRIX_SHARE};
 use habitat_tui::profile::tensors::{CHANNELS_LAST, MEMORY_FORMAT};
 use habitat_tui::profile::{Attribute, Mode, Operation, Precision, Profile, op_list};
@@ -22,11 +23,10 @@ const ONE_OPERATOR: &str = "one operator";
 /// less of its peak in products, as its power limit lowers the clock, than one that keeps its clock. Which share such a
 /// one keeps was not measured: that of boards whose products are cut to half stands in, for all arithmetic.
 const UNLOCKED: f64 = CUT_MATRIX_SHARE / TYPICAL_MATRIX_SHARE;
-/// Software whose libraries lack kernels in channels-last order that today's have: with it, steps of `ConvMixer` on an
-/// RTX 3090 take 2.1 to 2.4 times as long in that order as in the other, with PyTorch 2.11 on an H100 0.4 times.
+/// Software whose libraries do in channels-last order what they have no kernels for in other ways than today's: with it,
+/// steps of `RegNetX` on an RTX 3090 take 3.5 times as long in that order as in the other, those of `ConvMixer` 2.4 times;
+/// with PyTorch 2.11 on an H100 they take 1.0 and 0.4 times as long.
 const BEFORE_KERNELS: &str = "pt1.12";
-/// Taps of the largest filter for which it has depthwise ones.
-const MOST_TAPS: u64 = 49;
 /// The source of steps that were recorded.
 const RECORDED: &str = "recorded";
 /// The share of a recorded step that the GPU is busy for, from which on it tells how fast the GPU is.
@@ -225,12 +225,13 @@ fn precision(name: &str) -> Option<Precision> {
     })
 }
 
-/// Whether it has depthwise convolutions with filters that software before cuDNN 9 had no kernels for in channels-last
-/// order.
+/// Whether it has convolutions that software before cuDNN 9 did by other means in channels-last order than today's: in
+/// groups of a width, or depthwise with a filter, that no library has kernels for.
 fn lacks_kernels(profile: &Profile) -> bool {
     profile.operations.iter().any(|operation| match Op::of(operation).sizes {
-        Some(Sizes::Convolution(of)) => {
-            of.groups > 1.0 && of.in_channels == of.groups && of.filter.iter().product::<u64>() > MOST_TAPS
+        Some(Sizes::Convolution(of)) if of.groups > 1.0 => {
+            let (width, taps) = (of.in_channels / of.groups, of.filter.iter().product::<u64>() as f64);
+            if width == 1.0 { taps > MOST_TAPS } else { !GROUP_CHANNELS.contains(&width) }
         }
         _ => false,
     })

@@ -22,9 +22,9 @@ const THIN: f64 = 8.0;
 /// Channels of a group for which cuDNN has kernels in channels-last order. Of others it copies what comes in and what goes
 /// out into an order that it has kernels for, at 0.15 to 0.2 TB/s on an H100 as on an H200, whatever their width
 /// (`models/lab/samples/recorded`: `ResNeXt` and DPN-107 have kernels, `RegNet`, `Visformer` and DPN-92 have not).
-const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
+pub const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
 /// Taps of the largest filter for which libraries have depthwise kernels.
-const MOST_TAPS: f64 = 49.0;
+pub const MOST_TAPS: f64 = 49.0;
 
 /// Bytes that norms along rows move a cycle and multiprocessor, whatever the bandwidth: few loads are under way at a
 /// time. Forward and backward take 7 to 8 on an A100 and an H100 (`models/lab/steps/liger.py`; backward reads what it
@@ -246,7 +246,7 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
                 }
                 // Of 32 bits it does not take the numbers apart for matrix units, whether TF32 is allowed or not.
                 let units = if wide { Units::Vector } else { Units::Matrix };
-                vec![Demand { limits, units, ..plain(terms, 0.0) }]
+                vec![Demand { units, limits, ..plain(terms, 0.0) }]
             }
             Primitive::Rows { .. } | Primitive::Stream { .. } => vec![passing(decoded, part, wide, &plain)],
         }
@@ -296,10 +296,13 @@ fn passing(decoded: &Decoded<'_>, part: &Part, wide: bool, plain: &dyn Fn(Terms,
         (Form::Stream(_), _) if access.is_some() => ("index, strided", result),
         (Form::Stream(StreamForm::Plain), _) if is_broadcast(decoded.operation) => ("index, broadcast", result),
         (Form::Stream(StreamForm::Concatenation), _) => ("index, concatenated", result),
-        (Form::Stream(_), _) if widens(decoded.operation) => ("index, widened", result),
+        (Form::Stream(_), _) if widens(decoded.operation) || is_of_two_types(decoded.operation) => {
+            ("index, widened", result)
+        }
         (_, Primitive::Rows { kind: RowsKind::Normalisation, width, .. }) => {
             let backward = decoded.op.name.pass != Pass::Forward;
             terms.compute("layer norm, rows", 1.0);
+            terms.compute("layer norm, rows, backward", f64::from(u8::from(backward)));
             terms.compute("layer norm, short rows", below(LONG_ROW, width));
             terms.compute("layer norm, short rows, backward", if backward { below(LONG_ROW, width) } else { 0.0 });
             let bytes = primitive.moved() * part.element_bytes;
@@ -463,9 +466,6 @@ fn convolution(
     }
     let odd = f64::from(u8::from(inside % 8.0 != 0.0 || outside % 8.0 != 0.0));
     terms.compute("convolution, odd", odd);
-    if is_last {
-        terms.compute("convolution, odd, channels last", odd);
-    }
     terms.compute("convolution, strided", f64::from(u8::from(strided)));
     let across = (outside / TILE).ceil() * groups;
     let places = batch * out_places;
@@ -518,6 +518,17 @@ fn widens(operation: &Operation) -> bool {
             Some(4) => is_told(INPUT_DTYPES, 2),
             _ => false,
         }
+}
+
+/// Whether arithmetic meets numbers of 16 and of 32 bits, which `PyTorch` takes one by one.
+fn is_of_two_types(operation: &Operation) -> bool {
+    let Some(Attribute::List(types)) = operation.attributes.get(INPUT_DTYPES) else { return false };
+    let bytes = |told: &Attribute| match told {
+        Attribute::Text(name) => float_bytes(&DType::named(name)),
+        _ => None,
+    };
+    let has = |wanted: u64| types.iter().any(|told| bytes(told) == Some(wanted));
+    !is_cast(&operation.name) && has(2) && has(4)
 }
 
 /// Whether a copy is one of the same type into another order, as `contiguous` makes.

@@ -32,27 +32,6 @@ pub(super) fn evaluate(
     let mut steps = read_all(file, recorded, catalog)?;
     let judge = Judge::new(models, catalog);
     let folds = judge.folds(&steps)?;
-    if std::env::var_os("CASES").is_some() {
-        for step in &steps {
-            let a = judge.predict(step, folds.without_family(step), MethodChoice::Learned)?;
-            let b = judge.predict(step, folds.without_gpu(step), MethodChoice::Learned)?;
-            let o = &step.profile.operations[0];
-            eprintln!(
-                "CASE\t{}\t{}\t{}\t{}\t{}\t{} {} {}\t{:.4}\t{:.4}\t{:.4}",
-                kind(step),
-                step.family,
-                step.network,
-                step.gpu,
-                step.source,
-                o.name,
-                o.phase.name(),
-                step.profile.operations.iter().find_map(|o| o.attributes.get("memory_format")).is_some(),
-                step.time.as_millis(),
-                a.mid / step.time.as_millis(),
-                b.mid / step.time.as_millis()
-            );
-        }
-    }
     steps.retain(|step| !step.is_part);
     evaluations(&steps, &folds, &judge)
 }

@@ -60,12 +60,12 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         Side::Compute if name.contains(", elements, ") => (0.0, 0.5),
         // Where a library has no kernel of its own, the way around it may take many times as long.
         _ if name.starts_with("depthwise, ") && name.ends_with("native") => (0.0, 0.5),
-        Side::Compute if name == "layer norm, short rows, backward" => (0.0, 0.35),
+        Side::Compute if name == "layer norm, short rows, backward" => (0.0, 0.3),
         _ if is_amount => (0.0, 0.2),
         // Where neighbours lie apart, an element of 2 bytes moves as much as one of 4.
         _ if name == "rearrangement, transposed, 32 bits" => (-LN_2, 0.1),
         Side::Compute if name == "layer norm, rows" => (0.0, 0.3),
-        Side::Compute if name == "layer norm, short rows" => (LN_2, 0.15),
+        Side::Compute if name == "layer norm, short rows" => (LN_2, 0.05),
         // The gradients of a layer's product are products. Those of batched ones take longer, why is not known.
         _ if name == "product, backward" => (0.0, 0.05),
         // One element a cycle on an RTX 3090, an H100 and a B200, FP32 and BF16 (`models/lab/steps/liger.py`).
@@ -94,8 +94,7 @@ const GPU: &str = "gpu ";
 
 /// Whether a term can only make a part slower.
 fn only_slows(name: &str) -> bool {
-    let slow =
-        ["narrow", "short sums", "few tiles", "odd", "odd, channels last", "large filter", "padded", "transposed"];
+    let slow = ["narrow", "short sums", "few tiles", "odd", "large filter", "padded", "transposed"];
     !name.starts_with(INDEX)
         && slow
             .into_iter()

@@ -41,10 +41,11 @@ pub(super) fn run(
     writeln!(
         card,
         "# Efficiency in mixed and reduced precision\n\n\
-         Written by `habitat-lab train --efficiency steps.jsonl.zst --force --out models` with `{EFFICIENCY}`; the same\n\
-         steps and catalog give the same bytes. What the terms stand for is in `src/predict/efficiency/terms.rs`.\n\n\
+         Written by `habitat-lab train --efficiency steps.jsonl.zst --recorded DIR --force --out models` with\n\
+         `{EFFICIENCY}`; the same steps and catalog give the same bytes. What the terms stand for is in `src/predict/efficiency/terms.rs`.\n\n\
          {} terms of arithmetic and {} of traffic, fitted to {} published steps on {} GPUs\n\
-         (DeepLearningExamples, Lambda's logs, timm's tables and others, named in `models/lab/steps/README.md`) and {}\n\
+         (DeepLearningExamples, Lambda's logs, timm's tables and others, and steps recorded here, named in\n\
+         `models/lab/steps/README.md`), whose parts are learned from too where they were recorded, and {}\n\
          operators that were measured alone.\n\
          SHA-256 of the file `{}`.\n\n\
          Steps in FP32 are answered by the operator models, their convolutions by the mean of both. What whole\n\
