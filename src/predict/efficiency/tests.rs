@@ -103,7 +103,8 @@ fn terms_name_kind_direction_and_layout() {
     };
     assert_eq!(names(&first.memory), ["dense", "convolution"]);
     assert_eq!(names(&copies.memory), ["dense, channels first"]);
-    assert_eq!((copies.flops, copies.bytes), (0.0, 2.0 * 2.0 * 2.0 * 8.0 * 64.0 * 3136.0));
+    let elements = 2.0 * 8.0 * 64.0 * 3136.0;
+    assert_eq!((copies.units, copies.flops, copies.bytes), (Units::Cycles, elements, 2.0 * 2.0 * elements));
     assert_eq!(first.limits.tiles, (8.0_f64 * 3136.0 / 128.0).ceil());
     assert!(first.compute.contains(&("dense, narrow".to_owned(), 1.0)), "{:?}", first.compute);
     let last = r#", "attributes": {"padding": [1, 1], "memory_format": "channels_last"}"#;
@@ -112,15 +113,15 @@ fn terms_name_kind_direction_and_layout() {
     let pointwise = asked("convolution", "forward", "[[8, 64, 56, 56], [64, 64, 1, 1]]", "");
     assert_eq!(names(&pointwise[0].memory), ["pointwise", "convolution", "pointwise, channels first"]);
     assert_eq!(pointwise.len(), 1);
-    // Nor are depthwise, grouped and thin ones copied; backward, what comes in and goes out of each gradient is.
-    for (groups, channels, inside) in [(64, 64, 1), (2, 64, 32), (1, 3, 3)] {
+    // Nor are depthwise and thin ones copied; backward, what comes in and goes out of each gradient is.
+    for (groups, channels, inside) in [(64, 64, 1), (1, 3, 3)] {
         let inputs = format!("[[8, {channels}, 56, 56], [64, {inside}, 3, 3]]");
         let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}}}"#);
         assert_eq!(asked("convolution", "forward", &inputs, &rest).len(), 1, "{inputs}");
     }
     let dense = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 64, 3, 3]]";
     let gradients = asked("convolution_backward", "backward", dense, r#", "attributes": {"padding": [1, 1]}"#);
-    let bytes: Vec<f64> = gradients.iter().filter(|part| part.flops == 0.0).map(|part| part.bytes).collect();
+    let bytes: Vec<f64> = gradients.iter().filter(|part| part.units == Units::Cycles).map(|part| part.bytes).collect();
     assert_eq!((gradients.len(), bytes), (4, vec![copies.bytes; 2]));
     let backward = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 1, 3, 3]]";
     let [data, weight] = &asked("convolution_backward", "backward", backward, last)[..] else { panic!("two parts") };
@@ -139,62 +140,64 @@ fn long_sums_are_split_among_blocks() {
     assert_eq!([1024, 4096, 16_384].map(tiles), [4.0, 4.0, 16.0]);
 }
 
-/// 32 and 40 groups of 16 channels have a kernel in channels-last order, fewer and groups of 24 have none; these are
-/// left to the vector units.
+/// In channels-last order, groups of 4, 8, 16 and 32 channels have kernels, and others are copied, as those of all widths
+/// are in the other order; so are layers of odd numbers of channels.
 #[test]
-fn groups_without_a_kernel_in_channels_last_order_are_told_apart() {
-    let terms = |groups: u64, inside: u64, layout: &str| {
-        let channels = groups * inside;
-        let inputs = format!("[[8, {channels}, 14, 14], [8, {channels}, 14, 14], [{channels}, {inside}, 3, 3]]");
-        let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}{layout}}}"#);
-        let [data, weight] = &asked("convolution_backward", "backward", &inputs, &rest)[..] else { panic!("two") };
-        [data, weight].map(|part| {
-            let of = |terms: &[Term]| {
-                let names = terms.iter().filter(|(name, _)| name.ends_with("channels last"));
-                names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
-            };
-            assert_eq!(of(&part.memory), of(&part.compute));
-            assert_eq!(part.units == Units::Vector, !of(&part.memory).is_empty());
-            // What is said of kernels of matrix units does not go with those.
-            let is_narrow = part.compute.iter().any(|(name, _)| name == "grouped, narrow");
-            assert_eq!(part.units == Units::Matrix, is_narrow, "{:?}", part.compute);
-            of(&part.memory)
+fn what_has_no_kernel_in_its_order_is_copied() {
+    let copied = |channels: u64, groups: u64, size: u64, layout: &str| {
+        let inside = channels / groups;
+        let inputs = format!("[[8, {channels}, 14, 14], [{channels}, {inside}, {size}, {size}]]");
+        let padding = size / 2;
+        let rest = format!(r#", "attributes": {{"padding": [{padding}, {padding}], "groups": {groups}{layout}}}"#);
+        let parts = asked("convolution", "forward", &inputs, &rest);
+        parts.get(1).map(|copies| {
+            assert_eq!(copies.flops, 2.0 * 8.0 * channels as f64 * 196.0);
+            copies.memory[0].0.clone()
         })
     };
     let last = r#", "memory_format": "channels_last""#;
-    let none = [vec![], vec![]] as [Vec<String>; 2];
-    assert_eq!(terms(32, 16, last), none);
-    assert_eq!(terms(40, 16, last), none);
-    assert_eq!(terms(16, 24, ""), none);
-    for (groups, inside) in [(16, 24), (10, 16), (24, 16)] {
-        let [data, weight] = terms(groups, inside, last);
-        assert_eq!(data, ["grouped, channels last", "grouped, data, channels last"]);
-        assert_eq!(weight, ["grouped, channels last", "grouped, weight, channels last"]);
+    for groups in [2, 32, 50] {
+        assert_eq!(
+            [4, 8, 16, 32].map(|width| copied(groups * width, groups, 3, last)),
+            [const { None }; 4],
+            "{groups}"
+        );
+        let others = [3, 24, 48].map(|width| copied(groups * width, groups, 3, last));
+        assert_eq!(others, ["grouped, copied"; 3].map(|name| Some(name.to_owned())), "{groups}");
     }
+    assert_eq!(copied(512, 32, 3, "").as_deref(), Some("grouped, channels first"));
+    for (size, name) in [(1, "pointwise"), (3, "dense")] {
+        assert_eq!(copied(60, 1, size, last), Some(format!("{name}, copied")));
+        assert_eq!(copied(64, 1, size, last), None);
+    }
+    assert_eq!(copied(64, 64, 9, last), None, "depthwise");
 }
 
-/// In channels-last order, numbers of channels that are no multiple of 8, and depthwise filters of 9 × 9, have terms of
-/// their own.
+/// A batch norm takes cycles for each element, in channels-first order more of them where channels are fewer than the
+/// multiprocessors; one that forms no statistics, and what only adds, take none.
 #[test]
-fn what_kernels_in_channels_last_order_do_not_take_has_terms() {
-    let amount = |channels: u64, groups: u64, size: u64, layout: &str, term: &str| {
-        let inside = channels / groups;
-        let inputs = format!("[[8, {channels}, 14, 14], [{channels}, {inside}, {size}, {size}]]");
-        let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}{layout}}}"#);
-        let part = &asked("convolution", "forward", &inputs, &rest)[0];
-        part.compute.iter().find(|(name, _)| name == term).map(|(_, amount)| *amount)
+fn some_work_takes_cycles_for_each_element() {
+    let asked_of = |name: &str, phase: &str, rest: &str| {
+        let [part] = &asked(name, phase, "[[8, 33, 56, 56], [33]]", rest)[..] else { panic!("one part") };
+        let names = part.compute.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        (part.units == Units::Cycles).then_some((part.flops, part.limits, names))
     };
-    let last = r#", "memory_format": "channels_last""#;
-    let odd = "convolution, odd, channels last";
+    let elements = 8.0 * 33.0 * 3136.0;
+    let trained = r#", "attributes": {"training": true}"#;
+    let (cycles, limits, names) = asked_of("native_batch_norm", "forward", trained).unwrap();
+    assert_eq!((cycles, &names[..]), (elements, &["batch norm, elements".to_owned()][..]));
+    let [.., few] = limits.on(&spec("h100-sxm5-80gb"), 1.0);
+    assert_eq!(few, 2.0, "a quarter of 132");
+    let last = r#", "attributes": {"training": true, "memory_format": "channels_last"}"#;
+    let (_, limits, names) = asked_of("native_batch_norm", "forward", last).unwrap();
+    assert_eq!((limits.channels, names.last().unwrap().as_str()), (0.0, "batch norm, elements, channels last"));
+    assert_eq!(asked_of("native_batch_norm", "forward", r#", "attributes": {"training": false}"#), None);
     assert_eq!(
-        [(60, last), (64, last), (60, "")].map(|(n, layout)| amount(n, 1, 1, layout, odd)),
-        [Some(1.0), None, None]
+        asked_of("gelu_backward", "backward", "").unwrap().2,
+        ["powers of e, elements", "powers of e, elements, backward"]
     );
-    let large = "depthwise, large filter, channels last";
-    assert_eq!(
-        [(9, last), (7, last), (9, "")].map(|(k, layout)| amount(64, 64, k, layout, large)),
-        [Some(1.0), None, None]
-    );
+    assert_eq!(asked_of("max_pool2d", "forward", "").unwrap().0, elements);
+    assert_eq!(asked_of("relu", "forward", ""), None);
 }
 
 /// Where elements lie is worked out one by one: of what is spread over others, of parts of rows, of a table.
@@ -261,8 +264,8 @@ fn places_of_elements_are_worked_out() {
     assert!((found / us - 1.0).abs() < 1e-6, "{found} {us}");
 }
 
-/// Norms move 7 bytes a cycle, forward twice and backward five times each element of 2 bytes; a row of fewer than 512
-/// takes as long as one of 512. Softmax takes a cycle for each element of a row of over 1,024, its logarithm does not.
+/// Norms move 7 bytes a cycle, forward twice and backward five times each element of 2 bytes; how much less a row of
+/// fewer than 512 is, is an amount of its own. Softmax takes a cycle for each element of a row of over 1,024, its logarithm does not.
 #[test]
 fn rows_take_cycles() {
     let cycles = |name: &str, width: u64| {
@@ -270,7 +273,9 @@ fn rows_take_cycles() {
         let [part] = &asked(name, "forward", &inputs, &rest)[..] else { panic!("one part") };
         (part.units == Units::Cycles).then(|| (part.flops / 1024.0 * 7.0).round())
     };
-    assert_eq!([64, 512, 4096].map(|width| cycles("native_layer_norm", width)), [2048.0, 2048.0, 16384.0].map(Some));
+    assert_eq!([64, 512, 4096].map(|width| cycles("native_layer_norm", width)), [256.0, 2048.0, 16384.0].map(Some));
+    let [short] = &asked("native_layer_norm", "forward", "[[1024, 64]]", "")[..] else { panic!("one part") };
+    assert!(short.compute.contains(&("layer norm, short rows".to_owned(), 3.0)), "{:?}", short.compute);
     assert_eq!(cycles("native_layer_norm_backward", 4096), Some(40960.0));
     assert_eq!([1024, 4096].map(|width| cycles("_softmax", width)), [None, Some(28672.0)]);
     for other in ["_log_softmax", "_softmax_backward_data"] {
@@ -288,7 +293,7 @@ fn unaligned_products_are_slow_on_fast_tensor_cores() {
     };
     let on = |slug: &str, inputs: &str, peak: f64| {
         let product = of("bmm", "forward", inputs);
-        let [.., unaligned] = product.limits.on(&spec(slug), product.flops / peak);
+        let [.., unaligned, _] = product.limits.on(&spec(slug), product.flops / peak);
         unaligned
     };
     let odd = "[[16, 5185, 64], [16, 64, 5185]]";
