@@ -310,7 +310,7 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use super::minimise::{held_equations, objective, solve};
+    use super::minimise::{bounded_step, held_equations, objective};
     use super::*;
     use habitat_tui::profile::Profile;
     use habitat_tui::store::bundled;
@@ -386,8 +386,10 @@ mod tests {
             design.rows.iter().zip(&steps).filter(|(_, step)| is_in(step)).map(|(row, _)| row).collect();
         let values = minimise(&rows, &priors, &slows);
         let (normal, gradient) = held_equations(&rows, &values, &priors, &slows);
-        let step = solve(&normal, &gradient, 0.0);
-        let gain = step.iter().zip(&gradient).map(|(step, gradient)| step * gradient).sum::<f64>() / 2.0;
+        let step = bounded_step((&normal, &gradient), 0.0, &values, &slows);
+        let dot = |row: &[f64]| row.iter().zip(&step).map(|(a, b)| a * b).sum::<f64>();
+        let curved: f64 = normal.iter().zip(&step).map(|(row, step)| dot(row) * step).sum();
+        let gain = dot(&gradient) - curved / 2.0;
         let cost = objective(&rows, &values, &priors);
         assert!(gain < cost / 2000.0, "{gain} of {cost}");
     }

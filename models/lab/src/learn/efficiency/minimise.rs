@@ -14,7 +14,7 @@ const DAMPING: f64 = 1e-3;
 const LEAST_DAMPING: f64 = 1e-6;
 const MOST_DAMPING: f64 = 1e6;
 /// The least part of the objective that a pass has to take off for another to follow.
-const LEAST_GAIN: f64 = 1e-6;
+const LEAST_GAIN: f64 = 1e-8;
 
 /// The weight of a residual by its size, and what it costs (Huber 1964, in units of σ).
 fn robust(residual: f64) -> (f64, f64) {
@@ -38,11 +38,8 @@ pub(super) fn minimise(rows: &[&Row], priors: &[(f64, f64)], slows: &[bool]) -> 
         let (normal, gradient) = held_equations(rows, &values, priors, slows);
         let mut improved = false;
         while damping < MOST_DAMPING {
-            let step = solve(&normal, &gradient, damping);
-            let moved = values.iter().zip(&step).zip(slows);
-            let next: Vec<f64> = moved
-                .map(|((value, step), slows)| if *slows { (value - step).max(0.0) } else { value - step })
-                .collect();
+            let step = bounded_step((&normal, &gradient), damping, &values, slows);
+            let next: Vec<f64> = values.iter().zip(&step).map(|(value, step)| value - step).collect();
             let found = objective(rows, &next, priors);
             if found < cost {
                 improved = cost - found > LEAST_GAIN * cost;
@@ -56,6 +53,38 @@ pub(super) fn minimise(rows: &[&Row], priors: &[(f64, f64)], slows: &[bool]) -> 
         }
     }
     values
+}
+
+/// The step of the damped equations in which terms that would fall below 0 go to 0, and the others count on that.
+pub(super) fn bounded_step(
+    (normal, gradient): (&[Vec<f64>], &[f64]),
+    damping: f64,
+    values: &[f64],
+    slows: &[bool],
+) -> Vec<f64> {
+    let (mut normal, mut gradient) = (normal.to_vec(), gradient.to_vec());
+    let mut is_fixed = vec![false; values.len()];
+    loop {
+        let mut step = solve(&normal, &gradient, damping);
+        for at in (0..values.len()).filter(|&at| is_fixed[at]) {
+            step[at] = values[at];
+        }
+        let below: Vec<usize> =
+            (0..values.len()).filter(|&at| slows[at] && !is_fixed[at] && values[at] - step[at] < 0.0).collect();
+        if below.is_empty() {
+            return step;
+        }
+        for at in below {
+            is_fixed[at] = true;
+            for (row, own) in normal.iter_mut().zip(&mut gradient) {
+                *own -= row[at] * values[at];
+                row[at] = 0.0;
+            }
+            normal[at].fill(0.0);
+            normal[at][at] = 1.0;
+            gradient[at] = 0.0;
+        }
+    }
 }
 
 /// The normal equations without the terms that stand at 0 and are drawn below it: these keep their values, and the
@@ -107,7 +136,7 @@ fn normal_equations(rows: &[&Row], values: &[f64], priors: &[(f64, f64)]) -> (Ve
 }
 
 /// The step of the damped normal equations, by Cholesky's decomposition.
-pub(super) fn solve(normal: &[Vec<f64>], gradient: &[f64], damping: f64) -> Vec<f64> {
+fn solve(normal: &[Vec<f64>], gradient: &[f64], damping: f64) -> Vec<f64> {
     let count = gradient.len();
     let mut lower = vec![vec![0.0; count]; count];
     for i in 0..count {
