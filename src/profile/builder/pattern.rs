@@ -30,6 +30,10 @@ const FEW: usize = 4;
 const DIFFERENCE_OF_FEW: f64 = 0.01;
 const DIFFERENCE_OF_MANY: f64 = 0.05;
 
+/// Shares of a sequence that may be preparations, and how many steps have to follow.
+const PREPARATIONS: [usize; 3] = [16, 4, 2];
+const MANY: usize = 16;
+
 /// A kernel's launch: when, and the numbers of its name and configuration.
 pub(super) type Launch = (f64, u32, u32);
 
@@ -44,10 +48,12 @@ pub(super) fn without_marks(trace: &Trace, launches: &[Launch]) -> (Vec<Span>, S
         })
         .collect();
     // Where the size of a batch varies, so do configurations: then names must do.
-    let found = starts(&configured).or_else(|| {
-        let names: Vec<u32> = launches.iter().map(|(_, name, _)| *name).collect();
-        starts(&names)
-    });
+    let found = starts(&configured)
+        .or_else(|| {
+            let names: Vec<u32> = launches.iter().map(|(_, name, _)| *name).collect();
+            starts(&names)
+        })
+        .or_else(|| starts_after_preparations(&configured));
     let starts: Option<Vec<f64>> = found.map(|starts| starts.into_iter().map(|index| launches[index].0).collect());
     // One backward pass in the whole trace is one step, however regular its layers are.
     if let Some(starts) = starts
@@ -134,6 +140,16 @@ fn starts(kernels: &[u32]) -> Option<Vec<usize>> {
         .map(|cut| cut.positions.to_vec())
 }
 
+/// The same where a program was recorded from its start: what prepares the steps (weights are drawn, algorithms tried)
+/// never runs again. The rest has to be many steps, since layers that a head follows may be some.
+fn starts_after_preparations(kernels: &[u32]) -> Option<Vec<usize>> {
+    PREPARATIONS.into_iter().find_map(|share| {
+        let from = kernels.len() / share;
+        let found = starts(&kernels[from..]).filter(|found| found.len() > MANY)?;
+        Some(found.into_iter().map(|start| start + from).collect())
+    })
+}
+
 /// Kernels that may run once a step, those with the fewest launches first: where they run,
 /// and the median distance.
 fn candidates(positions: &[Vec<usize>], length: usize) -> Vec<(&[usize], usize)> {
@@ -217,7 +233,7 @@ fn length_difference(mut lengths: Vec<usize>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::starts;
+    use super::{starts, starts_after_preparations};
     use proptest::prelude::*;
 
     /// A network of `layers` layers of 3 kernels forward and 5 backward, with an embedding,
@@ -265,6 +281,20 @@ mod tests {
         let forward = &step(96, 1)[..=1 + 3 * 96];
         let found = starts(&forward.repeat(5)).unwrap();
         assert_eq!(gaps(&found), [forward.len(); 4]);
+    }
+
+    #[test]
+    fn preparations_are_no_steps() {
+        let (one, prepared) = (step(8, 1), (1000..1300).collect::<Vec<u32>>());
+        let all = [&prepared[..], &one.repeat(40)].concat();
+        assert_eq!(starts(&all), None);
+        let found = starts_after_preparations(&all).unwrap();
+        assert!(found[0] >= prepared.len() && gaps(&found).iter().all(|gap| *gap == one.len()), "{found:?}");
+        assert!(found.len() > 30, "{}", found.len());
+        // Layers and a head.
+        let few: Vec<u32> = std::iter::once(1).chain([2, 3, 4].repeat(50)).chain([5]).collect();
+        assert_eq!(starts_after_preparations(&few), None);
+        assert_eq!(starts_after_preparations(&[]), None);
     }
 
     #[test]
