@@ -14,6 +14,7 @@
 //! time and the [roofline](super::roofline) is taken: both err there, and not alike (Bates and
 //! Granger, "The Combination of Forecasts", 1969). In training the roofline is too fast.
 
+mod convolution;
 mod ranges;
 mod terms;
 #[cfg(test)]
@@ -23,10 +24,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use convolution::{GROUP_CHANNELS, MOST_TAPS};
 pub use ranges::{Iterations, StepRanges};
 pub use terms::{
-    Demand, EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, GROUP_CHANNELS, Limits, MOST_TAPS, ON_GPU, TILES, Term, UNALIGNED,
-    Units, demands,
+    Demand, EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, Limits, ON_GPU, TILES, Term, UNALIGNED, Units, demands,
 };
 
 use super::decoded::Decoded;

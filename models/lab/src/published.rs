@@ -155,18 +155,33 @@ pub fn read_all(file: &Path, recorded: Option<&Path>, catalog: &Catalog) -> Resu
         let families: BTreeMap<String, String> =
             steps.iter().map(|step| (step.network.clone(), step.family.clone())).collect();
         for path in store::profiles(folder)? {
-            let (profile, _) = store::read_profile(&path)?;
-            steps.extend(of_recording(&profile, &families).map_err(|problem| StoreError::content(&path, problem))?);
+            let (mut profile, _) = store::read_profile(&path)?;
+            let network = profile.workload.name.clone();
+            profile.workload.name = without_precision(&path);
+            steps.extend(
+                of_recording(&profile, network, &families).map_err(|problem| StoreError::content(&path, problem))?,
+            );
         }
     }
     Ok(steps)
 }
 
+/// The name of a recorded case, which is `NETWORK-PRECISION-LAYOUT-bBATCH`, without the precision: the same step in another
+/// precision or on another GPU has the same.
+fn without_precision(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let parts: Vec<&str> = name.split('.').next().unwrap_or_default().split('-').collect();
+    parts.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, part)| *part).collect::<Vec<_>>().join("-")
+}
+
 /// A recorded step as a whole, where the GPU did not wait, and its operations by kind.
-fn of_recording(profile: &Profile, families: &BTreeMap<String, String>) -> Result<Vec<PublishedStep>, String> {
+fn of_recording(
+    profile: &Profile,
+    network: String,
+    families: &BTreeMap<String, String>,
+) -> Result<Vec<PublishedStep>, String> {
     let step = profile.step.as_ref().ok_or("no step was measured")?;
     let gpu = profile.origin.as_ref().and_then(|origin| origin.gpu.clone()).ok_or("not recorded on a known GPU")?;
-    let network = profile.workload.name.clone();
     let is_language = LANGUAGE.iter().any(|name| network.starts_with(name));
     let own = || if is_language { "transformer" } else { &network }.to_owned();
     let family = families.get(&network).cloned().unwrap_or_else(own);

@@ -1,0 +1,109 @@
+//! What a convolution asks of a GPU: its products or sums, and the copies around kernels that want another order of
+//! memory.
+
+use super::terms::{CHUNK, Demand, TILE, Terms, Units, below, traffic};
+use crate::op::Sizes;
+use crate::predict::decoded::Decoded;
+use crate::profile::DType;
+
+/// Channels below which a convolution of the first layer is thin.
+const THIN: f64 = 8.0;
+/// Channels of a group for which cuDNN has kernels in channels-last order. Of others it copies what comes in and what goes
+/// out into an order that it has kernels for, at 0.15 to 0.2 TB/s on an H100 as on an H200, whatever their width
+/// (`models/lab/samples/recorded`: `ResNeXt` and DPN-107 have kernels, `RegNet`, `Visformer` and DPN-92 have not).
+pub const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
+/// Taps of the largest filter for which libraries have depthwise kernels.
+pub const MOST_TAPS: f64 = 49.0;
+
+/// The parts of a convolution, or of one gradient.
+pub(super) fn convolution(
+    decoded: &Decoded<'_>,
+    [batch, groups, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
+    gradient: Option<&'static str>,
+    arithmetic: Option<&'static str>,
+    element_bytes: f64,
+    plain: &dyn Fn(Terms, f64) -> Demand,
+) -> Vec<Demand> {
+    let (inside, outside) = (in_channels / groups, out_channels / groups);
+    let channels_last = matches!(&decoded.op.sizes, Some(Sizes::Convolution(convolution)) if convolution.channels_last);
+    // Without matrix units, channels first is what libraries work in. GPUs without them are not told apart here where
+    // the numbers are of 16 bits or TF32.
+    let by_matrix_units = arithmetic != Some("fp32");
+    let (is_first, is_last) = (by_matrix_units && !channels_last, by_matrix_units && channels_last);
+    let kind = match () {
+        () if groups > 1.0 && inside == 1.0 && outside <= 2.0 => "depthwise",
+        () if groups > 1.0 => "grouped",
+        () if inside.min(outside) < THIN => "thin",
+        () if taps == 1.0 => "pointwise",
+        () => "dense",
+    };
+    let mut names = vec![kind.to_owned(), "convolution".to_owned()];
+    if let Some(gradient) = gradient {
+        names.extend([format!("convolution, {gradient}"), format!("{kind}, {gradient}")]);
+    }
+    if is_first && kind != "dense" {
+        names.push(format!("{kind}, channels first"));
+        names.extend(gradient.map(|gradient| format!("{kind}, {gradient}, channels first")));
+    }
+    // For bfloat16 in this order PyTorch takes kernels of its own.
+    if is_first && kind == "depthwise" && decoded.dtype == Some(DType::Bfloat16) {
+        names.push("depthwise, native".to_owned());
+        names.extend(gradient.map(|gradient| format!("depthwise, {gradient}, native")));
+    }
+    let mut terms = Terms::of(names);
+    let strided = out_places < 0.6 * in_places;
+    if let Some(arithmetic) = arithmetic {
+        terms.compute(format!("convolution, {arithmetic}"), 1.0);
+        terms.compute(format!("{kind}, {arithmetic}"), 1.0);
+    }
+    if kind == "depthwise" {
+        terms.compute("depthwise, taps", (taps / 9.0).log2());
+        terms.memory("depthwise, taps", (taps / 9.0).log2());
+        terms.compute("depthwise, large filter", (taps / MOST_TAPS).log2().max(0.0));
+        if strided {
+            terms.compute("depthwise, strided", 1.0);
+            terms.memory("depthwise, strided", 1.0);
+        }
+        return vec![Demand { units: Units::Vector, ..plain(terms, 0.0) }];
+    }
+    let (sums, is_weight) = (inside * taps, gradient == Some("weight"));
+    terms.compute(format!("{kind}, narrow"), below(TILE, outside));
+    terms.compute(
+        if is_weight { "convolution, weight, short sums" } else { "convolution, short sums" },
+        below(if is_weight { TILE } else { 2.0 * TILE }, sums),
+    );
+    if kind == "grouped" {
+        terms.compute("grouped, width", below(64.0, inside));
+        if is_first {
+            terms.compute("grouped, width, channels first", below(64.0, inside));
+        }
+    }
+    let odd = f64::from(u8::from(inside % 8.0 != 0.0 || outside % 8.0 != 0.0));
+    terms.compute("convolution, odd", odd);
+    terms.compute("convolution, strided", f64::from(u8::from(strided)));
+    let across = (outside / TILE).ceil() * groups;
+    let places = batch * out_places;
+    let tiles = if is_weight {
+        (sums / TILE).ceil() * across * (places / CHUNK).max(1.0)
+    } else {
+        (places / TILE).ceil() * across
+    };
+    let own = plain(terms, tiles);
+    // Kernels of matrix units want channels last, of widths that they load at once: what comes in is copied so, and what
+    // goes out back.
+    let is_copied = match kind {
+        "grouped" => is_first || is_last && !GROUP_CHANNELS.contains(&inside),
+        "dense" => is_first || is_last && odd > 0.0,
+        _ => is_last && odd > 0.0,
+    };
+    let elements = batch * (in_channels * in_places + out_channels * out_places);
+    let copies = is_copied.then(|| {
+        let name = format!("{kind}, {}", if is_first { "channels first" } else { "copied" });
+        let mut copies = traffic(2.0 * elements * element_bytes, own.times, &name);
+        (copies.flops, copies.units) = (elements, Units::Cycles);
+        copies.compute.push((format!("{name}, elements"), 1.0));
+        copies.compute.extend(gradient.map(|gradient| (format!("copied, {gradient}, elements"), 1.0)));
+        copies
+    });
+    std::iter::once(own).chain(copies).collect()
+}
