@@ -159,7 +159,7 @@ pub fn read_all(file: &Path, recorded: Option<&Path>, catalog: &Catalog) -> Resu
             let network = profile.workload.name.clone();
             profile.workload.name = without_precision(&path);
             steps.extend(
-                of_recording(&profile, network, &families).map_err(|problem| StoreError::content(&path, problem))?,
+                of_recording(&profile, &network, &families).map_err(|problem| StoreError::content(&path, problem))?,
             );
         }
     }
@@ -177,17 +177,17 @@ fn without_precision(path: &Path) -> String {
 /// A recorded step as a whole, where the GPU did not wait, and its operations by kind.
 fn of_recording(
     profile: &Profile,
-    network: String,
+    network: &str,
     families: &BTreeMap<String, String>,
 ) -> Result<Vec<PublishedStep>, String> {
     let step = profile.step.as_ref().ok_or("no step was measured")?;
     let gpu = profile.origin.as_ref().and_then(|origin| origin.gpu.clone()).ok_or("not recorded on a known GPU")?;
     let is_language = LANGUAGE.iter().any(|name| network.starts_with(name));
-    let own = || if is_language { "transformer" } else { &network }.to_owned();
-    let family = families.get(&network).cloned().unwrap_or_else(own);
+    let own = || if is_language { "transformer" } else { network }.to_owned();
+    let family = families.get(network).cloned().unwrap_or_else(own);
     let is_compiled = step.execution.is_some();
     let of = |time: Micros, operations: Vec<Operation>, is_part: bool| PublishedStep {
-        network: network.clone(),
+        network: network.to_owned(),
         family: family.clone(),
         source: RECORDED.to_owned(),
         gpu: gpu.clone(),

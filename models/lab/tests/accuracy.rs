@@ -92,17 +92,17 @@ fn published_steps_of_networks_and_gpus_left_out() {
         assert!(mean <= most, "{mean} of {} steps: at most {most}", errors.len());
     };
     let is_timm = |step: &PublishedStep| step.source == "timm";
-    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.040);
-    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.058);
-    judge(&|step| step.network == "llama-3.2-1b", false, 0.107);
-    judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.059);
-    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.125);
+    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.038);
+    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.062);
+    judge(&|step| step.network == "llama-3.2-1b", false, 0.106);
+    judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.054);
+    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.12);
     // Recorded here: networks of the kinds left out, and all of both GPUs with the third of their chip.
     let is_recorded = |step: &PublishedStep| step.source == "recorded";
-    judge(&|step| is_recorded(step) && step.family.starts_with("res"), false, 0.1);
-    judge(&|step| is_recorded(step) && step.family.starts_with("efficientnet"), false, 0.1);
-    judge(&|step| is_recorded(step) && step.family == "transformer", false, 0.1);
-    judge(&|step| ["h100", "h200", "gh200"].iter().any(|chip| step.gpu.as_str().starts_with(chip)), true, 0.1);
+    judge(&|step| is_recorded(step) && step.family.starts_with("res"), false, 0.102);
+    judge(&|step| is_recorded(step) && step.family.starts_with("efficientnet"), false, 0.147);
+    judge(&|step| is_recorded(step) && step.family == "transformer", false, 0.092);
+    judge(&|step| ["h100", "h200", "gh200"].iter().any(|chip| step.gpu.as_str().starts_with(chip)), true, 0.138);
 }
 
 /// Fine-tuning on A100 and RTX 4090, eager and compiled, by the shipped models, which were not trained with it.
@@ -112,10 +112,10 @@ fn published_steps_that_nothing_was_trained_with() {
         let file = format!("{}/samples/published/{name}.jsonl.zst", env!("CARGO_MANIFEST_DIR"));
         Folder::new().json(&["evaluate", "published", &file, "--seen"])
     };
-    check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.056, 0.9)]);
+    check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.075, 0.8)]);
     // Parts of language models; three priors are from a few of them.
     let parts = [
-        ("operators, bf16, liger-kernel", "learned", 161, 0.161, 0.81),
+        ("operators, bf16, liger-kernel", "learned", 161, 0.137, 0.87),
         ("operators, fp32, liger-kernel", "learned", 178, 0.288, 0.60),
     ];
     check(&evaluated("parts"), &parts);
