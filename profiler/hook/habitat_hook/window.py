@@ -61,6 +61,10 @@ class Window:
             self.profile.start()
         finally:
             end_kineto_thread()
+            # Nothing is to be kept for a next cycle, which there is not.
+            for part in (self.profile, getattr(self.profile, "profiler", None)):
+                if hasattr(part, "acc_events"):
+                    part.acc_events = False
         self.started = True
         self.opened, self.nodes, self.peak = time.perf_counter(), nodes(), peak_bytes()
 
