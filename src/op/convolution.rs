@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Arithmetic, Pass, Primitive, Work, elements};
-use crate::profile::tensors::{CHANNELS_LAST, MEMORY_FORMAT};
+use crate::profile::tensors::is_channels_last;
 use crate::profile::{Attribute, Operation, Shape};
 use crate::units::{Bytes, Flops};
 
@@ -98,7 +98,7 @@ impl Convolution {
             out_image: None,
             transposed,
             gradients,
-            channels_last: matches!(attributes.get(MEMORY_FORMAT), Some(Attribute::Text(format)) if format == CHANNELS_LAST),
+            channels_last: is_channels_last(attributes),
         };
         let is_same = matches!(attributes.get("padding"), Some(Attribute::Text(word)) if word == "same");
         if is_same {

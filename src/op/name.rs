@@ -8,6 +8,7 @@ mod renamed;
 mod results;
 mod tables;
 pub mod tensorflow;
+mod traits;
 
 pub use arguments::positions;
 pub use calls::{
@@ -19,12 +20,16 @@ pub use lists::{UpdateStep, each, fused_lists, has_lists, is_each, takes_lists, 
 pub use nodes::{is_autograd_node, is_loss_node};
 pub use renamed::{carried_out_for, gradients_since, with_lists};
 pub use results::{ResultForm, result};
+pub use traits::{
+    has_powers, is_ampere_attention, is_averaged, is_cast, is_efficient_attention, is_kept_wide, is_log_softmax,
+};
 
 use super::Family;
 use tables::{
     ATTENTION, CELLS, COLLECTIVES, COMPARISONS, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS,
-    REARRANGEMENTS, RECURRENT, REDUCTION_PARTS, REDUCTIONS, SPLIT, VIEWS, WIDE,
+    REARRANGEMENTS, RECURRENT, REDUCTION_PARTS, REDUCTIONS, SPLIT, VIEWS,
 };
+use traits::is_generated;
 
 /// What the name of an operator says of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -279,54 +284,6 @@ pub fn short(name: &str) -> &str {
 /// Whether it is an operator of `PyTorch` itself, not a compiled kernel or an extension's.
 pub fn is_own(name: &str) -> bool {
     short(name) != name
-}
-
-/// Whether it is a kernel that `torch.compile` generates: element by element, or along rows (`torch/_inductor/codegen`).
-/// Templates of products and attention (`triton_tem`) are named otherwise.
-fn is_generated(bare: &str) -> bool {
-    ["triton_poi", "triton_red", "triton_per"].iter().any(|start| bare.starts_with(start))
-}
-
-/// Whether an attention runs the memory-efficient kernel, not that of flash attention or cuDNN.
-pub fn is_efficient_attention(name: &str) -> bool {
-    name.contains("efficient_attention")
-}
-
-/// Whether an attention runs a kernel for the tensor cores of the Ampere generation: `PyTorch`'s own flash and
-/// memory-efficient attention, and the package `flash-attn` up to version 2. Those of cuDNN, of version 3 and
-/// compiled ones are for the GPU they run on.
-pub fn is_ampere_attention(name: &str) -> bool {
-    !["cudnn", "flex", "flash_attn_3", "flash_attn_4"].iter().any(|part| name.contains(part))
-}
-
-/// Whether a softmax is its logarithm, which takes no power of e for each result.
-pub fn is_log_softmax(name: &str) -> bool {
-    name.contains("log_softmax")
-}
-
-/// Whether it forms powers of e or their like for each element.
-pub fn has_powers(name: &str) -> bool {
-    let bare = short(name).trim_start_matches('_');
-    ["gelu", "silu", "sigmoid", "tanh", "erf", "exp", "mish", "elu", "softplus", "log", "sin", "cos", "pow"]
-        .iter()
-        .any(|stem| bare.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('_')))
-}
-
-/// Whether it copies from one element type to another, which mixed precision is full of.
-pub fn is_cast(name: &str) -> bool {
-    matches!(name, "aten::_to_copy" | "aten::to" | "aten::copy_")
-}
-
-/// Whether autocast keeps an element-wise operator in 32 bits (list of operators: PyTorch's
-/// documentation of `torch.amp`, "CUDA Ops that can autocast to float32").
-pub fn is_kept_wide(name: &str) -> bool {
-    let bare = name.rsplit("::").next().unwrap_or(name).trim_start_matches('_');
-    WIDE.iter().any(|start| bare.starts_with(start))
-}
-
-/// Whether a reduction is a mean, which autocast leaves in the type that comes in.
-pub fn is_averaged(name: &str) -> bool {
-    name == "aten::mean"
 }
 
 /// The collective of a model split over GPUs, in words.

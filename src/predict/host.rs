@@ -116,9 +116,9 @@ pub(super) fn launched_note(profile: &Profile) -> Option<String> {
 pub(super) const DERIVED: &str = "derived, not measured: the time in which the GPU was busy in the step recorded here";
 
 /// What a host takes for one operation of eager `PyTorch`, in microseconds, where no profiler
-/// slows it down. An estimate just above the least of [`HOST_LAUNCH_US`]: the hosts of two rented
-/// machines, the only ones measured without a profiler, took 22 to 49 µs a kernel
-/// (`models/lab/samples/recorded`), and those of published steps are faster.
+/// slows it down. An estimate just above the least of [`HOST_LAUNCH_US`]. The only two hosts that were
+/// measured without a profiler, of rented machines, took 22 to 49 µs a kernel
+/// (`models/lab/steps/recorded.py --show` prints them).
 pub const LAUNCH_US: f64 = 6.0;
 /// How sharply a step turns from being bound by the device to being bound by the host: alike,
 /// they take 1.19 times either. An assumption.

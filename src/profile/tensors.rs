@@ -26,8 +26,13 @@ pub const OUTPUT_DTYPES: &str = "output_dtypes";
 type Attributes = BTreeMap<String, Attribute>;
 
 /// Notes that channels come last.
-pub(super) fn note_channels_last(attributes: &mut Attributes) {
+pub fn note_channels_last(attributes: &mut BTreeMap<String, Attribute>) {
     attributes.insert(MEMORY_FORMAT.to_owned(), Attribute::Text(CHANNELS_LAST.to_owned()));
+}
+
+/// Whether that was noted.
+pub fn is_channels_last(attributes: &BTreeMap<String, Attribute>) -> bool {
+    matches!(attributes.get(MEMORY_FORMAT), Some(Attribute::Text(order)) if order == CHANNELS_LAST)
 }
 
 /// How a call passes over its tensors, where not as they lie in memory.
