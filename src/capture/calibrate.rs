@@ -34,11 +34,13 @@ pub enum ProductType {
     Bf16,
     /// FP16, added up in FP32.
     Fp16,
+    /// FP8 with 4 bits of exponent and 3 of mantissa, added up in FP32, results in BF16.
+    Fp8,
 }
 
 impl ProductType {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Fp32, Self::Tf32, Self::Bf16, Self::Fp16];
+    pub const ALL: [Self; 5] = [Self::Fp32, Self::Tf32, Self::Bf16, Self::Fp16, Self::Fp8];
 
     /// The name in files.
     pub const fn name(self) -> &'static str {
@@ -47,24 +49,27 @@ impl ProductType {
             Self::Tf32 => "tf32",
             Self::Bf16 => "bf16",
             Self::Fp16 => "fp16",
+            Self::Fp8 => "fp8",
         }
     }
 
-    /// Bytes of an element.
-    pub const fn bytes(self) -> u64 {
+    /// Bytes of an element of each operand, and of the result.
+    pub const fn bytes(self) -> [u64; 3] {
         match self {
-            Self::Fp32 | Self::Tf32 => 4,
-            Self::Bf16 | Self::Fp16 => 2,
+            Self::Fp32 | Self::Tf32 => [4, 4, 4],
+            Self::Bf16 | Self::Fp16 => [2, 2, 2],
+            Self::Fp8 => [1, 1, 2],
         }
     }
 
     /// The compute capability that has matrix units for it: Ampere's for TF32 and BF16,
-    /// Volta's for FP16.
+    /// Volta's for FP16, Ada's for FP8.
     pub const fn since(self) -> (u8, u8) {
         match self {
             Self::Fp32 => (0, 0),
             Self::Fp16 => (7, 0),
             Self::Tf32 | Self::Bf16 => (8, 0),
+            Self::Fp8 => (8, 9),
         }
     }
 
@@ -75,6 +80,7 @@ impl ProductType {
             Self::Tf32 => rates.tf32_tensor,
             Self::Bf16 => rates.bf16_tensor,
             Self::Fp16 => rates.fp16_tensor,
+            Self::Fp8 => rates.fp8_tensor,
         }
     }
 }
@@ -322,7 +328,7 @@ impl Session<'_> {
                 since.0, since.1
             )));
         }
-        let bytes = |size: u64| 3 * size * size * dtype.bytes() + (64 << 20);
+        let bytes = |size: u64| size * size * dtype.bytes().iter().sum::<u64>() + (64 << 20);
         let size = PRODUCT_SIZES.into_iter().find(|&size| 2 * bytes(size) < self.device.free_bytes());
         let size = size.ok_or_else(|| {
             Problem::LeftOut(format!("{} MiB of device memory are free, too few", self.device.free_bytes() >> 20))

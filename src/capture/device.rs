@@ -172,6 +172,7 @@ impl Gpu {
             ProductType::Fp32 | ProductType::Tf32 => 0,
             ProductType::Fp16 => 1,
             ProductType::Bf16 => 2,
+            ProductType::Fp8 => 3,
         };
         self.ready = self.kernel(c"habitat_fill", &[pointer, bytes / 4, seed, kind])?;
         self.time(1, false).map(drop)
@@ -198,11 +199,10 @@ impl Gpu {
     }
 
     fn product(&mut self, dtype: ProductType, size: u64) -> Result<(), Problem> {
-        let bytes = size * size * dtype.bytes();
         let mut matrices = [0; 3];
-        for (seed, matrix) in matrices.iter_mut().enumerate() {
-            *matrix = self.allocate(bytes)?;
-            self.fill(*matrix, bytes, dtype, 77 + seed as u64)?;
+        for (seed, (matrix, each)) in (77..).zip(matrices.iter_mut().zip(dtype.bytes())) {
+            *matrix = self.allocate(size * size * each)?;
+            self.fill(*matrix, size * size * each, dtype, seed)?;
         }
         let workspace = self.allocate(WORKSPACE as u64)?;
         let products = self.products.as_ref().map_err(|why| Problem::LeftOut(why.clone()))?;

@@ -14,7 +14,7 @@ pub const FORMAT: &str = "habitat-calibration";
 /// Its version.
 pub const VERSION: u32 = 1;
 /// Element types of measured products.
-pub const PRODUCT_TYPES: [&str; 4] = ["fp32", "tf32", "bf16", "fp16"];
+pub const PRODUCT_TYPES: [&str; 5] = ["fp32", "tf32", "bf16", "fp16", "fp8"];
 
 /// What was measured of one board on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -140,7 +140,7 @@ pub struct MeasuredLaunch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredProduct {
-    /// `fp32`, `tf32`, `bf16` or `fp16`.
+    /// `fp32`, `tf32`, `bf16`, `fp16` or `fp8`.
     pub dtype: String,
     /// M x N x K.
     pub shape: String,
@@ -269,7 +269,7 @@ impl Calibration {
         Some(BytesPerSecond::known(copy.median * 1e9))
     }
 
-    /// The rate of products of that element type (`fp32`, `tf32`, `bf16`, `fp16`).
+    /// The rate of products of that element type (`fp32`, `tf32`, `bf16`, `fp16`, `fp8`).
     pub fn rate(&self, dtype: &str) -> Option<FlopsPerSecond> {
         let product = self.product.iter().find(|product| product.dtype == dtype)?;
         Some(FlopsPerSecond::known(product.tflops.median * 1e12))

@@ -67,8 +67,8 @@ pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<u8, CliEr
     Ok(0)
 }
 
-/// Launches, three of bandwidth, four of products.
-const STEPS: u32 = 8;
+/// Launches, three of bandwidth, five of products.
+const STEPS: u32 = 9;
 
 fn write(args: &CalibrateArgs, paths: &Paths, found: &Calibration, entry: &GpuSpec) -> Result<(), CliError> {
     let text = found.to_toml()?;

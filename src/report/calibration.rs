@@ -75,7 +75,8 @@ fn rows<'a>(calibration: &'a Calibration, gpu: &GpuSpec) -> Vec<Row<'a>> {
             "fp32" => ("fp32_tflops", Some(gpu.peak.fp32)),
             "tf32" => ("tf32_tflops", gpu.peak.tf32_tensor),
             "bf16" => ("bf16_tflops", gpu.peak.bf16_tensor),
-            _ => ("fp16_tflops", gpu.peak.fp16_tensor),
+            "fp16" => ("fp16_tflops", gpu.peak.fp16_tensor),
+            _ => ("fp8_tflops", gpu.peak.fp8_tensor),
         };
         add(Row {
             key,

@@ -11,7 +11,7 @@ struct Fake {
     /// GB/s of copies; reading is 5 % faster, writing 5 % slower.
     bandwidth: f64,
     /// TFLOP/s when cold and when warm, by type.
-    rates: [(f64, f64); 4],
+    rates: [(f64, f64); 5],
     /// Largest share that a time is off by.
     noise: f64,
     /// Ends with this error at that call of `time`.
@@ -26,11 +26,11 @@ impl Fake {
     fn new() -> Self {
         Self {
             facts: CalibratedDevice { name: "Fake".to_owned(), sm_count: 80, ..CalibratedDevice::default() },
-            capability: (8, 0),
+            capability: (8, 9),
             free: 38 << 30,
             products: Ok("fake 1.0".to_owned()),
             bandwidth: 1_300.0,
-            rates: [(19.0, 18.0), (130.0, 120.0), (260.0, 240.0), (270.0, 250.0)],
+            rates: [(19.0, 18.0), (130.0, 120.0), (260.0, 240.0), (270.0, 250.0), (530.0, 500.0)],
             noise: 0.01,
             fails: None,
             prepared: Work::Empty,
@@ -130,7 +130,7 @@ fn known_answers_come_out() {
     // What holds when warm, not what the first moments reach.
     let rates: Vec<(&str, f64)> =
         calibration.product.iter().map(|one| (one.dtype.as_str(), one.tflops.median.round())).collect();
-    assert_eq!(rates, [("fp32", 18.0), ("tf32", 120.0), ("bf16", 240.0), ("fp16", 250.0)]);
+    assert_eq!(rates, [("fp32", 18.0), ("tf32", 120.0), ("bf16", 240.0), ("fp16", 250.0), ("fp8", 500.0)]);
     assert_eq!(calibration.product[0].shape, "8192x8192x8192");
     assert_eq!(calibration.product[0].under_load.as_ref().unwrap().sm_clock_mhz, Some(1200.0));
     assert_eq!((calibration.left_out.len(), calibration.notes.len()), (0, 0), "{calibration:?}");
@@ -145,8 +145,9 @@ fn what_an_older_board_lacks_is_left_out_and_said() {
     assert_eq!(types, ["fp32", "fp16"]);
     assert_eq!(
         found.calibration.left_out,
-        ["tf32", "bf16"]
-            .map(|dtype| format!("{dtype}: compute capability 7.5 has no matrix units for it (8.0 and later have)"))
+        [("tf32", "8.0"), ("bf16", "8.0"), ("fp8", "8.9")].map(|(dtype, since)| format!(
+            "{dtype}: compute capability 7.5 has no matrix units for it ({since} and later have)"
+        ))
     );
 }
 
@@ -199,5 +200,5 @@ fn a_full_board_is_measured_as_far_as_it_goes() {
     assert_eq!(found.calibration.product[0].shape, "4096x4096x4096");
     let found = Fake { free: 64 << 20, ..Fake::new() }.measured();
     assert!(found.calibration.bandwidth.is_none() && found.calibration.product.is_empty());
-    assert_eq!(found.calibration.left_out.len(), 5, "{:?}", found.calibration.left_out);
+    assert_eq!(found.calibration.left_out.len(), 6, "{:?}", found.calibration.left_out);
 }

@@ -158,19 +158,22 @@ impl Products {
         workspace: cuda::CUdeviceptr,
     ) -> Result<Prepared, Problem> {
         use lt::cublasComputeType_t::{CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32};
-        use lt::cudaDataType_t::{CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F};
-        let (compute, kind) = match dtype {
-            ProductType::Fp32 => (CUBLAS_COMPUTE_32F, CUDA_R_32F),
-            ProductType::Tf32 => (CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F),
-            ProductType::Bf16 => (CUBLAS_COMPUTE_32F, CUDA_R_16BF),
-            ProductType::Fp16 => (CUBLAS_COMPUTE_32F, CUDA_R_16F),
+        use lt::cudaDataType_t::{CUDA_R_8F_E4M3, CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F};
+        // Arithmetic, operands, result.
+        let (compute, kind, result) = match dtype {
+            ProductType::Fp32 => (CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_32F),
+            ProductType::Tf32 => (CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F, CUDA_R_32F),
+            ProductType::Bf16 => (CUBLAS_COMPUTE_32F, CUDA_R_16BF, CUDA_R_16BF),
+            ProductType::Fp16 => (CUBLAS_COMPUTE_32F, CUDA_R_16F, CUDA_R_16F),
+            ProductType::Fp8 => (CUBLAS_COMPUTE_32F, CUDA_R_8F_E4M3, CUDA_R_16BF),
         };
         let check = |code: c_int| if code == 0 { Ok(()) } else { Err(Problem::LeftOut(status(code))) };
         let mut prepared = Prepared {
             functions: self.functions,
             handle: self.handle,
             description: std::ptr::null_mut(),
-            layout: std::ptr::null_mut(),
+            operand: std::ptr::null_mut(),
+            result: std::ptr::null_mut(),
             algorithm: Algorithm { data: [0; 8] },
             matrices,
             workspace,
@@ -192,7 +195,8 @@ impl Products {
                 (&raw const transposed).cast(),
                 size_of_val(&transposed),
             ))?;
-            check((functions.layout_create)(&raw mut prepared.layout, kind, size, size, size as i64))?;
+            check((functions.layout_create)(&raw mut prepared.operand, kind, size, size, size as i64))?;
+            check((functions.layout_create)(&raw mut prepared.result, result, size, size, size as i64))?;
             check((functions.preference_create)(&raw mut preference))?;
             let asked = check((functions.preference_set)(
                 preference,
@@ -201,14 +205,13 @@ impl Products {
                 size_of_val(&WORKSPACE_BYTES),
             ))
             .and_then(|()| {
-                let layout = prepared.layout;
                 check((functions.heuristic)(
                     self.handle,
                     prepared.description,
-                    layout,
-                    layout,
-                    layout,
-                    layout,
+                    prepared.operand,
+                    prepared.operand,
+                    prepared.result,
+                    prepared.result,
                     preference,
                     1,
                     &raw mut found,
@@ -239,8 +242,9 @@ pub(super) struct Prepared {
     functions: Functions,
     handle: Handle,
     description: Description,
-    /// Of all matrices: they are square and of one type.
-    layout: Layout,
+    /// Of both operands: matrices are square.
+    operand: Layout,
+    result: Layout,
     algorithm: Algorithm,
     matrices: [cuda::CUdeviceptr; 3],
     workspace: cuda::CUdeviceptr,
@@ -251,7 +255,7 @@ impl Prepared {
     pub(super) fn run(&self, stream: cuda::CUstream) -> Result<(), Problem> {
         let (one, zero) = (1.0_f32, 0.0_f32);
         let [a, b, c] = self.matrices.map(|pointer| pointer as *mut c_void);
-        // SAFETY: matrices and workspace are allocated in the sizes of the layout and live
+        // SAFETY: matrices and workspace are allocated in the sizes of the layouts and live
         // until another work is prepared; the factors are read during the call.
         let code = unsafe {
             (self.functions.matmul)(
@@ -259,14 +263,14 @@ impl Prepared {
                 self.description,
                 (&raw const one).cast(),
                 a,
-                self.layout,
+                self.operand,
                 b,
-                self.layout,
+                self.operand,
                 (&raw const zero).cast(),
                 c,
-                self.layout,
+                self.result,
                 c,
-                self.layout,
+                self.result,
                 &raw const self.algorithm,
                 self.workspace as *mut c_void,
                 WORKSPACE,
@@ -281,8 +285,8 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         // SAFETY: made by `prepare`, given back once; null where it did not come so far.
         unsafe {
-            if !self.layout.is_null() {
-                (self.functions.layout_destroy)(self.layout);
+            for layout in [self.operand, self.result].into_iter().filter(|layout| !layout.is_null()) {
+                (self.functions.layout_destroy)(layout);
             }
             if !self.description.is_null() {
                 (self.functions.desc_destroy)(self.description);
