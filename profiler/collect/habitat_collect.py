@@ -21,11 +21,13 @@ import random
 import signal
 
 FORMAT, VERSION = "habitat-operator-measurements", 1
+LIST = 2  # of the list of operators: rows of another one are numbered otherwise
 COLUMNS = ["number", "op", "pass", "dtype", "config", "status", "device", "latency_us", "low_us", "high_us",
            "regions", "calls", "sets", "l2", "queued", "note"]
 ITEMS = 3000  # of the whole list
 END_S = 1.0  # of the budget, kept for the last words
 REGION_US = 3000.0  # what a timed region aims at
+MOST_SPIN_US = 40_000.0  # that the device waits for the host before a region
 MOST_FLOPS, MOST_BYTES = 4e12, 4e9  # of one call
 PRODUCTS = ("fp32", "tf32", "bf16", "fp16")
 STREAMS = ("fp32", "bf16", "fp16")
@@ -77,18 +79,26 @@ def bmm(draw):
 
 
 def conv2d(draw):
-    kernel = draw.one(1, 1, 3, 3, 3, 5, 7)
-    if draw.random.random() < 0.3:  # of ResNet-50
+    kernel, groups = draw.one(1, 1, 3, 3, 3, 5, 7), 1
+    kind = draw.random.random()
+    if kind < 0.25:  # of ResNet-50
         cin, cout, h, kernel, stride = draw.one(
             (3, 64, 224, 7, 2), (64, 64, 56, 3, 1), (64, 256, 56, 1, 1), (128, 128, 28, 3, 1), (256, 512, 56, 1, 2),
             (256, 256, 14, 3, 1), (512, 128, 28, 1, 1), (1024, 256, 14, 1, 1), (512, 512, 7, 3, 1))
         if draw.tiny:
             cin, cout, h = min(cin, 8), min(cout, 8), min(h, 14)
-    else:
+    elif kind < 0.6:
         cin, cout, h = draw.size(3, 1024), draw.size(16, 1024), draw.size(kernel, 224, 4)
         stride = draw.one(1, 1, 1, 2)
-    return {"b": draw.size(1, 128), "cin": cin, "h": h, "cout": cout, "kernel": kernel, "stride": stride,
-            "pad": kernel // 2}
+    else:  # depthwise, or in groups of a few channels
+        kernel, stride, h = draw.one(3, 3, 5, 7), draw.one(1, 1, 1, 2), draw.size(7, 112, 4)
+        if kind < 0.8:
+            groups = cin = cout = draw.size(16, 1024)
+        else:
+            width, groups, kernel = draw.one(4, 8, 16, 24, 32, 40, 64), draw.one(2, 4, 8, 16, 32), draw.one(1, 3, 3)
+            cin = cout = width * groups
+    return {"b": draw.size(1, 512), "cin": cin, "h": h, "cout": cout, "kernel": kernel, "stride": stride,
+            "pad": kernel // 2, "groups": groups, "layout": draw.one("nchw", "nhwc")}
 
 
 def lstm(draw):
@@ -107,22 +117,42 @@ def rows(draw):
 
 
 def image(draw):
-    return {"n": draw.size(2, 128), "c": draw.one(32, 64, 128, 256, 512, 1024), "h": draw.size(4, 112, 4)}
+    return {"n": draw.size(2, 512), "c": draw.one(32, 64, 128, 256, 512, 1024), "h": draw.size(4, 112, 4)}
+
+
+def batch(draw):
+    return dict(image(draw), layout=draw.one("nchw", "nhwc"))
 
 
 def groups(draw):
     return dict(image(draw), groups=draw.one(8, 16, 32))
 
 
+def classes(draw):
+    """Of what a loss is made of: scores by tokens or images."""
+    return {"rows": draw.size(16, 16384, 64), "cols": draw.one(1000, 10_000, 30_522, 32_000, 50_257, 128_256)}
+
+
+def table(draw):
+    return {"rows": draw.size(64, 1 << 17, 64), "cols": draw.size(64, 4096, 64),
+            "tokens": draw.size(64, 1 << 15, 64)}
+
+
+def update(draw):
+    return {"fn": draw.one("sgd", "adam", "adamw"), "impl": draw.one("fused", "foreach"),
+            "tensors": draw.one(1, 16, 64), "n": draw.size(1 << 10, 1 << 24, 1024)}
+
+
 def elements(draw):
-    return {"fn": draw.one("add", "mul", "relu", "gelu", "tanh"), "n": draw.size(1 << 12, 1 << 28, 1024)}
+    return {"fn": draw.one("add", "mul", "relu", "gelu", "silu", "tanh"), "n": draw.size(1 << 12, 1 << 28, 1024)}
 
 
 # Work, types, and how often it occurs in a round of the list.
-OPS = {"linear": (linear, PRODUCTS, 4), "conv2d": (conv2d, PRODUCTS, 4), "bmm": (bmm, PRODUCTS, 2),
-       "elementwise": (elements, STREAMS, 2), "sdpa": (sdpa, PRODUCTS, 1), "softmax": (rows, STREAMS, 1),
-       "layer_norm": (rows, STREAMS, 1), "batch_norm": (image, STREAMS, 1), "group_norm": (groups, STREAMS, 1),
-       "lstm": (lstm, PRODUCTS, 1)}
+OPS = {"linear": (linear, PRODUCTS, 4), "conv2d": (conv2d, PRODUCTS, 8), "bmm": (bmm, PRODUCTS, 2),
+       "elementwise": (elements, STREAMS, 2), "sdpa": (sdpa, PRODUCTS, 2), "softmax": (rows, STREAMS, 1),
+       "layer_norm": (rows, STREAMS, 1), "batch_norm": (batch, STREAMS, 2), "group_norm": (groups, STREAMS, 1),
+       "log_softmax": (classes, ("fp32",), 1), "nll_loss": (classes, ("fp32",), 1), "embedding": (table, STREAMS, 1),
+       "optimizer": (update, ("fp32",), 1), "lstm": (lstm, PRODUCTS, 1)}
 
 
 def out(c):
@@ -138,8 +168,8 @@ def cost(op, c):
                 c["b"] * (c["m"] * c["k"] + c["k"] * c["n"] + c["m"] * c["n"]))
     if op == "conv2d":
         o = out(c)
-        return (2.0 * c["b"] * o * o * c["cout"] * c["cin"] * c["kernel"] ** 2,
-                c["b"] * (c["cin"] * c["h"] ** 2 + c["cout"] * o * o) + c["cin"] * c["cout"] * c["kernel"] ** 2)
+        weights = c["cout"] * c["cin"] // c["groups"] * c["kernel"] ** 2
+        return 2.0 * c["b"] * o * o * weights, c["b"] * (c["cin"] * c["h"] ** 2 + c["cout"] * o * o) + weights
     if op == "lstm":
         weights = 4 * c["hidden"] * (c["input"] + c["hidden"])
         return 2.0 * c["seq"] * c["b"] * weights, weights + c["seq"] * c["b"] * (c["input"] + 8 * c["hidden"])
@@ -149,7 +179,11 @@ def cost(op, c):
         return 4.0 * square * c["d"], 4 * c["b"] * c["heads"] * c["sq"] * c["d"] + 3 * square
     if op == "elementwise":
         return float(c["n"]), 3 * c["n"]
-    if op in ("softmax", "layer_norm"):
+    if op == "embedding":
+        return 0.0, 2 * c["rows"] * c["cols"] + 2 * c["tokens"] * c["cols"]
+    if op == "optimizer":
+        return 10.0 * c["tensors"] * c["n"], 7 * c["tensors"] * c["n"]
+    if op in ("softmax", "layer_norm", "log_softmax", "nll_loss"):
         return 5.0 * c["rows"] * c["cols"], 3 * c["rows"] * c["cols"]
     return 5.0 * c["n"] * c["c"] * c["h"] ** 2, 3 * c["n"] * c["c"] * c["h"] ** 2
 
@@ -176,8 +210,8 @@ def passes(op, config):
         return ["fwd", "dgrad", "wgrad"]
     if op == "bmm":
         return ["fwd"]
-    if op in ("lstm", "sdpa"):
-        return ["fwd", "fwdbwd"]
+    if op == "optimizer":
+        return ["step"]
     return ["fwd"] if config.get("fn") in ("add", "mul") else ["fwd", "bwd"]
 
 
@@ -208,44 +242,56 @@ class Runner:
             a = self.tensor(c["b"], c["m"], c["k"], dtype=dtype)
             b = self.tensor(c["b"], c["k"], c["n"], dtype=dtype)
             return {"fwd": lambda: torch.bmm(a, b)}
+        order = torch.channels_last if c.get("layout") == "nhwc" else torch.contiguous_format
         if op == "conv2d":
             o, s, p = out(c), [c["stride"]] * 2, [c["pad"]] * 2
-            x = self.tensor(c["b"], c["cin"], c["h"], c["h"], dtype=dtype)
-            w = self.tensor(c["cout"], c["cin"], c["kernel"], c["kernel"], dtype=dtype)
-            g = self.tensor(c["b"], c["cout"], o, o, dtype=dtype)
+            shapes = ((c["b"], c["cin"], c["h"], c["h"]),
+                      (c["cout"], c["cin"] // c["groups"], c["kernel"], c["kernel"]), (c["b"], c["cout"], o, o))
+            x, w, g = (self.tensor(*shape, dtype=dtype).contiguous(memory_format=order) for shape in shapes)
 
             def gradient(mask):
-                return lambda: torch.ops.aten.convolution_backward(g, x, w, None, s, p, [1, 1], False, [0, 0], 1, mask)
+                rest = ([1, 1], False, [0, 0], c["groups"], mask)
+                return lambda: torch.ops.aten.convolution_backward(g, x, w, None, s, p, *rest)
 
-            return {"fwd": lambda: F.conv2d(x, w, None, s, p), "dgrad": gradient([True, False, False]),
+            return {"fwd": lambda: F.conv2d(x, w, None, s, p, 1, c["groups"]), "dgrad": gradient([True, False, False]),
                     "wgrad": gradient([False, True, False])}
-        if op == "lstm":
+        if op == "embedding":
+            w, g = (self.tensor(rows, c["cols"], dtype=dtype) for rows in (c["rows"], c["tokens"]))
+            which = torch.randint(c["rows"], (c["tokens"],), device=self.device)
+            return {"fwd": lambda: F.embedding(which, w),
+                    "bwd": lambda: torch.ops.aten.embedding_dense_backward(g, which, c["rows"], -1, False)}
+        if op == "optimizer":
+            weights = [self.tensor(c["n"], dtype=dtype) for _ in range(c["tensors"])]
+            for weight in weights:
+                weight.grad = torch.randn_like(weight)
+            kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[c["fn"]]
+            more = {"momentum": 0.9} if c["fn"] == "sgd" else {}
+            return {"step": kind(weights, lr=1e-6, **{c["impl"]: True}, **more).step}
+        if op == "sdpa":
+            wrt = [self.tensor(c["b"], c["heads"], c["sq"], c["d"], dtype=dtype, grad=True) for _ in range(3)]
+            x, run = wrt[0], lambda _: F.scaled_dot_product_attention(*wrt, is_causal=bool(c["causal"]))
+        elif op == "lstm":
             layer = torch.nn.LSTM(c["input"], c["hidden"]).to(self.device, self.types[dtype])
             x = self.tensor(c["seq"], c["b"], c["input"], dtype=dtype, grad=True)
-            g, wrt = self.tensor(c["seq"], c["b"], c["hidden"], dtype=dtype), list(layer.parameters())
-            return {"fwd": lambda: layer(x)[0], "fwdbwd": lambda: torch.autograd.grad(layer(x)[0], [x, *wrt], g)}
-        if op == "sdpa":
-            q, k, v = (self.tensor(c["b"], c["heads"], c["sq"], c["d"], dtype=dtype, grad=True) for _ in range(3))
-            g = torch.randn_like(q)
-
-            def attend():
-                return F.scaled_dot_product_attention(q, k, v, is_causal=bool(c["causal"]))
-
-            return {"fwd": attend, "fwdbwd": lambda: torch.autograd.grad(attend(), (q, k, v), g)}
-        if op == "elementwise":
+            wrt, run = [x, *layer.parameters()], lambda x: layer(x)[0]
+        elif op == "elementwise":
             x = self.tensor(c["n"], dtype=dtype, grad=True)
             if c["fn"] in ("add", "mul"):
                 y, both = self.tensor(c["n"], dtype=dtype), getattr(torch, c["fn"])
                 x = x.detach()
                 return {"fwd": lambda: both(x, y)}
-            run, wrt = {"relu": F.relu, "gelu": F.gelu, "tanh": torch.tanh}[c["fn"]], [x]
+            run, wrt = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh}[c["fn"]], [x]
+        elif op in ("log_softmax", "nll_loss"):
+            x = self.tensor(c["rows"], c["cols"], dtype=dtype, grad=True)
+            labels, wrt = torch.randint(c["cols"], (c["rows"],), device=self.device), [x]
+            run = (lambda x: F.log_softmax(x, -1)) if op == "log_softmax" else (lambda x: F.nll_loss(x, labels))
         elif op in ("softmax", "layer_norm"):
             x = self.tensor(c["rows"], c["cols"], dtype=dtype, grad=True)
             scale, shift = (self.tensor(c["cols"], dtype=dtype, grad=True) for _ in range(2))
             wrt = [x] if op == "softmax" else [x, scale, shift]
             run = (lambda x: F.softmax(x, -1)) if op == "softmax" else (lambda x: F.layer_norm(x, (c["cols"],), scale, shift))
         else:
-            x = self.tensor(c["n"], c["c"], c["h"], c["h"], dtype=dtype, grad=True)
+            x = self.tensor(c["n"], c["c"], c["h"], c["h"], dtype=dtype).contiguous(memory_format=order).requires_grad_()
             # Batch norm keeps its parameters in FP32 under autocast.
             kind = "fp32" if op == "batch_norm" else dtype
             scale, shift = (self.tensor(c["c"], dtype=kind, grad=True) for _ in range(2))
@@ -301,8 +347,11 @@ class Runner:
         few = 5 if single < 0.1 else 1
         each = max(self.region(calls, few, few * host * 1.5 + 50) / few, 0.3)
         count = max(1, min(300, math.ceil(REGION_US / each)))
-        # A device slower than the host lets it stay ahead; else everything is queued first.
-        ahead = min(3 * host + 50 if each > 1.5 * host else 1.4 * count * host + 50, 40_000)
+        # A device slower than the host lets it stay ahead; else everything is queued first, which is fewer calls
+        # where the host is slow.
+        if each <= 1.5 * host and self.spins:
+            count = max(1, min(count, int(MOST_SPIN_US / (1.5 * host))))
+        ahead = min(3 * host + 50 if each > 1.5 * host else 1.4 * count * host + 50, MOST_SPIN_US)
         regions = max(1, min(9, int(left * 1e6 / (4 * (count * max(each, host) + ahead)))))
         regions = min(regions, 9 if each < 20_000 else 3)
         found = sorted(self.region(calls, count, ahead) / count for _ in range(regions))
@@ -328,6 +377,12 @@ class Runner:
         return cuda.mem_get_info(self.device)[0] + cuda.memory_reserved(self.device) - cuda.memory_allocated(self.device)
 
 
+def attention_kernel(result):
+    """What computed an attention, by the name of its gradient."""
+    name = type(result.grad_fn).__name__.lower()
+    return next((kernel for kernel in ("flash", "efficient", "cudnn") if kernel in name), "math")
+
+
 def why(torch, error):
     """Status and note of a failure; None where the device is lost."""
     text = " ".join(str(error).split())[:160].replace(os.path.expanduser("~"), "~")
@@ -351,7 +406,7 @@ def head(facts):
 
 def resume(path, facts):
     """Passes that the file has; a last line without its end is cut off. Makes the file."""
-    same = ["device", "name", "seed", "tiny", "torch", "gpu"]
+    same = ["device", "name", "seed", "tiny", "torch", "gpu", "list"]
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         with open(path, "w", newline="") as file:
             file.write(head(facts) + ",".join(COLUMNS) + "\n")
@@ -394,7 +449,8 @@ def main():
         import torch
     except ImportError as error:
         stop(f"{sys.executable} cannot import torch ({error}); --python names one with PyTorch")
-    facts = {"device": args.device, "name": "cpu", "seed": args.seed, "tiny": args.tiny, "torch": torch.__version__}
+    facts = {"device": args.device, "name": "cpu", "seed": args.seed, "tiny": args.tiny, "torch": torch.__version__,
+             "list": LIST}
     if args.gpu:
         facts["gpu"] = args.gpu
     if args.device == "cuda":
@@ -470,6 +526,8 @@ def collect(torch, runner, args, done):
                     continue
                 try:
                     made = [runner.build(op, config, dtype) for _ in range(sets)]
+                    if op == "sdpa":
+                        row["config"] += ";kernel=" + attention_kernel(made[0]["fwd"]())
                 except Exception as error:
                     status, note = why(torch, error)
                     made = {}

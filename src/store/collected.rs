@@ -8,17 +8,19 @@
 //! not, that were skipped or failed, and what no operator of ours stands for are counted and
 //! passed over.
 
+mod operators;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use csv::StringRecord;
 use serde::Deserialize;
 
+use self::operators::{Config, operation, other};
 use super::files::{Limit, StoreError, beginning, read_text};
 use super::operator_tables::{self, Row, Split};
 use crate::catalog::{Catalog, DeviceIdentity};
-use crate::op::Name;
-use crate::profile::{Attribute, DType, Operation, Phase, Precision};
+use crate::profile::{DType, Phase, Precision};
 use crate::units::{GpuSlug, Micros};
 
 /// The format's name.
@@ -35,7 +37,10 @@ pub struct Collected {
     pub gpu: GpuSlug,
     /// Measured operators, with the table (`linear`, `conv2d` …) they belong to.
     pub rows: Vec<(&'static str, Row)>,
-    /// Rows passed over, by the reason.
+    /// Those that no operator model answers for: convolutions in channels-last order, attention, recurrent layers,
+    /// look-ups, optimizers.
+    pub others: Vec<Row>,
+    /// Rows passed over, by the reason; others among them.
     pub passed_over: BTreeMap<String, usize>,
 }
 
@@ -176,7 +181,7 @@ fn identify(identity: &DeviceIdentity, catalog: &Catalog) -> Result<GpuSlug, Str
 fn rows(text: &str, first: usize, gpu: GpuSlug) -> Result<Collected, String> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let headings = reader.headers().map_err(|error| error.to_string())?.clone();
-    let mut found = Collected { gpu, rows: Vec::new(), passed_over: BTreeMap::new() };
+    let mut found = Collected { gpu, rows: Vec::new(), others: Vec::new(), passed_over: BTreeMap::new() };
     for (index, record) in reader.records().enumerate() {
         let problem = |what: String| format!("line {}: {what}", index + first + 1);
         let record = record.map_err(|error| {
@@ -188,48 +193,38 @@ fn rows(text: &str, first: usize, gpu: GpuSlug) -> Result<Collected, String> {
             })
         })?;
         match (Line { headings: &headings, record: &record }).read(&found.gpu).map_err(problem)? {
-            Ok(row) => {
-                if let Some((field, what)) = row.1.operation.beyond() {
+            Reading::PassedOver(reason) => *found.passed_over.entry(reason).or_default() += 1,
+            Reading::Row(row, place) => {
+                if let Some((field, what)) = row.operation.beyond() {
                     return Err(problem(format!("{field}: {what}")));
                 }
-                if found.rows.len() >= operator_tables::MOST_ROWS {
+                if found.rows.len() + found.others.len() >= operator_tables::MOST_ROWS {
                     return Err(problem(format!("more than {} rows; divide the file", operator_tables::MOST_ROWS)));
                 }
-                found.rows.push(row);
+                match place {
+                    Ok(table) => found.rows.push((table, *row)),
+                    Err(reason) => {
+                        *found.passed_over.entry(reason).or_default() += 1;
+                        found.others.push(*row);
+                    }
+                }
             }
-            Err(reason) => *found.passed_over.entry(reason).or_default() += 1,
         }
     }
     Ok(found)
 }
 
+/// What a line holds.
+enum Reading {
+    /// A measured operator, with its table or why it has none.
+    Row(Box<Row>, Result<&'static str, String>),
+    /// Nothing, for this reason.
+    PassedOver(String),
+}
+
 struct Line<'a> {
     headings: &'a StringRecord,
     record: &'a StringRecord,
-}
-
-/// `key=value;key=value`.
-struct Config<'a>(&'a str);
-
-impl Config<'_> {
-    fn text(&self, key: &str) -> Option<&str> {
-        self.0.split(';').find_map(|pair| pair.split_once('=').filter(|(name, _)| *name == key).map(|(_, value)| value))
-    }
-
-    /// A size of 1 or more.
-    fn size(&self, key: &str) -> Result<u64, String> {
-        let value = self.text(key).ok_or_else(|| format!("config: {key} is missing in {:?}", self.0))?;
-        let number = value.parse().ok().filter(|&number: &u64| number > 0 && number < 1 << 40);
-        number.ok_or_else(|| format!("config: {key}={value}: a whole number above 0 is expected"))
-    }
-
-    /// A number that may be 0, and is where it is not said.
-    fn count(&self, key: &str) -> Result<u64, String> {
-        match self.text(key) {
-            None | Some("0" | "None") => Ok(0),
-            Some(_) => self.size(key),
-        }
-    }
 }
 
 impl Line<'_> {
@@ -238,11 +233,13 @@ impl Line<'_> {
         place.and_then(|place| self.record.get(place)).ok_or_else(|| format!("column {key} is missing"))
     }
 
-    /// A row, or why it is passed over.
-    fn read(&self, gpu: &GpuSlug) -> Result<Result<(&'static str, Row), String>, String> {
+    fn read(&self, gpu: &GpuSlug) -> Result<Reading, String> {
         match self.text("status")? {
             "ok" => {}
-            other => return Ok(Err(format!("not timed: {}", crate::text::clean(&other.replace('_', " "), 30)))),
+            other => {
+                let why = crate::text::clean(&other.replace('_', " "), 30);
+                return Ok(Reading::PassedOver(format!("not timed: {why}")));
+            }
         }
         if let Ok(device) = self.text("device")
             && device != "cuda"
@@ -267,7 +264,7 @@ impl Line<'_> {
             other => return Err(format!("queued: {other:?}; 0 or 1 is expected")),
         };
         if !queued {
-            return Ok(Err("bound by the host's launches".to_owned()));
+            return Ok(Reading::PassedOver("bound by the host's launches".to_owned()));
         }
         let (dtype, precision) = match self.text("dtype")? {
             "fp32" => (DType::Float32, None),
@@ -276,112 +273,24 @@ impl Line<'_> {
             "fp16" => (DType::Float16, None),
             other => return Err(format!("dtype: {other:?} is none of fp32, tf32, bf16, fp16")),
         };
-        let (op, pass) = (self.text("op")?, self.text("pass")?);
-        let Some((table, mut operation)) = operation(op, pass, &Config(self.text("config")?))? else {
-            return Ok(Err(format!("no model for {} {}", crate::text::clean(op, 30), crate::text::clean(pass, 10))));
+        let (op, pass, config) = (self.text("op")?, self.text("pass")?, Config(self.text("config")?));
+        let no_model = || format!("no model for {} {}", crate::text::clean(op, 30), crate::text::clean(pass, 10));
+        let (table, mut operation) = match operation(op, pass, &config)? {
+            Some((table, operation)) => (Ok(table), operation),
+            None => match other(op, pass, &config)? {
+                Some(operation) => (Err(no_model()), operation),
+                None => return Ok(Reading::PassedOver(no_model())),
+            },
         };
         operation.dtype = Some(dtype);
+        if pass != "fwd" {
+            operation.phase = Phase::Backward;
+        }
         let kernel = operator_tables::kernel("", time);
         let gpu = gpu.clone();
-        Ok(Ok((table, Row { operation, precision, gpu, time, kernel, split: Split::Other, queued: true })))
+        let row = Row { operation, precision, gpu, time, kernel, split: Split::Other, queued: true };
+        Ok(Reading::Row(Box::new(row), table))
     }
-}
-
-/// What was run; `None` where no model answers for it.
-fn operation(op: &str, pass: &str, config: &Config<'_>) -> Result<Option<(&'static str, Operation)>, String> {
-    let size = |key: &str| config.size(key);
-    let forward = pass == "fwd";
-    Ok(Some(match op {
-        "linear" => {
-            let (b, k, n) = (size("b")?, size("k")?, size("n")?);
-            let operation = match pass {
-                "fwd" => of("aten::linear", vec![vec![b, k], vec![n, k]], Vec::new()),
-                "dgrad" => of("aten::mm", vec![vec![b, n], vec![n, k]], vec![vec![b, k]]),
-                "wgrad" => of("aten::mm", vec![vec![n, b], vec![b, k]], vec![vec![n, k]]),
-                _ => return Ok(None),
-            };
-            ("linear", operation)
-        }
-        "bmm" if forward => {
-            let (b, m, k, n) = (size("b")?, size("m")?, size("k")?, size("n")?);
-            ("bmm", of("aten::bmm", vec![vec![b, m, k], vec![b, k, n]], vec![vec![b, m, n]]))
-        }
-        "conv2d" | "conv2d_depthwise" => match convolution(pass, config)? {
-            Some(operation) => ("conv2d", operation),
-            None => return Ok(None),
-        },
-        "softmax" | "layer_norm" => {
-            let shape = vec![size("rows")?, size("cols")?];
-            let (table, name, backward) = if op == "softmax" {
-                ("softmax", "aten::softmax", "aten::_softmax_backward_data")
-            } else {
-                ("layernorm", "aten::layer_norm", "aten::native_layer_norm_backward")
-            };
-            match pass {
-                "fwd" => (table, of(name, vec![shape.clone()], vec![shape])),
-                "bwd" => (table, of(backward, vec![shape.clone(), shape.clone()], vec![shape])),
-                _ => return Ok(None),
-            }
-        }
-        "batch_norm" | "group_norm" => {
-            let height = size("h")?;
-            let width = if config.text("w").is_some() { size("w")? } else { height };
-            let shape = vec![size("n")?, size("c")?, height, width];
-            let name = format!("aten::{op}{}", if forward { "" } else { "_backward" });
-            let inputs = if forward { vec![shape.clone()] } else { vec![shape.clone(), shape.clone()] };
-            ("elementwise", of(&name, inputs, vec![shape]))
-        }
-        "elementwise" => {
-            let shape = vec![size("n")?];
-            let function = config.text("fn").unwrap_or_default();
-            if !["add", "mul", "relu", "gelu", "tanh", "silu"].contains(&function) {
-                return Ok(None);
-            }
-            let two = matches!(function, "add" | "mul") || !forward;
-            let inputs = if two { vec![shape.clone(), shape.clone()] } else { vec![shape.clone()] };
-            let name = format!("aten::{function}{}", if forward { "" } else { "_backward" });
-            ("elementwise", of(&name, inputs, vec![shape]))
-        }
-        // LSTM and fused attention are several kernels or answered by rules; the rest is of
-        // other programs.
-        _ => return Ok(None),
-    }))
-}
-
-fn convolution(pass: &str, config: &Config<'_>) -> Result<Option<Operation>, String> {
-    // Other layouts choose other kernels, and transposed ones are other work.
-    if config.text("layout").is_some_and(|layout| layout != "nchw") || config.count("transposed")? != 0 {
-        return Ok(None);
-    }
-    let size = |key: &str| config.size(key);
-    let (batch, inside, outside) = (size("b")?, size("cin")?, size("cout")?);
-    let (image, kernel, stride, padding) = (size("h")?, size("kernel")?, size("stride")?, config.count("pad")?);
-    let groups = config.count("groups")?.max(1);
-    if inside % groups != 0 || image + 2 * padding < kernel {
-        return Err(format!("config: {}: such a convolution does not exist", crate::text::clean(config.0, 100)));
-    }
-    let places = (image + 2 * padding - kernel) / stride + 1;
-    let (input, weight) = (vec![batch, inside, image, image], vec![outside, inside / groups, kernel, kernel]);
-    let output = vec![batch, outside, places, places];
-    let mut operation = match pass {
-        "fwd" => of("aten::conv2d", vec![input, weight], vec![output]),
-        "dgrad" => of("aten::convolution_backward", vec![output, input.clone(), weight], vec![input]),
-        "wgrad" => of("aten::convolution_backward", vec![output, input, weight.clone()], vec![weight]),
-        _ => return Ok(None),
-    };
-    for (key, value) in [("stride", stride), ("padding", padding)] {
-        operation.attributes.insert(key.to_owned(), Attribute::List(vec![Attribute::Int(value as i64); 2]));
-    }
-    if pass != "fwd" {
-        let mask = [pass == "dgrad", pass == "wgrad", false].map(Attribute::Bool).to_vec();
-        operation.attributes.insert("output_mask".to_owned(), Attribute::List(mask));
-    }
-    Ok(Some(operation))
-}
-
-fn of(name: &str, inputs: Vec<Vec<u64>>, outputs: Vec<Vec<u64>>) -> Operation {
-    let phase = if Name::of(name).pass.is_backward() { Phase::Backward } else { Phase::Forward };
-    Operation { phase, outputs, ..operator_tables::forward(name, inputs, Vec::new()) }
 }
 
 #[cfg(test)]

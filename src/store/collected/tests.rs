@@ -1,8 +1,9 @@
 use super::*;
-use crate::op::{Primitive, parts};
+use crate::op::{Family, Name, Primitive, parts, work};
 use crate::predict::features::OperatorModel::{
     self, BatchedProduct, Convolution, Normalisation, Product, Softmax, Stream,
 };
+use crate::profile::Operation;
 use crate::store::bundled;
 
 const COLUMNS: &str =
@@ -77,6 +78,51 @@ fn every_operator_is_what_it_was() {
     assert_eq!((sizes(1), sizes(2)), (product(64.0, 1024.0, 4096.0), product(4096.0, 1024.0, 64.0)));
     assert_eq!(found.rows[4].1.operation.outputs, [[2, 64, 112, 112]]);
     assert_eq!(sizes(5).flops(), sizes(6).flops());
+}
+
+/// What no operator model answers for is known all the same, by the names and sizes that traces have.
+#[test]
+fn others_are_what_they_were() {
+    let lines = [
+        line("conv2d", "fwd", "bf16", "b=2;cin=64;h=56;cout=64;kernel=3;stride=2;pad=1;groups=64;layout=nhwc"),
+        line("batch_norm", "bwd", "bf16", "n=8;c=64;h=56;layout=nhwc"),
+        line("sdpa", "fwd", "bf16", "b=1;heads=8;sq=128;skv=256;d=64;causal=1;kernel=cudnn"),
+        line("sdpa", "bwd", "fp32", "b=1;heads=8;sq=128;skv=256;d=64;causal=0;kernel=efficient"),
+        line("lstm", "bwd", "fp16", "b=4;input=32;hidden=64;seq=16"),
+        line("log_softmax", "bwd", "fp32", "rows=128;cols=50257"),
+        line("nll_loss", "fwd", "fp32", "rows=128;cols=50257"),
+        line("embedding", "bwd", "fp32", "rows=50257;cols=1024;tokens=4096"),
+        line("optimizer", "step", "fp32", "fn=adamw;impl=fused;tensors=16;n=4096"),
+        // Several operators.
+        line("sdpa", "fwd", "bf16", "b=1;heads=8;sq=128;skv=128;d=64;causal=0;kernel=math"),
+        line("optimizer", "step", "fp32", "fn=adamw;impl=foreach;tensors=16;n=4096"),
+    ];
+    let (_folder, path) = written(T4, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let found = read(&path, &catalog()).unwrap();
+    assert!(found.rows.is_empty());
+    assert_eq!(found.passed_over.values().sum::<usize>(), lines.len());
+    let operations: Vec<&Operation> = found.others.iter().map(|row| &row.operation).collect();
+    let names: Vec<&str> = operations.iter().map(|operation| operation.name.strip_prefix("aten::").unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "conv2d",
+            "native_batch_norm_backward",
+            "_scaled_dot_product_cudnn_attention",
+            "_scaled_dot_product_efficient_attention_backward",
+            "_cudnn_rnn_backward",
+            "_log_softmax_backward_data",
+            "nll_loss_forward",
+            "embedding_dense_backward",
+            "_fused_adamw_",
+        ]
+    );
+    let flops = work(operations[0], None).unwrap().flops.get();
+    assert!((flops / (2.0 * 2.0 * 28.0 * 28.0 * 64.0 * 9.0) - 1.0).abs() < 0.01, "{flops}");
+    assert!(operations[1..].iter().all(|operation| Name::of(&operation.name).family() != Family::Unknown));
+    assert_eq!(operations[0].attributes["memory_format"], operations[1].attributes["memory_format"]);
+    assert_eq!(operations[8].inputs.len(), 4 * 16);
+    assert_eq!(operations[1].phase, Phase::Backward);
 }
 
 #[test]
