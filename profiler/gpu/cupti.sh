@@ -91,8 +91,10 @@ if wanted program; then
 fi
 
 if wanted cost; then
-    echo "== what a window costs: the steps made without one, and with one"
+    echo "== what recording costs: the steps made without it, by the hook, and with a window of CUPTI"
     bare=$("$python" train.py "$JOB" | sed -n 's/steps //p')
+    hooked=$("$habitat" run --quiet -o cost-hook.habitat.json -- "$python" train.py "$JOB" | sed -n 's/steps //p')
+    compare "steps made" "${hooked:-0}" "${bare:-1}" 0.1
     # shellcheck disable=SC2086
     recorded=$("$habitat" run --cupti --quiet -o cost.habitat.json $window -- "$python" train.py "$JOB" | sed -n 's/steps //p')
     compare "steps made" "${recorded:-0}" "${bare:-1}" 0.1

@@ -26,7 +26,7 @@ def classifier(options, model, side, optimizer):
     """Convolutional networks may run in channels-last order."""
     order = torch.channels_last if options.channels_last else torch.contiguous_format
     model = model.to(options.device, memory_format=order).train()
-    optimizer = optimizer(model)
+    optimizer = optimizer(options, model)
     inputs, labels = images(options.batch_size, side, 1000, options.device)
     inputs, run = inputs.contiguous(memory_format=order), compiled(options, model)
     return [(optimizer, lambda: functional.cross_entropy(run(inputs).float(), labels))]
@@ -36,12 +36,12 @@ def compiled(options, model):
     return torch.compile(model) if options.compile else model
 
 
-def sgd(model):
-    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+def sgd(options, model):
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=options.fused)
 
 
-def adamw(model):
-    return torch.optim.AdamW(model.parameters(), lr=1e-4)
+def adamw(options, model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=options.fused)
 
 
 def resnet50(options):
@@ -67,6 +67,8 @@ def timm_network(options):
     import timm
 
     model = timm.create_model(options.network)
+    if options.checkpoint:
+        model.set_grad_checkpointing()
     attends = any("attn" in name or "attention" in name for name, _ in model.named_modules())
     side = 64 if options.tiny else model.pretrained_cfg["input_size"][-1]
     return classifier(options, model, side, adamw if attends else sgd)
@@ -78,9 +80,11 @@ def tokens(options, vocabulary, length):
 
 def causal(options, model, vocabulary, length):
     """A language model of transformers, which computes its loss."""
+    if options.checkpoint:
+        model.gradient_checkpointing_enable()
     model = model.to(options.device).train()
     inputs, run = tokens(options, vocabulary, 16 if options.tiny else length), compiled(options, model)
-    return [(adamw(model), lambda: run(input_ids=inputs, labels=inputs).loss)]
+    return [(adamw(options, model), lambda: run(input_ids=inputs, labels=inputs).loss)]
 
 
 def bert_large(options):
@@ -156,7 +160,7 @@ def dcgan(options):
         return judged(real, 1.0) + judged(made[0].detach(), 0.0)
 
     def adam(net):
-        return torch.optim.Adam(net.parameters(), lr=2e-4, betas=(0.5, 0.999))
+        return torch.optim.Adam(net.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=options.fused)
 
     return [(adam(discriminator), discriminated), (adam(generator), lambda: judged(made[0], 1.0))]
 
@@ -178,7 +182,7 @@ def language(options, model, vocabulary, length):
     model = model.to(options.device).train()
     inputs, run = tokens(options, vocabulary, length), compiled(options, model)
     labels = inputs.flatten()
-    return [(adamw(model), lambda: functional.cross_entropy(run(inputs).float().flatten(0, 1), labels))]
+    return [(adamw(options, model), lambda: functional.cross_entropy(run(inputs).float().flatten(0, 1), labels))]
 
 
 def lstm(options):
@@ -251,6 +255,8 @@ def options(arguments=None):
     parser.add_argument("--batch-size", type=int, required=True)
     parser.add_argument("--channels-last", action="store_true", help="of networks for images")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--fused", action="store_const", const=True, help="optimizers in one kernel a list of tensors")
+    parser.add_argument("--checkpoint", action="store_true", help="activations computed again, of networks of timm and transformers")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")

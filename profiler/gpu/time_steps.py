@@ -2,7 +2,8 @@
 
     python time_steps.py OUT [--list FILE] [--budget SECONDS] [--workers N]
 
-A line of the list is `NETWORK PRECISION LAYOUT BATCH [compile]`: `convnext_tiny bf16 nhwc 64`.
+A line of the list is `NETWORK PRECISION LAYOUT BATCH [VARIANT]`: `convnext_tiny bf16 nhwc 64`; the variant is `compile`,
+`fused` (optimizers) or `checkpoint` (activations).
 OUT, a new folder, gets `steps.csv`, a row a line (README.md has its columns), and `traces/CASE.json.gz`, a
 Kineto trace of one step with shapes. Several workers share the list: while one has the GPU to
 itself, the others build networks and write traces on other cores. Nothing is downloaded and
@@ -26,7 +27,7 @@ import sys
 from pathlib import Path
 
 FIELDS = (
-    "network precision layout batch compiled status parameters step_ms p10_ms p90_ms issue_ms peak_mb steps "
+    "network precision layout batch variant status parameters step_ms p10_ms p90_ms issue_ms peak_mb steps "
     "gpu torch cudnn trace note"
 ).split()
 WARM_UP = 5
@@ -40,11 +41,11 @@ def cases(path):
     for line in path.read_text().splitlines():
         words = line.split("#")[0].split()
         if words:
-            yield dict(zip(("network", "precision", "layout", "batch", "compiled"), words + [""] * (5 - len(words))))
+            yield dict(zip(FIELDS[:5], words + [""] * (5 - len(words))))
 
 
 def named(case):
-    return "-".join(filter(None, (case["network"], case["precision"], case["layout"], "b" + case["batch"], case["compiled"])))
+    return "-".join(filter(None, (case["network"], case["precision"], case["layout"], "b" + case["batch"], case["variant"])))
 
 
 class Turn(argparse.Namespace):
@@ -132,7 +133,7 @@ def write_trace(profiler, path):
 def one(torch, steps, case, args, lock, row):
     """Fills in the row of a case; its trace."""
     words = ["--network", case["network"], "--precision", case["precision"], "--batch-size", case["batch"]]
-    words += ["--channels-last"] * (case["layout"] == "nhwc") + ["--compile"] * (case["compiled"] == "compile")
+    words += ["--channels-last"] * (case["layout"] == "nhwc") + ["--" + case["variant"]] * bool(case["variant"])
     turn, profiler = Turn(steps.options(words + ["--tiny"] * args.tiny), lock, args.device), None
     try:
         parts, step = steps.build(turn)
@@ -142,8 +143,10 @@ def one(torch, steps, case, args, lock, row):
         measure(torch, step, args.device, row)
         row["status"] = "ok"
         profiler = profiled(torch, step, args.device)
-        return profiler
+    except Exception as error:  # Freed here, what it kept in memory is given back before another's turn.
+        row.update(status=row.get("status", "error"), note=" ".join(f"{type(error).__name__}: {error}".split())[:160])
     finally:
+        signal.alarm(0)
         parts = step = None
         gc.collect()
         if args.device == "cuda":
@@ -151,6 +154,7 @@ def one(torch, steps, case, args, lock, row):
         turn.end()
         if profiler:
             profiler.stop()
+    return profiler
 
 
 def late(*_):
@@ -173,16 +177,11 @@ def worker(args):
                 os.close(os.open(args.out / f"taken{number}", os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 continue
-            row, profiler = {**case, **facts}, None
+            row = {**case, **facts}
             if time.monotonic() - STARTED > args.budget - 4:
                 writer.writerow({**row, "status": "no time"})
                 continue
-            try:
-                profiler = one(torch, steps, case, args, lock, row)
-            except Exception as error:
-                row.update(status=row.get("status", "error"), note=" ".join(f"{type(error).__name__}: {error}".split())[:160])
-            signal.alarm(0)
-            if profiler:
+            if profiler := one(torch, steps, case, args, lock, row):
                 row["trace"] = named(case) + ".json.gz"
                 write_trace(profiler, args.out / "traces" / row["trace"])
             writer.writerow(row)
